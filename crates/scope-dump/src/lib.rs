@@ -1,0 +1,1 @@
+//! Windows: cut, merge, filter, write.

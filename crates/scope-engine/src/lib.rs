@@ -1,0 +1,1 @@
+//! Threads, wiring, commands, counters.

@@ -1,0 +1,1 @@
+//! Filter text to predicate, and templates that a hit fills.

@@ -1,0 +1,26 @@
+//! Packet, key, header parse, pcapng blocks, segment layout and time: what every other room speaks, without any I/O.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`packet`] | the lent [`Packet`], the [`Interface`] it came through, the seam [`Sink`] |
+//! | [`link`] | link types as capture files number them |
+//! | [`headers`] | one parse per packet: where the layers begin, addresses, ports, tags |
+//! | [`key`] | the 16 bytes that a packet leaves in its segment's key column |
+//! | [`pcapng`] | writing and reading of the pcapng blocks that Wirescope stores |
+//! | [`segment`] | the layout of a segment, its foot, its limits |
+//! | [`drops`] | the closed list of reasons for which a packet can be dropped |
+
+pub mod drops;
+pub mod headers;
+pub mod key;
+pub mod link;
+pub mod packet;
+pub mod pcapng;
+pub mod segment;
+pub mod time;
+
+pub use drops::{DropReason, Drops};
+pub use headers::{Headers, Kind};
+pub use key::KeyEntry;
+pub use link::LinkType;
+pub use packet::{Interface, Packet, Sink, TimestampSource, BATCH_PACKETS_MAX};

@@ -1,0 +1,68 @@
+//! Link types as capture files number them (the LINKTYPE_ registry of tcpdump.org).
+
+/// A link type, numbered as in pcap and pcapng files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkType(pub u16);
+
+impl LinkType {
+    /// BSD loopback: a 4-byte address family in the capturing host's byte order.
+    pub const NULL: LinkType = LinkType(0);
+    /// Ethernet.
+    pub const ETHERNET: LinkType = LinkType(1);
+    /// PPP with the protocol field behind address and control.
+    pub const PPP: LinkType = LinkType(9);
+    /// PPP in HDLC-like framing.
+    pub const PPP_HDLC: LinkType = LinkType(50);
+    /// Raw IPv4 or IPv6.
+    pub const RAW: LinkType = LinkType(101);
+    /// OpenBSD loopback: a 4-byte address family in network byte order.
+    pub const LOOP: LinkType = LinkType(108);
+    /// Linux cooked capture, version 1.
+    pub const LINUX_SLL: LinkType = LinkType(113);
+    /// Raw IPv4.
+    pub const IPV4: LinkType = LinkType(228);
+    /// Raw IPv6.
+    pub const IPV6: LinkType = LinkType(229);
+    /// Linux cooked capture, version 2.
+    pub const LINUX_SLL2: LinkType = LinkType(276);
+
+    /// The registry's name without its LINKTYPE_ prefix; the number where this list knows no name.
+    pub fn name(self) -> String {
+        let name = match self.0 {
+            0 => "NULL",
+            1 => "ETHERNET",
+            6 => "IEEE802_5",
+            7 => "ARCNET_BSD",
+            8 => "SLIP",
+            9 => "PPP",
+            10 => "FDDI",
+            50 => "PPP_HDLC",
+            51 => "PPP_ETHER",
+            100 => "ATM_RFC1483",
+            101 => "RAW",
+            104 => "C_HDLC",
+            105 => "IEEE802_11",
+            107 => "FRELAY",
+            108 => "LOOP",
+            113 => "LINUX_SLL",
+            117 => "PFLOG",
+            119 => "IEEE802_11_PRISM",
+            122 => "IP_OVER_FC",
+            123 => "SUNATM",
+            127 => "IEEE802_11_RADIOTAP",
+            143 => "DOCSIS",
+            189 => "USB_LINUX",
+            192 => "PPI",
+            195 => "IEEE802_15_4_WITHFCS",
+            220 => "USB_LINUX_MMAPPED",
+            228 => "IPV4",
+            229 => "IPV6",
+            230 => "IEEE802_15_4_NOFCS",
+            249 => "USBPCAP",
+            253 => "NETLINK",
+            276 => "LINUX_SLL2",
+            _ => return self.0.to_string(),
+        };
+        name.to_string()
+    }
+}

@@ -1,0 +1,311 @@
+//! The pcapng blocks that Wirescope stores: how each is written and how a stored packet block is read back.
+//!
+//! All numbers are little-endian and times are nanoseconds (`if_tsresol` 9). The format is that of the IETF draft
+//! "PCAP Next Generation (pcapng) Capture File Format".
+//!
+//! ```text
+//! Enhanced Packet Block, as every packet lies in its segment:
+//!  0      4              8           12          16         20             24              28
+//!  | 6    | total length | interface | time high | time low | captured len | original len  | bytes, padded to 4 |
+//!  | epb_flags option, 8 bytes, if any | epb_dropcount option, 12, if any | end of options, 4, if any | total length |
+//! ```
+
+use crate::link::LinkType;
+
+/// Section Header Block.
+pub const SECTION_HEADER: u32 = 0x0A0D_0D0A;
+/// Interface Description Block.
+pub const INTERFACE: u32 = 1;
+/// Interface Statistics Block.
+pub const STATISTICS: u32 = 5;
+/// Enhanced Packet Block.
+pub const PACKET: u32 = 6;
+/// Local-use block that fills space; every reader skips it.
+pub const PADDING: u32 = 0x8000_0001;
+/// Local-use block that holds a segment's key entries and foot.
+pub const KEY_COLUMN: u32 = 0x8000_0002;
+
+/// Bytes of the smallest block of any type: type and both lengths.
+pub const BLOCK_BYTES_MIN: usize = 12;
+/// Bytes of a packet block in front of the packet.
+pub const PACKET_HEAD_BYTES: usize = 28;
+/// Bytes of a statistics block as written here.
+pub const STATISTICS_BYTES: usize = 52;
+
+const OPTION_COMMENT: u16 = 1;
+const OPTION_FLAGS: u16 = 2;
+const OPTION_DROPCOUNT: u16 = 4;
+
+/// Rounds up to the 4 bytes that pcapng aligns to.
+#[inline]
+pub const fn padded(len: usize) -> usize {
+    (len + 3) & !3
+}
+
+/// Appends one block: type, lengths and `body`, padded.
+pub fn block(out: &mut Vec<u8>, kind: u32, body: &[u8]) {
+    let total = (BLOCK_BYTES_MIN + padded(body.len())) as u32;
+    out.extend(kind.to_le_bytes());
+    out.extend(total.to_le_bytes());
+    out.extend(body);
+    out.resize(out.len() + padded(body.len()) - body.len(), 0);
+    out.extend(total.to_le_bytes());
+}
+
+/// Appends one option, padded.
+pub fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
+    body.extend(code.to_le_bytes());
+    body.extend((value.len() as u16).to_le_bytes());
+    body.extend(value);
+    body.resize(body.len() + padded(value.len()) - value.len(), 0);
+}
+
+/// Appends a section header that names the writing program and, where it isn't empty, a comment.
+pub fn section_header(out: &mut Vec<u8>, application: &str, comment: &str) {
+    let mut body = Vec::new();
+    body.extend(0x1A2B_3C4Du32.to_le_bytes());
+    body.extend([1, 0, 0, 0]);
+    body.extend((-1i64).to_le_bytes());
+    if !comment.is_empty() {
+        option(&mut body, OPTION_COMMENT, comment.as_bytes());
+    }
+    option(&mut body, 4, application.as_bytes());
+    option(&mut body, 0, &[]);
+    block(out, SECTION_HEADER, &body);
+}
+
+/// Appends an interface description. Its snap length is always 0: libpcap refuses a file whose interfaces differ there.
+pub fn interface(out: &mut Vec<u8>, link_type: LinkType, name: &str, description: &str) {
+    let mut body = Vec::new();
+    body.extend(link_type.0.to_le_bytes());
+    body.extend([0; 6]);
+    option(&mut body, 2, name.as_bytes());
+    option(&mut body, 3, description.as_bytes());
+    option(&mut body, 9, &[9]);
+    option(&mut body, 0, &[]);
+    block(out, INTERFACE, &body);
+}
+
+/// What a packet block says of its packet, in front of and behind the bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketHead {
+    /// Interface number.
+    pub interface: u32,
+    /// Capture time, ns since the epoch.
+    pub time_ns: i64,
+    /// Bytes that are stored.
+    pub captured_len: u32,
+    /// Bytes on the wire.
+    pub original_len: u32,
+    /// `epb_flags`; 0: the option is left out.
+    pub flags: u32,
+    /// `epb_dropcount`; 0: the option is left out.
+    pub lost_before: u64,
+}
+
+impl PacketHead {
+    /// Bytes of the whole block.
+    #[inline]
+    pub fn block_bytes(&self) -> usize {
+        PACKET_HEAD_BYTES + padded(self.captured_len as usize) + self.options_bytes() + 4
+    }
+
+    #[inline]
+    fn options_bytes(&self) -> usize {
+        let flags = if self.flags != 0 { 8 } else { 0 };
+        let dropcount = if self.lost_before != 0 { 12 } else { 0 };
+        if flags + dropcount == 0 { 0 } else { flags + dropcount + 4 }
+    }
+
+    /// Writes the whole block into `out`, which must be exactly [`PacketHead::block_bytes`] long.
+    /// `data` must be `captured_len` bytes.
+    pub fn write(&self, out: &mut [u8], data: &[u8]) {
+        assert_eq!(data.len(), self.captured_len as usize);
+        let total = self.block_bytes() as u32;
+        let (head, rest) = out.split_at_mut(PACKET_HEAD_BYTES);
+        for (place, value) in head.chunks_exact_mut(4).zip([
+            PACKET,
+            total,
+            self.interface,
+            (self.time_ns as u64 >> 32) as u32,
+            self.time_ns as u32,
+            self.captured_len,
+            self.original_len,
+        ]) {
+            place.copy_from_slice(&value.to_le_bytes());
+        }
+        let (body, tail) = rest.split_at_mut(padded(data.len()));
+        body[..data.len()].copy_from_slice(data);
+        body[data.len()..].fill(0);
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            tail[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        if self.flags != 0 {
+            put(&[OPTION_FLAGS as u8, 0, 4, 0]);
+            put(&self.flags.to_le_bytes());
+        }
+        if self.lost_before != 0 {
+            put(&[OPTION_DROPCOUNT as u8, 0, 8, 0]);
+            put(&self.lost_before.to_le_bytes());
+        }
+        if self.options_bytes() != 0 {
+            put(&[0; 4]);
+        }
+        put(&total.to_le_bytes());
+        assert_eq!(at, tail.len(), "the block's length and its parts agree");
+    }
+}
+
+/// Reads 4 bytes little-endian at `at`; the caller has checked the length.
+#[inline]
+pub fn le32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// A packet block as it lies in a segment, lent.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketBlock<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> PacketBlock<'a> {
+    /// Takes the packet block at the start of `bytes`; `None` where there is none that is whole.
+    #[inline]
+    pub fn first(bytes: &'a [u8]) -> Option<PacketBlock<'a>> {
+        if bytes.len() < PACKET_HEAD_BYTES + 4 || le32(bytes, 0) != PACKET {
+            return None;
+        }
+        let total = le32(bytes, 4) as usize;
+        let captured = le32(bytes, 20) as usize;
+        if total > bytes.len() || !total.is_multiple_of(4) || total < PACKET_HEAD_BYTES + 4 || captured > total - PACKET_HEAD_BYTES - 4 {
+            return None;
+        }
+        Some(PacketBlock { bytes: &bytes[..total] })
+    }
+
+    /// The whole block.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Interface number.
+    #[inline]
+    pub fn interface(&self) -> u32 {
+        le32(self.bytes, 8)
+    }
+
+    /// Capture time, ns since the epoch.
+    #[inline]
+    pub fn time_ns(&self) -> i64 {
+        ((le32(self.bytes, 12) as u64) << 32 | le32(self.bytes, 16) as u64) as i64
+    }
+
+    /// The captured bytes.
+    #[inline]
+    pub fn data(&self) -> &'a [u8] {
+        &self.bytes[PACKET_HEAD_BYTES..PACKET_HEAD_BYTES + le32(self.bytes, 20) as usize]
+    }
+
+    /// Bytes on the wire.
+    #[inline]
+    pub fn original_len(&self) -> u32 {
+        le32(self.bytes, 24)
+    }
+
+    /// All that the block says of its packet.
+    pub fn head(&self) -> PacketHead {
+        let mut head = PacketHead {
+            interface: self.interface(),
+            time_ns: self.time_ns(),
+            captured_len: le32(self.bytes, 20),
+            original_len: self.original_len(),
+            flags: 0,
+            lost_before: 0,
+        };
+        let mut rest = &self.bytes[PACKET_HEAD_BYTES + padded(head.captured_len as usize)..self.bytes.len() - 4];
+        while let [c0, c1, l0, l1, value @ ..] = rest {
+            let len = u16::from_le_bytes([*l0, *l1]) as usize;
+            match (u16::from_le_bytes([*c0, *c1]), len) {
+                (OPTION_FLAGS, 4) if value.len() >= 4 => head.flags = le32(value, 0),
+                (OPTION_DROPCOUNT, 8) if value.len() >= 8 => {
+                    head.lost_before = le32(value, 0) as u64 | (le32(value, 4) as u64) << 32;
+                }
+                (0, _) => break,
+                _ => {}
+            }
+            rest = value.get(padded(len)..).unwrap_or(&[]);
+        }
+        head
+    }
+}
+
+/// Appends an interface statistics block: packets received and dropped on `interface`, cumulative since the run began.
+pub fn statistics(out: &mut Vec<u8>, interface: u32, time_ns: i64, received: u64, dropped: u64) {
+    let mut body = Vec::with_capacity(STATISTICS_BYTES - BLOCK_BYTES_MIN);
+    body.extend(interface.to_le_bytes());
+    body.extend(((time_ns as u64 >> 32) as u32).to_le_bytes());
+    body.extend((time_ns as u32).to_le_bytes());
+    option(&mut body, 4, &received.to_le_bytes());
+    option(&mut body, 5, &dropped.to_le_bytes());
+    option(&mut body, 0, &[]);
+    block(out, STATISTICS, &body);
+}
+
+/// Writes a padding block over all of `out` (at least 12 bytes, a multiple of 4): its body is zero, so that no stale
+/// packet leaks into a file.
+pub fn padding(out: &mut [u8]) {
+    let total = out.len();
+    assert!(total >= BLOCK_BYTES_MIN && total.is_multiple_of(4));
+    out.fill(0);
+    out[0..4].copy_from_slice(&PADDING.to_le_bytes());
+    out[4..8].copy_from_slice(&(total as u32).to_le_bytes());
+    out[total - 4..].copy_from_slice(&(total as u32).to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn overhead_is_what_the_design_states() {
+        let head = |flags, lost_before| PacketHead { captured_len: 64, flags, lost_before, ..Default::default() }.block_bytes() - 64;
+        assert_eq!((head(0, 0), head(2, 0), head(0, 7), head(2, 7)), (32, 44, 48, 56));
+    }
+
+    #[test]
+    fn a_statistics_block_has_its_stated_length() {
+        let mut out = Vec::new();
+        statistics(&mut out, 3, 1 << 40, 10, 2);
+        assert_eq!(out.len(), STATISTICS_BYTES);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(data in proptest::collection::vec(any::<u8>(), 0..300), interface in any::<u32>(),
+            time_ns in 0..i64::MAX, original_len in any::<u32>(), flags in any::<u32>(), lost_before in any::<u64>(), room in 0usize..9) {
+            let head = PacketHead { interface, time_ns, captured_len: data.len() as u32, original_len, flags, lost_before };
+            let mut out = vec![0xaa; head.block_bytes()];
+            head.write(&mut out, &data);
+            out.resize(out.len() + room, 0xbb);
+            let block = PacketBlock::first(&out).unwrap();
+            prop_assert_eq!(block.head(), head);
+            prop_assert_eq!(block.data(), &data[..]);
+            prop_assert_eq!(block.bytes().len(), head.block_bytes());
+        }
+
+        #[test]
+        fn foreign_bytes_never_make_the_reader_fail(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in any::<bool>()) {
+            if kind && bytes.len() > 8 {
+                bytes[0..4].copy_from_slice(&PACKET.to_le_bytes());
+                bytes[5..8].fill(0);
+            }
+            if let Some(block) = PacketBlock::first(&bytes) {
+                let _ = (block.head(), block.data());
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The segment's layout: one format in memory, on disk and on the wire. docs/FORMAT.md tells it byte by byte.
+//!
+//! ```text
+//!  0                                                                                                    segment_bytes
+//!  | EPB | EPB ... ►| padding 0x80000001 | ISBs | key column 0x80000002:  ◄ ... entry 1 | entry 0 | foot (4 KiB) |
+//!  ^ grows upward                                grows downward, 16 bytes each, 64-byte aligned   ^ fixed place
+//! ```
+//! The foot is the end of the key column block; its last 4 bytes are that block's closing length.
+
+use crate::drops::{DropReason, Drops};
+use crate::key::KEY_ENTRY_BYTES;
+use crate::link::LinkType;
+use crate::pcapng::{self, BLOCK_BYTES_MIN, STATISTICS_BYTES};
+
+/// Largest segment, bytes: the key entry's offset field reaches no farther.
+pub const SEGMENT_BYTES_MAX: usize = 2 << 20;
+/// Smallest segment, bytes.
+pub const SEGMENT_BYTES_MIN: usize = 64 << 10;
+/// Bytes of the foot, the key column block's closing length included.
+pub const FOOT_BYTES: usize = 4096;
+/// A segment carries at most this many interface statistics blocks.
+pub const STATISTICS_MAX: usize = 64;
+/// Most bytes of a packet that are kept, whatever the segment's size.
+pub const KEPT_BYTES_MAX: usize = 256 << 10;
+/// First 8 bytes of the foot: the magic and, last, the format's version.
+pub const FOOT_MAGIC: [u8; 8] = *b"WSSEG\0\0\x01";
+
+// The largest offset / 4 fits the 19 bits of the key entry.
+const _: () = assert!(SEGMENT_BYTES_MAX / 4 == 1 << 19);
+// The smallest segment holds its largest packet with all statistics: a quarter, a block's overhead, an entry, the tail.
+const _: () = assert!(SEGMENT_BYTES_MIN / 4 + 64 + KEY_ENTRY_BYTES + 64 * STATISTICS_BYTES + 2 * BLOCK_BYTES_MIN + FOOT_BYTES < SEGMENT_BYTES_MIN);
+
+/// Whether `bytes` is a size that a segment can have: a power of two from 64 KiB to 2 MiB.
+pub const fn is_segment_size(bytes: usize) -> bool {
+    bytes.is_power_of_two() && bytes >= SEGMENT_BYTES_MIN && bytes <= SEGMENT_BYTES_MAX
+}
+
+/// Most bytes of one packet that a segment of `segment_bytes` keeps; the rest is cut and counted.
+pub const fn kept_bytes_max(segment_bytes: usize) -> usize {
+    let quarter = segment_bytes / 4;
+    if quarter < KEPT_BYTES_MAX { quarter } else { KEPT_BYTES_MAX }
+}
+
+/// Offset of entry `index` (0 first) of the key column.
+#[inline]
+pub const fn entry_offset(segment_bytes: usize, index: usize) -> usize {
+    segment_bytes - FOOT_BYTES - (index + 1) * KEY_ENTRY_BYTES
+}
+
+/// Whether blocks up to `block_bytes` and `packets` entries leave room for the statistics of `interfaces` interfaces,
+/// the heads and the padding.
+#[inline]
+pub const fn fits(segment_bytes: usize, block_bytes: usize, packets: usize, interfaces: usize) -> bool {
+    let statistics = (if interfaces < STATISTICS_MAX { interfaces } else { STATISTICS_MAX }) * STATISTICS_BYTES;
+    block_bytes + BLOCK_BYTES_MIN + statistics + 8 + packets * KEY_ENTRY_BYTES + FOOT_BYTES <= segment_bytes
+}
+
+/// What the foot says of its segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foot {
+    /// 128 random bits, one value per run.
+    pub run_id: [u8; 16],
+    /// Lane number in the run.
+    pub lane: u32,
+    /// Link type of all packets.
+    pub link_type: LinkType,
+    /// Times stepped back somewhere in the segment.
+    pub unordered: bool,
+    /// Number of the segment in its lane, from 0.
+    pub sequence: u64,
+    /// Number in the lane of the segment's first packet, from 0.
+    pub first_packet: u64,
+    /// Packets in the segment.
+    pub packets: u32,
+    /// Bytes of packet blocks.
+    pub block_bytes: u32,
+    /// Time of the first packet, ns since the epoch.
+    pub first_ns: i64,
+    /// Time of the last packet.
+    pub last_ns: i64,
+    /// Smallest time.
+    pub min_ns: i64,
+    /// Largest time.
+    pub max_ns: i64,
+    /// The lane's captured bytes before this segment.
+    pub bytes_before: u64,
+    /// The lane's drops by reason before this segment.
+    pub drops_before: Drops,
+}
+
+const DROPS_AT: usize = 96;
+
+impl Foot {
+    /// Bytes that the fields take; the rest of the foot is zero.
+    pub const FIELDS_BYTES: usize = DROPS_AT + 16 * 8;
+
+    /// Writes the fields to the start of the foot; `out` is the foot without its closing length.
+    pub fn write(&self, out: &mut [u8]) {
+        out.fill(0);
+        out[0..8].copy_from_slice(&FOOT_MAGIC);
+        out[8..24].copy_from_slice(&self.run_id);
+        out[24..28].copy_from_slice(&self.lane.to_le_bytes());
+        out[28..30].copy_from_slice(&self.link_type.0.to_le_bytes());
+        out[30..32].copy_from_slice(&u16::from(self.unordered).to_le_bytes());
+        out[32..40].copy_from_slice(&self.sequence.to_le_bytes());
+        out[40..48].copy_from_slice(&self.first_packet.to_le_bytes());
+        out[48..52].copy_from_slice(&self.packets.to_le_bytes());
+        out[52..56].copy_from_slice(&self.block_bytes.to_le_bytes());
+        for (at, time_ns) in [(56, self.first_ns), (64, self.last_ns), (72, self.min_ns), (80, self.max_ns)] {
+            out[at..at + 8].copy_from_slice(&time_ns.to_le_bytes());
+        }
+        out[88..96].copy_from_slice(&self.bytes_before.to_le_bytes());
+        for (reason, packets) in self.drops_before.iter() {
+            let at = DROPS_AT + reason as usize * 8;
+            out[at..at + 8].copy_from_slice(&packets.to_le_bytes());
+        }
+    }
+
+    /// Reads a foot; `None` where the magic or the version is another.
+    pub fn read(bytes: &[u8]) -> Option<Foot> {
+        if bytes.len() < Foot::FIELDS_BYTES || bytes[0..8] != FOOT_MAGIC {
+            return None;
+        }
+        let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let u32_at = |at: usize| pcapng::le32(bytes, at);
+        let u64_at = |at: usize| u32_at(at) as u64 | (u32_at(at + 4) as u64) << 32;
+        let mut drops_before = Drops::default();
+        for reason in DropReason::ALL {
+            drops_before.add(reason, u64_at(DROPS_AT + reason as usize * 8));
+        }
+        Some(Foot {
+            run_id: bytes[8..24].try_into().ok()?,
+            lane: u32_at(24),
+            link_type: LinkType(u16_at(28)),
+            unordered: u16_at(30) & 1 != 0,
+            sequence: u64_at(32),
+            first_packet: u64_at(40),
+            packets: u32_at(48),
+            block_bytes: u32_at(52),
+            first_ns: u64_at(56) as i64,
+            last_ns: u64_at(64) as i64,
+            min_ns: u64_at(72) as i64,
+            max_ns: u64_at(80) as i64,
+            bytes_before: u64_at(88),
+            drops_before,
+        })
+    }
+}
+
+/// Writes the end of a full or closing segment: padding over the gap, `statistics` (whole blocks), the key column's head,
+/// the foot and the closing length. The key entries are in place already.
+pub fn seal(segment: &mut [u8], foot: &Foot, statistics: &[u8]) {
+    let segment_bytes = segment.len();
+    let column_at = segment_bytes - FOOT_BYTES - foot.packets as usize * KEY_ENTRY_BYTES - 8;
+    let statistics_at = column_at - statistics.len();
+    pcapng::padding(&mut segment[foot.block_bytes as usize..statistics_at]);
+    segment[statistics_at..column_at].copy_from_slice(statistics);
+    let column_bytes = (segment_bytes - column_at) as u32;
+    segment[column_at..column_at + 4].copy_from_slice(&pcapng::KEY_COLUMN.to_le_bytes());
+    segment[column_at + 4..column_at + 8].copy_from_slice(&column_bytes.to_le_bytes());
+    foot.write(&mut segment[segment_bytes - FOOT_BYTES..segment_bytes - 4]);
+    segment[segment_bytes - 4..].copy_from_slice(&column_bytes.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foot_is_read_back_and_a_foreign_one_refused() {
+        let mut drops_before = Drops::default();
+        drops_before.add(DropReason::RingPinned, 77);
+        let foot = Foot {
+            run_id: [7; 16],
+            lane: 3,
+            link_type: LinkType::RAW,
+            unordered: true,
+            sequence: 1 << 33,
+            first_packet: 1 << 40,
+            packets: 5,
+            block_bytes: 480,
+            first_ns: 1,
+            last_ns: 4,
+            min_ns: 0,
+            max_ns: i64::MAX,
+            bytes_before: 1 << 50,
+            drops_before,
+        };
+        let mut bytes = vec![0xee; FOOT_BYTES - 4];
+        foot.write(&mut bytes);
+        assert_eq!(Foot::read(&bytes), Some(foot));
+        assert!(bytes[Foot::FIELDS_BYTES..].iter().all(|&b| b == 0));
+        bytes[7] = 2;
+        assert_eq!(Foot::read(&bytes), None);
+    }
+
+    #[test]
+    fn sealing_covers_every_byte_with_blocks() {
+        let segment_bytes = SEGMENT_BYTES_MIN;
+        let mut segment = vec![0xee; segment_bytes];
+        let mut statistics = Vec::new();
+        pcapng::statistics(&mut statistics, 0, 1, 2, 3);
+        let foot = Foot {
+            run_id: [0; 16],
+            lane: 0,
+            link_type: LinkType::ETHERNET,
+            unordered: false,
+            sequence: 0,
+            first_packet: 0,
+            packets: 0,
+            block_bytes: 0,
+            first_ns: 0,
+            last_ns: 0,
+            min_ns: 0,
+            max_ns: 0,
+            bytes_before: 0,
+            drops_before: Drops::default(),
+        };
+        seal(&mut segment, &foot, &statistics);
+        let mut at = 0;
+        let mut kinds = Vec::new();
+        while at < segment_bytes {
+            let total = pcapng::le32(&segment, at + 4) as usize;
+            assert_eq!(pcapng::le32(&segment, at + total - 4) as usize, total);
+            kinds.push(pcapng::le32(&segment, at));
+            at += total;
+        }
+        assert_eq!((at, kinds), (segment_bytes, vec![pcapng::PADDING, pcapng::STATISTICS, pcapng::KEY_COLUMN]));
+        assert!(!segment.contains(&0xee));
+    }
+}

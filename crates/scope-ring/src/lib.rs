@@ -1,0 +1,1 @@
+//! Segments, lanes, ring, readers, pins and loss; no files, no sockets.

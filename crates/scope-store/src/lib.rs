@@ -1,0 +1,1 @@
+//! Retention on disk: for now the store file, a head and whole segments.

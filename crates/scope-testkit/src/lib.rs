@@ -1,0 +1,1 @@
+//! Traffic, oracles and the network-namespace lab that the tests of all crates share (dev only).

@@ -1,0 +1,1 @@
+//! Conditions with a name: hits, modes, holdoff, caps and windows.

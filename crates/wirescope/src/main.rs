@@ -1,0 +1,3 @@
+//! The one binary: command line in, plan out, run.
+
+fn main() {}
