@@ -23,4 +23,4 @@ pub use drops::{DropReason, Drops};
 pub use headers::{Headers, Kind};
 pub use key::KeyEntry;
 pub use link::LinkType;
-pub use packet::{Interface, Packet, Sink, TimestampSource, BATCH_PACKETS_MAX};
+pub use packet::{BATCH_PACKETS_MAX, Interface, Packet, Sink, TimestampSource};

@@ -179,7 +179,11 @@ impl<'a> PacketBlock<'a> {
         }
         let total = le32(bytes, 4) as usize;
         let captured = le32(bytes, 20) as usize;
-        if total > bytes.len() || !total.is_multiple_of(4) || total < PACKET_HEAD_BYTES + 4 || captured > total - PACKET_HEAD_BYTES - 4 {
+        if total > bytes.len()
+            || !total.is_multiple_of(4)
+            || total < PACKET_HEAD_BYTES + 4
+            || captured > total - PACKET_HEAD_BYTES - 4
+        {
             return None;
         }
         Some(PacketBlock { bytes: &bytes[..total] })
@@ -272,7 +276,8 @@ mod tests {
 
     #[test]
     fn overhead_is_what_the_design_states() {
-        let head = |flags, lost_before| PacketHead { captured_len: 64, flags, lost_before, ..Default::default() }.block_bytes() - 64;
+        let head =
+            |flags, lost_before| PacketHead { captured_len: 64, flags, lost_before, ..Default::default() }.block_bytes() - 64;
         assert_eq!((head(0, 0), head(2, 0), head(0, 7), head(2, 7)), (32, 44, 48, 56));
     }
 

@@ -28,7 +28,9 @@ pub const FOOT_MAGIC: [u8; 8] = *b"WSSEG\0\0\x01";
 // The largest offset / 4 fits the 19 bits of the key entry.
 const _: () = assert!(SEGMENT_BYTES_MAX / 4 == 1 << 19);
 // The smallest segment holds its largest packet with all statistics: a quarter, a block's overhead, an entry, the tail.
-const _: () = assert!(SEGMENT_BYTES_MIN / 4 + 64 + KEY_ENTRY_BYTES + 64 * STATISTICS_BYTES + 2 * BLOCK_BYTES_MIN + FOOT_BYTES < SEGMENT_BYTES_MIN);
+const _: () = assert!(
+    SEGMENT_BYTES_MIN / 4 + 64 + KEY_ENTRY_BYTES + 64 * STATISTICS_BYTES + 2 * BLOCK_BYTES_MIN + FOOT_BYTES < SEGMENT_BYTES_MIN
+);
 
 /// Whether `bytes` is a size that a segment can have: a power of two from 64 KiB to 2 MiB.
 pub const fn is_segment_size(bytes: usize) -> bool {

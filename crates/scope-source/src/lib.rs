@@ -108,7 +108,9 @@ pub enum SourceError {
         known: String,
     },
     /// The process may not capture.
-    #[error("no permission to capture on '{interface}': missing CAP_NET_RAW; run as root, or once: setcap cap_net_raw,cap_net_admin,cap_ipc_lock=ep {program}")]
+    #[error(
+        "no permission to capture on '{interface}': missing CAP_NET_RAW; run as root, or once: setcap cap_net_raw,cap_net_admin,cap_ipc_lock=ep {program}"
+    )]
     NoPermission {
         /// Interface.
         interface: String,

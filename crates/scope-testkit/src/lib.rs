@@ -1,1 +1,5 @@
-//! Traffic, oracles and the network-namespace lab that the tests of all crates share (dev only).
+//! Traffic, oracles and the network-namespace lab that the tests of all crates share (dev only, never shipped).
+
+pub mod lab;
+pub mod oracle;
+pub mod traffic;
