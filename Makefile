@@ -1,0 +1,54 @@
+# Wirescope's doors. `make help` lists them.
+
+MAKEFLAGS += --no-print-directory
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+LIVE_DEMO := $(filter-out 0 no off,$(LIVE))
+SCRIPTS := $(CURDIR)/scripts
+
+.PHONY: help demo test bench lint build clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo          the main job on generated traffic, without privileges; the last line is the path of the dump'
+	@echo 'make demo LIVE=1   the same between two network namespaces, as root'
+	@echo 'make test          every test; CAPTURES=DIR adds the capture files of a folder'
+	@echo 'make bench         the measured bars; BENCH=main picks a part'
+	@echo 'make lint          format and clippy'
+	@echo 'make build         the release binary, $(TARGET_DIR)/release/wirescope'
+	@echo 'make clean         removes what was built'
+	@echo 'demo, test, bench, lint and build install what is missing (gcc, libpcap-dev; the tests: tcpdump, tshark, tcpreplay, iproute2).'
+
+build:
+	@$(SCRIPTS)/install-missing.sh build
+	@echo 'building Wirescope (about 3 minutes the first time, seconds later)'
+	@cargo build --release --locked --workspace
+
+demo:
+	@$(SCRIPTS)/install-missing.sh $(if $(LIVE_DEMO),live,build)
+	@echo 'building Wirescope (about 3 minutes the first time, seconds later)'
+	@cargo build --release --locked --workspace
+	@echo 'running the demo (half a minute at most)'
+	@$(if $(LIVE_DEMO),$(SCRIPTS)/as-root.sh) $(TARGET_DIR)/release/wirescope demo $(if $(LIVE_DEMO),--live)
+
+test:
+	@$(SCRIPTS)/install-missing.sh test
+	@$(SCRIPTS)/test.sh
+
+bench:
+	@$(SCRIPTS)/install-missing.sh test
+	@echo 'building Wirescope and its benches (about 3 minutes the first time, seconds later)'
+	@cargo build --release --locked --workspace
+	@echo 'measuring $(or $(BENCH),everything) (several minutes; keep the machine quiet)'
+	@$(TARGET_DIR)/release/benches $(BENCH)
+
+lint:
+	@$(SCRIPTS)/install-missing.sh build
+	@echo 'checking the format'
+	@cargo fmt --all --check
+	@echo 'running clippy (about 2 minutes the first time)'
+	@cargo clippy --release --locked --workspace --all-targets -- -D warnings
+
+clean:
+	@cargo clean

@@ -1,0 +1,89 @@
+#!/bin/sh
+# Looks for what building (`build`), the live demo (`live`) or the tests (`test`) need, and installs what is missing.
+# Nothing missing: asks nothing and leaves apt alone. Can't install: prints the one line that would, and stops with 2.
+#
+# usage: install-missing.sh build|live|test
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+want=${1:-build}
+PATH="$PATH:/usr/sbin:/sbin" # where Debian keeps tcpdump and ip, and users' paths don't look
+export PATH
+
+say() { echo "$*" >&2; }
+
+# Rust comes from rustup, not from here: Debian 12's is too old.
+check_rust() {
+    needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/../Cargo.toml")
+    remedy="get Rust by: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y   (or, where rustup is there: rustup update stable)"
+    found=$(rustc --version 2>/dev/null | sed -n 's/^rustc \([0-9]*\.[0-9]*\).*/\1/p')
+    if [ -z "$found" ] || ! cargo --version >/dev/null 2>&1; then
+        say "no Rust toolchain found, $needed or newer is needed; $remedy"
+        exit 2
+    fi
+    if [ "$(printf '%s\n%s\n' "$needed" "$found" | sort -V | head -n 1)" != "$needed" ]; then
+        say "Rust $found is too old, $needed or newer is needed; $remedy"
+        exit 2
+    fi
+}
+
+# Prints the Debian packages that are missing.
+missing_packages() {
+    command -v gcc >/dev/null 2>&1 || echo gcc
+    if ! command -v gcc >/dev/null 2>&1 || ! links_libpcap; then
+        echo libc6-dev libpcap-dev
+    fi
+    if [ "$want" != build ]; then
+        command -v ip >/dev/null 2>&1 || echo iproute2
+        command -v unshare >/dev/null 2>&1 || echo util-linux
+    fi
+    if [ "$want" = test ]; then
+        command -v tcpdump >/dev/null 2>&1 || echo tcpdump
+        { command -v tshark && command -v capinfos; } >/dev/null 2>&1 || echo tshark
+        command -v tcpreplay >/dev/null 2>&1 || echo tcpreplay
+    fi
+}
+
+links_libpcap() {
+    probe=$(mktemp) || return 1
+    printf '#include <pcap/pcap.h>\nint main(void) { return pcap_lib_version() == 0; }\n' |
+        gcc -x c - -lpcap -o "$probe" 2>/dev/null
+    linked=$?
+    rm -f "$probe"
+    return $linked
+}
+
+apt() { "$here/as-root.sh" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" >&2; }
+
+# Without package lists an install can't work; with old ones it may, so that the update comes only if it doesn't.
+install() {
+    if [ -n "$(find /var/lib/apt/lists -name '*_Packages*' 2>/dev/null | head -n 1)" ]; then
+        apt install --no-install-recommends "$@" && return
+        say "that failed; fetching newer package lists"
+    fi
+    apt update || { say "fetching the package lists failed; trying once more"; sleep 3; apt update; }
+    apt install --no-install-recommends "$@"
+}
+
+check_rust
+missing=$(missing_packages | tr '\n' ' ' | sed 's/ $//')
+[ -z "$missing" ] && exit 0
+
+line="apt-get update && apt-get install -y --no-install-recommends $missing"
+if ! command -v apt-get >/dev/null 2>&1; then
+    say "missing: $missing (Debian's names), and there is no apt-get here; install them with this system's own means"
+    exit 2
+fi
+if [ "$(id -u)" -ne 0 ] && ! sudo -n true 2>/dev/null && ! { [ -t 0 ] && command -v sudo >/dev/null 2>&1; }; then
+    say "missing: $missing; neither are you root nor does sudo work here; as root, run:"
+    say "$line"
+    exit 2
+fi
+say "installing what is missing: $missing (about a minute)"
+# shellcheck disable=SC2086 # a list of names
+install $missing
+missing=$(missing_packages | tr '\n' ' ' | sed 's/ $//')
+if [ -n "$missing" ]; then
+    say "still missing after the installation: $missing; as root, run:"
+    say "$line"
+    exit 2
+fi
