@@ -150,18 +150,20 @@ impl Foot {
 }
 
 /// Writes the end of a full or closing segment: padding over the gap, `statistics` (whole blocks), the key column's head,
-/// the foot and the closing length. The key entries are in place already.
-pub fn seal(segment: &mut [u8], foot: &Foot, statistics: &[u8]) {
-    let segment_bytes = segment.len();
-    let column_at = segment_bytes - FOOT_BYTES - foot.packets as usize * KEY_ENTRY_BYTES - 8;
-    let statistics_at = column_at - statistics.len();
-    pcapng::padding(&mut segment[foot.block_bytes as usize..statistics_at]);
-    segment[statistics_at..column_at].copy_from_slice(statistics);
-    let column_bytes = (segment_bytes - column_at) as u32;
-    segment[column_at..column_at + 4].copy_from_slice(&pcapng::KEY_COLUMN.to_le_bytes());
-    segment[column_at + 4..column_at + 8].copy_from_slice(&column_bytes.to_le_bytes());
-    foot.write(&mut segment[segment_bytes - FOOT_BYTES..segment_bytes - 4]);
-    segment[segment_bytes - 4..].copy_from_slice(&column_bytes.to_le_bytes());
+/// the foot and the closing length.
+///
+/// `gap` is what lies between the last block and the last key entry, `tail` the segment's last [`FOOT_BYTES`]; the entries
+/// between them are in place and are not touched.
+pub fn seal(gap: &mut [u8], tail: &mut [u8], foot: &Foot, statistics: &[u8]) {
+    let column_bytes = (8 + foot.packets as usize * KEY_ENTRY_BYTES + FOOT_BYTES) as u32;
+    let head_at = gap.len() - 8;
+    let statistics_at = head_at - statistics.len();
+    pcapng::padding(&mut gap[..statistics_at]);
+    gap[statistics_at..head_at].copy_from_slice(statistics);
+    gap[head_at..head_at + 4].copy_from_slice(&pcapng::KEY_COLUMN.to_le_bytes());
+    gap[head_at + 4..].copy_from_slice(&column_bytes.to_le_bytes());
+    foot.write(&mut tail[..FOOT_BYTES - 4]);
+    tail[FOOT_BYTES - 4..].copy_from_slice(&column_bytes.to_le_bytes());
 }
 
 #[cfg(test)]
@@ -218,7 +220,8 @@ mod tests {
             bytes_before: 0,
             drops_before: Drops::default(),
         };
-        seal(&mut segment, &foot, &statistics);
+        let (gap, tail) = segment.split_at_mut(segment_bytes - FOOT_BYTES);
+        seal(gap, tail, &foot, &statistics);
         let mut at = 0;
         let mut kinds = Vec::new();
         while at < segment_bytes {

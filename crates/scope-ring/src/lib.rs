@@ -1,1 +1,96 @@
-//! Segments, lanes, ring, readers, pins and loss; no files, no sockets.
+//! The ring: segments, lanes, writers, readers, pins and loss, in one shared memory region; no files, no sockets.
+//!
+//! A worker writes packets into the open segment of its lane and publishes them by one release store. When the segment is
+//! full it is sealed, and the worker claims the oldest segment that nobody has pinned. Readers pin a segment, read what is
+//! committed, and unpin; they never slow a worker, and always know exactly what they missed.
+//!
+//! ```text
+//!  lane 0   | seg 0 | seg 1 | seg 2 (open) |          each lane: segments numbered from 0, packets numbered from 0
+//!  lane 1   | seg 0 (open) |
+//!  region   [ header | workers | lanes | directory | segment table | interfaces | slot 0 | slot 1 | ... | slot n-1 ]
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`region`] | the memory: layout, mapping, prefault |
+//! | [`control`] | the words that workers and readers share, `repr(C)` |
+//! | [`ring`] | the ring as a whole: lanes, claiming, snapshots |
+//! | [`pin`] | pin and recycle through one word; the pin budget |
+//! | [`writer`] | append, commit, seal |
+//! | [`reader`] | following the ring: batches lent in place, exact loss |
+//! | [`follow`] | who must not be overrun by workers that can wait |
+//! | [`evicted`] | what is remembered of recycled segments |
+//! | [`registry`] | interface numbers for the whole run |
+//!
+//! Absent on purpose: the ring knows nothing of files, filters, triggers or threads, and hashes nothing.
+
+pub mod control;
+pub mod evicted;
+pub mod follow;
+pub mod pin;
+pub mod reader;
+pub mod region;
+pub mod registry;
+pub mod ring;
+pub mod writer;
+
+pub use evicted::Lost;
+pub use follow::Follower;
+pub use pin::{Allowance, Committed, Pinned, SegmentTimes};
+pub use reader::{Batch, Reader, ReaderCounts, Tap};
+pub use registry::InterfaceEntry;
+pub use ring::{LaneInfo, Ring, RingConfig, RingCounters};
+pub use writer::{Append, LaneWriter};
+
+/// Lanes that one worker may open: one per link type.
+pub const LINK_TYPES_MAX: u32 = 8;
+/// Interfaces that one run may know.
+pub const INTERFACES_MAX: u32 = 65_536;
+/// Segments that each lane known at the start must be able to have.
+pub const SEGMENTS_PER_LANE_MIN: u64 = 16;
+
+/// Why a ring can't be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RingError {
+    /// No power of two, or out of range.
+    #[error("segment size {bytes} B: it must be a power of two from 64 KiB to 2 MiB")]
+    SegmentSize {
+        /// As asked for, bytes.
+        bytes: u64,
+    },
+    /// The ring can't give its lanes what they need.
+    #[error(
+        "ring of {ring_bytes} B is too small: {lanes} lane(s) need at least {needed} B ({per_lane} segments of {segment_bytes} B each); enlarge --ring or choose a smaller --segment"
+    )]
+    TooSmall {
+        /// As asked for, bytes.
+        ring_bytes: u64,
+        /// Smallest size that would do, bytes.
+        needed: u64,
+        /// Lanes known at the start.
+        lanes: u64,
+        /// Segments per lane that are required.
+        per_lane: u64,
+        /// Segment size, bytes.
+        segment_bytes: u64,
+    },
+    /// The machine doesn't have that much memory.
+    #[error("ring of {ring_bytes} B: only {available} B of memory are available ({limit}); choose a smaller --ring")]
+    NoMemory {
+        /// As asked for, bytes.
+        ring_bytes: u64,
+        /// What there is, bytes.
+        available: u64,
+        /// Which limit says so.
+        limit: String,
+    },
+    /// A system call failed.
+    #[error("ring memory: {place}: {cause}")]
+    System {
+        /// Which call.
+        place: &'static str,
+        /// The system's own words.
+        #[source]
+        cause: std::io::Error,
+    },
+}

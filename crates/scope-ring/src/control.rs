@@ -1,0 +1,214 @@
+//! The words that workers and readers share: atomics only, `repr(C)`, zero at start, versioned by the header.
+//!
+//! Pin word: `generation << 24 | pins`. Committed word: `sealed << 63 | packets << 32 | bytes`.
+//! Directory entry: `generation << 24 | slot`, 0 is empty.
+
+use scope_packet::{DropReason, Drops};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+
+/// First 8 bytes of the region: magic and, last, the version of its layout.
+pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"WSRING\0\x01");
+/// Bits of the pin count in a pin word, and of the slot in a directory entry.
+pub const PIN_BITS: u32 = 24;
+/// Mask of the pin count.
+pub const PINS: u64 = (1 << PIN_BITS) - 1;
+/// The sealed bit of a committed word.
+pub const SEALED: u64 = 1 << 63;
+
+const REASONS: usize = DropReason::ALL.len();
+
+/// The region's first page.
+#[repr(C)]
+pub struct Header {
+    /// [`REGION_MAGIC`], written last.
+    pub magic: AtomicU64,
+    /// The run's 128 random bits.
+    pub run_id: [AtomicU64; 2],
+    /// Bytes of one segment.
+    pub segment_bytes: AtomicU64,
+    /// Number of segments.
+    pub segments: AtomicU64,
+    /// Entries of the worker table.
+    pub workers: AtomicU64,
+    /// Entries of the lane table.
+    pub lanes: AtomicU64,
+    /// Lanes in use; entries below are complete (release / acquire).
+    pub lanes_used: AtomicU32,
+    /// Readers that wait: workers wake them after a commit.
+    pub waiting: AtomicU32,
+    /// Wake-ups so far; waiting readers sleep on this word.
+    pub wakes: AtomicU32,
+    /// Interfaces known so far.
+    pub interfaces: AtomicU32,
+    /// Bytes of the interface area in use (release / acquire).
+    pub interface_bytes: AtomicU64,
+}
+
+/// One lane. Written by its worker only.
+#[repr(C, align(128))]
+pub struct LaneControl {
+    /// Segments opened so far = sequence of the next one (release / acquire).
+    pub next: AtomicU64,
+    /// Sequence count of the two counters below (odd: being written).
+    turn: AtomicU64,
+    published_packets: AtomicU64,
+    published_bytes: AtomicU64,
+    /// Link type of the lane.
+    pub link_type: AtomicU32,
+    /// Worker that writes it.
+    pub worker: AtomicU32,
+    padding: [u64; 27],
+}
+
+/// Packets of one lane that readers can see, from one consistent snapshot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// Packets committed so far.
+    pub packets: u64,
+    /// Their captured bytes.
+    pub bytes: u64,
+}
+
+impl LaneControl {
+    /// Publishes the counters that belong to a commit.
+    pub fn publish(&self, published: Published) {
+        let turn = begin(&self.turn);
+        self.published_packets.store(published.packets, Ordering::Relaxed);
+        self.published_bytes.store(published.bytes, Ordering::Relaxed);
+        end(&self.turn, turn);
+    }
+
+    /// A consistent snapshot.
+    pub fn published(&self) -> Published {
+        snapshot(&self.turn, || Published {
+            packets: self.published_packets.load(Ordering::Relaxed),
+            bytes: self.published_bytes.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// One worker's counters: packets and captured bytes. Written by that worker only, once per commit.
+#[repr(C, align(128))]
+pub struct WorkerControl {
+    turn: AtomicU64,
+    counters: [AtomicU64; 7],
+    dropped: [AtomicU64; REASONS],
+    padding: [u64; 24 - REASONS],
+}
+
+/// What one worker did with what it received. `received = stored + filtered + duplicate + dropped in the worker`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCounts {
+    /// Packets that the source handed over.
+    pub received_packets: u64,
+    /// Their captured bytes.
+    pub received_bytes: u64,
+    /// Packets written into a lane.
+    pub stored_packets: u64,
+    /// Their bytes as kept.
+    pub stored_bytes: u64,
+    /// Packets that a prefilter refused.
+    pub filtered_packets: u64,
+    /// Packets that were cut to what a segment can keep (they count as stored).
+    pub cut_packets: u64,
+    /// Packets that were recognised as duplicates.
+    pub duplicate_packets: u64,
+    /// Dropped packets by reason; the kernel's never reached the worker.
+    pub dropped: Drops,
+}
+
+impl WorkerControl {
+    /// Publishes the worker's counters.
+    pub fn publish(&self, counts: &WorkerCounts) {
+        let turn = begin(&self.turn);
+        let values = [
+            counts.received_packets,
+            counts.received_bytes,
+            counts.stored_packets,
+            counts.stored_bytes,
+            counts.filtered_packets,
+            counts.cut_packets,
+            counts.duplicate_packets,
+        ];
+        for (word, value) in self.counters.iter().zip(values) {
+            word.store(value, Ordering::Relaxed);
+        }
+        for (reason, packets) in counts.dropped.iter() {
+            self.dropped[reason as usize].store(packets, Ordering::Relaxed);
+        }
+        end(&self.turn, turn);
+    }
+
+    /// A consistent snapshot.
+    pub fn counts(&self) -> WorkerCounts {
+        snapshot(&self.turn, || {
+            let value = |index: usize| self.counters[index].load(Ordering::Relaxed);
+            let mut dropped = Drops::default();
+            for reason in DropReason::ALL {
+                dropped.add(reason, self.dropped[reason as usize].load(Ordering::Relaxed));
+            }
+            WorkerCounts {
+                received_packets: value(0),
+                received_bytes: value(1),
+                stored_packets: value(2),
+                stored_bytes: value(3),
+                filtered_packets: value(4),
+                cut_packets: value(5),
+                duplicate_packets: value(6),
+                dropped,
+            }
+        })
+    }
+}
+
+/// One segment slot.
+#[repr(C, align(128))]
+pub struct SegmentControl {
+    /// Pin word: generation and pins.
+    pub word: AtomicU64,
+    /// Committed word: sealed bit, packets, bytes (release / acquire).
+    pub committed: AtomicU64,
+    /// Lane that writes or wrote it.
+    pub lane: AtomicU32,
+    /// 1: times stepped back inside. Valid once sealed.
+    pub unordered: AtomicU32,
+    /// Number in the lane.
+    pub sequence: AtomicU64,
+    /// Number in the lane of its first packet.
+    pub first_packet: AtomicU64,
+    /// The lane's captured bytes before it.
+    pub bytes_before: AtomicU64,
+    /// Times of the first and last packet, the smallest and the largest, ns. Valid once sealed.
+    pub times: [AtomicI64; 4],
+    /// Place in the order of sealing over all lanes. Valid once sealed.
+    pub sealed_order: AtomicU64,
+    /// The lane's drops by reason before it.
+    pub drops_before: [AtomicU64; REASONS],
+    padding: [u64; 21 - REASONS],
+}
+
+/// Begins an update under a sequence count: readers that look now try again.
+fn begin(turn: &AtomicU64) -> u64 {
+    let now = turn.load(Ordering::Relaxed);
+    turn.store(now + 1, Ordering::Relaxed);
+    fence(Ordering::Release); // the odd count before the values
+    now
+}
+
+/// Ends the update that [`begin`] returned.
+fn end(turn: &AtomicU64, began: u64) {
+    turn.store(began + 2, Ordering::Release); // the values before the even count
+}
+
+/// Reads values under a sequence count until no update ran meanwhile.
+fn snapshot<T>(turn: &AtomicU64, read: impl Fn() -> T) -> T {
+    loop {
+        let before = turn.load(Ordering::Acquire);
+        let values = read();
+        fence(Ordering::Acquire); // the values before the second look
+        if before & 1 == 0 && turn.load(Ordering::Relaxed) == before {
+            return values;
+        }
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,295 @@
+//! Pin and recycle: who holds a segment, decided through one word, and the budget that bounds how much can be held.
+//!
+//! ```text
+//! pin word = generation (40 bits) << 24 | pins (24 bits)
+//!
+//! claim    word {g, 0} ──compare-and-swap, AcqRel──► {g + 1, 1}     only a claiming worker; then it resets and publishes
+//! pin      word {g, n} ──compare-and-swap, Acquire─► {g, n + 1}     only at the generation that the directory named
+//! unpin    word {g, n} ──fetch_sub, Release────────► {g, n - 1}
+//! ```
+//! Acquire of a claim pairs with release of every unpin: what readers did with the old bytes is over before new ones are
+//! written. Acquire of a pin pairs with the claim's release: the reader sees the words of this generation.
+
+use crate::control::{PIN_BITS, PINS, SEALED};
+use crate::ring::Ring;
+use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
+use scope_packet::pcapng::PacketBlock;
+use scope_packet::segment;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+/// Takes the slot of `word` if nobody holds it; the new generation, with one pin, which is the owner's.
+pub(crate) fn claim(word: &AtomicU64) -> Option<u64> {
+    let now = word.load(Ordering::Relaxed);
+    if now & PINS != 0 {
+        return None;
+    }
+    let generation = (now >> PIN_BITS) + 1;
+    word.compare_exchange(now, generation << PIN_BITS | 1, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+    fence(Ordering::Release); // for readers that copy without a pin: the new generation before the new bytes
+    Some(generation)
+}
+
+/// Adds a pin if the slot is still at `generation`.
+pub(crate) fn pin(word: &AtomicU64, generation: u64) -> bool {
+    let mut now = word.load(Ordering::Relaxed);
+    loop {
+        if now >> PIN_BITS != generation || now & PINS == PINS {
+            return false;
+        }
+        match word.compare_exchange_weak(now, now + 1, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(changed) => now = changed,
+        }
+    }
+}
+
+/// Gives a pin back.
+pub(crate) fn unpin(word: &AtomicU64) {
+    let before = word.fetch_sub(1, Ordering::Release);
+    assert!(before & PINS != 0, "a pin is given back once");
+}
+
+/// How far a segment is committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// Nothing will be added; foot, statistics and times are in place.
+    pub sealed: bool,
+    /// Packets.
+    pub packets: u32,
+    /// Bytes of packet blocks.
+    pub bytes: u32,
+}
+
+impl Committed {
+    pub(crate) fn from_word(word: u64) -> Committed {
+        Committed { sealed: word & SEALED != 0, packets: (word >> 32 & 0x7fff_ffff) as u32, bytes: word as u32 }
+    }
+
+    pub(crate) fn to_word(self) -> u64 {
+        (if self.sealed { SEALED } else { 0 }) | (self.packets as u64) << 32 | self.bytes as u64
+    }
+}
+
+/// Times of a sealed segment, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentTimes {
+    /// Of the first packet.
+    pub first_ns: i64,
+    /// Of the last packet.
+    pub last_ns: i64,
+    /// Smallest.
+    pub min_ns: i64,
+    /// Largest.
+    pub max_ns: i64,
+    /// Times step back somewhere inside.
+    pub unordered: bool,
+    /// Place in the order of sealing over all lanes.
+    pub sealed_order: u64,
+}
+
+/// A hold on one segment: its committed bytes stay as they are until this is dropped, also by unwinding.
+pub struct Pinned {
+    ring: Arc<Ring>,
+    slot: u32,
+    lane: u32,
+    sequence: u64,
+    first_packet: u64,
+}
+
+impl Pinned {
+    /// Wraps a pin that [`pin`] has just taken on `slot`.
+    pub(crate) fn new(ring: Arc<Ring>, slot: u32, lane: u32, sequence: u64) -> Pinned {
+        let first_packet = ring.region().segment(slot).first_packet.load(Ordering::Relaxed);
+        Pinned { ring, slot, lane, sequence, first_packet }
+    }
+
+    /// Lane of the segment.
+    pub fn lane(&self) -> u32 {
+        self.lane
+    }
+
+    /// Number of the segment in its lane.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Number in the lane of the segment's first packet.
+    pub fn first_packet(&self) -> u64 {
+        self.first_packet
+    }
+
+    /// How far it is committed by now.
+    pub fn committed(&self) -> Committed {
+        Committed::from_word(self.ring.region().segment(self.slot).committed.load(Ordering::Acquire))
+    }
+
+    /// Times, once sealed.
+    pub fn times(&self) -> Option<SegmentTimes> {
+        self.committed().sealed.then(|| {
+            let control = self.ring.region().segment(self.slot);
+            let [first_ns, last_ns, min_ns, max_ns] = [0, 1, 2, 3].map(|index| control.times[index].load(Ordering::Relaxed));
+            SegmentTimes {
+                first_ns,
+                last_ns,
+                min_ns,
+                max_ns,
+                unordered: control.unordered.load(Ordering::Relaxed) != 0,
+                sealed_order: control.sealed_order.load(Ordering::Relaxed),
+            }
+        })
+    }
+
+    /// The packet blocks that lie in `from..to` (bytes from the segment's start, block boundaries, at most what is committed).
+    pub fn blocks(&self, from: u32, to: u32) -> Blocks<'_> {
+        assert!(from <= to && to <= self.committed().bytes);
+        // SAFETY: committed bytes aren't written again until the slot is recycled, which this pin forbids.
+        let bytes = unsafe { self.ring.region().bytes(self.slot, from as usize..to as usize) };
+        Blocks { bytes }
+    }
+
+    /// Entry `index` of the key column; `index` is below the committed number of packets.
+    pub fn entry(&self, index: u32) -> KeyEntry {
+        assert!(index < self.committed().packets);
+        let at = segment::entry_offset(self.ring.segment_bytes(), index as usize);
+        // SAFETY: as in `blocks`; the entry is committed with its packet.
+        let bytes = unsafe { self.ring.region().bytes(self.slot, at..at + KEY_ENTRY_BYTES) };
+        KeyEntry::from_bytes(bytes.try_into().expect("16 bytes"))
+    }
+
+    /// The whole segment as it goes to disk, once sealed.
+    pub fn whole(&self) -> Option<&[u8]> {
+        // SAFETY: a sealed segment isn't written until the slot is recycled, which this pin forbids.
+        self.committed().sealed.then(|| unsafe { self.ring.region().bytes(self.slot, 0..self.ring.segment_bytes()) })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        unpin(&self.ring.region().segment(self.slot).word);
+    }
+}
+
+/// Packet blocks one after another, lent in place.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Blocks<'a> {
+    /// All bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+impl<'a> Iterator for Blocks<'a> {
+    type Item = PacketBlock<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<PacketBlock<'a>> {
+        let block = PacketBlock::first(self.bytes)?;
+        self.bytes = &self.bytes[block.bytes().len()..];
+        Some(block)
+    }
+}
+
+/// How many segments dumps may hold together, and how it is shared out.
+///
+/// Every allowed dump has a share. A dump that begins may take all that is free, less one share for each further dump that
+/// may still come; so none can starve the next.
+#[derive(Debug)]
+pub struct PinBudget {
+    /// Segments in all.
+    segments: u64,
+    state: Mutex<BudgetState>,
+}
+
+#[derive(Debug, Default)]
+struct BudgetState {
+    taken: u64,
+    holders: u64,
+}
+
+impl PinBudget {
+    /// A budget of `segments`.
+    pub fn new(segments: u64) -> PinBudget {
+        PinBudget { segments, state: Mutex::default() }
+    }
+
+    /// Charges up to `wanted` segments for a new holder among at most `holders_max`; at least one is always granted.
+    pub fn take(self: &Arc<Self>, wanted: u64, holders_max: u64) -> Allowance {
+        let mut state = self.state.lock().expect("no panic while held");
+        state.holders += 1;
+        let share = (self.segments / holders_max.max(1)).max(1);
+        let reserved = share * holders_max.saturating_sub(state.holders);
+        let granted = self.segments.saturating_sub(state.taken + reserved).clamp(1, wanted.max(1));
+        state.taken += granted;
+        Allowance { budget: self.clone(), segments: granted }
+    }
+
+    /// Segments charged now.
+    pub fn taken(&self) -> u64 {
+        self.state.lock().expect("no panic while held").taken
+    }
+}
+
+/// The segments that one dump may hold at a time, charged until it is dropped.
+#[derive(Debug)]
+pub struct Allowance {
+    budget: Arc<PinBudget>,
+    segments: u64,
+}
+
+impl Allowance {
+    /// Segments that may be held at a time, at least 1.
+    pub fn segments(&self) -> u64 {
+        self.segments
+    }
+}
+
+impl Drop for Allowance {
+    fn drop(&mut self) {
+        let mut state = self.budget.state.lock().expect("no panic while held");
+        state.taken -= self.segments;
+        state.holders -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claimed_slot_is_pinned_only_at_its_generation() {
+        let word = AtomicU64::new(0);
+        let generation = claim(&word).unwrap();
+        assert_eq!(generation, 1);
+        assert!(claim(&word).is_none(), "the owner holds it");
+        assert!(pin(&word, 1) && !pin(&word, 0) && !pin(&word, 2));
+        unpin(&word);
+        assert!(claim(&word).is_none());
+        unpin(&word);
+        assert_eq!(claim(&word), Some(2));
+        assert!(!pin(&word, 1), "the old generation is gone");
+    }
+
+    #[test]
+    fn the_first_dump_leaves_a_share_for_each_that_may_come() {
+        let budget = Arc::new(PinBudget::new(32));
+        let first = budget.take(1000, 8);
+        assert_eq!(first.segments(), 32 - 7 * 4);
+        let second = budget.take(2, 8);
+        assert_eq!(second.segments(), 2);
+        let third = budget.take(1000, 8);
+        assert_eq!(third.segments(), 32 - 4 - 2 - 5 * 4);
+        drop(first);
+        drop(third);
+        drop(second);
+        assert_eq!(budget.taken(), 0);
+        let alone = budget.take(1000, 1);
+        assert_eq!(alone.segments(), 32);
+        let late = budget.take(5, 1);
+        assert_eq!(late.segments(), 1, "at least one");
+    }
+}

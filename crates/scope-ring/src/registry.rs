@@ -1,0 +1,98 @@
+//! Interface numbers for the whole run: append-only, in order of appearance, never reused.
+//!
+//! One entry per lane and interface, so that a packet block's interface number is right wherever its segment goes. The
+//! descriptions lie as whole pcapng blocks in the region's interface area, too, for whoever finds the region after a crash.
+
+use crate::INTERFACES_MAX;
+use crate::region::{INTERFACE_AREA_BYTES, Region};
+use scope_packet::{Interface, LinkType, pcapng};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+/// Names longer than this many bytes are cut in descriptions.
+const NAME_BYTES_MAX: usize = 64;
+/// Descriptions longer than this many bytes are cut.
+const DESCRIPTION_BYTES_MAX: usize = 120;
+
+// The area holds the largest description of every interface that a run may know.
+const _: () = assert!((NAME_BYTES_MAX + DESCRIPTION_BYTES_MAX + 60) * INTERFACES_MAX as usize <= INTERFACE_AREA_BYTES);
+
+/// One registered interface of one lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceEntry {
+    /// Lane that its packets are in.
+    pub lane: u32,
+    /// Link type.
+    pub link_type: LinkType,
+    /// `if_name`.
+    pub name: String,
+    /// `if_description`: lane, real snap length, timestamp source, and what the source adds.
+    pub description: String,
+}
+
+impl InterfaceEntry {
+    /// Appends the interface description block.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        pcapng::interface(out, self.link_type, &self.name, &self.description);
+    }
+}
+
+/// The append-only table.
+#[derive(Default)]
+pub(crate) struct Registry {
+    entries: Mutex<Vec<InterfaceEntry>>,
+}
+
+impl Registry {
+    /// Gives `interface` of `lane` the next number; `None` at the bound.
+    pub(crate) fn register(&self, region: &Region, lane: u32, interface: &Interface) -> Option<u32> {
+        let mut entries = self.entries.lock().expect("no panic while held");
+        let number = entries.len() as u32;
+        if number >= INTERFACES_MAX {
+            return None;
+        }
+        let entry = InterfaceEntry {
+            lane,
+            link_type: interface.link_type,
+            name: cut(&interface.name, NAME_BYTES_MAX),
+            description: cut(&describe(lane, interface), DESCRIPTION_BYTES_MAX),
+        };
+        let mut block = Vec::new();
+        entry.write(&mut block);
+        let header = region.header();
+        let at = header.interface_bytes.load(Ordering::Relaxed);
+        region.write_interface(at as usize, &block);
+        header.interface_bytes.store(at + block.len() as u64, Ordering::Release); // after the block's bytes
+        entries.push(entry);
+        header.interfaces.store(number + 1, Ordering::Release);
+        Some(number)
+    }
+
+    /// All entries with numbers in `from..`.
+    pub(crate) fn from(&self, from: u32) -> Vec<InterfaceEntry> {
+        let entries = self.entries.lock().expect("no panic while held");
+        entries.get(from as usize..).unwrap_or_default().to_vec()
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<InterfaceEntry> {
+        self.entries.lock().expect("no panic while held").get(number as usize).cloned()
+    }
+}
+
+fn describe(lane: u32, interface: &Interface) -> String {
+    let snap = match interface.snap_len {
+        0 => "none".to_string(),
+        bytes => bytes.to_string(),
+    };
+    let own = if interface.description.is_empty() { String::new() } else { format!("; {}", interface.description) };
+    format!("lane {lane}; snap length {snap}; timestamps {}{own}", interface.timestamps.name())
+}
+
+/// Cuts at a character boundary.
+fn cut(text: &str, bytes_max: usize) -> String {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_string()
+}

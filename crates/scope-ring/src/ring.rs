@@ -1,0 +1,379 @@
+//! The ring as a whole: creating it, opening lanes, claiming segments, pinning them, consistent snapshots.
+
+use crate::control::{PIN_BITS, PINS, Published, REGION_MAGIC, WorkerCounts};
+use crate::evicted::{Evicted, History, Lost};
+use crate::follow::{Follower, Followers};
+use crate::pin::{self, Committed, PinBudget, Pinned};
+use crate::region::{Layout, Region, memory_available};
+use crate::registry::{InterfaceEntry, Registry};
+use crate::writer::LaneWriter;
+use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN};
+use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, is_segment_size};
+use scope_packet::{DropReason, Interface, LinkType};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Held segments that one claim looks at (rule 3).
+const HELD_PROBES: usize = 16;
+/// Segments per lane that a segment size of the ring's own choice aims at.
+const SEGMENTS_PER_LANE_AIM: u64 = 64;
+/// Workers wake waiting readers at most this often.
+const WAKE_INTERVAL: Duration = Duration::from_micros(50);
+
+/// What a ring is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct RingConfig {
+    /// Bytes of all segments together; rounded down to whole segments.
+    pub ring_bytes: u64,
+    /// Bytes of one segment; `None`: picked to fit the ring and its lanes.
+    pub segment_bytes: Option<u64>,
+    /// Workers that will write.
+    pub workers: u32,
+    /// Lanes known at the start, at least 1.
+    pub lanes: u32,
+    /// The run's 128 random bits.
+    pub run_id: [u8; 16],
+}
+
+impl RingConfig {
+    /// Checks the sizes: the segment's bytes and the number of segments, or why not.
+    pub fn plan(&self) -> Result<(usize, usize), RingError> {
+        let lanes = self.lanes.max(1) as u64;
+        let segment_bytes = match self.segment_bytes {
+            Some(bytes) => bytes,
+            None => {
+                let aim = (self.ring_bytes / (lanes * SEGMENTS_PER_LANE_AIM)).max(1);
+                (1u64 << aim.ilog2()).clamp(SEGMENT_BYTES_MIN as u64, SEGMENT_BYTES_MAX as u64)
+            }
+        };
+        if !usize::try_from(segment_bytes).is_ok_and(is_segment_size) {
+            return Err(RingError::SegmentSize { bytes: segment_bytes });
+        }
+        let segments = self.ring_bytes / segment_bytes;
+        if segments < lanes * SEGMENTS_PER_LANE_MIN {
+            return Err(RingError::TooSmall {
+                ring_bytes: self.ring_bytes,
+                needed: lanes * SEGMENTS_PER_LANE_MIN * segment_bytes,
+                lanes,
+                per_lane: SEGMENTS_PER_LANE_MIN,
+                segment_bytes,
+            });
+        }
+        let (available, limit) = memory_available();
+        if self.ring_bytes > available || segments > PINS {
+            return Err(RingError::NoMemory { ring_bytes: self.ring_bytes, available, limit });
+        }
+        Ok((segment_bytes as usize, segments as usize))
+    }
+}
+
+/// Who a lane belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneInfo {
+    /// Worker that writes it.
+    pub worker: u32,
+    /// Link type of its packets.
+    pub link_type: LinkType,
+}
+
+/// One consistent snapshot per worker and lane.
+#[derive(Clone, Debug, Default)]
+pub struct RingCounters {
+    /// Per worker.
+    pub workers: Vec<WorkerCounts>,
+    /// Per lane.
+    pub lanes: Vec<Published>,
+}
+
+/// The order in which segments are recycled. Protected by the claim lock, which readers never take.
+struct Claims {
+    /// Free or sealed segments, oldest first.
+    sealing: VecDeque<u32>,
+    /// Segments that were pinned when their turn came, oldest first.
+    held: VecDeque<u32>,
+    history: History,
+}
+
+/// The ring.
+pub struct Ring {
+    region: Region,
+    run_id: [u8; 16],
+    registry: Registry,
+    claims: Mutex<Claims>,
+    followers: Followers,
+    budget: Arc<PinBudget>,
+    sealed_count: std::sync::atomic::AtomicU64,
+    woken: Mutex<Instant>,
+}
+
+impl Ring {
+    /// Makes a ring; nothing is resident before [`Ring::prefault`].
+    pub fn create(config: &RingConfig) -> Result<Arc<Ring>, RingError> {
+        let (segment_bytes, segments) = config.plan()?;
+        let workers = config.workers.max(1) as usize;
+        let layout = Layout::new(segment_bytes, segments, workers, workers * LINK_TYPES_MAX as usize);
+        let region = Region::map(layout)?;
+        let header = region.header();
+        let half = |at: usize| u64::from_le_bytes(config.run_id[at..at + 8].try_into().expect("8 bytes"));
+        header.run_id[0].store(half(0), Ordering::Relaxed);
+        header.run_id[1].store(half(8), Ordering::Relaxed);
+        header.segment_bytes.store(segment_bytes as u64, Ordering::Relaxed);
+        header.segments.store(segments as u64, Ordering::Relaxed);
+        header.workers.store(workers as u64, Ordering::Relaxed);
+        header.lanes.store(layout.lanes as u64, Ordering::Relaxed);
+        header.magic.store(REGION_MAGIC, Ordering::Release);
+        let claims = Claims { sealing: (0..segments as u32).collect(), held: VecDeque::new(), history: History::default() };
+        Ok(Arc::new(Ring {
+            region,
+            run_id: config.run_id,
+            registry: Registry::default(),
+            claims: Mutex::new(claims),
+            followers: Followers::default(),
+            budget: Arc::new(PinBudget::new((segments as u64 / 2).max(1))),
+            sealed_count: Default::default(),
+            woken: Mutex::new(Instant::now()),
+        }))
+    }
+
+    /// Makes all of it resident; see [`Region::prefault`].
+    pub fn prefault(&self, progress: &(dyn Fn(u64) + Sync)) -> Result<(), RingError> {
+        self.region.prefault(progress)
+    }
+
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// The run's 128 random bits.
+    pub fn run_id(&self) -> [u8; 16] {
+        self.run_id
+    }
+
+    /// Bytes of one segment.
+    pub fn segment_bytes(&self) -> usize {
+        self.region.layout().segment_bytes
+    }
+
+    /// Number of segments.
+    pub fn segments(&self) -> usize {
+        self.region.layout().segments
+    }
+
+    /// Lanes opened so far.
+    pub fn lanes(&self) -> u32 {
+        self.region.header().lanes_used.load(Ordering::Acquire)
+    }
+
+    /// Who lane `lane` belongs to.
+    pub fn lane_info(&self, lane: u32) -> LaneInfo {
+        let control = self.region.lane(lane);
+        LaneInfo {
+            worker: control.worker.load(Ordering::Relaxed),
+            link_type: LinkType(control.link_type.load(Ordering::Relaxed) as u16),
+        }
+    }
+
+    /// Segments that lane `lane` has opened so far: the sequence of its next one.
+    pub fn lane_next(&self, lane: u32) -> u64 {
+        self.region.lane(lane).next.load(Ordering::Acquire)
+    }
+
+    /// Opens a lane for `worker`. `None` where the lane table is full (each worker has room for [`LINK_TYPES_MAX`]).
+    /// The lane claims its first segment with its first packet.
+    pub fn open_lane(self: &Arc<Self>, worker: u32, link_type: LinkType) -> Option<LaneWriter> {
+        let _one_at_a_time = self.claims.lock().expect("no panic while held");
+        let header = self.region.header();
+        let lane = header.lanes_used.load(Ordering::Relaxed);
+        if lane as usize >= self.region.layout().lanes {
+            return None;
+        }
+        let control = self.region.lane(lane);
+        control.worker.store(worker, Ordering::Relaxed);
+        control.link_type.store(link_type.0 as u32, Ordering::Relaxed);
+        header.lanes_used.store(lane + 1, Ordering::Release); // after the lane's words
+        Some(LaneWriter::new(self.clone(), lane, link_type))
+    }
+
+    /// Gives an interface of `lane` its number in the run; `None` at the bound.
+    pub fn register(&self, lane: u32, interface: &Interface) -> Option<u32> {
+        self.registry.register(&self.region, lane, interface)
+    }
+
+    /// The interface with this number.
+    pub fn interface(&self, number: u32) -> Option<InterfaceEntry> {
+        self.registry.get(number)
+    }
+
+    /// All interfaces with numbers from `from` on.
+    pub fn interfaces_from(&self, from: u32) -> Vec<InterfaceEntry> {
+        self.registry.from(from)
+    }
+
+    /// Gives back `sealed`, if any, and takes the oldest segment that nobody has pinned: slot and generation.
+    pub(crate) fn claim(&self, sealed: Option<u32>) -> Option<(u32, u64)> {
+        let mut claims = self.claims.lock().expect("no panic while held");
+        claims.sealing.extend(sealed);
+        for _ in 0..claims.held.len().min(HELD_PROBES) {
+            let slot = claims.held.pop_front()?;
+            match self.recycle(&mut claims, slot) {
+                Some(generation) => return Some((slot, generation)),
+                None => claims.held.push_back(slot),
+            }
+        }
+        while let Some(slot) = claims.sealing.pop_front() {
+            match self.recycle(&mut claims, slot) {
+                Some(generation) => return Some((slot, generation)),
+                None => claims.held.push_back(slot),
+            }
+        }
+        None
+    }
+
+    /// Takes one slot if nobody holds it, and remembers what was in it.
+    fn recycle(&self, claims: &mut Claims, slot: u32) -> Option<u64> {
+        let control = self.region.segment(slot);
+        let generation = pin::claim(&control.word)?;
+        let committed = Committed::from_word(control.committed.load(Ordering::Relaxed));
+        if committed.packets > 0 {
+            claims.history.push(Evicted {
+                lane: control.lane.load(Ordering::Relaxed),
+                first_packet: control.first_packet.load(Ordering::Relaxed),
+                packets: committed.packets as u64,
+                min_ns: control.times[2].load(Ordering::Relaxed),
+                max_ns: control.times[3].load(Ordering::Relaxed),
+            });
+        }
+        Some(generation)
+    }
+
+    /// The next place in the order of sealing.
+    pub(crate) fn next_sealed_order(&self) -> u64 {
+        self.sealed_count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Pins segment `sequence` of `lane`; `None` where it isn't there yet or no more.
+    pub fn pin(self: &Arc<Self>, lane: u32, sequence: u64) -> Option<Pinned> {
+        let entry = self.region.directory(lane, sequence).load(Ordering::Acquire);
+        if entry == 0 {
+            return None;
+        }
+        let (slot, generation) = ((entry & PINS) as u32, entry >> PIN_BITS);
+        let control = self.region.segment(slot);
+        if !pin::pin(&control.word, generation) {
+            return None;
+        }
+        let pinned = Pinned::new(self.clone(), slot, lane, sequence);
+        let right = control.lane.load(Ordering::Relaxed) == lane && control.sequence.load(Ordering::Relaxed) == sequence;
+        right.then_some(pinned) // a wrong one is unpinned by its drop
+    }
+
+    /// Smallest sequence of `lane` that may still be in the ring.
+    pub fn oldest_possible(&self, lane: u32) -> u64 {
+        self.lane_next(lane).saturating_sub(self.segments() as u64)
+    }
+
+    /// What the packets `from..to` of `lane`, all of them gone, mean for the window `window` (ns, both ends inclusive).
+    pub fn lost(&self, lane: u32, from: u64, to: u64, window: (i64, i64)) -> Lost {
+        if from >= to {
+            return Lost::default();
+        }
+        self.claims.lock().expect("no panic while held").history.lost(lane, from, to, window)
+    }
+
+    /// The budget that dumps share.
+    pub fn budget(&self) -> &Arc<PinBudget> {
+        &self.budget
+    }
+
+    /// A place for someone who must not be overrun by workers that can wait. It counts until the `Arc` is dropped.
+    pub fn follower(&self, positions: impl Fn(u32) -> u64) -> Arc<Follower> {
+        let follower = Arc::new(Follower::new(self.region.layout().lanes));
+        for lane in 0..self.lanes() {
+            follower.done_before(lane, positions(lane));
+        }
+        self.followers.add(&follower);
+        follower
+    }
+
+    /// Whether a worker that can wait must wait before it claims (rule 5).
+    pub fn must_wait(&self) -> bool {
+        self.followers.must_wait(self)
+    }
+
+    /// Publishes the counters of worker `worker`.
+    pub fn publish_worker(&self, worker: u32, counts: &WorkerCounts) {
+        self.region.worker(worker).publish(counts);
+    }
+
+    /// One consistent snapshot per worker and lane.
+    pub fn counters(&self) -> RingCounters {
+        RingCounters {
+            workers: (0..self.region.layout().workers as u32).map(|worker| self.region.worker(worker).counts()).collect(),
+            lanes: (0..self.lanes()).map(|lane| self.region.lane(lane).published()).collect(),
+        }
+    }
+
+    /// Sleeps until a worker commits, at most `limit`. The caller has looked and found nothing.
+    pub(crate) fn wait(&self, looked_at: u32, limit: Duration) {
+        let header = self.region.header();
+        header.waiting.fetch_add(1, Ordering::SeqCst);
+        futex_wait(&header.wakes, looked_at, limit);
+        header.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Wakes waiting readers, if there are any and the last wake-up is long enough ago. Called after a commit.
+    pub(crate) fn wake(&self) {
+        let header = self.region.header();
+        if header.waiting.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let Ok(mut woken) = self.woken.try_lock() else { return };
+        if woken.elapsed() >= WAKE_INTERVAL {
+            *woken = Instant::now();
+            header.wakes.fetch_add(1, Ordering::Release);
+            futex_wake(&header.wakes);
+        }
+    }
+}
+
+/// Sleeps on `word` while it holds `expected`, at most `limit`.
+fn futex_wait(word: &std::sync::atomic::AtomicU32, expected: u32, limit: Duration) {
+    let timeout = libc::timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos() as i64 };
+    // SAFETY: word and timeout outlive the call; a spurious return is allowed.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &timeout as *const libc::timespec) };
+}
+
+fn futex_wake(word: &std::sync::atomic::AtomicU32) {
+    // SAFETY: the word outlives the call.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+}
+
+impl RingCounters {
+    /// The sum over all workers.
+    pub fn total(&self) -> WorkerCounts {
+        let mut total = WorkerCounts::default();
+        for worker in &self.workers {
+            total.received_packets += worker.received_packets;
+            total.received_bytes += worker.received_bytes;
+            total.stored_packets += worker.stored_packets;
+            total.stored_bytes += worker.stored_bytes;
+            total.filtered_packets += worker.filtered_packets;
+            total.cut_packets += worker.cut_packets;
+            total.duplicate_packets += worker.duplicate_packets;
+            total.dropped.merge(&worker.dropped);
+        }
+        total
+    }
+
+    /// Whether every worker's numbers add up: received = stored + filtered + duplicate + dropped.
+    pub fn add_up(&self) -> bool {
+        self.workers.iter().all(|worker| {
+            worker.received_packets
+                == worker.stored_packets + worker.filtered_packets + worker.duplicate_packets + worker.dropped.in_worker()
+        })
+    }
+}
+
+const _: () = assert!(DropReason::ALL.len() <= 16);
