@@ -27,6 +27,7 @@ build:
 
 demo:
 	@$(SCRIPTS)/install-missing.sh $(if $(LIVE_DEMO),live,build)
+	@$(if $(LIVE_DEMO),$(SCRIPTS)/as-root.sh true,:)
 	@echo 'building Wirescope (about 3 minutes the first time, seconds later)'
 	@cargo build --release --locked --workspace
 	@echo 'running the demo (half a minute at most)'
