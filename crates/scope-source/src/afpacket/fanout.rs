@@ -1,0 +1,52 @@
+//! The fan-out group: how the kernel deals one interface's packets out to several sockets.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use super::socket::Socket;
+
+/// How packets are dealt out to the workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FanoutMode {
+    /// By flow: both directions of a connection come to the same worker.
+    #[default]
+    Hash,
+    /// By the CPU that received the packet.
+    Cpu,
+    /// By the network card's queue.
+    Queue,
+    /// In turn.
+    RoundRobin,
+}
+
+impl FanoutMode {
+    fn number(self) -> u32 {
+        match self {
+            FanoutMode::Hash => libc::PACKET_FANOUT_HASH,
+            FanoutMode::Cpu => libc::PACKET_FANOUT_CPU,
+            FanoutMode::Queue => libc::PACKET_FANOUT_QM,
+            FanoutMode::RoundRobin => libc::PACKET_FANOUT_LB,
+        }
+    }
+}
+
+/// One group, shared by the sockets that join it. The kernel picks a number that nobody else uses, so that a second
+/// Wirescope on the same interface gets all packets, too, instead of half of the first one's.
+pub(super) struct FanoutGroup {
+    mode: FanoutMode,
+    /// The group's number once its first socket has joined; the lock lets only one found it.
+    id: Mutex<Option<u16>>,
+}
+
+impl FanoutGroup {
+    pub(super) fn new(mode: FanoutMode) -> FanoutGroup {
+        FanoutGroup { mode, id: Mutex::new(None) }
+    }
+
+    /// Joins the group. Kernels before 6.13 refuse (EINVAL) while the interface is down.
+    pub(super) fn join(&self, socket: &Socket) -> io::Result<()> {
+        let mut id = self.id.lock().unwrap_or_else(PoisonError::into_inner);
+        *id = Some(socket.join_fanout(*id, self.mode.number())?);
+        Ok(())
+    }
+}

@@ -1,0 +1,22 @@
+//! The classic BPF programs that stand in front of the ring: shut before and after capture, open during it.
+
+use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SKF_AD_OFF, SKF_AD_PKTTYPE, sock_filter};
+
+const fn step(code: u32, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+/// Lets nothing in.
+pub(super) fn shut() -> Vec<sock_filter> {
+    vec![step(BPF_RET | BPF_K, 0)]
+}
+
+/// Lets everything in, cut to `snap_len` bytes; on a loopback interface only what arrives, as each packet passes twice.
+pub(super) fn open(snap_len: u32, loopback: bool) -> Vec<sock_filter> {
+    let accept = step(BPF_RET | BPF_K, snap_len);
+    if !loopback {
+        return vec![accept];
+    }
+    let is_outgoing = sock_filter { code: (BPF_JMP | BPF_JEQ | BPF_K) as u16, jt: 0, jf: 1, k: libc::PACKET_OUTGOING.into() };
+    vec![step(BPF_LD | BPF_W | BPF_ABS, (SKF_AD_OFF + SKF_AD_PKTTYPE) as u32), is_outgoing, step(BPF_RET | BPF_K, 0), accept]
+}

@@ -1,0 +1,79 @@
+//! From a block of the ring to the sink, in lent batches, and what is counted on the way.
+
+use scope_packet::packet::FLAGS_OUTBOUND;
+use scope_packet::{BATCH_PACKETS_MAX, Packet, Sink};
+
+use super::block::{Frame, Rules, Walk};
+use super::losses::Losses;
+use super::socket::KernelCounts;
+use crate::SourceCounters;
+
+/// The interface's number: a socket has only one.
+const INTERFACE: u32 = 0;
+
+const EMPTY: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: INTERFACE, flags: 0, lost_before: 0 };
+
+/// Counts and times of one worker's packets.
+pub(super) struct Intake {
+    pub rules: Rules,
+    pub losses: Losses,
+    pub counters: SourceCounters,
+    /// Largest capture time so far, ns.
+    pub newest_ns: i64,
+    /// Received packets that carry the kernel's time.
+    pub kernel_times: u64,
+}
+
+impl Intake {
+    pub(super) fn begin(rules: Rules, losses: Losses) -> Intake {
+        Intake { rules, losses, counters: SourceCounters::default(), newest_ns: 0, kernel_times: 0 }
+    }
+
+    /// Pushes all packets of `block`.
+    pub(super) fn take_block(&mut self, block: &mut [u8], sink: &mut dyn Sink) {
+        let mut walk = Walk::begin(block);
+        let mut frames = [Frame::default(); BATCH_PACKETS_MAX];
+        loop {
+            let count = walk.next_frames(block, self.rules, &mut frames);
+            if count == 0 {
+                break;
+            }
+            self.lend(block, &frames[..count], sink);
+        }
+        self.counters.unreadable += u64::from(walk.unreadable());
+    }
+
+    fn lend(&mut self, block: &[u8], frames: &[Frame], sink: &mut dyn Sink) {
+        let mut packets = [EMPTY; BATCH_PACKETS_MAX];
+        for (packet, frame) in packets.iter_mut().zip(frames) {
+            *packet = Packet {
+                data: &block[frame.start..frame.start + frame.len],
+                original_len: frame.original_len,
+                time_ns: frame.time_ns,
+                interface: INTERFACE,
+                flags: if frame.outgoing { FLAGS_OUTBOUND } else { 0 },
+                lost_before: self.losses.before_packet(frame.time_ns),
+            };
+            self.counters.stepped_back += u64::from(frame.time_ns < self.newest_ns);
+            self.newest_ns = self.newest_ns.max(frame.time_ns);
+            self.kernel_times += u64::from(!frame.hardware_time && !frame.outgoing);
+        }
+        self.counters.received += frames.len() as u64;
+        sink.batch(&packets[..frames.len()]);
+    }
+
+    /// Takes over the kernel's counts, read just before `clock_ns` (capture clock), and reports what was lost.
+    pub(super) fn count(&mut self, counts: KernelCounts, clock_ns: i64, sink: &mut dyn Sink) {
+        self.counters.offered += counts.offered;
+        self.counters.kernel_dropped += counts.dropped;
+        if let Some((since_ns, until_ns)) = self.losses.counted(counts.dropped, clock_ns) {
+            sink.lost(INTERFACE, counts.dropped, since_ns, until_ns);
+        }
+    }
+
+    /// Packets that the kernel has counted and not handed over yet.
+    pub(super) fn waiting(&self) -> u64 {
+        let known = self.counters.kernel_dropped + self.counters.received + self.counters.unreadable;
+        self.counters.offered.saturating_sub(known)
+    }
+}
