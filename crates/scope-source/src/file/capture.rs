@@ -1,0 +1,214 @@
+//! One capture file being read: its buffer, its format, and the packet that stands next.
+
+use std::path::Path;
+
+use scope_packet::pcapng::SECTION_HEADER;
+
+use super::buffer::{Buffer, Refill};
+use super::input::Input;
+use super::pcap::{self, Pcap};
+use super::pcapng::Pcapng;
+use super::record::{Damage, Found, Interfaces, Record};
+use crate::SourceError;
+
+enum Format {
+    Pcap(Pcap),
+    Pcapng(Pcapng),
+}
+
+/// Where an advance led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Advance {
+    /// The next packet is known: [`Capture::next`].
+    Packet,
+    /// The buffer must be refilled first, for which nothing of it may be lent.
+    Refill,
+    /// The file has no more packets.
+    Ended,
+}
+
+/// Packets that can't be read and words for it.
+pub(super) struct Cut {
+    pub(super) warning: String,
+    /// Packets whose record had begun: 0 or 1.
+    pub(super) packets: u64,
+}
+
+pub(super) struct Capture {
+    path: String,
+    number: u32,
+    buffer: Buffer,
+    format: Format,
+    next: Option<Record>,
+    /// Packets found so far, `next` included.
+    packets: u64,
+    /// Unread bytes that the next advance needs.
+    wanted: usize,
+    damage: Option<Damage>,
+}
+
+impl Capture {
+    /// Reads the header and what else stands before the first packet. A pipe is only waited for until its first interface.
+    pub(super) fn open(
+        path: &str,
+        number: u32,
+        input: Input,
+        buffer_bytes: usize,
+        interfaces: &mut Interfaces,
+    ) -> Result<Capture, SourceError> {
+        let fail = |cause: String| SourceError::File { path: path.to_string(), cause };
+        let mut buffer = Buffer::new(input, buffer_bytes);
+        buffer.refill(pcap::HEADER_BYTES, FOR_EVER).map_err(|error| fail(format!("can't be read: {error}")))?;
+        let name = match path {
+            "-" => "-".to_string(),
+            _ => Path::new(path).file_name().map_or(path.to_string(), |name| name.to_string_lossy().into_owned()),
+        };
+        let format = detect(&mut buffer, &name, interfaces).map_err(fail)?;
+        let mut capture =
+            Capture { path: path.to_string(), number, buffer, format, next: None, packets: 0, wanted: 0, damage: None };
+        capture.open_interfaces(interfaces)?;
+        Ok(capture)
+    }
+
+    /// Steps to the first packet, or as far as a pipe must be read to know its first interface.
+    fn open_interfaces(&mut self, interfaces: &mut Interfaces) -> Result<(), SourceError> {
+        let before = match self.format {
+            Format::Pcap(_) => interfaces.list.len() - 1,
+            Format::Pcapng(_) => interfaces.list.len(),
+        };
+        while self.advance(interfaces) == Advance::Refill {
+            let known = interfaces.list.len() > before;
+            if known && !self.buffer.input().reopens() {
+                break;
+            }
+            self.refill(FOR_EVER)?;
+        }
+        match &self.damage {
+            Some(damage) if interfaces.list.len() == before => {
+                let cause = format!("no packet of it can be read: {}; if there is another copy of it, take that", damage.cause);
+                Err(SourceError::File { path: self.path.clone(), cause })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The packet that stands next, after an advance that found one.
+    #[inline]
+    pub(super) fn next(&self) -> Option<Record> {
+        self.next
+    }
+
+    /// Goes on to the next packet within the buffer.
+    #[inline]
+    pub(super) fn advance(&mut self, interfaces: &mut Interfaces) -> Advance {
+        self.next = None;
+        loop {
+            let unread = self.buffer.unread();
+            let found = match &mut self.format {
+                Format::Pcap(pcap) => pcap.decode(unread),
+                Format::Pcapng(pcapng) => pcapng.decode(unread, interfaces),
+            };
+            match found {
+                Found::Packet { mut record, bytes } => {
+                    record.place += self.buffer.place();
+                    record.file = self.number;
+                    self.next = Some(record);
+                    self.packets += 1;
+                    self.buffer.consume(bytes);
+                    return Advance::Packet;
+                }
+                Found::Other { bytes } => self.buffer.consume(bytes),
+                Found::More { bytes, packet } if self.buffer.at_end() => {
+                    if !unread.is_empty() {
+                        let missing = bytes - unread.len();
+                        self.damage = Some(Damage { cause: format!("the file ends {missing} bytes too early"), packet });
+                    }
+                    return Advance::Ended;
+                }
+                Found::More { bytes, .. } => {
+                    self.wanted = bytes;
+                    return Advance::Refill;
+                }
+                Found::Damaged(damage) => {
+                    self.damage = Some(damage);
+                    return Advance::Ended;
+                }
+            }
+        }
+    }
+
+    /// Reads on, so that an advance can go on. Nothing of the buffer may be lent.
+    pub(super) fn refill(&mut self, wait_ms: i32) -> Result<Refill, SourceError> {
+        self.buffer.refill(self.wanted, wait_ms).map_err(|error| SourceError::File {
+            path: self.path.clone(),
+            cause: format!("reading failed at byte {}: {error}; what came before it was read", self.buffer.offset()),
+        })
+    }
+
+    /// The bytes of a record whose batch has not been handed out yet.
+    #[inline]
+    pub(super) fn bytes(&self, record: &Record) -> &[u8] {
+        self.buffer.slice(record.place, record.len as usize)
+    }
+
+    /// Gives back the memory of a file that has ended and says whether it was cut. Nothing of it may be lent.
+    pub(super) fn close(&mut self) -> Option<Cut> {
+        self.buffer.release();
+        let damage = self.damage.take()?;
+        let (path, packets, offset) = (&self.path, self.packets, self.buffer.offset());
+        Some(Cut {
+            warning: format!("{path}: cut after packet {packets} at byte {offset}: {}; read to that place", damage.cause),
+            packets: u64::from(damage.packet),
+        })
+    }
+
+    /// Bytes of memory its buffer holds.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+}
+
+/// Waiting for a pipe without end.
+const FOR_EVER: i32 = -1;
+
+/// Tells the format by its first bytes and reads a pcap header. The words of an error say what is wrong.
+fn detect(buffer: &mut Buffer, name: &str, interfaces: &mut Interfaces) -> Result<Format, String> {
+    let unread = buffer.unread();
+    if unread.is_empty() {
+        return Err("is empty; a capture file begins with a header, so whatever wrote it wrote nothing".to_string());
+    }
+    let Some(magic) = unread.first_chunk::<4>() else {
+        return Err(format!("is no capture file: {} bytes are too few for any", unread.len()));
+    };
+    if u32::from_le_bytes(*magic) == SECTION_HEADER {
+        return Ok(Format::Pcapng(Pcapng::new(name)));
+    }
+    if pcap::is_magic(*magic).is_none() {
+        return Err(foreign(magic));
+    }
+    let Some(header) = unread.first_chunk::<{ pcap::HEADER_BYTES }>() else {
+        let (there, needed) = (unread.len(), pcap::HEADER_BYTES);
+        return Err(format!(
+            "is cut inside its header: {there} of {needed} bytes are there; if there is another copy, take that"
+        ));
+    };
+    let pcap = Pcap::open(header, name, interfaces)?;
+    buffer.consume(pcap::HEADER_BYTES);
+    Ok(Format::Pcap(pcap))
+}
+
+/// Words for a file that begins like no capture.
+fn foreign(magic: &[u8; 4]) -> String {
+    let compressed =
+        |by: &str, with: &str| format!("is compressed with {by}; decompress it first, as in: {with} FILE | wirescope ... file:-");
+    match magic {
+        [0x1f, 0x8b, ..] => compressed("gzip", "zcat"),
+        [0x28, 0xb5, 0x2f, 0xfd] => compressed("zstd", "zstdcat"),
+        [0xfd, b'7', b'z', b'X'] => compressed("xz", "xzcat"),
+        [b'B', b'Z', b'h', _] => compressed("bzip2", "bzcat"),
+        [0x04, 0x22, 0x4d, 0x18] => compressed("lz4", "lz4cat"),
+        [a, b, c, d] => format!(
+            "is no capture file: it begins with {a:02x} {b:02x} {c:02x} {d:02x}, neither pcap nor pcapng; convert it, as with editcap"
+        ),
+    }
+}

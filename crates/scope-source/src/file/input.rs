@@ -1,0 +1,75 @@
+//! Where a capture's bytes come from: a regular file, a pipe that can be asked whether it has something, or any reader.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt;
+
+use crate::SourceError;
+
+/// An open stream of bytes.
+pub(super) enum Input {
+    /// Always ready.
+    Regular(File),
+    /// May keep us waiting: a pipe, a terminal, a socket, a device.
+    Pipe(File),
+    /// Anything else that can be read; reading it may block.
+    Reader(Box<dyn Read + Send>),
+}
+
+impl Input {
+    /// Opens a path, or standard input where it is `-`.
+    pub(super) fn open(path: &str) -> Result<Input, SourceError> {
+        let fail = |cause: String| SourceError::File { path: path.to_string(), cause };
+        let file = match path {
+            "-" => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+            _ => File::open(path),
+        };
+        let file = file.map_err(|error| fail(opening(&error)))?;
+        let kind = file.metadata().map_err(|error| fail(opening(&error)))?.file_type();
+        if kind.is_dir() {
+            return Err(fail("is a folder, not a capture file; name the files in it".to_string()));
+        }
+        Ok(match kind.is_file() || kind.is_block_device() {
+            true => Input::Regular(file),
+            false => Input::Pipe(file),
+        })
+    }
+
+    /// Whether reading goes on without delay, after waiting for that at most `wait_ms`.
+    pub(super) fn ready(&self, wait_ms: i32) -> bool {
+        let Input::Pipe(file) = self else { return true };
+        let mut watched = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: `watched` is one valid pollfd that lives through the call, the count says one, and `file` keeps its
+        // descriptor open. No safe form of poll(2) is at hand; it buys that a silent pipe can't hold up a stop.
+        let found = unsafe { libc::poll(&mut watched, 1, wait_ms) };
+        found > 0
+    }
+
+    /// Reads some bytes; 0 is the end.
+    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = match self {
+                Input::Regular(file) | Input::Pipe(file) => file.read(into),
+                Input::Reader(reader) => reader.read(into),
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Several workers can read it side by side, each from its beginning.
+    pub(super) fn reopens(&self) -> bool {
+        matches!(self, Input::Regular(_))
+    }
+}
+
+fn opening(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file; check the path".to_string(),
+        io::ErrorKind::PermissionDenied => "no permission to read it; check its mode and that of its folders".to_string(),
+        _ => format!("can't be opened: {error}"),
+    }
+}

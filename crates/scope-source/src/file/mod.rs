@@ -1,0 +1,394 @@
+//! Capture files: pcap and pcapng, one or several merged by time, from disk or a pipe.
+//!
+//! ```text
+//!  input ─► buffer ─► pcap | pcapng ─► capture (one file, its next packet) ─► merge ─► share, pace ─► lend
+//! ```
+//! A poll gathers up to 64 records by their place in the buffers and lends them as one batch; a buffer is refilled only
+//! between batches, so nothing is copied and no reference outlives its bytes. A file that is damaged is read to that
+//! place, said so and counted. Absent on purpose: files are never mapped, see [`buffer`].
+
+mod buffer;
+mod capture;
+mod input;
+mod merge;
+mod pace;
+mod pcap;
+mod pcapng;
+mod record;
+mod share;
+
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use scope_packet::{BATCH_PACKETS_MAX, LinkType, Packet, Sink, time};
+
+use crate::{Polled, Source, SourceCounters, SourceError, Timing};
+use capture::{Advance, Capture};
+use input::Input;
+use merge::Merge;
+use pace::Pace;
+use record::{Interfaces, Record};
+use share::Share;
+
+pub use buffer::BUFFER_BYTES_MAX;
+pub use merge::FILES_MAX;
+
+/// A poll ends after about so many packets.
+const POLL_PACKETS: usize = 4096;
+/// A poll that brings nothing lasts at most this long.
+const POLL_MS: i32 = 10;
+/// More files than this get small buffers.
+const FILES_FEW: usize = 8;
+
+/// Which files to read, and how.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FileOptions {
+    /// Paths in the order that decides between packets of the same time; `-` is standard input.
+    pub paths: Vec<String>,
+    /// As fast as possible (`None`), at the recorded pace (1.0), twice as fast (2.0) ...
+    pub pace: Option<f64>,
+    /// Keep at most so many bytes of a packet.
+    pub snap_len: Option<u32>,
+    /// Take only the packets whose flow falls to worker `index` of `of`, as (index, of).
+    pub share: Option<(u32, u32)>,
+}
+
+/// Capture files as a source of packets.
+pub struct FileSource {
+    name: String,
+    captures: Vec<Capture>,
+    interfaces: Interfaces,
+    /// The first so many interfaces are known to the sink.
+    announced: usize,
+    /// Interfaces that stand before the first packet of their file.
+    known_at_opening: usize,
+    merge: Merge,
+    /// Files whose next packet is not known before their buffer is refilled.
+    starved: Vec<u32>,
+    /// Files that have ended, whose last packets may still be lent.
+    ended: Vec<u32>,
+    /// The batch being gathered, at most [`BATCH_PACKETS_MAX`].
+    batch: Vec<Record>,
+    snap_len: u32,
+    share: Option<Share>,
+    pace: Option<Pace>,
+    counters: SourceCounters,
+    newest_ns: Option<i64>,
+    warnings: Vec<String>,
+    /// Came up while looking ahead outside a poll; the next poll returns it.
+    failure: Option<SourceError>,
+    stopped: bool,
+}
+
+/// What lies ahead, once every file that is not at its end was looked into.
+enum Ahead {
+    /// The next packet's time, ns.
+    Packet(i64),
+    /// A pipe keeps us waiting.
+    Waiting,
+    Ended,
+}
+
+impl FileSource {
+    /// Opens all files and reads what stands before their first packets.
+    ///
+    /// # Errors
+    /// A file that is missing, unreadable, empty or no capture; options that contradict each other.
+    pub fn open(options: FileOptions) -> Result<FileSource, SourceError> {
+        let name = format!("file:{}", options.paths.join(","));
+        check(&name, &options)?;
+        let mut inputs = Vec::with_capacity(options.paths.len());
+        for path in &options.paths {
+            inputs.push((path.clone(), Input::open(path)?));
+        }
+        FileSource::build(name, inputs, &options)
+    }
+
+    /// One capture from anything that can be read, as fast as it comes. `name` is used in messages.
+    ///
+    /// # Errors
+    /// What comes is no capture.
+    pub fn from_reader(name: &str, reader: Box<dyn Read + Send>) -> Result<FileSource, SourceError> {
+        FileSource::build(name.to_string(), vec![(name.to_string(), Input::Reader(reader))], &FileOptions::default())
+    }
+
+    fn build(name: String, inputs: Vec<(String, Input)>, options: &FileOptions) -> Result<FileSource, SourceError> {
+        let buffer_bytes = if inputs.len() <= FILES_FEW { buffer::START_BYTES } else { buffer::START_BYTES_MANY };
+        let share = options.share.map(|(index, of)| Share { index, of });
+        let mut interfaces = Interfaces::default();
+        let mut captures = Vec::with_capacity(inputs.len());
+        for (number, (path, input)) in inputs.into_iter().enumerate() {
+            if share.is_some_and(|share| share.of > 1) && !input.reopens() {
+                let cause = "can be read only once, so several workers can't share it; use one worker".to_string();
+                return Err(SourceError::File { path, cause });
+            }
+            captures.push(Capture::open(&path, number as u32, input, buffer_bytes, &mut interfaces)?);
+        }
+        let mut source = FileSource {
+            name,
+            announced: 0,
+            known_at_opening: interfaces.list.len(),
+            captures,
+            interfaces,
+            merge: Merge::default(),
+            starved: Vec::new(),
+            ended: Vec::new(),
+            batch: Vec::with_capacity(BATCH_PACKETS_MAX),
+            snap_len: options.snap_len.unwrap_or(u32::MAX),
+            share,
+            pace: options.pace.map(Pace::new),
+            counters: SourceCounters::default(),
+            newest_ns: None,
+            warnings: Vec::new(),
+            failure: None,
+            stopped: false,
+        };
+        source.take_part();
+        Ok(source)
+    }
+
+    /// Puts every opened file where it belongs: into the merge, or among those that must be looked into.
+    fn take_part(&mut self) {
+        for (number, capture) in (0..).zip(&self.captures) {
+            match capture.next() {
+                Some(record) => self.merge.add(record.time_ns, number),
+                None => self.starved.push(number),
+            }
+        }
+        for interface in &mut self.interfaces.list {
+            interface.snap_len = smaller_snap_len(interface.snap_len, self.snap_len);
+        }
+    }
+
+    /// Link types known at opening, each once, ascending: of all interfaces described before the first packet of their file.
+    pub fn link_types(&self) -> Vec<LinkType> {
+        let known = &self.interfaces.list[..self.known_at_opening];
+        let mut link_types: Vec<_> = known.iter().map(|interface| interface.link_type).collect();
+        link_types.sort_unstable();
+        link_types.dedup();
+        link_types
+    }
+
+    /// Bytes of memory that all buffers hold now; at most [`BUFFER_BYTES_MAX`] for each file.
+    pub fn buffer_bytes(&self) -> usize {
+        self.captures.iter().map(Capture::buffer_bytes).sum()
+    }
+
+    /// Looks into every file whose next packet is not known. Nothing may be lent or gathered.
+    fn look_ahead(&mut self, wait_ms: i32) -> Result<Ahead, SourceError> {
+        debug_assert!(self.batch.is_empty());
+        while let Some(&number) = self.starved.last() {
+            let capture = &mut self.captures[number as usize];
+            match capture.advance(&mut self.interfaces) {
+                Advance::Packet => self.merge.add(capture.next().map_or(0, |record| record.time_ns), number),
+                Advance::Ended => self.ended.push(number),
+                Advance::Refill => match capture.refill(wait_ms) {
+                    Ok(buffer::Refill::Done) => continue,
+                    Ok(buffer::Refill::NotReady) => return Ok(Ahead::Waiting),
+                    Err(error) => {
+                        self.starved.pop();
+                        self.ended.push(number);
+                        return Err(error);
+                    }
+                },
+            }
+            self.starved.pop();
+        }
+        self.close_ended();
+        Ok(self.merge.first().map_or(Ahead::Ended, |(time_ns, _)| Ahead::Packet(time_ns)))
+    }
+
+    fn close_ended(&mut self) {
+        while let Some(number) = self.ended.pop() {
+            let Some(cut) = self.captures[number as usize].close() else { continue };
+            if self.share.is_none_or(Share::counts_damage) {
+                self.counters.unreadable += cut.packets;
+                self.counters.offered += cut.packets;
+                self.warnings.push(cut.warning);
+            }
+        }
+    }
+
+    /// Gathers packets not later than `until_ns` into the batch, until it is full or a buffer must be refilled.
+    fn gather(&mut self, until_ns: i64) {
+        while self.batch.len() < BATCH_PACKETS_MAX {
+            let Some((time_ns, number)) = self.merge.first() else { return };
+            if time_ns > until_ns {
+                return;
+            }
+            let capture = &mut self.captures[number as usize];
+            if let Some(mut record) = capture.next()
+                && self.share.is_none_or(|share| {
+                    let link_type = self.interfaces.list[record.interface as usize].link_type;
+                    share.takes(link_type, capture.bytes(&record))
+                })
+            {
+                record.len = record.len.min(self.snap_len);
+                self.counters.time_clamped += u64::from(record.clamped);
+                match self.newest_ns {
+                    Some(newest) if time_ns < newest => self.counters.stepped_back += 1,
+                    _ => self.newest_ns = Some(time_ns),
+                }
+                self.batch.push(record);
+            }
+            match capture.advance(&mut self.interfaces) {
+                Advance::Packet => self.merge.replace_first(capture.next().map_or(0, |record| record.time_ns)),
+                Advance::Ended => {
+                    self.merge.remove_first();
+                    self.ended.push(number);
+                }
+                Advance::Refill => {
+                    self.merge.remove_first();
+                    self.starved.push(number);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Lends the batch to the sink and empties it.
+    fn lend(&mut self, sink: &mut dyn Sink) {
+        const NONE: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
+        self.announce(sink);
+        let mut packets = [NONE; BATCH_PACKETS_MAX];
+        for (packet, record) in packets.iter_mut().zip(&self.batch) {
+            *packet = Packet {
+                data: self.captures[record.file as usize].bytes(record),
+                original_len: record.original_len,
+                time_ns: record.time_ns,
+                interface: record.interface,
+                flags: record.flags,
+                lost_before: record.lost_before,
+            };
+        }
+        let count = self.batch.len();
+        if count > 0 {
+            sink.batch(&packets[..count]);
+        }
+        self.counters.received += count as u64;
+        self.counters.offered += count as u64;
+        self.batch.clear();
+    }
+
+    fn announce(&mut self, sink: &mut dyn Sink) {
+        for interface in &mut self.interfaces.list[self.announced..] {
+            interface.snap_len = smaller_snap_len(interface.snap_len, self.snap_len);
+            sink.interface(interface);
+        }
+        self.announced = self.interfaces.list.len();
+    }
+
+    /// Nothing to hand out: tells the sink where that leaves the clock.
+    fn idle(&self, sink: &mut dyn Sink, clock_ns: Option<i64>) -> Polled {
+        if let Some(clock_ns) = clock_ns {
+            sink.idle(clock_ns);
+        }
+        Polled::Nothing
+    }
+}
+
+impl Source for FileSource {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn timing(&self) -> Timing {
+        Timing::Waits
+    }
+
+    fn grace_ns(&self) -> i64 {
+        time::NS_PER_SECOND
+    }
+
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Polled, SourceError> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let mut pushed = 0;
+        while pushed < POLL_PACKETS && !self.stopped {
+            let wait_ms = if pushed == 0 { POLL_MS } else { 0 };
+            let next_ns = match self.look_ahead(wait_ms)? {
+                Ahead::Packet(next_ns) => next_ns,
+                Ahead::Waiting if pushed > 0 => break,
+                Ahead::Waiting => return Ok(self.idle(sink, self.newest_ns)),
+                Ahead::Ended => break,
+            };
+            let due_ns = self.pace.as_mut().map_or(i64::MAX, |pace| pace.due_ns(Instant::now(), next_ns));
+            if next_ns > due_ns {
+                if pushed > 0 {
+                    break;
+                }
+                let wait = self.pace.as_ref().map_or(Duration::ZERO, |pace| pace.wait(due_ns, next_ns));
+                std::thread::sleep(wait.min(Duration::from_millis(POLL_MS as u64)));
+                return Ok(self.idle(sink, Some(due_ns)));
+            }
+            self.gather(due_ns);
+            pushed += self.batch.len();
+            self.lend(sink);
+        }
+        match pushed {
+            0 => {
+                self.announce(sink);
+                Ok(Polled::Ended)
+            }
+            _ => Ok(Polled::Packets),
+        }
+    }
+
+    fn counters(&self) -> SourceCounters {
+        self.counters
+    }
+
+    fn next_time_ns(&mut self) -> Option<i64> {
+        match self.look_ahead(0) {
+            Ok(Ahead::Packet(next_ns)) => Some(next_ns),
+            Ok(_) => None,
+            Err(error) => {
+                self.failure.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    fn warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+}
+
+/// Refuses options that can't be meant, all that is wrong at once.
+fn check(name: &str, options: &FileOptions) -> Result<(), SourceError> {
+    let mut faults = Vec::new();
+    let files = options.paths.len();
+    if files == 0 {
+        faults.push("names no file; write file:PATH, or file:- for standard input".to_string());
+    }
+    if files > FILES_MAX {
+        faults.push(format!("names {files} files, at most {FILES_MAX} can be read at once; join some with mergecap"));
+    }
+    if options.paths.iter().filter(|path| *path == "-").count() > 1 {
+        faults.push("names standard input twice; it can be read once".to_string());
+    }
+    if options.pace.is_some_and(|pace| !(pace.is_finite() && pace > 0.0)) {
+        faults.push("the pace must be a number above 0, as in pace=1".to_string());
+    }
+    if options.share.is_some_and(|(index, of)| index >= of) {
+        faults.push("a worker's share must lie below the number of workers".to_string());
+    }
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(SourceError::Spec { spec: name.to_string(), cause: faults.join("; ") }),
+    }
+}
+
+/// The smaller of a file's own snap length (0: none) and ours (`u32::MAX`: none).
+fn smaller_snap_len(own: u32, ours: u32) -> u32 {
+    match (own, ours) {
+        (0, u32::MAX) => 0,
+        (0, ours) => ours,
+        (own, ours) => own.min(ours),
+    }
+}

@@ -1,0 +1,351 @@
+//! pcapng: sections of blocks, each section in a byte order of its own, with any number of interfaces and time resolutions.
+//!
+//! ```text
+//!  block    0 type | 4 length | 8 body ... | length again                      length counts all of it and is a multiple of 4
+//!  section  8 byte order | 12 major | 14 minor | 16 section length | 24 options                  0x0A0D0D0A
+//!  IDB      8 link type | 10 - | 12 snap length | 16 options                                     1
+//!  EPB      8 interface | 12 time high | 16 time low | 20 captured | 24 original | 28 bytes | options     6
+//!  PB       8 interface, 16 bits | 10 lost before, 16 bits | 12 ... as EPB                       2, obsolete
+//!  SPB      8 original | 12 bytes                                                                3, no time
+//! ```
+//! All other blocks, and so Wirescope's own padding and key columns, are stepped over. Where libpcap refuses what is clear
+//! (interfaces of different link types or snap lengths, a byte order that changes, a packet longer than its interface's snap
+//! length) it is read; where a block contradicts itself it is damage, as for libpcap. A packet without a time has time 0.
+
+use scope_packet::{Interface, LinkType, TimestampSource, pcapng, time};
+
+use super::buffer::RECORD_BYTES_MAX;
+use super::record::{Damage, Found, Interfaces, Record, captured_len_max, snap_len, whole};
+
+const OLD_PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+const BYTE_ORDER_MAGIC: u32 = 0x1A2B_3C4D;
+/// A section header with all its options is at most this long, bytes (libpcap's limit).
+const SECTION_HEADER_BYTES_MAX: usize = 1 << 20;
+const SECTION_HEADER_BYTES_MIN: usize = 28;
+const INTERFACE_BYTES_MIN: usize = 20;
+/// Of a name or description so many bytes are kept.
+const TEXT_BYTES_MAX: usize = 512;
+
+/// How the blocks of the current section are read.
+pub(super) struct Pcapng {
+    big_endian: bool,
+    /// Interfaces of the current section, by their number in it.
+    section: Vec<SectionInterface>,
+    name: String,
+}
+
+#[derive(Clone, Copy)]
+struct SectionInterface {
+    /// Number over all files of the source.
+    number: u32,
+    captured_len_max: u32,
+    /// For simple packet blocks, which don't say their captured length.
+    snap_len: u32,
+    clock: Clock,
+}
+
+/// How an interface's units become ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Clock {
+    scale: Scale,
+    offset_s: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scale {
+    Times(u64),
+    Over(u64),
+    /// So fine that 64 bits of it are less than 1 ns.
+    Zero,
+    /// 2^-n s.
+    Shift(u32),
+}
+
+impl Clock {
+    /// From `if_tsresol` and `if_tsoffset`.
+    pub(super) fn new(resolution: u8, offset_s: i64) -> Clock {
+        let scale = match (resolution & 0x80 != 0, u32::from(resolution & 0x7f)) {
+            (true, shift) => Scale::Shift(shift),
+            (false, digits @ 0..=9) => Scale::Times(10u64.pow(9 - digits)),
+            (false, digits) => 10u64.checked_pow(digits - 9).map_or(Scale::Zero, Scale::Over),
+        };
+        Clock { scale, offset_s }
+    }
+
+    /// Time of a stamp, and whether it had to be clamped. Parts of a ns are dropped.
+    #[inline]
+    pub(super) fn ns(&self, stamp: u64) -> (i64, bool) {
+        if let (Scale::Times(factor), 0) = (self.scale, self.offset_s)
+            && let Some(ns) = stamp.checked_mul(factor).and_then(|ns| i64::try_from(ns).ok())
+        {
+            return (ns, false);
+        }
+        self.ns_wide(stamp)
+    }
+
+    fn ns_wide(&self, stamp: u64) -> (i64, bool) {
+        let ns = match self.scale {
+            Scale::Times(factor) => u128::from(stamp) * u128::from(factor),
+            Scale::Over(divisor) => u128::from(stamp / divisor),
+            Scale::Zero => 0,
+            Scale::Shift(shift) => (u128::from(stamp) * time::NS_PER_SECOND as u128) >> shift,
+        };
+        time::clamp_ns(ns as i128 + i128::from(self.offset_s) * i128::from(time::NS_PER_SECOND))
+    }
+}
+
+fn damaged(cause: String, packet: bool) -> Found {
+    Found::Damaged(Damage { cause, packet })
+}
+
+impl Pcapng {
+    /// A reader that expects a section header first. `name` stands in for interfaces without one.
+    pub(super) fn new(name: &str) -> Pcapng {
+        Pcapng { big_endian: false, section: Vec::new(), name: name.to_string() }
+    }
+
+    /// The block that begins with the first unread byte.
+    #[inline]
+    pub(super) fn decode(&mut self, unread: &[u8], interfaces: &mut Interfaces) -> Found {
+        let head = match whole(unread, 8, false) {
+            Ok(head) => head,
+            Err(more) => return self.cut_head(unread, more),
+        };
+        let kind = self.u32(head, 0);
+        if kind == pcapng::SECTION_HEADER {
+            return self.section_header(unread);
+        }
+        let packet = is_packet(kind);
+        let bytes = self.u32(head, 4) as usize;
+        if !(pcapng::BLOCK_BYTES_MIN..=RECORD_BYTES_MAX).contains(&bytes) || !bytes.is_multiple_of(4) {
+            return damaged(format!("a block of type {kind:#x} claims the impossible length {bytes}"), packet);
+        }
+        let block = match whole(unread, bytes, packet) {
+            Ok(block) => block,
+            Err(more) => return more,
+        };
+        if self.u32(block, bytes - 4) as usize != bytes {
+            return damaged(format!("a block of type {kind:#x} ends with another length than it begins with"), packet);
+        }
+        match kind {
+            pcapng::PACKET => self.packet(block, 28, false),
+            OLD_PACKET => self.packet(block, 28, true),
+            SIMPLE_PACKET => self.simple_packet(block),
+            pcapng::INTERFACE => self.interface(block, interfaces),
+            _ => Found::Other { bytes },
+        }
+    }
+
+    /// Fewer than 8 bytes: whether they begin a packet is known if the type is there.
+    fn cut_head(&self, unread: &[u8], more: Found) -> Found {
+        match more {
+            Found::More { bytes, .. } => Found::More { bytes, packet: unread.len() >= 4 && is_packet(self.u32(unread, 0)) },
+            other => other,
+        }
+    }
+
+    fn section_header(&mut self, unread: &[u8]) -> Found {
+        let order = match whole(unread, 12, false) {
+            Ok(head) => u32::from_le_bytes([head[8], head[9], head[10], head[11]]),
+            Err(more) => return more,
+        };
+        self.big_endian = match order {
+            BYTE_ORDER_MAGIC => false,
+            _ if order.swap_bytes() == BYTE_ORDER_MAGIC => true,
+            _ => return damaged("a section header has no byte order that is known".to_string(), false),
+        };
+        let bytes = self.u32(unread, 4) as usize;
+        if !(SECTION_HEADER_BYTES_MIN..=SECTION_HEADER_BYTES_MAX).contains(&bytes) || !bytes.is_multiple_of(4) {
+            return damaged(format!("a section header claims the impossible length {bytes}"), false);
+        }
+        let block = match whole(unread, bytes, false) {
+            Ok(block) => block,
+            Err(more) => return more,
+        };
+        if self.u32(block, bytes - 4) as usize != bytes {
+            return damaged("a section header ends with another length than it begins with".to_string(), false);
+        }
+        let (major, minor) = (self.u16(block, 12), self.u16(block, 14));
+        if (major, minor) != (1, 0) && (major, minor) != (1, 2) {
+            return damaged(format!("a section is of version {major}.{minor}, only 1.0 is known"), false);
+        }
+        self.section.clear();
+        Found::Other { bytes }
+    }
+
+    fn interface(&mut self, block: &[u8], interfaces: &mut Interfaces) -> Found {
+        if block.len() < INTERFACE_BYTES_MIN {
+            return damaged("an interface description is too short".to_string(), false);
+        }
+        let link_type = LinkType(self.u16(block, 8));
+        let snap_len = snap_len(self.u32(block, 12));
+        let (mut name, mut description, mut resolution, mut offset_s) = (self.name.clone(), String::new(), 6, 0);
+        self.options(&block[16..block.len() - 4], |code, value| match (code, value) {
+            (2, _) => name = text(value),
+            (3, _) => description = text(value),
+            (9, [byte]) => resolution = *byte,
+            (14, _) => offset_s = self.u64(value).unwrap_or(0) as i64,
+            _ => {}
+        });
+        let number = interfaces.add(Interface {
+            name,
+            description,
+            link_type,
+            snap_len: snap_len.unwrap_or(0),
+            timestamps: TimestampSource::File,
+        });
+        let Some(number) = number else {
+            return damaged("more interfaces are described than can be told apart".to_string(), false);
+        };
+        let sane = captured_len_max(link_type.0);
+        self.section.push(SectionInterface {
+            number,
+            captured_len_max: snap_len.map_or(sane, |len| len.max(sane)),
+            snap_len: snap_len.unwrap_or(sane),
+            clock: Clock::new(resolution, offset_s),
+        });
+        Found::Other { bytes: block.len() }
+    }
+
+    /// An enhanced packet block, or an old one, whose first word differs. The packet's bytes begin at `data_at`.
+    #[inline]
+    fn packet(&self, block: &[u8], data_at: usize, old: bool) -> Found {
+        let data_end = block.len() - 4;
+        if data_end < data_at {
+            return damaged("a packet block is too short".to_string(), true);
+        }
+        let (index, mut lost_before) = match old {
+            false => (self.u32(block, 8), 0),
+            true => (u32::from(self.u16(block, 8)), known_losses(self.u16(block, 10))),
+        };
+        let Some(interface) = self.section.get(index as usize) else {
+            return damaged(format!("a packet came through interface {index}, which is not described"), true);
+        };
+        let captured = self.u32(block, 20);
+        let captured_end = data_at + captured as usize;
+        if captured > interface.captured_len_max || captured_end > data_end {
+            return damaged(format!("a packet claims {captured} bytes, more than its block or interface has"), true);
+        }
+        let stamp = u64::from(self.u32(block, 12)) << 32 | u64::from(self.u32(block, 16));
+        let (time_ns, clamped) = interface.clock.ns(stamp);
+        let mut flags = 0;
+        let options_at = pcapng::padded(captured_end);
+        if options_at + 4 <= data_end {
+            self.options(&block[options_at..data_end], |code, value| match (code, value.len()) {
+                (2, 4) => flags = self.u32(value, 0),
+                (4, 8) if !old => lost_before = self.u64(value).unwrap_or(0),
+                _ => {}
+            });
+        }
+        let record = Record {
+            place: data_at,
+            len: captured,
+            original_len: self.u32(block, 24),
+            time_ns,
+            clamped,
+            interface: interface.number,
+            flags,
+            lost_before,
+            file: 0,
+        };
+        Found::Packet { record, bytes: block.len() }
+    }
+
+    fn simple_packet(&self, block: &[u8]) -> Found {
+        const DATA_AT: usize = 12;
+        let data_end = block.len() - 4;
+        if data_end < DATA_AT {
+            return damaged("a simple packet block is too short".to_string(), true);
+        }
+        let Some(interface) = self.section.first() else {
+            return damaged("a simple packet came before any interface was described".to_string(), true);
+        };
+        let original_len = self.u32(block, 8);
+        let len = original_len.min(interface.snap_len);
+        if DATA_AT + len as usize > data_end {
+            return damaged(format!("a simple packet claims {len} bytes, more than its block has"), true);
+        }
+        let (number, clamped) = (interface.number, false);
+        let record = Record {
+            place: DATA_AT,
+            len,
+            original_len,
+            time_ns: 0,
+            clamped,
+            interface: number,
+            flags: 0,
+            lost_before: 0,
+            file: 0,
+        };
+        Found::Packet { record, bytes: block.len() }
+    }
+
+    /// Walks over options; what doesn't fit ends the walk.
+    fn options(&self, mut rest: &[u8], mut each: impl FnMut(u16, &[u8])) {
+        while rest.len() >= 4 {
+            let (code, len) = (self.u16(rest, 0), usize::from(self.u16(rest, 2)));
+            let Some(value) = rest.get(4..4 + len) else { return };
+            if code == 0 {
+                return;
+            }
+            each(code, value);
+            rest = rest.get(4 + pcapng::padded(len)..).unwrap_or_default();
+        }
+    }
+
+    #[inline]
+    fn u32(&self, bytes: &[u8], at: usize) -> u32 {
+        let word = u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        if self.big_endian { word.swap_bytes() } else { word }
+    }
+
+    #[inline]
+    fn u16(&self, bytes: &[u8], at: usize) -> u16 {
+        let half = u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        if self.big_endian { half.swap_bytes() } else { half }
+    }
+
+    fn u64(&self, bytes: &[u8]) -> Option<u64> {
+        let word = u64::from_le_bytes(bytes.try_into().ok()?);
+        Some(if self.big_endian { word.swap_bytes() } else { word })
+    }
+}
+
+fn is_packet(kind: u32) -> bool {
+    matches!(kind, pcapng::PACKET | OLD_PACKET | SIMPLE_PACKET)
+}
+
+/// The old packet block's count, where all ones mean that nobody knows.
+fn known_losses(count: u16) -> u64 {
+    if count == u16::MAX { 0 } else { u64::from(count) }
+}
+
+fn text(value: &[u8]) -> String {
+    let kept = &value[..value.len().min(TEXT_BYTES_MAX)];
+    String::from_utf8_lossy(kept).trim_end_matches('\0').to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_of_any_resolution_become_ns() {
+        let check = |resolution: u8, offset_s: i64, stamp: u64, expected: (i64, bool)| {
+            assert_eq!(Clock::new(resolution, offset_s).ns(stamp), expected, "{resolution} {offset_s} {stamp}");
+        };
+        check(6, 0, 1_700_000_000_123_456, (1_700_000_000_123_456_000, false));
+        check(9, 0, 1_700_000_000_123_456_789, (1_700_000_000_123_456_789, false));
+        check(0, 5, 10, (15_000_000_000, false));
+        check(12, 0, 1_234_567, (1_234, false));
+        check(127, 0, u64::MAX, (0, false));
+        check(0x80 | 1, 0, 3, (1_500_000_000, false));
+        check(0x80 | 32, 0, (7 << 32) | (1 << 31), (7_500_000_000, false));
+        check(0x80 | 127, 0, u64::MAX, (0, false));
+        check(6, -1, 1_500_000, (500_000_000, false));
+        check(6, -2, 1_500_000, (0, true));
+        check(0, 0, u64::MAX, (i64::MAX, true));
+        check(9, 0, u64::MAX, (i64::MAX, true));
+    }
+}
