@@ -1,1 +1,374 @@
-//! To come.
+//! Sources as the operator types them, `NAME:WHAT,option=value,...`, and as they are meant.
+//!
+//! ```text
+//! afpacket:IFACE,workers=2,snaplen=128,promisc=off
+//! file:PATH,pace=1
+//! synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
+//! ```
+//! A comma inside WHAT is written `\,` and a backslash `\\`; before any other character a backslash is itself. `synth` has
+//! no WHAT: its options follow at once. All faults of a text are reported at once. The options are the tables [`AFPACKET`],
+//! [`FILE`] and [`SYNTH`], from which the parser, its messages and the help are made.
+//!
+//! Absent on purpose: whether an interface or a file exists is for those to say who open it.
+
+pub mod values;
+
+use std::str::FromStr;
+
+use crate::SourceError;
+use crate::synth::{Prepare, Size, SynthOptions};
+use values::{parse_count, parse_duration_ns, parse_percent, parse_size, parse_time_ns};
+
+/// Workers of one source at most.
+pub const WORKERS_MAX: u32 = 64;
+/// Snap length in bytes at most: what a segment keeps of a packet.
+pub const SNAP_LEN_MAX: u32 = 256 << 10;
+
+/// One option of a kind of source.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionHelp {
+    /// As typed before the `=`.
+    pub name: &'static str,
+    /// A value that is right.
+    pub example: &'static str,
+    /// What it does, in a few words.
+    pub meaning: &'static str,
+}
+
+const fn option(name: &'static str, example: &'static str, meaning: &'static str) -> OptionHelp {
+    OptionHelp { name, example, meaning }
+}
+
+/// Options of `afpacket:IFACE`.
+pub const AFPACKET: &[OptionHelp] = &[
+    option("workers", "2", "threads that share the interface by flow (1)"),
+    option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
+    option("promisc", "off", "on or off: take packets for other hosts, too (on)"),
+];
+
+/// Options of `file:PATH`.
+pub const FILE: &[OptionHelp] = &[
+    option("pace", "1", "max, or the multiple of the recorded pace (max)"),
+    option("workers", "2", "threads that share the packets by flow (1)"),
+    option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
+];
+
+/// Options of `synth:`.
+pub const SYNTH: &[OptionHelp] = &[
+    option("rate", "1M", "packets/s, also the spacing of the times with pace=max (100k)"),
+    option("size", "imix", "imix (64, 594, 1518 bytes as 7:4:1) or the bytes of every frame (imix)"),
+    option("flows", "1000", "how many flows (1000)"),
+    option("vlan", "10%", "share of the flows with an 802.1Q tag (0%)"),
+    option("ipv6", "10%", "share of the flows that are IPv6 (0%)"),
+    option("seed", "1", "decides all that is random (1)"),
+    option("time", "30s", "how long (without an end)"),
+    option("packets", "1M", "how many packets, the trigger packet not counted (without an end)"),
+    option("trigger-at", "5s", "when the one trigger packet, UDP to port 60000, is sent (never)"),
+    option("start", "2026-11-20T20:31:05.123456789Z", "time of the first packet, ISO 8601 or seconds since 1970 (now)"),
+    option("pace", "max", "1: in real time, like live traffic; max: as fast as it goes, needs time= or packets= (1)"),
+    option("prepare", "on", "frames made beforehand and repeated: on, off, or their bytes (on)"),
+    option("workers", "2", "threads that share the flows (1)"),
+];
+
+/// Every kind of source: its name, what WHAT is (empty: there is none), its options.
+pub const KINDS: &[(&str, &str, &[OptionHelp])] =
+    &[("afpacket", "INTERFACE", AFPACKET), ("file", "PATH", FILE), ("synth", "", SYNTH)];
+
+/// Live capture as meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AfPacketPlan {
+    /// Name of the interface.
+    pub interface: String,
+    /// How many workers share it.
+    pub workers: u32,
+    /// Bytes kept of each packet; `None`: all.
+    pub snap_len: Option<u32>,
+    /// Take packets for other hosts, too.
+    pub promiscuous: bool,
+}
+
+/// A capture file as meant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilePlan {
+    /// Path; `-` is standard input.
+    pub path: String,
+    /// Multiple of the recorded pace, finite and above 0; `None`: as fast as it goes.
+    pub pace: Option<f64>,
+    /// How many workers share it.
+    pub workers: u32,
+    /// Bytes kept of each packet; `None`: all.
+    pub snap_len: Option<u32>,
+}
+
+/// A source as meant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SourcePlan {
+    /// Live capture.
+    AfPacket(AfPacketPlan),
+    /// A capture file.
+    File(FilePlan),
+    /// Generated traffic.
+    Synth(SynthOptions),
+}
+
+impl SourcePlan {
+    /// How many workers poll it.
+    pub fn workers(&self) -> u32 {
+        match self {
+            SourcePlan::AfPacket(plan) => plan.workers,
+            SourcePlan::File(plan) => plan.workers,
+            SourcePlan::Synth(options) => options.workers,
+        }
+    }
+}
+
+/// Reads one source. Nothing is opened; every fault is one [`SourceError::Spec`].
+pub fn parse(text: &str) -> Result<SourcePlan, Vec<SourceError>> {
+    read(text)
+        .map_err(|faults| faults.into_iter().map(|cause| SourceError::Spec { spec: text.to_string(), cause }).collect::<Vec<_>>())
+}
+
+/// Writes WHAT so that [`parse`] reads it back.
+pub fn escape(what: &str) -> String {
+    what.replace('\\', "\\\\").replace(',', "\\,")
+}
+
+fn read(text: &str) -> Result<SourcePlan, Vec<String>> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let Some(&(kind, what_is, known)) = KINDS.iter().find(|(kind, ..)| *kind == name) else {
+        return Err(vec![unknown_kind(text, name)]);
+    };
+    if !text.contains(':') {
+        return Err(vec![format!("':' is missing behind '{name}'; write {}", usage(kind, what_is, known))]);
+    }
+    let mut parts = split(rest);
+    if what_is.is_empty() && rest.is_empty() {
+        parts.clear();
+    }
+    let what = if what_is.is_empty() { String::new() } else { parts.remove(0) };
+    let mut options = Options::read(&parts, kind, known);
+    if what.is_empty() && !what_is.is_empty() {
+        options.faults.push(format!("{what_is} is missing; write {}", usage(kind, what_is, known)));
+    }
+    let plan = match kind {
+        "afpacket" => SourcePlan::AfPacket(afpacket(what, &mut options)),
+        "file" => SourcePlan::File(file(what, &mut options)),
+        _ => SourcePlan::Synth(synth(&mut options)),
+    };
+    if options.faults.is_empty() { Ok(plan) } else { Err(options.faults) }
+}
+
+fn afpacket(interface: String, options: &mut Options<'_>) -> AfPacketPlan {
+    AfPacketPlan {
+        interface,
+        workers: options.take("workers", workers).unwrap_or(1),
+        snap_len: options.take("snaplen", snap_len).unwrap_or(None),
+        promiscuous: options.take("promisc", switch).unwrap_or(true),
+    }
+}
+
+fn file(path: String, options: &mut Options<'_>) -> FilePlan {
+    FilePlan {
+        path,
+        pace: options.take("pace", multiple).unwrap_or(None),
+        workers: options.take("workers", workers).unwrap_or(1),
+        snap_len: options.take("snaplen", snap_len).unwrap_or(None),
+    }
+}
+
+fn synth(options: &mut Options<'_>) -> SynthOptions {
+    let default = SynthOptions::default();
+    let read_well = options.faults.len();
+    let meant = SynthOptions {
+        rate: options.take("rate", parse_count),
+        size: options.take("size", size).unwrap_or(default.size),
+        flows: options.take("flows", |text| narrowed(text, parse_count(text)?)).unwrap_or(default.flows),
+        vlan_ppm: options.take("vlan", parse_percent).unwrap_or(default.vlan_ppm),
+        ipv6_ppm: options.take("ipv6", parse_percent).unwrap_or(default.ipv6_ppm),
+        seed: options.take("seed", whole).unwrap_or(default.seed),
+        time_ns: options.take("time", parse_duration_ns),
+        packets: options.take("packets", parse_count),
+        trigger_at_ns: options.take("trigger-at", parse_duration_ns),
+        start_ns: options.take("start", parse_time_ns),
+        pace_max: options.take("pace", synth_pace).unwrap_or(default.pace_max),
+        prepare: options.take("prepare", prepare).unwrap_or(default.prepare),
+        workers: options.take("workers", workers).unwrap_or(default.workers),
+    };
+    // A value that couldn't be read would only bring up faults that are none.
+    if options.faults.len() == read_well {
+        options.faults.extend(meant.faults());
+    }
+    meant
+}
+
+fn workers(text: &str) -> Result<u32, String> {
+    match whole(text)? {
+        count @ 1..=WORKERS_MAX => Ok(count),
+        _ => Err(format!("'{text}' is not 1 to {WORKERS_MAX}")),
+    }
+}
+
+fn snap_len(text: &str) -> Result<Option<u32>, String> {
+    match parse_size(text)? {
+        0 => Ok(None),
+        bytes if bytes <= u64::from(SNAP_LEN_MAX) => Ok(Some(bytes as u32)),
+        _ => Err(format!("'{text}' is more than {SNAP_LEN_MAX} bytes")),
+    }
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("'{text}' is neither on nor off")),
+    }
+}
+
+fn multiple(text: &str) -> Result<Option<f64>, String> {
+    if text == "max" {
+        return Ok(None);
+    }
+    match text.parse::<f64>() {
+        Ok(pace) if pace.is_finite() && (0.001..=1e6).contains(&pace) => Ok(Some(pace)),
+        _ => Err(format!("'{text}' is neither max nor a number from 0.001 to 1000000")),
+    }
+}
+
+fn synth_pace(text: &str) -> Result<bool, String> {
+    match text {
+        "max" => Ok(true),
+        "1" => Ok(false),
+        _ => Err(format!("'{text}' is neither max nor 1; another pace is another rate=")),
+    }
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    if text.eq_ignore_ascii_case("imix") { Ok(Size::Imix) } else { Ok(Size::Fixed(narrowed(text, parse_size(text)?)?)) }
+}
+
+fn prepare(text: &str) -> Result<Prepare, String> {
+    match text {
+        "on" => Ok(Prepare::On),
+        "off" => Ok(Prepare::Off),
+        _ => parse_size(text).map(Prepare::Bytes).map_err(|cause| format!("neither on nor off, and {cause}")),
+    }
+}
+
+fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("'{text}' is no whole number in range"))
+}
+
+fn narrowed(text: &str, value: u64) -> Result<u32, String> {
+    u32::try_from(value).map_err(|_| format!("'{text}' is too large"))
+}
+
+/// The options behind WHAT, as typed.
+struct Options<'a> {
+    known: &'static [OptionHelp],
+    given: Vec<(&'a str, &'a str)>,
+    faults: Vec<String>,
+}
+
+impl<'a> Options<'a> {
+    fn read(parts: &'a [String], kind: &str, known: &'static [OptionHelp]) -> Options<'a> {
+        let mut options = Options { known, given: Vec::new(), faults: Vec::new() };
+        for part in parts {
+            if let Err(fault) = options.add(part, kind) {
+                options.faults.push(fault);
+            }
+        }
+        options
+    }
+
+    fn add(&mut self, part: &'a str, kind: &str) -> Result<(), String> {
+        if part.is_empty() {
+            return Err("nothing stands between two commas or at the end; leave the comma out".to_string());
+        }
+        let (name, value) = part.split_once('=').map_or((part, None), |(name, value)| (name, Some(value)));
+        let Some(help) = self.known.iter().find(|help| help.name == name) else {
+            return Err(self.unknown(name, kind));
+        };
+        let Some(value) = value else {
+            return Err(format!("option '{name}' has no value; write e.g. {name}={}", help.example));
+        };
+        if self.given.iter().any(|(given, _)| *given == name) {
+            return Err(format!("option '{name}' is given twice; leave one out"));
+        }
+        self.given.push((name, value));
+        Ok(())
+    }
+
+    fn unknown(&self, name: &str, kind: &str) -> String {
+        let names: Vec<&str> = self.known.iter().map(|help| help.name).collect();
+        let hint = nearest(name, &names).map_or(String::new(), |near| format!("did you mean '{near}'? "));
+        format!("{kind} has no option '{name}'; {hint}it has {}", names.join(", "))
+    }
+
+    /// The value of an option if it is there and right; a wrong one becomes a fault.
+    fn take<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let (_, value) = self.given.iter().find(|(given, _)| *given == name)?;
+        let example = self.known.iter().find(|help| help.name == name).map_or("", |help| help.example);
+        match read(value) {
+            Ok(meant) => Some(meant),
+            Err(cause) => {
+                self.faults.push(format!("option '{name}': {cause}; write e.g. {name}={example}"));
+                None
+            }
+        }
+    }
+}
+
+/// Splits at the commas that no backslash stands before, and takes the backslashes away. Empty text is one empty part.
+fn split(rest: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut chars = rest.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            ',' => parts.push(String::new()),
+            '\\' => {
+                let escaped = chars.next_if(|next| matches!(next, ',' | '\\'));
+                parts.last_mut().expect("there is one from the start").push(escaped.unwrap_or('\\'));
+            }
+            _ => parts.last_mut().expect("there is one from the start").push(c),
+        }
+    }
+    parts
+}
+
+fn usage(kind: &str, what_is: &str, known: &[OptionHelp]) -> String {
+    let example = known[0];
+    let comma = if what_is.is_empty() { "" } else { "," };
+    format!("{kind}:{what_is} or {kind}:{what_is}{comma}{}={}", example.name, example.example)
+}
+
+fn unknown_kind(text: &str, name: &str) -> String {
+    let names: Vec<&str> = KINDS.iter().map(|(kind, ..)| *kind).collect();
+    let hint = match nearest(name, &names) {
+        Some(near) => format!("did you mean '{near}:'? "),
+        None if text.contains(':') => String::new(),
+        None => "for a capture file write file: in front, for an interface afpacket:; ".to_string(),
+    };
+    format!("unknown kind of source '{name}'; {hint}there are afpacket:INTERFACE, file:PATH and synth:")
+}
+
+/// The known word that differs least from `word`, if it differs little.
+fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let word: Vec<char> = word.chars().take(32).collect();
+    let distances = known.iter().map(|candidate| (distance(&word, candidate), *candidate));
+    distances.filter(|(edits, candidate)| *edits <= (candidate.len() / 2).clamp(1, 3)).min().map(|(_, candidate)| candidate)
+}
+
+/// How many letters must be inserted, deleted or replaced (Levenshtein).
+fn distance(a: &[char], b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=a.len()).collect();
+    for (line, letter) in b.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = line + 1;
+        for column in 0..a.len() {
+            let replaced = diagonal + usize::from(a[column] != letter);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[a.len()]
+}
