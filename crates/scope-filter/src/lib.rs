@@ -1,1 +1,28 @@
 //! Filter text to predicate, and templates that a hit fills.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`filter`] | [`Filter`]: one text for all link types, [`Predicate`]: its programs for one, the VLAN rule |
+//! | [`template`] | [`Template`]: dump filters and holdoff keys with `$srcIP` and the like, filled from the packet that fired |
+//! | [`error`] | why a text is refused, with the place and a caret under it |
+//! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
+//! | `place` | finds the token at which libpcap's "syntax error" begins |
+//! | `bpf` | classic BPF programs, checked once, and their interpreter |
+//! | `libpcap` | the few functions of libpcap that are called, the only unsafe code |
+//!
+//! The language and its meaning are libpcap's. Nothing here ever asks the network for a name. Absent on purpose: kernel
+//! filters, and any knowledge of triggers or dumps.
+
+mod bpf;
+pub mod error;
+pub mod filter;
+mod libpcap;
+mod place;
+pub mod template;
+mod words;
+
+pub use error::FilterError;
+pub use filter::{Filter, Predicate, VlanRule};
+pub use libpcap::libpcap_version;
+pub use template::{Template, TemplateError, Unfilled, host_pair_default};
+pub use words::is_filter_word;

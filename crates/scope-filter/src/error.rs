@@ -1,0 +1,129 @@
+//! Why a filter text is refused, with the place and a caret under it.
+
+use crate::words::tokens;
+
+/// Bytes of the text shown before and behind the place of a fault.
+const SHOWN_BYTES: usize = 60;
+/// What to do where a shell may have taken a name.
+pub(crate) const SHELL_HINT: &str = "a name after '$' may have been taken by the shell: write it in single quotes or as {srcIP}";
+
+/// Why a filter text is refused. Offsets are bytes from the start of the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// No sentence of the language, or one whose words don't fit together.
+    #[error("filter: {cause} at byte {at}{}{}", excerpt(text, *at), remedy(hint))]
+    Syntax {
+        /// The whole text.
+        text: String,
+        /// Where it goes wrong.
+        at: usize,
+        /// libpcap's own words.
+        cause: String,
+        /// What may help; empty where nothing is known.
+        hint: String,
+    },
+    /// A name in the place of a host, net or gateway.
+    #[error("filter: '{name}' at byte {at} is no word of the filter language, and names are not resolved: write the address{}", excerpt(text, *at))]
+    Name {
+        /// The whole text.
+        text: String,
+        /// Where the name stands.
+        at: usize,
+        /// The name.
+        name: String,
+    },
+    /// Correct as text, but no link type at hand has what it asks for.
+    #[error("filter '{}': {}", shortened(text), causes(links))]
+    Link {
+        /// The whole text.
+        text: String,
+        /// Link type's name and libpcap's own words.
+        links: Vec<(String, String)>,
+    },
+    /// Longer than is compiled.
+    #[error("filter: {bytes} bytes are too long, the most is {bytes_max}: use nets for hosts and portrange for ports")]
+    TooLong {
+        /// Length of the text.
+        bytes: usize,
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// Parentheses nested deeper than is compiled.
+    #[error("filter: parentheses at byte {at} are nested deeper than {nesting_max}{}", excerpt(text, *at))]
+    TooDeep {
+        /// The whole text.
+        text: String,
+        /// Where the bound is passed.
+        at: usize,
+        /// The bound.
+        nesting_max: usize,
+    },
+}
+
+impl FilterError {
+    /// Where the fault is, bytes from the start of the text, if it has a place.
+    pub fn at(&self) -> Option<usize> {
+        match self {
+            FilterError::Syntax { at, .. } | FilterError::Name { at, .. } | FilterError::TooDeep { at, .. } => Some(*at),
+            FilterError::Link { .. } | FilterError::TooLong { .. } => None,
+        }
+    }
+
+    /// The same fault told of the text from which the refused one was made: `to_source` maps offsets.
+    pub(crate) fn moved(mut self, source: &str, to_source: impl Fn(usize) -> usize) -> FilterError {
+        match &mut self {
+            FilterError::Syntax { text, at, .. } | FilterError::Name { text, at, .. } | FilterError::TooDeep { text, at, .. } => {
+                *at = to_source(*at);
+                *text = source.into();
+            }
+            FilterError::Link { text, .. } => *text = source.into(),
+            FilterError::TooLong { .. } => {}
+        }
+        self
+    }
+}
+
+fn remedy(hint: &str) -> String {
+    if hint.is_empty() { String::new() } else { format!("\n{hint}") }
+}
+
+/// The text on a line of its own, at most 60 bytes to either side of the place, and a caret below it.
+pub(crate) fn excerpt(text: &str, at: usize) -> String {
+    let at = text.floor_char_boundary(at);
+    let from = text.floor_char_boundary(at.saturating_sub(SHOWN_BYTES));
+    let to = text.ceil_char_boundary((at + SHOWN_BYTES).min(text.len()));
+    let plain = |part: &str| part.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let (before, behind) = (plain(&text[from..at]), plain(&text[at..to]));
+    let cut = |cut: bool| if cut { "..." } else { "" };
+    let caret_at = before.chars().count() + cut(from > 0).len();
+    format!("\n  {}{before}{behind}{}\n  {}^", cut(from > 0), cut(to < text.len()), " ".repeat(caret_at))
+}
+
+fn shortened(text: &str) -> String {
+    match tokens(text).iter().take_while(|token| token.end() <= 2 * SHOWN_BYTES).last() {
+        Some(last) if last.end() < text.trim_end().len() => format!("{} ...", &text[..last.end()]),
+        _ => text.into(),
+    }
+}
+
+fn causes(links: &[(String, String)]) -> String {
+    let told: Vec<_> = links.iter().map(|(link, cause)| format!("on link type {link}: {cause}")).collect();
+    told.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caret_stands_under_the_place() {
+        assert_eq!(excerpt("host  and", 6), "\n  host  and\n        ^");
+        assert_eq!(excerpt("a\tb\u{e9}c", 5), "\n  a b\u{e9}c\n      ^");
+        assert_eq!(excerpt("", 0), "\n  \n  ^");
+        let long = format!("{}X{}", "a".repeat(100), "b".repeat(100));
+        let shown = excerpt(&long, 100);
+        let lines: Vec<_> = shown.lines().skip(1).collect();
+        assert_eq!(lines[0].find('X'), lines[1].find('^'));
+        assert!(lines[0].len() < 140);
+    }
+}

@@ -1,0 +1,209 @@
+//! One filter text for all link types, its programs for one, and the VLAN rule.
+//!
+//! ```text
+//! E, transparent:   packet with 0 tags -> E     1 tag -> vlan and (E)     2 and more -> vlan and vlan and (E)
+//! E says `vlan`, or VlanRule::Exact, or the link type has no VLANs:   every packet -> E
+//! ```
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use scope_packet::{Headers, LinkType};
+
+use crate::bpf::Program;
+use crate::error::FilterError;
+use crate::{libpcap, place, words};
+
+/// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is asked for.
+const LINKS_MAX: usize = 64;
+/// Tags that the VLAN rule tells apart; packets with more are asked the last program.
+const TAGS_MAX: usize = 2;
+
+/// What a filter means on packets with VLAN tags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VlanRule {
+    /// A filter that doesn't itself say `vlan` looks through up to two tags.
+    #[default]
+    Transparent,
+    /// libpcap's letter: `host X` matches no tagged packet.
+    Exact,
+}
+
+/// A filter text, compiled for any number of link types. Clones share the programs.
+#[derive(Clone, Debug)]
+pub struct Filter(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    text: String,
+    everything: bool,
+    transparent: bool,
+    /// Oldest first.
+    links: RwLock<Vec<(LinkType, Predicate)>>,
+}
+
+impl Filter {
+    /// Compiles `text` for the link types that are known so far (none: Ethernet).
+    ///
+    /// # Errors
+    /// Where no given link type compiles the text. Where only some don't, the filter never matches there.
+    pub fn compile(text: &str, vlan: VlanRule, link_types: &[LinkType]) -> Result<Filter, FilterError> {
+        let filter = Filter::unchecked(text, vlan)?;
+        let links = if link_types.is_empty() { &[LinkType::ETHERNET] } else { link_types };
+        let mut causes = Vec::new();
+        for &link in links {
+            match filter.build(link) {
+                Ok(predicate) => filter.keep(link, predicate),
+                Err(cause) => causes.push((link, cause)),
+            }
+        }
+        if causes.len() < links.len() { Ok(filter) } else { Err(refusal(text, &causes)) }
+    }
+
+    /// Compiles a text that is known to be right, for one link type: a text that can match nothing there (`src host` of two
+    /// different addresses) is a filter that matches nothing.
+    ///
+    /// # Errors
+    /// Where `link` doesn't compile the text for any other reason.
+    pub(crate) fn compile_filled(text: &str, vlan: VlanRule, link: LinkType) -> Result<Filter, FilterError> {
+        let filter = Filter::unchecked(text, vlan)?;
+        match filter.build(link) {
+            Ok(predicate) => filter.keep(link, predicate),
+            Err(cause) if place::rejects_all(&cause) => filter.keep(link, Predicate::never()),
+            Err(cause) => return Err(refusal(text, &[(link, cause)])),
+        }
+        Ok(filter)
+    }
+
+    fn unchecked(text: &str, vlan: VlanRule) -> Result<Filter, FilterError> {
+        words::check(text)?;
+        Ok(Filter(Arc::new(Shared {
+            text: text.into(),
+            everything: words::tokens(text).is_empty(),
+            transparent: vlan == VlanRule::Transparent && !words::says_vlan(text),
+            links: RwLock::new(Vec::new()),
+        })))
+    }
+
+    /// The text as it was given.
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    /// Whether the text is empty: every packet matches.
+    pub fn is_everything(&self) -> bool {
+        self.0.everything
+    }
+
+    /// The predicate for packets of link type `link`. It is compiled when a link type is first asked for, which takes from
+    /// some µs to milliseconds, and looked up afterwards. Where the text doesn't compile it never matches.
+    pub fn for_link(&self, link: LinkType) -> Predicate {
+        let known = self.0.links.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, predicate)) = known.iter().find(|(other, _)| *other == link) {
+            return predicate.clone();
+        }
+        drop(known);
+        let predicate = self.build(link).unwrap_or_else(|_| Predicate::never());
+        self.keep(link, predicate.clone());
+        predicate
+    }
+
+    /// Whether the text compiles for `link`.
+    pub fn compiles_for(&self, link: LinkType) -> bool {
+        !matches!(self.for_link(link).0, Engine::Never)
+    }
+
+    fn keep(&self, link: LinkType, predicate: Predicate) {
+        let mut known = self.0.links.write().unwrap_or_else(PoisonError::into_inner);
+        if known.iter().any(|(other, _)| *other == link) {
+            return;
+        }
+        if known.len() == LINKS_MAX {
+            known.remove(0);
+        }
+        known.push((link, predicate));
+    }
+
+    /// The predicate for `link`, or libpcap's words for why there is none.
+    fn build(&self, link: LinkType) -> Result<Predicate, String> {
+        if self.0.everything {
+            return Ok(Predicate(Engine::Everything));
+        }
+        let plain = Arc::new(program(&self.0.text, link)?);
+        let mut by_tags: [Arc<Program>; TAGS_MAX + 1] = std::array::from_fn(|_| plain.clone());
+        if self.0.transparent {
+            for (tags, slot) in by_tags.iter_mut().enumerate().skip(1) {
+                let tagged = format!("{}({})", "vlan and ".repeat(tags), self.0.text);
+                match program(&tagged, link) {
+                    Ok(program) => *slot = Arc::new(program),
+                    Err(cause) if place::rejects_all(&cause) => *slot = Arc::new(Program::nothing()),
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(Predicate(Engine::Interpreted(Arc::new(by_tags))))
+    }
+}
+
+fn program(text: &str, link: LinkType) -> Result<Program, String> {
+    Program::new(&libpcap::compile(text, link)?).map_err(|error| error.to_string())
+}
+
+/// The error for a text that no link type compiles. If it compiles for Ethernet, the text is right and the link types are
+/// what doesn't fit.
+fn refusal(text: &str, causes: &[(LinkType, String)]) -> FilterError {
+    let told = || causes.iter().map(|(link, cause)| (link.name(), cause.clone())).collect();
+    match causes.iter().find(|(_, cause)| !about_link(cause)) {
+        Some((link, cause)) => {
+            let place::Fault { at, hint } = place::find(text, *link);
+            FilterError::Syntax { text: text.into(), at, cause: cause.clone(), hint }
+        }
+        None => FilterError::Link { text: text.into(), links: told() },
+    }
+}
+
+/// Whether libpcap's refusal is about the link type (or the filter as a whole) and has no place in the text.
+fn about_link(cause: &str) -> bool {
+    [
+        "upport",
+        "data link type",
+        "link-layer",
+        "link layer",
+        "rejects all",
+        "not valid",
+        "only",
+        "not in its bytes",
+        "raw 802.11",
+        "memory",
+    ]
+    .iter()
+    .any(|word| cause.contains(word))
+}
+
+/// A filter's programs for one link type: for 0, 1, and 2 or more VLAN tags. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Predicate(Engine);
+
+/// What answers. A further engine is a further variant.
+#[derive(Clone, Debug)]
+enum Engine {
+    Everything,
+    Never,
+    Interpreted(Arc<[Arc<Program>; TAGS_MAX + 1]>),
+}
+
+impl Predicate {
+    fn never() -> Predicate {
+        Predicate(Engine::Never)
+    }
+
+    /// Whether the packet with captured bytes `data` and `original_len` bytes on the wire matches. `headers` is the parse of
+    /// `data` under the predicate's link type.
+    #[inline]
+    pub fn matches(&self, headers: &Headers, data: &[u8], original_len: u32) -> bool {
+        match &self.0 {
+            Engine::Everything => true,
+            Engine::Never => false,
+            Engine::Interpreted(by_tags) => by_tags[(headers.vlan_tags as usize).min(TAGS_MAX)].accepts(data, original_len),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Finds the token at which libpcap's "syntax error" begins: libpcap says that there is one, not where.
+//!
+//! ```text
+//! a prefix of the tokens is alive if one of a few endings makes a text of it that compiles
+//! the fault is the first token whose prefix is dead          (binary search: what is dead stays dead)
+//! if none is dead, the text ends too early: the fault is its end
+//! ```
+
+use scope_packet::LinkType;
+
+use crate::error::SHELL_HINT;
+use crate::libpcap;
+use crate::words::{Kind, Token, tokens};
+
+/// What may follow a prefix to make a whole text of it, without names.
+const ENDINGS: [&str; 20] = [
+    "",
+    " 1",
+    " 1.2.3.4",
+    " tcp",
+    " port 1",
+    " host 1.2.3.4",
+    " 1 = 1",
+    " = 1",
+    "] = 1",
+    " 1] = 1",
+    ":1] = 1",
+    " ::1",
+    "/8",
+    " 1:2:3:4:5:6",
+    " \\tcp",
+    " 1-2",
+    " mask 255.0.0.0",
+    " mgt",
+    " in",
+    " pass",
+];
+
+/// Where and why a text is refused.
+pub(crate) struct Fault {
+    /// Bytes from the start of the text.
+    pub at: usize,
+    /// What may help; empty where nothing is known.
+    pub hint: String,
+}
+
+/// Finds the fault in a text that doesn't compile for `link` and has passed [`crate::words::check`].
+pub(crate) fn find(text: &str, link: LinkType) -> Fault {
+    let tokens = tokens(text);
+    let (mut alive, mut dead) = (0, tokens.len() + 1);
+    while dead - alive > 1 {
+        let middle = alive + (dead - alive) / 2;
+        if is_alive(text, &tokens[..middle], link) { alive = middle } else { dead = middle }
+    }
+    let at = tokens.get(alive).map_or(text.trim_end().len(), |token| token.at);
+    Fault { at, hint: hint(&tokens, alive) }
+}
+
+fn is_alive(text: &str, prefix: &[Token], link: LinkType) -> bool {
+    let Some(last) = prefix.last() else { return true };
+    let mut open = Vec::new();
+    for token in prefix.iter().filter(|token| token.kind == Kind::Symbol) {
+        match token.text {
+            "(" => open.push(')'),
+            "[" => open.push(']'),
+            ")" | "]" => drop(open.pop()),
+            _ => {}
+        }
+    }
+    let in_brackets = open.last() == Some(&']');
+    let closing: String = open.iter().rev().filter(|&&bracket| bracket == ')' || !in_brackets).collect();
+    ENDINGS.iter().any(|ending| {
+        let whole = format!("{}{ending}{closing}", &text[..last.end()]);
+        match libpcap::compile(&whole, link) {
+            Ok(_) => true,
+            Err(cause) => rejects_all(&cause),
+        }
+    })
+}
+
+/// libpcap's refusal of a text that is correct but can match nothing.
+pub(crate) fn rejects_all(cause: &str) -> bool {
+    cause.contains("rejects all packets")
+}
+
+/// What may help, from the token at the fault and the one before it.
+fn hint(tokens: &[Token], fault: usize) -> String {
+    let wants_operand = |token: Option<&Token>| match token.map(|token| token.text) {
+        None | Some("(" | "!" | "[") => true,
+        Some(text) => " and or not && || host net port portrange proto protochain gateway src dst mask less greater vlan mpls "
+            .contains(&format!(" {text} ")),
+    };
+    let ends_operand =
+        |token: Option<&Token>| matches!(token.map(|token| token.text), None | Some("and" | "or" | "&&" | "||" | ")"));
+    match tokens.get(fault) {
+        Some(token) if token.kind == Kind::Bad && matches!(token.text, "$" | "{" | "}") => {
+            "names such as $srcIP stand in dump templates and holdoff keys only, where the packet that fired fills them".into()
+        }
+        Some(token) if token.text.starts_with('$') => {
+            "names such as $srcIP stand in dump templates and holdoff keys only, where the packet that fired fills them".into()
+        }
+        token if ends_operand(token) && wants_operand(fault.checked_sub(1).and_then(|before| tokens.get(before))) => {
+            SHELL_HINT.into()
+        }
+        _ => String::new(),
+    }
+}
