@@ -93,7 +93,15 @@ pub struct WorkerControl {
     turn: AtomicU64,
     counters: [AtomicU64; 7],
     dropped: [AtomicU64; REASONS],
-    padding: [u64; 24 - REASONS],
+    /// Capture time, ns, up to which everything of this worker is committed; never falls, `i64::MAX` when it has ended.
+    pub clock_ns: AtomicI64,
+    /// How much older than the clock a packet may still be, ns.
+    pub grace_ns: AtomicI64,
+    /// Smallest capture time received, ns; valid with `heard_ns` > 0.
+    pub first_ns: AtomicI64,
+    /// Latest capture time up to which the worker listened, ns; 0: nothing received yet.
+    pub heard_ns: AtomicI64,
+    padding: [u64; 20 - REASONS],
 }
 
 /// What one worker did with what it received. `received = stored + filtered + duplicate + dropped in the worker`.

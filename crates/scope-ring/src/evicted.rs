@@ -8,7 +8,6 @@ const EVICTED_MAX: usize = 65_536;
 /// One recycled segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Evicted {
-    pub lane: u32,
     pub first_packet: u64,
     pub packets: u64,
     pub min_ns: i64,
@@ -45,36 +44,47 @@ impl Lost {
     }
 }
 
-/// The bounded memory of recycled segments, oldest first.
+/// The bounded memory of one lane's recycled segments, in order of recycling.
 #[derive(Default)]
 pub(crate) struct History {
-    evicted: VecDeque<Evicted>,
+    /// Each with the largest time of itself and all before it, so that a look from the newest backward knows when to end.
+    evicted: VecDeque<(Evicted, i64)>,
+    newest_ns: i64,
+    /// Largest time among those that were forgotten again.
+    forgotten_ns: i64,
+    forgotten_packets: u64,
 }
 
 impl History {
     pub(crate) fn push(&mut self, evicted: Evicted) {
-        if self.evicted.len() == EVICTED_MAX {
-            self.evicted.pop_front();
+        if self.evicted.len() == EVICTED_MAX
+            && let Some((oldest, newest_ns)) = self.evicted.pop_front()
+        {
+            self.forgotten_ns = newest_ns;
+            self.forgotten_packets += oldest.packets;
         }
-        self.evicted.push_back(evicted);
+        self.newest_ns = self.newest_ns.max(evicted.max_ns);
+        self.evicted.push_back((evicted, self.newest_ns));
     }
 
-    /// What the packets `from..to` of `lane`, all of them gone, mean for the window `window` (ns, both ends inclusive).
-    pub(crate) fn lost(&self, lane: u32, from: u64, to: u64, window: (i64, i64)) -> Lost {
+    /// What the packets `from..to` of the lane, all of them gone, mean for the window `window` (ns, both ends inclusive).
+    pub(crate) fn lost(&self, from: u64, to: u64, window: (i64, i64)) -> Lost {
         let mut lost = Lost::default();
-        let mut known = 0;
-        for evicted in self.evicted.iter().filter(|evicted| evicted.lane == lane) {
+        for (evicted, newest_ns) in self.evicted.iter().rev() {
+            if *newest_ns < window.0 {
+                return lost;
+            }
             let first = evicted.first_packet.max(from);
             let end = (evicted.first_packet + evicted.packets).min(to);
-            if first >= end {
-                continue;
+            if first < end {
+                lost = lost.and(part(evicted, end - first, window));
             }
-            known += end - first;
-            lost = lost.and(part(evicted, end - first, window));
         }
-        let forgotten = (to - from).saturating_sub(known);
-        // Older than the memory reaches: somewhere before what is remembered.
-        lost.and(Lost::between(0, forgotten, window.0, window.1))
+        if self.forgotten_packets > 0 && self.forgotten_ns >= window.0 {
+            let packets = self.forgotten_packets.min(to - from);
+            lost = lost.and(Lost::between(0, packets, window.0, self.forgotten_ns.min(window.1)));
+        }
+        lost
     }
 }
 
@@ -95,6 +105,60 @@ fn part(evicted: &Evicted, packets: u64, (from_ns, to_ns): (i64, i64)) -> Lost {
     Lost::between(packets_min, packets_max, evicted.min_ns.max(from_ns), evicted.max_ns.min(to_ns))
 }
 
+/// Losses before the ring: the kernel's drops, and what a worker had to drop, as spans of capture time.
+#[derive(Default)]
+pub(crate) struct LossLog {
+    spans: VecDeque<LossSpan>,
+}
+
+#[derive(Clone, Copy)]
+struct LossSpan {
+    worker: u32,
+    packets: u64,
+    from_ns: i64,
+    to_ns: i64,
+}
+
+/// Spans of loss that are remembered; beyond, the two oldest become one.
+const LOSS_SPANS_MAX: usize = 65_536;
+/// Losses of one worker at most this far apart, ns, become one span.
+const LOSS_SPAN_GAP_NS: i64 = 1_000_000;
+
+impl LossLog {
+    pub(crate) fn push(&mut self, worker: u32, packets: u64, from_ns: i64, to_ns: i64) {
+        let span = LossSpan { worker, packets, from_ns: from_ns.min(to_ns), to_ns: to_ns.max(from_ns) };
+        if let Some(last) = self.spans.back_mut()
+            && last.worker == worker
+            && span.from_ns >= last.from_ns
+            && span.from_ns <= last.to_ns.saturating_add(LOSS_SPAN_GAP_NS)
+            && span.to_ns - last.from_ns <= 10 * LOSS_SPAN_GAP_NS
+        {
+            last.packets += packets;
+            last.to_ns = last.to_ns.max(span.to_ns);
+            return;
+        }
+        if self.spans.len() == LOSS_SPANS_MAX
+            && let Some(oldest) = self.spans.pop_front()
+            && let Some(next) = self.spans.front_mut()
+        {
+            next.packets += oldest.packets;
+            next.from_ns = next.from_ns.min(oldest.from_ns);
+            next.to_ns = next.to_ns.max(oldest.to_ns);
+        }
+        self.spans.push_back(span);
+    }
+
+    pub(crate) fn lost(&self, (from_ns, to_ns): (i64, i64)) -> Lost {
+        let mut lost = Lost::default();
+        for span in self.spans.iter().filter(|span| span.to_ns >= from_ns && span.from_ns <= to_ns) {
+            let inside = span.from_ns >= from_ns && span.to_ns <= to_ns;
+            let packets_min = if inside { span.packets } else { 0 };
+            lost = lost.and(Lost::between(packets_min, span.packets, span.from_ns.max(from_ns), span.to_ns.min(to_ns)));
+        }
+        lost
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,16 +167,10 @@ mod tests {
     fn a_loss_is_never_stated_more_exactly_than_it_is() {
         let mut history = History::default();
         for n in 0..4u64 {
-            history.push(Evicted {
-                lane: 0,
-                first_packet: n * 10,
-                packets: 10,
-                min_ns: n as i64 * 100,
-                max_ns: n as i64 * 100 + 90,
-            });
+            history.push(Evicted { first_packet: n * 10, packets: 10, min_ns: n as i64 * 100, max_ns: n as i64 * 100 + 90 });
         }
         let check = |range: (u64, u64), window, expected: (u64, u64, Option<(i64, i64)>)| {
-            let lost = history.lost(0, range.0, range.1, window);
+            let lost = history.lost(range.0, range.1, window);
             assert_eq!((lost.packets_min, lost.packets_max, lost.span_ns), expected, "{range:?} {window:?}");
         };
         check((0, 40), (0, 1000), (40, 40, Some((0, 390))));
@@ -120,7 +178,37 @@ mod tests {
         check((0, 40), (500, 1000), (0, 0, None));
         check((5, 10), (50, 60), (0, 5, Some((50, 60))));
         check((0, 10), (20, 60), (0, 10, Some((20, 60))));
-        check((40, 50), (0, 1000), (0, 10, Some((0, 1000))));
-        assert_eq!(history.lost(1, 0, 0, (0, 9)), Lost::default());
+        check((40, 50), (0, 1000), (0, 0, None));
+        assert_eq!(History::default().lost(0, 5, (0, 9)), Lost::default());
+    }
+
+    #[test]
+    fn what_was_forgotten_is_a_bound_only() {
+        let mut history = History::default();
+        for n in 0..EVICTED_MAX as u64 + 10 {
+            let at = n as i64;
+            history.push(Evicted { first_packet: n, packets: 1, min_ns: at, max_ns: at });
+        }
+        let all = history.lost(0, u64::MAX, (0, i64::MAX));
+        assert_eq!((all.packets_min, all.packets_max), (EVICTED_MAX as u64, EVICTED_MAX as u64 + 10));
+        let late = history.lost(0, u64::MAX, (100, i64::MAX));
+        assert_eq!((late.packets_min, late.packets_max), (EVICTED_MAX as u64 - 90, EVICTED_MAX as u64 - 90));
+    }
+
+    #[test]
+    fn losses_near_each_other_are_one_span_and_nothing_is_forgotten() {
+        let mut log = LossLog::default();
+        for n in 0..1000 {
+            log.push(0, 2, n * 1000, n * 1000);
+        }
+        assert_eq!(log.spans.len(), 1);
+        assert_eq!(log.lost((0, i64::MAX)).packets_min, 2000);
+        let part = log.lost((500, i64::MAX));
+        assert_eq!((part.packets_min, part.packets_max), (0, 2000));
+        for n in 0..LOSS_SPANS_MAX as i64 + 5 {
+            log.push(1, 1, (n + 1) * 1_000_000_000, (n + 1) * 1_000_000_000);
+        }
+        assert_eq!(log.spans.len(), LOSS_SPANS_MAX);
+        assert_eq!(log.lost((0, i64::MAX)).packets_max, 2000 + LOSS_SPANS_MAX as u64 + 5);
     }
 }

@@ -1,7 +1,7 @@
 //! The ring as a whole: creating it, opening lanes, claiming segments, pinning them, consistent snapshots.
 
 use crate::control::{PIN_BITS, PINS, Published, REGION_MAGIC, WorkerCounts};
-use crate::evicted::{Evicted, History, Lost};
+use crate::evicted::{Evicted, History, LossLog, Lost};
 use crate::follow::{Follower, Followers};
 use crate::pin::{self, Committed, PinBudget, Pinned};
 use crate::region::{Layout, Region, memory_available};
@@ -93,7 +93,13 @@ struct Claims {
     sealing: VecDeque<u32>,
     /// Segments that were pinned when their turn came, oldest first.
     held: VecDeque<u32>,
-    history: History,
+}
+
+/// What is remembered of packets that are gone. Its lock is taken once per recycled segment or loss, and by whoever asks.
+struct Memory {
+    /// Per lane.
+    evicted: Vec<History>,
+    losses: LossLog,
 }
 
 /// The ring.
@@ -102,6 +108,7 @@ pub struct Ring {
     run_id: [u8; 16],
     registry: Registry,
     claims: Mutex<Claims>,
+    memory: Mutex<Memory>,
     followers: Followers,
     budget: Arc<PinBudget>,
     sealed_count: std::sync::atomic::AtomicU64,
@@ -124,12 +131,14 @@ impl Ring {
         header.workers.store(workers as u64, Ordering::Relaxed);
         header.lanes.store(layout.lanes as u64, Ordering::Relaxed);
         header.magic.store(REGION_MAGIC, Ordering::Release);
-        let claims = Claims { sealing: (0..segments as u32).collect(), held: VecDeque::new(), history: History::default() };
+        let claims = Claims { sealing: (0..segments as u32).collect(), held: VecDeque::new() };
+        let memory = Memory { evicted: (0..layout.lanes).map(|_| History::default()).collect(), losses: LossLog::default() };
         Ok(Arc::new(Ring {
             region,
             run_id: config.run_id,
             registry: Registry::default(),
             claims: Mutex::new(claims),
+            memory: Mutex::new(memory),
             followers: Followers::default(),
             budget: Arc::new(PinBudget::new((segments as u64 / 2).max(1))),
             sealed_count: Default::default(),
@@ -217,13 +226,13 @@ impl Ring {
         claims.sealing.extend(sealed);
         for _ in 0..claims.held.len().min(HELD_PROBES) {
             let slot = claims.held.pop_front()?;
-            match self.recycle(&mut claims, slot) {
+            match self.recycle(slot) {
                 Some(generation) => return Some((slot, generation)),
                 None => claims.held.push_back(slot),
             }
         }
         while let Some(slot) = claims.sealing.pop_front() {
-            match self.recycle(&mut claims, slot) {
+            match self.recycle(slot) {
                 Some(generation) => return Some((slot, generation)),
                 None => claims.held.push_back(slot),
             }
@@ -232,13 +241,14 @@ impl Ring {
     }
 
     /// Takes one slot if nobody holds it, and remembers what was in it.
-    fn recycle(&self, claims: &mut Claims, slot: u32) -> Option<u64> {
+    fn recycle(&self, slot: u32) -> Option<u64> {
         let control = self.region.segment(slot);
+        // Locked before the slot is taken: whoever finds it recycled and asks afterwards finds the memory of it, too.
+        let mut memory = self.memory.lock().expect("no panic while held");
         let generation = pin::claim(&control.word)?;
         let committed = Committed::from_word(control.committed.load(Ordering::Relaxed));
         if committed.packets > 0 {
-            claims.history.push(Evicted {
-                lane: control.lane.load(Ordering::Relaxed),
+            memory.evicted[control.lane.load(Ordering::Relaxed) as usize].push(Evicted {
                 first_packet: control.first_packet.load(Ordering::Relaxed),
                 packets: committed.packets as u64,
                 min_ns: control.times[2].load(Ordering::Relaxed),
@@ -279,7 +289,65 @@ impl Ring {
         if from >= to {
             return Lost::default();
         }
-        self.claims.lock().expect("no panic while held").history.lost(lane, from, to, window)
+        self.memory.lock().expect("no panic while held").evicted[lane as usize].lost(from, to, window)
+    }
+
+    /// Notes packets that `worker` lost before the ring, somewhere in `from_ns..=to_ns` of capture time.
+    pub fn note_loss(&self, worker: u32, packets: u64, from_ns: i64, to_ns: i64) {
+        self.memory.lock().expect("no panic while held").losses.push(worker, packets, from_ns, to_ns);
+    }
+
+    /// What was lost before the ring inside `window` (ns, both ends inclusive).
+    pub fn lost_before(&self, window: (i64, i64)) -> Lost {
+        self.memory.lock().expect("no panic while held").losses.lost(window)
+    }
+
+    /// Says how much older than its clock `worker`'s packets may still be. Called before its first packet.
+    pub fn set_grace(&self, worker: u32, grace_ns: i64) {
+        self.region.worker(worker).grace_ns.store(grace_ns, Ordering::Relaxed);
+    }
+
+    /// Moves `worker`'s clock on to `clock_ns`; everything up to there, less the grace, is committed. It never falls.
+    pub fn set_clock(&self, worker: u32, clock_ns: i64) {
+        let control = self.region.worker(worker);
+        if clock_ns > control.clock_ns.load(Ordering::Relaxed) {
+            control.heard_ns.store(clock_ns, Ordering::Relaxed);
+            control.clock_ns.store(clock_ns, Ordering::Release); // after the commits that it speaks of
+        }
+    }
+
+    /// Notes the smallest capture time that `worker` has received so far.
+    pub fn set_first(&self, worker: u32, first_ns: i64) {
+        self.region.worker(worker).first_ns.store(first_ns, Ordering::Relaxed);
+    }
+
+    /// `worker` has ended: nothing comes from it any more.
+    pub fn end_clock(&self, worker: u32) {
+        self.region.worker(worker).clock_ns.store(i64::MAX, Ordering::Release);
+    }
+
+    /// Capture time, ns, up to which every worker has committed what it had: the least clock less its grace.
+    pub fn settled_ns(&self) -> i64 {
+        let of_worker = |worker: u32| {
+            let control = self.region.worker(worker);
+            match control.clock_ns.load(Ordering::Acquire) {
+                i64::MAX => i64::MAX,
+                clock_ns => clock_ns.saturating_sub(control.grace_ns.load(Ordering::Relaxed)),
+            }
+        };
+        (0..self.region.layout().workers as u32).map(of_worker).min().unwrap_or(i64::MAX)
+    }
+
+    /// From the first packet to the last moment in which some worker listened, ns of capture time; `None`: nothing received yet.
+    pub fn heard(&self) -> Option<(i64, i64)> {
+        let workers = (0..self.region.layout().workers as u32).map(|worker| self.region.worker(worker));
+        let of_worker = |control: &crate::control::WorkerControl| {
+            let counted = control.counts().received_packets > 0;
+            let first_ns = if counted { control.first_ns.load(Ordering::Relaxed) } else { i64::MAX };
+            (first_ns, control.heard_ns.load(Ordering::Relaxed))
+        };
+        let (first_ns, last_ns) = workers.map(of_worker).fold((i64::MAX, 0), |a, b| (a.0.min(b.0), a.1.max(b.1)));
+        (first_ns <= last_ns).then_some((first_ns, last_ns))
     }
 
     /// The budget that dumps share.
@@ -315,8 +383,13 @@ impl Ring {
         }
     }
 
-    /// Sleeps until a worker commits, at most `limit`. The caller has looked and found nothing.
-    pub(crate) fn wait(&self, looked_at: u32, limit: Duration) {
+    /// Wake-ups so far: to be read before a last look, and handed to [`Ring::wait`].
+    pub fn wakes(&self) -> u32 {
+        self.region.header().wakes.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until a worker commits, at most `limit`. The caller read `looked_at`, then looked, and found nothing.
+    pub fn wait(&self, looked_at: u32, limit: Duration) {
         let header = self.region.header();
         header.waiting.fetch_add(1, Ordering::SeqCst);
         futex_wait(&header.wakes, looked_at, limit);
