@@ -1,0 +1,488 @@
+//! Holds scope-packet's code against docs/FORMAT.md: what the page's tables say is written here by other code.
+//!
+//! The page is read as it stands. Fields are placed by the offsets and bits of its tables, so that a table that is wrong and code
+//! that is wrong both fail; a whole store file made this way is then read by the code, and by tcpdump.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use scope_packet::segment::{self, Foot};
+use scope_packet::{DropReason, Drops, Headers, KeyEntry, Kind, LinkType, key, pcapng};
+
+/// A field's place, in bytes or, for the key entry's word, in bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Place {
+    at: usize,
+    len: usize,
+}
+
+/// Rows of the first table behind `heading` whose head row begins with the cell `first`, cells trimmed and without backticks.
+fn table(heading: &str, first: &str) -> Vec<Vec<String>> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FORMAT.md");
+    let page = fs::read_to_string(page).expect("docs/FORMAT.md can be read");
+    let behind = page.split_once(&format!("# {heading}\n")).unwrap_or_else(|| panic!("no heading '{heading}'")).1;
+    let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect::<Vec<_>>();
+    let is_head = |line: &&str| line.starts_with('|') && cells(line)[0] == first;
+    let rows: Vec<_> =
+        behind.lines().skip_while(|line| !is_head(line)).skip(2).take_while(|line| line.starts_with('|')).collect();
+    assert!(!rows.is_empty(), "no table that begins with '{first}' behind '{heading}'");
+    rows.into_iter().map(cells).collect()
+}
+
+fn number(cell: &str) -> usize {
+    let parsed = match cell.strip_prefix("0x") {
+        Some(digits) => usize::from_str_radix(digits, 16),
+        None => cell.parse(),
+    };
+    parsed.unwrap_or_else(|_| panic!("'{cell}' is no number"))
+}
+
+fn foot_places() -> BTreeMap<String, Place> {
+    let rows = table("Foot", "name");
+    rows.into_iter().map(|row| (row[0].clone(), Place { at: number(&row[1]), len: number(&row[2]) })).collect()
+}
+
+/// Offset of the field of a block's table whose description begins with `field`.
+fn offset(heading: &str, field: &str) -> usize {
+    let rows = table(heading, "offset");
+    let row = rows.iter().find(|row| row[2].starts_with(field)).unwrap_or_else(|| panic!("{heading} has no '{field}'"));
+    number(&row[0])
+}
+
+fn block_type(name: &str) -> u32 {
+    let rows = table("Block types", "type");
+    number(&rows.iter().find(|row| row[1].contains(name)).unwrap_or_else(|| panic!("no block type '{name}'"))[0]) as u32
+}
+
+fn put(out: &mut [u8], at: usize, value: u64, len: usize) {
+    out[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
+}
+
+fn up_to_4(len: usize) -> usize {
+    len.div_ceil(4) * 4
+}
+
+/// A block of `total` bytes with type and both lengths.
+fn empty_block(name: &str, total: usize) -> Vec<u8> {
+    let mut out = vec![0; total];
+    put(&mut out, 0, block_type(name) as u64, 4);
+    put(&mut out, 4, total as u64, 4);
+    put(&mut out, total - 4, total as u64, 4);
+    out
+}
+
+/// One packet of the reference file.
+#[derive(Clone)]
+struct Sample {
+    interface: u32,
+    time_ns: u64,
+    data: Vec<u8>,
+    original_len: u32,
+    flags: u32,
+    lost_before: u64,
+}
+
+const PACKET_BLOCK: &str = "3. Packet block (EPB)";
+const STATISTICS_BLOCK: &str = "5. Interface statistics block (ISB)";
+
+fn packet_block(sample: &Sample) -> Vec<u8> {
+    let mut options = Vec::new();
+    if sample.flags != 0 {
+        options.extend([2, 0, 4, 0]);
+        options.extend(sample.flags.to_le_bytes());
+    }
+    if sample.lost_before != 0 {
+        options.extend([4, 0, 8, 0]);
+        options.extend(sample.lost_before.to_le_bytes());
+    }
+    if !options.is_empty() {
+        options.extend([0; 4]);
+    }
+    let data_at = offset(PACKET_BLOCK, "the packet");
+    let options_at = data_at + up_to_4(sample.data.len());
+    let mut out = empty_block("Enhanced Packet", options_at + options.len() + 4);
+    let at = |field| offset(PACKET_BLOCK, field);
+    put(&mut out, at("interface number"), sample.interface as u64, 4);
+    put(&mut out, at("capture time, upper"), sample.time_ns >> 32, 4);
+    put(&mut out, at("capture time, lower"), sample.time_ns, 4);
+    put(&mut out, at("captured length"), sample.data.len() as u64, 4);
+    put(&mut out, at("original length"), sample.original_len as u64, 4);
+    out[data_at..data_at + sample.data.len()].copy_from_slice(&sample.data);
+    out[options_at..options_at + options.len()].copy_from_slice(&options);
+    out
+}
+
+fn statistics_block(interface: u32, time_ns: u64, received: u64, dropped: u64) -> Vec<u8> {
+    let at = |field| offset(STATISTICS_BLOCK, field);
+    let mut out = empty_block("Interface Statistics", at("total length, 52") + 48);
+    put(&mut out, at("interface number"), interface as u64, 4);
+    put(&mut out, at("time of the counts, upper"), time_ns >> 32, 4);
+    put(&mut out, at("time of the counts, lower"), time_ns, 4);
+    put(&mut out, at("option head: code 4"), 4 | 8 << 16, 4);
+    put(&mut out, at("packets received"), received, 8);
+    put(&mut out, at("option head: code 5"), 5 | 8 << 16, 4);
+    put(&mut out, at("packets dropped"), dropped, 8);
+    out
+}
+
+/// What the word of a key entry holds, by the page's names.
+fn key_word(fields: &[(&str, u32)]) -> u32 {
+    let rows = table("Key entry", "bits");
+    fields.iter().fold(0, |word, (name, value)| {
+        let row = rows.iter().find(|row| row[2].starts_with(name)).unwrap_or_else(|| panic!("no field '{name}' in the word"));
+        word | value << number(row[0].split("..").next().unwrap_or(""))
+    })
+}
+
+fn key_entry(source: [u8; 4], destination: [u8; 4], ports: (u16, u16), word: u32) -> [u8; 16] {
+    let at = |field| offset("Key entry", field);
+    let mut out = [0; 16];
+    out[at("source address")..][..4].copy_from_slice(&source);
+    out[at("destination address")..][..4].copy_from_slice(&destination);
+    put(&mut out, at("source port"), ports.0 as u64, 2);
+    put(&mut out, at("destination port"), ports.1 as u64, 2);
+    put(&mut out, at("word"), word as u64, 4);
+    out
+}
+
+/// An Ethernet frame with IPv4 and UDP from 10.0.0.1:53 to 10.0.0.2:60000 and `payload_bytes` of payload.
+fn frame(payload_bytes: u8) -> Vec<u8> {
+    let mut out = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    out.extend([0x45, 0, 0, 28 + payload_bytes, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    out.extend([0, 53, 0xea, 0x60, 0, 8 + payload_bytes, 0, 0]);
+    out.extend((0..payload_bytes).map(|byte| byte ^ 0x5a));
+    out
+}
+
+fn samples() -> Vec<Sample> {
+    let sample = |number: u64, flags, lost_before| Sample {
+        interface: number as u32 % 2,
+        time_ns: 1_763_700_000_123_456_789 + number * 1000,
+        data: frame(number as u8),
+        original_len: 70 + number as u32,
+        flags,
+        lost_before,
+    };
+    vec![sample(0, 0, 0), sample(1, 2, 0), sample(2, 0, 7), sample(3, 1, 1 << 40), sample(4, 0, 0)]
+}
+
+fn reference_foot(samples: &[Sample], block_bytes: usize) -> Foot {
+    let mut drops_before = Drops::default();
+    for reason in DropReason::ALL {
+        drops_before.add(reason, 0x0102_0304_0506_0700 + reason as u64);
+    }
+    Foot {
+        run_id: std::array::from_fn(|index| 0xf0 ^ index as u8),
+        lane: 0x0a0b_0c0d,
+        link_type: LinkType::ETHERNET,
+        unordered: true,
+        sequence: 0x1112_1314_1516_1718,
+        first_packet: 0x2122_2324_2526_2728,
+        packets: samples.len() as u32,
+        block_bytes: block_bytes as u32,
+        first_ns: samples[0].time_ns as i64,
+        last_ns: samples[samples.len() - 1].time_ns as i64,
+        min_ns: 0x3132_3334_3536_3738,
+        max_ns: 0x4142_4344_4546_4748,
+        bytes_before: 0x5152_5354_5556_5758,
+        drops_before,
+    }
+}
+
+/// The foot's bytes without the closing length, placed by the page's table.
+fn foot_bytes(foot: &Foot) -> Vec<u8> {
+    let places = foot_places();
+    let mut out = vec![0; segment::FOOT_BYTES - 4];
+    let mut set = |name: &str, value: &[u8]| {
+        let Place { at, len } = *places.get(name).unwrap_or_else(|| panic!("the foot's table has no '{name}'"));
+        assert_eq!(value.len(), len, "{name}");
+        out[at..at + len].copy_from_slice(value);
+    };
+    set("magic", b"WSSEG\0\0");
+    set("version", &[1]);
+    set("run_id", &foot.run_id);
+    set("lane", &foot.lane.to_le_bytes());
+    set("link_type", &foot.link_type.0.to_le_bytes());
+    set("flags", &[foot.unordered as u8, 0]);
+    set("sequence", &foot.sequence.to_le_bytes());
+    set("first_packet", &foot.first_packet.to_le_bytes());
+    set("packets", &foot.packets.to_le_bytes());
+    set("block_bytes", &foot.block_bytes.to_le_bytes());
+    set("first_ns", &foot.first_ns.to_le_bytes());
+    set("last_ns", &foot.last_ns.to_le_bytes());
+    set("min_ns", &foot.min_ns.to_le_bytes());
+    set("max_ns", &foot.max_ns.to_le_bytes());
+    set("bytes_before", &foot.bytes_before.to_le_bytes());
+    let mut drops = [0; 128];
+    for row in table("Foot", "reason") {
+        let reason = DropReason::ALL.into_iter().find(|reason| reason.name() == row[1]).expect("the page's reason exists");
+        put(&mut drops, number(&row[0]) * 8, foot.drops_before.get(reason), 8);
+    }
+    set("drops_before", &drops);
+    out
+}
+
+/// A whole segment by section 2 of the page, with statistics for two interfaces; also its foot.
+fn reference_segment(segment_bytes: usize, samples: &[Sample]) -> (Vec<u8>, Foot) {
+    let mut out = Vec::new();
+    let mut entries = Vec::new();
+    for sample in samples {
+        let offset = out.len() as u32;
+        let word = key_word(&[("IP protocol", 17), ("kind", 1), ("offset", offset / 4)]);
+        entries.push(key_entry([10, 0, 0, 1], [10, 0, 0, 2], (53, 60000), word));
+        out.extend(packet_block(sample));
+    }
+    let foot = reference_foot(samples, out.len());
+    let n = samples.len();
+    let gap = segment_bytes - 4104 - 16 * n - 52 * 2 - out.len();
+    out.extend(empty_block("padding", gap));
+    out.extend(statistics_block(0, 9 << 40, 3, 1));
+    out.extend(statistics_block(1, 9 << 40, 2, 0));
+    let column_bytes = 4104 + 16 * n as u32;
+    out.extend(block_type("key column").to_le_bytes());
+    out.extend(column_bytes.to_le_bytes());
+    for entry in entries.iter().rev() {
+        out.extend(entry);
+    }
+    out.extend(foot_bytes(&foot));
+    out.extend(column_bytes.to_le_bytes());
+    assert_eq!(out.len(), segment_bytes);
+    (out, foot)
+}
+
+/// The head of a store file with two interfaces, by section 7 of the page.
+fn reference_head() -> Vec<u8> {
+    let text_option = |code: u8, text: &str| {
+        let mut out = vec![code, 0, text.len() as u8, 0];
+        out.extend(text.as_bytes());
+        out.resize(up_to_4(out.len()), 0);
+        out
+    };
+    let around = |name: &str, body: Vec<u8>| {
+        let mut out = empty_block(name, body.len() + 12);
+        out[8..8 + body.len()].copy_from_slice(&body);
+        out
+    };
+    let mut body = vec![0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0];
+    body.extend([0xff; 8]);
+    body.extend([text_option(4, "wirescope"), vec![0; 4]].concat());
+    let mut out = around("Section Header", body);
+    for name in ["eth0", "eth10"] {
+        let mut body = vec![1, 0, 0, 0, 0, 0, 0, 0];
+        body.extend([text_option(2, name), text_option(3, "lane 0"), vec![9, 0, 1, 0, 9, 0, 0, 0], vec![0; 4]].concat());
+        out.extend(around("Interface Description", body));
+    }
+    let gap = 4096 - out.len();
+    out.extend(empty_block("padding", gap));
+    out
+}
+
+#[test]
+fn the_limits_of_the_page_are_those_of_the_code() {
+    let code = [
+        ("SEGMENT_BYTES_MIN", segment::SEGMENT_BYTES_MIN),
+        ("SEGMENT_BYTES_MAX", segment::SEGMENT_BYTES_MAX),
+        ("FOOT_BYTES", segment::FOOT_BYTES),
+        ("KEY_ENTRY_BYTES", key::KEY_ENTRY_BYTES),
+        ("STATISTICS_MAX", segment::STATISTICS_MAX),
+        ("KEPT_BYTES_MAX", segment::KEPT_BYTES_MAX),
+        ("BLOCK_BYTES_MIN", pcapng::BLOCK_BYTES_MIN),
+        ("PACKET_HEAD_BYTES", pcapng::PACKET_HEAD_BYTES),
+        ("STATISTICS_BYTES", pcapng::STATISTICS_BYTES),
+    ];
+    let page = table("1. Limits", "name").into_iter().map(|row| (row[0].clone(), number(&row[1])));
+    assert_eq!(page.collect::<Vec<_>>(), code.map(|(name, value)| (name.to_string(), value)));
+    let sizes: Vec<usize> = (0..24).map(|bit| 1 << bit).filter(|&bytes| segment::is_segment_size(bytes)).collect();
+    assert_eq!(sizes, [64, 128, 256, 512, 1024, 2048].map(|kib| kib << 10));
+    assert!(!segment::is_segment_size(96 << 10));
+    for segment_bytes in sizes {
+        assert_eq!(segment::kept_bytes_max(segment_bytes), (256 << 10).min(segment_bytes / 4));
+        assert_eq!(segment::entry_offset(segment_bytes, 5), segment_bytes - 4096 - 16 * 6);
+        let room = |packets: usize, interfaces: usize| segment_bytes - 12 - 52 * interfaces.min(64) - 8 - 16 * packets - 4096;
+        for (packets, interfaces) in [(1, 1), (40, 3), (100, 64), (100, 65)] {
+            assert!(segment::fits(segment_bytes, room(packets, interfaces), packets, interfaces));
+            assert!(!segment::fits(segment_bytes, room(packets, interfaces) + 4, packets, interfaces));
+        }
+    }
+}
+
+#[test]
+fn the_block_types_of_the_page_are_those_of_the_code() {
+    let page: Vec<u32> = table("Block types", "type").iter().map(|row| number(&row[0]) as u32).collect();
+    let code =
+        [pcapng::SECTION_HEADER, pcapng::INTERFACE, pcapng::STATISTICS, pcapng::PACKET, pcapng::PADDING, pcapng::KEY_COLUMN];
+    assert_eq!(page, code);
+}
+
+#[test]
+fn the_fields_of_the_foot_fill_it_without_gap_or_overlap() {
+    let mut places: Vec<Place> = foot_places().into_values().collect();
+    places.sort_by_key(|place| place.at);
+    let end = places.iter().fold(0, |end, place| {
+        assert_eq!(place.at, end, "{place:?}");
+        place.at + place.len
+    });
+    assert_eq!(end, segment::FOOT_BYTES - 4);
+    assert_eq!(foot_places()["reserved"].at, Foot::FIELDS_BYTES);
+}
+
+#[test]
+fn a_foot_written_by_the_page_is_the_foot_of_the_code() {
+    let foot = reference_foot(&samples(), 4711 * 4);
+    let by_page = foot_bytes(&foot);
+    assert_eq!(Foot::read(&by_page), Some(foot));
+    let mut by_code = vec![0xee; segment::FOOT_BYTES - 4];
+    foot.write(&mut by_code);
+    assert_eq!(by_code, by_page);
+    let names: Vec<(usize, String)> = table("Foot", "reason").iter().map(|row| (number(&row[0]), row[1].clone())).collect();
+    assert_eq!(names, DropReason::ALL.map(|reason| (reason as usize, reason.name().to_string())));
+}
+
+#[test]
+fn a_key_entry_written_by_the_page_is_that_of_the_code() {
+    let by_page =
+        |fields: &[(&str, u32)]| KeyEntry::from_bytes(&key_entry([1, 2, 3, 4], [5, 6, 7, 8], (9, 10), key_word(fields)));
+    let entry = by_page(&[("IP protocol", 255), ("kind", 3), ("offset", (1 << 19) - 1)]);
+    assert_eq!((entry.source, entry.destination), ([1, 2, 3, 4], [5, 6, 7, 8]));
+    assert_eq!((entry.source_port, entry.destination_port), (9, 10));
+    assert_eq!((entry.protocol(), entry.kind(), entry.offset()), (255, Kind::Arp, (2 << 20) - 4));
+    let flags = |entry: KeyEntry| [entry.vlan(), entry.fragment(), entry.partial()];
+    assert_eq!(flags(entry), [false; 3]);
+    assert_eq!(flags(by_page(&[("vlan", 1)])), [true, false, false]);
+    assert_eq!(flags(by_page(&[("fragment", 1)])), [false, true, false]);
+    assert_eq!(flags(by_page(&[("partial", 1)])), [false, false, true]);
+    let kinds = [0, 1, 2, 3].map(|kind| by_page(&[("kind", kind)]).kind());
+    assert_eq!(kinds, [Kind::Other, Kind::Ipv4, Kind::Ipv6, Kind::Arp]);
+    let bits = table("Key entry", "bits");
+    let spans =
+        bits.iter().map(|row| row[0].split_once("..").map(|(from, to)| (number(from), number(to))).expect("a span of bits"));
+    let end = spans.zip(&bits).fold(0, |end, ((from, to), row)| {
+        assert_eq!((from, to - from), (end, number(&row[1])));
+        to
+    });
+    assert_eq!(end, 32);
+}
+
+#[test]
+fn a_packet_block_written_by_the_page_is_that_of_the_code() {
+    let mut overheads = Vec::new();
+    for sample in samples() {
+        let by_page = packet_block(&sample);
+        let head = pcapng::PacketHead {
+            interface: sample.interface,
+            time_ns: sample.time_ns as i64,
+            captured_len: sample.data.len() as u32,
+            original_len: sample.original_len,
+            flags: sample.flags,
+            lost_before: sample.lost_before,
+        };
+        let mut by_code = vec![0xee; head.block_bytes()];
+        head.write(&mut by_code, &sample.data);
+        assert_eq!(by_code, by_page);
+        let block = pcapng::PacketBlock::first(&by_page).expect("the code reads the block");
+        assert_eq!((block.head(), block.data()), (head, &sample.data[..]));
+        overheads.push(by_page.len() - up_to_4(sample.data.len()));
+    }
+    assert_eq!(overheads, [32, 44, 48, 56, 32]);
+}
+
+#[test]
+fn a_segment_written_by_the_page_is_the_one_that_the_code_seals() {
+    let samples = samples();
+    for segment_bytes in [segment::SEGMENT_BYTES_MIN, segment::SEGMENT_BYTES_MAX] {
+        let (by_page, foot) = reference_segment(segment_bytes, &samples);
+        let mut by_code = vec![0xee; segment_bytes];
+        by_code[..foot.block_bytes as usize].copy_from_slice(&by_page[..foot.block_bytes as usize]);
+        let mut at = 0;
+        for (index, sample) in samples.iter().enumerate() {
+            let headers = Headers::parse(LinkType::ETHERNET, &sample.data);
+            let entry = KeyEntry::new(&headers, &sample.data).at(at);
+            by_code[segment::entry_offset(segment_bytes, index)..][..16].copy_from_slice(&entry.to_bytes());
+            at += pcapng::le32(&by_page, at as usize + 4);
+        }
+        let mut statistics = Vec::new();
+        pcapng::statistics(&mut statistics, 0, 9 << 40, 3, 1);
+        pcapng::statistics(&mut statistics, 1, 9 << 40, 2, 0);
+        let (front, tail) = by_code.split_at_mut(segment_bytes - segment::FOOT_BYTES);
+        let entries_at = segment::entry_offset(segment_bytes, samples.len() - 1);
+        segment::seal(&mut front[foot.block_bytes as usize..entries_at], tail, &foot, &statistics);
+        assert!(by_code == by_page, "{segment_bytes} bytes: the two differ");
+    }
+}
+
+#[test]
+fn the_head_of_a_store_file_is_that_of_the_code() {
+    let by_page = reference_head();
+    let mut by_code = Vec::new();
+    pcapng::section_header(&mut by_code, "wirescope", "");
+    pcapng::interface(&mut by_code, LinkType::ETHERNET, "eth0", "lane 0");
+    pcapng::interface(&mut by_code, LinkType::ETHERNET, "eth10", "lane 0");
+    let used = by_code.len();
+    by_code.resize(4096, 0xee);
+    pcapng::padding(&mut by_code[used..]);
+    assert!(by_code == by_page, "the two differ");
+}
+
+#[test]
+fn a_store_file_is_read_by_the_steps_of_the_page() {
+    let samples = samples();
+    let mut file = reference_head();
+    let segment_bytes = segment::SEGMENT_BYTES_MIN;
+    for _ in 0..3 {
+        file.extend(reference_segment(segment_bytes, &samples).0);
+    }
+    // Steps 1 and 2: the head, then the size from the first key column.
+    let (mut at, mut head_end, mut size) = (0, None, 0);
+    while size == 0 {
+        let kind = pcapng::le32(&file, at);
+        if kind == pcapng::PACKET && head_end.is_none() {
+            head_end = Some(at);
+        }
+        at += pcapng::le32(&file, at + 4) as usize;
+        if kind == pcapng::KEY_COLUMN {
+            size = at - head_end.expect("packets stand in front of the column");
+        }
+    }
+    assert_eq!((head_end, size), (Some(4096), segment_bytes));
+    // Steps 3 and 4: each foot, each entry, each block.
+    for segment in file[4096..].chunks_exact(size) {
+        let foot = Foot::read(&segment[size - 4096..size - 4]).expect("the foot is read");
+        assert_eq!(pcapng::le32(segment, size - 4), 4104 + 16 * foot.packets);
+        let mut expected_offset = 0;
+        for (index, sample) in samples.iter().enumerate() {
+            let entry_at = segment::entry_offset(size, index);
+            let entry = KeyEntry::from_bytes(segment[entry_at..entry_at + 16].try_into().expect("16 bytes"));
+            assert_eq!(entry.offset(), expected_offset);
+            let block =
+                pcapng::PacketBlock::first(&segment[entry.offset() as usize..foot.block_bytes as usize]).expect("a block");
+            assert_eq!((block.time_ns() as u64, block.data()), (sample.time_ns, &sample.data[..]));
+            expected_offset += block.bytes().len() as u32;
+        }
+        assert_eq!(expected_offset, foot.block_bytes);
+    }
+}
+
+#[test]
+fn tcpdump_reads_a_store_file_written_by_the_page() {
+    let mut file = reference_head();
+    for _ in 0..3 {
+        file.extend(reference_segment(segment::SEGMENT_BYTES_MIN, &samples()).0);
+    }
+    let mut tcpdump = Command::new("tcpdump")
+        .args(["-nn", "-tt", "--nano", "-r", "-", "udp and port 60000"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("tcpdump runs; `make test` installs it");
+    // Far less than what tcpdump prints would have to fill before it stopped reading.
+    tcpdump.stdin.take().expect("piped").write_all(&file).expect("tcpdump takes the file");
+    let output = tcpdump.wait_with_output().expect("tcpdump ends");
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(lines.lines().count(), 3 * samples().len());
+    assert!(lines.starts_with("1763700000.123456789 IP 10.0.0.1.53 > 10.0.0.2.60000"), "{lines}");
+}
