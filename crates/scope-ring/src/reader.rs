@@ -3,7 +3,7 @@
 //! ```text
 //! look     directory entry ─► pin ─► committed ─► lend the blocks between the cursor and it
 //! lapped   the pin fails because the segment was recycled: go on at the oldest one that is left; the packets between the
-//!          cursor and its first packet are missed, and counted
+//!          cursor and its first packet are missed, and counted; none is left: everything published is
 //! ```
 //! For each reader and lane `published = seen + missed + behind` holds at any moment.
 //!
@@ -203,8 +203,10 @@ impl Cursor {
 
     /// Pins the segment at the cursor, or the oldest one that is left, and counts what was missed on the way.
     fn step_on(&mut self, ring: &Arc<Ring>, lane: u32) -> Option<Pinned> {
+        let published = ring.region().lane(lane).published().packets; // looked at first: these lie in segments below `next`
+        let next = ring.lane_next(lane);
         let mut sequence = self.sequence.max(ring.oldest_possible(lane));
-        while sequence < ring.lane_next(lane) {
+        while sequence < next {
             let Some(pinned) = ring.pin(lane, sequence) else {
                 sequence += 1; // recycled meanwhile
                 continue;
@@ -212,13 +214,23 @@ impl Cursor {
             if sequence != self.sequence {
                 self.bytes = 0;
             }
-            let missed = pinned.first_packet().saturating_sub(self.packet);
             self.sequence = sequence;
-            self.packet = self.packet.max(pinned.first_packet());
-            self.missed += missed;
-            self.gap += missed;
+            self.miss_until(pinned.first_packet());
             return Some(pinned);
         }
+        if self.sequence < next {
+            self.sequence = next; // all that the lane had is recycled: it has paused, or ended, while others went on
+            self.bytes = 0;
+            self.miss_until(published);
+        }
         None
+    }
+
+    /// Counts everything before `packet` that wasn't read as missed.
+    fn miss_until(&mut self, packet: u64) {
+        let missed = packet.saturating_sub(self.packet);
+        self.packet += missed;
+        self.missed += missed;
+        self.gap += missed;
     }
 }

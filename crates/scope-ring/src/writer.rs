@@ -32,7 +32,7 @@ struct InterfaceCounts {
     number: u32,
     received: u64,
     dropped: u64,
-    /// `received` when its statistics were last written.
+    /// Segments of the lane that had been sealed when its statistics were last written; 0: never written.
     stated: u64,
 }
 
@@ -102,9 +102,15 @@ impl LaneWriter {
         segment::kept_bytes_max(self.ring.segment_bytes())
     }
 
-    /// Makes room in the statistics for an interface with this number in the run; returns its index in the lane.
+    /// Makes room in the statistics for an interface with this number in the run; returns its index in the lane. An open
+    /// segment without that room is sealed first.
     pub fn add_interface(&mut self, number: u32) -> usize {
-        self.interfaces.push(InterfaceCounts { number, received: 0, dropped: 0, stated: u64::MAX });
+        let interfaces = self.interfaces.len() + 1;
+        let room = |open: &Open| self.fits(open.bytes as usize, open.packets as usize, interfaces);
+        if !self.open.as_ref().is_none_or(room) {
+            self.seal();
+        }
+        self.interfaces.push(InterfaceCounts { number, received: 0, dropped: 0, stated: 0 });
         self.interfaces.len() - 1
     }
 
@@ -122,9 +128,8 @@ impl LaneWriter {
     pub fn append(&mut self, index: usize, mut head: PacketHead, key: KeyEntry, data: &[u8]) -> Append {
         let block_bytes = head.block_bytes();
         let segment_bytes = self.ring.segment_bytes();
-        let room = |open: &Open| {
-            segment::fits(segment_bytes, open.bytes as usize + block_bytes, open.packets as usize + 1, self.interfaces.len())
-        };
+        let room =
+            |open: &Open| self.fits(open.bytes as usize + block_bytes, open.packets as usize + 1, self.interfaces.len());
         match &self.open {
             Some(open) if room(open) => {}
             Some(_) => {
@@ -156,6 +161,10 @@ impl LaneWriter {
         Append::Stored(self.packets - 1)
     }
 
+    fn fits(&self, block_bytes: usize, packets: usize, interfaces: usize) -> bool {
+        segment::fits(self.ring.segment_bytes(), block_bytes, packets, interfaces)
+    }
+
     /// Makes everything appended so far visible.
     pub fn commit(&mut self) {
         if let Some(open) = &mut self.open
@@ -178,7 +187,7 @@ impl LaneWriter {
     pub fn seal(&mut self) {
         let Some(open) = self.open.take() else { return };
         let ring = self.ring.clone();
-        let statistics = self.statistics(open.max_ns);
+        let statistics = self.statistics(open.sequence, open.max_ns);
         let foot = Foot {
             run_id: ring.run_id(),
             lane: self.lane,
@@ -220,21 +229,18 @@ impl LaneWriter {
         ring.wake();
     }
 
-    /// Statistics blocks of the interfaces that changed since theirs were last written, longest unstated first, at most 64.
-    fn statistics(&mut self, time_ns: i64) -> Vec<u8> {
-        let mut changed: Vec<usize> =
-            (0..self.interfaces.len()).filter(|&i| self.interfaces[i].stated != self.interfaces[i].received).collect();
-        if self.interfaces.len() <= STATISTICS_MAX {
-            changed = (0..self.interfaces.len()).collect();
-        } else {
-            changed.sort_by_key(|&i| self.interfaces[i].stated.wrapping_add(1));
-            changed.truncate(STATISTICS_MAX);
-            changed.sort_unstable();
+    /// Statistics blocks for the end of segment `sequence`: of all interfaces, or of the 64 longest unstated.
+    fn statistics(&mut self, sequence: u64, time_ns: i64) -> Vec<u8> {
+        let mut due: Vec<usize> = (0..self.interfaces.len()).collect();
+        if due.len() > STATISTICS_MAX {
+            due.sort_by_key(|&index| self.interfaces[index].stated);
+            due.truncate(STATISTICS_MAX);
+            due.sort_unstable();
         }
-        let mut blocks = Vec::with_capacity(changed.len() * pcapng::STATISTICS_BYTES);
-        for index in changed {
+        let mut blocks = Vec::with_capacity(due.len() * pcapng::STATISTICS_BYTES);
+        for index in due {
             let counts = &mut self.interfaces[index];
-            counts.stated = counts.received;
+            counts.stated = sequence + 1;
             pcapng::statistics(&mut blocks, counts.number, time_ns, counts.received, counts.dropped);
         }
         blocks
