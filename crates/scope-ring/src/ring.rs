@@ -93,6 +93,8 @@ struct Claims {
     sealing: VecDeque<u32>,
     /// Segments that were pinned when their turn came, oldest first.
     held: VecDeque<u32>,
+    /// Where in `held` the next look begins.
+    probe: usize,
 }
 
 /// What is remembered of packets that are gone. Its lock is taken once per recycled segment or loss, and by whoever asks.
@@ -131,7 +133,7 @@ impl Ring {
         header.workers.store(workers as u64, Ordering::Relaxed);
         header.lanes.store(layout.lanes as u64, Ordering::Relaxed);
         header.magic.store(REGION_MAGIC, Ordering::Release);
-        let claims = Claims { sealing: (0..segments as u32).collect(), held: VecDeque::new() };
+        let claims = Claims { sealing: (0..segments as u32).collect(), held: VecDeque::new(), probe: 0 };
         let memory = Memory { evicted: (0..layout.lanes).map(|_| History::default()).collect(), losses: LossLog::default() };
         Ok(Arc::new(Ring {
             region,
@@ -220,22 +222,43 @@ impl Ring {
         self.registry.from(from)
     }
 
-    /// Gives back `sealed`, if any, and takes the oldest segment that nobody has pinned: slot and generation.
-    pub(crate) fn claim(&self, sealed: Option<u32>) -> Option<(u32, u64)> {
+    /// Puts a sealed segment, which its lane has let go, at the end of the order of sealing.
+    pub(crate) fn give_back(&self, slot: u32) {
+        self.claims.lock().expect("no panic while held").sealing.push_back(slot);
+    }
+
+    /// Takes the oldest segment, by order of sealing, that nobody has pinned: slot and generation.
+    pub(crate) fn claim(&self) -> Option<(u32, u64)> {
         let mut claims = self.claims.lock().expect("no panic while held");
-        claims.sealing.extend(sealed);
-        for _ in 0..claims.held.len().min(HELD_PROBES) {
-            let slot = claims.held.pop_front()?;
-            match self.recycle(slot) {
-                Some(generation) => return Some((slot, generation)),
-                None => claims.held.push_back(slot),
-            }
+        if let Some(claimed) = self.claim_held(&mut claims, HELD_PROBES) {
+            return Some(claimed);
         }
         while let Some(slot) = claims.sealing.pop_front() {
             match self.recycle(slot) {
                 Some(generation) => return Some((slot, generation)),
                 None => claims.held.push_back(slot),
             }
+        }
+        let all = claims.held.len(); // a last resort: packets are dropped only if every segment is pinned
+        self.claim_held(&mut claims, all)
+    }
+
+    /// Looks at up to `probes` held segments. Where there are more, it goes on where the last look ended, so that a few that
+    /// stay pinned hide no other; else the oldest comes first.
+    fn claim_held(&self, claims: &mut Claims, probes: usize) -> Option<(u32, u64)> {
+        let held = claims.held.len();
+        if held <= probes {
+            claims.probe = 0;
+        }
+        for _ in 0..held.min(probes) {
+            let at = claims.probe % held;
+            let slot = claims.held[at];
+            if let Some(generation) = self.recycle(slot) {
+                claims.held.remove(at);
+                claims.probe = at;
+                return Some((slot, generation));
+            }
+            claims.probe = at + 1;
         }
         None
     }

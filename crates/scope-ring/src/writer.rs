@@ -4,7 +4,8 @@
 //! append   no room? ─► seal, and say that a segment is needed          worker: claim, or wait, or drop
 //!          block at `bytes`, key entry below the last one, neither visible yet
 //! commit   committed word {packets, bytes} by release: all of it becomes visible at once
-//! seal     padding over the gap, statistics, column head, foot; times; committed word with the sealed bit; unpin
+//! seal     padding over the gap, statistics, column head, foot; times; committed word with the sealed bit; unpin;
+//!          the segment goes to the end of the order of sealing
 //! ```
 //! Bytes are written by ordinary stores here. Committed bytes and entries are never written again until recycling.
 
@@ -59,8 +60,6 @@ pub struct LaneWriter {
     lane: u32,
     link_type: LinkType,
     open: Option<Open>,
-    /// Sealed, but not yet given back to the claim queue: that happens with the next claim.
-    sealed: Option<u32>,
     packets: u64,
     captured_bytes: u64,
     drops: Drops,
@@ -74,7 +73,6 @@ impl LaneWriter {
             lane,
             link_type,
             open: None,
-            sealed: None,
             packets: 0,
             captured_bytes: 0,
             drops: Drops::default(),
@@ -128,8 +126,7 @@ impl LaneWriter {
     pub fn append(&mut self, index: usize, mut head: PacketHead, key: KeyEntry, data: &[u8]) -> Append {
         let block_bytes = head.block_bytes();
         let segment_bytes = self.ring.segment_bytes();
-        let room =
-            |open: &Open| self.fits(open.bytes as usize + block_bytes, open.packets as usize + 1, self.interfaces.len());
+        let room = |open: &Open| self.fits(open.bytes as usize + block_bytes, open.packets as usize + 1, self.interfaces.len());
         match &self.open {
             Some(open) if room(open) => {}
             Some(_) => {
@@ -225,7 +222,7 @@ impl LaneWriter {
         self.publish();
         control.committed.store(sealed.to_word(), Ordering::Release); // foot, statistics and times before the sealed bit
         pin::unpin(&control.word);
-        self.sealed = Some(open.slot);
+        ring.give_back(open.slot);
         ring.wake();
     }
 
@@ -251,7 +248,7 @@ impl LaneWriter {
         if self.open.is_some() {
             return true;
         }
-        let Some((slot, generation)) = self.ring.claim(self.sealed.take()) else { return false };
+        let Some((slot, generation)) = self.ring.claim() else { return false };
         let ring = &self.ring;
         let lane_control = ring.region().lane(self.lane);
         let sequence = lane_control.next.load(Ordering::Relaxed);
