@@ -107,7 +107,7 @@ pub fn ipv4_fragment(
     let mut out = vec![0x45, 0];
     out.extend((20 + payload.len() as u16).to_be_bytes());
     out.extend(identification.to_be_bytes());
-    out.extend((offset_bytes / 8 | u16::from(more) << 13).to_be_bytes());
+    out.extend(((offset_bytes / 8) | (u16::from(more) << 13)).to_be_bytes());
     out.extend([64, protocol, 0, 0]);
     out.extend(source.octets());
     out.extend(destination.octets());
