@@ -1,1 +1,19 @@
-//! Conditions with a name: hits, modes, holdoff, caps and windows.
+//! Conditions with a name: which packet is a hit, what becomes of it, and the windows that it opens or extends.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`trigger`] | one trigger: filter, template, holdoff, mode, counters |
+//! | [`window`] | the span of capture time that a dump covers, and how it grows and closes |
+//! | [`places`] | the cap on dumps at once |
+//! | [`holdoff`] | the time after a fire in which nothing fires, per key |
+//!
+//! Everything here runs in capture time: a file gives the same verdicts at any speed. Absent on purpose: rings, threads, files.
+
+pub mod holdoff;
+pub mod places;
+pub mod trigger;
+pub mod window;
+
+pub use places::{Place, Places};
+pub use trigger::{Fire, Hit, HitCounts, Trigger, TriggerConfig, Verdict};
+pub use window::Window;

@@ -1,0 +1,373 @@
+//! One trigger: which filter makes a packet a hit, and what becomes of each hit.
+//!
+//! Each hit is counted once, by the first that applies: `disarmed`, `extended`, `held_off`, `template_unfilled`, `too_many`,
+//! `fired`. The numbers add up to the trigger's hits.
+
+use crate::holdoff::Holdoff;
+use crate::places::{Place, Places};
+use crate::window::{Extended, Window};
+use scope_filter::{Filter, Template, host_pair_default};
+use scope_packet::{Headers, LinkType};
+use std::sync::{Arc, Mutex};
+
+/// What a trigger is made of.
+#[derive(Clone, Debug)]
+pub struct TriggerConfig {
+    /// Its name.
+    pub name: String,
+    /// A packet that this takes is a hit.
+    pub filter: Filter,
+    /// What its dumps keep; `None`: what went between the hit's two hosts.
+    pub template: Option<Template>,
+    /// Window in front of a hit, ns.
+    pub before_ns: i64,
+    /// Window behind a hit, ns.
+    pub after_ns: i64,
+    /// Holdoff, ns.
+    pub holdoff_ns: i64,
+    /// What the holdoff is told apart by.
+    pub holdoff_key: Option<Template>,
+    /// Disarmed after its first fire.
+    pub single: bool,
+}
+
+/// The packet that hit, lent.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit<'a> {
+    /// Capture time, ns.
+    pub time_ns: i64,
+    /// Link type.
+    pub link_type: LinkType,
+    /// Its headers.
+    pub headers: &'a Headers,
+    /// Its bytes.
+    pub data: &'a [u8],
+    /// The worker's clock, ns: the latest capture time that it saw.
+    pub clock_ns: i64,
+    /// The worker can wait.
+    pub waits: bool,
+}
+
+/// A dump to be made.
+#[derive(Debug)]
+pub struct Fire {
+    /// Text of the filter that the dump keeps packets by; empty: everything.
+    pub filter: String,
+    /// Its window.
+    pub window: Arc<Window>,
+    /// Its place among the dumps at once.
+    pub place: Place,
+}
+
+/// What became of a hit.
+#[derive(Debug)]
+pub enum Verdict {
+    /// The trigger doesn't fire any more (mode single).
+    Disarmed,
+    /// An open dump of the same trigger with the same filter took it in.
+    Extended,
+    /// Too soon after the last fire.
+    HeldOff,
+    /// The packet has no such field as the template names.
+    TemplateUnfilled {
+        /// The name.
+        name: String,
+    },
+    /// All places for dumps are taken.
+    TooMany,
+    /// A dump begins.
+    Fired(Fire),
+}
+
+impl Verdict {
+    /// The word under which summaries and logs count it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Verdict::Disarmed => "disarmed",
+            Verdict::Extended => "extended",
+            Verdict::HeldOff => "held_off",
+            Verdict::TemplateUnfilled { .. } => "template_unfilled",
+            Verdict::TooMany => "too_many",
+            Verdict::Fired(_) => "fired",
+        }
+    }
+}
+
+/// Hits by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HitCounts {
+    /// A dump began.
+    pub fired: u64,
+    /// Taken in by an open dump.
+    pub extended: u64,
+    /// Too soon after a fire.
+    pub held_off: u64,
+    /// All places taken.
+    pub too_many: u64,
+    /// The template's fields weren't there.
+    pub template_unfilled: u64,
+    /// The trigger was disarmed.
+    pub disarmed: u64,
+}
+
+impl HitCounts {
+    /// All hits.
+    pub fn total(&self) -> u64 {
+        self.fired + self.extended + self.held_off + self.too_many + self.template_unfilled + self.disarmed
+    }
+
+    fn count(&mut self, verdict: &Verdict) {
+        *match verdict {
+            Verdict::Disarmed => &mut self.disarmed,
+            Verdict::Extended => &mut self.extended,
+            Verdict::HeldOff => &mut self.held_off,
+            Verdict::TemplateUnfilled { .. } => &mut self.template_unfilled,
+            Verdict::TooMany => &mut self.too_many,
+            Verdict::Fired(_) => &mut self.fired,
+        } += 1;
+    }
+}
+
+/// A trigger, armed.
+#[derive(Debug)]
+pub struct Trigger {
+    config: TriggerConfig,
+    /// Protected by the lock, which is taken once per hit.
+    state: Mutex<State>,
+}
+
+/// One hit, or one fire by hand, as the verdict needs it.
+struct Moment {
+    hit_ns: i64,
+    clock_ns: i64,
+    /// The dump filter, or the name that the packet has no field for.
+    filter: Result<String, String>,
+    /// What its holdoff is told apart by; `None`: no holdoff.
+    key: Option<String>,
+    wait_at_ns: Option<i64>,
+}
+
+#[derive(Debug)]
+struct State {
+    disarmed: bool,
+    holdoff: Holdoff,
+    /// Windows that may still take in hits, with their filters; at most twice as many as there are places.
+    windows: Vec<(String, Arc<Window>)>,
+    counts: HitCounts,
+}
+
+impl Trigger {
+    /// Arms a trigger.
+    pub fn new(config: TriggerConfig) -> Trigger {
+        let holdoff = Holdoff::new(config.holdoff_ns);
+        let state = State { disarmed: false, holdoff, windows: Vec::new(), counts: HitCounts::default() };
+        Trigger { config, state: Mutex::new(state) }
+    }
+
+    /// What it is made of.
+    pub fn config(&self) -> &TriggerConfig {
+        &self.config
+    }
+
+    /// Hits so far.
+    pub fn counts(&self) -> HitCounts {
+        self.state.lock().expect("no panic while held").counts
+    }
+
+    /// Whether it still fires.
+    pub fn armed(&self) -> bool {
+        !self.state.lock().expect("no panic while held").disarmed
+    }
+
+    /// Decides what becomes of a hit, and counts it.
+    pub fn hit(&self, hit: &Hit<'_>, places: &Arc<Places>) -> Verdict {
+        let filter = match &self.config.template {
+            None => Ok(host_pair_default(hit.headers, hit.link_type, hit.data)),
+            Some(template) => template.fill(hit.headers, hit.link_type, hit.data).map_err(|unfilled| unfilled.name.to_string()),
+        };
+        let key = self.config.holdoff_key.as_ref().and_then(|key| key.key(hit.headers, hit.link_type, hit.data));
+        self.decide(
+            Moment {
+                hit_ns: hit.time_ns,
+                clock_ns: hit.clock_ns.max(hit.time_ns),
+                filter,
+                key: Some(key.unwrap_or_default()),
+                wait_at_ns: hit.waits.then_some(hit.clock_ns),
+            },
+            places,
+        )
+    }
+
+    /// Fires by hand at capture time `now_ns`: no packet, no holdoff; a template with names takes everything.
+    pub fn fire_by_hand(&self, now_ns: i64, places: &Arc<Places>) -> Verdict {
+        let filter = match &self.config.template {
+            Some(template) if !template.has_names() => template.text().to_string(),
+            _ => String::new(),
+        };
+        self.decide(Moment { hit_ns: now_ns, clock_ns: now_ns, filter: Ok(filter), key: None, wait_at_ns: None }, places)
+    }
+
+    fn decide(&self, moment: Moment, places: &Arc<Places>) -> Verdict {
+        let mut state = self.state.lock().expect("no panic while held");
+        let verdict = self.verdict(&mut state, moment, places);
+        state.counts.count(&verdict);
+        verdict
+    }
+
+    fn verdict(&self, state: &mut State, moment: Moment, places: &Arc<Places>) -> Verdict {
+        let Moment { hit_ns, clock_ns, filter, key, wait_at_ns } = moment;
+        if state.disarmed {
+            return Verdict::Disarmed;
+        }
+        let mut from_ns = hit_ns.saturating_sub(self.config.before_ns).max(0);
+        let to_ns = hit_ns.saturating_add(self.config.after_ns);
+        if let Ok(filter) = &filter {
+            for (_, window) in state.windows.iter().filter(|(text, _)| text == filter) {
+                match window.extend(hit_ns, to_ns, clock_ns) {
+                    Extended::Yes => return Verdict::Extended,
+                    // A window that had to stop growing: the new one begins where it ended.
+                    Extended::No { full_to_ns: Some(end_ns) } if end_ns < hit_ns => from_ns = from_ns.max(end_ns + 1),
+                    Extended::No { .. } => {}
+                }
+            }
+        }
+        if key.as_ref().is_some_and(|key| state.holdoff.holds(key, hit_ns)) {
+            return Verdict::HeldOff;
+        }
+        let filter = match filter {
+            Ok(filter) => filter,
+            Err(name) => return Verdict::TemplateUnfilled { name },
+        };
+        let window = Arc::new(Window::new(from_ns, to_ns, hit_ns));
+        let Some(place) = places.take(&window, wait_at_ns) else { return Verdict::TooMany };
+        if let Some(key) = key {
+            state.holdoff.fired(&key, hit_ns);
+        }
+        state.disarmed = self.config.single;
+        state.windows.retain(|(_, window)| !window.is_over());
+        if state.windows.len() >= 2 * places.max() {
+            state.windows.remove(0); // closed full ones, kept to begin where they ended
+        }
+        state.windows.push((filter.clone(), window.clone()));
+        Verdict::Fired(Fire { filter, window, place })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scope_filter::VlanRule;
+
+    const S: i64 = 1_000_000_000;
+
+    fn frame(last: u8) -> Vec<u8> {
+        let mut frame = vec![2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 8, 0, 0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1];
+        frame.extend([10, 0, 0, last, 0x03, 0xe8, 0xea, 0x60, 0, 12, 0, 0, 1, 2, 3, 4]);
+        frame
+    }
+
+    struct Bench {
+        trigger: Trigger,
+        places: Arc<Places>,
+        held: Vec<Fire>,
+    }
+
+    impl Bench {
+        fn new(places: usize, change: impl FnOnce(&mut TriggerConfig)) -> Bench {
+            let filter = Filter::compile("udp", VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap();
+            let mut config = TriggerConfig {
+                name: "t".into(),
+                filter,
+                template: Some(Template::parse("host $dstIP").unwrap()),
+                before_ns: 10 * S,
+                after_ns: 5 * S,
+                holdoff_ns: S,
+                holdoff_key: None,
+                single: false,
+            };
+            change(&mut config);
+            Bench { trigger: Trigger::new(config), places: Places::new(places, S), held: Vec::new() }
+        }
+
+        fn hit(&mut self, at_ns: i64, data: &[u8]) -> &'static str {
+            let headers = Headers::parse(LinkType::ETHERNET, data);
+            let hit =
+                Hit { time_ns: at_ns, link_type: LinkType::ETHERNET, headers: &headers, data, clock_ns: at_ns, waits: false };
+            let verdict = self.trigger.hit(&hit, &self.places);
+            let name = verdict.name();
+            if let Verdict::Fired(fire) = verdict {
+                self.held.push(fire);
+            }
+            name
+        }
+    }
+
+    #[test]
+    fn each_hit_is_counted_once_by_the_first_that_applies() {
+        let mut bench = Bench::new(2, |_| {});
+        assert_eq!(bench.hit(100 * S, &frame(2)), "fired");
+        assert_eq!(bench.hit(101 * S - 1, &frame(2)), "extended", "the same filter, within the window: before holdoff");
+        assert_eq!(bench.hit(101 * S - 1, &frame(3)), "held_off", "another filter");
+        assert_eq!(bench.hit(101 * S, &frame(3)), "fired");
+        assert_eq!(bench.hit(102 * S, &frame(4)), "too_many");
+        let arp = [[0u8; 12].as_slice(), &[8, 6], &[0; 10]].concat();
+        assert_eq!(bench.hit(102 * S, &arp), "template_unfilled");
+        let counts = bench.trigger.counts();
+        let expected = HitCounts { fired: 2, extended: 1, held_off: 1, too_many: 1, template_unfilled: 1, disarmed: 0 };
+        assert_eq!((counts, counts.total()), (expected, 6));
+        assert_eq!((bench.held[0].window.from_ns(), bench.held[0].window.to_ns()), (90 * S, 106 * S - 1));
+        assert_eq!(bench.held[1].filter, "host 10.0.0.3");
+    }
+
+    #[test]
+    fn single_fires_once_and_never_extends() {
+        let mut bench = Bench::new(2, |config| config.single = true);
+        assert_eq!(bench.hit(S, &frame(2)), "fired");
+        assert_eq!(bench.hit(S, &frame(2)), "disarmed");
+        assert!(!bench.trigger.armed());
+    }
+
+    #[test]
+    fn holdoff_is_per_key_where_one_is_given() {
+        let mut bench = Bench::new(8, |config| {
+            config.holdoff_key = Some(Template::parse("$dstIP").unwrap());
+            config.after_ns = 0;
+        });
+        assert_eq!(bench.hit(100 * S, &frame(2)), "fired");
+        assert_eq!(bench.hit(100 * S + 5, &frame(3)), "fired");
+        assert_eq!(bench.hit(100 * S + 9, &frame(2)), "held_off");
+    }
+
+    #[test]
+    fn a_second_fire_has_its_own_full_past() {
+        let mut bench = Bench::new(8, |_| {});
+        assert_eq!(bench.hit(100 * S, &frame(2)), "fired");
+        assert_eq!(bench.hit(106 * S, &frame(2)), "fired");
+        assert_eq!(bench.held[1].window.from_ns(), 96 * S, "overlaps the first window");
+    }
+
+    #[test]
+    fn a_dump_that_stopped_growing_is_continued_where_it_ended() {
+        let mut bench = Bench::new(8, |_| {});
+        assert_eq!(bench.hit(100 * S, &frame(2)), "fired");
+        let mut at = 100 * S;
+        let verdict = loop {
+            at += 4 * S;
+            match bench.hit(at, &frame(2)) {
+                "extended" => continue,
+                other => break other,
+            }
+        };
+        assert_eq!(verdict, "fired");
+        let first_end = bench.held[0].window.to_ns();
+        assert_eq!(first_end, 90 * S + crate::window::WINDOW_GROWTH_MAX_NS);
+        assert_eq!(bench.held[1].window.from_ns(), first_end + 1);
+    }
+
+    #[test]
+    fn a_fire_by_hand_takes_everything_where_the_template_has_names() {
+        let bench = Bench::new(8, |_| {});
+        let Verdict::Fired(fire) = bench.trigger.fire_by_hand(50 * S, &bench.places) else { panic!("fires") };
+        assert_eq!((fire.filter.as_str(), fire.window.from_ns(), fire.window.to_ns()), ("", 40 * S, 55 * S));
+    }
+}

@@ -1,0 +1,138 @@
+//! A window: the span of capture time that one dump covers; it grows while its trigger hits, and closes once.
+
+use std::sync::Mutex;
+
+/// A window grows to this length at most, ns; one that was longer from the start doesn't grow at all.
+pub const WINDOW_GROWTH_MAX_NS: i64 = 600 * 1_000_000_000;
+/// Hits whose times are kept, for the dump's header; the rest is a count.
+pub const WINDOW_HITS_MAX: usize = 1000;
+
+/// One window. Both ends are inclusive, ns of capture time.
+#[derive(Debug)]
+pub struct Window {
+    from_ns: i64,
+    /// Protected by the lock: how far it reaches by now, whether it is closed, and its hits.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    to_ns: i64,
+    /// It has reached the length at which it stops growing, and a hit wanted more.
+    full: bool,
+    closed: bool,
+    hits_ns: Vec<i64>,
+    hits: u64,
+}
+
+/// What came of asking a window to take in one more hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extended {
+    /// The hit is inside, the window reaches far enough or as far as it may.
+    Yes,
+    /// The window is over for this hit; `full_to_ns` says where it ended if it had to stop growing.
+    No {
+        /// End of a window that was full, ns.
+        full_to_ns: Option<i64>,
+    },
+}
+
+impl Window {
+    /// A window from `from_ns` to `to_ns`, opened by a hit at `hit_ns`.
+    pub fn new(from_ns: i64, to_ns: i64, hit_ns: i64) -> Window {
+        let state = State { to_ns, full: false, closed: false, hits_ns: vec![hit_ns], hits: 1 };
+        Window { from_ns, state: Mutex::new(state) }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+
+    /// Begin, ns.
+    pub fn from_ns(&self) -> i64 {
+        self.from_ns
+    }
+
+    /// End by now, ns.
+    pub fn to_ns(&self) -> i64 {
+        self.lock().to_ns
+    }
+
+    /// Takes in a hit at `hit_ns` that wants the window to reach `to_ns`; `clock_ns` is the asking worker's clock.
+    pub fn extend(&self, hit_ns: i64, to_ns: i64, clock_ns: i64) -> Extended {
+        let mut state = self.lock();
+        if state.closed || hit_ns > state.to_ns || clock_ns > state.to_ns || hit_ns < self.from_ns {
+            return Extended::No { full_to_ns: state.full.then_some(state.to_ns) };
+        }
+        let end_max_ns = self.from_ns.saturating_add(WINDOW_GROWTH_MAX_NS).max(state.to_ns);
+        state.full |= to_ns > end_max_ns;
+        state.to_ns = state.to_ns.max(to_ns.min(end_max_ns));
+        state.hits += 1;
+        if state.hits_ns.len() < WINDOW_HITS_MAX {
+            state.hits_ns.push(hit_ns);
+        }
+        Extended::Yes
+    }
+
+    /// Closes the window for good if everything up to its end is settled at `settled_ns`: no hit extends it any more.
+    pub fn close_if_settled(&self, settled_ns: i64) -> bool {
+        let mut state = self.lock();
+        state.closed |= settled_ns > state.to_ns;
+        state.closed
+    }
+
+    /// Closed, and not because it was full: nothing will refer to it any more.
+    pub fn is_over(&self) -> bool {
+        let state = self.lock();
+        state.closed && !state.full
+    }
+
+    /// Closes the window for good where it is.
+    pub fn close(&self) {
+        self.lock().closed = true;
+    }
+
+    /// The number of hits, and the times of the first [`WINDOW_HITS_MAX`], ns.
+    pub fn hits(&self) -> (u64, Vec<i64>) {
+        let state = self.lock();
+        (state.hits, state.hits_ns.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i64 = 1_000_000_000;
+
+    #[test]
+    fn a_hit_inside_extends_and_one_behind_does_not() {
+        let window = Window::new(0, 10 * S, 5 * S);
+        assert_eq!(window.extend(9 * S, 14 * S, 9 * S), Extended::Yes);
+        assert_eq!(window.to_ns(), 14 * S);
+        assert_eq!(window.extend(15 * S, 20 * S, 15 * S), Extended::No { full_to_ns: None });
+        assert_eq!(window.hits(), (2, vec![5 * S, 9 * S]));
+    }
+
+    #[test]
+    fn it_never_shrinks_and_grows_to_ten_minutes_at_most() {
+        let window = Window::new(0, 10 * S, 5 * S);
+        assert_eq!(window.extend(6 * S, 8 * S, 6 * S), Extended::Yes);
+        assert_eq!(window.to_ns(), 10 * S);
+        let mut at = 6 * S;
+        while window.extend(at, at + 5 * S, at) == Extended::Yes {
+            at += 4 * S;
+        }
+        assert_eq!(window.to_ns(), WINDOW_GROWTH_MAX_NS);
+        assert_eq!(window.extend(at, at + 5 * S, at), Extended::No { full_to_ns: Some(WINDOW_GROWTH_MAX_NS) });
+    }
+
+    #[test]
+    fn a_closed_window_stays_closed() {
+        let window = Window::new(0, 10 * S, 5 * S);
+        assert!(!window.close_if_settled(10 * S), "a packet at its very end may still come");
+        assert!(window.close_if_settled(10 * S + 1));
+        assert_eq!(window.extend(9 * S, 14 * S, 9 * S), Extended::No { full_to_ns: None });
+        assert!(window.close_if_settled(0));
+    }
+}
