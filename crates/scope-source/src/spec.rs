@@ -16,11 +16,10 @@ pub mod values;
 use std::str::FromStr;
 
 use crate::SourceError;
+pub use crate::synth::WORKERS_MAX;
 use crate::synth::{Prepare, Size, SynthOptions};
 use values::{parse_count, parse_duration_ns, parse_percent, parse_size, parse_time_ns};
 
-/// Workers of one source at most.
-pub const WORKERS_MAX: u32 = 64;
 /// Snap length in bytes at most: what a segment keeps of a packet.
 pub const SNAP_LEN_MAX: u32 = 256 << 10;
 

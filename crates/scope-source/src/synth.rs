@@ -43,7 +43,7 @@ pub const SIZE_MIN: u32 = 60;
 pub const SIZE_MAX: u32 = 65_535;
 /// Flows at most.
 pub const FLOWS_MAX: u32 = 1 << 20;
-/// Workers at most.
+/// Workers of one source at most.
 pub const WORKERS_MAX: u32 = 64;
 /// A prepared pool's smallest limit, bytes.
 pub const POOL_BYTES_MIN: u64 = 64 << 10;
@@ -334,6 +334,7 @@ impl SynthSource {
         }
         let elapsed_ns = epoch.elapsed_ns();
         if self.exhausted() && elapsed_ns >= self.lasts_ns {
+            sink.idle(epoch.start_ns.saturating_add_unsigned(elapsed_ns));
             return Polled::Ended;
         }
         let wait_ns = self.next_offset_ns().unwrap_or(self.lasts_ns).saturating_sub(elapsed_ns);
