@@ -6,6 +6,9 @@ use crate::words::tokens;
 const SHOWN_BYTES: usize = 60;
 /// What to do where a shell may have taken a name.
 pub(crate) const SHELL_HINT: &str = "a name after '$' may have been taken by the shell: write it in single quotes or as {srcIP}";
+/// What to do about a template's name in a plain filter.
+pub(crate) const TEMPLATE_HINT: &str =
+    "names such as $srcIP stand in dump templates and holdoff keys only, where the packet that fired fills them";
 
 /// Why a filter text is refused. Offsets are bytes from the start of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -9,9 +9,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use scope_packet::{Headers, LinkType};
 
-use crate::bpf::Program;
-use crate::error::FilterError;
-use crate::{libpcap, place, words};
+use crate::bpf::{Instruction, Program};
+use crate::error::{FilterError, TEMPLATE_HINT};
+use crate::{libpcap, place, template, words};
 
 /// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is asked for.
 const LINKS_MAX: usize = 64;
@@ -75,6 +75,10 @@ impl Filter {
     }
 
     fn unchecked(text: &str, vlan: VlanRule) -> Result<Filter, FilterError> {
+        if let Some(at) = template::first_name(text) {
+            let (cause, hint) = ("a template's name in a plain filter".into(), TEMPLATE_HINT.into());
+            return Err(FilterError::Syntax { text: text.into(), at, cause, hint });
+        }
         words::check(text)?;
         Ok(Filter(Arc::new(Shared {
             text: text.into(),
@@ -125,27 +129,40 @@ impl Filter {
 
     /// The predicate for `link`, or libpcap's words for why there is none.
     fn build(&self, link: LinkType) -> Result<Predicate, String> {
+        let text = &self.0.text;
         if self.0.everything {
             return Ok(Predicate(Engine::Everything));
         }
-        let plain = Arc::new(program(&self.0.text, link)?);
+        let plain = Arc::new(program(text, link)?);
+        if link == LinkType::NULL {
+            let swapped = Arc::new(checked(libpcap::compile_swapped(text, link))?);
+            return Ok(Predicate(Engine::Loopback { plain, swapped }));
+        }
         let mut by_tags: [Arc<Program>; TAGS_MAX + 1] = std::array::from_fn(|_| plain.clone());
         if self.0.transparent {
             for (tags, slot) in by_tags.iter_mut().enumerate().skip(1) {
-                let tagged = format!("{}({})", "vlan and ".repeat(tags), self.0.text);
-                match program(&tagged, link) {
-                    Ok(program) => *slot = Arc::new(program),
-                    Err(cause) if place::rejects_all(&cause) => *slot = Arc::new(Program::nothing()),
-                    Err(_) => {}
-                }
+                *slot = tagged(text, tags, link).unwrap_or(plain.clone());
             }
         }
         Ok(Predicate(Engine::Interpreted(Arc::new(by_tags))))
     }
 }
 
+/// The program for packets with `tags` tags; `None` where the link type has none.
+fn tagged(text: &str, tags: usize, link: LinkType) -> Option<Arc<Program>> {
+    match program(&format!("{}({text})", "vlan and ".repeat(tags)), link) {
+        Ok(program) => Some(Arc::new(program)),
+        Err(cause) if place::rejects_all(&cause) => Some(Arc::new(Program::nothing())),
+        Err(_) => None,
+    }
+}
+
 fn program(text: &str, link: LinkType) -> Result<Program, String> {
-    Program::new(&libpcap::compile(text, link)?).map_err(|error| error.to_string())
+    checked(libpcap::compile(text, link))
+}
+
+fn checked(compiled: Result<Vec<Instruction>, String>) -> Result<Program, String> {
+    Program::new(&compiled?).map_err(|error| error.to_string())
 }
 
 /// The error for a text that no link type compiles. If it compiles for Ethernet, the text is right and the link types are
@@ -188,7 +205,14 @@ pub struct Predicate(Engine);
 enum Engine {
     Everything,
     Never,
+    /// By number of VLAN tags.
     Interpreted(Arc<[Arc<Program>; TAGS_MAX + 1]>),
+    /// BSD loopback writes the address family in the byte order of the host that captured. libpcap learns it from the file's
+    /// own order; here the packet shows it: families are small numbers.
+    Loopback {
+        plain: Arc<Program>,
+        swapped: Arc<Program>,
+    },
 }
 
 impl Predicate {
@@ -204,6 +228,11 @@ impl Predicate {
             Engine::Everything => true,
             Engine::Never => false,
             Engine::Interpreted(by_tags) => by_tags[(headers.vlan_tags as usize).min(TAGS_MAX)].accepts(data, original_len),
+            Engine::Loopback { plain, swapped } => {
+                let family = data.first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+                let is_swapped = family & 0xffff == 0 && family != 0;
+                if is_swapped { swapped } else { plain }.accepts(data, original_len)
+            }
         }
     }
 }

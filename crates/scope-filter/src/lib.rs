@@ -18,7 +18,11 @@ pub mod error;
 pub mod filter;
 mod libpcap;
 mod place;
+#[cfg(test)]
+mod specimens;
 pub mod template;
+#[cfg(test)]
+mod tests;
 mod words;
 
 pub use error::FilterError;

@@ -10,9 +10,14 @@ use scope_packet::LinkType;
 use crate::bpf::Instruction;
 
 /// Snap length for which programs are compiled, bytes: what an accepting program returns.
-const SNAP_BYTES: c_int = 262_144;
+const SNAP_BYTES: u32 = 262_144;
 /// No interface, no netmask: what tcpdump takes for capture files, and the only answer of `ip broadcast` that fits all sources.
 const NETMASK: u32 = 0;
+
+/// Bytes of a pcap file's head.
+const FILE_HEAD_BYTES: usize = 24;
+/// Room for libpcap's words on a failure to open.
+const ERROR_BYTES: usize = 256;
 
 /// `struct bpf_program` of libpcap's ABI.
 #[repr(C)]
@@ -28,7 +33,7 @@ struct RawHandle {
 }
 
 unsafe extern "C" {
-    fn pcap_open_dead(dlt: c_int, snap_bytes: c_int) -> *mut RawHandle;
+    fn pcap_fopen_offline(stream: *mut libc::FILE, cause: *mut c_char) -> *mut RawHandle;
     fn pcap_close(handle: *mut RawHandle);
     fn pcap_compile(
         handle: *mut RawHandle,
@@ -40,53 +45,97 @@ unsafe extern "C" {
     fn pcap_freecode(program: *mut RawProgram);
     fn pcap_geterr(handle: *mut RawHandle) -> *const c_char;
     fn pcap_lib_version() -> *const c_char;
+    #[cfg(test)]
+    fn bpf_filter(program: *const Instruction, data: *const u8, original_len: u32, captured_len: u32) -> u32;
 }
 
 /// One compilation at a time.
 static COMPILER: Mutex<()> = Mutex::new(());
 
-/// A `pcap_t` that is open for one link type and captures nothing.
-struct Handle(*mut RawHandle);
+/// A `pcap_t` that reads an empty capture file in memory, so that programs mean what they mean to `tcpdump -r`: libpcap
+/// knows the link types by the numbers of files, all systems' numbers for IPv6 over loopback, and that packets in files
+/// have no direction.
+struct Handle {
+    raw: *mut RawHandle,
+    /// What the file reads until it is closed.
+    _file_head: Box<[u8; FILE_HEAD_BYTES]>,
+}
 
 impl Handle {
-    fn open(link: LinkType) -> Option<Handle> {
-        // SAFETY: takes two integers and returns a handle of its own or null, which is checked.
-        let raw = unsafe { pcap_open_dead(dlt(link), SNAP_BYTES) };
-        (!raw.is_null()).then_some(Handle(raw))
+    fn open(link: LinkType, order: ByteOrder) -> Option<Handle> {
+        let mut file_head = Box::new(file_head(link, order));
+        // SAFETY: the buffer is boxed and lives until the stream that reads it is closed with the handle, or just below.
+        let stream = unsafe { libc::fmemopen(file_head.as_mut_ptr().cast(), FILE_HEAD_BYTES, c"r".as_ptr()) };
+        if stream.is_null() {
+            return None;
+        }
+        let mut cause = [0; ERROR_BYTES];
+        // SAFETY: the stream is open; the buffer has the size that libpcap writes at most. On success the handle owns the stream.
+        let raw = unsafe { pcap_fopen_offline(stream, cause.as_mut_ptr()) };
+        if raw.is_null() {
+            // SAFETY: libpcap leaves the stream to its caller when it fails.
+            unsafe { libc::fclose(stream) };
+            return None;
+        }
+        Some(Handle { raw, _file_head: file_head })
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from pcap_open_dead, was not null, and is closed only here.
-        unsafe { pcap_close(self.0) }
+        // SAFETY: the pointer came from pcap_fopen_offline, was not null, and is closed only here; the buffer is freed after.
+        unsafe { pcap_close(self.raw) }
     }
 }
 
-/// The number by which libpcap on Linux knows a link type that capture files number otherwise.
-fn dlt(link: LinkType) -> c_int {
-    match link.0 {
-        100 => 11, // ATM with LLC
-        101 => 12, // raw IP
-        102 => 15, // SLIP of BSD/OS
-        103 => 16, // PPP of BSD/OS
-        106 => 19, // Linux classical IP over ATM
-        same => same.into(),
+/// In which byte order the host that captured writes words: libpcap minds it for BSD loopback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ByteOrder {
+    Native,
+    Swapped,
+}
+
+/// The head of a pcap file: magic, version 2.4, zone and accuracy 0, snap length, link type.
+fn file_head(link: LinkType, order: ByteOrder) -> [u8; FILE_HEAD_BYTES] {
+    let mut head = [0; FILE_HEAD_BYTES];
+    for (at, word) in [(0, 0xa1b2_c3d4u32), (16, SNAP_BYTES), (20, link.0.into())] {
+        let word = if order == ByteOrder::Swapped { word.swap_bytes() } else { word };
+        head[at..at + 4].copy_from_slice(&word.to_ne_bytes());
     }
+    for (at, half) in [(4, 2u16), (6, 4)] {
+        let half = if order == ByteOrder::Swapped { half.swap_bytes() } else { half };
+        head[at..at + 2].copy_from_slice(&half.to_ne_bytes());
+    }
+    head
 }
 
 /// Compiles `text` for `link`, or gives libpcap's own words for why not. The text has passed [`crate::words::check`]: it
 /// holds no names to resolve and is not nested deeper than libpcap's stack bears.
 pub(crate) fn compile(text: &str, link: LinkType) -> Result<Vec<Instruction>, String> {
+    translate(text, link, ByteOrder::Native, true)
+}
+
+/// As [`compile`], for packets of a host with the other byte order.
+pub(crate) fn compile_swapped(text: &str, link: LinkType) -> Result<Vec<Instruction>, String> {
+    translate(text, link, ByteOrder::Swapped, true)
+}
+
+/// Whether libpcap understands `text`. Its optimiser, which can take seconds over long texts, isn't asked.
+pub(crate) fn understands(text: &str, link: LinkType) -> bool {
+    translate(text, link, ByteOrder::Native, false).is_ok()
+}
+
+fn translate(text: &str, link: LinkType, order: ByteOrder, optimise: bool) -> Result<Vec<Instruction>, String> {
     let text = CString::new(text).map_err(|_| "a NUL byte inside the text".to_string())?;
     let _one_at_a_time = COMPILER.lock().unwrap_or_else(PoisonError::into_inner);
-    let handle = Handle::open(link).ok_or("libpcap is out of memory")?;
+    let handle = Handle::open(link, order).ok_or("libpcap does not know the link type, or memory is short")?;
     let mut program = RawProgram { len: 0, instructions: std::ptr::null_mut() };
     // SAFETY: the handle is open, `program` is ours and of libpcap's layout, `text` ends with a NUL and outlives the call.
-    let status = unsafe { pcap_compile(handle.0, &mut program, text.as_ptr(), 1, NETMASK) };
+    let status = unsafe { pcap_compile(handle.raw, &mut program, text.as_ptr(), optimise.into(), NETMASK) };
     if status != 0 {
         // SAFETY: the handle is open; the text lies inside it, ends with a NUL and is copied before it is closed.
-        return Err(unsafe { CStr::from_ptr(pcap_geterr(handle.0)) }.to_string_lossy().into_owned());
+        let cause = unsafe { CStr::from_ptr(pcap_geterr(handle.raw)) }.to_string_lossy().into_owned();
+        return Err(cause.replace(" when reading savefiles", ""));
     }
     let instructions = match program.instructions.is_null() {
         true => Vec::new(),
@@ -102,4 +151,12 @@ pub(crate) fn compile(text: &str, link: LinkType) -> Result<Vec<Instruction>, St
 pub fn libpcap_version() -> String {
     // SAFETY: returns a pointer to a NUL-terminated text that libpcap never changes or frees.
     unsafe { CStr::from_ptr(pcap_lib_version()) }.to_string_lossy().into_owned()
+}
+
+/// libpcap's own interpreter, the oracle of the tests. `instructions` have passed [`crate::bpf::Program::new`].
+#[cfg(test)]
+pub(crate) fn accepts(instructions: &[Instruction], data: &[u8], original_len: u32) -> bool {
+    // SAFETY: the program was checked: it ends with a return, and its jumps and memory cells lie inside their bounds. The
+    // length given is that of `data`, which is only read.
+    unsafe { bpf_filter(instructions.as_ptr(), data.as_ptr(), original_len, data.len() as u32) != 0 }
 }

@@ -8,12 +8,12 @@
 
 use scope_packet::LinkType;
 
-use crate::error::SHELL_HINT;
+use crate::error::{SHELL_HINT, TEMPLATE_HINT};
 use crate::libpcap;
 use crate::words::{Kind, Token, tokens};
 
 /// What may follow a prefix to make a whole text of it, without names.
-const ENDINGS: [&str; 20] = [
+const ENDINGS: [&str; 22] = [
     "",
     " 1",
     " 1.2.3.4",
@@ -26,6 +26,8 @@ const ENDINGS: [&str; 20] = [
     " 1] = 1",
     ":1] = 1",
     " ::1",
+    " 32",
+    " 128",
     "/8",
     " 1:2:3:4:5:6",
     " \\tcp",
@@ -71,10 +73,7 @@ fn is_alive(text: &str, prefix: &[Token], link: LinkType) -> bool {
     let closing: String = open.iter().rev().filter(|&&bracket| bracket == ')' || !in_brackets).collect();
     ENDINGS.iter().any(|ending| {
         let whole = format!("{}{ending}{closing}", &text[..last.end()]);
-        match libpcap::compile(&whole, link) {
-            Ok(_) => true,
-            Err(cause) => rejects_all(&cause),
-        }
+        libpcap::understands(&whole, link)
     })
 }
 
@@ -93,12 +92,7 @@ fn hint(tokens: &[Token], fault: usize) -> String {
     let ends_operand =
         |token: Option<&Token>| matches!(token.map(|token| token.text), None | Some("and" | "or" | "&&" | "||" | ")"));
     match tokens.get(fault) {
-        Some(token) if token.kind == Kind::Bad && matches!(token.text, "$" | "{" | "}") => {
-            "names such as $srcIP stand in dump templates and holdoff keys only, where the packet that fired fills them".into()
-        }
-        Some(token) if token.text.starts_with('$') => {
-            "names such as $srcIP stand in dump templates and holdoff keys only, where the packet that fired fills them".into()
-        }
+        Some(token) if token.kind == Kind::Bad && matches!(token.text, "$" | "{" | "}") => TEMPLATE_HINT.into(),
         token if ends_operand(token) && wants_operand(fault.checked_sub(1).and_then(|before| tokens.get(before))) => {
             SHELL_HINT.into()
         }

@@ -250,6 +250,12 @@ impl Template {
     }
 }
 
+/// Where the first known name stands in a text, if there is one.
+pub(crate) fn first_name(text: &str) -> Option<usize> {
+    let known = |at: &usize| name_at(&text[*at..]).is_some_and(|(name, _)| Field::by_name(name).is_some());
+    text.match_indices(['$', '{']).map(|(at, _)| at).find(known)
+}
+
 /// Cuts `body`, the beginning of `text`, into pieces.
 fn cut(text: &str, body: &str) -> Result<Vec<Piece>, TemplateError> {
     let (mut pieces, mut at, mut text_from) = (Vec::new(), 0, 0);

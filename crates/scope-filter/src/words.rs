@@ -51,15 +51,15 @@ impl Token<'_> {
 }
 
 /// The words of libpcap's language.
-const WORDS: &str = " dst src link ether ppp slip fddi tr wlan arp rarp ip sctp tcp udp icmp igmp igrp pim vrrp carp radio ip6 \
+const WORDS: &str = "dst src link ether ppp slip fddi tr wlan arp rarp ip sctp tcp udp icmp igmp igrp pim vrrp carp radio ip6 \
     icmp6 ah esp atalk aarp decnet lat sca moprc mopdl iso esis es-is isis is-is l1 l2 iih lsp snp csnp psnp clnp stp ipx netbeui \
     host net mask port portrange proto protochain gateway type subtype direction dir address1 addr1 address2 addr2 address3 \
     addr3 address4 addr4 ra ta less greater byte broadcast multicast and or not len length inbound outbound ifindex vlan mpls \
     pppoed pppoes geneve lane llc metac bcc oam oamf4 oamf4ec oamf4sc sc ilmic vpi vci connectmsg metaconnect on ifname rset \
-    ruleset rnr rulenum srnr subrulenum reason action fisu lssu lsu msu hfisu hlssu hmsu sio opc dpc sls hsio hopc hdpc hsls ";
+    ruleset rnr rulenum srnr subrulenum reason action fisu lssu lsu msu hfisu hlssu hmsu sio opc dpc sls hsio hopc hdpc hsls";
 
 /// Named constants, which stand for numbers.
-const CONSTANTS: &str = " icmptype icmpcode icmp-echoreply icmp-unreach icmp-sourcequench icmp-redirect icmp-echo \
+const CONSTANTS: &str = "icmptype icmpcode icmp-echoreply icmp-unreach icmp-sourcequench icmp-redirect icmp-echo \
     icmp-routeradvert icmp-routersolicit icmp-timxceed icmp-paramprob icmp-tstamp icmp-tstampreply icmp-ireq icmp-ireqreply \
     icmp-maskreq icmp-maskreply icmp6type icmp6code icmp6-destinationunreach icmp6-packettoobig icmp6-timeexceeded \
     icmp6-parameterproblem icmp6-echo icmp6-echoreply icmp6-multicastlistenerquery icmp6-multicastlistenerreportv1 \
@@ -68,19 +68,18 @@ const CONSTANTS: &str = " icmptype icmpcode icmp-echoreply icmp-unreach icmp-sou
     icmp6-ineighbordiscoveryadvert icmp6-multicastlistenerreportv2 icmp6-homeagentdiscoveryrequest icmp6-homeagentdiscoveryreply \
     icmp6-mobileprefixsolicit icmp6-mobileprefixadvert icmp6-certpathsolicit icmp6-certpathadvert icmp6-multicastrouteradvert \
     icmp6-multicastroutersolicit icmp6-multicastrouterterm tcpflags tcp-fin tcp-syn tcp-rst tcp-push tcp-ack tcp-urg tcp-ece \
-    tcp-cwr ";
+    tcp-cwr";
 
 /// Words that say: what follows is a host, net or gateway, or, without more, a host.
-const RESOLVING: &str = " host net gateway mask src dst link ether ppp slip fddi tr wlan arp rarp ip sctp tcp udp icmp igmp igrp \
+const RESOLVING: &str = "host net gateway mask src dst link ether ppp slip fddi tr wlan arp rarp ip sctp tcp udp icmp igmp igrp \
     pim vrrp carp radio ip6 icmp6 ah esp atalk aarp decnet lat sca moprc mopdl iso esis es-is isis is-is l1 l2 iih lsp snp csnp \
-    psnp clnp stp ipx netbeui address1 addr1 address2 addr2 address3 addr3 address4 addr4 ra ta ";
+    psnp clnp stp ipx netbeui address1 addr1 address2 addr2 address3 addr3 address4 addr4 ra ta";
 
 /// Words after which a name is looked up in local files or in libpcap's own tables only.
-const LOCAL: &str = " port portrange proto protochain type subtype direction dir llc on ifname rset ruleset reason action ";
+const LOCAL: &str = "port portrange proto protochain type subtype direction dir llc on ifname rset ruleset reason action";
 
 fn listed(list: &str, word: &str) -> bool {
-    !word.is_empty()
-        && list.match_indices(word).any(|(at, _)| list.as_bytes()[at - 1] == b' ' && list.as_bytes()[at + word.len()] == b' ')
+    list.split_ascii_whitespace().any(|known| known == word)
 }
 
 /// Whether `word` is a word or a named constant of the filter language: a trigger can't be called so.
@@ -272,6 +271,8 @@ pub(crate) fn check(text: &str) -> Result<(), FilterError> {
                 nesting = nesting.saturating_sub(1);
                 lookup = outer.pop().unwrap_or(lookup);
             }
+            // libpcap stops at a character that isn't the language's, and looks up nothing behind it.
+            (Kind::Bad, _) => break,
             (Kind::Word, word) if listed(RESOLVING, word) => lookup = Lookup::Resolved,
             (Kind::Word, word) if listed(LOCAL, word) => lookup = Lookup::Local,
             (Kind::Name, name) if lookup == Lookup::Resolved => {

@@ -1,0 +1,137 @@
+//! What is refused, with which words, at which place.
+
+use scope_packet::{Headers, LinkType};
+
+use crate::{Filter, FilterError, VlanRule, is_filter_word};
+
+fn refusal(text: &str, links: &[LinkType]) -> FilterError {
+    match Filter::compile(text, VlanRule::Transparent, links) {
+        Ok(_) => panic!("accepted: {text}"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn a_syntax_error_says_its_place() {
+    let check = |text: &str, at: usize| {
+        let error = refusal(text, &[]);
+        assert_eq!(error.at(), Some(at), "{text}: {error}");
+        assert!(error.to_string().contains(&format!("at byte {at}")), "{error}");
+    };
+    check("tcp prot 80", 4);
+    check("foo", 0);
+    check("tcp and foo", 8);
+    check("host 10.0.0.1 an port 80", 14);
+    check("(tcp", 4);
+    check("tcp)", 3);
+    check("tcp port 80 and", 15);
+    check("tcp port htp and host 10.0.0.1", 9);
+    check("host 10.0.0.1 and port 80 and tcp[13 = 2", 37);
+    check("port 99999 or udp", 5);
+    check("host 10.0.0.1/24", 13);
+    check("tcp § udp", 4);
+    check("tcp and and udp", 8);
+    check("ip[0] & 0xf foo", 12);
+}
+
+#[test]
+fn a_name_eaten_by_the_shell_is_suspected() {
+    for text in [
+        "host  and port 80",
+        "tcp and host",
+        "host and host",
+        "src host  and dst host 10.0.0.1",
+        " and tcp",
+        "(src )",
+        "vlan and ",
+    ] {
+        let told = refusal(text, &[]).to_string();
+        assert!(
+            told.contains("taken by the shell") && told.contains("single quotes") && told.contains("{srcIP}"),
+            "{text}: {told}"
+        );
+    }
+    for text in ["tcp prot 80", "foo", "tcp)"] {
+        assert!(!refusal(text, &[]).to_string().contains("shell"), "{text}");
+    }
+}
+
+#[test]
+fn a_template_name_in_a_plain_filter_is_explained() {
+    for text in ["host $srcIP", "host {srcIP}", "host $dstIP and tcp"] {
+        let told = refusal(text, &[]).to_string();
+        assert!(told.contains("dump templates"), "{text}: {told}");
+    }
+}
+
+#[test]
+fn a_link_type_that_lacks_a_field_is_named_with_libpcaps_words() {
+    let told = refusal("vlan 7", &[LinkType::RAW, LinkType::LINUX_SLL]).to_string();
+    assert!(told.contains("link type RAW: no VLAN support for Raw IP") && told.contains("LINUX_SLL"), "{told}");
+    let told = refusal("src host 10.0.0.1 and src host 10.0.0.2", &[]).to_string();
+    assert!(told.contains("rejects all packets"), "{told}");
+    let told = refusal("inbound", &[]).to_string();
+    assert!(told.contains("inbound/outbound not supported on Ethernet") && !told.contains("savefiles"), "{told}");
+}
+
+#[test]
+fn where_only_some_link_types_compile_the_filter_never_matches_on_the_others() {
+    let links = [LinkType::RAW, LinkType::ETHERNET];
+    let filter = Filter::compile("ether host 02:00:00:00:00:01", VlanRule::Transparent, &links).unwrap();
+    assert!(filter.compiles_for(LinkType::ETHERNET) && !filter.compiles_for(LinkType::RAW));
+    assert!(!filter.for_link(LinkType::RAW).matches(&Headers::default(), &[0x45; 40], 40));
+}
+
+#[test]
+fn everything_matches_on_link_types_that_libpcap_does_not_know() {
+    let filter = Filter::compile("", VlanRule::Transparent, &[]).unwrap();
+    assert!(filter.is_everything());
+    assert!(filter.for_link(LinkType(9999)).matches(&Headers::default(), &[], 0));
+}
+
+#[test]
+fn more_link_types_than_are_kept_still_answer() {
+    let filter = Filter::compile("greater 10", VlanRule::Transparent, &[]).unwrap();
+    let answers = || -> Vec<_> {
+        let answer = |link| filter.for_link(LinkType(link)).matches(&Headers::default(), &[0; 20], 20);
+        (104..250).map(answer).collect()
+    };
+    let first = answers();
+    assert!(first.iter().filter(|&&matched| matched).count() > 64);
+    assert_eq!(answers(), first);
+}
+
+#[test]
+fn hostile_texts_are_refused_without_harm() {
+    for text in
+        ["\0", "tcp \0 udp", "\\", "$", "'", "{", "host $", &"not ".repeat(16_000), &"(".repeat(60_000), &"tcp or ".repeat(9000)]
+    {
+        let _ = refusal(text, &[LinkType::ETHERNET]).to_string();
+    }
+    let mut random = crate::specimens::Random::new(7);
+    let parts = [
+        "host", "port", "(", ")", "[", "]", "and", "not", "1", "1.2.3.4", "::1", "tcp", "vlan", "http", "=", "<<", "$srcIP", "é",
+        "\\", ":", "src",
+    ];
+    for _ in 0..500 {
+        let text: Vec<_> = (0..random.below(9)).map(|_| random.pick(&parts)).collect();
+        if let Err(error) = Filter::compile(&text.join(" "), VlanRule::Transparent, &[]) {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}
+
+#[test]
+fn words_of_the_language_are_known() {
+    for word in ["tcp", "host", "and", "vlan", "tcp-syn", "len"] {
+        assert!(is_filter_word(word), "{word}");
+    }
+    for word in ["", " ", "tc", "web", "Tcp", "tcp udp"] {
+        assert!(!is_filter_word(word), "{word}");
+    }
+}
+
+#[test]
+fn libpcap_tells_its_version() {
+    assert!(crate::libpcap_version().starts_with("libpcap version "));
+}
