@@ -1,1 +1,32 @@
-//! Windows: cut, merge, filter, write.
+//! Windows: cut out of the ring, merged over lanes in time order, filtered, and written as pcapng files.
+//!
+//! ```text
+//!  worker that fires ──► FirstPins: the oldest part of the window, held at once
+//!                             │ order
+//!  dump thread:  walk (per lane: pin, read, filter, unpin) ─► merge (by time) ─► output (temporary name) ─► rename
+//!                     ▲ rounds, until the workers' clocks say that the window is over
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`cut`] | one dump from order to report: rounds, the clock, the loss |
+//! | [`pins`] | the pins that the firing worker takes |
+//! | [`walk`] | one lane's part of a window, segment after segment |
+//! | [`merge`] | the bounded reorder buffer |
+//! | [`output`] | file names, interface numbers, header, rename |
+//! | [`late`] | packets that came too late for their place, merged in at the end |
+//!
+//! Absent on purpose: triggers' conditions, threads, and any change of a packet: its block is copied, only the interface
+//! number is patched.
+
+pub mod cut;
+pub mod header;
+pub mod late;
+pub mod merge;
+pub mod output;
+pub mod pins;
+pub mod time_text;
+pub mod walk;
+
+pub use cut::{DumpOrder, DumpReport, HitPacket, cut};
+pub use pins::FirstPins;

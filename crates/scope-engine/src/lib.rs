@@ -1,1 +1,28 @@
-//! Threads, wiring, commands, counters.
+//! Threads, wiring, commands, counters: one run from plan to summary.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`plan`] | what a run is told to do, as meant |
+//! | [`run`] | a run from start to end: who starts when, what ends it |
+//! | [`worker`] | the packet path: one thread per source queue |
+//! | [`lockstep`] | workers that can wait run side by side in capture time |
+//! | [`dumps`] | from a fire to the finished file |
+//! | [`events`] | `wirescope.jsonl`, one line per event |
+//! | [`status`] | what a run says of itself while it goes |
+//! | [`summary`] | what a run says at its end |
+//!
+//! Absent on purpose: command lines, terminals, exit codes.
+
+pub mod dumps;
+pub mod events;
+pub mod lockstep;
+pub mod plan;
+pub mod run;
+pub mod status;
+pub mod summary;
+pub mod worker;
+
+pub use plan::{RunPlan, SourceEntry};
+pub use run::{Control, EngineError, Watch, run};
+pub use status::{DumpStatus, Status, WorkerStatus};
+pub use summary::{DumpSummary, Summary};

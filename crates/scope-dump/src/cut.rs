@@ -1,0 +1,308 @@
+//! One dump from order to report: rounds of looking, reading, filtering and writing until the clocks say that it is over.
+
+use crate::merge::{Place, Waiting};
+use crate::output::OutFile;
+use crate::pins::FirstPins;
+use crate::time_text::for_file_name;
+use crate::walk::{Piece, Walk};
+use scope_filter::{Filter, Predicate, VlanRule};
+use scope_packet::{Headers, LinkType};
+use scope_ring::{Lost, Ring};
+use scope_trigger::Window;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest sleep while nothing new is there.
+const SLEEP_MAX: Duration = Duration::from_millis(1);
+
+/// Where the packet that fired stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HitPacket {
+    /// Lane.
+    pub lane: u32,
+    /// Number in the lane.
+    pub packet: u64,
+    /// Its link type: the file without a suffix is of this type.
+    pub link_type: LinkType,
+}
+
+/// A dump to be made.
+pub struct DumpOrder {
+    /// Number of the dump in the run, from 1.
+    pub id: u64,
+    /// Name of the trigger.
+    pub trigger: String,
+    /// Why it fired, in words that follow "fired".
+    pub why: String,
+    /// The packet that fired; `None`: by hand, or the packet itself couldn't be stored.
+    pub hit: Option<HitPacket>,
+    /// Time of the hit, ns.
+    pub time_ns: i64,
+    /// Which packets are kept; empty: all.
+    pub filter: String,
+    /// How the filter sees VLAN tags.
+    pub vlan: VlanRule,
+    /// The window.
+    pub window: Arc<Window>,
+    /// Pins that were taken at the fire.
+    pub pins: FirstPins,
+    /// Folder for the files.
+    pub folder: PathBuf,
+    /// Live: how long after the window's end, by the monotonic clock, to wait at most for workers that have stopped telling the
+    /// time. `None`: as long as it takes.
+    pub patience: Option<Duration>,
+}
+
+/// What became of a dump. Times in ns; the span is what the run received of the window.
+#[derive(Clone, Debug, Default)]
+pub struct DumpReport {
+    /// Number of the dump in the run, from 1.
+    pub id: u64,
+    /// Name of the trigger.
+    pub trigger: String,
+    /// Why it fired.
+    pub why: String,
+    /// Time of the hit.
+    pub time_ns: i64,
+    /// Text of the filter; empty: everything.
+    pub filter: String,
+    /// Begin of the window.
+    pub from_ns: i64,
+    /// End of the window.
+    pub to_ns: i64,
+    /// Packets written.
+    pub packets: u64,
+    /// Their captured bytes.
+    pub bytes: u64,
+    /// Packets that this dump lacks, at least: those that certainly belong to it.
+    pub lost_min: u64,
+    /// Packets that this dump lacks, at most.
+    pub lost_max: u64,
+    /// The span in which packets may be missing.
+    pub missing: Option<(i64, i64)>,
+    /// Nothing inside the window was lost.
+    pub complete: bool,
+    /// The files, absolute.
+    pub paths: Vec<PathBuf>,
+    /// Hits that it took in.
+    pub hits: u64,
+    /// Times of the first of them.
+    pub hits_ns: Vec<i64>,
+    /// Why writing failed.
+    pub error: Option<String>,
+}
+
+/// Cuts one dump. Returns when its files have their names.
+pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
+    let mut report = DumpReport {
+        id: order.id,
+        trigger: order.trigger.clone(),
+        why: order.why.clone(),
+        time_ns: order.time_ns,
+        filter: order.filter.clone(),
+        ..DumpReport::default()
+    };
+    let link_types: Vec<LinkType> = (0..ring.lanes()).map(|lane| ring.lane_info(lane).link_type).collect();
+    let filter = match Filter::compile(&order.filter, order.vlan, &link_types) {
+        Ok(filter) => filter,
+        Err(error) => {
+            // Its template was checked when it was armed; a packet's values can't break it. If they do, it is said.
+            order.window.close();
+            report.error = Some(format!("filter '{}': {error}", order.filter));
+            return report;
+        }
+    };
+    let everything = filter.is_everything();
+    let from_ns = order.window.from_ns();
+    let mut cutter = Cutter {
+        ring: ring.clone(),
+        filter,
+        predicates: Vec::new(),
+        hit: order.hit,
+        from_ns,
+        folder: order.folder,
+        waiting: Waiting::default(),
+        files: BTreeMap::new(),
+        walk: Walk::new(ring, order.pins, from_ns),
+        unopened: None,
+    };
+    cutter.follow(&order.window, order.time_ns, order.patience);
+    cutter.finish(&mut report, &order.window, everything);
+    report
+}
+
+struct Cutter {
+    ring: Arc<Ring>,
+    filter: Filter,
+    /// Per lane.
+    predicates: Vec<(LinkType, Predicate)>,
+    hit: Option<HitPacket>,
+    from_ns: i64,
+    folder: PathBuf,
+    waiting: Waiting,
+    files: BTreeMap<LinkType, OutFile>,
+    walk: Walk,
+    /// A file couldn't be made, and so many packets weren't written.
+    unopened: Option<(io::Error, u64)>,
+}
+
+impl Cutter {
+    /// Rounds until the window is over.
+    fn follow(&mut self, window: &Window, hit_ns: i64, patience: Option<Duration>) {
+        let started = Instant::now();
+        loop {
+            let wakes = self.ring.wakes();
+            // Before the look: what is committed afterwards is younger than this, or late.
+            let settled_ns = self.ring.settled_ns();
+            let mut over = window.close_if_settled(settled_ns);
+            let to_ns = window.to_ns();
+            if let Some(patience) = patience {
+                let rest = Duration::from_nanos(to_ns.saturating_sub(hit_ns).max(0) as u64);
+                if !over && started.elapsed() > rest + patience {
+                    window.close();
+                    over = true;
+                }
+            }
+            let pieces = self.walk.look(to_ns);
+            self.take(&pieces, to_ns, if over { i64::MAX } else { settled_ns });
+            if over {
+                return;
+            }
+            if pieces.is_empty() {
+                self.ring.wait(wakes, SLEEP_MAX);
+            }
+        }
+    }
+
+    /// Reads the pieces of one look; lets out what nothing older can come before: `settled_ns` bounds what comes later.
+    fn take(&mut self, pieces: &[Piece], to_ns: i64, settled_ns: i64) {
+        while self.predicates.len() < self.ring.lanes() as usize {
+            let link_type = self.ring.lane_info(self.predicates.len() as u32).link_type;
+            self.predicates.push((link_type, self.filter.for_link(link_type)));
+        }
+        for (index, piece) in pieces.iter().enumerate() {
+            let rest = &pieces[index + 1..];
+            let floor_ns = rest.first().map_or(settled_ns, |next| next.min_ns.min(settled_ns));
+            if let Some(read) = self.walk.read(piece, to_ns) {
+                self.take_blocks(piece, read.blocks(), to_ns, floor_ns);
+            }
+            self.walk.done(rest);
+        }
+        self.let_out(settled_ns);
+    }
+
+    fn take_blocks(&mut self, piece: &Piece, blocks: scope_ring::pin::Blocks<'_>, to_ns: i64, floor_ns: i64) {
+        let (link_type, predicate) = self.predicates[piece.lane as usize].clone();
+        let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
+        for (packet, block) in (piece.first_packet..).zip(blocks) {
+            let time_ns = block.time_ns();
+            let is_hit = hit == Some(packet);
+            let inside = time_ns >= self.from_ns && time_ns <= to_ns;
+            if !is_hit && !(inside && takes(&predicate, link_type, block.data(), block.original_len())) {
+                continue;
+            }
+            let place = Place { time_ns, lane: piece.lane, packet };
+            if piece.ordered && time_ns <= floor_ns && self.waiting.is_empty() {
+                self.write(place, block.bytes());
+                continue;
+            }
+            self.waiting.push(place, block.bytes());
+            if piece.ordered {
+                self.let_out(floor_ns.min(time_ns));
+            }
+        }
+        self.let_out(floor_ns);
+    }
+
+    /// Writes what waits and may go out.
+    fn let_out(&mut self, floor_ns: i64) {
+        while let Some((place, block)) = self.waiting.pop(floor_ns) {
+            self.write(place, &block);
+        }
+    }
+
+    fn write(&mut self, place: Place, block: &[u8]) {
+        let link_type = self.predicates[place.lane as usize].0;
+        if let Some(file) = self.file(link_type) {
+            file.0.write(file.1, place, block);
+        } else if let Some((_, unwritten)) = &mut self.unopened {
+            *unwritten += 1;
+        }
+    }
+
+    fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
+        if !self.files.contains_key(&link_type) && self.unopened.is_none() {
+            match OutFile::create(&self.folder, link_type) {
+                Ok(file) => drop(self.files.insert(link_type, file)),
+                Err(error) => self.unopened = Some((error, 0)),
+            }
+        }
+        self.files.get_mut(&link_type).map(|file| (file, &*self.ring))
+    }
+
+    /// Settles the loss, closes the files, gives them their names.
+    fn finish(mut self, report: &mut DumpReport, window: &Window, everything: bool) {
+        let to_ns = window.to_ns();
+        self.walk.note_tail(to_ns);
+        let main_type = match self.hit {
+            Some(hit) => hit.link_type,
+            None => self.files.keys().next().copied().unwrap_or_else(|| self.ring.lane_info(0).link_type),
+        };
+        if self.ring.lanes() > 0 || !self.files.is_empty() {
+            let _ = self.file(main_type);
+        }
+        let heard = self.ring.heard().unwrap_or((report.time_ns, report.time_ns));
+        report.from_ns = self.from_ns.max(heard.0).min(report.time_ns);
+        report.to_ns = to_ns.min(heard.1).max(report.from_ns);
+        (report.hits, report.hits_ns) = window.hits();
+        self.settle_loss(report, everything);
+        for file in self.files.values_mut() {
+            let fallback = (0..).map_while(|number| self.ring.interface(number).map(|entry| (number, entry)));
+            let fallback = fallback.into_iter().find(|(_, entry)| entry.link_type == file.link_type()).map(|(number, _)| number);
+            file.finish_packets(&self.ring, fallback, (report.lost_min, report.lost_max), report.to_ns);
+        }
+        report.packets = self.files.values().map(|file| file.packets).sum();
+        report.bytes = self.files.values().map(|file| file.bytes).sum();
+        let unwritten = self.files.values().map(|file| file.unwritten).sum::<u64>() + self.unopened.as_ref().map_or(0, |u| u.1);
+        let failed = self.files.values().find_map(|file| file.error.as_ref()).or(self.unopened.as_ref().map(|u| &u.0));
+        report.error = failed.map(|error| format!("{}: {error}", self.folder.display()));
+        report.lost_min += unwritten;
+        report.lost_max += unwritten;
+        report.complete = report.lost_max == 0 && report.error.is_none();
+        self.publish(report, main_type);
+    }
+
+    /// What the dump lacks. Whether a lost packet would have passed the filter nobody knows: unless the dump takes everything,
+    /// there is no least number.
+    fn settle_loss(&self, report: &mut DumpReport, everything: bool) {
+        let before = self.ring.lost_before((report.from_ns, report.to_ns));
+        let lost: Lost = self.walk.lost.and(before);
+        report.lost_min = if everything { lost.packets_min } else { 0 };
+        report.lost_max = lost.packets_max;
+        report.missing = lost.span_ns;
+    }
+
+    fn publish(self, report: &mut DumpReport, main_type: LinkType) {
+        let stem = format!("{}_{}_{:04}", for_file_name(report.time_ns), report.trigger, report.id);
+        let mut files = self.files;
+        let main = files.remove(&main_type).map(|file| (stem.clone(), file));
+        let others = files.into_iter().map(|(link_type, file)| (format!("{stem}_{}", link_type.name()), file));
+        let facts = report.clone();
+        for (name, file) in main.into_iter().chain(others) {
+            match file.publish(&facts, &name) {
+                Ok(path) => report.paths.push(std::path::absolute(&path).unwrap_or(path)),
+                Err(error) => {
+                    report.complete = false;
+                    report.error.get_or_insert(format!("{}: {error}", Path::new(&name).display()));
+                }
+            }
+        }
+    }
+}
+
+fn takes(predicate: &Predicate, link_type: LinkType, data: &[u8], original_len: u32) -> bool {
+    predicate.matches(&Headers::parse(link_type, data), data, original_len)
+}

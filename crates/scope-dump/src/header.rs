@@ -1,0 +1,75 @@
+//! What a dump says of itself in its section header: who fired, why, the hits, the filter, the window and the loss inside it.
+//!
+//! The first [`HEADER_BYTES`] of the file are reserved while it is written and patched before it gets its name: a section
+//! header with the facts as its comment, then padding up to the end of the reserve.
+
+use crate::cut::DumpReport;
+use crate::time_text::iso;
+use scope_packet::pcapng::{self, BLOCK_BYTES_MIN};
+use std::fmt::Write;
+
+/// Bytes reserved at the start of each dump.
+pub const HEADER_BYTES: usize = 16 << 10;
+/// Characters of a filter that the header shows; longer ones are cut, which it says.
+const FILTER_CHARS_MAX: usize = 2000;
+/// Bytes of the comment at most.
+const COMMENT_BYTES_MAX: usize = HEADER_BYTES - 512;
+
+/// The reserved part of the file, filled in.
+pub(crate) fn header(report: &DumpReport) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER_BYTES);
+    let application = concat!("wirescope ", env!("CARGO_PKG_VERSION"));
+    pcapng::section_header(&mut out, application, &facts(report));
+    assert!(out.len() + BLOCK_BYTES_MIN <= HEADER_BYTES, "the facts are bounded");
+    let from = out.len();
+    out.resize(HEADER_BYTES, 0);
+    pcapng::padding(&mut out[from..]);
+    out
+}
+
+/// The facts in plain words, one a line.
+pub(crate) fn facts(report: &DumpReport) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "dump {} of trigger {}, fired {} at {}", report.id, report.trigger, report.why, iso(report.time_ns));
+    let filter: String = report.filter.chars().take(FILTER_CHARS_MAX).collect();
+    let cut = if filter.len() < report.filter.len() { " ... (cut)" } else { "" };
+    let shown = if report.filter.is_empty() { "everything" } else { &filter };
+    let _ = writeln!(text, "filter: {shown}{cut}");
+    let _ = writeln!(text, "window: {} to {}", iso(report.from_ns), iso(report.to_ns));
+    let _ = writeln!(text, "packets: {}", report.packets);
+    text.push_str(&loss(report));
+    if let Some(error) = &report.error {
+        let _ = writeln!(text, "writing failed: {error}");
+    }
+    hits(&mut text, report);
+    text
+}
+
+fn loss(report: &DumpReport) -> String {
+    if report.complete {
+        return "complete: nothing inside the window was lost\n".to_string();
+    }
+    let span = match report.missing {
+        Some((from_ns, to_ns)) => format!(", between {} and {}", iso(from_ns), iso(to_ns)),
+        None => String::new(),
+    };
+    format!("incomplete: at least {} and at most {} packets are missing{span}\n", report.lost_min, report.lost_max)
+}
+
+/// The hits' distance from the first one, as far as there is room.
+fn hits(text: &mut String, report: &DumpReport) {
+    let _ = write!(text, "hits: {}", report.hits);
+    let mut shown = 0;
+    for time_ns in report.hits_ns.iter().skip(1) {
+        let part = format!(" {:+.9}s", (time_ns - report.time_ns) as f64 / 1e9);
+        if text.len() + part.len() + 32 > COMMENT_BYTES_MAX {
+            break;
+        }
+        text.push_str(&part);
+        shown += 1;
+    }
+    let left = report.hits.saturating_sub(1 + shown);
+    if left > 0 {
+        let _ = write!(text, " and {left} more");
+    }
+}

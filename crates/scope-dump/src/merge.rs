@@ -1,0 +1,81 @@
+//! The reorder buffer: packets of all lanes come in as they are read, and go out by time, ties by (lane, packet number).
+//!
+//! A packet may go out once nothing older can come: at a *floor* that the reader of the lanes knows. What must wait is copied
+//! here, so that the ring isn't held; the buffer is bounded, and when it is full its oldest packets go out before their time.
+//! Whatever comes for a place that has already gone out is late (module `late`).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Bytes that wait in the buffer at most; beyond, the oldest go out early.
+pub const WAITING_BYTES_MAX: usize = 16 << 20;
+
+/// The place of a packet in the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Capture time, ns.
+    pub time_ns: i64,
+    /// Lane.
+    pub lane: u32,
+    /// Number in the lane.
+    pub packet: u64,
+}
+
+/// Packets that wait for their turn.
+#[derive(Default)]
+pub struct Waiting {
+    heap: BinaryHeap<Reverse<(Place, Box<[u8]>)>>,
+    bytes: usize,
+}
+
+impl Waiting {
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
+    /// Takes a copy of a packet's block.
+    pub fn push(&mut self, place: Place, block: &[u8]) {
+        self.bytes += block.len();
+        self.heap.push(Reverse((place, block.into())));
+    }
+
+    /// The next packet that may go out: its time is at most `floor_ns`, or the buffer is over its bound.
+    pub fn pop(&mut self, floor_ns: i64) -> Option<(Place, Box<[u8]>)> {
+        let Reverse((place, _)) = self.heap.peek()?;
+        if place.time_ns > floor_ns && self.bytes <= WAITING_BYTES_MAX {
+            return None;
+        }
+        let Reverse((place, block)) = self.heap.pop()?;
+        self.bytes -= block.len();
+        Some((place, block))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(time_ns: i64, lane: u32, packet: u64) -> Place {
+        Place { time_ns, lane, packet }
+    }
+
+    #[test]
+    fn packets_go_out_by_time_then_lane_then_number_and_not_before_the_floor() {
+        let mut waiting = Waiting::default();
+        let input = [place(5, 1, 0), place(5, 0, 9), place(3, 7, 1), place(5, 0, 2), place(8, 0, 0)];
+        input.iter().for_each(|&p| waiting.push(p, &[0; 4]));
+        let out: Vec<Place> = std::iter::from_fn(|| waiting.pop(5)).map(|(p, _)| p).collect();
+        assert_eq!(out, [place(3, 7, 1), place(5, 0, 2), place(5, 0, 9), place(5, 1, 0)]);
+        assert!(!waiting.is_empty());
+    }
+
+    #[test]
+    fn a_full_buffer_lets_its_oldest_go_early() {
+        let mut waiting = Waiting::default();
+        let block = vec![0; WAITING_BYTES_MAX / 4];
+        (0..5).for_each(|n| waiting.push(place(n, 0, n as u64), &block));
+        assert_eq!(waiting.pop(-1).map(|(p, _)| p.time_ns), Some(0));
+        assert!(waiting.pop(-1).is_none());
+    }
+}

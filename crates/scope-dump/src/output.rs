@@ -1,0 +1,212 @@
+//! A dump's files: one per link type, unnamed while they are written, named by one atomic act when they are whole.
+//!
+//! ```text
+//!  | reserved header 16 KiB | IDB of the first interface | EPB | EPB | IDB of the next | EPB ... | ISB per interface |
+//! ```
+//! Interfaces are numbered by first use; the four bytes of a packet block that name its interface are all that is patched.
+//! A file that can't be written any more (a full disk) keeps its whole blocks, is closed and named, and says what it lacks.
+
+use crate::cut::DumpReport;
+use crate::header::{HEADER_BYTES, header};
+use crate::late::LateRun;
+use crate::merge::Place;
+use scope_packet::{LinkType, pcapng};
+use scope_ring::{InterfaceEntry, Ring};
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Bytes gathered before they are written.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Names tried for one file before giving up.
+const NAMES_MAX: u32 = 1000;
+
+/// One output file.
+pub(crate) struct OutFile {
+    link_type: LinkType,
+    folder: PathBuf,
+    file: File,
+    buffer: Vec<u8>,
+    /// Bytes that are in the file for sure, whole blocks.
+    written: u64,
+    /// The run's interface number to the file's own, and packets written of it.
+    interfaces: BTreeMap<u32, (u32, u64)>,
+    last: Option<Place>,
+    late: Option<LateRun>,
+    pub packets: u64,
+    pub bytes: u64,
+    /// Packets that couldn't be written.
+    pub unwritten: u64,
+    pub error: Option<io::Error>,
+}
+
+impl OutFile {
+    pub(crate) fn create(folder: &Path, link_type: LinkType) -> io::Result<OutFile> {
+        let file = unnamed(folder)?;
+        file.set_permissions(std::fs::Permissions::from_mode(0o640))?;
+        Ok(OutFile {
+            link_type,
+            folder: folder.to_path_buf(),
+            file,
+            buffer: vec![0; HEADER_BYTES],
+            written: 0,
+            interfaces: BTreeMap::new(),
+            last: None,
+            late: None,
+            packets: 0,
+            bytes: 0,
+            unwritten: 0,
+            error: None,
+        })
+    }
+
+    pub(crate) fn link_type(&self) -> LinkType {
+        self.link_type
+    }
+
+    /// Writes one packet's block to its place.
+    pub(crate) fn write(&mut self, ring: &Ring, place: Place, block: &[u8]) {
+        if self.error.is_some() {
+            self.unwritten += 1;
+            return;
+        }
+        let number = self.interface(ring, pcapng::le32(block, 8));
+        let result = if self.last.is_some_and(|last| place < last) {
+            self.write_late(place, block, number)
+        } else {
+            self.last = Some(place);
+            let at = self.buffer.len();
+            self.buffer.extend(block);
+            self.buffer[at + 8..at + 12].copy_from_slice(&number.to_le_bytes());
+            if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
+        };
+        self.packets += 1;
+        self.bytes += pcapng::le32(block, 20) as u64;
+        if let Err(error) = result {
+            self.fail(error);
+        }
+    }
+
+    fn write_late(&mut self, place: Place, block: &[u8], number: u32) -> io::Result<()> {
+        if self.late.is_none() {
+            self.late = Some(LateRun::new(unnamed(&self.folder)?));
+        }
+        let mut patched = block.to_vec();
+        patched[8..12].copy_from_slice(&number.to_le_bytes());
+        match &mut self.late {
+            Some(late) => late.push(place, &patched),
+            None => Ok(()),
+        }
+    }
+
+    /// The file's own number of an interface; its description is written at first use.
+    fn interface(&mut self, ring: &Ring, run_number: u32) -> u32 {
+        let own = self.interfaces.len() as u32;
+        let entry = self.interfaces.entry(run_number).or_insert_with(|| {
+            describe(&mut self.buffer, ring, run_number, self.link_type);
+            (own, 0)
+        });
+        entry.1 += 1;
+        entry.0
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.buffer)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Gives up: what is whole on disk stays, the rest counts as unwritten.
+    fn fail(&mut self, error: io::Error) {
+        let mut lost = 0;
+        let mut rest = &self.buffer[..];
+        while rest.len() >= 12 {
+            lost += u64::from(pcapng::le32(rest, 0) == pcapng::PACKET);
+            rest = rest.get(pcapng::le32(rest, 4).max(12) as usize..).unwrap_or(&[]);
+        }
+        self.unwritten += lost;
+        self.packets -= lost.min(self.packets);
+        self.buffer.clear();
+        let _ = self.file.set_len(self.written);
+        self.error = Some(error);
+    }
+
+    /// Ends the packets: an interface where there is none, late packets merged in, statistics.
+    pub(crate) fn finish_packets(&mut self, ring: &Ring, fallback: Option<u32>, lost: (u64, u64), end_ns: i64) {
+        if self.error.is_some() {
+            return;
+        }
+        let result = self.try_finish_packets(ring, fallback, lost, end_ns);
+        if let Err(error) = result {
+            self.fail(error);
+        }
+    }
+
+    fn try_finish_packets(&mut self, ring: &Ring, fallback: Option<u32>, lost: (u64, u64), end_ns: i64) -> io::Result<()> {
+        if self.interfaces.is_empty() {
+            let run_number = fallback.unwrap_or(u32::MAX);
+            describe(&mut self.buffer, ring, run_number, self.link_type);
+            self.interfaces.insert(run_number, (0, 0));
+        }
+        self.flush()?;
+        if let Some(late) = self.late.take() {
+            let merged = unnamed(&self.folder)?;
+            merged.set_permissions(std::fs::Permissions::from_mode(0o640))?;
+            let mut out = io::BufWriter::with_capacity(BUFFER_BYTES, merged);
+            late.merge_into(&mut self.file, HEADER_BYTES as u64, &mut out)?;
+            self.file = out.into_inner().map_err(|error| error.into_error())?;
+            self.written = self.file.metadata()?.len();
+        }
+        // The packets that this file has and those that it may lack; the latter stand with its first interface.
+        for (own, packets) in self.interfaces.values() {
+            let dropped = if *own == 0 { lost.1 } else { 0 };
+            pcapng::statistics(&mut self.buffer, *own, end_ns, packets + dropped, dropped);
+        }
+        self.flush()
+    }
+
+    /// Patches the header and gives the file its name; the name.
+    pub(crate) fn publish(mut self, report: &DumpReport, stem: &str) -> io::Result<PathBuf> {
+        if self.written < HEADER_BYTES as u64 {
+            return Err(self.error.take().unwrap_or_else(|| io::Error::other("nothing could be written")));
+        }
+        self.file.write_all_at(&header(report), 0)?;
+        self.file.sync_data()?;
+        for attempt in 1..=NAMES_MAX {
+            let again = if attempt == 1 { String::new() } else { format!("-{attempt}") };
+            let path = self.folder.join(format!("{stem}{again}.pcapng"));
+            match give_name(&self.file, &path) {
+                Err(taken) if taken.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(other) => return Err(other),
+                Ok(()) => return Ok(path),
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{stem}.pcapng and {NAMES_MAX} names like it are taken")))
+    }
+}
+
+fn describe(out: &mut Vec<u8>, ring: &Ring, run_number: u32, link_type: LinkType) {
+    let none =
+        || InterfaceEntry { lane: 0, link_type, name: "none".to_string(), description: "no packet was received".to_string() };
+    ring.interface(run_number).unwrap_or_else(none).write(out);
+}
+
+/// A file in `folder` that has no name yet, so that nothing half-written is ever found, not even after a crash.
+fn unnamed(folder: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o640).open(folder)
+}
+
+/// Gives an unnamed file its name; fails where the name is taken.
+fn give_name(file: &File, path: &Path) -> io::Result<()> {
+    let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let to = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: both are strings with a closing zero byte that outlive the call.
+    let result = unsafe { libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,52 @@
+//! What a run is told to do, as meant: every text is parsed and checked, every default is filled in.
+
+use scope_filter::VlanRule;
+use scope_packet::LinkType;
+use scope_ring::RingConfig;
+use scope_source::spec::SourcePlan;
+use scope_trigger::TriggerConfig;
+use std::path::PathBuf;
+
+/// One source of the run.
+#[derive(Clone, Debug)]
+pub struct SourceEntry {
+    /// As typed, for messages.
+    pub spec: String,
+    /// As meant. Several `file:` sources become one source that feeds them in order of capture time.
+    pub plan: SourcePlan,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct RunPlan {
+    /// Sources: all live (interfaces, paced generators), or all of those that can wait (files, unpaced generators).
+    pub sources: Vec<SourceEntry>,
+    /// Sizes of the ring; `workers` and `lanes` as [`RunPlan::workers`] and the known link types say.
+    pub ring: RingConfig,
+    /// Link types that are known before the run.
+    pub link_types: Vec<LinkType>,
+    /// Triggers, in the order given.
+    pub triggers: Vec<TriggerConfig>,
+    /// What a fire by hand takes where there is no trigger, ns.
+    pub before_ns: i64,
+    /// How filters see VLAN tags.
+    pub vlan: VlanRule,
+    /// Dumps at once.
+    pub dumps_max: usize,
+    /// The run ends after so many dumps.
+    pub exit_after: Option<u64>,
+    /// Folder for dumps and `wirescope.jsonl`.
+    pub folder: PathBuf,
+    /// Where the whole ring goes at the end.
+    pub ring_out: Option<PathBuf>,
+}
+
+impl RunPlan {
+    /// Worker threads: files share theirs, every other source has its own.
+    pub fn workers(sources: &[SourceEntry]) -> u32 {
+        let files = sources.iter().filter(|source| matches!(source.plan, SourcePlan::File(_)));
+        let of_files = files.map(|source| source.plan.workers()).max().unwrap_or(0);
+        let others = sources.iter().filter(|source| !matches!(source.plan, SourcePlan::File(_)));
+        of_files + others.map(|source| source.plan.workers()).sum::<u32>()
+    }
+}

@@ -1,0 +1,109 @@
+//! What a run says at its end: plain values; [`Summary::to_json`] spells them as the contract has them.
+
+use scope_dump::DumpReport;
+use scope_dump::time_text::iso;
+use scope_packet::{DropReason, Drops};
+use scope_trigger::HitCounts;
+use serde_json::{Map, Value, json};
+
+/// Packets and their captured bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Packets.
+    pub packets: u64,
+    /// Captured bytes.
+    pub bytes: u64,
+}
+
+/// One finished dump.
+pub type DumpSummary = DumpReport;
+
+/// A run, finished.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// What workers received from their sources, and what the kernel dropped before.
+    pub received: Amount,
+    /// What was written into the ring.
+    pub stored: Amount,
+    /// What a prefilter refused.
+    pub filtered: Amount,
+    /// Dropped packets by reason.
+    pub dropped: Drops,
+    /// Hits by trigger, in the order of the triggers; a fire by hand without triggers stands as `manual`.
+    pub hits: Vec<(String, HitCounts)>,
+    /// Dumps, in the order of their numbers.
+    pub dumps: Vec<DumpSummary>,
+    /// Whole-ring files, if asked for.
+    pub ring_out: Vec<std::path::PathBuf>,
+    /// Packets in files that couldn't be read.
+    pub unreadable: u64,
+    /// Packets older than one before them in their source.
+    pub stepped_back: u64,
+    /// Packets whose time lay outside of what is stored.
+    pub time_clamped: u64,
+    /// Packets that were cut to what a segment can keep.
+    pub cut: u64,
+    /// Warnings that came up, in plain words.
+    pub warnings: Vec<String>,
+    /// Something that was promised and not done, in plain words: exit code 1.
+    pub failures: Vec<String>,
+}
+
+impl Summary {
+    /// The object of `--summary json`.
+    pub fn to_json(&self) -> Value {
+        let amount = |amount: &Amount| json!({"packets": amount.packets, "bytes": amount.bytes});
+        let dropped: Map<String, Value> =
+            DropReason::ALL.iter().map(|&reason| (reason.name().to_string(), self.dropped.get(reason).into())).collect();
+        let hits: Map<String, Value> = self.hits.iter().map(|(name, counts)| (name.clone(), hits(counts))).collect();
+        json!({
+            "received": amount(&self.received),
+            "stored": amount(&self.stored),
+            "filtered": amount(&self.filtered),
+            "dropped": dropped,
+            "hits": hits,
+            "dumps": self.dumps.iter().map(dump).collect::<Vec<_>>(),
+            "ring_out": self.ring_out,
+            "unreadable": self.unreadable,
+            "stepped_back": self.stepped_back,
+            "time_clamped": self.time_clamped,
+            "cut": self.cut,
+            "warnings": self.warnings,
+            "failures": self.failures,
+        })
+    }
+}
+
+fn hits(counts: &HitCounts) -> Value {
+    json!({
+        "fired": counts.fired,
+        "extended": counts.extended,
+        "held_off": counts.held_off,
+        "too_many": counts.too_many,
+        "template_unfilled": counts.template_unfilled,
+        "disarmed": counts.disarmed,
+    })
+}
+
+/// One entry of `dumps`.
+pub fn dump(report: &DumpReport) -> Value {
+    let missing = report.missing.filter(|_| !report.complete);
+    json!({
+        "id": report.id,
+        "trigger": report.trigger,
+        "time": iso(report.time_ns),
+        "filter": report.filter,
+        "from": iso(report.from_ns),
+        "to": iso(report.to_ns),
+        "packets": report.packets,
+        "bytes": report.bytes,
+        "lost_min": report.lost_min,
+        "lost_max": report.lost_max,
+        "missing": missing.map(|(from_ns, to_ns)| json!({"from": iso(from_ns), "to": iso(to_ns)})),
+        "complete": report.complete,
+        "path": report.paths.first(),
+        "paths": report.paths,
+        "hits": report.hits,
+        "error": report.error,
+    })
+}
