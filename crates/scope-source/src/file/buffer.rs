@@ -39,11 +39,12 @@ pub(super) struct Buffer {
     /// Where `begin` lies in the file.
     offset: u64,
     at_end: bool,
+    bytes_max: usize,
 }
 
 impl Buffer {
     pub(super) fn new(input: Input, start_bytes: usize) -> Buffer {
-        Buffer { input, bytes: vec![0; start_bytes], begin: 0, end: 0, offset: 0, at_end: false }
+        Buffer { input, bytes: vec![0; start_bytes], begin: 0, end: 0, offset: 0, at_end: false, bytes_max: start_bytes }
     }
 
     /// What is there and not yet consumed.
@@ -85,9 +86,9 @@ impl Buffer {
         &self.input
     }
 
-    /// Bytes of memory held.
-    pub(super) fn capacity(&self) -> usize {
-        self.bytes.len()
+    /// The most bytes of memory it has held.
+    pub(super) fn bytes_max(&self) -> usize {
+        self.bytes_max
     }
 
     /// Drops the memory once the last packet has been handed out.
@@ -104,6 +105,7 @@ impl Buffer {
         while self.end < wanted && !self.at_end {
             if self.end == self.bytes.len() {
                 self.bytes.resize((self.bytes.len() * 2).min(BUFFER_BYTES_MAX), 0);
+                self.bytes_max = self.bytes.len();
             }
             if !self.input.ready(wait_ms) {
                 return Ok(Refill::NotReady);
@@ -125,7 +127,7 @@ mod tests {
         let mut short = Buffer::new(Input::Reader(Box::new(io::Cursor::new(vec![7; 100]))), 64);
         assert_eq!(short.refill(RECORD_BYTES_MAX, 0).unwrap(), Refill::Done);
         assert_eq!((short.unread().len(), short.at_end()), (100, true));
-        assert!(short.capacity() <= 256, "{}", short.capacity());
+        assert!(short.bytes_max() <= 256, "{}", short.bytes_max());
     }
 
     #[test]

@@ -162,9 +162,9 @@ impl Capture {
         })
     }
 
-    /// Bytes of memory its buffer holds.
-    pub(super) fn buffer_bytes(&self) -> usize {
-        self.buffer.capacity()
+    /// The most bytes of memory its buffer has held.
+    pub(super) fn buffer_bytes_max(&self) -> usize {
+        self.buffer.bytes_max()
     }
 }
 

@@ -169,9 +169,9 @@ impl FileSource {
         link_types
     }
 
-    /// Bytes of memory that all buffers hold now; at most [`BUFFER_BYTES_MAX`] for each file.
-    pub fn buffer_bytes(&self) -> usize {
-        self.captures.iter().map(Capture::buffer_bytes).sum()
+    /// The most bytes of memory that the buffers have held; at most [`BUFFER_BYTES_MAX`] for each file.
+    pub fn buffer_bytes_max(&self) -> usize {
+        self.captures.iter().map(Capture::buffer_bytes_max).sum()
     }
 
     /// Looks into every file whose next packet is not known. Nothing may be lent or gathered.

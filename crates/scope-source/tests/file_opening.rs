@@ -1,0 +1,165 @@
+//! What can't be opened says place, cause and remedy; pipes and paces keep a source waiting without holding it up.
+
+mod file_support;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use file_support::{Collect, MICRO, NANO, Ng, Pcap, read_all};
+use scope_packet::LinkType;
+use scope_source::file::{FILES_MAX, FileOptions, FileSource};
+use scope_source::{Polled, Source, Timing};
+
+fn options(paths: &[&Path]) -> FileOptions {
+    FileOptions { paths: paths.iter().map(|path| path.display().to_string()).collect(), ..FileOptions::default() }
+}
+
+fn refusal(options: FileOptions) -> String {
+    FileSource::open(options).err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn each_refusal_names_the_file_and_the_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("it");
+    let check = |bytes: Option<&[u8]>, cause: &str| {
+        if let Some(bytes) = bytes {
+            fs::write(&path, bytes).unwrap();
+        }
+        let text = refusal(options(&[&path]));
+        assert!(text.starts_with(&path.display().to_string()) && text.contains(cause), "{cause}: {text}");
+    };
+    check(None, "no such file; check the path");
+    check(Some(b""), "is empty");
+    check(Some(b"ab"), "is no capture file: 2 bytes");
+    check(Some(b"This is no capture"), "is no capture file: it begins with 54 68 69 73");
+    check(Some(&[0x1f, 0x8b, 8, 0, 0]), "compressed with gzip; decompress it first");
+    check(Some(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0]), "cut inside its header: 8 of 24");
+    check(Some(&Pcap::new(false, MICRO, 5, 0, 1).done()), "version 2.5");
+    check(Some(&Ng::new(false).done()[..16]), "no packet of it can be read");
+    let text = refusal(options(&[folder.path()]));
+    assert!(text.contains("is a folder"), "{text}");
+}
+
+#[test]
+fn a_file_without_permission_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locked.pcap");
+    fs::write(&path, Pcap::new(false, MICRO, 4, 0, 1).done()).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::read(&path).is_ok() {
+        println!("skipped: root reads everything");
+        return;
+    }
+    assert!(refusal(options(&[&path])).contains("no permission to read it"));
+}
+
+#[test]
+fn contradictory_options_are_refused_all_at_once() {
+    let text = refusal(FileOptions { paths: vec!["-".into(), "-".into()], pace: Some(0.0), share: Some((2, 2)), snap_len: None });
+    for cause in ["standard input twice", "pace must be", "share must lie below"] {
+        assert!(text.contains(cause), "{text}");
+    }
+    assert!(refusal(FileOptions::default()).contains("names no file"));
+    let many = FileOptions { paths: vec!["x".into(); FILES_MAX + 1], ..FileOptions::default() };
+    assert!(refusal(many).contains("at most 1024"));
+}
+
+#[test]
+fn link_types_of_all_files_are_known_at_opening() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    fs::write(&a, Pcap::new(true, NANO, 4, 0, 113).done()).unwrap();
+    let mut ng = Ng::new(false);
+    fs::write(&b, ng.interface(101, 0, &[]).interface(1, 0, &[]).packet(0, 0, b"x").interface(9, 0, &[]).done()).unwrap();
+    let source = FileSource::open(options(&[&a, &b])).unwrap();
+    assert_eq!(source.link_types(), [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL]);
+    assert_eq!((source.timing(), source.grace_ns()), (Timing::Waits, 1_000_000_000));
+    let read = read_all(source).unwrap();
+    let links: Vec<_> = read.sink.interfaces.iter().map(|interface| interface.link_type.0).collect();
+    assert_eq!(links, [113, 101, 1, 9]);
+}
+
+#[test]
+fn a_silent_pipe_does_not_hold_up_a_poll() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let writer_path = path.clone();
+    let (go, wait) = std::sync::mpsc::channel();
+    let writer = std::thread::spawn(move || {
+        let mut pcap = Pcap::new(false, NANO, 4, 0, 1);
+        let bytes = pcap.packet(5_000, b"first").packet(6_000, b"second").done();
+        let mut pipe = fs::OpenOptions::new().write(true).open(writer_path).unwrap();
+        pipe.write_all(&bytes[..50]).unwrap(); // the header, the first packet and a bit
+        wait.recv().unwrap();
+        pipe.write_all(&bytes[50..]).unwrap();
+    });
+    let mut source = FileSource::open(options(&[&path])).unwrap();
+    let mut sink = Collect::default();
+    while sink.packets.is_empty() {
+        source.poll(&mut sink).unwrap();
+    }
+    let begin = Instant::now();
+    assert_eq!(source.poll(&mut sink).unwrap(), Polled::Nothing);
+    assert!(begin.elapsed() < Duration::from_secs(1));
+    assert_eq!(sink.idle.last(), Some(&5_000));
+    assert_eq!(source.next_time_ns(), None);
+    go.send(()).unwrap();
+    while source.poll(&mut sink).unwrap() != Polled::Ended {}
+    assert_eq!(sink.packets.len(), 2);
+    writer.join().unwrap();
+    let share = FileOptions { share: Some((0, 2)), ..options(&[Path::new("/dev/null")]) };
+    assert!(refusal(share).contains("several workers can't share it"));
+}
+
+#[test]
+fn a_paced_file_is_never_early_and_tells_the_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("paced.pcap");
+    let mut pcap = Pcap::new(false, NANO, 4, 0, 1);
+    let times = [1_000_000_000i64, 1_100_000_000, 1_050_000_000, 1_200_000_000];
+    times.iter().for_each(|time_ns| {
+        pcap.packet(*time_ns, b"x");
+    });
+    fs::write(&path, pcap.done()).unwrap();
+    let mut source = FileSource::open(FileOptions { pace: Some(2.0), ..options(&[&path]) }).unwrap();
+    assert_eq!(source.next_time_ns(), Some(times[0]));
+    let mut sink = Collect::default();
+    let begin = Instant::now();
+    loop {
+        let polled = source.poll(&mut sink).unwrap();
+        let passed = begin.elapsed().as_nanos() as i64 * 2;
+        assert!(sink.packets.iter().all(|packet| packet.time_ns - times[0] <= passed));
+        match polled {
+            Polled::Nothing => assert!(*sink.idle.last().unwrap() <= source.next_time_ns().unwrap()),
+            Polled::Packets => {}
+            Polled::Ended => break,
+        }
+    }
+    assert!(begin.elapsed() >= Duration::from_millis(100));
+    assert_eq!(sink.packets.len(), times.len());
+    assert_eq!(source.counters().stepped_back, 1);
+    assert!(sink.idle.is_sorted() && !sink.idle.is_empty());
+}
+
+#[test]
+fn a_cut_file_among_whole_ones_ends_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, cut) = (folder.path().join("whole"), folder.path().join("cut"));
+    let mut pcap = Pcap::new(false, NANO, 4, 0, 1);
+    let bytes = pcap.packet(10, b"one").packet(20, b"two").packet(30, b"three").done();
+    fs::write(&whole, &bytes).unwrap();
+    fs::write(&cut, &bytes[..bytes.len() - 1]).unwrap();
+    let read = read_all(FileSource::open(options(&[&cut, &whole])).unwrap()).unwrap();
+    assert_eq!((read.counters.received, read.counters.unreadable, read.counters.offered), (5, 1, 6));
+    let expected = format!("{}: cut after packet 2 at byte {}: ", cut.display(), bytes.len() - 16 - 5);
+    assert!(read.warnings.len() == 1 && read.warnings[0].starts_with(&expected), "{:?}", read.warnings);
+    let second = FileOptions { share: Some((1, 2)), ..options(&[&cut, &whole]) };
+    let read = read_all(FileSource::open(second).unwrap()).unwrap();
+    assert_eq!((read.counters.offered, read.warnings.len()), (0, 0));
+}
