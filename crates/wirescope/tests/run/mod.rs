@@ -1,0 +1,209 @@
+//! Runs of the binary in a folder of their own: arguments in; exit code, words, summary and dumps out; all bounded in time.
+#![allow(dead_code)] // every test file takes what it needs
+
+pub mod summary;
+
+use scope_testkit::traffic::{Capture, Precision, pcapng};
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use summary::Summary;
+use tempfile::TempDir;
+
+/// No run in these tests may take longer.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// A folder with the files of one test; `out` inside it is for dumps. Gone at the end.
+pub struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        let folder = tempfile::Builder::new().prefix("wirescope-").tempdir().expect("a temporary folder");
+        std::fs::create_dir(folder.path().join("out")).expect("a folder for dumps");
+        Place { folder }
+    }
+
+    pub fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root().join(name)
+    }
+
+    pub fn out(&self) -> PathBuf {
+        self.path("out")
+    }
+
+    /// Writes a file and returns the source that reads it.
+    pub fn source_of(&self, name: &str, bytes: &[u8]) -> String {
+        std::fs::write(self.path(name), bytes).expect("a capture file");
+        format!("file:{}", self.path(name).display())
+    }
+
+    /// Writes a capture as pcapng with nanoseconds and returns the source that reads it.
+    pub fn source(&self, capture: &Capture) -> String {
+        self.source_of("in.pcapng", &pcapng(capture, Precision::Nano, false))
+    }
+
+    /// Names in the folder for dumps, sorted, hidden ones included.
+    pub fn out_names(&self) -> Vec<String> {
+        names(&self.out())
+    }
+
+    /// Lets other users read and pass through.
+    pub fn open_to_all(&self) {
+        std::fs::set_permissions(self.root(), PermissionsExt::from_mode(0o755)).expect("own folder");
+    }
+
+    /// `wirescope run` with the folder for dumps, a small ring and a summary.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = wirescope(&["run", "--summary", "json", "--out"]);
+        command.arg(self.out());
+        if !arguments.contains(&"--ring") {
+            command.args(["--ring", "64MiB", "--segment", "64KiB"]);
+        }
+        command.args(arguments);
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self, arguments: &[&str]) -> Done {
+        Started::new(self.command(arguments)).finish(LIMIT)
+    }
+
+    /// Runs it to its end, which has to be exit code 0, and takes the summary.
+    pub fn summary(&self, arguments: &[&str]) -> Summary {
+        let done = self.run(arguments);
+        assert_eq!(done.code(), Some(0), "{arguments:?}\n{}", done.stderr);
+        done.summary()
+    }
+}
+
+/// Names in a folder, sorted.
+pub fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Whether a name in the folder for dumps is that of a finished dump: neither hidden nor temporary nor the log.
+pub fn is_finished_dump(name: &str) -> bool {
+    !name.starts_with('.') && name.ends_with(".pcapng")
+}
+
+/// The binary with arguments.
+pub fn wirescope<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wirescope"));
+    command.args(arguments);
+    command
+}
+
+/// Runs any command to its end.
+pub fn finish(command: Command) -> Done {
+    Started::new(command).finish(LIMIT)
+}
+
+/// A process that runs; killed when dropped.
+pub struct Started {
+    child: Child,
+    stdout: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<String>>,
+}
+
+fn collect(mut from: impl Read + Send + 'static) -> Option<JoinHandle<String>> {
+    Some(std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What came before a broken pipe is what there is to look at.
+        drop(from.read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
+    }))
+}
+
+impl Started {
+    pub fn new(mut command: Command) -> Started {
+        let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = started.unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        let stdout = collect(child.stdout.take().expect("a pipe"));
+        let stderr = collect(child.stderr.take().expect("a pipe"));
+        Started { child, stdout, stderr }
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its own.
+        let sent = unsafe { libc::kill(self.child.id() as i32, signal) };
+        assert_eq!(sent, 0, "signal {signal}");
+    }
+
+    /// Waits for the end; a run that takes longer than `limit` fails the test.
+    pub fn finish(mut self, limit: Duration) -> Done {
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a child of this process") {
+                break status;
+            }
+            if begin.elapsed() > limit {
+                drop(self.child.kill());
+                let words = self.stderr.take().and_then(|thread| thread.join().ok());
+                panic!("still running after {limit:?}: {}", words.unwrap_or_default());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let text = |thread: &mut Option<JoinHandle<String>>| thread.take().and_then(|t| t.join().ok()).unwrap_or_default();
+        Done { status, stdout: text(&mut self.stdout), stderr: text(&mut self.stderr), took: begin.elapsed() }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// A process that has ended.
+pub struct Done {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+    /// Since its end was waited for.
+    pub took: Duration,
+}
+
+impl Done {
+    pub fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
+    /// The summary, which has to be all there is on standard output.
+    pub fn summary(&self) -> Summary {
+        Summary::parse(&self.stdout).unwrap_or_else(|words| panic!("{words}\nstdout: {}\nstderr: {}", self.stdout, self.stderr))
+    }
+}
+
+/// Asks until it holds, at most 20 s.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "waited 20 s in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether this process is root; says so where it is not, so that a skipped check is seen.
+pub fn is_root() -> bool {
+    // SAFETY: geteuid takes nothing and always succeeds.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        eprintln!("skipped: needs root");
+    }
+    root
+}

@@ -1,0 +1,170 @@
+//! The summary of a run, checked against its contract while it is read: every key there, every type right.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// The counters of one trigger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    pub fired: u64,
+    pub extended: u64,
+    pub held_off: u64,
+    pub too_many: u64,
+    pub template_unfilled: u64,
+    pub disarmed: u64,
+}
+
+impl Hits {
+    pub fn sum(&self) -> u64 {
+        self.fired + self.extended + self.held_off + self.too_many + self.template_unfilled + self.disarmed
+    }
+}
+
+/// One dump.
+#[derive(Clone, Debug)]
+pub struct Dump {
+    pub id: Value,
+    pub trigger: String,
+    pub time_ns: i64,
+    pub filter: Value,
+    pub from_ns: i64,
+    pub to_ns: i64,
+    pub packets: u64,
+    pub bytes: u64,
+    pub lost_min: u64,
+    pub lost_max: u64,
+    pub complete: bool,
+    pub path: PathBuf,
+    pub paths: Vec<PathBuf>,
+}
+
+/// The whole object.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    pub received: Amount,
+    pub stored: Amount,
+    pub filtered: Amount,
+    pub dropped: BTreeMap<String, u64>,
+    pub hits: BTreeMap<String, Hits>,
+    /// Sorted by time and trigger.
+    pub dumps: Vec<Dump>,
+}
+
+impl Summary {
+    /// Reads the one JSON object that `text` is.
+    ///
+    /// # Errors
+    /// What is missing or of another type.
+    pub fn parse(text: &str) -> Result<Summary, String> {
+        let whole: Value = serde_json::from_str(text).map_err(|e| format!("not one JSON object: {e}"))?;
+        let dropped = object(&whole, "dropped")?;
+        let hits = object(&whole, "hits")?;
+        let dumps = whole["dumps"].as_array().ok_or("no array 'dumps'")?;
+        let mut summary = Summary {
+            received: amount(&whole, "received")?,
+            stored: amount(&whole, "stored")?,
+            filtered: amount(&whole, "filtered")?,
+            dropped: dropped
+                .keys()
+                .map(|name| Ok((name.clone(), number(&whole["dropped"], name)?)))
+                .collect::<Result<_, String>>()?,
+            hits: hits.iter().map(|(name, value)| Ok((name.clone(), trigger_hits(value)?))).collect::<Result<_, String>>()?,
+            dumps: dumps.iter().map(dump).collect::<Result<_, String>>()?,
+        };
+        summary.dumps.sort_by(|a, b| (a.time_ns, &a.trigger).cmp(&(b.time_ns, &b.trigger)));
+        Ok(summary)
+    }
+
+    /// The law of conservation, and that each trigger that fired has its dumps.
+    pub fn assert_adds_up(&self) {
+        let dropped: u64 = self.dropped.values().sum();
+        assert_eq!(self.received.packets, self.stored.packets + self.filtered.packets + dropped, "{self:?}");
+        for dump in &self.dumps {
+            assert!(dump.lost_min <= dump.lost_max, "{dump:?}");
+            assert!(dump.from_ns <= dump.to_ns, "{dump:?}");
+        }
+    }
+
+    /// The only dump.
+    pub fn only_dump(&self) -> &Dump {
+        assert_eq!(self.dumps.len(), 1, "{self:?}");
+        &self.dumps[0]
+    }
+}
+
+fn object<'a>(value: &'a Value, key: &str) -> Result<&'a serde_json::Map<String, Value>, String> {
+    value[key].as_object().ok_or(format!("no object '{key}' in {value}"))
+}
+
+fn number(value: &Value, key: &str) -> Result<u64, String> {
+    value[key].as_u64().ok_or(format!("no number '{key}' in {value}"))
+}
+
+fn string(value: &Value, key: &str) -> Result<String, String> {
+    value[key].as_str().map(String::from).ok_or(format!("no string '{key}' in {value}"))
+}
+
+fn amount(value: &Value, key: &str) -> Result<Amount, String> {
+    Ok(Amount { packets: number(&value[key], "packets")?, bytes: number(&value[key], "bytes")? })
+}
+
+fn trigger_hits(value: &Value) -> Result<Hits, String> {
+    Ok(Hits {
+        fired: number(value, "fired")?,
+        extended: number(value, "extended")?,
+        held_off: number(value, "held_off")?,
+        too_many: number(value, "too_many")?,
+        template_unfilled: number(value, "template_unfilled")?,
+        disarmed: number(value, "disarmed")?,
+    })
+}
+
+fn dump(value: &Value) -> Result<Dump, String> {
+    let has = |key: &str| value.get(key).cloned().ok_or(format!("no '{key}' in {value}"));
+    let path = PathBuf::from(string(value, "path")?);
+    let paths = value["paths"].as_array().ok_or(format!("no array 'paths' in {value}"))?;
+    let paths: Option<Vec<PathBuf>> = paths.iter().map(|path| path.as_str().map(PathBuf::from)).collect();
+    let paths = paths.ok_or(format!("'paths' are no strings in {value}"))?;
+    if !path.is_absolute() || paths.iter().any(|path| !path.is_absolute()) || !paths.contains(&path) {
+        return Err(format!("paths are not absolute, or 'path' is not one of 'paths': {value}"));
+    }
+    Ok(Dump {
+        id: has("id")?,
+        trigger: string(value, "trigger")?,
+        time_ns: time_ns(value, "time")?,
+        filter: has("filter")?,
+        from_ns: time_ns(value, "from")?,
+        to_ns: time_ns(value, "to")?,
+        packets: number(value, "packets")?,
+        bytes: number(value, "bytes")?,
+        lost_min: number(value, "lost_min")?,
+        lost_max: number(value, "lost_max")?,
+        complete: value["complete"].as_bool().ok_or(format!("no truth value 'complete' in {value}"))?,
+        path,
+        paths,
+    })
+}
+
+/// A time such as `2026-11-20T20:31:05.123456789Z`.
+fn time_ns(value: &Value, key: &str) -> Result<i64, String> {
+    let text = string(value, key)?;
+    if text.len() != 30 || !text.ends_with('Z') || text.as_bytes()[19] != b'.' {
+        return Err(format!("'{key}' is no ISO 8601 with nanoseconds and Z: {text}"));
+    }
+    let time: jiff::Timestamp = text.parse().map_err(|e| format!("'{key}' {text}: {e}"))?;
+    i64::try_from(time.as_nanosecond()).map_err(|e| format!("'{key}' {text}: {e}"))
+}
+
+/// A time as file names spell it: `2026-11-20T20-31-05.123456789Z`.
+pub fn file_time(time_ns: i64) -> String {
+    let time = jiff::Timestamp::from_nanosecond(i128::from(time_ns)).expect("a time in range");
+    format!("{time:.9}").replace(':', "-")
+}

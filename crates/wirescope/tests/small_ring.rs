@@ -1,0 +1,168 @@
+//! Rings so small that they turn many times: a dump loses only its window's front, and says how much.
+
+mod run;
+
+use run::{Place, summary::Summary};
+use scope_testkit::oracle::{self, VlanRule, expected_dump, is_later_part};
+use scope_testkit::traffic::frame;
+use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, Random, Record};
+
+const SECOND: i64 = 1_000_000_000;
+const EVERYTHING: &str = "ip or ip6 or not ip";
+
+/// About 8 MB in 60 s, with a hit in the middle.
+fn turning(interfaces: &[&str]) -> (Capture, usize) {
+    let interfaces = interfaces.iter().map(|name| Interface::new(name, ETHERNET)).collect();
+    let conversations =
+        Conversations { packets: 12_000, interfaces, payload_max: 1300, vlan: 10, snapped: 0, ..Conversations::default() };
+    let mut capture = conversations.capture();
+    let at_ns = capture.packets[6000].time_ns + 1;
+    let ip = frame::udp("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:60000".parse().unwrap(), b"trigger me");
+    let at = capture.insert(Record::new(at_ns, frame::on_link(ETHERNET, &[], &ip)));
+    (capture, at)
+}
+
+struct Case {
+    template: &'static str,
+    filter: &'static str,
+    before_s: i64,
+    after_s: i64,
+    ring: &'static str,
+    workers: usize,
+    /// Whether the window's begin is older than the ring at the time of the hit.
+    turned: bool,
+}
+
+fn cases() -> Vec<Case> {
+    let all =
+        Case { template: EVERYTHING, filter: EVERYTHING, before_s: 60, after_s: 60, ring: "1MiB", workers: 1, turned: true };
+    vec![
+        Case { before_s: 0, turned: false, ..all },
+        Case { before_s: 1, turned: false, ..all },
+        Case { ring: "2MiB", workers: 2, ..all },
+        Case { ring: "4MiB", workers: 4, ..all },
+        Case { template: "host $srcIP", filter: "host 10.0.0.1", ..all },
+        Case { before_s: 20, after_s: 1, ..all },
+        all,
+    ]
+}
+
+fn check(case: &Case) {
+    let (input, at) = turning(&["left", "right"]);
+    let name =
+        format!("{} before {} after {} in {}, {} workers", case.template, case.before_s, case.after_s, case.ring, case.workers);
+    let place = Place::new();
+    let source = format!("{},workers={}", place.source(&input), case.workers);
+    let (before, after) = (case.before_s.to_string(), case.after_s.to_string());
+    let mut arguments = vec!["--source", &source, "--ring", case.ring, "--segment", "64KiB", "--dumps-max", "1"];
+    arguments.extend(["--trigger", "hit=udp port 60000", "--dump", case.template, "--before", &before, "--after", &after]);
+    let done = place.run(&arguments);
+    assert_eq!(done.code(), Some(i32::from(case.turned)), "{name}: {}", done.stderr);
+    let summary = done.summary();
+    summary.assert_adds_up();
+    assert_eq!(summary.stored.packets, input.packets.len() as u64, "{name}: a file source waits instead of dropping");
+    check_dump(case, &name, &input, at, &summary);
+}
+
+fn check_dump(case: &Case, name: &str, input: &Capture, at: usize, summary: &Summary) {
+    let hit_ns = input.packets[at].time_ns;
+    let (from_ns, to_ns) = (hit_ns - case.before_s * SECOND, hit_ns + case.after_s * SECOND);
+    let window = |filter: &str| {
+        let indices = expected_dump(input, filter, from_ns, to_ns, Some(at), VlanRule::Transparent).unwrap();
+        input.subset(&indices)
+    };
+    let dump = summary.only_dump();
+    let found = oracle::read(&dump.path).unwrap().capture;
+    let missing = missing_from_front(case, &window(case.filter), &found).unwrap_or_else(|words| panic!("{name}: {words}")) as u64;
+    assert_eq!(dump.packets, found.packets.len() as u64, "{name}");
+    assert_eq!(dump.complete, !case.turned, "{name}: {dump:?}");
+    if !case.turned {
+        assert_eq!((missing, dump.lost_min, dump.lost_max), (0, 0, 0), "{name}");
+        return;
+    }
+    // What the filter would have said of lost packets is not known: bounds may speak of all packets in the window.
+    let everything = window(EVERYTHING);
+    let first_ns = found.packets[0].time_ns;
+    let before_first = everything.packets.iter().filter(|p| p.time_ns < first_ns).count() as u64;
+    assert!(
+        missing > 0 && dump.lost_min <= before_first.max(missing) && missing <= dump.lost_max,
+        "{name}: {missing} missing, {dump:?}"
+    );
+    // The ring held its size in packets when the hit came; at least a quarter of that has to be there.
+    let ring_bytes = case.ring.trim_end_matches("MiB").parse::<usize>().unwrap() << 20;
+    let past: usize = everything.packets.iter().filter(|p| (first_ns..hit_ns).contains(&p.time_ns)).map(|p| p.data.len()).sum();
+    assert!(past >= ring_bytes / 4, "{name}: only {past} bytes of the past");
+    oracle::opens_cleanly(&dump.path).unwrap();
+}
+
+/// How many packets are missing from the front. Lanes turn at their own pace, so with several of them packets of the window's
+/// front may be there from one lane and not from another: then each packet behind the last one that is missing has to be there.
+fn missing_from_front(case: &Case, expected: &Capture, found: &Capture) -> Result<usize, String> {
+    if case.workers == 1 {
+        return is_later_part(expected, found);
+    }
+    let missing = expected.packets.len() - found.packets.len();
+    let times: std::collections::HashSet<i64> = found.packets.iter().map(|p| p.time_ns).collect();
+    let last = expected.packets.iter().rposition(|p| !times.contains(&p.time_ns)).map_or(0, |at| at + 1);
+    let behind = |capture: &Capture, from_ns: i64| {
+        let indices: Vec<usize> = (0..capture.packets.len()).filter(|&at| capture.packets[at].time_ns >= from_ns).collect();
+        capture.subset(&indices)
+    };
+    let from_ns = expected.packets.get(last).map_or(i64::MAX, |p| p.time_ns);
+    is_later_part(&behind(expected, from_ns), &behind(found, from_ns))?;
+    let hit_at = expected.packets.len() / 2;
+    if last > hit_at + 2000 { Err(format!("packet {last} of {} is missing", expected.packets.len())) } else { Ok(missing) }
+}
+
+#[test]
+fn a_turned_ring_loses_only_the_windows_front_and_says_how_much() {
+    for case in cases() {
+        check(&case);
+    }
+}
+
+#[test]
+fn many_dumps_at_once_share_a_small_ring_and_each_has_its_later_part() {
+    let (mut input, at) = turning(&["left"]);
+    let hit_ns = input.packets[at].time_ns;
+    input.packets[at].data =
+        frame::on_link(ETHERNET, &[], &frame::ping("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), 1, b""));
+    let mut hits = Vec::new();
+    for host in 1..=4u8 {
+        let from = format!("10.0.0.{host}:1000").parse().unwrap();
+        let ip = frame::udp(from, "10.0.0.200:60000".parse().unwrap(), b"trigger me");
+        let time_ns = hit_ns + i64::from(host) * SECOND / 2;
+        input.insert(Record::new(time_ns, frame::on_link(ETHERNET, &[], &ip)));
+        hits.push((time_ns, host));
+    }
+    input.disorder(&mut Random::new(8), 200_000_000);
+    let place = Place::new();
+    let source = place.source(&input);
+    let summary = place.summary(&[
+        "--source",
+        &source,
+        "--ring",
+        "2MiB",
+        "--segment",
+        "64KiB",
+        "--trigger",
+        "hit=udp port 60000",
+        "--dump",
+        "host $srcIP",
+        "--before",
+        "1s",
+        "--after",
+        "10s",
+        "--holdoff",
+        "0",
+    ]);
+    assert_eq!(summary.hits["hit"].fired, 4, "{summary:?}");
+    for (dump, (time_ns, host)) in summary.dumps.iter().zip(hits) {
+        let filter = format!("host 10.0.0.{host}");
+        let at = input.packets.iter().position(|p| p.time_ns == time_ns);
+        let indices = expected_dump(&input, &filter, time_ns - SECOND, time_ns + 10 * SECOND, at, VlanRule::Transparent).unwrap();
+        let found = oracle::read(&dump.path).unwrap().capture;
+        let missing = is_later_part(&input.subset(&indices), &found).unwrap_or_else(|words| panic!("host {host}: {words}"));
+        assert_eq!((missing, dump.complete), (0, true), "host {host}: {dump:?}");
+    }
+}
