@@ -10,13 +10,13 @@ use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, Random
 const SECOND: i64 = 1_000_000_000;
 const EVERYTHING: &str = "ip or ip6 or not ip";
 
-/// About 8 MB in 60 s, with a hit in the middle.
+/// About 8 MB in 60 s, with a hit at two thirds.
 fn turning(interfaces: &[&str]) -> (Capture, usize) {
     let interfaces = interfaces.iter().map(|name| Interface::new(name, ETHERNET)).collect();
     let conversations =
         Conversations { packets: 12_000, interfaces, payload_max: 1300, vlan: 10, snapped: 0, ..Conversations::default() };
     let mut capture = conversations.capture();
-    let at_ns = capture.packets[6000].time_ns + 1;
+    let at_ns = capture.packets[8000].time_ns + 1;
     let ip = frame::udp("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:60000".parse().unwrap(), b"trigger me");
     let at = capture.insert(Record::new(at_ns, frame::on_link(ETHERNET, &[], &ip)));
     (capture, at)
@@ -73,7 +73,8 @@ fn check_dump(case: &Case, name: &str, input: &Capture, at: usize, summary: &Sum
     };
     let dump = summary.only_dump();
     let found = oracle::read(&dump.path).unwrap().capture;
-    let missing = missing_from_front(case, &window(case.filter), &found).unwrap_or_else(|words| panic!("{name}: {words}")) as u64;
+    let missing =
+        missing_from_front(case, &window(case.filter), &found, hit_ns).unwrap_or_else(|words| panic!("{name}: {words}")) as u64;
     assert_eq!(dump.packets, found.packets.len() as u64, "{name}");
     assert_eq!(dump.complete, !case.turned, "{name}: {dump:?}");
     if !case.turned {
@@ -97,11 +98,11 @@ fn check_dump(case: &Case, name: &str, input: &Capture, at: usize, summary: &Sum
 
 /// How many packets are missing from the front. Lanes turn at their own pace, so with several of them packets of the window's
 /// front may be there from one lane and not from another: then each packet behind the last one that is missing has to be there.
-fn missing_from_front(case: &Case, expected: &Capture, found: &Capture) -> Result<usize, String> {
+fn missing_from_front(case: &Case, expected: &Capture, found: &Capture, hit_ns: i64) -> Result<usize, String> {
     if case.workers == 1 {
         return is_later_part(expected, found);
     }
-    let missing = expected.packets.len() - found.packets.len();
+    let missing = expected.packets.len().checked_sub(found.packets.len()).ok_or("more packets than the window has")?;
     let times: std::collections::HashSet<i64> = found.packets.iter().map(|p| p.time_ns).collect();
     let last = expected.packets.iter().rposition(|p| !times.contains(&p.time_ns)).map_or(0, |at| at + 1);
     let behind = |capture: &Capture, from_ns: i64| {
@@ -110,8 +111,12 @@ fn missing_from_front(case: &Case, expected: &Capture, found: &Capture) -> Resul
     };
     let from_ns = expected.packets.get(last).map_or(i64::MAX, |p| p.time_ns);
     is_later_part(&behind(expected, from_ns), &behind(found, from_ns))?;
-    let hit_at = expected.packets.len() / 2;
-    if last > hit_at + 2000 { Err(format!("packet {last} of {} is missing", expected.packets.len())) } else { Ok(missing) }
+    match last.checked_sub(1).map(|at| expected.packets[at].time_ns) {
+        Some(last_ns) if last_ns >= hit_ns => {
+            Err(format!("packet {last} of {} is missing, behind the hit", expected.packets.len()))
+        }
+        _ => Ok(missing),
+    }
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn cases() -> Vec<Case> {
             hits: &[(0, 1), (24999, 2)],
             options: &["--before", "1", "--after", "1"],
             counted: Hits { fired: 2, ..none },
-            dumps: &[((0, 1), 0, 1000), ((24999, 2), 23999, 24999)],
+            dumps: &[((0, 1), -1000, 1000), ((24999, 2), 23999, 25999)],
         },
     ]
 }
@@ -121,10 +121,10 @@ fn check(case: &Case, workers: usize) {
     assert_eq!(summary.dumps.len(), case.dumps.len(), "{name}: {summary:?}");
     for (dump, &((at_ms, host), from_ms, to_ms)) in summary.dumps.iter().zip(case.dumps) {
         assert_eq!(dump.time_ns, START_NS + at_ms * MS + 1, "{name}");
-        // A window ends one nanosecond later than its milliseconds say, as its hit does.
+        // A window stands one nanosecond later than its milliseconds say, as its hit does.
         let (from_ns, to_ns) = (START_NS + from_ms * MS + 1, START_NS + to_ms * MS + 1);
         let filter = format!("host 10.0.0.{host}");
-        let expected = expected_dump(&input, &filter, from_ns.min(dump.time_ns), to_ns, None, VlanRule::Transparent).unwrap();
+        let expected = expected_dump(&input, &filter, from_ns, to_ns, None, VlanRule::Transparent).unwrap();
         let expected = input.subset(&expected);
         let found = oracle::read(&dump.path).unwrap().capture;
         if let Some(words) = difference(&expected, &found) {
