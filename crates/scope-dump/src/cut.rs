@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest sleep while nothing new is there.
@@ -51,9 +52,20 @@ pub struct DumpOrder {
     pub pins: FirstPins,
     /// Folder for the files.
     pub folder: PathBuf,
+    /// How far it is, for whoever watches.
+    pub progress: Arc<Progress>,
     /// Live: how long after the window's end, by the monotonic clock, to wait at most for workers that have stopped telling the
     /// time. `None`: as long as it takes.
     pub patience: Option<Duration>,
+}
+
+/// How far a dump is: counters that anybody may read while it is made.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Packets written.
+    pub packets: AtomicU64,
+    /// Their captured bytes.
+    pub bytes: AtomicU64,
 }
 
 /// What became of a dump. Times in ns; the span is what the run received of the window.
@@ -124,6 +136,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         hit: order.hit,
         from_ns,
         folder: order.folder,
+        progress: order.progress,
         waiting: Waiting::default(),
         files: BTreeMap::new(),
         walk: Walk::new(ring, order.pins, from_ns),
@@ -142,6 +155,7 @@ struct Cutter {
     hit: Option<HitPacket>,
     from_ns: i64,
     folder: PathBuf,
+    progress: Arc<Progress>,
     waiting: Waiting,
     files: BTreeMap<LinkType, OutFile>,
     walk: Walk,
@@ -184,12 +198,11 @@ impl Cutter {
             self.predicates.push((link_type, self.filter.for_link(link_type)));
         }
         for (index, piece) in pieces.iter().enumerate() {
-            let rest = &pieces[index + 1..];
-            let floor_ns = rest.first().map_or(settled_ns, |next| next.min_ns.min(settled_ns));
-            if let Some(read) = self.walk.read(piece, to_ns) {
+            let floor_ns = pieces.get(index + 1).map_or(settled_ns, |next| next.min_ns.min(settled_ns));
+            if let Some(read) = self.walk.read(pieces, index) {
                 self.take_blocks(piece, read.blocks(), to_ns, floor_ns);
             }
-            self.walk.done(rest);
+            self.walk.done(pieces, index);
         }
         self.let_out(settled_ns);
     }
@@ -201,7 +214,7 @@ impl Cutter {
             let time_ns = block.time_ns();
             let is_hit = hit == Some(packet);
             let inside = time_ns >= self.from_ns && time_ns <= to_ns;
-            if !is_hit && !(inside && takes(&predicate, link_type, block.data(), block.original_len())) {
+            if !(is_hit || inside && takes(&predicate, link_type, block.data(), block.original_len())) {
                 continue;
             }
             let place = Place { time_ns, lane: piece.lane, packet };
@@ -225,6 +238,8 @@ impl Cutter {
     }
 
     fn write(&mut self, place: Place, block: &[u8]) {
+        self.progress.packets.fetch_add(1, Ordering::Relaxed);
+        self.progress.bytes.fetch_add(block.len() as u64, Ordering::Relaxed);
         let link_type = self.predicates[place.lane as usize].0;
         if let Some(file) = self.file(link_type) {
             file.0.write(file.1, place, block);
@@ -246,22 +261,20 @@ impl Cutter {
     /// Settles the loss, closes the files, gives them their names.
     fn finish(mut self, report: &mut DumpReport, window: &Window, everything: bool) {
         let to_ns = window.to_ns();
-        self.walk.note_tail(to_ns);
+        let recycled = self.walk.lost(to_ns);
         let main_type = match self.hit {
             Some(hit) => hit.link_type,
+            None if self.files.is_empty() && self.ring.lanes() == 0 => LinkType::ETHERNET, // nothing was received yet
             None => self.files.keys().next().copied().unwrap_or_else(|| self.ring.lane_info(0).link_type),
         };
-        if self.ring.lanes() > 0 || !self.files.is_empty() {
-            let _ = self.file(main_type);
-        }
+        let _ = self.file(main_type);
         let heard = self.ring.heard().unwrap_or((report.time_ns, report.time_ns));
         report.from_ns = self.from_ns.max(heard.0).min(report.time_ns);
         report.to_ns = to_ns.min(heard.1).max(report.from_ns);
         (report.hits, report.hits_ns) = window.hits();
-        self.settle_loss(report, everything);
+        self.settle_loss(report, recycled, everything);
         for file in self.files.values_mut() {
-            let fallback = (0..).map_while(|number| self.ring.interface(number).map(|entry| (number, entry)));
-            let fallback = fallback.into_iter().find(|(_, entry)| entry.link_type == file.link_type()).map(|(number, _)| number);
+            let fallback = self.ring.interface_of(file.link_type());
             file.finish_packets(&self.ring, fallback, (report.lost_min, report.lost_max), report.to_ns);
         }
         report.packets = self.files.values().map(|file| file.packets).sum();
@@ -277,9 +290,8 @@ impl Cutter {
 
     /// What the dump lacks. Whether a lost packet would have passed the filter nobody knows: unless the dump takes everything,
     /// there is no least number.
-    fn settle_loss(&self, report: &mut DumpReport, everything: bool) {
-        let before = self.ring.lost_before((report.from_ns, report.to_ns));
-        let lost: Lost = self.walk.lost.and(before);
+    fn settle_loss(&self, report: &mut DumpReport, recycled: Lost, everything: bool) {
+        let lost = recycled.and(self.ring.lost_before((report.from_ns, report.to_ns)));
         report.lost_min = if everything { lost.packets_min } else { 0 };
         report.lost_max = lost.packets_max;
         report.missing = lost.span_ns;

@@ -28,5 +28,5 @@ pub mod pins;
 pub mod time_text;
 pub mod walk;
 
-pub use cut::{DumpOrder, DumpReport, HitPacket, cut};
+pub use cut::{DumpOrder, DumpReport, HitPacket, Progress, cut};
 pub use pins::FirstPins;

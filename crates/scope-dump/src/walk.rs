@@ -7,7 +7,6 @@
 use crate::pins::FirstPins;
 use scope_ring::pin::Blocks;
 use scope_ring::{Lost, Pinned, Ring};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What one segment holds that is still to be read.
@@ -23,6 +22,8 @@ pub(crate) struct Piece {
     pub min_ns: i64,
     /// Times never step back inside.
     pub ordered: bool,
+    /// Sequence of the oldest segment that this lane still needs when this piece is done with.
+    needed_then: u64,
 }
 
 /// Where the dump stands in one lane: the next byte and packet to be looked at.
@@ -39,13 +40,19 @@ pub(crate) struct Walk {
     first: FirstPins,
     positions: Vec<Position>,
     from_ns: i64,
-    /// What was recycled before it was read.
-    pub lost: Lost,
+    /// Pieces of the last look up to here have been offered a pin.
+    held_up_to: usize,
+    /// What was recycled before it was read: lane, and packet numbers from and up to (exclusive).
+    gaps: Vec<(u32, u64, u64)>,
 }
+
+/// Gaps that are kept apart; beyond, a lane's last one grows over what was read in between, which the memory of recycled
+/// segments puts right.
+const GAPS_MAX: usize = 65_536;
 
 impl Walk {
     pub(crate) fn new(ring: &Arc<Ring>, first: FirstPins, from_ns: i64) -> Walk {
-        Walk { ring: ring.clone(), first, positions: Vec::new(), from_ns, lost: Lost::default() }
+        Walk { ring: ring.clone(), first, positions: Vec::new(), from_ns, held_up_to: 0, gaps: Vec::new() }
     }
 
     /// Lists what has been committed since the last look, pieces with the smallest times first.
@@ -56,10 +63,17 @@ impl Walk {
             self.look_at_lane(lane, to_ns, &mut pieces);
         }
         pieces.sort_by_key(|piece| (piece.min_ns, piece.lane, piece.sequence));
-        for piece in &pieces {
-            self.hold(piece);
+        let mut needed: Vec<u64> = self.positions.iter().map(|position| position.sequence).collect();
+        for piece in pieces.iter_mut().rev() {
+            let lane = &mut needed[piece.lane as usize];
+            piece.needed_then = *lane;
+            *lane = piece.sequence.min(*lane);
         }
-        self.publish_place(&pieces);
+        for (lane, sequence) in needed.into_iter().enumerate() {
+            self.first.follower.done_before(lane as u32, sequence);
+        }
+        self.held_up_to = 0;
+        self.hold_on(&pieces);
         pieces
     }
 
@@ -67,15 +81,13 @@ impl Walk {
         let mut at = self.positions[lane as usize];
         let next = self.ring.lane_next(lane);
         for sequence in at.sequence.max(self.ring.oldest_possible(lane))..next {
-            let pinned = match self.first.held.remove(&(lane, sequence)) {
-                Some(pinned) => pinned,
-                None => match self.ring.pin(lane, sequence) {
-                    Some(pinned) => pinned,
-                    None => continue, // recycled: the next one that is there tells how much is missing
-                },
+            let held = self.first.held.remove(&(lane, sequence));
+            let was_held = held.is_some();
+            let Some(pinned) = held.or_else(|| self.ring.pin(lane, sequence)) else {
+                continue; // recycled: the next one that is there tells how much is missing
             };
             let from = if sequence == at.sequence { at.bytes } else { 0 };
-            self.note_gap(lane, at.packet, pinned.first_packet(), to_ns);
+            self.note_gap(lane, at.packet, pinned.first_packet());
             let first_packet = at.packet.max(pinned.first_packet());
             let committed = pinned.committed();
             let end_packet = pinned.first_packet() + committed.packets as u64;
@@ -95,8 +107,9 @@ impl Walk {
                     packets: end_packet - first_packet,
                     min_ns: times.0,
                     ordered: times.2,
+                    needed_then: 0,
                 });
-                if self.has_room() {
+                if was_held {
                     self.first.held.insert((lane, sequence), pinned);
                 }
             }
@@ -111,56 +124,56 @@ impl Walk {
         (self.first.held.len() as u64) < self.first.allowance.segments()
     }
 
-    fn hold(&mut self, piece: &Piece) {
-        let place = (piece.lane, piece.sequence);
-        if self.has_room()
-            && !self.first.held.contains_key(&place)
-            && let Some(pinned) = self.ring.pin(piece.lane, piece.sequence)
+    /// Pins further pieces of the last look, in order, as far as the allowance reaches.
+    fn hold_on(&mut self, pieces: &[Piece]) {
+        while self.has_room()
+            && let Some(piece) = pieces.get(self.held_up_to)
         {
-            self.first.held.insert(place, pinned);
+            self.held_up_to += 1;
+            let place = (piece.lane, piece.sequence);
+            if !self.first.held.contains_key(&place)
+                && let Some(pinned) = self.ring.pin(piece.lane, piece.sequence)
+            {
+                self.first.held.insert(place, pinned);
+            }
         }
     }
 
-    /// Reads a piece; `None` where it was recycled meanwhile, which is noted. `rest` are the pieces that come afterwards: the
-    /// next of them is held in its place.
-    pub(crate) fn read(&mut self, piece: &Piece, to_ns: i64) -> Option<Read> {
+    /// Reads piece `index` of the last look; `None` where it was recycled meanwhile, which is noted.
+    pub(crate) fn read(&mut self, pieces: &[Piece], index: usize) -> Option<Read> {
+        let piece = &pieces[index];
+        self.held_up_to = self.held_up_to.max(index + 1);
         let pinned = self.first.held.remove(&(piece.lane, piece.sequence)).or_else(|| self.ring.pin(piece.lane, piece.sequence));
         if pinned.is_none() {
-            self.note_gap(piece.lane, piece.first_packet, piece.first_packet + piece.packets, to_ns);
+            self.note_gap(piece.lane, piece.first_packet, piece.first_packet + piece.packets);
         }
         pinned.map(|pinned| Read { pinned, from: piece.from, to: piece.to })
     }
 
-    /// A piece is done with: the next that isn't held yet is, and those who wait for this dump learn how far it is.
-    pub(crate) fn done(&mut self, rest: &[Piece]) {
-        if let Some(piece) = rest.iter().find(|piece| !self.first.held.contains_key(&(piece.lane, piece.sequence))) {
-            self.hold(piece);
-        }
-        self.publish_place(rest);
+    /// Piece `index` of the last look is done with: further ones are held, and who waits for this dump learns how far it is.
+    pub(crate) fn done(&mut self, pieces: &[Piece], index: usize) {
+        self.hold_on(pieces);
+        self.first.follower.done_before(pieces[index].lane, pieces[index].needed_then);
     }
 
-    /// Tells how far everything is read: up to the first piece of each lane that is left.
-    fn publish_place(&self, rest: &[Piece]) {
-        let mut needed: BTreeMap<u32, u64> = BTreeMap::new();
-        for piece in rest {
-            let first = needed.entry(piece.lane).or_insert(piece.sequence);
-            *first = piece.sequence.min(*first);
+    fn note_gap(&mut self, lane: u32, from: u64, to: u64) {
+        if from >= to {
+            return;
         }
-        for (lane, position) in self.positions.iter().enumerate() {
-            let sequence = needed.get(&(lane as u32)).copied().unwrap_or(position.sequence);
-            self.first.follower.done_before(lane as u32, sequence);
+        let known = self.gaps.len();
+        match self.gaps.iter_mut().rev().find(|gap| gap.0 == lane) {
+            Some(gap) if gap.2 >= from || known >= GAPS_MAX => gap.2 = gap.2.max(to),
+            _ => self.gaps.push((lane, from, to)),
         }
     }
 
-    fn note_gap(&mut self, lane: u32, from: u64, to: u64, to_ns: i64) {
-        self.lost = self.lost.and(self.ring.lost(lane, from, to, (self.from_ns, to_ns)));
-    }
-
-    /// After the last look: what was recycled in front of it and nobody came to tell.
-    pub(crate) fn note_tail(&mut self, to_ns: i64) {
+    /// After the last look: what the window lacks because it was recycled before it was read.
+    pub(crate) fn lost(&mut self, to_ns: i64) -> Lost {
         for lane in 0..self.positions.len() as u32 {
-            self.note_gap(lane, self.positions[lane as usize].packet, u64::MAX, to_ns);
+            self.note_gap(lane, self.positions[lane as usize].packet, u64::MAX);
         }
+        let lost_in = |gap: &(u32, u64, u64)| self.ring.lost(gap.0, gap.1, gap.2, (self.from_ns, to_ns));
+        self.gaps.iter().map(lost_in).fold(Lost::default(), Lost::and)
     }
 }
 

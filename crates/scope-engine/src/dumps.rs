@@ -1,1 +1,239 @@
-//! To come.
+//! From a fire to the finished file: numbers, pins, one thread per dump, reports.
+
+use crate::events::Events;
+use crate::summary;
+use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, cut};
+use scope_filter::VlanRule;
+use scope_ring::Ring;
+use scope_trigger::{Fire, Places, Trigger, Verdict, Window};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// What all dumps of a run share.
+pub struct DumpSettings {
+    /// Folder for the files, absolute.
+    pub folder: PathBuf,
+    /// How filters see VLAN tags.
+    pub vlan: VlanRule,
+    /// See [`DumpOrder::patience`].
+    pub patience: Option<Duration>,
+    /// The run ends after so many dumps.
+    pub exit_after: Option<u64>,
+}
+
+/// A dump that is being made.
+pub struct OpenDump {
+    /// Number in the run.
+    pub id: u64,
+    /// Trigger.
+    pub trigger: String,
+    /// Its window.
+    pub window: Arc<Window>,
+    /// How far it is.
+    pub progress: Arc<Progress>,
+}
+
+/// All dumps of a run.
+pub struct Dumps {
+    ring: Arc<Ring>,
+    places: Arc<Places>,
+    events: Arc<Events>,
+    settings: DumpSettings,
+    started: AtomicU64,
+    state: Mutex<State>,
+    finished: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    open: Vec<Arc<OpenDump>>,
+    reports: Vec<DumpReport>,
+    /// Windows of all dumps, kept only where the run ends after some.
+    windows: Vec<Arc<Window>>,
+    /// Reports that the run hasn't spoken of yet start here.
+    told: usize,
+}
+
+/// The facts of a hit that a dump carries.
+pub struct HitFacts {
+    /// Time, ns.
+    pub time_ns: i64,
+    /// In words that follow "fired".
+    pub why: String,
+    /// Where its packet stands.
+    pub packet: Option<HitPacket>,
+}
+
+impl Dumps {
+    /// Nothing has fired yet.
+    pub fn new(ring: &Arc<Ring>, places: &Arc<Places>, events: &Arc<Events>, settings: DumpSettings) -> Arc<Dumps> {
+        Arc::new(Dumps {
+            ring: ring.clone(),
+            places: places.clone(),
+            events: events.clone(),
+            settings,
+            started: AtomicU64::new(0),
+            state: Mutex::default(),
+            finished: Condvar::new(),
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+
+    /// The places that dumps take.
+    pub fn places(&self) -> &Arc<Places> {
+        &self.places
+    }
+
+    /// Begins a dump. The caller's next claim comes afterwards: what the window needs first is pinned here.
+    pub fn start(self: &Arc<Self>, trigger: &str, hit: HitFacts, fire: Fire) {
+        let id = self.started.fetch_add(1, Ordering::Relaxed) + 1;
+        let pins = FirstPins::take(&self.ring, fire.window.from_ns(), self.places.max() as u64);
+        let progress = Arc::new(Progress::default());
+        let open =
+            Arc::new(OpenDump { id, trigger: trigger.to_string(), window: fire.window.clone(), progress: progress.clone() });
+        {
+            let mut state = self.lock();
+            state.open.push(open.clone());
+            if self.settings.exit_after.is_some() {
+                state.windows.push(fire.window.clone());
+            }
+        }
+        let order = DumpOrder {
+            id,
+            trigger: trigger.to_string(),
+            why: hit.why,
+            hit: hit.packet,
+            time_ns: hit.time_ns,
+            filter: fire.filter,
+            vlan: self.settings.vlan,
+            window: fire.window,
+            pins,
+            folder: self.settings.folder.clone(),
+            patience: self.settings.patience,
+            progress,
+        };
+        let (dumps, failed) = (self.clone(), failed_report(&order));
+        let place = fire.place;
+        let work = move || {
+            let guard = Finish { dumps: dumps.clone(), open, report: Some(failed) };
+            let report = cut(&dumps.ring, order);
+            guard.with(report);
+            drop(place);
+        };
+        if let Err(error) = std::thread::Builder::new().name(format!("dump-{id}")).spawn(work) {
+            // The closure is dropped with its guard not yet made: say it here.
+            let mut report = DumpReport { id, trigger: trigger.to_string(), time_ns: hit.time_ns, ..DumpReport::default() };
+            report.error = Some(format!("no thread for the dump: {error}"));
+            self.finish(id, report);
+        }
+    }
+
+    /// Fires `trigger` by hand at capture time `now_ns`; the verdict's name.
+    pub fn fire_by_hand(self: &Arc<Self>, trigger: &Trigger, now_ns: i64) -> &'static str {
+        let verdict = trigger.fire_by_hand(now_ns, &self.places);
+        let name = verdict.name();
+        let trigger = &trigger.config().name;
+        match verdict {
+            Verdict::Fired(fire) => {
+                let hit = HitFacts { time_ns: now_ns, why: "by hand".to_string(), packet: None };
+                self.start(trigger, hit, fire);
+            }
+            _ => self.events.hit(trigger, now_ns, name, Some("by hand")),
+        }
+        name
+    }
+
+    fn finish(&self, id: u64, report: DumpReport) {
+        self.events.log("dump", summary::dump(&report));
+        let mut state = self.lock();
+        state.open.retain(|open| open.id != id);
+        state.reports.push(report);
+        self.finished.notify_all();
+    }
+
+    /// Dumps that are being made.
+    pub fn open(&self) -> Vec<Arc<OpenDump>> {
+        self.lock().open.clone()
+    }
+
+    /// Number of finished dumps.
+    pub fn done(&self) -> usize {
+        self.lock().reports.len()
+    }
+
+    /// Reports that came since this was last asked.
+    pub fn news(&self) -> Vec<DumpReport> {
+        let mut state = self.lock();
+        let from = std::mem::replace(&mut state.told, usize::MAX);
+        state.told = state.reports.len();
+        state.reports[from.min(state.told)..].to_vec()
+    }
+
+    /// Waits until no dump is being made any more, at most `limit`; whether that is so.
+    pub fn wait(&self, limit: Duration) -> bool {
+        let state = self.lock();
+        let (state, _) =
+            self.finished.wait_timeout_while(state, limit, |state| !state.open.is_empty()).expect("no panic while held");
+        state.open.is_empty()
+    }
+
+    /// All reports, by number.
+    pub fn reports(&self) -> Vec<DumpReport> {
+        let mut reports = self.lock().reports.clone();
+        reports.sort_by_key(|report| report.id);
+        reports
+    }
+
+    /// Whether the run has all the dumps that it is to end after, and a worker at `clock_ns` needn't go on for any of them.
+    pub fn enough(&self, clock_ns: i64) -> bool {
+        let Some(exit_after) = self.settings.exit_after else { return false };
+        self.started.load(Ordering::Relaxed) >= exit_after
+            && self.lock().windows.iter().all(|window| window.to_ns().saturating_add(self.places.grace_ns()) < clock_ns)
+    }
+
+    /// Whether all the dumps that the run is to end after are finished.
+    pub fn all_done(&self) -> bool {
+        self.settings.exit_after.is_some_and(|exit_after| self.lock().reports.len() as u64 >= exit_after)
+    }
+}
+
+fn failed_report(order: &DumpOrder) -> DumpReport {
+    DumpReport {
+        id: order.id,
+        trigger: order.trigger.clone(),
+        why: order.why.clone(),
+        time_ns: order.time_ns,
+        filter: order.filter.clone(),
+        from_ns: order.window.from_ns(),
+        to_ns: order.window.to_ns(),
+        error: Some("the dump's thread failed".to_string()),
+        ..DumpReport::default()
+    }
+}
+
+/// Reports a dump exactly once, also when its thread unwinds.
+struct Finish {
+    dumps: Arc<Dumps>,
+    open: Arc<OpenDump>,
+    report: Option<DumpReport>,
+}
+
+impl Finish {
+    fn with(mut self, report: DumpReport) {
+        self.report = Some(report);
+    }
+}
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        if let Some(report) = self.report.take() {
+            self.open.window.close();
+            self.dumps.finish(self.open.id, report);
+        }
+    }
+}

@@ -1,1 +1,153 @@
-//! To come.
+//! `wirescope.jsonl`: one JSON line per event, written by a thread of its own, so that no worker ever waits for a disk.
+//!
+//! Events: `start`, `hit` (one that started no dump; at most 100 a second are listed, the rest comes as `hits` with counts),
+//! `dump`, `loss`, `warning`, `end`. Each line has `event` and `logged`, the wall clock's time.
+
+use scope_dump::time_text::iso;
+use scope_packet::time::NS_PER_SECOND;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// File name in the dump folder.
+pub const EVENTS_FILE: &str = "wirescope.jsonl";
+/// Hits that are listed in one second.
+const HITS_LISTED_MAX: u32 = 100;
+/// Lines that wait for the writer; beyond, hits become counts and other events wait.
+const QUEUE_MAX: usize = 4096;
+
+/// The wall clock, ns since the epoch.
+pub fn now_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+}
+
+/// The event log of one run.
+pub struct Events {
+    sender: Mutex<Option<SyncSender<Value>>>,
+    writer: Mutex<Option<std::thread::JoinHandle<io::Result<()>>>>,
+    hits: Mutex<HitLog>,
+}
+
+struct HitLog {
+    second: Instant,
+    listed: u32,
+    /// By trigger and verdict.
+    counted: BTreeMap<(String, &'static str), u64>,
+}
+
+impl Events {
+    /// Appends to the log in `folder`.
+    pub fn open(folder: &Path) -> io::Result<Events> {
+        let path = folder.join(EVENTS_FILE);
+        let file = OpenOptions::new().append(true).create(true).mode(0o640).open(path)?;
+        let (sender, receiver) = sync_channel(QUEUE_MAX);
+        let writer = std::thread::Builder::new().name("events".into()).spawn(move || write_lines(file, &receiver))?;
+        let hits = HitLog { second: Instant::now(), listed: 0, counted: BTreeMap::new() };
+        Ok(Events { sender: Mutex::new(Some(sender)), writer: Mutex::new(Some(writer)), hits: Mutex::new(hits) })
+    }
+
+    /// Logs one event. Not for workers: it waits while the writer is far behind.
+    pub fn log(&self, event: &str, facts: Value) {
+        if let Some(sender) = self.sender.lock().expect("no panic while held").as_ref() {
+            let _ = sender.send(line(event, facts));
+        }
+    }
+
+    /// Logs a hit that started no dump; never waits.
+    pub fn hit(&self, trigger: &str, time_ns: i64, verdict: &'static str, detail: Option<&str>) {
+        let mut hits = self.hits.lock().expect("no panic while held");
+        if hits.second.elapsed() >= Duration::from_secs(1) {
+            hits.second = Instant::now();
+            hits.listed = 0;
+        }
+        if hits.listed < HITS_LISTED_MAX {
+            hits.listed += 1;
+            let mut facts = json!({"trigger": trigger, "time": iso(time_ns), "verdict": verdict});
+            if let Some(detail) = detail {
+                facts["detail"] = detail.into();
+            }
+            let sender = self.sender.lock().expect("no panic while held");
+            match sender.as_ref().map(|sender| sender.try_send(line("hit", facts))) {
+                Some(Err(TrySendError::Full(_))) => {}
+                _ => return,
+            }
+        }
+        *hits.counted.entry((trigger.to_string(), verdict)).or_default() += 1;
+    }
+
+    /// Logs the hits that weren't listed as counts. Called about once a second and at the end.
+    pub fn flush_hits(&self) {
+        let counted = std::mem::take(&mut self.hits.lock().expect("no panic while held").counted);
+        let mut triggers: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
+        for ((trigger, verdict), hits) in counted {
+            triggers.entry(trigger).or_default().insert(verdict.to_string(), hits.into());
+        }
+        for (trigger, verdicts) in triggers {
+            self.log("hits", json!({"trigger": trigger, "not_listed": verdicts}));
+        }
+    }
+
+    /// Writes everything and closes the log.
+    pub fn close(&self) -> io::Result<()> {
+        self.flush_hits();
+        drop(self.sender.lock().expect("no panic while held").take());
+        match self.writer.lock().expect("no panic while held").take().map(|writer| writer.join()) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(io::Error::other("the event writer panicked")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn line(event: &str, facts: Value) -> Value {
+    let mut line = Map::new();
+    line.insert("event".into(), event.into());
+    line.insert("logged".into(), iso(now_ns()).into());
+    if let Value::Object(facts) = facts {
+        line.extend(facts);
+    }
+    line.into()
+}
+
+/// Writes lines as they come, each at once. A full disk loses lines, not the run: the first error is reported at the end.
+fn write_lines(file: File, lines: &Receiver<Value>) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    let mut result = Ok(());
+    for line in lines {
+        let written = writeln!(out, "{line}").and_then(|()| out.flush());
+        result = result.and(written);
+    }
+    result
+}
+
+/// Seconds with nine decimals, for durations in facts.
+pub fn seconds(ns: i64) -> f64 {
+    ns as f64 / NS_PER_SECOND as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hits_beyond_the_bound_become_counts_and_nothing_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let events = Events::open(folder.path()).unwrap();
+        for n in 0..250 {
+            events.hit("t", n, "held_off", None);
+        }
+        events.close().unwrap();
+        let text = std::fs::read_to_string(folder.path().join(EVENTS_FILE)).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let listed = lines.iter().filter(|line| line["event"] == "hit").count() as u64;
+        let counted: u64 = lines.iter().filter_map(|line| line["not_listed"]["held_off"].as_u64()).sum();
+        assert_eq!(listed + counted, 250);
+        assert!(listed <= 2 * HITS_LISTED_MAX as u64);
+    }
+}

@@ -23,6 +23,6 @@ pub mod summary;
 pub mod worker;
 
 pub use plan::{RunPlan, SourceEntry};
-pub use run::{Control, EngineError, Watch, run};
+pub use run::{Control, EngineError, Watch, ring_config, run};
 pub use status::{DumpStatus, Status, WorkerStatus};
 pub use summary::{DumpSummary, Summary};

@@ -1,10 +1,42 @@
 //! A run from start to end.
+//!
+//! 1. The ring is mapped and made resident.
+//! 2. The sources are opened, in the order given; nothing is captured before the ring is ready.
+//! 3. One thread per worker; the main thread looks after orders, status and events.
+//! 4. The run ends when every source has ended, when somebody says stop, or when it has its dumps.
+//! 5. Workers end: what the kernel still holds is taken, lanes are committed and sealed, clocks go to the end of time.
+//! 6. So every dump ends; their reports are waited for.
+//! 7. The ring is written out, if asked for; the summary is drawn up from the counters.
 
+use crate::dumps::{DumpSettings, Dumps};
+use crate::events::{Events, now_ns};
+use crate::lockstep::Lockstep;
 use crate::plan::RunPlan;
-use crate::status::Status;
-use crate::summary::Summary;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::status::{Status, StatusTaker};
+use crate::summary::{Amount, Summary};
+use crate::worker::{Shared, WorkerReport, work};
+use scope_dump::DumpReport;
+use scope_dump::time_text::iso;
+use scope_filter::{Filter, VlanRule};
+use scope_packet::LinkType;
+use scope_ring::{Ring, RingConfig};
+use scope_source::file::{FileOptions, FileSource};
+use scope_source::spec::SourcePlan;
+use scope_source::{Source, SourceError, Timing, afpacket, synth};
+use scope_trigger::{Places, Trigger, TriggerConfig};
+use serde_json::json;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How often the main thread looks at orders.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often it takes the status.
+const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// How long a live dump waits at most, after its window's end, for a worker that has stopped telling the time.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Name of the trigger behind a fire by hand where there is none.
+pub const MANUAL: &str = "manual";
 
 /// Orders from outside while a run goes: a signal handler may give them. One closed set.
 #[derive(Debug, Default)]
@@ -43,22 +75,24 @@ pub trait Watch: Sync {
     fn started(&self);
     /// Once a second.
     fn status(&self, status: &Status);
-    /// Something worth a line: a warning of a source, a finished dump (in plain words).
+    /// Something worth a line: a warning of a source, a fire by hand.
     fn note(&self, line: &str);
+    /// A dump is finished.
+    fn dump(&self, report: &DumpReport);
 }
 
-/// Why a run couldn't begin or go on. Texts say place, cause and remedy.
+/// Why a run couldn't begin. Texts say place, cause and remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// A source couldn't be opened.
     #[error(transparent)]
-    Source(#[from] scope_source::SourceError),
+    Source(#[from] SourceError),
     /// The ring couldn't be made.
     #[error(transparent)]
     Ring(#[from] scope_ring::RingError),
-    /// A file couldn't be made.
+    /// A file or a thread couldn't be made.
     #[error("{place}: {cause}")]
-    File {
+    System {
         /// Which.
         place: String,
         /// The system's own words.
@@ -69,6 +103,277 @@ pub enum EngineError {
 
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
-    let _ = (plan, control, watch);
-    todo!("next")
+    let ring = Ring::create(&plan.ring)?;
+    let ring_bytes = ring.segments() as u64 * ring.segment_bytes() as u64;
+    ring.prefault(&|done| watch.prefault(done, ring_bytes))?;
+    let events = Arc::new(Events::open(&plan.folder).map_err(|cause| EngineError::System {
+        place: plan.folder.join(crate::events::EVENTS_FILE).display().to_string(),
+        cause,
+    })?);
+    let sources = open_sources(&plan)?;
+    let names = sources.iter().map(|source| source.name().to_string()).collect();
+    let run = Run::new(plan, ring, events, &sources)?;
+    run.log_start();
+    watch.started();
+    run.go(sources, names, control, watch)
+}
+
+/// Opens every source: one entry per worker. All files together are one source, shared out where several workers are asked for.
+fn open_sources(plan: &RunPlan) -> Result<Vec<Box<dyn Source>>, SourceError> {
+    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+    let mut files = FileOptions::default();
+    let mut file_workers = 1;
+    for entry in &plan.sources {
+        match &entry.plan {
+            SourcePlan::File(file) => {
+                files.paths.push(file.path.clone());
+                files.pace = file.pace.or(files.pace);
+                files.snap_len = file.snap_len.or(files.snap_len);
+                file_workers = file_workers.max(file.workers);
+            }
+            SourcePlan::AfPacket(live) => {
+                let mut options = afpacket::AfPacketOptions::new(&live.interface);
+                options.workers = live.workers;
+                options.snap_len = live.snap_len;
+                options.promiscuous = live.promiscuous;
+                sources
+                    .extend(afpacket::open(&options, &entry.spec)?.into_iter().map(|source| Box::new(source) as Box<dyn Source>));
+            }
+            SourcePlan::Synth(options) => {
+                sources.extend(synth::open(options, &entry.spec)?.into_iter().map(|source| Box::new(source) as Box<dyn Source>));
+            }
+        }
+    }
+    if !files.paths.is_empty() {
+        for index in 0..file_workers {
+            let share = (file_workers > 1).then_some((index, file_workers));
+            sources.push(Box::new(FileSource::open(FileOptions { share, ..files.clone() })?));
+        }
+    }
+    Ok(sources)
+}
+
+/// One run, its parts wired together.
+struct Run {
+    plan: RunPlan,
+    shared: Shared,
+    manual: Trigger,
+    live: bool,
+}
+
+impl Run {
+    fn new(plan: RunPlan, ring: Arc<Ring>, events: Arc<Events>, sources: &[Box<dyn Source>]) -> Result<Run, EngineError> {
+        let live = sources.iter().any(|source| source.timing() == Timing::Live);
+        let grace_ns = sources.iter().map(|source| source.grace_ns()).max().unwrap_or(0);
+        let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
+        let settings = DumpSettings {
+            folder: plan.folder.clone(),
+            vlan: plan.vlan,
+            patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
+            exit_after: plan.exit_after,
+        };
+        let dumps = Dumps::new(&ring, &places, &events, settings);
+        let shared = Shared {
+            ring,
+            triggers: plan.triggers.iter().cloned().map(Trigger::new).collect(),
+            dumps,
+            events,
+            lockstep: Lockstep::new(sources.len()),
+            stop: AtomicBool::new(false),
+        };
+        Ok(Run { manual: manual_trigger(&plan), plan, shared, live })
+    }
+
+    /// Workers from start to end, with the main thread beside them.
+    fn go(
+        self,
+        sources: Vec<Box<dyn Source>>,
+        names: Vec<String>,
+        control: &Control,
+        watch: &dyn Watch,
+    ) -> Result<Summary, EngineError> {
+        let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
+        let mut warnings = Vec::new();
+        let mut failures = Vec::new();
+        std::thread::scope(|scope| {
+            let mut workers = Vec::new();
+            for (index, source) in sources.into_iter().enumerate() {
+                let (shared, report) = (&self.shared, &reports[index]);
+                let worker = std::thread::Builder::new().name(format!("worker-{index}"));
+                match worker.spawn_scoped(scope, move || work(index as u32, source, shared, report)) {
+                    Ok(handle) => workers.push(handle),
+                    Err(cause) => {
+                        self.shared.stop.store(true, Ordering::Relaxed);
+                        self.shared.ring.end_clock(index as u32);
+                        self.shared.lockstep.end(index as u32);
+                        failures.push(format!("no thread for worker {index}: {cause}"));
+                    }
+                }
+            }
+            let mut taker = StatusTaker::new(names, self.live);
+            let mut last_status = Instant::now();
+            while workers.iter().any(|worker| !worker.is_finished()) {
+                std::thread::sleep(LOOK_EVERY);
+                if control.stops() > 0 || self.shared.dumps.all_done() {
+                    self.shared.stop.store(true, Ordering::Relaxed);
+                }
+                (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
+                self.tell(&reports, watch, &mut warnings);
+                if last_status.elapsed() >= STATUS_EVERY {
+                    last_status = Instant::now();
+                    watch.status(&taker.take(&self.shared, self.hits()));
+                    self.shared.events.flush_hits();
+                    self.log_loss(&mut taker);
+                }
+            }
+            for (index, worker) in workers.into_iter().enumerate() {
+                if worker.join().is_err() {
+                    failures.push(format!("worker {index} failed: this is a defect of wirescope"));
+                }
+            }
+        });
+        (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
+        while !self.shared.dumps.wait(STATUS_EVERY) {
+            self.tell(&reports, watch, &mut warnings);
+        }
+        self.tell(&reports, watch, &mut warnings);
+        Ok(self.finish(reports, warnings, failures))
+    }
+
+    /// Fires every armed trigger, or, where there is none, dumps the last `before` of everything.
+    fn fire_by_hand(&self, watch: &dyn Watch) {
+        let at_ns = self.shared.ring.heard().map_or_else(now_ns, |(_, heard_ns)| heard_ns);
+        let triggers =
+            if self.shared.triggers.is_empty() { std::slice::from_ref(&self.manual) } else { &self.shared.triggers[..] };
+        for trigger in triggers {
+            let verdict = self.shared.dumps.fire_by_hand(trigger, at_ns);
+            watch.note(&format!("trigger {} by hand: {verdict}", trigger.config().name));
+        }
+    }
+
+    /// Passes on what has come up: warnings, finished dumps.
+    fn tell(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
+        for report in reports {
+            let new = std::mem::take(&mut report.lock().expect("no panic while held").warnings);
+            for warning in new {
+                watch.note(&warning);
+                self.shared.events.log("warning", json!({"text": warning}));
+                warnings.push(warning);
+            }
+        }
+        self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
+    }
+
+    fn hits(&self) -> u64 {
+        self.shared.triggers.iter().map(|trigger| trigger.counts().total()).sum::<u64>() + self.manual.counts().total()
+    }
+
+    fn log_start(&self) {
+        let ring = &self.shared.ring;
+        let run_id: String = ring.run_id().iter().map(|byte| format!("{byte:02x}")).collect();
+        let triggers: Vec<_> = self
+            .plan
+            .triggers
+            .iter()
+            .map(|trigger| {
+                json!({
+                    "name": trigger.name,
+                    "filter": trigger.filter.text(),
+                    "dump": trigger.template.as_ref().map(|template| template.text()),
+                    "before_ns": trigger.before_ns,
+                    "after_ns": trigger.after_ns,
+                    "holdoff_ns": trigger.holdoff_ns,
+                    "single": trigger.single,
+                })
+            })
+            .collect();
+        self.shared.events.log(
+            "start",
+            json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "run_id": run_id,
+                "sources": self.plan.sources.iter().map(|source| &source.spec).collect::<Vec<_>>(),
+                "ring_bytes": ring.segments() as u64 * ring.segment_bytes() as u64,
+                "segment_bytes": ring.segment_bytes(),
+                "triggers": triggers,
+            }),
+        );
+    }
+
+    /// Logs packets that were dropped since this was last looked at.
+    fn log_loss(&self, taker: &mut StatusTaker) {
+        let dropped: serde_json::Map<String, serde_json::Value> =
+            taker.new_drops().into_iter().map(|(reason, packets)| (reason.name().to_string(), packets.into())).collect();
+        if !dropped.is_empty() {
+            self.shared.events.log("loss", json!({"packets": dropped}));
+        }
+    }
+
+    /// Draws up the summary, writes the ring out, closes the log.
+    fn finish(self, reports: Vec<Mutex<WorkerReport>>, warnings: Vec<String>, mut failures: Vec<String>) -> Summary {
+        let mut summary = Summary { warnings, ..Summary::default() };
+        let total = self.shared.ring.counters().total();
+        summary.received = Amount { packets: total.received_packets, bytes: total.received_bytes };
+        summary.stored = Amount { packets: total.stored_packets, bytes: total.stored_bytes };
+        summary.filtered.packets = total.filtered_packets;
+        summary.dropped = total.dropped;
+        summary.cut = total.cut_packets;
+        for report in reports {
+            let report = report.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+            summary.unreadable += report.counters.unreadable;
+            summary.stepped_back += report.counters.stepped_back;
+            summary.time_clamped += report.counters.time_clamped;
+            failures.extend(report.failure.map(|failure| format!("source failed: {failure}")));
+        }
+        let manual = (self.manual.counts().total() > 0).then_some(&self.manual);
+        let triggers = self.shared.triggers.iter().chain(manual);
+        summary.hits = triggers.map(|trigger| (trigger.config().name.clone(), trigger.counts())).collect();
+        summary.dumps = self.shared.dumps.reports();
+        for dump in summary.dumps.iter().filter(|dump| !dump.complete) {
+            failures.push(match &dump.error {
+                Some(error) => format!("dump {} is incomplete: {error}", dump.id),
+                None => format!("dump {} is incomplete: {} to {} packets are missing", dump.id, dump.lost_min, dump.lost_max),
+            });
+        }
+        if let Some(path) = &self.plan.ring_out {
+            match scope_store::write_ring(&self.shared.ring, path) {
+                Ok(paths) => summary.ring_out = paths,
+                Err(error) => failures.push(format!("the ring couldn't be written out: {error}")),
+            }
+        }
+        summary.failures = failures;
+        let mut end = summary.to_json();
+        if let Some(end) = end.as_object_mut() {
+            end.remove("dumps"); // each has its own line
+            let heard = self.shared.ring.heard();
+            end.insert("first".into(), heard.map(|(first_ns, _)| iso(first_ns)).into());
+            end.insert("last".into(), heard.map(|(_, last_ns)| iso(last_ns)).into());
+        }
+        self.shared.events.log("end", end);
+        if let Err(error) = self.shared.events.close() {
+            summary.failures.push(format!("the event log is incomplete: {error}"));
+        }
+        summary
+    }
+}
+
+/// What a fire by hand does where there is no trigger: the last `before` of everything. It hits no packet.
+fn manual_trigger(plan: &RunPlan) -> Trigger {
+    let filter = Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).expect("the empty filter compiles");
+    Trigger::new(TriggerConfig {
+        name: MANUAL.to_string(),
+        filter,
+        template: None,
+        before_ns: plan.before_ns,
+        after_ns: 0,
+        holdoff_ns: 0,
+        holdoff_key: None,
+        single: false,
+    })
+}
+
+/// Sizes of the ring for `workers` workers, each of which knows `link_types` link types at the start.
+pub fn ring_config(ring_bytes: u64, segment_bytes: Option<u64>, workers: u32, link_types: usize, run_id: [u8; 16]) -> RingConfig {
+    let lanes = workers.max(1) * link_types.max(1) as u32;
+    RingConfig { ring_bytes, segment_bytes, workers: workers.max(1), lanes, run_id }
 }

@@ -1,6 +1,12 @@
 //! What a run says of itself while it goes: figures only, once a second; words are the binary's.
 
-use scope_packet::Drops;
+use crate::dumps::OpenDump;
+use crate::events::now_ns;
+use crate::worker::Shared;
+use scope_packet::{DropReason, Drops};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// The run at one moment. Rates are over the time since the last status.
 #[derive(Clone, Debug, Default)]
@@ -57,4 +63,106 @@ pub struct DumpStatus {
     pub bits_per_s: f64,
     /// Capture time that it has still to cover until its window's end, ns.
     pub lag_ns: i64,
+}
+
+/// Takes one status after another, so that rates are differences.
+pub(crate) struct StatusTaker {
+    names: Vec<String>,
+    live: bool,
+    began: Instant,
+    last: Instant,
+    /// Packets and bytes at the last status, per worker.
+    workers: Vec<(u64, u64)>,
+    /// The same per dump.
+    dumps: BTreeMap<u64, (u64, u64)>,
+    dropped: Drops,
+    dropped_told: Drops,
+}
+
+impl StatusTaker {
+    pub(crate) fn new(names: Vec<String>, live: bool) -> StatusTaker {
+        let now = Instant::now();
+        StatusTaker {
+            workers: vec![(0, 0); names.len()],
+            names,
+            live,
+            began: now,
+            last: now,
+            dumps: BTreeMap::new(),
+            dropped: Drops::default(),
+            dropped_told: Drops::default(),
+        }
+    }
+
+    pub(crate) fn take(&mut self, shared: &Shared, hits: u64) -> Status {
+        let seconds = self.last.elapsed().as_secs_f64().max(1e-9);
+        self.last = Instant::now();
+        let counters = shared.ring.counters();
+        let total = counters.total();
+        self.dropped = total.dropped;
+        let workers: Vec<WorkerStatus> = (0..self.names.len())
+            .map(|index| {
+                let counts = &counters.workers[index];
+                let now = (counts.received_packets, counts.received_bytes);
+                let (packets_per_s, bits_per_s) = rates(&mut self.workers[index], now, seconds);
+                let lag_ns = self.live.then(|| now_ns() - shared.ring.clock_ns(index as u32));
+                WorkerStatus { source: self.names[index].clone(), packets_per_s, bits_per_s, lag_ns }
+            })
+            .collect();
+        let open = shared.dumps.open();
+        let clock_ns = shared.ring.heard().map_or(0, |(_, heard_ns)| heard_ns);
+        self.dumps.retain(|id, _| open.iter().any(|dump| dump.id == *id));
+        let dumps = open.iter().map(|dump| self.dump(dump, clock_ns, seconds)).collect();
+        Status {
+            elapsed_s: self.began.elapsed().as_secs_f64(),
+            packets_per_s: workers.iter().map(|worker| worker.packets_per_s).sum(),
+            bits_per_s: workers.iter().map(|worker| worker.bits_per_s).sum(),
+            packets: total.received_packets,
+            depth_ns: depth_ns(shared),
+            dropped: total.dropped,
+            dumps_open: open.len(),
+            dumps_done: shared.dumps.done(),
+            hits,
+            workers,
+            dumps,
+        }
+    }
+
+    fn dump(&mut self, dump: &OpenDump, clock_ns: i64, seconds: f64) -> DumpStatus {
+        let now = (dump.progress.packets.load(Ordering::Relaxed), dump.progress.bytes.load(Ordering::Relaxed));
+        let (packets_per_s, bits_per_s) = rates(self.dumps.entry(dump.id).or_default(), now, seconds);
+        DumpStatus {
+            id: dump.id,
+            trigger: dump.trigger.clone(),
+            packets: now.0,
+            packets_per_s,
+            bits_per_s,
+            lag_ns: (dump.window.to_ns() - clock_ns).max(0),
+        }
+    }
+
+    /// What was dropped since this was last asked.
+    pub(crate) fn new_drops(&mut self) -> Vec<(DropReason, u64)> {
+        let before = std::mem::replace(&mut self.dropped_told, self.dropped);
+        let new = self.dropped.iter().map(|(reason, packets)| (reason, packets - before.get(reason)));
+        new.filter(|(_, packets)| *packets > 0).collect()
+    }
+}
+
+fn rates(last: &mut (u64, u64), now: (u64, u64), seconds: f64) -> (f64, f64) {
+    let before = std::mem::replace(last, now);
+    ((now.0 - before.0) as f64 / seconds, (now.1 - before.1) as f64 * 8.0 / seconds)
+}
+
+/// Capture time from the oldest packet in the ring to now.
+fn depth_ns(shared: &Shared) -> i64 {
+    let ring = &shared.ring;
+    let oldest = (0..ring.lanes()).filter_map(|lane| {
+        let mut living = (ring.oldest_possible(lane)..ring.lane_next(lane)).filter_map(|sequence| ring.pin(lane, sequence));
+        let pinned = living.next()?;
+        let first = pinned.blocks(0, pinned.committed().bytes).next()?;
+        Some(first.time_ns())
+    });
+    let heard = ring.heard().map_or(0, |(_, heard_ns)| heard_ns);
+    oldest.min().map_or(0, |oldest_ns| (heard - oldest_ns).max(0))
 }

@@ -1,1 +1,365 @@
-//! To come.
+//! The packet path: one thread that polls its source, parses each packet once, asks the triggers, and appends to its lanes.
+//!
+//! ```text
+//!  batch ─► per packet: headers, key ─► triggers ─► append ─► a hit? verdict; a fire takes its pins before the next claim
+//!        ─► commit after at most 4 full batches, at once after one that isn't full; then counters, then the clock
+//! ```
+
+use crate::dumps::{Dumps, HitFacts};
+use crate::events::Events;
+use crate::lockstep::Lockstep;
+use scope_dump::HitPacket;
+use scope_filter::Predicate;
+use scope_packet::pcapng::PacketHead;
+use scope_packet::{BATCH_PACKETS_MAX, DropReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
+use scope_ring::control::WorkerCounts;
+use scope_ring::{Append, LINK_TYPES_MAX, LaneWriter, Ring};
+use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
+use scope_trigger::{Hit, Trigger, Verdict};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Full batches between two commits.
+const BATCHES_PER_COMMIT: u32 = 4;
+/// How long a worker that waits sleeps between two looks.
+const WAIT_STEP: Duration = Duration::from_micros(100);
+
+/// What all workers of a run share.
+pub struct Shared {
+    /// The ring.
+    pub ring: Arc<Ring>,
+    /// Triggers, in the order given.
+    pub triggers: Vec<Trigger>,
+    /// Dumps.
+    pub dumps: Arc<Dumps>,
+    /// Event log.
+    pub events: Arc<Events>,
+    /// Keeps workers that can wait together.
+    pub lockstep: Lockstep,
+    /// The sources are to stop.
+    pub stop: AtomicBool,
+}
+
+/// What a worker tells while it runs, and at its end.
+#[derive(Default)]
+pub struct WorkerReport {
+    /// Its source's counters.
+    pub counters: SourceCounters,
+    /// Warnings that nobody has read yet.
+    pub warnings: Vec<String>,
+    /// Why its source failed.
+    pub failure: Option<SourceError>,
+}
+
+/// Polls `source` until it ends. `index` is the worker's number in the run.
+pub fn work(index: u32, mut source: Box<dyn Source>, shared: &Shared, report: &Mutex<WorkerReport>) {
+    let _ended = EndOnDrop { index, shared };
+    shared.ring.set_grace(index, source.grace_ns());
+    let mut path = Path::new(index, source.timing(), shared);
+    let mut stopped = false;
+    loop {
+        if !stopped && (shared.stop.load(Ordering::Relaxed) || path.enough) {
+            source.stop();
+            stopped = true;
+        }
+        let polled = source.poll(&mut path);
+        path.commit();
+        let ended = !matches!(polled, Ok(Polled::Packets | Polled::Nothing));
+        let mut report = report.lock().expect("no panic while held");
+        report.counters = source.counters();
+        report.warnings.extend(source.warnings());
+        report.failure = polled.err();
+        if ended {
+            return;
+        }
+    }
+}
+
+/// However a worker ends, nobody waits for its clock any more.
+struct EndOnDrop<'a> {
+    index: u32,
+    shared: &'a Shared,
+}
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.shared.lockstep.end(self.index);
+        self.shared.ring.end_clock(self.index);
+    }
+}
+
+/// One lane, and what the triggers ask of its packets.
+struct Lane {
+    writer: LaneWriter,
+    predicates: Vec<Predicate>,
+}
+
+/// One interface of the source.
+struct Port {
+    interface: Interface,
+    place: Attached,
+    /// Packets lost here since the last one that was stored.
+    lost: u64,
+}
+
+/// Where an interface's packets go.
+#[derive(Clone, Copy)]
+enum Attached {
+    /// Not decided before its first packet.
+    NotYet,
+    /// Into this lane, as this interface of it.
+    Lane { lane: usize, index: usize },
+    /// Nowhere: a bound was reached.
+    Refused(DropReason),
+}
+
+/// The packet path of one worker: the sink that its source pushes into.
+struct Path<'a> {
+    index: u32,
+    waits: bool,
+    shared: &'a Shared,
+    lanes: Vec<Lane>,
+    ports: Vec<Port>,
+    counts: WorkerCounts,
+    clock_ns: i64,
+    first_ns: i64,
+    batches: u32,
+    /// A claim failed in this batch: the next try comes with the next one.
+    claim_failed: bool,
+    /// What this batch lost in front of the ring: packets, from, to.
+    lost: Option<(u64, i64, i64)>,
+    /// Triggers that the packet at hand hit.
+    hits: Vec<usize>,
+    /// No packet is wanted any more: the run has its dumps.
+    enough: bool,
+}
+
+impl<'a> Path<'a> {
+    fn new(index: u32, timing: Timing, shared: &'a Shared) -> Path<'a> {
+        Path {
+            index,
+            waits: timing == Timing::Waits,
+            shared,
+            lanes: Vec::new(),
+            ports: Vec::new(),
+            counts: WorkerCounts::default(),
+            clock_ns: 0,
+            first_ns: i64::MAX,
+            batches: 0,
+            claim_failed: false,
+            lost: None,
+            hits: Vec::new(),
+            enough: false,
+        }
+    }
+
+    /// Makes everything visible, then says how far it reaches.
+    fn commit(&mut self) {
+        self.batches = 0;
+        for lane in &mut self.lanes {
+            lane.writer.commit();
+        }
+        let ring = &self.shared.ring;
+        if let Some((packets, from_ns, to_ns)) = self.lost.take() {
+            ring.note_loss(self.index, packets, from_ns, to_ns);
+        }
+        if self.first_ns < i64::MAX {
+            ring.set_first(self.index, self.first_ns);
+        }
+        ring.publish_worker(self.index, &self.counts);
+        ring.set_clock(self.index, self.clock_ns);
+        self.enough |= self.waits && self.shared.dumps.enough(self.clock_ns);
+    }
+
+    /// Waits until the other workers have come near. Its clock stands at the batch that it holds meanwhile.
+    fn keep_step(&mut self, next_ns: i64) {
+        let lockstep = &self.shared.lockstep;
+        lockstep.step(self.index, next_ns);
+        if lockstep.ahead(self.index) {
+            self.clock_ns = self.clock_ns.max(next_ns);
+            self.commit();
+        }
+        while self.shared.lockstep.ahead(self.index) {
+            std::thread::sleep(WAIT_STEP);
+        }
+    }
+
+    fn packet(&mut self, packet: &Packet<'_>) {
+        self.counts.received_packets += 1;
+        self.counts.received_bytes += packet.data.len() as u64;
+        self.clock_ns = self.clock_ns.max(packet.time_ns);
+        self.first_ns = self.first_ns.min(packet.time_ns);
+        let port = packet.interface as usize;
+        let (lane, index) = match self.attached(port) {
+            Attached::Lane { lane, index } => (lane, index),
+            Attached::Refused(reason) => return self.drop_packet(packet, reason),
+            Attached::NotYet => return,
+        };
+        let link_type = self.lanes[lane].writer.link_type();
+        let headers = Headers::parse(link_type, packet.data);
+        let key = KeyEntry::new(&headers, packet.data);
+        let asked = self.lanes[lane].predicates.iter().enumerate();
+        let takes = |predicate: &Predicate| predicate.matches(&headers, packet.data, packet.original_len);
+        self.hits.clear();
+        self.hits.extend(asked.filter(|(_, predicate)| takes(predicate)).map(|(trigger, _)| trigger));
+        let stored = self.store(packet, port, lane, index, key);
+        if !self.hits.is_empty() {
+            let place = stored.map(|number| HitPacket { lane: self.lanes[lane].writer.lane(), packet: number, link_type });
+            self.on_hits(packet, &headers, link_type, place);
+        }
+    }
+
+    /// Appends one packet; its number in the lane, or `None` where it had to be dropped.
+    fn store(&mut self, packet: &Packet<'_>, port: usize, lane: usize, index: usize, key: KeyEntry) -> Option<u64> {
+        let kept = packet.data.len().min(self.lanes[lane].writer.kept_bytes_max());
+        let head = PacketHead {
+            interface: 0,
+            time_ns: packet.time_ns,
+            captured_len: kept as u32,
+            original_len: packet.original_len,
+            flags: packet.flags,
+            lost_before: packet.lost_before + self.ports[port].lost,
+        };
+        let number = loop {
+            match self.lanes[lane].writer.append(index, head, key, &packet.data[..kept]) {
+                Append::Stored(number) => break number,
+                Append::NeedsSegment if self.claim(lane) => {}
+                Append::NeedsSegment => {
+                    self.lanes[lane].writer.count_dropped(index, DropReason::RingPinned, 1);
+                    self.drop_packet(packet, DropReason::RingPinned);
+                    return None;
+                }
+            }
+        };
+        self.ports[port].lost = 0;
+        self.counts.stored_packets += 1;
+        self.counts.stored_bytes += kept as u64;
+        self.counts.cut_packets += u64::from(kept < packet.data.len());
+        Some(number)
+    }
+
+    /// Gets a segment for `lane`: at once or not at all, or, for a worker that can wait, when it may have one.
+    fn claim(&mut self, lane: usize) -> bool {
+        let writer = &mut self.lanes[lane].writer;
+        if !self.waits {
+            self.claim_failed = self.claim_failed || !writer.claim();
+            return !self.claim_failed;
+        }
+        while self.shared.ring.must_wait() || !writer.claim() {
+            std::thread::sleep(WAIT_STEP);
+        }
+        true
+    }
+
+    fn drop_packet(&mut self, packet: &Packet<'_>, reason: DropReason) {
+        self.counts.dropped.add(reason, 1);
+        self.ports[packet.interface as usize].lost += packet.lost_before + 1;
+        self.lost = Some(match self.lost {
+            None => (1, packet.time_ns, packet.time_ns),
+            Some((packets, from_ns, to_ns)) => (packets + 1, from_ns.min(packet.time_ns), to_ns.max(packet.time_ns)),
+        });
+    }
+
+    /// Where the packets of a port go; decided at its first packet.
+    #[inline]
+    fn attached(&mut self, port: usize) -> Attached {
+        if let Attached::NotYet = self.ports[port].place {
+            self.ports[port].place = self.attach(port).unwrap_or_else(Attached::Refused);
+        }
+        self.ports[port].place
+    }
+
+    fn attach(&mut self, port: usize) -> Result<Attached, DropReason> {
+        let interface = self.ports[port].interface.clone();
+        let known = self.lanes.iter().position(|lane| lane.writer.link_type() == interface.link_type);
+        let lane = match known {
+            Some(lane) => lane,
+            None => self.open_lane(interface.link_type)?,
+        };
+        let writer = &mut self.lanes[lane].writer;
+        let number = self.shared.ring.register(writer.lane(), &interface).ok_or(DropReason::Interfaces)?;
+        Ok(Attached::Lane { lane, index: writer.add_interface(number) })
+    }
+
+    fn open_lane(&mut self, link_type: LinkType) -> Result<usize, DropReason> {
+        if self.lanes.len() >= LINK_TYPES_MAX as usize {
+            return Err(DropReason::LinkTypes);
+        }
+        let writer = self.shared.ring.open_lane(self.index, link_type).ok_or(DropReason::LinkTypes)?;
+        let predicates = self.shared.triggers.iter().map(|trigger| trigger.config().filter.for_link(link_type)).collect();
+        self.lanes.push(Lane { writer, predicates });
+        Ok(self.lanes.len() - 1)
+    }
+
+    #[cold]
+    fn on_hits(&mut self, packet: &Packet<'_>, headers: &Headers, link_type: LinkType, place: Option<HitPacket>) {
+        let dumps = &self.shared.dumps;
+        if self.waits && dumps.places().open() >= dumps.places().max() {
+            // It may wait for a dump to finish, which may wait for what this worker has.
+            self.commit();
+        }
+        for &trigger in &self.hits {
+            let trigger = &self.shared.triggers[trigger];
+            let hit = Hit {
+                time_ns: packet.time_ns,
+                link_type,
+                headers,
+                data: packet.data,
+                clock_ns: self.clock_ns,
+                waits: self.waits,
+            };
+            let verdict = trigger.hit(&hit, self.shared.dumps.places());
+            let (name, trigger) = (verdict.name(), &trigger.config().name);
+            match verdict {
+                Verdict::Fired(fire) => {
+                    let interface = &self.ports[packet.interface as usize].interface.name;
+                    let why = format!("by a packet of {} bytes on {interface}", packet.original_len);
+                    self.shared.dumps.start(trigger, HitFacts { time_ns: packet.time_ns, why, packet: place }, fire);
+                }
+                Verdict::TemplateUnfilled { name: field } => {
+                    self.shared.events.hit(trigger, packet.time_ns, name, Some(&field));
+                }
+                _ => self.shared.events.hit(trigger, packet.time_ns, name, None),
+            }
+        }
+    }
+}
+
+impl Sink for Path<'_> {
+    fn interface(&mut self, interface: &Interface) {
+        self.ports.push(Port { interface: interface.clone(), place: Attached::NotYet, lost: 0 });
+    }
+
+    fn batch(&mut self, packets: &[Packet<'_>]) {
+        if self.waits
+            && let Some(first) = packets.first()
+        {
+            self.keep_step(first.time_ns);
+        }
+        self.claim_failed = false;
+        for packet in packets {
+            self.packet(packet);
+        }
+        self.batches += 1;
+        if packets.len() < BATCH_PACKETS_MAX || self.batches >= BATCHES_PER_COMMIT {
+            self.commit();
+        }
+    }
+
+    fn lost(&mut self, interface: u32, packets: u64, since_ns: i64, until_ns: i64) {
+        self.counts.dropped.add(DropReason::Kernel, packets);
+        if let Attached::Lane { lane, index } = self.attached(interface as usize) {
+            self.lanes[lane].writer.count_dropped(index, DropReason::Kernel, packets);
+        }
+        self.shared.ring.note_loss(self.index, packets, since_ns, until_ns);
+    }
+
+    fn idle(&mut self, clock_ns: i64) {
+        self.clock_ns = self.clock_ns.max(clock_ns);
+        if self.waits {
+            self.shared.lockstep.step(self.index, clock_ns);
+        }
+        self.commit();
+    }
+}

@@ -217,6 +217,11 @@ impl Ring {
         self.registry.get(number)
     }
 
+    /// Number of the first interface with this link type.
+    pub fn interface_of(&self, link_type: LinkType) -> Option<u32> {
+        self.registry.from(0).iter().position(|entry| entry.link_type == link_type).map(|number| number as u32)
+    }
+
     /// All interfaces with numbers from `from` on.
     pub fn interfaces_from(&self, from: u32) -> Vec<InterfaceEntry> {
         self.registry.from(from)
@@ -347,6 +352,11 @@ impl Ring {
     /// `worker` has ended: nothing comes from it any more.
     pub fn end_clock(&self, worker: u32) {
         self.region.worker(worker).clock_ns.store(i64::MAX, Ordering::Release);
+    }
+
+    /// `worker`'s clock, ns; `i64::MAX` when it has ended.
+    pub fn clock_ns(&self, worker: u32) -> i64 {
+        self.region.worker(worker).clock_ns.load(Ordering::Acquire)
     }
 
     /// Capture time, ns, up to which every worker has committed what it had: the least clock less its grace.

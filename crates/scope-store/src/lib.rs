@@ -1,1 +1,7 @@
-//! Retention on disk: for now the store file, a head and whole segments.
+//! Retention on disk: for now the store file, a head and whole segments, as a run leaves its ring behind at the end.
+//!
+//! Absent for now: continuous retention, volumes, recovery, search.
+
+pub mod file;
+
+pub use file::{StoreError, write_ring};

@@ -9,8 +9,15 @@ use std::time::Duration;
 pub struct Places {
     max: usize,
     grace_ns: i64,
-    open: Mutex<Vec<Arc<Window>>>,
+    /// Protected by the lock: dumps that are open, and how many may still begin.
+    open: Mutex<Open>,
     freed: Condvar,
+}
+
+#[derive(Debug)]
+struct Open {
+    windows: Vec<Arc<Window>>,
+    left: u64,
 }
 
 /// One dump's place; free again when it is dropped.
@@ -21,9 +28,15 @@ pub struct Place {
 }
 
 impl Places {
-    /// `max` places; dumps end when the clock is `grace_ns` beyond their window.
-    pub fn new(max: usize, grace_ns: i64) -> Arc<Places> {
-        Arc::new(Places { max, grace_ns, open: Mutex::default(), freed: Condvar::new() })
+    /// `max` places at once, for at most `total` dumps in all; dumps end when the clock is `grace_ns` beyond their window.
+    pub fn new(max: usize, grace_ns: i64, total: Option<u64>) -> Arc<Places> {
+        let open = Open { windows: Vec::new(), left: total.unwrap_or(u64::MAX) };
+        Arc::new(Places { max, grace_ns, open: Mutex::new(open), freed: Condvar::new() })
+    }
+
+    /// How far beyond a window's end the clock must be before its dump ends, ns.
+    pub fn grace_ns(&self) -> i64 {
+        self.grace_ns
     }
 
     /// Dumps that may be open at once.
@@ -33,7 +46,7 @@ impl Places {
 
     /// Dumps that are open now.
     pub fn open(&self) -> usize {
-        self.open.lock().expect("no panic while held").len()
+        self.open.lock().expect("no panic while held").windows.len()
     }
 
     /// Takes a place for a dump of `window`; `None` where all are taken.
@@ -43,15 +56,16 @@ impl Places {
     /// capture time alone, and nobody waits for a dump that waits for him.
     pub fn take(self: &Arc<Self>, window: &Arc<Window>, wait_at_ns: Option<i64>) -> Option<Place> {
         let mut open = self.open.lock().expect("no panic while held");
-        while open.len() >= self.max {
+        while open.windows.len() >= self.max {
             let clock_ns = wait_at_ns?;
             let ends_by_itself = |window: &Arc<Window>| window.to_ns().saturating_add(self.grace_ns) < clock_ns;
-            if !open.iter().any(ends_by_itself) {
+            if !open.windows.iter().any(ends_by_itself) {
                 return None;
             }
             open = self.freed.wait_timeout(open, Duration::from_millis(10)).expect("no panic while held").0;
         }
-        open.push(window.clone());
+        open.left = open.left.checked_sub(1)?;
+        open.windows.push(window.clone());
         Some(Place { places: self.clone(), window: window.clone() })
     }
 }
@@ -59,7 +73,7 @@ impl Places {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut open = self.places.open.lock().expect("no panic while held");
-        open.retain(|window| !Arc::ptr_eq(window, &self.window));
+        open.windows.retain(|window| !Arc::ptr_eq(window, &self.window));
         self.places.freed.notify_all();
     }
 }
@@ -74,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_place_is_free_again_when_its_dump_is_done() {
-        let places = Places::new(1, 0);
+        let places = Places::new(1, 0, None);
         let first = places.take(&window(10), None).unwrap();
         assert!(places.take(&window(10), None).is_none());
         drop(first);
@@ -83,7 +97,7 @@ mod tests {
 
     #[test]
     fn who_can_wait_waits_only_for_dumps_that_end_without_him() {
-        let places = Places::new(1, 5);
+        let places = Places::new(1, 5, None);
         let first = places.take(&window(10), Some(0)).unwrap();
         assert!(places.take(&window(30), Some(15)).is_none(), "the first one still needs this worker's clock");
         let waiting = std::thread::spawn({

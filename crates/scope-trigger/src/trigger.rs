@@ -73,7 +73,7 @@ pub enum Verdict {
         /// The name.
         name: String,
     },
-    /// All places for dumps are taken.
+    /// All places for dumps are taken, or the run has all the dumps that it was to make.
     TooMany,
     /// A dump begins.
     Fired(Fire),
@@ -286,7 +286,7 @@ mod tests {
                 single: false,
             };
             change(&mut config);
-            Bench { trigger: Trigger::new(config), places: Places::new(places, S), held: Vec::new() }
+            Bench { trigger: Trigger::new(config), places: Places::new(places, S, None), held: Vec::new() }
         }
 
         fn hit(&mut self, at_ns: i64, data: &[u8]) -> &'static str {

@@ -1,0 +1,132 @@
+//! The store file: a head of k x 4 KiB, then segments as they lie in memory, so that every segment begins on a 4 KiB boundary.
+//!
+//! ```text
+//!  | SHB | IDB 0 | IDB 1 ... | padding to 4 KiB | segment | segment | ...
+//! ```
+//! A packet block names its interface by the run's number, so the head describes all interfaces of the run in order. libpcap
+//! refuses a file whose interfaces differ in link type: an interface of another link type, which has no packet here, stands
+//! in with this file's, and its description says so.
+
+use scope_packet::{LinkType, pcapng};
+use scope_ring::{Pinned, Ring};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The head is a multiple of this.
+const HEAD_ALIGN: usize = 4096;
+
+/// A store file couldn't be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {cause}")]
+pub struct StoreError {
+    /// Which.
+    pub path: String,
+    /// The system's own words.
+    #[source]
+    pub cause: io::Error,
+}
+
+/// Writes all sealed segments of `ring` to `path`, oldest first by order of sealing; a second link type gives a second file,
+/// `NAME_LINKTYPE.EXT`. Nothing that exists is overwritten. The writers are closed already, so nothing changes meanwhile.
+pub fn write_ring(ring: &Arc<Ring>, path: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let mut link_types: Vec<LinkType> = Vec::new();
+    for lane in 0..ring.lanes() {
+        let link_type = ring.lane_info(lane).link_type;
+        if !link_types.contains(&link_type) {
+            link_types.push(link_type);
+        }
+    }
+    if link_types.is_empty() {
+        link_types.push(LinkType::ETHERNET); // nothing was received: a file without packets
+    }
+    let mut paths = Vec::new();
+    for (index, link_type) in link_types.into_iter().enumerate() {
+        let name = if index == 0 { path.to_path_buf() } else { with_suffix(path, &link_type.name()) };
+        write_file(ring, link_type, &name).map_err(|cause| StoreError { path: name.display().to_string(), cause })?;
+        paths.push(std::path::absolute(&name).unwrap_or(name));
+    }
+    Ok(paths)
+}
+
+/// `x.pcapng` and `RAW` give `x_RAW.pcapng`.
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match path.extension() {
+        Some(extension) => format!("{stem}_{suffix}.{}", extension.to_string_lossy()),
+        None => format!("{stem}_{suffix}"),
+    };
+    path.with_file_name(name)
+}
+
+fn write_file(ring: &Arc<Ring>, link_type: LinkType, path: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(path)?;
+    let result = write_parts(ring, link_type, &mut file).and_then(|()| file.sync_data());
+    if result.is_err() {
+        let _ = std::fs::remove_file(path); // half a file says nothing true
+    }
+    result
+}
+
+fn write_parts(ring: &Arc<Ring>, link_type: LinkType, file: &mut File) -> io::Result<()> {
+    file.write_all(&head(ring, link_type))?;
+    let mut segments: Vec<(u64, u32, u64)> = Vec::new();
+    for lane in (0..ring.lanes()).filter(|&lane| ring.lane_info(lane).link_type == link_type) {
+        for sequence in ring.oldest_possible(lane)..ring.lane_next(lane) {
+            let times = ring.pin(lane, sequence).as_ref().and_then(Pinned::times);
+            segments.extend(times.map(|times| (times.sealed_order, lane, sequence)));
+        }
+    }
+    segments.sort_unstable();
+    for (_, lane, sequence) in segments {
+        if let Some(pinned) = ring.pin(lane, sequence)
+            && let Some(bytes) = pinned.whole()
+        {
+            file.write_all(bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Section header, all interfaces, padding.
+fn head(ring: &Arc<Ring>, link_type: LinkType) -> Vec<u8> {
+    let mut out = Vec::new();
+    pcapng::section_header(&mut out, concat!("wirescope ", env!("CARGO_PKG_VERSION")), "");
+    let interfaces = ring.interfaces_from(0);
+    for entry in &interfaces {
+        if entry.link_type == link_type {
+            entry.write(&mut out);
+        } else {
+            let words = format!("no packets here: its link type is {}", entry.link_type.name());
+            pcapng::interface(&mut out, link_type, &entry.name, &words);
+        }
+    }
+    if interfaces.is_empty() {
+        pcapng::interface(&mut out, link_type, "none", "no packet was received");
+    }
+    let used = out.len();
+    let mut end = used.next_multiple_of(HEAD_ALIGN);
+    if end != used && end - used < pcapng::BLOCK_BYTES_MIN {
+        end += HEAD_ALIGN;
+    }
+    out.resize(end, 0);
+    if end != used {
+        pcapng::padding(&mut out[used..]);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_suffix_goes_in_front_of_the_extension() {
+        let check = |path: &str, expected: &str| assert_eq!(with_suffix(Path::new(path), "RAW"), Path::new(expected));
+        check("a/x.pcapng", "a/x_RAW.pcapng");
+        check("x", "x_RAW");
+        check("/tmp/x.y.pcap", "/tmp/x.y_RAW.pcap");
+    }
+}
