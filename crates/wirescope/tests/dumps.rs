@@ -346,3 +346,31 @@ fn several_files_are_fed_in_order_of_capture_time() {
     let found = oracle::read(&dump.path).unwrap().capture;
     assert_eq!(difference(&unnamed, &found), None);
 }
+
+#[test]
+fn dumps_of_generated_traffic_agree_with_the_ring_that_held_it() {
+    for workers in [1, 2, 4] {
+        let place = Place::new();
+        let ring = place.path("ring.pcapng");
+        // No generated packet has the trigger packet's time at this rate, so the order of time is the only one.
+        let options =
+            "rate=3333,pace=max,time=3s,flows=40,vlan=30%,ipv6=20%,seed=11,trigger-at=1001ms,start=2026-11-20T20:31:05Z";
+        let source = format!("synth:{options},workers={workers}");
+        let orders =
+            ["--trigger", "hit=udp port 60000", "--dump", "net 10.0.0.0/17 and not tcp", "--before", "700ms", "--after", "1"];
+        let more = ["--source", &source, "--ring-out", ring.to_str().unwrap()];
+        let summary = place.summary(&[&more[..], &orders].concat());
+        summary.assert_adds_up();
+        let input = oracle::read(&ring).unwrap().capture;
+        assert_eq!(input.packets.len() as u64, summary.received.packets);
+        let hits = oracle::tcpdump_selects(&input, "udp port 60000", VlanRule::Transparent).unwrap();
+        assert_eq!(hits.len(), 1, "{workers} workers");
+        let hit_ns = input.packets[hits[0]].time_ns;
+        let (from_ns, to_ns) = (hit_ns - 700_000_000, hit_ns + SECOND);
+        let expected = expected_dump(&input, orders[3], from_ns, to_ns, Some(hits[0]), VlanRule::Transparent).unwrap();
+        let dump = summary.only_dump();
+        assert_eq!((dump.time_ns, dump.from_ns, dump.to_ns, dump.complete), (hit_ns, from_ns, to_ns, true));
+        let found = oracle::read(&dump.path).unwrap().capture;
+        assert_eq!(difference(&input.subset(&expected), &found), None, "{workers} workers");
+    }
+}

@@ -288,3 +288,18 @@ fn two_hits_of_the_same_second_are_two_files() {
     paths.dedup();
     assert_eq!((summary.hits["hit"].fired, paths.len()), (3, 3), "{summary:?}");
 }
+
+#[test]
+fn a_second_run_into_the_same_folder_overwrites_nothing() {
+    let place = Place::new();
+    let source = place.source(&capture(10, &[(5000, 1)]));
+    let arguments = ["--source", &source, "--trigger", "hit=udp port 60000", "--before", "1", "--after", "1"];
+    let first = place.summary(&arguments).only_dump().path.clone();
+    let bytes = std::fs::read(&first).unwrap();
+    let inode = std::os::unix::fs::MetadataExt::ino(&first.metadata().unwrap());
+    let second = place.summary(&arguments).only_dump().path.clone();
+    assert_ne!(first, second);
+    assert!(second.exists());
+    assert_eq!(std::os::unix::fs::MetadataExt::ino(&first.metadata().unwrap()), inode);
+    assert_eq!(std::fs::read(&first).unwrap(), bytes);
+}
