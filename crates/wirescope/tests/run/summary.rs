@@ -42,6 +42,7 @@ pub struct Dump {
     pub lost_min: u64,
     pub lost_max: u64,
     pub complete: bool,
+    /// Empty where an incomplete dump came to no file.
     pub path: PathBuf,
     pub paths: Vec<PathBuf>,
 }
@@ -129,11 +130,14 @@ fn trigger_hits(value: &Value) -> Result<Hits, String> {
 
 fn dump(value: &Value) -> Result<Dump, String> {
     let has = |key: &str| value.get(key).cloned().ok_or(format!("no '{key}' in {value}"));
-    let path = PathBuf::from(string(value, "path")?);
+    let complete = value["complete"].as_bool().ok_or(format!("no truth value 'complete' in {value}"))?;
+    // An incomplete dump may have come to no file at all.
+    let no_file = !complete && has("path")?.is_null() && value["paths"].as_array().is_some_and(Vec::is_empty);
+    let path = PathBuf::from(if no_file { String::new() } else { string(value, "path")? });
     let paths = value["paths"].as_array().ok_or(format!("no array 'paths' in {value}"))?;
     let paths: Option<Vec<PathBuf>> = paths.iter().map(|path| path.as_str().map(PathBuf::from)).collect();
     let paths = paths.ok_or(format!("'paths' are no strings in {value}"))?;
-    if !path.is_absolute() || paths.iter().any(|path| !path.is_absolute()) || !paths.contains(&path) {
+    if !no_file && (!path.is_absolute() || paths.iter().any(|path| !path.is_absolute()) || !paths.contains(&path)) {
         return Err(format!("paths are not absolute, or 'path' is not one of 'paths': {value}"));
     }
     Ok(Dump {
@@ -147,7 +151,7 @@ fn dump(value: &Value) -> Result<Dump, String> {
         bytes: number(value, "bytes")?,
         lost_min: number(value, "lost_min")?,
         lost_max: number(value, "lost_max")?,
-        complete: value["complete"].as_bool().ok_or(format!("no truth value 'complete' in {value}"))?,
+        complete,
         path,
         paths,
     })
