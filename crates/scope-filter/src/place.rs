@@ -2,15 +2,21 @@
 //!
 //! ```text
 //! a prefix of the tokens is alive if one of a few endings makes a text of it that compiles
-//! the fault is the first token whose prefix is dead          (binary search: what is dead stays dead)
+//! the fault is the first token whose prefix is dead          (what is dead stays dead: double, then halve)
 //! if none is dead, the text ends too early: the fault is its end
+//! where the time runs out, in very long texts, the fault is said to begin behind the last prefix known to be alive
 //! ```
+
+use std::time::{Duration, Instant};
 
 use scope_packet::LinkType;
 
 use crate::error::{SHELL_HINT, TEMPLATE_HINT};
 use crate::libpcap;
 use crate::words::{Kind, Token, tokens};
+
+/// How long a search goes on.
+const SEARCH_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What may follow a prefix to make a whole text of it, without names.
 const ENDINGS: [&str; 22] = [
@@ -49,10 +55,16 @@ pub(crate) struct Fault {
 /// Finds the fault in a text that doesn't compile for `link` and has passed [`crate::words::check`].
 pub(crate) fn find(text: &str, link: LinkType) -> Fault {
     let tokens = tokens(text);
+    let began = Instant::now();
     let (mut alive, mut dead) = (0, tokens.len() + 1);
-    while dead - alive > 1 {
-        let middle = alive + (dead - alive) / 2;
-        if is_alive(text, &tokens[..middle], link) { alive = middle } else { dead = middle }
+    while dead - alive > 1 && began.elapsed() < SEARCH_TIME_MAX {
+        let doubled = (2 * alive).max(1);
+        let prefix = if doubled < dead { doubled } else { alive + (dead - alive) / 2 };
+        if is_alive(text, &tokens[..prefix], link) {
+            alive = prefix;
+        } else {
+            dead = prefix;
+        }
     }
     let at = tokens.get(alive).map_or(text.trim_end().len(), |token| token.at);
     Fault { at, hint: hint(&tokens, alive) }

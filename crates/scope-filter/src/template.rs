@@ -28,7 +28,7 @@ use fields::{Field, SAMPLES};
 /// Between a template and its fallback.
 const FALLBACK: &str = "?:";
 /// Most names in one template: filled texts stay within what is compiled.
-const NAMES_MAX: usize = 256;
+const NAMES_MAX: usize = 32;
 
 /// Why a text is no template. Offsets are bytes from the start of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

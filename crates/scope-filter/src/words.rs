@@ -9,8 +9,8 @@ use std::net::Ipv6Addr;
 
 use crate::error::FilterError;
 
-/// Longest filter text, bytes.
-pub(crate) const TEXT_BYTES_MAX: usize = 64 << 10;
+/// Longest filter text, bytes: about 1300 ports, which libpcap takes some ten seconds to compile.
+pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 /// Deepest nesting of parentheses and brackets.
 pub(crate) const NESTING_MAX: usize = 256;
 
