@@ -26,7 +26,7 @@ pub enum FilterError {
         hint: String,
     },
     /// A name in the place of a host, net or gateway.
-    #[error("filter: '{name}' at byte {at} is no word of the filter language, and names are not resolved: write the address{}", excerpt(text, *at))]
+    #[error("filter: syntax error at byte {at}: '{name}' is no word of the filter language, and names are not resolved: write the address{}", excerpt(text, *at))]
     Name {
         /// The whole text.
         text: String,

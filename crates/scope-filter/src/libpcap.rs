@@ -139,7 +139,8 @@ fn translate(text: &str, link: LinkType, order: ByteOrder, optimise: bool) -> Re
     if status != 0 {
         // SAFETY: the handle is open; the text lies inside it, ends with a NUL and is copied before it is closed.
         let cause = unsafe { CStr::from_ptr(pcap_geterr(handle.raw)) }.to_string_lossy().into_owned();
-        return Err(cause.replace(" when reading savefiles", ""));
+        let cause = cause.replace(" when reading savefiles", "");
+        return Err(cause.trim_start_matches("can't parse filter expression: ").into());
     }
     let instructions = match program.instructions.is_null() {
         true => Vec::new(),

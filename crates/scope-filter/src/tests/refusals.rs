@@ -2,6 +2,7 @@
 
 use scope_packet::{Headers, LinkType};
 
+use crate::specimens::Random;
 use crate::{Filter, FilterError, VlanRule, is_filter_word};
 
 fn refusal(text: &str, links: &[LinkType]) -> FilterError {
@@ -108,17 +109,94 @@ fn hostile_texts_are_refused_without_harm() {
     {
         let _ = refusal(text, &[LinkType::ETHERNET]).to_string();
     }
-    let mut random = crate::specimens::Random::new(7);
+}
+
+#[test]
+fn no_text_makes_libpcap_look_up_a_host_or_a_net() {
+    let mut random = Random::new(7);
     let parts = [
-        "host", "port", "(", ")", "[", "]", "and", "not", "1", "1.2.3.4", "::1", "tcp", "vlan", "http", "=", "<<", "$srcIP", "é",
-        "\\", ":", "src",
+        "host",
+        "net",
+        "gateway",
+        "ether",
+        "ip",
+        "port",
+        "proto",
+        "(",
+        ")",
+        "[",
+        "]",
+        "and",
+        "or",
+        "not",
+        "!",
+        "1",
+        "1.2.3.4",
+        "::1",
+        "tcp",
+        "vlan",
+        "http",
+        "gorp",
+        "a-b.c",
+        "=",
+        "<<",
+        "$x",
+        "é",
+        "\\tcp",
+        ":",
+        "src",
+        "dst",
+        "1.2.3.4.5",
+        "llc",
+        "/",
+        "mask",
+        "1-x",
+        "02:00:00:00:00:01",
+        "len",
+        "broadcast",
+        "type",
+        "mgt",
+        "address1",
+        "ra",
+        "fe80::1g",
+        "0xzz",
+        "on",
+        "12345678901g",
+        "f00:g",
     ];
-    for _ in 0..500 {
-        let text: Vec<_> = (0..random.below(9)).map(|_| random.pick(&parts)).collect();
-        if let Err(error) = Filter::compile(&text.join(" "), VlanRule::Transparent, &[]) {
-            assert!(!error.to_string().is_empty());
+    for _ in 0..60_000 {
+        let text: Vec<_> = (0..1 + random.below(8)).map(|_| random.pick(&parts)).collect();
+        let text = text.join(random.pick(&[" ", " ", ""]));
+        if crate::words::check(&text).is_ok()
+            && let Err(cause) = crate::libpcap::compile(&text, LinkType::ETHERNET)
+        {
+            let looked_up =
+                ["unknown host", "unknown network", "unknown ether host"].iter().any(|words| cause.starts_with(words));
+            assert!(!looked_up, "{text}: {cause}");
         }
     }
+}
+
+#[test]
+fn generated_texts_are_refused_with_words_and_a_place_inside() {
+    let mut random = Random::new(8);
+    let parts = ["host", "port", "(", ")", "and", "not", "1", "1.2.3.4", "tcp", "vlan", "http", "$srcIP", "é", "src"];
+    for _ in 0..300 {
+        let text: Vec<_> = (0..random.below(9)).map(|_| random.pick(&parts)).collect();
+        let text = text.join(" ");
+        if let Err(error) = Filter::compile(&text, VlanRule::Transparent, &[]) {
+            assert!(!error.to_string().is_empty());
+            assert!(error.at().is_none_or(|at| at <= text.len() && text.is_char_boundary(at)), "{text}: {error}");
+        }
+    }
+}
+
+#[test]
+fn filters_go_from_thread_to_thread() {
+    fn is_shared<T: Send + Sync + Clone>() {}
+    is_shared::<Filter>();
+    is_shared::<crate::Predicate>();
+    is_shared::<crate::Template>();
 }
 
 #[test]
