@@ -21,7 +21,7 @@ pub type DumpSummary = DumpReport;
 /// A run, finished.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// What workers received from their sources, and what the kernel dropped before.
+    /// What workers received from their sources; what the kernel dropped before stands in `dropped` only.
     pub received: Amount,
     /// What was written into the ring.
     pub stored: Amount,

@@ -123,6 +123,8 @@ struct Path<'a> {
     ports: Vec<Port>,
     counts: WorkerCounts,
     clock_ns: i64,
+    /// The clock at the last commit.
+    committed_ns: i64,
     first_ns: i64,
     batches: u32,
     /// A claim failed in this batch: the next try comes with the next one.
@@ -145,6 +147,7 @@ impl<'a> Path<'a> {
             ports: Vec::new(),
             counts: WorkerCounts::default(),
             clock_ns: 0,
+            committed_ns: 0,
             first_ns: i64::MAX,
             batches: 0,
             claim_failed: false,
@@ -169,6 +172,7 @@ impl<'a> Path<'a> {
         }
         ring.publish_worker(self.index, &self.counts);
         ring.set_clock(self.index, self.clock_ns);
+        self.committed_ns = self.clock_ns;
         self.enough |= self.waits && self.shared.dumps.enough(self.clock_ns);
     }
 
@@ -307,7 +311,7 @@ impl<'a> Path<'a> {
                 headers,
                 data: packet.data,
                 clock_ns: self.clock_ns,
-                waits: self.waits,
+                waits_at_ns: self.waits.then_some(self.committed_ns),
             };
             let verdict = trigger.hit(&hit, self.shared.dumps.places());
             let (name, trigger) = (verdict.name(), &trigger.config().name);

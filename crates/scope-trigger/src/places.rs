@@ -51,7 +51,7 @@ impl Places {
 
     /// Takes a place for a dump of `window`; `None` where all are taken.
     ///
-    /// With `wait_at_ns`, the clock of a worker that can wait, it waits for every dump that needs no further packet of this
+    /// With `wait_at_ns`, the capture time up to which a worker that can wait has committed all that it has, it waits for every dump that needs no further packet of this
     /// worker to finish; those whose window is still open at that clock are what counts. So the answer for a file depends on
     /// capture time alone, and nobody waits for a dump that waits for him.
     pub fn take(self: &Arc<Self>, window: &Arc<Window>, wait_at_ns: Option<i64>) -> Option<Place> {

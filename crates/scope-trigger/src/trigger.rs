@@ -44,8 +44,8 @@ pub struct Hit<'a> {
     pub data: &'a [u8],
     /// The worker's clock, ns: the latest capture time that it saw.
     pub clock_ns: i64,
-    /// The worker can wait.
-    pub waits: bool,
+    /// For a worker that can wait: the capture time, ns, up to which all that it has is committed.
+    pub waits_at_ns: Option<i64>,
 }
 
 /// A dump to be made.
@@ -192,7 +192,7 @@ impl Trigger {
                 clock_ns: hit.clock_ns.max(hit.time_ns),
                 filter,
                 key: Some(key.unwrap_or_default()),
-                wait_at_ns: hit.waits.then_some(hit.clock_ns),
+                wait_at_ns: hit.waits_at_ns,
             },
             places,
         )
@@ -292,7 +292,7 @@ mod tests {
         fn hit(&mut self, at_ns: i64, data: &[u8]) -> &'static str {
             let headers = Headers::parse(LinkType::ETHERNET, data);
             let hit =
-                Hit { time_ns: at_ns, link_type: LinkType::ETHERNET, headers: &headers, data, clock_ns: at_ns, waits: false };
+                Hit { time_ns: at_ns, link_type: LinkType::ETHERNET, headers: &headers, data, clock_ns: at_ns, waits_at_ns: None };
             let verdict = self.trigger.hit(&hit, &self.places);
             let name = verdict.name();
             if let Verdict::Fired(fire) = verdict {

@@ -1,0 +1,307 @@
+//! Dumps held against a naive model: random lanes, times that step back, rings that turn, windows anywhere.
+
+use proptest::prelude::*;
+use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, cut};
+use scope_filter::VlanRule;
+use scope_packet::pcapng::{self, PacketBlock, PacketHead};
+use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
+use scope_ring::{Append, LaneWriter, Ring, RingConfig};
+use scope_trigger::Window;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SEGMENT: u64 = 64 << 10;
+
+/// One packet of the model: its lane, number in the lane, and time; its bytes follow from these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Model {
+    time_ns: i64,
+    lane: u32,
+    number: u64,
+}
+
+fn bytes_of(packet: &Model, len: usize) -> Vec<u8> {
+    let mut data: Vec<u8> = (0..len).map(|at| (at as u64 * 7 + packet.number * 13 + packet.lane as u64) as u8 | 1).collect();
+    if len >= 12 {
+        data[0..8].copy_from_slice(&packet.number.to_le_bytes());
+        data[8..12].copy_from_slice(&packet.lane.to_le_bytes());
+    }
+    data
+}
+
+struct Bench {
+    ring: Arc<Ring>,
+    lanes: Vec<LaneWriter>,
+    numbers: Vec<u64>,
+    fed: Vec<Model>,
+    clocks: Vec<i64>,
+    len: usize,
+}
+
+impl Bench {
+    fn new(lanes: u32, segments: u64, len: usize, grace_ns: i64) -> Bench {
+        let config = RingConfig {
+            ring_bytes: segments * SEGMENT,
+            segment_bytes: Some(SEGMENT),
+            workers: lanes,
+            lanes: 1,
+            run_id: [3; 16],
+        };
+        let ring = Ring::create(&config).unwrap();
+        let open = |worker: u32| {
+            let mut writer = ring.open_lane(worker, LinkType::ETHERNET).unwrap();
+            let interface = Interface {
+                name: format!("if{worker}"),
+                description: String::new(),
+                link_type: LinkType::ETHERNET,
+                snap_len: 0,
+                timestamps: TimestampSource::File,
+            };
+            let number = ring.register(writer.lane(), &interface).unwrap();
+            writer.add_interface(number);
+            ring.set_grace(worker, grace_ns);
+            writer
+        };
+        let lanes: Vec<LaneWriter> = (0..lanes).map(open).collect();
+        let count = lanes.len();
+        Bench { ring, lanes, numbers: vec![0; count], fed: Vec::new(), clocks: vec![0; count], len }
+    }
+
+    /// Feeds one packet as a worker that can wait would.
+    fn feed(&mut self, lane: u32, time_ns: i64) -> Model {
+        let packet = Model { time_ns, lane, number: self.numbers[lane as usize] };
+        self.numbers[lane as usize] += 1;
+        let data = bytes_of(&packet, self.len);
+        let head =
+            PacketHead { time_ns, captured_len: data.len() as u32, original_len: data.len() as u32 + 5, ..PacketHead::default() };
+        let key = KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &data), &data);
+        let writer = &mut self.lanes[lane as usize];
+        while writer.append(0, head, key, &data) == Append::NeedsSegment {
+            while self.ring.must_wait() || !writer.claim() {
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        }
+        let clock = &mut self.clocks[lane as usize];
+        *clock = time_ns.max(*clock);
+        self.fed.push(packet);
+        packet
+    }
+
+    fn commit(&mut self) {
+        for (worker, writer) in self.lanes.iter_mut().enumerate() {
+            writer.commit();
+            let first_ns = self.fed.iter().filter(|packet| packet.lane == worker as u32).map(|packet| packet.time_ns).min();
+            self.ring.set_first(worker as u32, first_ns.unwrap_or(i64::MAX));
+            let counts = scope_ring::control::WorkerCounts {
+                received_packets: self.numbers[worker],
+                stored_packets: self.numbers[worker],
+                ..Default::default()
+            };
+            self.ring.publish_worker(worker as u32, &counts);
+            self.ring.set_clock(worker as u32, self.clocks[worker]);
+        }
+    }
+
+    /// First packet of each lane that is still in the ring.
+    fn living_from(&self) -> Vec<u64> {
+        let first = |lane: u32| {
+            let mut living =
+                (self.ring.oldest_possible(lane)..self.ring.lane_next(lane)).filter_map(|sequence| self.ring.pin(lane, sequence));
+            living.next().map_or(0, |pinned| pinned.first_packet())
+        };
+        (0..self.lanes.len() as u32).map(first).collect()
+    }
+
+    fn end(&mut self) {
+        self.commit();
+        (0..self.lanes.len()).for_each(|worker| self.ring.end_clock(worker as u32));
+    }
+}
+
+fn order(bench: &Bench, hit: Model, window: &Arc<Window>, folder: &std::path::Path, dumps_max: u64) -> DumpOrder {
+    DumpOrder {
+        id: 1,
+        trigger: "model".into(),
+        why: "by a test".into(),
+        hit: Some(HitPacket { lane: hit.lane, packet: hit.number, link_type: LinkType::ETHERNET }),
+        time_ns: hit.time_ns,
+        filter: String::new(),
+        vlan: VlanRule::Transparent,
+        window: window.clone(),
+        pins: FirstPins::take(&bench.ring, window.from_ns(), dumps_max),
+        folder: folder.to_path_buf(),
+        progress: Arc::new(Progress::default()),
+        patience: None,
+    }
+}
+
+/// Times and bytes of the packets of a dump, in file order.
+fn read(report: &DumpReport) -> Vec<(i64, Vec<u8>)> {
+    assert_eq!(report.paths.len(), 1, "{report:?}");
+    let file = std::fs::read(&report.paths[0]).unwrap();
+    let (mut at, mut packets) = (0, Vec::new());
+    while at < file.len() {
+        let total = pcapng::le32(&file, at + 4) as usize;
+        if let Some(block) = PacketBlock::first(&file[at..]) {
+            assert_eq!(block.original_len() as usize, block.data().len() + 5);
+            packets.push((block.time_ns(), block.data().to_vec()));
+        }
+        at += total;
+    }
+    packets
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    lanes: u32,
+    segments: u64,
+    len: usize,
+    past: usize,
+    future: usize,
+    /// Steps of time per packet, ns, before jitter.
+    step_ns: i64,
+    /// Times step back by up to this, ns.
+    jitter_ns: i64,
+    before_ns: i64,
+    after_ns: i64,
+    grace_ns: i64,
+    dumps_max: u64,
+    seed: u64,
+}
+
+fn check(case: &Case) {
+    let mut state = case.seed | 1;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below.max(1)
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = Bench::new(case.lanes, case.segments, case.len, case.grace_ns);
+    let mut now_ns = 1_000_000_000_000;
+    let mut next = |bench: &mut Bench, random: &mut dyn FnMut(u64) -> u64| {
+        now_ns += random(2 * case.step_ns as u64) as i64;
+        let time_ns = now_ns - random(case.jitter_ns as u64 + 1) as i64;
+        let lane = random(case.lanes as u64) as u32;
+        let packet = bench.feed(lane, time_ns);
+        if random(20) == 0 {
+            bench.commit();
+        }
+        packet
+    };
+    for _ in 0..case.past {
+        next(&mut bench, &mut random);
+    }
+    let hit = next(&mut bench, &mut random);
+    let window = Arc::new(Window::new(hit.time_ns - case.before_ns, hit.time_ns + case.after_ns, hit.time_ns));
+    let living = bench.living_from();
+    let order = order(&bench, hit, &window, folder.path(), case.dumps_max);
+    let ring = bench.ring.clone();
+    let dump = std::thread::spawn(move || cut(&ring, order));
+    for _ in 0..case.future {
+        next(&mut bench, &mut random);
+    }
+    bench.end();
+    let report = dump.join().unwrap();
+
+    let inside = |packet: &&Model| packet.time_ns >= window.from_ns() && packet.time_ns <= window.to_ns();
+    let (mut expected, missing): (Vec<Model>, Vec<Model>) =
+        bench.fed.iter().filter(inside).partition(|packet| packet.number >= living[packet.lane as usize]);
+    expected.sort();
+    let expected: Vec<(i64, Vec<u8>)> = expected.iter().map(|packet| (packet.time_ns, bytes_of(packet, case.len))).collect();
+    let written = read(&report);
+    assert!(written.is_sorted_by_key(|packet| packet.0), "in order of time");
+    assert_eq!(written.len(), expected.len(), "{case:?} {report:?}");
+    assert!(written == expected, "{case:?}: other packets or another order");
+    assert!(
+        report.lost_min <= missing.len() as u64 && missing.len() as u64 <= report.lost_max,
+        "{case:?} {report:?} {}",
+        missing.len()
+    );
+    assert_eq!(report.complete, report.lost_max == 0);
+    if let Some((from_ns, to_ns)) = report.missing {
+        assert!(missing.iter().all(|packet| packet.time_ns >= from_ns && packet.time_ns <= to_ns), "{case:?} {report:?}");
+    } else {
+        assert!(missing.is_empty());
+    }
+    if case.jitter_ns == 0 && case.lanes == 1 && !missing.is_empty() {
+        let span = (
+            missing.iter().map(|packet| packet.time_ns).min().unwrap(),
+            missing.iter().map(|packet| packet.time_ns).max().unwrap(),
+        );
+        assert!(report.missing.unwrap().1 == span.1 && report.missing.unwrap().0 <= span.0, "the span's end is exact");
+    }
+    assert_eq!(bench.ring.budget().taken(), 0, "all pins are given back");
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let shape = (1u32..5, 17u64..40, prop_oneof![Just(12usize), 40usize..80, Just(1400)], 0usize..9000, 0usize..9000);
+    let times =
+        (1i64..2_000_000, prop_oneof![Just(0i64), Just(1_000_000), Just(400_000_000)], 0i64..3_000_000_000, 0i64..3_000_000_000);
+    let rest = (prop_oneof![Just(0i64), Just(4_000_000), Just(1_000_000_000)], 1u64..9, any::<u64>());
+    (shape, times, rest).prop_map(
+        |((lanes, segments, len, past, future), (step_ns, jitter_ns, before_ns, after_ns), (grace_ns, dumps_max, seed))| Case {
+            lanes,
+            // Each lane has an open segment at least.
+            segments: segments.max(lanes as u64 * 16),
+            len,
+            past,
+            future,
+            step_ns,
+            jitter_ns,
+            before_ns,
+            after_ns,
+            // Packets that come later than the grace are late by contract.
+            grace_ns: grace_ns.max(jitter_ns + 2 * step_ns),
+            dumps_max,
+            seed,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 120, max_shrink_iters: 40, ..ProptestConfig::default() })]
+    #[test]
+    fn a_dump_holds_exactly_the_windows_packets_and_bounds_what_it_lacks(case in cases()) {
+        check(&case);
+    }
+}
+
+#[test]
+fn a_window_that_outlasts_the_ring_many_times_is_complete() {
+    // 17 segments of 64 KiB, fed with 60 MiB behind the hit.
+    check(&Case {
+        lanes: 2,
+        segments: 32,
+        len: 1400,
+        past: 100,
+        future: 40_000,
+        step_ns: 100_000,
+        jitter_ns: 1_000_000,
+        before_ns: 1_000_000_000,
+        after_ns: 100_000_000_000,
+        grace_ns: 1_000_000_000,
+        dumps_max: 8,
+        seed: 77,
+    });
+}
+
+#[test]
+fn packets_later_than_the_reorder_buffer_reaches_find_their_place() {
+    // More than 16 MiB wait for the clock: the oldest go out early, and what steps back far comes late.
+    check(&Case {
+        lanes: 1,
+        segments: 640,
+        len: 1400,
+        past: 20_000,
+        future: 2_000,
+        step_ns: 10_000,
+        jitter_ns: 400_000_000,
+        before_ns: 3_000_000_000,
+        after_ns: 100_000_000,
+        grace_ns: 1_000_000_000,
+        dumps_max: 1,
+        seed: 5,
+    });
+}
