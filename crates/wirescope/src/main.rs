@@ -1,3 +1,77 @@
 //! The one binary: command line in, plan out, run.
 
-fn main() {}
+mod args;
+mod demo;
+mod manual;
+mod plan;
+mod record;
+mod watch;
+mod words;
+
+use args::{Cli, RunArgs, Verb};
+use clap::Parser;
+use record::Ended;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use watch::say;
+
+/// Everything promised was done.
+const DONE: u8 = 0;
+/// Something promised was not done.
+const UNDONE: u8 = 1;
+/// Refused: nothing was begun.
+const REFUSED: u8 = 2;
+
+fn main() -> ExitCode {
+    let code = match Cli::parse().command {
+        Verb::Run(args) => run(&args),
+        Verb::Demo(args) => demo::demo(&args),
+        Verb::Completions { shell } => print(&manual::completions(shell)),
+        Verb::Man => match manual::page() {
+            Ok(page) => print(&page),
+            Err(error) => failed(&format!("manual page: {error}")),
+        },
+    };
+    ExitCode::from(code)
+}
+
+fn run(args: &RunArgs) -> u8 {
+    let planned = match plan::plan(args) {
+        Ok(planned) => planned,
+        Err(faults) => return refused(&faults),
+    };
+    let json = planned.json;
+    match record::record(planned) {
+        Ended::Refused(fault) => refused(&[fault]),
+        Ended::Failed(fault) => failed(&fault),
+        Ended::Done(summary) => {
+            let text = if json { format!("{}\n", summary.to_json()) } else { words::summary(&summary) };
+            summary.failures.iter().for_each(|failure| say(&format!("wirescope: {failure}")));
+            match print(text.as_bytes()) {
+                DONE if !record::kept_promises(&summary) => UNDONE,
+                code => code,
+            }
+        }
+    }
+}
+
+/// Tells all faults of what was asked for.
+fn refused(faults: &[String]) -> u8 {
+    faults.iter().for_each(|fault| say(&format!("wirescope: {fault}")));
+    REFUSED
+}
+
+/// Tells what went wrong on the way.
+fn failed(fault: &str) -> u8 {
+    say(&format!("wirescope: {fault}"));
+    UNDONE
+}
+
+/// Writes to standard output. A reader that has gone (`wirescope man | head`) is no failure.
+fn print(text: &[u8]) -> u8 {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&format!("standard output: {error}")),
+        _ => DONE,
+    }
+}

@@ -1,0 +1,224 @@
+//! The command line as written: every value is still text, so that all faults can be told at once.
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, ArgAction, Args, Command, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  # record an interface; on a packet to UDP port 60000 keep what its two hosts said, 30 s before to 10 s after
+  sudo wirescope run -i eth0 --trigger 'udp port 60000' --out dumps
+
+  # cut every such window out of a capture file
+  wirescope run -r trace.pcapng --trigger 'udp port 60000' --dump 'host $srcIP' --before 2 --after 1 --out dumps
+
+  # see it work, without privileges
+  wirescope demo
+";
+
+const RUN_EXAMPLES: &str = "\
+Sources:
+  afpacket:IFACE[,workers=2][,snaplen=128][,promisc=off]    live capture
+  file:PATH[,pace=1][,workers=2][,snaplen=128]              pcap or pcapng; file:- is standard input
+  synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s[,pace=max][,start=TIME]   generated traffic
+  A comma inside PATH or IFACE is written '\\,'. Interfaces and files don't mix in one run.
+
+Templates:
+  $srcIP $dstIP $srcPort $dstPort $proto $srcMAC $dstMAC $vlan $flow come from the packet that fired; {srcIP} means the
+  same and needs no quotes. An empty template keeps everything in the window.
+
+Signals:
+  SIGINT, SIGTERM   stop, close the dumps with what has arrived, tell the summary; a second one ends at once
+  SIGUSR1           fire every armed trigger by hand; with no trigger, dump the last --before of everything
+
+Exit codes:
+  0 done; 1 something promised was not done, as a dump that is not complete; 2 refused, nothing was begun
+
+Examples:
+  # keep 30 s before and 10 s after each packet to UDP port 60000, of its two hosts
+  sudo wirescope run -i eth0 --trigger 'udp port 60000' --out dumps
+
+  # two named triggers, each with its own template, at most one dump per source and minute
+  sudo wirescope run -i eth0 --ring 8GiB --out dumps --holdoff 60s --holdoff-key '$srcIP' \\
+      --trigger 'resets=tcp[tcpflags] & tcp-rst != 0' --dump '$flow' \\
+      --trigger 'dns=udp port 53 and udp[10] & 0x0f = 2' --dump 'host $dstIP'
+
+  # a capture file, as fast as it can be read, the summary for a program
+  wirescope run -r trace.pcapng --trigger 'icmp' --dump 'host $srcIP' --before 2 --after 1 --summary json --out dumps
+
+  # no trigger: record until SIGINT and keep the whole ring
+  wirescope run --source synth:rate=10k,time=5s --ring 128MiB --out dumps --ring-out ring.pcapng
+";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  wirescope demo                 generated traffic, no privileges needed
+  sudo wirescope demo --live     real packets between two network namespaces that it makes and removes
+";
+
+/// What `--version` says behind the program's name.
+fn version() -> String {
+    format!("{} ({})\n{}", env!("CARGO_PKG_VERSION"), env!("WIRESCOPE_BUILD"), scope_filter::libpcap_version())
+}
+
+/// A storage oscilloscope for networks: records every packet all the time, and hands over those around a trigger.
+#[derive(Debug, Parser)]
+#[command(name = "wirescope", version = version(), after_help = EXAMPLES, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Verb,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Record packets, watch for triggers, write dumps
+    Run(Box<RunArgs>),
+    /// Show the main job: traffic, one trigger packet, a dump from before and after it
+    Demo(DemoArgs),
+    /// Print a shell's completions
+    Completions {
+        /// For which shell.
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+/// `wirescope run`.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub struct RunArgs {
+    /// Where packets come from; may be given several times
+    #[arg(long, value_name = "SRC", help_heading = "Sources")]
+    pub source: Vec<String>,
+    /// Capture on an interface: --source afpacket:IFACE
+    #[arg(short = 'i', value_name = "IFACE", help_heading = "Sources")]
+    pub interface: Vec<String>,
+    /// Read a capture file: --source file:FILE; '-' is standard input
+    #[arg(short = 'r', value_name = "FILE", help_heading = "Sources", value_hint = ValueHint::FilePath)]
+    pub read: Vec<String>,
+    /// Keep so many bytes of each packet, where a source has no snaplen= of its own; 0: all
+    #[arg(short = 's', value_name = "BYTES", help_heading = "Sources")]
+    pub snap_len: Option<String>,
+
+    /// Memory for packets
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Ring")]
+    pub ring: String,
+    /// Size of a segment, 64KiB to 2MiB [default: picked to fit the ring and its lanes]
+    #[arg(long, value_name = "SIZE", help_heading = "Ring")]
+    pub segment: Option<String>,
+
+    /// A packet that this filter takes starts a dump; unnamed triggers are trigger1, trigger2 ...; =EXPR forces an expression
+    #[arg(long, value_name = "[NAME=]EXPR", alias = "trigger-expr", help_heading = "Triggers")]
+    pub trigger: Vec<String>,
+    /// What dumps keep: the n-th is for the n-th trigger, a single one for all [default: what went between the hit's two hosts]
+    #[arg(long, value_name = "TEMPLATE", alias = "dumper-expr", help_heading = "Triggers")]
+    pub dump: Vec<String>,
+    /// How far dumps reach back before the hit; a bare number is seconds
+    #[arg(long, value_name = "TIME", default_value = "30s", alias = "dump-past", help_heading = "Triggers")]
+    pub before: String,
+    /// How far dumps reach on behind the last hit
+    #[arg(long, value_name = "TIME", default_value = "10s", alias = "dump-future", help_heading = "Triggers")]
+    pub after: String,
+    /// How long a trigger that has fired doesn't fire again
+    #[arg(long, value_name = "TIME", default_value = "1s", help_heading = "Triggers")]
+    pub holdoff: String,
+    /// Hold off per key, such as '$srcIP'
+    #[arg(long, value_name = "TEMPLATE", help_heading = "Triggers")]
+    pub holdoff_key: Option<String>,
+    /// Disarm each trigger after its first fire
+    #[arg(long, help_heading = "Triggers")]
+    pub single: bool,
+    /// End after so many dumps
+    #[arg(long, value_name = "N", help_heading = "Triggers")]
+    pub exit_after: Option<String>,
+    /// Most dumps at once
+    #[arg(long, value_name = "N", default_value = "8", help_heading = "Triggers")]
+    pub dumps_max: String,
+    /// How filters see VLAN tags: through them, or by the letter of libpcap
+    #[arg(long, value_name = "RULE", default_value = "transparent", help_heading = "Triggers", value_parser = Words(&["transparent", "exact"]))]
+    pub vlan: String,
+
+    /// Folder for dumps and the log wirescope.jsonl; it must exist
+    #[arg(long, value_name = "DIR", help_heading = "Output", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Write the whole ring into this new file at the end
+    #[arg(long, value_name = "FILE", help_heading = "Output", value_hint = ValueHint::FilePath)]
+    pub ring_out: Option<PathBuf>,
+    /// Print the summary as one JSON object, and nothing else on standard output
+    #[arg(long, value_name = "FORM", help_heading = "Output", value_parser = Words(&["json"]))]
+    pub summary: Option<String>,
+    /// Also a line for each worker and open dump
+    #[arg(short = 'v', long, action = ArgAction::Count, help_heading = "Output")]
+    pub verbose: u8,
+}
+
+/// `wirescope demo`.
+#[derive(Debug, Args)]
+#[command(after_help = DEMO_EXAMPLES)]
+pub struct DemoArgs {
+    /// Real packets between two network namespaces instead of generated ones; needs root and iproute2
+    #[arg(long)]
+    pub live: bool,
+    /// Folder for the dump [default: a new one, target/demo or wirescope-demo]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+}
+
+/// Words that help and completions propose. Others pass here and are refused together with all other faults.
+#[derive(Clone, Copy)]
+struct Words(&'static [&'static str]);
+
+impl TypedValueParser for Words {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(PossibleValue::new)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn run(arguments: &[&str]) -> RunArgs {
+        match Cli::parse_from([&["wirescope", "run"], arguments].concat()).command {
+            Verb::Run(args) => *args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_table_of_flags_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn aliases_are_the_same_flags() {
+        let args = run(&["--trigger-expr", "udp", "--dumper-expr", "ip", "--dump-past", "5", "--dump-future", "6"]);
+        assert_eq!((args.trigger, args.dump), (vec!["udp".to_string()], vec!["ip".to_string()]));
+        assert_eq!((args.before.as_str(), args.after.as_str()), ("5", "6"));
+    }
+
+    #[test]
+    fn an_empty_template_is_a_value() {
+        assert_eq!(run(&["--dump", ""]).dump, [""]);
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_help() {
+        let args = run(&[]);
+        assert_eq!((args.ring.as_str(), args.before.as_str(), args.after.as_str()), ("1GiB", "30s", "10s"));
+        assert_eq!((args.holdoff.as_str(), args.dumps_max.as_str(), args.vlan.as_str()), ("1s", "8", "transparent"));
+    }
+}

@@ -1,0 +1,184 @@
+//! From the command line as written to the run as meant: everything is checked, all faults are told at once, nothing is created.
+
+mod places;
+mod sources;
+mod triggers;
+
+use crate::args::RunArgs;
+use crate::words;
+use scope_engine::RunPlan;
+use scope_filter::VlanRule;
+use scope_ring::{RingConfig, RingError};
+use scope_source::spec::values::{parse_duration_ns, parse_size};
+use std::fmt::Display;
+use triggers::Times;
+
+/// Longest window, before or after, and longest holdoff: one year.
+const DURATION_NS_MAX: i64 = 366 * 86_400 * 1_000_000_000;
+/// Dumps at once at most.
+const DUMPS_MAX: u64 = 1000;
+
+/// Faults of a command line, one text each: `PLACE: CAUSE; REMEDY`.
+#[derive(Debug, Default)]
+pub struct Faults(Vec<String>);
+
+impl Faults {
+    fn add(&mut self, place: &str, fault: impl Display) {
+        self.0.push(format!("{place}: {fault}"));
+    }
+
+    /// A fault whose text names its place.
+    fn add_line(&mut self, fault: impl Display) {
+        self.0.push(fault.to_string());
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn into_lines(self) -> Vec<String> {
+        self.0
+    }
+}
+
+/// A run as meant, and how it is told.
+#[derive(Debug)]
+pub struct Planned {
+    /// For the engine.
+    pub run: RunPlan,
+    /// Bytes and number of the ring's segments.
+    pub segments: (usize, usize),
+    /// The summary is one JSON object.
+    pub json: bool,
+    /// A line for each worker and dump.
+    pub verbose: bool,
+}
+
+/// Checks everything.
+///
+/// # Errors
+/// All faults, each with place, cause and remedy.
+pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
+    let mut faults = Faults::default();
+    let sources = sources::plan(args, &mut faults);
+    let times = Times {
+        before_ns: duration("--before", &args.before, &mut faults),
+        after_ns: duration("--after", &args.after, &mut faults),
+        holdoff_ns: duration("--holdoff", &args.holdoff, &mut faults),
+    };
+    let vlan = match args.vlan.as_str() {
+        "exact" => VlanRule::Exact,
+        other => {
+            if other != "transparent" {
+                faults.add("--vlan", format!("'{other}' is no rule; write transparent or exact"));
+            }
+            VlanRule::Transparent
+        }
+    };
+    let triggers = triggers::plan(args, &times, vlan, &sources.link_types, &mut faults);
+    let (ring, segments) = ring(args, RunPlan::workers(&sources.entries), sources.lanes, &mut faults);
+    let dumps_max = count("--dumps-max", &args.dumps_max, DUMPS_MAX, &mut faults);
+    let exit_after = args.exit_after.as_ref().map(|text| count("--exit-after", text, u64::MAX, &mut faults));
+    let folder = places::folder(args.out.as_deref(), &mut faults);
+    let ring_out = places::ring_out(args.ring_out.as_deref(), &mut faults);
+    if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
+        faults.add("--summary", format!("'{form}' is no form of a summary; write json, or leave the flag away for plain words"));
+    }
+    if !faults.is_empty() {
+        return Err(faults.into_lines());
+    }
+    let run = RunPlan {
+        sources: sources.entries,
+        ring,
+        link_types: sources.link_types,
+        triggers,
+        before_ns: times.before_ns,
+        vlan,
+        dumps_max: dumps_max as usize,
+        exit_after,
+        folder,
+        ring_out,
+    };
+    Ok(Planned { run, segments, json: args.summary.is_some(), verbose: args.verbose > 0 })
+}
+
+fn duration(flag: &str, text: &str, faults: &mut Faults) -> i64 {
+    match parse_duration_ns(text) {
+        Ok(ns) if ns <= DURATION_NS_MAX => return ns,
+        Ok(_) => faults.add(flag, format!("'{text}' is more than a year; write less")),
+        Err(cause) => faults.add(flag, format!("{cause} ('{text}'); write e.g. {flag} 30s or {flag} 250ms")),
+    }
+    0
+}
+
+fn count(flag: &str, text: &str, max: u64, faults: &mut Faults) -> u64 {
+    match text.parse::<u64>() {
+        Ok(number) if (1..=max).contains(&number) => return number,
+        Ok(number) if number > max => faults.add(flag, format!("'{text}' is too many; at most {max}")),
+        Ok(_) => faults.add(flag, "0 is too few; write 1 or more"),
+        Err(_) => faults.add(flag, format!("'{text}' is no whole number; write e.g. {flag} 4")),
+    }
+    1
+}
+
+/// Sizes of the ring, checked against its lanes and the machine's memory.
+fn ring(args: &RunArgs, workers: u32, lanes: u32, faults: &mut Faults) -> (RingConfig, (usize, usize)) {
+    let mut size = |flag: &str, text: &str| match parse_size(text) {
+        Ok(bytes) => Some(bytes),
+        Err(cause) => {
+            faults.add(flag, format!("{cause} ('{text}'); write e.g. {flag} {}", if flag == "--ring" { "1GiB" } else { "2MiB" }));
+            None
+        }
+    };
+    let ring_bytes = size("--ring", &args.ring);
+    let segment_bytes = args.segment.as_ref().map(|text| size("--segment", text));
+    // What couldn't be read is not held against the other one.
+    let config = RingConfig {
+        ring_bytes: ring_bytes.unwrap_or(1 << 30),
+        segment_bytes: segment_bytes.flatten(),
+        workers: workers.max(1),
+        lanes,
+        run_id: run_id().unwrap_or_else(|error| {
+            faults.add_line(format!("random numbers for the run's name: {error}; the machine can't give any"));
+            [0; 16]
+        }),
+    };
+    let segments = match config.plan() {
+        Ok(segments) => segments,
+        Err(error) if ring_bytes.is_some() || matches!(error, RingError::SegmentSize { .. }) => {
+            faults.add_line(ring_fault(&error));
+            (0, 0)
+        }
+        Err(_) => (0, 0),
+    };
+    (config, segments)
+}
+
+/// The ring's own words, with sizes as people write them.
+fn ring_fault(error: &RingError) -> String {
+    let size = |bytes: &u64| words::size(*bytes);
+    match error {
+        RingError::SegmentSize { bytes } => {
+            format!("--segment: {} is no size of a segment; write a power of two from 64KiB to 2MiB", size(bytes))
+        }
+        RingError::TooSmall { ring_bytes, needed, lanes, per_lane, segment_bytes } => format!(
+            "--ring: {} are too small: {lanes} lanes (one per worker and link type) need at least {} ({per_lane} segments of {} each); enlarge --ring or choose a smaller --segment",
+            size(ring_bytes),
+            size(needed),
+            size(segment_bytes)
+        ),
+        RingError::NoMemory { ring_bytes, available, limit } => format!(
+            "--ring: {} are more than there is: {} of memory are available ({limit}); choose a smaller --ring",
+            size(ring_bytes),
+            size(available)
+        ),
+        RingError::System { .. } => error.to_string(),
+    }
+}
+
+fn run_id() -> std::io::Result<[u8; 16]> {
+    let mut bytes = [0u8; 16];
+    // SAFETY: the buffer is ours, and its length is given; so few bytes are never returned in part.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got == bytes.len() as isize { Ok(bytes) } else { Err(std::io::Error::last_os_error()) }
+}

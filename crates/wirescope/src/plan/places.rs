@@ -1,0 +1,56 @@
+//! Where a run may write: its folder, and the file for the whole ring. Looked at only, nothing is created.
+
+use super::Faults;
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The folder for dumps, absolute.
+pub fn folder(given: Option<&Path>, faults: &mut Faults) -> PathBuf {
+    let Some(path) = given else {
+        faults.add("--out", "there is no folder for dumps and the log; add --out DIR");
+        return PathBuf::new();
+    };
+    writable_folder(path, "--out", faults).unwrap_or_default()
+}
+
+/// The file for the whole ring, absolute. It must not exist: nothing is ever overwritten.
+pub fn ring_out(given: Option<&Path>, faults: &mut Faults) -> Option<PathBuf> {
+    let path = given?;
+    let place = "--ring-out";
+    let Some(name) = path.file_name() else {
+        faults.add(place, format!("{} names no file; write e.g. ring.pcapng", path.display()));
+        return None;
+    };
+    if path.symlink_metadata().is_ok() {
+        faults.add(place, format!("{} exists and is never overwritten; remove it or choose another name", path.display()));
+        return None;
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    writable_folder(parent, place, faults).map(|folder| folder.join(name))
+}
+
+fn writable_folder(path: &Path, place: &str, faults: &mut Faults) -> Option<PathBuf> {
+    let shown = path.display();
+    let fault = match path.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            format!("{shown}: no such folder; make it with: mkdir -p '{shown}'")
+        }
+        Err(error) => format!("{shown}: {error}; choose another folder"),
+        Ok(folder) if !folder.is_dir() => format!("{shown}: is no folder but a file; choose a folder"),
+        Ok(folder) => match may_create_in(&folder) {
+            Ok(()) => return Some(folder),
+            Err(error) => format!("{shown}: the folder is not writable: {error}; change its mode or choose another"),
+        },
+    };
+    faults.add(place, fault);
+    None
+}
+
+fn may_create_in(folder: &Path) -> io::Result<()> {
+    let path = CString::new(folder.as_os_str().as_bytes())?;
+    // SAFETY: `path` is NUL-terminated and lives through the call; nothing is kept of it.
+    let result = unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK | libc::X_OK, libc::AT_EACCESS) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

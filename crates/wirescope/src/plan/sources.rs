@@ -1,0 +1,199 @@
+//! Sources as meant, and looked at before the run: is the interface there and may we capture, is the file a capture, which
+//! link types will come.
+
+use super::Faults;
+use crate::args::RunArgs;
+use scope_engine::SourceEntry;
+use scope_packet::{Interface, LinkType, Packet, Sink};
+use scope_source::afpacket::{self, AfPacketOptions};
+use scope_source::file::{FILES_MAX, FileOptions, FileSource};
+use scope_source::spec::{self, AfPacketPlan, FilePlan, SNAP_LEN_MAX, SourcePlan, values};
+use scope_source::{Source, SourceError};
+use std::collections::BTreeSet;
+
+/// All sources of a run.
+#[derive(Debug, Default)]
+pub struct Sources {
+    /// As meant.
+    pub entries: Vec<SourceEntry>,
+    /// Link types that are known before the run; Ethernet where nothing is known.
+    pub link_types: Vec<LinkType>,
+    /// Lanes that are known before the run, at least 1.
+    pub lanes: u32,
+}
+
+/// Reads and looks at every source.
+pub fn plan(args: &RunArgs, faults: &mut Faults) -> Sources {
+    let specs = specs(args);
+    let mut entries = Vec::new();
+    for spec in specs {
+        match spec::parse(&spec) {
+            Ok(plan) => entries.push(SourceEntry { spec, plan }),
+            Err(errors) => errors.into_iter().for_each(|error| faults.add_line(error)),
+        }
+    }
+    if args.source.is_empty() && args.interface.is_empty() && args.read.is_empty() {
+        faults.add("--source", "there is no source of packets; add -i IFACE, -r FILE or --source SRC");
+    }
+    cut_packets(args, &mut entries, faults);
+    check_together(&entries, faults);
+    look(entries, faults)
+}
+
+/// All sources as `--source` would have them, in the order of the flags `--source`, `-i`, `-r`.
+fn specs(args: &RunArgs) -> Vec<String> {
+    let given = args.source.iter().cloned();
+    let interfaces = args.interface.iter().map(|name| format!("afpacket:{}", spec::escape(name)));
+    let files = args.read.iter().map(|path| format!("file:{}", spec::escape(path)));
+    given.chain(interfaces).chain(files).collect()
+}
+
+/// `-s`, for sources without a snap length of their own.
+fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults) {
+    let Some(text) = &args.snap_len else { return };
+    let snap_len = match values::parse_size(text) {
+        Ok(0) => return,
+        Ok(bytes) if bytes <= SNAP_LEN_MAX.into() => Some(bytes as u32),
+        Ok(_) => {
+            return faults.add("-s", format!("'{text}' is more than {SNAP_LEN_MAX} bytes; write less, or 0 for whole packets"));
+        }
+        Err(cause) => return faults.add("-s", format!("{cause}; write e.g. -s 128")),
+    };
+    for entry in entries {
+        let own = match &mut entry.plan {
+            SourcePlan::AfPacket(plan) => &mut plan.snap_len,
+            SourcePlan::File(plan) => &mut plan.snap_len,
+            SourcePlan::Synth(_) => {
+                faults.add("-s", format!("source '{}' makes whole packets; leave -s away and give it size=", entry.spec));
+                continue;
+            }
+        };
+        *own = own.or(snap_len);
+    }
+}
+
+/// Whether packets come when they come, or can wait.
+fn is_live(plan: &SourcePlan) -> bool {
+    match plan {
+        SourcePlan::AfPacket(_) => true,
+        SourcePlan::File(_) => false,
+        SourcePlan::Synth(options) => !options.pace_max,
+    }
+}
+
+fn files(entries: &[SourceEntry]) -> impl Iterator<Item = (&SourceEntry, &FilePlan)> {
+    entries.iter().filter_map(|entry| match &entry.plan {
+        SourcePlan::File(plan) => Some((entry, plan)),
+        _ => None,
+    })
+}
+
+/// Sources that can't run side by side.
+fn check_together(entries: &[SourceEntry], faults: &mut Faults) {
+    let live = entries.iter().find(|entry| is_live(&entry.plan));
+    let waiting = entries.iter().find(|entry| !is_live(&entry.plan));
+    if let (Some(live), Some(waiting)) = (live, waiting) {
+        faults.add_line(format!(
+            "sources '{}' and '{}': live traffic and files or traffic with pace=max don't mix; give each a run of its own",
+            live.spec, waiting.spec
+        ));
+    }
+    if files(entries).filter(|(_, plan)| plan.path == "-").count() > 1 {
+        faults.add_line("source 'file:-': standard input can be read only once; name it once");
+    }
+    let count = files(entries).count();
+    if count > FILES_MAX {
+        faults.add_line(format!("{count} files are too many for one run, at most {FILES_MAX}; join some with mergecap"));
+    }
+    if let Some((first, plan)) = files(entries).next() {
+        let differs = |(_, other): &(_, &FilePlan)| (other.pace, other.snap_len) != (plan.pace, plan.snap_len);
+        if let Some((other, _)) = files(entries).find(differs) {
+            faults.add_line(format!(
+                "sources '{}' and '{}': all files of a run are fed as one, in order of capture time; give each the same pace= and snaplen=",
+                first.spec, other.spec
+            ));
+        }
+    }
+    let mut interfaces = BTreeSet::new();
+    for entry in entries {
+        if let SourcePlan::AfPacket(plan) = &entry.plan
+            && !interfaces.insert(&plan.interface)
+        {
+            faults.add_line(format!(
+                "source '{}': its packets would come twice; name the interface once, with workers=2",
+                entry.spec
+            ));
+        }
+    }
+}
+
+/// Opens what can be opened without disturbing anything.
+fn look(entries: Vec<SourceEntry>, faults: &mut Faults) -> Sources {
+    let mut link_types = BTreeSet::new();
+    let mut file_link_types = BTreeSet::new();
+    let mut lanes = 0;
+    let file_workers = files(&entries).map(|(_, plan)| plan.workers).max();
+    for entry in &entries {
+        let found = match &entry.plan {
+            SourcePlan::AfPacket(plan) => interface_link_types(plan, &entry.spec),
+            SourcePlan::File(plan) => file_link_types_of(plan, file_workers.unwrap_or(1)),
+            SourcePlan::Synth(_) => Ok(vec![LinkType::ETHERNET]),
+        };
+        let found = found.unwrap_or_else(|error| {
+            faults.add_line(error);
+            Vec::new()
+        });
+        match &entry.plan {
+            SourcePlan::File(_) => file_link_types.extend(found),
+            _ => {
+                lanes += entry.plan.workers() * found.len().max(1) as u32;
+                link_types.extend(found);
+            }
+        }
+    }
+    lanes += file_workers.unwrap_or(0) * file_link_types.len().max(1) as u32;
+    link_types.extend(file_link_types);
+    if link_types.is_empty() {
+        link_types.insert(LinkType::ETHERNET);
+    }
+    Sources { entries, link_types: link_types.into_iter().collect(), lanes: lanes.max(1) }
+}
+
+/// Opens capture on the interface for a moment, in the smallest ring and not promiscuous, so that it says what is missing.
+fn interface_link_types(plan: &AfPacketPlan, spec: &str) -> Result<Vec<LinkType>, SourceError> {
+    let options =
+        AfPacketOptions { promiscuous: false, block_bytes: 64 << 10, blocks: 2, ..AfPacketOptions::new(&plan.interface) };
+    let mut seen = LinkTypes::default();
+    for mut source in afpacket::open(&options, spec)? {
+        source.poll(&mut seen)?;
+    }
+    Ok(seen.0)
+}
+
+/// The link types that a file tells at its beginning. What can be read only once, pipes and standard input, is left for the run.
+fn file_link_types_of(plan: &FilePlan, workers: u32) -> Result<Vec<LinkType>, SourceError> {
+    let kind = std::fs::metadata(&plan.path).ok();
+    let reads_once = plan.path == "-" || kind.is_some_and(|kind| !kind.is_file() && !kind.is_dir());
+    if reads_once && workers > 1 {
+        let cause = "can be read only once, so several workers can't share it; leave workers= away".to_string();
+        return Err(SourceError::File { path: plan.path.clone(), cause });
+    }
+    if reads_once {
+        return Ok(Vec::new());
+    }
+    let options = FileOptions { paths: vec![plan.path.clone()], ..FileOptions::default() };
+    Ok(FileSource::open(options)?.link_types())
+}
+
+/// Takes nothing but the link types of interfaces.
+#[derive(Default)]
+struct LinkTypes(Vec<LinkType>);
+
+impl Sink for LinkTypes {
+    fn interface(&mut self, interface: &Interface) {
+        self.0.push(interface.link_type);
+    }
+    fn batch(&mut self, _: &[Packet<'_>]) {}
+    fn lost(&mut self, _: u32, _: u64, _: i64, _: i64) {}
+    fn idle(&mut self, _: i64) {}
+}

@@ -1,0 +1,214 @@
+//! Triggers as meant: names, filters, templates, which template belongs to which trigger.
+
+use super::Faults;
+use crate::args::RunArgs;
+use scope_filter::{Filter, Template, VlanRule, is_filter_word};
+use scope_packet::LinkType;
+use scope_trigger::TriggerConfig;
+
+/// Letters of a trigger's name at most: it becomes part of file names.
+const NAME_LEN_MAX: usize = 64;
+/// Triggers at most.
+const TRIGGERS_MAX: usize = 256;
+
+/// What all triggers of a run have in common, ns.
+pub struct Times {
+    pub before_ns: i64,
+    pub after_ns: i64,
+    pub holdoff_ns: i64,
+}
+
+/// A trigger as typed, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+struct Written<'a> {
+    name: Option<&'a str>,
+    expression: &'a str,
+}
+
+/// Takes `[NAME=]EXPR` apart. Expressions have `=` of their own (`udp[0]=3`): only a legal name that is no word of the filter
+/// language, with `=` right behind it and not `==`, is a name. A `=` at the very front is no part of the expression.
+fn take_apart(text: &str) -> Written<'_> {
+    let unnamed = Written { name: None, expression: text };
+    let Some((head, rest)) = text.split_once('=') else { return unnamed };
+    if head.is_empty() {
+        return Written { name: None, expression: rest };
+    }
+    let letters = head.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    match letters && !rest.starts_with('=') && !is_filter_word(head) {
+        true => Written { name: Some(head), expression: rest },
+        false => unnamed,
+    }
+}
+
+/// The word in front of a `=` that would be a name if the filter language didn't have it.
+fn word_in_a_names_place(text: &str) -> Option<&str> {
+    text.split_once('=').map(|(head, _)| head).filter(|head| is_filter_word(head))
+}
+
+/// Every trigger of the command line.
+pub fn plan(args: &RunArgs, times: &Times, vlan: VlanRule, link_types: &[LinkType], faults: &mut Faults) -> Vec<TriggerConfig> {
+    check_flags(args, faults);
+    let templates: Vec<Option<Template>> = args.dump.iter().map(|text| template(text, vlan, link_types, faults)).collect();
+    let holdoff_key = args.holdoff_key.as_deref().and_then(|text| {
+        let parsed = Template::parse(text).map_err(|error| faults.add("--holdoff-key", error));
+        parsed.ok()
+    });
+    let mut triggers: Vec<TriggerConfig> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
+    for (index, text) in args.trigger.iter().enumerate() {
+        let written = take_apart(text);
+        let name = written.name.map_or_else(|| format!("trigger{}", index + 1), str::to_string);
+        check_name(&name, &names, faults);
+        names.push(name.clone());
+        let Some(filter) = filter(&name, text, written.expression, vlan, link_types, faults) else { continue };
+        let template = if templates.len() == 1 { templates.first() } else { templates.get(index) };
+        triggers.push(TriggerConfig {
+            name,
+            filter,
+            template: template.cloned().flatten(),
+            before_ns: times.before_ns,
+            after_ns: times.after_ns,
+            holdoff_ns: times.holdoff_ns,
+            holdoff_key: holdoff_key.clone(),
+            single: args.single,
+        });
+    }
+    triggers
+}
+
+/// Flags that say nothing without each other.
+fn check_flags(args: &RunArgs, faults: &mut Faults) {
+    let (triggers, dumps) = (args.trigger.len(), args.dump.len());
+    if triggers > TRIGGERS_MAX {
+        faults.add("--trigger", format!("{triggers} triggers are too many; at most {TRIGGERS_MAX}, joined by 'or'"));
+    }
+    if triggers == 0 {
+        let given = [("--dump", dumps > 0), ("--single", args.single), ("--holdoff-key", args.holdoff_key.is_some())];
+        for (flag, _) in given.iter().filter(|(_, given)| *given) {
+            faults.add(flag, "there is no trigger that it could belong to; add --trigger EXPR");
+        }
+    } else if dumps > 1 && dumps != triggers {
+        faults.add(
+            "--dump",
+            format!("{dumps} templates for {triggers} trigger(s); give one for all, or one for each --trigger in the same order"),
+        );
+    }
+}
+
+fn check_name(name: &str, earlier: &[String], faults: &mut Faults) {
+    if earlier.iter().any(|other| other == name) {
+        faults.add("--trigger", format!("the name '{name}' is given twice; choose another for one of them"));
+    }
+    if name.len() > NAME_LEN_MAX {
+        faults.add("--trigger", format!("the name '{name}' is too long; at most {NAME_LEN_MAX} letters"));
+    }
+}
+
+fn filter(
+    name: &str,
+    text: &str,
+    expression: &str,
+    vlan: VlanRule,
+    link_types: &[LinkType],
+    faults: &mut Faults,
+) -> Option<Filter> {
+    match Filter::compile(expression, vlan, link_types) {
+        Ok(filter) => Some(filter),
+        Err(error) => {
+            let hint = word_in_a_names_place(text).map_or(String::new(), |word| {
+                format!("\n'{word}' is a word of the filter language and can't be a trigger's name; choose another")
+            });
+            faults.add(&format!("trigger '{name}'"), format!("{error}{hint}"));
+            None
+        }
+    }
+}
+
+fn template(text: &str, vlan: VlanRule, link_types: &[LinkType], faults: &mut Faults) -> Option<Template> {
+    let place = format!("--dump '{}'", text.chars().take(120).collect::<String>());
+    match Template::parse(text) {
+        Ok(template) => match template.check(vlan, link_types) {
+            Ok(()) => return Some(template),
+            Err(error) => faults.add(&place, error),
+        },
+        Err(error) => faults.add(&place, error),
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Verb};
+    use clap::Parser;
+
+    fn planned(arguments: &[&str]) -> Result<Vec<TriggerConfig>, Vec<String>> {
+        let cli = Cli::parse_from([&["wirescope", "run"], arguments].concat());
+        let Verb::Run(args) = cli.command else { panic!("not run") };
+        let mut faults = Faults::default();
+        let times = Times { before_ns: 1, after_ns: 2, holdoff_ns: 3 };
+        let triggers = plan(&args, &times, VlanRule::Transparent, &[LinkType::ETHERNET], &mut faults);
+        if faults.is_empty() { Ok(triggers) } else { Err(faults.into_lines()) }
+    }
+
+    #[test]
+    fn a_name_is_told_from_an_expression() {
+        let check = |text, name, expression| assert_eq!(take_apart(text), Written { name, expression }, "{text}");
+        check("udp port 60000", None, "udp port 60000");
+        check("hit=udp port 60000", Some("hit"), "udp port 60000");
+        check("my-hit_2=tcp[13] = 2", Some("my-hit_2"), "tcp[13] = 2");
+        check("tcp[13] = 2", None, "tcp[13] = 2");
+        check("udp[0]=3", None, "udp[0]=3");
+        check("len=5", None, "len=5");
+        check("a == 5", None, "a == 5");
+        check("a==5", None, "a==5");
+        check("a =udp", None, "a =udp");
+        check(" a=udp", None, " a=udp");
+        check("=hit=3", None, "hit=3");
+        check("=udp", None, "udp");
+        check("7=udp", Some("7"), "udp");
+        check("h\u{e9}=udp", None, "h\u{e9}=udp");
+        check("a=", Some("a"), "");
+        check("", None, "");
+    }
+
+    #[test]
+    fn unnamed_triggers_are_numbered_by_their_place() {
+        let names = |arguments: &[&str]| planned(arguments).unwrap().into_iter().map(|t| t.name).collect::<Vec<_>>();
+        assert_eq!(names(&["--trigger", "udp", "--trigger", "tcp"]), ["trigger1", "trigger2"]);
+        assert_eq!(names(&["--trigger", "a=udp", "--trigger", "tcp"]), ["a", "trigger2"]);
+    }
+
+    #[test]
+    fn the_nth_template_belongs_to_the_nth_trigger_and_a_single_one_to_all() {
+        let templates = |arguments: &[&str]| {
+            let of = |trigger: TriggerConfig| trigger.template.map(|template| template.text().to_string());
+            planned(&[&["--trigger", "udp", "--trigger", "tcp"], arguments].concat())
+                .unwrap()
+                .into_iter()
+                .map(of)
+                .collect::<Vec<_>>()
+        };
+        let some = |text: &str| Some(text.to_string());
+        assert_eq!(templates(&[]), [None, None]);
+        assert_eq!(templates(&["--dump", "ip"]), [some("ip"), some("ip")]);
+        assert_eq!(templates(&["--dump", ""]), [some(""), some("")]);
+        assert_eq!(templates(&["--dump", "ip", "--dump", "host $srcIP"]), [some("ip"), some("host $srcIP")]);
+    }
+
+    #[test]
+    fn what_can_t_be_meant_is_refused() {
+        let check = |arguments: &[&str], words: &[&str]| {
+            let said = planned(arguments).expect_err(words[0]).join("\n");
+            words.iter().for_each(|word| assert!(said.contains(word), "{arguments:?}: no '{word}' in {said}"));
+        };
+        check(&["--trigger", "a=udp", "--trigger", "a=tcp"], &["'a' is given twice"]);
+        check(&["--trigger", "trigger2=udp", "--trigger", "tcp"], &["'trigger2' is given twice"]);
+        check(&["--trigger", "udp", "--dump", "ip", "--dump", "tcp"], &["2 templates for 1 trigger"]);
+        check(&["--dump", "ip", "--single", "--holdoff-key", "$srcIP"], &["--dump: ", "--single: ", "--holdoff-key: "]);
+        check(&["--trigger", "tcp=udp"], &["'tcp' is a word of the filter language"]);
+        check(&["--trigger", "udp prot", "--dump", "host $sorcIP"], &["trigger 'trigger1'", "--dump 'host $sorcIP'", "$srcIP"]);
+        check(&["--trigger", "udp", "--holdoff-key", "$nix"], &["--holdoff-key: ", "$nix"]);
+        check(&["--trigger", &format!("{}=udp", "a".repeat(65))], &["too long"]);
+    }
+}

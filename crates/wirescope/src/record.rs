@@ -1,0 +1,112 @@
+//! A planned run from its first word to its summary: signals in, words out.
+
+use crate::plan::Planned;
+use crate::watch::{Teller, say};
+use crate::words;
+use scope_engine::{Control, RunPlan, Summary, Watch};
+use scope_source::spec::SourcePlan;
+use scope_source::synth::{Size, SynthOptions};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+use std::sync::Arc;
+
+/// Rate that is assumed where none is known, bits/s.
+const RATE_ASSUMED: f64 = 10e9;
+/// Mean length of an IMIX frame, bytes.
+const IMIX_MEAN: f64 = 362.0;
+/// What a stored packet takes besides its bytes: block head and tail, padding, key.
+const STORED_EXTRA: f64 = 50.0;
+
+/// How a run ended.
+pub enum Ended {
+    /// With a summary; something promised may still be undone.
+    Done(Summary),
+    /// Refused before it began: exit code 2.
+    Refused(String),
+    /// Broken off: exit code 1.
+    Failed(String),
+}
+
+/// Runs to the end and tells how it goes on standard error.
+pub fn record(planned: Planned) -> Ended {
+    let control = Arc::new(Control::default());
+    if let Err(error) = listen(&control) {
+        return Ended::Refused(format!("signals: can't be listened to: {error}"));
+    }
+    let teller = Teller::new(planned.verbose);
+    teller.note(&ring_words(&planned));
+    let ended = scope_engine::run(planned.run, &control, &teller);
+    teller.clear();
+    match ended {
+        Ok(summary) => Ended::Done(summary),
+        Err(error) if teller.has_started() => Ended::Failed(error.to_string()),
+        Err(error) => Ended::Refused(error.to_string()),
+    }
+}
+
+/// Whether everything promised was done: exit code 0.
+pub fn kept_promises(summary: &Summary) -> bool {
+    summary.failures.is_empty() && summary.dumps.iter().all(|dump| dump.complete && dump.error.is_none())
+}
+
+/// From here on SIGINT and SIGTERM stop the run, the second time at once; SIGUSR1 fires by hand.
+fn listen(control: &Arc<Control>) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])?;
+    let control = control.clone();
+    std::thread::Builder::new().name("signals".to_string()).spawn(move || {
+        for signal in signals.forever() {
+            match signal {
+                SIGUSR1 => control.fire(),
+                _ if control.stops() == 0 => control.stop(),
+                _ => {
+                    // Files in the making have no name yet: they vanish with the process.
+                    say("wirescope: stopped twice; ended at once, without a summary");
+                    std::process::exit(1);
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn ring_words(planned: &Planned) -> String {
+    let (segment_bytes, segments) = planned.segments;
+    let (bits_per_s, rate) = rate(&planned.run);
+    words::ring(segment_bytes as u64, segments as u64, bits_per_s, &rate)
+}
+
+/// The rate that the sources come at as far as it is known: bits/s into the ring, and its words.
+fn rate(plan: &RunPlan) -> (f64, String) {
+    let mut wire_bits = 0.0;
+    let mut ring_bits = 0.0;
+    for entry in &plan.sources {
+        match &entry.plan {
+            SourcePlan::Synth(options) if !options.pace_max => {
+                let packets = options.rate_or_default() as f64;
+                wire_bits += packets * mean_bytes(options) * 8.0;
+                ring_bits += packets * (mean_bytes(options) + STORED_EXTRA) * 8.0;
+            }
+            SourcePlan::AfPacket(plan) => {
+                let bits = interface_bits_per_s(&plan.interface).unwrap_or(RATE_ASSUMED);
+                wire_bits += bits;
+                ring_bits += bits;
+            }
+            _ => {}
+        }
+    }
+    if wire_bits > 0.0 { (ring_bits, words::bit_rate(wire_bits)) } else { (RATE_ASSUMED, words::bit_rate(RATE_ASSUMED)) }
+}
+
+fn mean_bytes(options: &SynthOptions) -> f64 {
+    match options.size {
+        Size::Fixed(bytes) => f64::from(bytes),
+        Size::Imix => IMIX_MEAN,
+    }
+}
+
+/// What the kernel says of the link's speed; nothing where it doesn't know.
+fn interface_bits_per_s(interface: &str) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
+    let megabits = text.trim().parse::<f64>().ok()?;
+    (megabits > 0.0).then_some(megabits * 1e6)
+}

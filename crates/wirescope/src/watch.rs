@@ -1,0 +1,148 @@
+//! What a run tells while it goes, on standard error: on a terminal rewritten in place, otherwise now and then a plain line.
+
+use crate::words;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use scope_engine::{DumpSummary, Status, Watch};
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Where standard error is no terminal, a status line comes so often.
+const PLAIN_EVERY_S: f64 = 60.0;
+/// And the progress of the ring's memory so often.
+const PROGRESS_EVERY: Duration = Duration::from_secs(2);
+/// Lines of the status on a terminal at most; more workers and dumps are not shown.
+const LINES_MAX: usize = 24;
+
+/// One line on standard error. Nobody to read it is no reason to stop.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Lines on standard error that may be rewritten.
+pub struct Teller {
+    verbose: bool,
+    /// Rewrites in place; `None` where standard error is no terminal.
+    bars: Option<MultiProgress>,
+    started: AtomicBool,
+    shown: Mutex<Shown>,
+}
+
+/// What stands on the terminal, and when something was told last.
+struct Shown {
+    progress: Option<ProgressBar>,
+    lines: Vec<ProgressBar>,
+    progress_told: Instant,
+    /// Seconds of the run at the next plain status line.
+    next_plain_s: f64,
+}
+
+impl Teller {
+    /// Tells a line for each worker and dump, too, if `verbose`.
+    pub fn new(verbose: bool) -> Teller {
+        let shown = Shown { progress: None, lines: Vec::new(), progress_told: Instant::now(), next_plain_s: PLAIN_EVERY_S };
+        let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
+        Teller { verbose, bars, started: AtomicBool::new(false), shown: Mutex::new(shown) }
+    }
+
+    /// Whether capture has begun.
+    pub fn has_started(&self) -> bool {
+        self.started.load(Ordering::Relaxed)
+    }
+
+    /// Takes the rewritten lines away.
+    pub fn clear(&self) {
+        let mut shown = self.shown();
+        shown.lines.drain(..).for_each(|line| line.finish_and_clear());
+        if let Some(progress) = shown.progress.take() {
+            progress.finish_and_clear();
+        }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Rewrites the status in place, one bar per line.
+    fn rewrite(&self, bars: &MultiProgress, lines: Vec<String>) {
+        let mut shown = self.shown();
+        while shown.lines.len() > lines.len() {
+            if let Some(surplus) = shown.lines.pop() {
+                surplus.finish_and_clear();
+                bars.remove(&surplus);
+            }
+        }
+        while shown.lines.len() < lines.len() {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+                bar.set_style(style);
+            }
+            shown.lines.push(bars.add(bar));
+        }
+        for (bar, line) in shown.lines.iter().zip(lines) {
+            bar.set_message(line);
+            bar.tick();
+        }
+    }
+}
+
+impl Watch for Teller {
+    fn prefault(&self, done: u64, total: u64) {
+        let mut shown = self.shown();
+        let Some(bars) = &self.bars else {
+            if shown.progress_told.elapsed() >= PROGRESS_EVERY && done < total {
+                shown.progress_told = Instant::now();
+                say(&format!("ring: {} of {} ready", words::size(done), words::size(total)));
+            }
+            return;
+        };
+        let progress = shown.progress.get_or_insert_with(|| {
+            let bar = bars.add(ProgressBar::new(total));
+            if let Ok(style) = ProgressStyle::with_template("ring: {binary_bytes} of {binary_total_bytes} ready {wide_bar} {eta}")
+            {
+                bar.set_style(style);
+            }
+            bar
+        });
+        progress.set_position(done);
+        if done >= total {
+            progress.finish_and_clear();
+            shown.progress = None;
+        }
+    }
+
+    fn started(&self) {
+        self.started.store(true, Ordering::Relaxed);
+        self.clear();
+        self.note("ring: ready; recording");
+    }
+
+    fn status(&self, status: &Status) {
+        let mut lines = vec![words::status(status)];
+        if self.verbose {
+            lines.extend(words::details(status));
+        }
+        if let Some(bars) = &self.bars {
+            lines.truncate(LINES_MAX);
+            return self.rewrite(bars, lines);
+        }
+        let mut shown = self.shown();
+        if status.elapsed_s + 0.5 < shown.next_plain_s {
+            return;
+        }
+        shown.next_plain_s += PLAIN_EVERY_S;
+        lines.iter().for_each(|line| say(line));
+    }
+
+    fn note(&self, line: &str) {
+        match &self.bars {
+            Some(bars) => drop(bars.println(line)),
+            None => say(line),
+        }
+    }
+
+    fn dump(&self, report: &DumpSummary) {
+        words::dump(report).iter().for_each(|line| self.note(line));
+    }
+}

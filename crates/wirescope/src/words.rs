@@ -1,0 +1,240 @@
+//! Figures and reports in plain words, as people read them.
+
+use scope_dump::time_text::iso;
+use scope_engine::{DumpSummary, Status, Summary};
+use scope_packet::Drops;
+use std::fmt::Write;
+
+/// Bytes: `64 KiB`, `1 GiB`, `1.5 MiB`, `100 B`.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let step = (0..UNITS.len()).rev().find(|&step| bytes >> (10 * step) > 0).unwrap_or(0);
+    format!("{} {}", digits(bytes as f64 / (1u64 << (10 * step)) as f64), UNITS[step])
+}
+
+/// Bits per second: `10 Gbit/s`.
+pub fn bit_rate(bits_per_s: f64) -> String {
+    const UNITS: [&str; 5] = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"];
+    let step = (0..UNITS.len()).rev().find(|&step| bits_per_s >= 1000f64.powi(step as i32)).unwrap_or(0);
+    format!("{} {}", digits(bits_per_s / 1000f64.powi(step as i32)), UNITS[step])
+}
+
+/// A number with its thousands set apart: `1,234,567`.
+pub fn number(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 packet`, `2 packets`.
+pub fn counted(value: u64, noun: &str) -> String {
+    format!("{} {noun}{}", number(value), if value == 1 { "" } else { "s" })
+}
+
+/// A span of time, ns: `250 ms`, `3.2 s`, `5 min 10 s`, `3 h 2 min`.
+pub fn span(ns: i64) -> String {
+    let seconds = ns as f64 / 1e9;
+    match ns {
+        ..0 => format!("-{}", span(ns.saturating_neg())),
+        0 => "0 s".to_string(),
+        1..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{} \u{b5}s", digits(seconds * 1e6)),
+        1_000_000..1_000_000_000 => format!("{} ms", digits(seconds * 1e3)),
+        1_000_000_000..120_000_000_000 => format!("{} s", digits(seconds)),
+        120_000_000_000..7_200_000_000_000 => format!("{} min {} s", ns / 60_000_000_000, ns / 1_000_000_000 % 60),
+        _ => format!("{} h {} min", ns / 3_600_000_000_000, ns / 60_000_000_000 % 60),
+    }
+}
+
+/// Three digits that matter, without zeros at the end.
+fn digits(value: f64) -> String {
+    let decimals = if value >= 99.95 {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text,
+    }
+}
+
+/// What a ring holds: bytes, and how long that lasts at a rate.
+pub fn ring(segment_bytes: u64, segments: u64, bits_per_s: f64, rate: &str) -> String {
+    let bytes = segment_bytes * segments;
+    let lasts_ns = (bytes as f64 * 8e9 / bits_per_s.max(1.0)).min(i64::MAX as f64) as i64;
+    format!(
+        "ring: {} in {segments} segments of {}; that is {} of traffic at {rate}",
+        size(bytes),
+        size(segment_bytes),
+        span(lasts_ns)
+    )
+}
+
+/// One line that says how a run goes.
+pub fn status(status: &Status) -> String {
+    let dropped: u64 = status.dropped.iter().map(|(_, packets)| packets).sum();
+    format!(
+        "{:>5.0} s  {} packets/s  {}  ring {} deep  {} dropped  {} open, {} written",
+        status.elapsed_s,
+        number(status.packets_per_s as u64),
+        bit_rate(status.bits_per_s),
+        span(status.depth_ns),
+        number(dropped),
+        counted(status.dumps_open as u64, "dump"),
+        status.dumps_done
+    )
+}
+
+/// One line for each worker and open dump.
+pub fn details(status: &Status) -> Vec<String> {
+    let rates = |packets: f64, bits: f64| format!("{} packets/s  {}", number(packets as u64), bit_rate(bits));
+    let workers = status.workers.iter().enumerate().map(|(number, worker)| {
+        let lag = worker.lag_ns.map_or("times are not of now".to_string(), |ns| format!("lag {}", span(ns)));
+        format!("        worker {number} {}  {}  {lag}", worker.source, rates(worker.packets_per_s, worker.bits_per_s))
+    });
+    let dumps = status.dumps.iter().map(|dump| {
+        let rates = rates(dump.packets_per_s, dump.bits_per_s);
+        let written = counted(dump.packets, "packet");
+        format!("        dump {} {}  {written}  {rates}  {} to its end", dump.id, dump.trigger, span(dump.lag_ns))
+    });
+    workers.chain(dumps).collect()
+}
+
+/// The summary at the end.
+pub fn summary(summary: &Summary) -> String {
+    let mut text = String::new();
+    let amount = |packets: u64, bytes: u64| format!("{}, {}", counted(packets, "packet"), size(bytes));
+    line(&mut text, format!("received  {}", amount(summary.received.packets, summary.received.bytes)));
+    line(&mut text, format!("stored    {}", amount(summary.stored.packets, summary.stored.bytes)));
+    if summary.filtered.packets > 0 {
+        line(&mut text, format!("filtered  {}", amount(summary.filtered.packets, summary.filtered.bytes)));
+    }
+    line(&mut text, format!("dropped   {}", drops(&summary.dropped)));
+    let odd = [
+        (summary.unreadable, "packets in damaged records could not be read"),
+        (summary.stepped_back, "packets were older than one before them"),
+        (summary.time_clamped, "packets had times that can't be stored and were moved"),
+        (summary.cut, "packets were too long and were cut"),
+    ];
+    for (packets, what) in odd.iter().filter(|(packets, _)| *packets > 0) {
+        line(&mut text, format!("note      {} {what}", number(*packets)));
+    }
+    for (name, hits) in &summary.hits {
+        let fates = [
+            (hits.fired, "fired"),
+            (hits.extended, "extended an open dump"),
+            (hits.held_off, "held off"),
+            (hits.too_many, "found too many dumps open"),
+            (hits.template_unfilled, "lacked a field of the template"),
+            (hits.disarmed, "came when it was disarmed"),
+        ];
+        let told: Vec<String> =
+            fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!("{} {fate}", number(*count))).collect();
+        let fates = if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) };
+        line(&mut text, format!("trigger   {name}: {}{fates}", counted(hits.total(), "hit")));
+    }
+    summary.dumps.iter().flat_map(dump).for_each(|words| line(&mut text, words));
+    summary.ring_out.iter().for_each(|path| line(&mut text, format!("ring      {}", path.display())));
+    summary.warnings.iter().for_each(|warning| line(&mut text, format!("warning   {warning}")));
+    summary.failures.iter().for_each(|failure| line(&mut text, format!("failure   {failure}")));
+    text
+}
+
+fn line(text: &mut String, words: String) {
+    text.push_str(&words);
+    text.push('\n');
+}
+
+fn drops(dropped: &Drops) -> String {
+    let told: Vec<String> = dropped
+        .iter()
+        .filter(|(_, packets)| *packets > 0)
+        .map(|(reason, packets)| format!("{} ({})", counted(packets, "packet"), reason.name()))
+        .collect();
+    if told.is_empty() { "nothing".to_string() } else { told.join(", ") }
+}
+
+/// How complete a dump is.
+pub fn completeness(report: &DumpSummary) -> String {
+    if let Some(error) = &report.error {
+        return format!("not complete: {error}");
+    }
+    if report.complete {
+        return "complete".to_string();
+    }
+    let mut text = match (report.lost_min, report.lost_max) {
+        (least, most) if least == most => format!("not complete: {} lost", counted(most, "packet")),
+        (least, most) => format!("not complete: {} to {} lost", number(least), counted(most, "packet")),
+    };
+    if let Some((from_ns, to_ns)) = report.missing {
+        let _ = write!(text, ", between {} and {}", iso(from_ns), iso(to_ns));
+    }
+    text
+}
+
+/// A finished dump: what it is, its filter and window, its files.
+pub fn dump(report: &DumpSummary) -> Vec<String> {
+    let kept = counted(report.packets, "packet");
+    let head = format!("dump      {} of {} at {}", report.id, report.trigger, iso(report.time_ns));
+    let what = if report.filter.is_empty() { "everything" } else { &report.filter };
+    let mut lines = vec![
+        format!("{head}: {kept}, {}, {}", size(report.bytes), completeness(report)),
+        format!("          {what}, from {} to {}", iso(report.from_ns), iso(report.to_ns)),
+    ];
+    lines.extend(report.paths.iter().map(|path| format!("          {}", path.display())));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_well() {
+        let check = |said: String, expected| assert_eq!(said, expected);
+        check(size(0), "0 B");
+        check(size(1023), "1023 B");
+        check(size(64 << 10), "64 KiB");
+        check(size(1 << 30), "1 GiB");
+        check(size(3 << 29), "1.5 GiB");
+        check(size(u64::MAX), "16777216 TiB");
+        check(bit_rate(10e9), "10 Gbit/s");
+        check(bit_rate(0.0), "0 bit/s");
+        check(bit_rate(356_789_000.0), "357 Mbit/s");
+        check(number(0), "0");
+        check(number(999), "999");
+        check(number(1_234_567), "1,234,567");
+        check(counted(1, "packet"), "1 packet");
+        check(span(0), "0 s");
+        check(span(250_000_000), "250 ms");
+        check(span(858_993_459), "859 ms");
+        check(span(3_210_000_000), "3.21 s");
+        check(span(310_000_000_000), "5 min 10 s");
+        check(span(i64::MIN), "-2562047 h 47 min");
+    }
+
+    #[test]
+    fn the_ring_is_told_in_time() {
+        let said = ring(2 << 20, 512, 10e9, "10 Gbit/s");
+        assert_eq!(said, "ring: 1 GiB in 512 segments of 2 MiB; that is 859 ms of traffic at 10 Gbit/s");
+    }
+
+    #[test]
+    fn a_loss_is_told_with_its_bounds_and_its_span() {
+        let report = DumpSummary { lost_min: 2, lost_max: 1500, missing: Some((0, 1)), ..DumpSummary::default() };
+        let said = completeness(&report);
+        assert!(said.starts_with("not complete: 2 to 1,500 packets lost, between 1970-01-01T00:00:00.000000000Z and"), "{said}");
+        let complete = DumpSummary { complete: true, ..DumpSummary::default() };
+        assert_eq!(completeness(&complete), "complete");
+    }
+}
