@@ -3,7 +3,7 @@
 //! ```text
 //!  0       4 KiB                                                                    data_at (2 MiB aligned)
 //!  | header | worker table | lane table | directory | segment table | interface area | slot 0 | slot 1 | ...
-//!            256 B each     256 B each   8 B each    256 B each       12 MiB, sparse
+//!            256 B each     256 B each   8 B each    256 B each       16 MiB, sparse
 //! ```
 //! The directory has, per lane, one entry per slot of the ring, index = sequence mod their number. Pages are touched before
 //! capture begins ([`Region::prefault`]); of the tables only what is used ever becomes resident.
@@ -75,7 +75,7 @@ pub struct Region {
 }
 
 // SAFETY: the mapping is plain shared memory; control words are atomics, and who may touch which bytes of a slot is decided by
-// the pin protocol (module `pin`) and by `OpenSlot`'s exclusive ownership.
+// the pin protocol (module `pin`) and by the exclusive ownership of `LaneWriter`.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
