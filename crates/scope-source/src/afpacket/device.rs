@@ -95,18 +95,19 @@ impl LinkWatch {
         self.look_now(socket);
     }
 
-    /// Looks again if it is time; returns true when the interface has just come up.
-    pub(super) fn look(&mut self, socket: &Socket) -> bool {
-        self.state == LinkState::Down && self.looked.elapsed() >= LOOK_EVERY && self.look_now(socket)
+    /// Looks whether the interface has come up, if it is time to.
+    pub(super) fn look(&mut self, socket: &Socket) {
+        if self.state == LinkState::Down && self.looked.elapsed() >= LOOK_EVERY {
+            self.look_now(socket);
+        }
     }
 
-    fn look_now(&mut self, socket: &Socket) -> bool {
+    fn look_now(&mut self, socket: &Socket) {
         self.looked = Instant::now();
         match socket.is_up(self.index) {
             Ok(true) => {
                 self.state = LinkState::Up;
                 self.warn(format!("interface {} is up again", self.name));
-                return true;
             }
             Ok(false) => {}
             Err(cause) if matches!(cause.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
@@ -115,7 +116,6 @@ impl LinkWatch {
             }
             Err(_) => {}
         }
-        false
     }
 
     pub(super) fn warn(&mut self, text: String) {

@@ -138,7 +138,8 @@ pub fn open(options: &AfPacketOptions, spec: &str) -> Result<Vec<AfPacketSource>
     let group = (options.workers > 1).then(|| Arc::new(FanoutGroup::new(options.fanout)));
     let mut sources =
         (0..options.workers).map(|_| AfPacketSource::prepare(options, spec, group.clone())).collect::<Result<Vec<_>, _>>()?;
-    // 3. All join the fan-out group: only sockets that listen may, in older kernels. The interface is down there: it comes later.
+    // 3. All join the fan-out group. Older kernels let only sockets join that listen: on an interface that is down a later poll
+    //    does it.
     for source in &mut sources {
         source.join_group()?;
     }
@@ -292,7 +293,8 @@ impl AfPacketSource {
         if woken == Woken::InterfaceDown {
             self.watch.went_down(&self.socket);
         }
-        if self.watch.look(&self.socket) && self.joining.is_some() {
+        self.watch.look(&self.socket);
+        if self.watch.is_up() && self.joining.is_some() {
             self.join_group()?;
             self.open_gate()?;
         }
