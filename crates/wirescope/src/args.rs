@@ -6,13 +6,15 @@ use clap_complete::Shell;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+// Lines of at most 78 letters: longer ones would be wrapped in a narrow terminal, and commands must stay whole.
 const EXAMPLES: &str = "\
 Examples:
-  # record an interface; on a packet to UDP port 60000 keep what its two hosts said, 30 s before to 10 s after
+  # record an interface; for each packet to UDP port 60000 keep what its two
+  # hosts said, from 30 s before to 10 s after
   sudo wirescope run -i eth0 --trigger 'udp port 60000' --out dumps
 
-  # cut every such window out of a capture file
-  wirescope run -r trace.pcapng --trigger 'udp port 60000' --dump 'host $srcIP' --before 2 --after 1 --out dumps
+  # cut such windows out of a capture file
+  wirescope run -r trace.pcapng --trigger 'udp port 60000' --out dumps
 
   # see it work, without privileges
   wirescope demo
@@ -20,42 +22,57 @@ Examples:
 
 const RUN_EXAMPLES: &str = "\
 Sources:
-  afpacket:IFACE[,workers=2][,snaplen=128][,promisc=off]    live capture
-  file:PATH[,pace=1][,workers=2][,snaplen=128]              pcap or pcapng; file:- is standard input
-  synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s[,pace=max][,start=TIME]   generated traffic
-  A comma inside PATH or IFACE is written '\\,'. Interfaces and files don't mix in one run.
+  afpacket:IFACE[,workers=2][,snaplen=128][,promisc=off]
+        live capture
+  file:PATH[,pace=1][,workers=2][,snaplen=128]
+        pcap or pcapng; file:- is standard input
+  synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
+        generated traffic; also ipv6=, packets=, pace=max, start=, workers=
+  A comma inside PATH or IFACE is written '\\,'. Live traffic and files don't
+  mix in one run.
 
 Templates:
-  $srcIP $dstIP $srcPort $dstPort $proto $srcMAC $dstMAC $vlan $flow come from the packet that fired; {srcIP} means the
-  same and needs no quotes. An empty template keeps everything in the window.
+  $srcIP $dstIP $srcPort $dstPort $proto $srcMAC $dstMAC $vlan $flow come from
+  the packet that fired; {srcIP} means the same and needs no quotes. An empty
+  template keeps everything in the window.
 
 Signals:
-  SIGINT, SIGTERM   stop, close the dumps with what has arrived, tell the summary; a second one ends at once
-  SIGUSR1           fire every armed trigger by hand; with no trigger, dump the last --before of everything
+  SIGINT, SIGTERM  stop, close the dumps with what has arrived, tell the
+                   summary; a second one ends at once
+  SIGUSR1          fire every armed trigger by hand; with no trigger, dump the
+                   last --before of everything
 
 Exit codes:
-  0 done; 1 something promised was not done, as a dump that is not complete; 2 refused, nothing was begun
+  0  done
+  1  something promised was not done, as a dump that is not complete
+  2  refused, nothing was begun
 
 Examples:
-  # keep 30 s before and 10 s after each packet to UDP port 60000, of its two hosts
+  # keep 30 s before and 10 s after each packet to UDP port 60000
   sudo wirescope run -i eth0 --trigger 'udp port 60000' --out dumps
 
-  # two named triggers, each with its own template, at most one dump per source and minute
-  sudo wirescope run -i eth0 --ring 8GiB --out dumps --holdoff 60s --holdoff-key '$srcIP' \\
+  # two named triggers, each with its template; one dump per source and minute
+  sudo wirescope run -i eth0 --ring 8GiB --out dumps \\
+      --holdoff 60s --holdoff-key '$srcIP' \\
       --trigger 'resets=tcp[tcpflags] & tcp-rst != 0' --dump '$flow' \\
-      --trigger 'dns=udp port 53 and udp[10] & 0x0f = 2' --dump 'host $dstIP'
+      --trigger 'dns=udp port 53' --dump 'host $dstIP'
 
-  # a capture file, as fast as it can be read, the summary for a program
-  wirescope run -r trace.pcapng --trigger 'icmp' --dump 'host $srcIP' --before 2 --after 1 --summary json --out dumps
+  # a capture file, as fast as it can be read; the summary for a program
+  wirescope run -r trace.pcapng --trigger icmp --dump 'host $srcIP' \\
+      --before 2 --after 1 --summary json --out dumps
 
-  # no trigger: record until SIGINT and keep the whole ring
-  wirescope run --source synth:rate=10k,time=5s --ring 128MiB --out dumps --ring-out ring.pcapng
+  # no trigger: record for 5 s and keep the whole ring
+  wirescope run --source synth:rate=10k,time=5s --ring 128MiB \\
+      --out dumps --ring-out ring.pcapng
 ";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
-  wirescope demo                 generated traffic, no privileges needed
-  sudo wirescope demo --live     real packets between two network namespaces that it makes and removes
+  # generated traffic, no privileges needed
+  wirescope demo
+
+  # real packets between two network namespaces that it makes and removes
+  sudo wirescope demo --live
 ";
 
 /// What `--version` says behind the program's name.

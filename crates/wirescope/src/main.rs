@@ -11,8 +11,10 @@ mod words;
 use args::{Cli, RunArgs, Verb};
 use clap::Parser;
 use record::Ended;
+use scope_engine::Control;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 use watch::say;
 
 /// Everything promised was done.
@@ -41,7 +43,7 @@ fn run(args: &RunArgs) -> u8 {
         Err(faults) => return refused(&faults),
     };
     let json = planned.json;
-    match record::record(planned) {
+    match record::record(planned, &Arc::new(Control::default())) {
         Ended::Refused(fault) => refused(&[fault]),
         Ended::Failed(fault) => failed(&fault),
         Ended::Done(summary) => {

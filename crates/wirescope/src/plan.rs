@@ -106,9 +106,14 @@ fn duration(flag: &str, text: &str, faults: &mut Faults) -> i64 {
     match parse_duration_ns(text) {
         Ok(ns) if ns <= DURATION_NS_MAX => return ns,
         Ok(_) => faults.add(flag, format!("'{text}' is more than a year; write less")),
-        Err(cause) => faults.add(flag, format!("{cause} ('{text}'); write e.g. {flag} 30s or {flag} 250ms")),
+        Err(cause) => faults.add(flag, format!("{}; write e.g. {flag} 30s or {flag} 250ms", naming(text, cause))),
     }
     0
+}
+
+/// A cause that names the text it speaks of.
+fn naming(text: &str, cause: String) -> String {
+    if cause.contains(text) { cause } else { format!("'{text}': {cause}") }
 }
 
 fn count(flag: &str, text: &str, max: u64, faults: &mut Faults) -> u64 {
@@ -126,7 +131,8 @@ fn ring(args: &RunArgs, workers: u32, lanes: u32, faults: &mut Faults) -> (RingC
     let mut size = |flag: &str, text: &str| match parse_size(text) {
         Ok(bytes) => Some(bytes),
         Err(cause) => {
-            faults.add(flag, format!("{cause} ('{text}'); write e.g. {flag} {}", if flag == "--ring" { "1GiB" } else { "2MiB" }));
+            let example = if flag == "--ring" { "1GiB" } else { "2MiB" };
+            faults.add(flag, format!("{}; write e.g. {flag} {example}", naming(text, cause)));
             None
         }
     };

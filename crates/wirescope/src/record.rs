@@ -27,15 +27,14 @@ pub enum Ended {
     Failed(String),
 }
 
-/// Runs to the end and tells how it goes on standard error.
-pub fn record(planned: Planned) -> Ended {
-    let control = Arc::new(Control::default());
-    if let Err(error) = listen(&control) {
+/// Runs to the end and tells how it goes on standard error. `control` stops it from elsewhere.
+pub fn record(planned: Planned, control: &Arc<Control>) -> Ended {
+    if let Err(error) = listen(control) {
         return Ended::Refused(format!("signals: can't be listened to: {error}"));
     }
     let teller = Teller::new(planned.verbose);
     teller.note(&ring_words(&planned));
-    let ended = scope_engine::run(planned.run, &control, &teller);
+    let ended = scope_engine::run(planned.run, control, &teller);
     teller.clear();
     match ended {
         Ok(summary) => Ended::Done(summary),
