@@ -1,0 +1,141 @@
+//! A capture file read as fast as possible, against tcpdump: one trigger, and sixteen. None of them ever fires.
+
+use crate::figures::median;
+use crate::place::Place;
+use crate::record::{Bar, Limit, Record, Row};
+use crate::traffic::Traffic;
+use crate::wirescope::Run;
+use crate::{peer, traffic};
+use anyhow::{Result, ensure};
+use std::time::Duration;
+
+/// The trigger of the row with one.
+pub const ONE: &[&str] = &["udp port 60000 and host 192.0.2.1"];
+
+/// Those of the row with sixteen, each of another kind.
+pub const SIXTEEN: &[&str] = &[
+    "udp port 60000 and host 192.0.2.1",
+    "tcp dst port 60001",
+    "icmp",
+    "arp",
+    "host 198.51.100.7",
+    "src net 203.0.113.0/24",
+    "dst net 192.0.2.0/24 and tcp",
+    "udp portrange 61000-61999",
+    "tcp[tcpflags] & (tcp-syn|tcp-rst) != 0",
+    "ip6 and host 2001:db8::1",
+    "ip6 and udp port 547",
+    "ether host 02:de:ad:be:ef:01",
+    "greater 1600",
+    "sctp or proto 89",
+    "host 192.0.2.10 or host 192.0.2.11 or host 192.0.2.12 or host 192.0.2.13",
+    "udp port 53 and not net 10.0.0.0/8",
+];
+
+/// No run on the file may take longer.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// One row against its peer, round by round.
+pub struct Race {
+    name: &'static str,
+    limit: f64,
+    filters: &'static [&'static str],
+    ours: Row,
+    theirs: Row,
+}
+
+impl Race {
+    /// No round is run yet.
+    pub fn new(name: &'static str, limit: f64, filters: &'static [&'static str]) -> Race {
+        let row = |what: String| Row { bar: name, what, unit: "packets/s", rounds: Vec::new(), faults: Vec::new() };
+        let theirs = if filters.len() == 1 { "tcpdump".into() } else { format!("{} tcpdump, one after another", filters.len()) };
+        Race { name, limit, filters, ours: row("wirescope".into()), theirs: row(theirs) }
+    }
+
+    /// Whether tcpdump agrees that the file is what it is thought to be.
+    pub fn check(&mut self, traffic: &Traffic) {
+        if let Err(fault) = peer::check_file(&traffic.path, traffic.packets, self.filters) {
+            self.theirs.faults.push(format!("{fault:#}"));
+        }
+    }
+
+    /// Runs one round; who comes first changes from round to round.
+    pub fn round(&mut self, number: usize, place: &Place, traffic: &Traffic) {
+        for ours in [number.is_multiple_of(2), !number.is_multiple_of(2)] {
+            let (row, seconds) = if ours {
+                (&mut self.ours, own_seconds(place, traffic, self.filters))
+            } else {
+                (&mut self.theirs, peer::time(&traffic.path, self.filters).map(|took| took.as_secs_f64()))
+            };
+            match seconds {
+                Ok(seconds) => row.rounds.push(traffic.packets as f64 / seconds),
+                Err(fault) => row.faults.push(format!("round {}: {fault:#}", number + 1)),
+            }
+        }
+    }
+
+    /// Adds the rows and the bar.
+    pub fn finish(self, record: &mut Record) {
+        let value = median(&self.ours.rounds).zip(median(&self.theirs.rounds)).map(|(ours, theirs)| ours / theirs);
+        let ratios = self.ours.rounds.iter().zip(&self.theirs.rounds).map(|(ours, theirs)| ours / theirs).collect();
+        let faults = [self.ours.faults.clone(), self.theirs.faults.clone()].concat();
+        let ratio = Row { bar: self.name, what: "ratio of each round".into(), unit: "x", rounds: ratios, faults: Vec::new() };
+        record.rows.extend([self.ours, self.theirs, ratio]);
+        record.bars.push(Bar { name: self.name, value, limit: Limit::AtLeast(self.limit), faults });
+    }
+}
+
+/// Both rows, interleaved by the caller.
+pub fn races() -> [Race; 2] {
+    [Race::new("file_vs_tcpdump", 1.0, ONE), Race::new("triggers16_vs_tcpdump16", 5.0, SIXTEEN)]
+}
+
+/// The file, generated or found again.
+///
+/// # Errors
+/// The system's.
+pub fn traffic(place: &Place, file_bytes: u64) -> Result<Traffic> {
+    traffic::prepare(&place.scratch, file_bytes)
+}
+
+/// How long the run takes from the end of its prefault, checked.
+fn own_seconds(place: &Place, traffic: &Traffic, filters: &[&str]) -> Result<f64> {
+    let source = format!("file:{}", traffic.path.display().to_string().replace('\\', "\\\\").replace(',', "\\,"));
+    let mut arguments = vec!["--ring", "1GiB", "--source", &source];
+    filters.iter().for_each(|filter| arguments.extend(["--trigger", filter]));
+    let finished = Run::start(place, None, &arguments)?.finish(LIMIT)?;
+    finished.check_packets(traffic.packets)?;
+    ensure!(finished.hits_total() == 0, "{} hits of triggers that nothing hits", finished.hits_total());
+    ensure!(finished.dumps().is_empty(), "{} dumps though nothing fired", finished.dumps().len());
+    let seconds = finished.seconds()?;
+    ensure!(seconds > 0.0, "the run took {seconds} s by its own log");
+    Ok(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_triggers_are_sixteen_different_ones() {
+        let mut triggers = SIXTEEN.to_vec();
+        triggers.sort_unstable();
+        triggers.dedup();
+        assert_eq!(triggers.len(), 16);
+    }
+
+    #[test]
+    fn the_value_is_the_ratio_of_medians_and_a_fault_breaks_the_bar() {
+        let run = |faults: &[&str]| {
+            let mut race = Race::new("r", 1.0, ONE);
+            race.ours.rounds = vec![300.0, 100.0, 200.0];
+            race.theirs.rounds = vec![100.0, 100.0, 400.0];
+            race.ours.faults = faults.iter().map(|fault| fault.to_string()).collect();
+            let mut record = Record { machine: Default::default(), rows: Vec::new(), bars: Vec::new() };
+            race.finish(&mut record);
+            (record.bars[0].value, record.bars[0].holds(), record.rows[2].rounds.clone())
+        };
+        assert_eq!(run(&[]), (Some(2.0), true, vec![3.0, 1.0, 0.5]));
+        assert!(!run(&["round 1: dropped 3 packets"]).1);
+    }
+}

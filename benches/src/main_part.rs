@@ -1,0 +1,35 @@
+//! The part `main`: all rows, their rounds interleaved, so that a slow minute of the machine hits all of them alike.
+
+use crate::Scale;
+use crate::file_rows::{races, traffic};
+use crate::live_dump::DumpInPlace;
+use crate::live_trigger::WireToTrigger;
+use crate::place::Place;
+use crate::record::Record;
+use anyhow::Result;
+use scope_testkit::lab::Lab;
+
+/// Measures everything and adds it to `record`.
+///
+/// # Errors
+/// The system's, before the first round. What goes wrong later is a fault of its row.
+pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
+    let traffic = traffic(place, scale.file_bytes)?;
+    let mut races = races();
+    races.iter_mut().for_each(|race| race.check(&traffic));
+    let lab = Lab::new().map_err(|skipped| skipped.to_string());
+    let mut trigger = WireToTrigger::new(lab.as_ref().err());
+    let mut dump = DumpInPlace::new(lab.as_ref().err());
+    for round in 0..scale.rounds {
+        eprintln!("round {} of {}", round + 1, scale.rounds);
+        races.iter_mut().for_each(|race| race.round(round, place, &traffic));
+        if let Ok(lab) = &lab {
+            trigger.round(round, place, lab, scale.hits);
+            dump.round(round, place, lab, scale.dumps);
+        }
+    }
+    races.into_iter().for_each(|race| race.finish(record));
+    trigger.finish(record, scale.rounds * scale.hits);
+    dump.finish(record, scale.rounds * scale.dumps);
+    Ok(())
+}

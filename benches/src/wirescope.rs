@@ -1,0 +1,177 @@
+//! Runs of the binary under test: started, told to stop, and asked what they say of themselves.
+
+use crate::figures::time_ns;
+use crate::place::Place;
+use anyhow::{Context, Result, bail, ensure};
+use scope_testkit::lab::Namespace;
+use serde_json::Value;
+use std::fs::{File, read_to_string};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The log in the output folder.
+const EVENTS_FILE: &str = "wirescope.jsonl";
+/// How long a start, with its prefault, may take.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// A run that goes on; killed when dropped.
+#[derive(Debug)]
+pub struct Run {
+    child: Child,
+    folder: TempDir,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The object of `--summary json`.
+    pub summary: Value,
+    /// The lines of the event log.
+    pub events: Vec<Value>,
+    /// Holds the folder with its dumps, which is gone when this is dropped.
+    _run: Run,
+}
+
+impl Run {
+    /// Starts `wirescope run` with `arguments`, an output folder and a summary, inside `namespace` if one is given.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start(place: &Place, namespace: Option<&Namespace>, arguments: &[&str]) -> Result<Run> {
+        let folder = place.out_folder()?;
+        let out = folder.path().join("out");
+        std::fs::create_dir(&out)?;
+        let program = place.wirescope.to_str().context("the binary's path is no UTF-8")?;
+        let mut command = namespace.map_or_else(|| Command::new(program), |namespace| namespace.command(program));
+        command.arg("run").args(arguments).args(["--summary", "json", "--out"]).arg(out);
+        // Files, not pipes: nobody reads while it runs.
+        let stdout = File::create(folder.path().join("stdout"))?;
+        let stderr = File::create(folder.path().join("stderr"))?;
+        let child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().context("wirescope")?;
+        Ok(Run { child, folder })
+    }
+
+    /// Waits until it captures: until its log says `start`.
+    ///
+    /// # Errors
+    /// What it said, where it ends before or takes too long.
+    pub fn wait_started(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        while !read_to_string(self.path("out").join(EVENTS_FILE)).is_ok_and(|log| log.contains('\n')) {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("wirescope ended at its start with {status}: {}", self.words());
+            }
+            ensure!(begun.elapsed() < START_LIMIT, "wirescope takes longer than {START_LIMIT:?} to start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Tells it to stop, as Ctrl-C does.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn interrupt(&self) -> Result<()> {
+        // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its own.
+        let result = unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) };
+        ensure!(result == 0, "SIGINT: {}", std::io::Error::last_os_error());
+        Ok(())
+    }
+
+    /// Waits for its end, which must be exit code 0 within `limit`.
+    ///
+    /// # Errors
+    /// What it said, where it fails or takes longer.
+    pub fn finish(mut self, limit: Duration) -> Result<Finished> {
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            ensure!(begun.elapsed() < limit, "wirescope still runs after {limit:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        ensure!(status.success(), "wirescope ended with {status}: {}", self.words());
+        let summary = serde_json::from_str(&read_to_string(self.path("stdout"))?).context("summary of wirescope")?;
+        let log = read_to_string(self.path("out").join(EVENTS_FILE))?;
+        let events = log.lines().map(serde_json::from_str).collect::<Result<_, _>>().context("event log of wirescope")?;
+        Ok(Finished { summary, events, _run: self })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn words(&self) -> String {
+        read_to_string(self.path("stderr")).unwrap_or_default().trim().replace('\n', " / ")
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // Both do nothing where its end was waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Finished {
+    /// The lines of the log with this event.
+    pub fn events(&self, event: &str) -> impl Iterator<Item = &Value> {
+        self.events.iter().filter(move |line| line["event"] == event)
+    }
+
+    /// From the end of the prefault to the end of the run, by its own log.
+    ///
+    /// # Errors
+    /// Where the log lacks one of the two.
+    pub fn seconds(&self) -> Result<f64> {
+        let logged = |event: &str| {
+            let line = self.events(event).next().with_context(|| format!("no event '{event}' in the log"))?;
+            time_of(line, "logged")
+        };
+        Ok((logged("end")? - logged("start")?) as f64 / 1e9)
+    }
+
+    /// Checks that `packets` were received and stored, and none dropped.
+    ///
+    /// # Errors
+    /// What is different.
+    pub fn check_packets(&self, packets: u64) -> Result<()> {
+        for what in ["received", "stored"] {
+            let found = &self.summary[what]["packets"];
+            ensure!(*found == packets, "{what} {found} packets of {packets}");
+        }
+        let dropped = self.summary["dropped"].as_object().context("no object 'dropped'")?;
+        let dropped: u64 = dropped.values().filter_map(Value::as_u64).sum();
+        ensure!(dropped == 0, "dropped {dropped} packets");
+        Ok(())
+    }
+
+    /// Hits of all triggers with this verdict.
+    pub fn hits(&self, verdict: &str) -> u64 {
+        let triggers = self.summary["hits"].as_object().into_iter().flat_map(|triggers| triggers.values());
+        triggers.filter_map(|counts| counts[verdict].as_u64()).sum()
+    }
+
+    /// Hits of all triggers.
+    pub fn hits_total(&self) -> u64 {
+        let verdicts = ["fired", "extended", "held_off", "too_many", "template_unfilled", "disarmed"];
+        verdicts.iter().map(|verdict| self.hits(verdict)).sum()
+    }
+
+    /// The dumps of the summary.
+    pub fn dumps(&self) -> &[Value] {
+        self.summary["dumps"].as_array().map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The time `line` has under `key`, ns.
+///
+/// # Errors
+/// Where there is none.
+pub fn time_of(line: &Value, key: &str) -> Result<i64> {
+    time_ns(line[key].as_str().with_context(|| format!("no '{key}' in {line}"))?)
+}
