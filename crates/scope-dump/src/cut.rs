@@ -1,11 +1,11 @@
 //! One dump from order to report: rounds of looking, reading, filtering and writing until the clocks say that it is over.
 
-use crate::merge::{Place, Waiting};
+use crate::merge::{Beyond, Place, Waiting};
 use crate::output::OutFile;
 use crate::pins::FirstPins;
 use crate::time_text::for_file_name;
 use crate::walk::{Piece, Walk};
-use scope_filter::{Filter, Predicate, VlanRule};
+use scope_filter::{Filter, Predicate};
 use scope_packet::{Headers, LinkType};
 use scope_ring::{Lost, Ring};
 use scope_trigger::Window;
@@ -42,10 +42,8 @@ pub struct DumpOrder {
     pub hit: Option<HitPacket>,
     /// Time of the hit, ns.
     pub time_ns: i64,
-    /// Which packets are kept; empty: all.
-    pub filter: String,
-    /// How the filter sees VLAN tags.
-    pub vlan: VlanRule,
+    /// Which packets are kept.
+    pub filter: Filter,
     /// The window.
     pub window: Arc<Window>,
     /// Pins that were taken at the fire.
@@ -114,19 +112,10 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         trigger: order.trigger.clone(),
         why: order.why.clone(),
         time_ns: order.time_ns,
-        filter: order.filter.clone(),
+        filter: order.filter.text().to_string(),
         ..DumpReport::default()
     };
-    let link_types: Vec<LinkType> = (0..ring.lanes()).map(|lane| ring.lane_info(lane).link_type).collect();
-    let filter = match Filter::compile(&order.filter, order.vlan, &link_types) {
-        Ok(filter) => filter,
-        Err(error) => {
-            // Its template was checked when it was armed; a packet's values can't break it. If they do, it is said.
-            order.window.close();
-            report.error = Some(format!("filter '{}': {error}", order.filter));
-            return report;
-        }
-    };
+    let filter = order.filter;
     let everything = filter.is_everything();
     let from_ns = order.window.from_ns();
     let mut cutter = Cutter {
@@ -138,6 +127,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         folder: order.folder,
         progress: order.progress,
         waiting: Waiting::default(),
+        beyond: Beyond::default(),
         files: BTreeMap::new(),
         walk: Walk::new(ring, order.pins, from_ns),
         unopened: None,
@@ -145,6 +135,15 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
     cutter.follow(&order.window, order.time_ns, order.patience);
     cutter.finish(&mut report, &order.window, everything);
     report
+}
+
+/// How far one round reaches, ns.
+#[derive(Clone, Copy)]
+struct Span {
+    /// The window's end by now.
+    to_ns: i64,
+    /// Packets up to here may belong to it yet.
+    reach_ns: i64,
 }
 
 struct Cutter {
@@ -157,6 +156,7 @@ struct Cutter {
     folder: PathBuf,
     progress: Arc<Progress>,
     waiting: Waiting,
+    beyond: Beyond,
     files: BTreeMap<LinkType, OutFile>,
     walk: Walk,
     /// A file couldn't be made, and so many packets weren't written.
@@ -180,8 +180,11 @@ impl Cutter {
                     over = true;
                 }
             }
-            let pieces = self.walk.look(to_ns);
-            self.take(&pieces, to_ns, if over { i64::MAX } else { settled_ns });
+            self.beyond.inside(to_ns, &mut self.waiting);
+            // While it is open it may still grow: packets behind its end are kept aside, not passed over.
+            let reach_ns = if over { to_ns } else { i64::MAX };
+            let pieces = self.walk.look(reach_ns);
+            self.take(&pieces, Span { to_ns, reach_ns }, if over { i64::MAX } else { settled_ns });
             if over {
                 return;
             }
@@ -192,7 +195,7 @@ impl Cutter {
     }
 
     /// Reads the pieces of one look; lets out what nothing older can come before: `settled_ns` bounds what comes later.
-    fn take(&mut self, pieces: &[Piece], to_ns: i64, settled_ns: i64) {
+    fn take(&mut self, pieces: &[Piece], span: Span, settled_ns: i64) {
         while self.predicates.len() < self.ring.lanes() as usize {
             let link_type = self.ring.lane_info(self.predicates.len() as u32).link_type;
             self.predicates.push((link_type, self.filter.for_link(link_type)));
@@ -200,24 +203,28 @@ impl Cutter {
         for (index, piece) in pieces.iter().enumerate() {
             let floor_ns = pieces.get(index + 1).map_or(settled_ns, |next| next.min_ns.min(settled_ns));
             if let Some(read) = self.walk.read(pieces, index) {
-                self.take_blocks(piece, read.blocks(), to_ns, floor_ns);
+                self.take_blocks(piece, read.blocks(), span, floor_ns);
             }
             self.walk.done(pieces, index);
         }
         self.let_out(settled_ns);
     }
 
-    fn take_blocks(&mut self, piece: &Piece, blocks: scope_ring::pin::Blocks<'_>, to_ns: i64, floor_ns: i64) {
+    fn take_blocks(&mut self, piece: &Piece, blocks: scope_ring::pin::Blocks<'_>, span: Span, floor_ns: i64) {
         let (link_type, predicate) = self.predicates[piece.lane as usize].clone();
         let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
         for (packet, block) in (piece.first_packet..).zip(blocks) {
             let time_ns = block.time_ns();
             let is_hit = hit == Some(packet);
-            let inside = time_ns >= self.from_ns && time_ns <= to_ns;
+            let inside = time_ns >= self.from_ns && time_ns <= span.reach_ns;
             if !(is_hit || inside && takes(&predicate, link_type, block.data(), block.original_len())) {
                 continue;
             }
             let place = Place { time_ns, lane: piece.lane, packet };
+            if time_ns > span.to_ns && !is_hit {
+                self.beyond.push(place, block.bytes());
+                continue;
+            }
             if piece.ordered && time_ns <= floor_ns && self.waiting.is_empty() {
                 self.write(place, block.bytes());
                 continue;
@@ -261,7 +268,7 @@ impl Cutter {
     /// Settles the loss, closes the files, gives them their names.
     fn finish(mut self, report: &mut DumpReport, window: &Window, everything: bool) {
         let to_ns = window.to_ns();
-        let recycled = self.walk.lost(to_ns);
+        let recycled = self.walk.lost(to_ns).and(self.beyond.lost(to_ns));
         let main_type = match self.hit {
             Some(hit) => hit.link_type,
             None if self.files.is_empty() && self.ring.lanes() == 0 => LinkType::ETHERNET, // nothing was received yet

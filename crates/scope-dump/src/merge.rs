@@ -4,8 +4,9 @@
 //! here, so that the ring isn't held; the buffer is bounded, and when it is full its oldest packets go out before their time.
 //! Whatever comes for a place that has already gone out is late (module `late`).
 
+use scope_ring::Lost;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// Bytes that wait in the buffer at most; beyond, the oldest go out early.
 pub const WAITING_BYTES_MAX: usize = 16 << 20;
@@ -52,6 +53,51 @@ impl Waiting {
     }
 }
 
+/// Packets behind the end of a window that may still grow. Bounded as the reorder buffer is: beyond, the latest are given up,
+/// which is a loss only if the window comes to reach them.
+#[derive(Default)]
+pub struct Beyond {
+    packets: BTreeMap<Place, Box<[u8]>>,
+    bytes: usize,
+    /// Packets given up, and the smallest time among them.
+    given_up: u64,
+    given_up_from_ns: i64,
+}
+
+impl Beyond {
+    /// Keeps a copy of a packet's block.
+    pub fn push(&mut self, place: Place, block: &[u8]) {
+        self.bytes += block.len();
+        self.packets.insert(place, block.into());
+        while self.bytes > WAITING_BYTES_MAX
+            && let Some((place, block)) = self.packets.pop_last()
+        {
+            self.bytes -= block.len();
+            self.given_up_from_ns = if self.given_up == 0 { place.time_ns } else { self.given_up_from_ns.min(place.time_ns) };
+            self.given_up += 1;
+        }
+    }
+
+    /// The window reaches to `to_ns` by now: what is inside waits for its turn.
+    pub fn inside(&mut self, to_ns: i64, waiting: &mut Waiting) {
+        while let Some(first) = self.packets.first_entry()
+            && first.key().time_ns <= to_ns
+        {
+            let (place, block) = first.remove_entry();
+            self.bytes -= block.len();
+            waiting.push(place, &block);
+        }
+    }
+
+    /// What giving up cost a window that ended at `to_ns`.
+    pub fn lost(&self, to_ns: i64) -> Lost {
+        if self.given_up == 0 || self.given_up_from_ns > to_ns {
+            return Lost::default();
+        }
+        Lost::between(1, self.given_up, self.given_up_from_ns, to_ns)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +114,18 @@ mod tests {
         let out: Vec<Place> = std::iter::from_fn(|| waiting.pop(5)).map(|(p, _)| p).collect();
         assert_eq!(out, [place(3, 7, 1), place(5, 0, 2), place(5, 0, 9), place(5, 1, 0)]);
         assert!(!waiting.is_empty());
+    }
+
+    #[test]
+    fn what_lies_beyond_comes_in_when_the_window_grows_and_giving_up_is_a_loss_only_then() {
+        let (mut beyond, mut waiting) = (Beyond::default(), Waiting::default());
+        let block = vec![0; WAITING_BYTES_MAX / 4];
+        (0..6).for_each(|n| beyond.push(place(10 + n, 0, n as u64), &block));
+        assert_eq!(beyond.lost(13), Lost::default());
+        beyond.inside(12, &mut waiting);
+        let out: Vec<i64> = std::iter::from_fn(|| waiting.pop(i64::MAX)).map(|(p, _)| p.time_ns).collect();
+        assert_eq!(out, [10, 11, 12]);
+        assert_eq!(beyond.lost(20), Lost::between(1, 2, 14, 20));
     }
 
     #[test]

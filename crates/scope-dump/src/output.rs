@@ -4,6 +4,7 @@
 //!  | reserved header 16 KiB | IDB of the first interface | EPB | EPB | IDB of the next | EPB ... | ISB per interface |
 //! ```
 //! Interfaces are numbered by first use; the four bytes of a packet block that name its interface are all that is patched.
+//! With a second interface, some link types change to the number that libpcap reads in such files ([`LinkType::alias`]).
 //! A file that can't be written any more (a full disk) keeps its whole blocks, is closed and named, and says what it lacks.
 
 use crate::cut::DumpReport;
@@ -11,7 +12,7 @@ use crate::header::{HEADER_BYTES, header};
 use crate::late::LateRun;
 use crate::merge::Place;
 use scope_packet::{LinkType, pcapng};
-use scope_ring::{InterfaceEntry, Ring};
+use scope_ring::Ring;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -23,6 +24,8 @@ use std::path::{Path, PathBuf};
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
+/// Where the first interface's link type stands: the first block behind the header describes it.
+const FIRST_LINK_TYPE_AT: u64 = HEADER_BYTES as u64 + 8;
 /// Names tried for one file before giving up.
 const NAMES_MAX: u32 = 1000;
 
@@ -108,7 +111,9 @@ impl OutFile {
     fn interface(&mut self, ring: &Ring, run_number: u32) -> u32 {
         let own = self.interfaces.len() as u32;
         let entry = self.interfaces.entry(run_number).or_insert_with(|| {
-            describe(&mut self.buffer, ring, run_number, self.link_type);
+            // The first one's number is put right when the header is patched.
+            let number = if own == 0 { self.link_type } else { self.link_type.alias().unwrap_or(self.link_type) };
+            describe(&mut self.buffer, ring, run_number, number);
             (own, 0)
         });
         entry.1 += 1;
@@ -177,6 +182,9 @@ impl OutFile {
             return Err(self.error.take().unwrap_or_else(|| io::Error::other("nothing could be written")));
         }
         self.file.write_all_at(&header(report), 0)?;
+        if let Some(alias) = self.link_type.alias().filter(|_| self.interfaces.len() > 1) {
+            self.file.write_all_at(&alias.0.to_le_bytes(), FIRST_LINK_TYPE_AT)?;
+        }
         self.file.sync_data()?;
         for attempt in 1..=NAMES_MAX {
             let again = if attempt == 1 { String::new() } else { format!("-{attempt}") };
@@ -192,9 +200,10 @@ impl OutFile {
 }
 
 fn describe(out: &mut Vec<u8>, ring: &Ring, run_number: u32, link_type: LinkType) {
-    let none =
-        || InterfaceEntry { lane: 0, link_type, name: "none".to_string(), description: "no packet was received".to_string() };
-    ring.interface(run_number).unwrap_or_else(none).write(out);
+    match ring.interface(run_number) {
+        Some(entry) => pcapng::interface(out, link_type, &entry.name, &entry.description),
+        None => pcapng::interface(out, link_type, "none", "no packet was received"),
+    }
 }
 
 /// A file in `folder` that has no name yet, so that nothing half-written is ever found, not even after a crash.

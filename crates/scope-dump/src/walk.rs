@@ -55,12 +55,12 @@ impl Walk {
         Walk { ring: ring.clone(), first, positions: Vec::new(), from_ns, held_up_to: 0, gaps: Vec::new() }
     }
 
-    /// Lists what has been committed since the last look, pieces with the smallest times first.
-    pub(crate) fn look(&mut self, to_ns: i64) -> Vec<Piece> {
+    /// Lists what has been committed since the last look and isn't all behind `reach_ns`, smallest times first.
+    pub(crate) fn look(&mut self, reach_ns: i64) -> Vec<Piece> {
         self.positions.resize(self.ring.lanes() as usize, Position::default());
         let mut pieces = Vec::new();
         for lane in 0..self.positions.len() as u32 {
-            self.look_at_lane(lane, to_ns, &mut pieces);
+            self.look_at_lane(lane, reach_ns, &mut pieces);
         }
         pieces.sort_by_key(|piece| (piece.min_ns, piece.lane, piece.sequence));
         let mut needed: Vec<u64> = self.positions.iter().map(|position| position.sequence).collect();
@@ -77,7 +77,7 @@ impl Walk {
         pieces
     }
 
-    fn look_at_lane(&mut self, lane: u32, to_ns: i64, pieces: &mut Vec<Piece>) {
+    fn look_at_lane(&mut self, lane: u32, reach_ns: i64, pieces: &mut Vec<Piece>) {
         let mut at = self.positions[lane as usize];
         let next = self.ring.lane_next(lane);
         for sequence in at.sequence.max(self.ring.oldest_possible(lane))..next {
@@ -96,7 +96,7 @@ impl Walk {
                 Some(times) => (times.min_ns, times.max_ns, !times.unordered),
                 None => scan(pinned.blocks(from, committed.bytes)),
             };
-            let concerns = committed.bytes > from && times.1 >= self.from_ns && times.0 <= to_ns;
+            let concerns = committed.bytes > from && times.1 >= self.from_ns && times.0 <= reach_ns;
             if concerns {
                 pieces.push(Piece {
                     lane,

@@ -3,7 +3,7 @@
 use crate::events::Events;
 use crate::summary;
 use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, cut};
-use scope_filter::VlanRule;
+use scope_packet::LinkType;
 use scope_ring::Ring;
 use scope_trigger::{Fire, Places, Trigger, Verdict, Window};
 use std::path::PathBuf;
@@ -15,8 +15,6 @@ use std::time::Duration;
 pub struct DumpSettings {
     /// Folder for the files, absolute.
     pub folder: PathBuf,
-    /// How filters see VLAN tags.
-    pub vlan: VlanRule,
     /// See [`DumpOrder::patience`].
     pub patience: Option<Duration>,
     /// The run ends after so many dumps.
@@ -110,7 +108,6 @@ impl Dumps {
             hit: hit.packet,
             time_ns: hit.time_ns,
             filter: fire.filter,
-            vlan: self.settings.vlan,
             window: fire.window,
             pins,
             folder: self.settings.folder.clone(),
@@ -135,7 +132,8 @@ impl Dumps {
 
     /// Fires `trigger` by hand at capture time `now_ns`; the verdict's name.
     pub fn fire_by_hand(self: &Arc<Self>, trigger: &Trigger, now_ns: i64) -> &'static str {
-        let verdict = trigger.fire_by_hand(now_ns, &self.places);
+        let link_types: Vec<LinkType> = (0..self.ring.lanes()).map(|lane| self.ring.lane_info(lane).link_type).collect();
+        let verdict = trigger.fire_by_hand(now_ns, &link_types, &self.places);
         let name = verdict.name();
         let trigger = &trigger.config().name;
         match verdict {
@@ -208,7 +206,7 @@ fn failed_report(order: &DumpOrder) -> DumpReport {
         trigger: order.trigger.clone(),
         why: order.why.clone(),
         time_ns: order.time_ns,
-        filter: order.filter.clone(),
+        filter: order.filter.text().to_string(),
         from_ns: order.window.from_ns(),
         to_ns: order.window.to_ns(),
         error: Some("the dump's thread failed".to_string()),

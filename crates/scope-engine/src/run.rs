@@ -168,7 +168,6 @@ impl Run {
         let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
         let settings = DumpSettings {
             folder: plan.folder.clone(),
-            vlan: plan.vlan,
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
             exit_after: plan.exit_after,
         };
@@ -368,6 +367,7 @@ fn manual_trigger(plan: &RunPlan) -> Trigger {
         after_ns: 0,
         holdoff_ns: 0,
         holdoff_key: None,
+        vlan: plan.vlan,
         single: false,
     })
 }

@@ -61,7 +61,7 @@ impl Headers {
         let mut headers = Headers::default();
         match link_type {
             LinkType::ETHERNET => headers.ethernet(data),
-            LinkType::RAW | LinkType(12 | 14) | LinkType::IPV4 | LinkType::IPV6 => headers.raw_ip(data, 0),
+            LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => headers.raw_ip(data, 0),
             LinkType::LINUX_SLL => headers.cooked(data, 14, 16),
             LinkType::LINUX_SLL2 => headers.cooked(data, 0, 20),
             LinkType::NULL | LinkType::LOOP => headers.loopback(data),

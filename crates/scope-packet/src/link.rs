@@ -26,6 +26,34 @@ impl LinkType {
     /// Linux cooked capture, version 2.
     pub const LINUX_SLL2: LinkType = LinkType(276);
 
+    /// The other number that this type goes by in files, where there is one: libpcap's own (its DLT_ value).
+    ///
+    /// libpcap 1.10.3 refuses a pcapng file with several interfaces of a type whose two numbers differ: it holds the second
+    /// interface's number against its own number of the first. Under libpcap's own number such a file is read by it, and by
+    /// Wireshark's programs as well.
+    pub const fn alias(self) -> Option<LinkType> {
+        match self.0 {
+            100 => Some(LinkType(11)),
+            101 => Some(LinkType(12)),
+            102 => Some(LinkType(15)),
+            103 => Some(LinkType(16)),
+            106 => Some(LinkType(19)),
+            _ => None,
+        }
+    }
+
+    /// The registry's number of a type that a file may have by either number; see [`LinkType::alias`].
+    pub const fn canonical(self) -> LinkType {
+        match self.0 {
+            11 => LinkType(100),
+            12 => LinkType(101),
+            15 => LinkType(102),
+            16 => LinkType(103),
+            19 => LinkType(106),
+            _ => self,
+        }
+    }
+
     /// The registry's name without its LINKTYPE_ prefix; the number where this list knows no name.
     pub fn name(self) -> String {
         let name = match self.0 {
@@ -64,5 +92,19 @@ impl LinkType {
             _ => return self.0.to_string(),
         };
         name.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alias_leads_back_to_its_type() {
+        for number in 0..300 {
+            let link_type = LinkType(number);
+            assert_eq!(link_type.alias().map_or(link_type, LinkType::canonical), link_type, "{number}");
+        }
+        assert_eq!(LinkType(12).canonical(), LinkType::RAW);
     }
 }

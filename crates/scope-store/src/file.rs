@@ -5,7 +5,8 @@
 //! ```
 //! A packet block names its interface by the run's number, so the head describes all interfaces of the run in order. libpcap
 //! refuses a file whose interfaces differ in link type: an interface of another link type, which has no packet here, stands
-//! in with this file's, and its description says so.
+//! in with this file's, and its description says so. Where there are several, link types stand under the number that
+//! libpcap reads in such files ([`LinkType::alias`]).
 
 use scope_packet::{LinkType, pcapng};
 use scope_ring::{Pinned, Ring};
@@ -95,12 +96,13 @@ fn head(ring: &Arc<Ring>, link_type: LinkType) -> Vec<u8> {
     let mut out = Vec::new();
     pcapng::section_header(&mut out, concat!("wirescope ", env!("CARGO_PKG_VERSION")), "");
     let interfaces = ring.interfaces_from(0);
+    let number = if interfaces.len() > 1 { link_type.alias().unwrap_or(link_type) } else { link_type };
     for entry in &interfaces {
         if entry.link_type == link_type {
-            entry.write(&mut out);
+            pcapng::interface(&mut out, number, &entry.name, &entry.description);
         } else {
             let words = format!("no packets here: its link type is {}", entry.link_type.name());
-            pcapng::interface(&mut out, link_type, &entry.name, &words);
+            pcapng::interface(&mut out, number, &entry.name, &words);
         }
     }
     if interfaces.is_empty() {

@@ -6,7 +6,7 @@
 use crate::holdoff::Holdoff;
 use crate::places::{Place, Places};
 use crate::window::{Extended, Window};
-use scope_filter::{Filter, Template, host_pair_default};
+use scope_filter::{Filter, Template, VlanRule, host_pair_default};
 use scope_packet::{Headers, LinkType};
 use std::sync::{Arc, Mutex};
 
@@ -27,6 +27,8 @@ pub struct TriggerConfig {
     pub holdoff_ns: i64,
     /// What the holdoff is told apart by.
     pub holdoff_key: Option<Template>,
+    /// How filters see VLAN tags.
+    pub vlan: VlanRule,
     /// Disarmed after its first fire.
     pub single: bool,
 }
@@ -51,8 +53,8 @@ pub struct Hit<'a> {
 /// A dump to be made.
 #[derive(Debug)]
 pub struct Fire {
-    /// Text of the filter that the dump keeps packets by; empty: everything.
-    pub filter: String,
+    /// What the dump keeps packets by.
+    pub filter: Filter,
     /// Its window.
     pub window: Arc<Window>,
     /// Its place among the dumps at once.
@@ -136,6 +138,9 @@ pub struct Trigger {
     state: Mutex<State>,
 }
 
+/// Makes the dump's filter of its text, or names the field whose value makes none.
+type Compile<'a> = &'a dyn Fn(&str) -> Result<Filter, &'static str>;
+
 /// One hit, or one fire by hand, as the verdict needs it.
 struct Moment {
     hit_ns: i64,
@@ -186,6 +191,10 @@ impl Trigger {
             Some(template) => template.fill(hit.headers, hit.link_type, hit.data).map_err(|unfilled| unfilled.name.to_string()),
         };
         let key = self.config.holdoff_key.as_ref().and_then(|key| key.key(hit.headers, hit.link_type, hit.data));
+        let compile = |text: &str| match &self.config.template {
+            Some(template) => template.fill_filter(hit.headers, hit.link_type, hit.data, self.config.vlan).map_err(|u| u.name),
+            None => Filter::compile(text, self.config.vlan, &[hit.link_type]).map_err(|_| ""),
+        };
         self.decide(
             Moment {
                 hit_ns: hit.time_ns,
@@ -194,27 +203,30 @@ impl Trigger {
                 key: Some(key.unwrap_or_default()),
                 wait_at_ns: hit.waits_at_ns,
             },
+            &compile,
             places,
         )
     }
 
     /// Fires by hand at capture time `now_ns`: no packet, no holdoff; a template with names takes everything.
-    pub fn fire_by_hand(&self, now_ns: i64, places: &Arc<Places>) -> Verdict {
+    pub fn fire_by_hand(&self, now_ns: i64, link_types: &[LinkType], places: &Arc<Places>) -> Verdict {
         let filter = match &self.config.template {
             Some(template) if !template.has_names() => template.text().to_string(),
             _ => String::new(),
         };
-        self.decide(Moment { hit_ns: now_ns, clock_ns: now_ns, filter: Ok(filter), key: None, wait_at_ns: None }, places)
+        let compile = |text: &str| Filter::compile(text, self.config.vlan, link_types).map_err(|_| "");
+        let moment = Moment { hit_ns: now_ns, clock_ns: now_ns, filter: Ok(filter), key: None, wait_at_ns: None };
+        self.decide(moment, &compile, places)
     }
 
-    fn decide(&self, moment: Moment, places: &Arc<Places>) -> Verdict {
+    fn decide(&self, moment: Moment, compile: Compile<'_>, places: &Arc<Places>) -> Verdict {
         let mut state = self.state.lock().expect("no panic while held");
-        let verdict = self.verdict(&mut state, moment, places);
+        let verdict = self.verdict(&mut state, moment, compile, places);
         state.counts.count(&verdict);
         verdict
     }
 
-    fn verdict(&self, state: &mut State, moment: Moment, places: &Arc<Places>) -> Verdict {
+    fn verdict(&self, state: &mut State, moment: Moment, compile: Compile<'_>, places: &Arc<Places>) -> Verdict {
         let Moment { hit_ns, clock_ns, filter, key, wait_at_ns } = moment;
         if state.disarmed {
             return Verdict::Disarmed;
@@ -234,9 +246,16 @@ impl Trigger {
         if key.as_ref().is_some_and(|key| state.holdoff.holds(key, hit_ns)) {
             return Verdict::HeldOff;
         }
-        let filter = match filter {
-            Ok(filter) => filter,
+        let text = match filter {
+            Ok(text) => text,
             Err(name) => return Verdict::TemplateUnfilled { name },
+        };
+        if wait_at_ns.is_none() && places.open() >= places.max() {
+            return Verdict::TooMany; // before the filter is compiled: a storm of hits costs little
+        }
+        let filter = match compile(&text) {
+            Ok(filter) => filter,
+            Err(name) => return Verdict::TemplateUnfilled { name: name.to_string() },
         };
         let window = Arc::new(Window::new(from_ns, to_ns, hit_ns));
         let Some(place) = places.take(&window, wait_at_ns) else { return Verdict::TooMany };
@@ -248,7 +267,7 @@ impl Trigger {
         if state.windows.len() >= 2 * places.max() {
             state.windows.remove(0); // closed full ones, kept to begin where they ended
         }
-        state.windows.push((filter.clone(), window.clone()));
+        state.windows.push((text, window.clone()));
         Verdict::Fired(Fire { filter, window, place })
     }
 }
@@ -283,6 +302,7 @@ mod tests {
                 after_ns: 5 * S,
                 holdoff_ns: S,
                 holdoff_key: None,
+                vlan: VlanRule::Transparent,
                 single: false,
             };
             change(&mut config);
@@ -291,8 +311,14 @@ mod tests {
 
         fn hit(&mut self, at_ns: i64, data: &[u8]) -> &'static str {
             let headers = Headers::parse(LinkType::ETHERNET, data);
-            let hit =
-                Hit { time_ns: at_ns, link_type: LinkType::ETHERNET, headers: &headers, data, clock_ns: at_ns, waits_at_ns: None };
+            let hit = Hit {
+                time_ns: at_ns,
+                link_type: LinkType::ETHERNET,
+                headers: &headers,
+                data,
+                clock_ns: at_ns,
+                waits_at_ns: None,
+            };
             let verdict = self.trigger.hit(&hit, &self.places);
             let name = verdict.name();
             if let Verdict::Fired(fire) = verdict {
@@ -316,7 +342,7 @@ mod tests {
         let expected = HitCounts { fired: 2, extended: 1, held_off: 1, too_many: 1, template_unfilled: 1, disarmed: 0 };
         assert_eq!((counts, counts.total()), (expected, 6));
         assert_eq!((bench.held[0].window.from_ns(), bench.held[0].window.to_ns()), (90 * S, 106 * S - 1));
-        assert_eq!(bench.held[1].filter, "host 10.0.0.3");
+        assert_eq!(bench.held[1].filter.text(), "host 10.0.0.3");
     }
 
     #[test]
@@ -367,7 +393,9 @@ mod tests {
     #[test]
     fn a_fire_by_hand_takes_everything_where_the_template_has_names() {
         let bench = Bench::new(8, |_| {});
-        let Verdict::Fired(fire) = bench.trigger.fire_by_hand(50 * S, &bench.places) else { panic!("fires") };
-        assert_eq!((fire.filter.as_str(), fire.window.from_ns(), fire.window.to_ns()), ("", 40 * S, 55 * S));
+        let Verdict::Fired(fire) = bench.trigger.fire_by_hand(50 * S, &[LinkType::ETHERNET], &bench.places) else {
+            panic!("fires")
+        };
+        assert_eq!((fire.filter.text(), fire.window.from_ns(), fire.window.to_ns()), ("", 40 * S, 55 * S));
     }
 }

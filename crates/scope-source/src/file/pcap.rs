@@ -68,7 +68,7 @@ impl Pcap {
                 ));
             }
         };
-        let link_type = LinkType(word(header, 20, big_endian) as u16);
+        let link_type = LinkType(word(header, 20, big_endian) as u16).canonical();
         let snap_len = snap_len(word(header, 16, big_endian));
         let longest = captured_len_max(link_type.0);
         let mut kept_len_max = snap_len.unwrap_or(longest);

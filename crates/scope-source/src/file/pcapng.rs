@@ -178,7 +178,7 @@ impl Pcapng {
         if block.len() < INTERFACE_BYTES_MIN {
             return damaged("an interface description is too short".to_string(), false);
         }
-        let link_type = LinkType(self.u16(block, 8));
+        let link_type = LinkType(self.u16(block, 8)).canonical();
         let snap_len = snap_len(self.u32(block, 12));
         let (mut name, mut description, mut resolution, mut offset_s) = (self.name.clone(), String::new(), 6, 0);
         self.options(&block[16..block.len() - 4], |code, value| match (code, value) {

@@ -162,7 +162,11 @@ fn add_block(file: &mut File, units: &mut Vec<u128>, base: usize, kind: u32, mut
             }
         }
         1 => {
-            let link_type = body.u16()?;
+            // libpcap's own number of raw IP, which files with several interfaces carry: the same type.
+            let link_type = match body.u16()? {
+                12 => 101,
+                number => number,
+            };
             body.take(6)?;
             let mut interface = Interface::new("", link_type);
             let mut resolution = 6;

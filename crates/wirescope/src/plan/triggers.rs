@@ -70,6 +70,7 @@ pub fn plan(args: &RunArgs, times: &Times, vlan: VlanRule, link_types: &[LinkTyp
             after_ns: times.after_ns,
             holdoff_ns: times.holdoff_ns,
             holdoff_key: holdoff_key.clone(),
+            vlan,
             single: args.single,
         });
     }
