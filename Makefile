@@ -42,7 +42,7 @@ bench:
 	@echo 'building Wirescope and its benches (about 3 minutes the first time, seconds later)'
 	@cargo build --release --locked --workspace
 	@echo 'measuring $(or $(BENCH),everything) (several minutes; keep the machine quiet)'
-	@$(TARGET_DIR)/release/benches $(BENCH)
+	@PATH="$$PATH:/usr/sbin:/sbin" $(TARGET_DIR)/release/benches $(BENCH)
 
 lint:
 	@$(SCRIPTS)/install-missing.sh build

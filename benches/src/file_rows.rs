@@ -105,6 +105,8 @@ fn own_seconds(place: &Place, traffic: &Traffic, filters: &[&str]) -> Result<f64
     filters.iter().for_each(|filter| arguments.extend(["--trigger", filter]));
     let finished = Run::start(place, None, &arguments)?.finish(LIMIT)?;
     finished.check_packets(traffic.packets)?;
+    let stored = &finished.summary["stored"]["bytes"];
+    ensure!(*stored == traffic.bytes, "stored {stored} bytes of {}", traffic.bytes);
     ensure!(finished.hits_total() == 0, "{} hits of triggers that nothing hits", finished.hits_total());
     ensure!(finished.dumps().is_empty(), "{} dumps though nothing fired", finished.dumps().len());
     let seconds = finished.seconds()?;

@@ -149,6 +149,43 @@ fn read(dump: &Value) -> Result<Held> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live_frames::frame;
+    use scope_testkit::traffic::{Capture, Precision, Random, Record, pcapng};
+    use serde_json::json;
+    use std::path::Path;
+
+    fn time(ns: i64) -> String {
+        format!("1970-01-01T00:00:00.{ns:09}Z")
+    }
+
+    /// Packet n is sent at n ms, the tenth is a trigger packet; writes those of `numbers` as the dump of `from..=to` ms.
+    fn dump(folder: &Path, id: u64, (from, to): (i64, i64), numbers: &[u64]) -> Value {
+        let mut capture = Capture::ethernet("vb");
+        let packet = |&n: &u64| Record::new(n as i64 * 1_000_000, frame(n, n == 10, &mut Random::new(n)));
+        capture.packets.extend(numbers.iter().map(packet));
+        let path = folder.join(format!("{id}.pcapng"));
+        std::fs::write(&path, pcapng(&capture, Precision::Nano, false)).unwrap();
+        json!({"id": id, "path": path, "complete": true, "packets": numbers.len(), "time": time(10_000_000),
+            "from": time(from * 1_000_000), "to": time(to * 1_000_000)})
+    }
+
+    #[test]
+    fn what_a_dump_lacks_is_found_in_those_that_overlap_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let range = |from: u64, to: u64| (from..=to).collect::<Vec<u64>>();
+        let check = |first: &[u64], second: &[u64], words: &str| {
+            let dumps = [dump(folder.path(), 1, (5, 15), first), dump(folder.path(), 2, (8, 20), second)];
+            let fault = check_dumps(&dumps).err().map(|fault| fault.to_string()).unwrap_or_default();
+            assert!(fault.contains(words) && fault.is_empty() == words.is_empty(), "'{fault}' is not '{words}'");
+        };
+        let without = |numbers: Vec<u64>, lacks: u64| numbers.into_iter().filter(|&n| n != lacks).collect::<Vec<u64>>();
+        check(&range(5, 15), &range(8, 20), "");
+        check(&range(5, 14), &range(8, 20), "dump 1 differs");
+        check(&range(5, 15), &without(range(8, 20), 12), "dump 2 differs");
+        check(&without(range(5, 15), 6), &range(8, 20), "dump 1 lacks packets between");
+        check(&range(5, 15), &without(range(8, 20), 10), "dump 2 lacks the packet that fired");
+        check(&range(4, 15), &range(8, 20), "dump 1 differs");
+    }
 
     #[test]
     fn trigger_packets_are_as_many_as_dumps_and_the_traffic_outlasts_the_last_window() {

@@ -20,6 +20,7 @@ mod record;
 mod traffic;
 mod wirescope;
 
+use anyhow::Context;
 use place::Place;
 use record::Record;
 use std::process::ExitCode;
@@ -92,7 +93,7 @@ fn measure(parts: &[&'static str], quick: bool) -> anyhow::Result<bool> {
     println!("{}", record.table());
     let name = parts.join("+");
     for path in place.record_paths(&name, &machine::slug(&record.machine), quick) {
-        std::fs::write(&path, place.without_root(&record.to_text()))?;
+        std::fs::write(&path, place.without_root(&record.to_text())).with_context(|| path.display().to_string())?;
         println!("written: {}", path.display());
     }
     Ok(record.bars.iter().all(record::Bar::holds))

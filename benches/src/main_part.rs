@@ -17,7 +17,7 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
     let traffic = traffic(place, scale.file_bytes)?;
     let mut races = races();
     races.iter_mut().for_each(|race| race.check(&traffic));
-    let lab = Lab::new().map_err(|skipped| skipped.to_string());
+    let lab = lab();
     let mut trigger = WireToTrigger::new(lab.as_ref().err());
     let mut dump = DumpInPlace::new(lab.as_ref().err());
     for round in 0..scale.rounds {
@@ -32,4 +32,13 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
     trigger.finish(record, scale.rounds * scale.hits);
     dump.finish(record, scale.rounds * scale.dumps);
     Ok(())
+}
+
+/// The veth pair of the live rows, or why they are skipped.
+fn lab() -> std::result::Result<Lab, String> {
+    // SAFETY: geteuid takes nothing and always succeeds.
+    if unsafe { libc::geteuid() } != 0 {
+        return Err("skipped: needs root".to_string());
+    }
+    Lab::new().map_err(|skipped| skipped.to_string())
 }

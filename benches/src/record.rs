@@ -131,7 +131,11 @@ fn row_cells(row: &Row) -> Vec<String> {
 }
 
 fn check_words(row: &Row) -> String {
-    if row.faults.is_empty() { "ok".to_string() } else { row.faults.join("; ") }
+    match (row.faults.is_empty(), row.rounds.is_empty()) {
+        (false, _) => row.faults.join("; "),
+        (true, true) => "not measured".to_string(),
+        (true, false) => "ok".to_string(),
+    }
 }
 
 /// Four digits that count, more for larger numbers: the rest is noise.

@@ -26,6 +26,8 @@ const FLOWS: usize = 10_000;
 const START_US: u64 = 1_795_206_660_000_000;
 /// Mean gap between two packets, microseconds.
 const GAP_US: u64 = 3;
+/// What stands in front of each packet.
+const RECORD_HEADER_BYTES: u64 = 16;
 /// Frame lengths without the checksum, and how many of twelve have each.
 const LENGTHS: [(usize, u64); 3] = [(60, 7), (590, 4), (1514, 1)];
 
@@ -36,6 +38,8 @@ pub struct Traffic {
     pub path: PathBuf,
     /// Packets in it.
     pub packets: u64,
+    /// Their captured bytes.
+    pub bytes: u64,
 }
 
 /// The repeated block: records of a pcap file.
@@ -59,12 +63,13 @@ pub fn prepare(folder: &Path, file_bytes: u64) -> Result<Traffic> {
     let mut block = Block::new(BLOCK_BYTES.min(file_bytes as usize));
     let blocks = file_bytes.div_ceil(block.bytes.len() as u64);
     let packets = blocks * block.records.len() as u64;
+    let bytes = blocks * block.bytes.len() as u64 - packets * RECORD_HEADER_BYTES;
     if !is_right(&path, &mut block, blocks) {
         eprintln!("writing {} ({} MiB, kept for the next time)", path.display(), file_bytes >> 20);
         write(&path, &mut block, blocks).with_context(|| path.display().to_string())?;
     }
     io::copy(&mut File::open(&path)?, &mut io::sink()).with_context(|| path.display().to_string())?;
-    Ok(Traffic { path, packets })
+    Ok(Traffic { path, packets, bytes })
 }
 
 fn file_header() -> Vec<u8> {
@@ -195,7 +200,8 @@ mod tests {
         let first = std::fs::read(&traffic.path).unwrap();
         assert!(first.len() >= 1 << 20);
         let packets = oracle::parse(&first).unwrap().capture.packets;
-        assert_eq!(packets.len() as u64, traffic.packets);
+        let found = (packets.len() as u64, packets.iter().map(|packet| packet.data.len() as u64).sum());
+        assert_eq!(found, (traffic.packets, traffic.bytes));
         assert!(packets.is_sorted_by_key(|packet| packet.time_ns));
         let bytes = packets.iter().flat_map(|packet| &packet.data);
         assert!(bytes.clone().filter(|&&byte| byte == 0).count() * 10 < bytes.count(), "zero bytes stand in headers only");

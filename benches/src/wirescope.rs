@@ -13,6 +13,8 @@ use tempfile::TempDir;
 
 /// The log in the output folder.
 const EVENTS_FILE: &str = "wirescope.jsonl";
+/// Of what a run that failed said, so many characters are repeated.
+const WORDS_MAX: usize = 300;
 /// How long a start, with its prefault, may take.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
@@ -105,7 +107,8 @@ impl Run {
     }
 
     fn words(&self) -> String {
-        read_to_string(self.path("stderr")).unwrap_or_default().trim().replace('\n', " / ")
+        let words = read_to_string(self.path("stderr")).unwrap_or_default();
+        words.trim().replace('\n', " / ").chars().take(WORDS_MAX).collect()
     }
 }
 
