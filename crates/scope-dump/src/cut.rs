@@ -3,6 +3,7 @@
 use crate::merge::{Beyond, Place, Waiting};
 use crate::output::OutFile;
 use crate::pins::FirstPins;
+use crate::progress::Progress;
 use crate::time_text::for_file_name;
 use crate::walk::{Piece, Walk};
 use scope_filter::{Filter, Predicate};
@@ -13,7 +14,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest sleep while nothing new is there.
@@ -55,15 +55,6 @@ pub struct DumpOrder {
     /// Live: how long after the window's end, by the monotonic clock, to wait at most for workers that have stopped telling the
     /// time. `None`: as long as it takes.
     pub patience: Option<Duration>,
-}
-
-/// How far a dump is: counters that anybody may read while it is made.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Packets written.
-    pub packets: AtomicU64,
-    /// Their captured bytes.
-    pub bytes: AtomicU64,
 }
 
 /// What became of a dump. Times in ns; the span is what the run received of the window.
@@ -206,8 +197,10 @@ impl Cutter {
                 self.take_blocks(piece, read.blocks(), span, floor_ns);
             }
             self.walk.done(pieces, index);
+            self.progress.holds(self.walk.held());
         }
         self.let_out(settled_ns);
+        self.progress.holds(self.walk.held());
     }
 
     fn take_blocks(&mut self, piece: &Piece, blocks: scope_ring::pin::Blocks<'_>, span: Span, floor_ns: i64) {
@@ -245,8 +238,7 @@ impl Cutter {
     }
 
     fn write(&mut self, place: Place, block: &[u8]) {
-        self.progress.packets.fetch_add(1, Ordering::Relaxed);
-        self.progress.bytes.fetch_add(block.len() as u64, Ordering::Relaxed);
+        self.progress.wrote(block.len() as u64);
         let link_type = self.predicates[place.lane as usize].0;
         if let Some(file) = self.file(link_type) {
             file.0.write(file.1, place, block);

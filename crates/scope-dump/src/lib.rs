@@ -14,6 +14,7 @@
 //! | [`walk`] | one lane's part of a window, segment after segment |
 //! | [`merge`] | the bounded reorder buffer |
 //! | [`output`] | file names, interface numbers, header, rename |
+//! | [`progress`] | how far it is, for whoever watches |
 //! | [`late`] | packets that came too late for their place, merged in at the end |
 //!
 //! Absent on purpose: triggers' conditions, threads, and any change of a packet: its block is copied, only the interface
@@ -25,8 +26,10 @@ pub mod late;
 pub mod merge;
 pub mod output;
 pub mod pins;
+pub mod progress;
 pub mod time_text;
 pub mod walk;
 
-pub use cut::{DumpOrder, DumpReport, HitPacket, Progress, cut};
+pub use cut::{DumpOrder, DumpReport, HitPacket, cut};
 pub use pins::FirstPins;
+pub use progress::Progress;

@@ -156,6 +156,11 @@ impl Walk {
         self.first.follower.done_before(pieces[index].lane, pieces[index].needed_then);
     }
 
+    /// Segments held now.
+    pub(crate) fn held(&self) -> u64 {
+        self.first.held.len() as u64
+    }
+
     fn note_gap(&mut self, lane: u32, from: u64, to: u64) {
         if from >= to {
             return;

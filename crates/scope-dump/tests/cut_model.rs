@@ -301,7 +301,7 @@ fn packets_later_than_the_reorder_buffer_reaches_find_their_place() {
         bench.feed(0, begin_ns + n * 1000);
     }
     bench.commit();
-    while progress.packets.load(std::sync::atomic::Ordering::Relaxed) == 0 {
+    while progress.written().0 == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
     // These come for places that are gone.

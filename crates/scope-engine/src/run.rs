@@ -35,6 +35,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// How long a live dump waits at most, after its window's end, for a worker that has stopped telling the time.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A dump that holds segments for longer than this without reading one to its end is named.
+const LONG_HOLD: Duration = Duration::from_secs(5);
 /// Name of the trigger behind a fire by hand where there is none.
 pub const MANUAL: &str = "manual";
 
@@ -209,7 +211,7 @@ impl Run {
                     }
                 }
             }
-            let mut taker = StatusTaker::new(names, self.live);
+            let mut taker = StatusTaker::new(names.clone(), self.live);
             let mut last_status = Instant::now();
             while workers.iter().any(|worker| !worker.is_finished()) {
                 std::thread::sleep(LOOK_EVERY);
@@ -223,6 +225,7 @@ impl Run {
                     watch.status(&taker.take(&self.shared, self.hits()));
                     self.shared.events.flush_hits();
                     self.log_loss(&mut taker);
+                    self.tell_of_long_holds(watch);
                 }
             }
             for (index, worker) in workers.into_iter().enumerate() {
@@ -236,7 +239,7 @@ impl Run {
             self.tell(&reports, watch, &mut warnings);
         }
         self.tell(&reports, watch, &mut warnings);
-        Ok(self.finish(reports, warnings, failures))
+        Ok(self.finish(names, reports, warnings, failures))
     }
 
     /// Fires every armed trigger, or, where there is none, dumps the last `before` of everything.
@@ -261,6 +264,22 @@ impl Run {
             }
         }
         self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
+    }
+
+    /// Names dumps that hold segments and don't get on: a disk that doesn't take what is written, most likely.
+    fn tell_of_long_holds(&self, watch: &dyn Watch) {
+        for dump in self.shared.dumps.open() {
+            if let Some((segments, held)) = dump.progress.long_hold(LONG_HOLD) {
+                let line = format!(
+                    "dump {} of {} has held {segments} segments of the ring for {:.0} s without getting on: is its disk slow?",
+                    dump.id,
+                    dump.trigger,
+                    held.as_secs_f64()
+                );
+                self.shared.events.log("long_hold", json!({"dump": dump.id, "segments": segments}));
+                watch.note(&line);
+            }
+        }
     }
 
     fn hits(&self) -> u64 {
@@ -309,20 +328,30 @@ impl Run {
     }
 
     /// Draws up the summary, writes the ring out, closes the log.
-    fn finish(self, reports: Vec<Mutex<WorkerReport>>, warnings: Vec<String>, mut failures: Vec<String>) -> Summary {
+    fn finish(
+        self,
+        names: Vec<String>,
+        reports: Vec<Mutex<WorkerReport>>,
+        warnings: Vec<String>,
+        mut failures: Vec<String>,
+    ) -> Summary {
         let mut summary = Summary { warnings, ..Summary::default() };
-        let total = self.shared.ring.counters().total();
+        let counters = self.shared.ring.counters();
+        summary.adds_up = counters.add_up();
+        let total = counters.total();
+        summary.late = total.late_packets;
         summary.received = Amount { packets: total.received_packets, bytes: total.received_bytes };
         summary.stored = Amount { packets: total.stored_packets, bytes: total.stored_bytes };
         summary.filtered.packets = total.filtered_packets;
         summary.dropped = total.dropped;
         summary.cut = total.cut_packets;
-        for report in reports {
+        for (name, report) in names.into_iter().zip(reports) {
             let report = report.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
             summary.unreadable += report.counters.unreadable;
             summary.stepped_back += report.counters.stepped_back;
             summary.time_clamped += report.counters.time_clamped;
             failures.extend(report.failure.map(|failure| format!("source failed: {failure}")));
+            summary.sources.push((name, report.counters));
         }
         let manual = (self.manual.counts().total() > 0).then_some(&self.manual);
         let triggers = self.shared.triggers.iter().chain(manual);

@@ -5,7 +5,6 @@ use crate::events::now_ns;
 use crate::worker::Shared;
 use scope_packet::{DropReason, Drops};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// The run at one moment. Rates are over the time since the last status.
@@ -129,7 +128,7 @@ impl StatusTaker {
     }
 
     fn dump(&mut self, dump: &OpenDump, clock_ns: i64, seconds: f64) -> DumpStatus {
-        let now = (dump.progress.packets.load(Ordering::Relaxed), dump.progress.bytes.load(Ordering::Relaxed));
+        let now = dump.progress.written();
         let (packets_per_s, bits_per_s) = rates(self.dumps.entry(dump.id).or_default(), now, seconds);
         DumpStatus {
             id: dump.id,

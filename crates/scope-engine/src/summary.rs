@@ -3,6 +3,7 @@
 use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
 use scope_packet::{DropReason, Drops};
+use scope_source::SourceCounters;
 use scope_trigger::HitCounts;
 use serde_json::{Map, Value, json};
 
@@ -37,6 +38,12 @@ pub struct Summary {
     pub ring_out: Vec<std::path::PathBuf>,
     /// Packets in files that couldn't be read.
     pub unreadable: u64,
+    /// Packets older than their worker's clock less its grace: windows that they belong to may have been over.
+    pub late: u64,
+    /// Every source's own counters, one entry per worker: its text and the counters.
+    pub sources: Vec<(String, SourceCounters)>,
+    /// Every worker's numbers add up.
+    pub adds_up: bool,
     /// Packets older than one before them in their source.
     pub stepped_back: u64,
     /// Packets whose time lay outside of what is stored.
@@ -66,12 +73,29 @@ impl Summary {
             "ring_out": self.ring_out,
             "unreadable": self.unreadable,
             "stepped_back": self.stepped_back,
+            "late": self.late,
+            "sources": self.sources.iter().map(source).collect::<Vec<_>>(),
+            "adds_up": self.adds_up,
             "time_clamped": self.time_clamped,
             "cut": self.cut,
             "warnings": self.warnings,
             "failures": self.failures,
         })
     }
+}
+
+/// One source's side of the conservation law: live `offered = kernel_dropped + waiting + received`, files
+/// `offered = received + unreadable`, generated traffic `offered = received`.
+fn source((spec, counters): &(String, SourceCounters)) -> Value {
+    let gone = counters.received + counters.kernel_dropped + counters.unreadable;
+    json!({
+        "source": spec,
+        "offered": counters.offered,
+        "received": counters.received,
+        "kernel_dropped": counters.kernel_dropped,
+        "unreadable": counters.unreadable,
+        "waiting": counters.offered.saturating_sub(gone),
+    })
 }
 
 fn hits(counts: &HitCounts) -> Value {

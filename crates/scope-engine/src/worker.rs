@@ -56,7 +56,7 @@ pub struct WorkerReport {
 pub fn work(index: u32, mut source: Box<dyn Source>, shared: &Shared, report: &Mutex<WorkerReport>) {
     let _ended = EndOnDrop { index, shared };
     shared.ring.set_grace(index, source.grace_ns());
-    let mut path = Path::new(index, source.timing(), shared);
+    let mut path = Path::new(index, source.timing(), source.grace_ns(), shared);
     let mut stopped = false;
     loop {
         if !stopped && (shared.stop.load(Ordering::Relaxed) || path.enough) {
@@ -118,6 +118,7 @@ enum Attached {
 struct Path<'a> {
     index: u32,
     waits: bool,
+    grace_ns: i64,
     shared: &'a Shared,
     lanes: Vec<Lane>,
     ports: Vec<Port>,
@@ -138,10 +139,11 @@ struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    fn new(index: u32, timing: Timing, shared: &'a Shared) -> Path<'a> {
+    fn new(index: u32, timing: Timing, grace_ns: i64, shared: &'a Shared) -> Path<'a> {
         Path {
             index,
             waits: timing == Timing::Waits,
+            grace_ns,
             shared,
             lanes: Vec::new(),
             ports: Vec::new(),
@@ -192,6 +194,7 @@ impl<'a> Path<'a> {
     fn packet(&mut self, packet: &Packet<'_>) {
         self.counts.received_packets += 1;
         self.counts.received_bytes += packet.data.len() as u64;
+        self.counts.late_packets += u64::from(packet.time_ns < self.clock_ns.saturating_sub(self.grace_ns));
         self.clock_ns = self.clock_ns.max(packet.time_ns);
         self.first_ns = self.first_ns.min(packet.time_ns);
         let port = packet.interface as usize;

@@ -91,7 +91,7 @@ impl LaneControl {
 #[repr(C, align(128))]
 pub struct WorkerControl {
     turn: AtomicU64,
-    counters: [AtomicU64; 7],
+    counters: [AtomicU64; 8],
     dropped: [AtomicU64; REASONS],
     /// Capture time, ns, up to which everything of this worker is committed; never falls, `i64::MAX` when it has ended.
     pub clock_ns: AtomicI64,
@@ -101,7 +101,7 @@ pub struct WorkerControl {
     pub first_ns: AtomicI64,
     /// Latest capture time up to which the worker listened, ns; 0: nothing received yet.
     pub heard_ns: AtomicI64,
-    padding: [u64; 20 - REASONS],
+    padding: [u64; 19 - REASONS],
 }
 
 /// What one worker did with what it received. `received = stored + filtered + duplicate + dropped in the worker`.
@@ -121,6 +121,8 @@ pub struct WorkerCounts {
     pub cut_packets: u64,
     /// Packets that were recognised as duplicates.
     pub duplicate_packets: u64,
+    /// Packets older than the worker's clock less its grace: windows that they belong to may be over (they count as stored).
+    pub late_packets: u64,
     /// Dropped packets by reason; the kernel's never reached the worker.
     pub dropped: Drops,
 }
@@ -137,6 +139,7 @@ impl WorkerControl {
             counts.filtered_packets,
             counts.cut_packets,
             counts.duplicate_packets,
+            counts.late_packets,
         ];
         for (word, value) in self.counters.iter().zip(values) {
             word.store(value, Ordering::Relaxed);
@@ -163,6 +166,7 @@ impl WorkerControl {
                 filtered_packets: value(4),
                 cut_packets: value(5),
                 duplicate_packets: value(6),
+                late_packets: value(7),
                 dropped,
             }
         })

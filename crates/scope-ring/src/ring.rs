@@ -468,6 +468,7 @@ impl RingCounters {
             total.filtered_packets += worker.filtered_packets;
             total.cut_packets += worker.cut_packets;
             total.duplicate_packets += worker.duplicate_packets;
+            total.late_packets += worker.late_packets;
             total.dropped.merge(&worker.dropped);
         }
         total

@@ -84,7 +84,7 @@ proptest! {
         let read = read_bytes(&ng.done()).unwrap();
         prop_assert_eq!(read.sink.packets, expected);
         let names: Vec<_> = read.sink.interfaces.iter().map(|i| (i.link_type.0, i.name.clone())).collect();
-        prop_assert_eq!(names, links.iter().map(|link| (*link, format!("i{link}"))).collect::<Vec<_>>());
+        prop_assert_eq!(names, links.iter().map(|link| (scope_packet::LinkType(*link).canonical().0, format!("i{link}"))).collect::<Vec<_>>());
     }
 
     #[test]

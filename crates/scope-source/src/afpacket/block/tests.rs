@@ -1,3 +1,5 @@
+//! Blocks made by hand, odd ones among them, and what the walk makes of them.
+
 use super::*;
 use proptest::prelude::*;
 
