@@ -18,7 +18,7 @@ pub fn page() -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let mut whole = Cli::command();
     whole.build();
-    let man = Man::new(whole.clone());
+    let man = Man::new(whole.clone()).source(concat!("wirescope ", env!("CARGO_PKG_VERSION")));
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
     man.render_synopsis_section(&mut text)?;
@@ -31,7 +31,16 @@ pub fn page() -> io::Result<Vec<u8>> {
         }
     }
     man.render_version_section(&mut text)?;
-    Ok(text)
+    Ok(in_one_page(&String::from_utf8_lossy(&text), &whole).into_bytes())
+}
+
+/// Commands have no pages of their own to be referred to, and what stands behind the flags has a name.
+fn in_one_page(text: &str, whole: &Command) -> String {
+    let named = text.replace(".SH EXTRA\n", ".SH NOTES\n");
+    whole
+        .get_subcommands()
+        .map(Command::get_name)
+        .fold(named, |text, name| text.replace(&format!("wirescope\\-{name}(1)"), &format!("wirescope {name}")))
 }
 
 fn command_section(command: &Command, text: &mut Vec<u8>) -> io::Result<()> {

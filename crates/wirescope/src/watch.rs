@@ -137,7 +137,7 @@ impl Watch for Teller {
 
     fn note(&self, line: &str) {
         match &self.bars {
-            Some(bars) => drop(bars.println(line)),
+            Some(bars) => bars.suspend(|| say(line)),
             None => say(line),
         }
     }

@@ -80,17 +80,17 @@ pub fn ring(segment_bytes: u64, segments: u64, bits_per_s: f64, rate: &str) -> S
     )
 }
 
-/// One line that says how a run goes.
+/// One line that says how a run goes; about 80 letters.
 pub fn status(status: &Status) -> String {
     let dropped: u64 = status.dropped.iter().map(|(_, packets)| packets).sum();
     format!(
-        "{:>5.0} s  {} packets/s  {}  ring {} deep  {} dropped  {} open, {} written",
+        "{:>5.0} s  {} packets/s  {}  ring {}  dropped {}  dumps {} open, {} done",
         status.elapsed_s,
         number(status.packets_per_s as u64),
         bit_rate(status.bits_per_s),
         span(status.depth_ns),
         number(dropped),
-        counted(status.dumps_open as u64, "dump"),
+        status.dumps_open,
         status.dumps_done
     )
 }
@@ -100,12 +100,12 @@ pub fn details(status: &Status) -> Vec<String> {
     let rates = |packets: f64, bits: f64| format!("{} packets/s  {}", number(packets as u64), bit_rate(bits));
     let workers = status.workers.iter().enumerate().map(|(number, worker)| {
         let lag = worker.lag_ns.map_or("times are not of now".to_string(), |ns| format!("lag {}", span(ns)));
-        format!("        worker {number} {}  {}  {lag}", worker.source, rates(worker.packets_per_s, worker.bits_per_s))
+        format!("      worker {number} {}  {}  {lag}", worker.source, rates(worker.packets_per_s, worker.bits_per_s))
     });
     let dumps = status.dumps.iter().map(|dump| {
         let rates = rates(dump.packets_per_s, dump.bits_per_s);
         let written = counted(dump.packets, "packet");
-        format!("        dump {} {}  {written}  {rates}  {} to its end", dump.id, dump.trigger, span(dump.lag_ns))
+        format!("      dump {} {}  {written}  {rates}  {} to its end", dump.id, dump.trigger, span(dump.lag_ns))
     });
     workers.chain(dumps).collect()
 }
@@ -221,6 +221,19 @@ mod tests {
         check(span(3_210_000_000), "3.21 s");
         check(span(310_000_000_000), "5 min 10 s");
         check(span(i64::MIN), "-2562047 h 47 min");
+    }
+
+    #[test]
+    fn the_status_is_one_line() {
+        let busy = Status {
+            elapsed_s: 10_000.0,
+            packets_per_s: 2_345_678.0,
+            bits_per_s: 9.87e9,
+            depth_ns: 12_300_000_000,
+            ..Status::default()
+        };
+        let said = super::status(&busy);
+        assert_eq!(said, "10000 s  2,345,678 packets/s  9.87 Gbit/s  ring 12.3 s  dropped 0  dumps 0 open, 0 done");
     }
 
     #[test]
