@@ -1,0 +1,140 @@
+//! Ends and pauses of live runs: by signal, by the clock, by hand, and an interface that goes away for a while.
+//!
+//! Needs root; says so and passes without it, except in CI.
+
+mod live_lab;
+mod run;
+
+use live_lab::{Live, assert_holds, hit_frame, mixed_frames, now_ns, stop, stop_complete};
+use run::Place;
+use scope_testkit::oracle::{self, difference};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+const SECOND: i64 = 1_000_000_000;
+
+#[test]
+fn what_was_sent_just_before_the_end_is_not_missing() {
+    for round in 0..4 {
+        let Some(live) = Live::or_skip() else { return };
+        let workers = round % 2 + 1;
+        let started = live.start(&["--source", &format!("afpacket:vb,workers={workers}")]);
+        let frames = mixed_frames(round, 3000);
+        live.sender().send(&frames).unwrap();
+        stop_complete(started, frames.len());
+        assert_holds(&live.ring(), &frames);
+    }
+}
+
+#[test]
+fn a_dump_that_is_open_at_the_end_holds_what_was_sent_just_before() {
+    let Some(live) = Live::or_skip() else { return };
+    let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "10s", "--after", "60s"];
+    let started = live.start(&[&["--source", "afpacket:vb,workers=2"], &orders[..]].concat());
+    let mut frames = mixed_frames(1, 3000);
+    frames.insert(1000, hit_frame(&[]));
+    live.sender().send(&frames).unwrap();
+    let summary = stop_complete(started, frames.len());
+    let found = live.check_only_dump(&summary, "ip or ip6", &hit_frame(&[]));
+    assert_eq!(found.packets.len(), frames.len());
+    oracle::opens_cleanly(&summary.only_dump().path).unwrap();
+}
+
+#[test]
+fn a_window_ends_by_the_clock_though_traffic_stops() {
+    for workers in ["afpacket:vb", "afpacket:vb,workers=2"] {
+        let Some(live) = Live::or_skip() else { return };
+        let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--after", "1s"];
+        let started = live.start(&[&["--source", workers], &orders[..]].concat());
+        let frames = [mixed_frames(1, 100), vec![hit_frame(&[])]].concat();
+        live.sender().send(&frames).unwrap();
+        let sent = Instant::now();
+        live.wait_for_dumps(1);
+        let took = sent.elapsed();
+        assert!(took >= Duration::from_millis(950) && took < Duration::from_secs(2), "finished after {took:?}");
+        let summary = stop_complete(started, frames.len());
+        let found = live.check_only_dump(&summary, "ip or ip6", &hit_frame(&[]));
+        assert_eq!(found.packets.len(), frames.len());
+        let dump = summary.only_dump();
+        assert_eq!(dump.to_ns, dump.time_ns + SECOND, "the run listened to the window's end");
+    }
+}
+
+#[test]
+fn a_fire_by_hand_dumps_the_last_of_everything() {
+    let Some(live) = Live::or_skip() else { return };
+    let started = live.start(&["--source", "afpacket:vb,workers=2", "--before", "400ms"]);
+    let (old, new) = (mixed_frames(1, 500), mixed_frames(2, 700));
+    live.sender().send(&old).unwrap();
+    std::thread::sleep(Duration::from_millis(600));
+    live.sender().send(&new).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let fired_ns = now_ns();
+    started.signal(libc::SIGUSR1);
+    live.wait_for_dumps(1);
+    let seen_ns = now_ns();
+    let summary = stop_complete(started, old.len() + new.len());
+    let dump = summary.only_dump();
+    // The run's clock is a few ms behind the wall's.
+    assert!((fired_ns - SECOND / 10..=seen_ns).contains(&dump.time_ns), "{dump:?}, fired at {fired_ns}");
+    assert_eq!((dump.from_ns, dump.complete), (dump.time_ns - SECOND * 2 / 5, true), "{dump:?}");
+    let mut expected = live.ring();
+    expected.packets.retain(|packet| (dump.from_ns..=dump.to_ns).contains(&packet.time_ns));
+    let found = oracle::read(&dump.path).unwrap().capture;
+    assert_eq!(difference(&expected, &found), None);
+    assert_holds(&found, &new);
+    oracle::opens_cleanly(&dump.path).unwrap();
+}
+
+#[test]
+fn a_fire_by_hand_on_a_quiet_link_takes_what_comes_after_it() {
+    let Some(live) = Live::or_skip() else { return };
+    let orders = ["--trigger", "never=udp port 9", "--before", "200ms", "--after", "1s"];
+    let started = live.start(&[&["--source", "afpacket:vb"], &orders[..]].concat());
+    let (old, new) = (mixed_frames(1, 50), mixed_frames(2, 70));
+    live.sender().send(&old).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    started.signal(libc::SIGUSR1);
+    std::thread::sleep(Duration::from_millis(200));
+    live.sender().send(&new).unwrap();
+    live.wait_for_dumps(1);
+    let summary = stop_complete(started, old.len() + new.len());
+    assert_eq!(summary.hits["never"].fired, 1);
+    assert_holds(&oracle::read(&summary.only_dump().path).unwrap().capture, &new);
+}
+
+#[test]
+fn an_interface_that_goes_down_is_waited_for() {
+    for workers in ["afpacket:vb", "afpacket:vb,workers=2"] {
+        let Some(live) = Live::or_skip() else { return };
+        let started = live.start(&["--source", workers]);
+        let (before, after) = (mixed_frames(1, 200), mixed_frames(2, 300));
+        live.sender().send(&before).unwrap();
+        live.lab.b().ip(&["link", "set", "vb", "down"]).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        live.lab.b().ip(&["link", "set", "vb", "up"]).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        live.sender().send(&after).unwrap();
+        let done = stop(started);
+        live_lab::assert_nothing_lost(&done.summary(), before.len() + after.len());
+        assert_holds(&live.ring(), &[before, after].concat());
+        let summary: Value = serde_json::from_str(&done.stdout).unwrap();
+        let told = summary["warnings"].to_string();
+        for words in ["interface vb went down", "interface vb is up again"] {
+            assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
+            assert!(told.contains(words), "{words}: {told}");
+        }
+    }
+}
+
+#[test]
+fn a_link_without_traffic_leaves_a_whole_ring_and_an_empty_count() {
+    let Some(live) = Live::or_skip() else { return };
+    let started = live.start(&["--source", "afpacket:vb,workers=2"]);
+    std::thread::sleep(Duration::from_millis(200));
+    let summary = stop_complete(started, 0);
+    assert!(summary.dumps.is_empty());
+    oracle::opens_cleanly(&live.ring_path()).unwrap();
+    assert!(live.ring().packets.is_empty());
+    assert_eq!(Place::out_names(&live.place), ["wirescope.jsonl"]);
+}
