@@ -20,7 +20,7 @@ const STORED_EXTRA: f64 = 50.0;
 /// How a run ended.
 pub enum Ended {
     /// With a summary; something promised may still be undone.
-    Done(Summary),
+    Done(Box<Summary>),
     /// Refused before it began: exit code 2.
     Refused(String),
     /// Broken off: exit code 1.
@@ -37,7 +37,7 @@ pub fn record(planned: Planned, control: &Arc<Control>) -> Ended {
     let ended = scope_engine::run(planned.run, control, &teller);
     teller.clear();
     match ended {
-        Ok(summary) => Ended::Done(summary),
+        Ok(summary) => Ended::Done(Box::new(summary)),
         Err(error) if teller.has_started() => Ended::Failed(error.to_string()),
         Err(error) => Ended::Refused(error.to_string()),
     }

@@ -170,18 +170,19 @@ fn interface_link_types(plan: &AfPacketPlan, spec: &str) -> Result<Vec<LinkType>
     Ok(seen.0)
 }
 
-/// The link types that a file tells at its beginning. What can be read only once, pipes and standard input, is left for the run.
+/// The link types that a file tells at its beginning. What can be read only once, as a pipe, is left for the run; a file that
+/// was redirected to standard input is opened anew, beside it.
 fn file_link_types_of(plan: &FilePlan, workers: u32) -> Result<Vec<LinkType>, SourceError> {
-    let kind = std::fs::metadata(&plan.path).ok();
-    let reads_once = plan.path == "-" || kind.is_some_and(|kind| !kind.is_file() && !kind.is_dir());
-    if reads_once && workers > 1 {
+    let path = if plan.path == "-" { "/dev/stdin" } else { &plan.path };
+    let reads_once = std::fs::metadata(path).is_ok_and(|kind| !kind.is_file() && !kind.is_dir());
+    if workers > 1 && (reads_once || plan.path == "-") {
         let cause = "can be read only once, so several workers can't share it; leave workers= away".to_string();
         return Err(SourceError::File { path: plan.path.clone(), cause });
     }
     if reads_once {
         return Ok(Vec::new());
     }
-    let options = FileOptions { paths: vec![plan.path.clone()], ..FileOptions::default() };
+    let options = FileOptions { paths: vec![path.to_string()], ..FileOptions::default() };
     Ok(FileSource::open(options)?.link_types())
 }
 
@@ -196,4 +197,48 @@ impl Sink for LinkTypes {
     fn batch(&mut self, _: &[Packet<'_>]) {}
     fn lost(&mut self, _: u32, _: u64, _: i64, _: i64) {}
     fn idle(&mut self, _: i64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Verb};
+    use clap::Parser;
+
+    fn planned(arguments: &[&str]) -> (Sources, String) {
+        let cli = Cli::parse_from([&["wirescope", "run"], arguments].concat());
+        let Verb::Run(args) = cli.command else { panic!("not run") };
+        let mut faults = Faults::default();
+        let sources = plan(&args, &mut faults);
+        (sources, faults.into_lines().join("\n"))
+    }
+
+    #[test]
+    fn sources_that_can_t_run_side_by_side_are_refused() {
+        let check = |arguments: &[&str], words: &[&str]| {
+            let (_, said) = planned(arguments);
+            words.iter().for_each(|word| assert!(said.contains(word), "{arguments:?}: no '{word}' in {said}"));
+        };
+        check(&["--source", "synth:rate=1", "--source", "synth:rate=1,time=1,pace=max"], &["don't mix"]);
+        check(&["-r", "-", "-r", "-"], &["standard input can be read only once"]);
+        check(&["--source", "file:/a,pace=1", "-r", "/b"], &["file:/a,pace=1", "file:/b", "same pace="]);
+        check(&["--source", "file:-,workers=2"], &["leave workers= away"]);
+        check(&["-i", "nosuch0", "-i", "nosuch0"], &["come twice", "no interface 'nosuch0'"]);
+        check(&["--source", "synth:", "-s", "64"], &["whole packets"]);
+        check(&["-r", "/a", "-s", "1G"], &["-s: ", "262144"]);
+        check(&[], &["no source of packets"]);
+    }
+
+    #[test]
+    fn short_flags_are_sources_and_a_snap_length_of_one_s_own_stays() {
+        let (sources, _) = planned(&["-r", "/a,b", "--source", "file:/c,snaplen=99", "-s", "64"]);
+        let found: Vec<_> = files(&sources.entries).map(|(_, plan)| (plan.path.as_str(), plan.snap_len)).collect();
+        assert_eq!(found, [("/c", Some(99)), ("/a,b", Some(64))]);
+    }
+
+    #[test]
+    fn every_worker_has_a_lane_for_each_known_link_type() {
+        let (sources, said) = planned(&["--source", "synth:workers=3", "--source", "synth:"]);
+        assert_eq!((said.as_str(), sources.lanes, sources.link_types), ("", 4, vec![LinkType::ETHERNET]));
+    }
 }
