@@ -6,6 +6,7 @@ mod live_lab;
 mod run;
 
 use live_lab::{Live, assert_holds, hit_frame, mixed_frames, stop_complete};
+use run::Place;
 use scope_testkit::oracle;
 use scope_testkit::traffic::ETHERNET;
 use scope_testkit::traffic::frame;
@@ -51,6 +52,38 @@ fn nothing_is_lost_at_50k_packets_a_second_with_one_worker() {
 #[test]
 fn nothing_is_lost_at_50k_packets_a_second_with_two_workers() {
     check_50k(2);
+}
+
+#[test]
+fn a_window_longer_than_the_ring_is_dumped_whole() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(live) = Live::or_skip() else { return };
+    let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "1s", "--after", "3s"];
+    let ring = ["--source", "afpacket:vb,workers=2", "--ring", "4MiB", "--segment", "64KiB"];
+    let started = live.start(&[&ring[..], &orders].concat());
+    let mut frames = mixed_frames(1, 60_000);
+    frames.insert(1000, hit_frame(&[]));
+    send_at(&live, &frames, 30_000);
+    live.wait_for_dumps(1);
+    let summary = stop_complete(started, frames.len());
+    assert!(live.ring().packets.len() < frames.len() / 2, "the ring has turned");
+    let dump = summary.only_dump();
+    assert!(dump.complete && dump.lost_max == 0, "{dump:?}");
+    assert_holds(&oracle::read(&dump.path).unwrap().capture, &frames);
+}
+
+#[test]
+fn two_runs_on_one_interface_do_not_take_packets_from_each_other() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(live) = Live::or_skip() else { return };
+    let other = Place::new();
+    let source = ["--source", "afpacket:vb,workers=2"];
+    let (first, second) = (live.start(&source), live.start_at(&other, &source));
+    let frames = mixed_frames(1, 5000);
+    send_at(&live, &frames, 10_000);
+    stop_complete(second, frames.len());
+    stop_complete(first, frames.len());
+    assert_holds(&live.ring(), &frames);
 }
 
 /// A packet that fires, one of 500 sources.

@@ -128,6 +128,46 @@ fn an_interface_that_goes_down_is_waited_for() {
 }
 
 #[test]
+fn an_interface_that_is_down_at_the_start_is_waited_for() {
+    let Some(live) = Live::or_skip() else { return };
+    live.lab.b().ip(&["link", "set", "vb", "down"]).unwrap();
+    let started = live.start(&["--source", "afpacket:vb,workers=2"]);
+    std::thread::sleep(Duration::from_millis(100));
+    live.lab.b().ip(&["link", "set", "vb", "up"]).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let frames = mixed_frames(1, 200);
+    live.sender().send(&frames).unwrap();
+    let done = stop(started);
+    live_lab::assert_nothing_lost(&done.summary(), frames.len());
+    assert_holds(&live.ring(), &frames);
+    assert!(done.stderr.contains("interface vb is down; waiting for it"), "{}", done.stderr);
+}
+
+#[test]
+fn an_interface_that_is_removed_is_told_and_the_other_one_is_captured_on() {
+    let Some(live) = Live::or_skip() else { return };
+    let (_, other) = live.lab.another_link().unwrap();
+    let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--after", "300ms"];
+    let other_source = format!("afpacket:{other}");
+    let started = live.start(&[&["--source", "afpacket:vb", "--source", &other_source], &orders[..]].concat());
+    let frames = [mixed_frames(1, 200), vec![hit_frame(&[])], mixed_frames(2, 200)].concat();
+    live.sender().send(&frames[..100]).unwrap();
+    live.lab.b().ip(&["link", "del", &other]).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    live.sender().send(&frames[100..]).unwrap();
+    // The window ends, though one of the two workers has nothing to tell the time by.
+    live.wait_for_dumps(1);
+    started.signal(libc::SIGINT);
+    let done = started.finish(Duration::from_secs(10));
+    // Whether a source that is gone is something promised and not done is left open.
+    assert!(matches!(done.code(), Some(0 | 1)), "{}", done.stderr);
+    assert!(done.stderr.contains(&other) && done.stderr.contains("removed"), "{}", done.stderr);
+    let summary = done.summary();
+    live_lab::assert_nothing_lost(&summary, frames.len());
+    assert_holds(&live.check_only_dump(&summary, "ip or ip6", &hit_frame(&[])), &frames);
+}
+
+#[test]
 fn a_link_without_traffic_leaves_a_whole_ring_and_an_empty_count() {
     let Some(live) = Live::or_skip() else { return };
     let started = live.start(&["--source", "afpacket:vb,workers=2"]);

@@ -8,6 +8,7 @@ use scope_testkit::oracle::{self, VlanRule, difference, expected_dump};
 use scope_testkit::traffic::frame::{self, Tag};
 use scope_testkit::traffic::random::{Random, host};
 use scope_testkit::traffic::{Capture, DIRECTION_MASK, ETHERNET, Precision, Record, pcap};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -52,8 +53,13 @@ impl Live {
     pub fn start(&self, arguments: &[&str]) -> Started {
         let ring = self.ring_path();
         let with_ring_out = [arguments, &["--ring-out", ring.to_str().expect("a plain path")]].concat();
-        let started = Started::new(inside(self.lab.b(), &self.place.command(&with_ring_out)));
-        let log = self.place.out().join("wirescope.jsonl");
+        self.start_at(&self.place, &with_ring_out)
+    }
+
+    /// Starts a run with its files in `place`.
+    pub fn start_at(&self, place: &Place, arguments: &[&str]) -> Started {
+        let started = Started::new(inside(self.lab.b(), &place.command(arguments)));
+        let log = place.out().join("wirescope.jsonl");
         wait_until("the log's first line", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n')));
         started
     }
@@ -117,11 +123,25 @@ pub fn stop(started: Started) -> Done {
     done
 }
 
-/// Interrupts a run that received `sent` packets; nothing may be lost.
+/// Interrupts a run to which `sent` packets were sent; nothing may be lost.
 pub fn stop_complete(started: Started, sent: usize) -> Summary {
-    let summary = stop(started).summary();
+    let done = stop(started);
+    assert_offered(&done, sent);
+    let summary = done.summary();
     assert_nothing_lost(&summary, sent);
     summary
+}
+
+/// The sources' side of the books: the kernel offered what was sent, and nothing waits any more.
+fn assert_offered(done: &Done, sent: usize) {
+    let summary: Value = serde_json::from_str(&done.stdout).expect("JSON");
+    let of_all = |key: &str| -> u64 {
+        let sources = summary["sources"].as_array().expect("an array 'sources'");
+        sources.iter().map(|source| source[key].as_u64().expect("a number")).sum()
+    };
+    let counts = [of_all("offered"), of_all("received"), of_all("kernel_dropped"), of_all("waiting")];
+    assert_eq!(counts, [sent as u64, sent as u64, 0, 0], "{}", summary["sources"]);
+    assert_eq!(summary["adds_up"], true);
 }
 
 pub fn assert_nothing_lost(summary: &Summary, sent: usize) {
