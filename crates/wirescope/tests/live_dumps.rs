@@ -5,11 +5,11 @@
 mod live_lab;
 mod run;
 
-use live_lab::{Live, OUTGOING, assert_holds, counted, hit_frame, mixed_frames, now_ns, stop_complete};
+use live_lab::{Live, OUTGOING, assert_holds, counted, hit_frame, mixed_frames, now_ns, odd_frames, stop_complete};
 use run::summary::file_time;
 use scope_testkit::lab::RawSender;
 use scope_testkit::oracle;
-use scope_testkit::traffic::frame::Tag;
+use scope_testkit::traffic::frame::{self, Tag};
 use scope_testkit::traffic::{Capture, DIRECTION_MASK};
 use std::os::unix::fs::PermissionsExt;
 
@@ -31,7 +31,7 @@ fn check(workers: u32, tags: &[Tag], send: impl Fn(&Live, &[Vec<u8>]) -> Option<
     let Some(live) = Live::or_skip() else { return };
     let started = live.start(&[&["--source", &format!("afpacket:vb,workers={workers}")], &ORDERS[..]].concat());
     let hit = hit_frame(tags);
-    let mut around = mixed_frames(2, 600);
+    let mut around = [mixed_frames(2, 600), odd_frames(2, 300)].concat();
     around.insert(100, hit.clone());
     let mut parts = Vec::new();
     for (number, frames) in [mixed_frames(1, 600), around, mixed_frames(3, 200)].into_iter().enumerate() {
@@ -146,6 +146,22 @@ fn a_snap_length_cuts_what_is_captured_and_the_original_length_stays() {
             assert_eq!(packet.data.len(), whole.len().min(96));
         }
     }
+}
+
+#[test]
+fn frames_longer_than_usual_are_captured_whole() {
+    let Some(live) = Live::or_skip() else { return };
+    live.lab.a().ip(&["link", "set", "va", "mtu", "9000"]).unwrap();
+    live.lab.b().ip(&["link", "set", "vb", "mtu", "9000"]).unwrap();
+    let started = live.start(&["-i", "vb"]);
+    let frames: Vec<Vec<u8>> = [1500, 1514, 1515, 4096, 8999, 9014]
+        .into_iter()
+        .map(|len| frame::ethernet(&[], frame::EXPERIMENT, &vec![len as u8; len - 14]))
+        .chain([frame::ethernet(&[Tag::q(1)], frame::EXPERIMENT, &[7; 9000]), frame::ethernet(&[], frame::EXPERIMENT, &[])])
+        .collect();
+    live.sender().send(&frames).unwrap();
+    stop_complete(started, frames.len());
+    assert_holds(&live.ring(), &frames);
 }
 
 #[test]

@@ -61,6 +61,22 @@ fn a_window_ends_by_the_clock_though_traffic_stops() {
 }
 
 #[test]
+fn a_run_with_a_number_of_dumps_ends_by_itself_after_them() {
+    let Some(live) = Live::or_skip() else { return };
+    let orders = ["--trigger", "hit=udp port 60000", "--after", "200ms", "--holdoff", "0", "--exit-after", "2"];
+    let started = live.start(&[&["--source", "afpacket:vb,workers=2"], &orders[..]].concat());
+    for _ in 0..2 {
+        live.sender().send(&[hit_frame(&[])]).unwrap();
+        std::thread::sleep(Duration::from_millis(400));
+    }
+    let done = started.finish(Duration::from_secs(10));
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let summary = done.summary();
+    assert_eq!((summary.dumps.len(), summary.hits["hit"].fired), (2, 2));
+    assert!(summary.dumps.iter().all(|dump| dump.complete), "{summary:?}");
+}
+
+#[test]
 fn a_fire_by_hand_dumps_the_last_of_everything() {
     let Some(live) = Live::or_skip() else { return };
     let started = live.start(&["--source", "afpacket:vb,workers=2", "--before", "400ms"]);

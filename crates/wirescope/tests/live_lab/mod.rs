@@ -7,7 +7,7 @@ use scope_testkit::lab::{Lab, Namespace, RawSender};
 use scope_testkit::oracle::{self, VlanRule, difference, expected_dump};
 use scope_testkit::traffic::frame::{self, Tag};
 use scope_testkit::traffic::random::{Random, host};
-use scope_testkit::traffic::{Capture, DIRECTION_MASK, ETHERNET, Precision, Record, pcap};
+use scope_testkit::traffic::{Capture, Conversations, DIRECTION_MASK, ETHERNET, Precision, Record, pcap};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -187,6 +187,12 @@ pub fn hit_frame(tags: &[Tag]) -> Vec<u8> {
 pub fn mixed_frames(seed: u64, count: usize) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     (0..count).map(|number| mixed_frame(&mut random, (seed << 32) | number as u64)).collect()
+}
+
+/// Frames that are neither plain TCP nor UDP half of the time: ping, ARP, fragments, extension headers, no IP, no payload at all.
+pub fn odd_frames(seed: u64, packets: usize) -> Vec<Vec<u8>> {
+    let odd = Conversations { seed, packets, oddities: 50, vlan: 40, snapped: 0, ..Conversations::default() };
+    odd.capture().packets.into_iter().map(|packet| packet.data).collect()
 }
 
 fn mixed_frame(random: &mut Random, number: u64) -> Vec<u8> {

@@ -1,0 +1,67 @@
+//! What the kernel lost while the run could not keep up: counted exactly, stated in the dump, told by the exit code.
+//!
+//! Needs root; says so and passes without it, except in CI.
+
+mod live_lab;
+mod run;
+
+use live_lab::{Live, hit_frame, mixed_frames};
+use run::Done;
+use scope_testkit::oracle;
+use scope_testkit::traffic::frame;
+use serde_json::Value;
+use std::time::Duration;
+
+/// More than the kernel keeps for one worker that does not come to fetch it: 64 MiB.
+const FLOOD: usize = 60_000;
+
+/// A long frame that no filter of these tests selects for itself.
+fn flood() -> Vec<Vec<u8>> {
+    (0..FLOOD as u32)
+        .map(|number| frame::ethernet(&[], frame::EXPERIMENT, &[&number.to_be_bytes()[..], &[0x5a; 1400]].concat()))
+        .collect()
+}
+
+/// Packets that the kernel dropped, in the summary.
+fn kernel_dropped(done: &Done) -> u64 {
+    let summary: Value = serde_json::from_str(&done.stdout).expect("JSON");
+    let sources = summary["sources"].as_array().expect("an array 'sources'");
+    sources.iter().map(|source| source["kernel_dropped"].as_u64().expect("a number")).sum()
+}
+
+#[test]
+fn what_the_kernel_lost_is_counted_exactly_and_a_dump_that_may_miss_it_says_so() {
+    let Some(live) = Live::or_skip() else { return };
+    let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6 or not ip", "--after", "3s", "--ring", "160MiB"];
+    let started = live.start(&[&["--source", "afpacket:vb"], &orders[..]].concat());
+    let sender = live.sender();
+    let (before, flood, after) = (mixed_frames(1, 500), flood(), mixed_frames(2, 500));
+    let sent = (before.len() + 1 + flood.len() + after.len()) as u64;
+    sender.send(&before).unwrap();
+    sender.send(&[hit_frame(&[])]).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    started.signal(libc::SIGSTOP);
+    sender.send(&flood).unwrap();
+    started.signal(libc::SIGCONT);
+    std::thread::sleep(Duration::from_millis(500));
+    sender.send(&after).unwrap();
+    live.wait_for_dumps(1);
+    started.signal(libc::SIGINT);
+    let done = started.finish(Duration::from_secs(10));
+
+    let summary = done.summary();
+    let lost = kernel_dropped(&done);
+    assert!(lost > 0, "the test did not overrun the kernel's ring");
+    assert_eq!(summary.received.packets + lost, sent, "{summary:?}");
+    assert_eq!(summary.dropped["kernel"], lost);
+    let dump = summary.only_dump();
+    let found = oracle::read(&dump.path).unwrap();
+    assert_eq!(found.capture.packets.len() as u64, sent - lost, "all was inside the window");
+    assert!(!dump.complete && dump.lost_min <= lost && lost <= dump.lost_max, "{lost} lost: {dump:?}");
+    let marked: u64 = found.capture.packets.iter().map(|packet| packet.lost_before).sum();
+    assert_eq!(marked, lost, "the first packet after a loss says how many are missing");
+    let stated: u64 = found.statistics.iter().filter_map(|statistics| statistics.dropped).sum();
+    assert_eq!(stated, lost, "{:?}", found.statistics);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    oracle::opens_cleanly(&dump.path).unwrap();
+}
