@@ -65,3 +65,28 @@ fn what_the_kernel_lost_is_counted_exactly_and_a_dump_that_may_miss_it_says_so()
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     oracle::opens_cleanly(&dump.path).unwrap();
 }
+
+#[test]
+fn dumps_from_before_and_after_a_loss_are_complete() {
+    let Some(live) = Live::or_skip() else { return };
+    let orders = ["--trigger", "hit=udp port 60000", "--before", "300ms", "--after", "200ms", "--holdoff", "0"];
+    let started = live.start(&[&["--source", "afpacket:vb,workers=2", "--ring", "160MiB"], &orders[..]].concat());
+    let sender = live.sender();
+    sender.send(&[hit_frame(&[])]).unwrap();
+    live.wait_for_dumps(1);
+    started.signal(libc::SIGSTOP);
+    sender.send(&flood()).unwrap();
+    started.signal(libc::SIGCONT);
+    std::thread::sleep(Duration::from_millis(800));
+    sender.send(&[hit_frame(&[])]).unwrap();
+    live.wait_for_dumps(2);
+    started.signal(libc::SIGINT);
+    let done = started.finish(Duration::from_secs(10));
+    assert!(kernel_dropped(&done) > 0, "the test did not overrun the kernel's ring");
+    let summary = done.summary();
+    assert_eq!(summary.dumps.len(), 2);
+    for dump in &summary.dumps {
+        assert!(dump.complete && dump.lost_max == 0, "{dump:?}");
+    }
+    assert_eq!(done.code(), Some(0), "no dump misses anything: {}", done.stderr);
+}
