@@ -204,7 +204,8 @@ impl<'a> Path<'a> {
             Attached::NotYet => return,
         };
         let link_type = self.lanes[lane].writer.link_type();
-        let headers = Headers::parse(link_type, packet.data);
+        let mut headers = Headers::default();
+        headers.read(link_type, packet.data);
         let key = KeyEntry::new(&headers, packet.data);
         let asked = self.lanes[lane].predicates.iter().enumerate();
         let takes = |predicate: &Predicate| predicate.matches(&headers, packet.data, packet.original_len);
@@ -229,7 +230,7 @@ impl<'a> Path<'a> {
             lost_before: packet.lost_before + self.ports[port].lost,
         };
         let number = loop {
-            match self.lanes[lane].writer.append(index, head, key, &packet.data[..kept]) {
+            match self.lanes[lane].writer.append(index, &head, key, &packet.data[..kept]) {
                 Append::Stored(number) => break number,
                 Append::NeedsSegment if self.claim(lane) => {}
                 Append::NeedsSegment => {

@@ -227,7 +227,7 @@ impl Predicate {
         match &self.0 {
             Engine::Everything => true,
             Engine::Never => false,
-            Engine::Interpreted(by_tags) => by_tags[(headers.vlan_tags as usize).min(TAGS_MAX)].accepts(data, original_len),
+            Engine::Interpreted(by_tags) => by_tags[(headers.vlan_tags() as usize).min(TAGS_MAX)].accepts(data, original_len),
             Engine::Loopback { plain, swapped } => {
                 let family = data.first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
                 let is_swapped = family & 0xffff == 0 && family != 0;

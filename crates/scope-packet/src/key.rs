@@ -11,7 +11,7 @@
 //! wrongly: where a filter could see more than the parse (a tunnel's inside), the `partial` bit says maybe. DESIGN calls that
 //! bit "tunnel"; it is set for headers cut short and extension headers, too.
 
-use crate::headers::{Headers, Kind};
+use crate::headers::{FRAGMENT, Headers, Kind, PARTIAL, VLAN};
 
 /// Bytes of one entry.
 pub const KEY_ENTRY_BYTES: usize = 16;
@@ -32,20 +32,13 @@ pub struct KeyEntry {
     pub word: u32,
 }
 
-const VLAN: u32 = 1 << 10;
-const FRAGMENT: u32 = 1 << 11;
-const PARTIAL: u32 = 1 << 12;
 const OFFSET_SHIFT: u32 = 13;
 
 /// Folds an address to 32 bits: the exclusive or of its 4-byte words.
+#[inline]
 pub fn fold(address: &[u8]) -> [u8; 4] {
-    let mut folded = [0u8; 4];
-    for word in address.chunks_exact(4) {
-        for (byte, other) in folded.iter_mut().zip(word) {
-            *byte ^= other;
-        }
-    }
-    folded
+    let words = address.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
+    words.fold(0, |folded, word| folded ^ word).to_ne_bytes()
 }
 
 impl KeyEntry {
@@ -56,14 +49,9 @@ impl KeyEntry {
             Some((source, destination)) => (fold(source), fold(destination)),
             None => Default::default(),
         };
-        let (source_port, destination_port) = headers.ports.unwrap_or_default();
-        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
-        let word = headers.protocol as u32
-            | (headers.kind as u32) << 8
-            | flag(headers.vlan_tags > 0, VLAN)
-            | flag(headers.fragment, FRAGMENT)
-            | flag(headers.partial, PARTIAL);
-        KeyEntry { source, destination, source_port, destination_port, word }
+        let ports = headers.port_pair();
+        let (source_port, destination_port) = (ports as u16, (ports >> 16) as u16);
+        KeyEntry { source, destination, source_port, destination_port, word: headers.word() }
     }
 
     /// The same entry for a block at `offset` bytes from the segment's start (a multiple of 4, below 2 MiB).
@@ -86,7 +74,7 @@ impl KeyEntry {
 
     /// What the network layer is.
     pub fn kind(&self) -> Kind {
-        [Kind::Other, Kind::Ipv4, Kind::Ipv6, Kind::Arp][(self.word >> 8 & 3) as usize]
+        Kind::of_word(self.word)
     }
 
     /// The packet carries at least one VLAN tag.
@@ -104,16 +92,12 @@ impl KeyEntry {
         self.word & PARTIAL != 0
     }
 
-    /// The entry as it lies in memory and on disk.
+    /// The entry as it lies in memory and on disk. Put together in registers: see [`Headers::read`] on why.
     #[inline]
     pub fn to_bytes(self) -> [u8; KEY_ENTRY_BYTES] {
-        let mut bytes = [0; KEY_ENTRY_BYTES];
-        bytes[0..4].copy_from_slice(&self.source);
-        bytes[4..8].copy_from_slice(&self.destination);
-        bytes[8..10].copy_from_slice(&self.source_port.to_le_bytes());
-        bytes[10..12].copy_from_slice(&self.destination_port.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.word.to_le_bytes());
-        bytes
+        let addresses = u32::from_le_bytes(self.source) as u128 | (u32::from_le_bytes(self.destination) as u128) << 32;
+        let ports = self.source_port as u128 | (self.destination_port as u128) << 16;
+        (addresses | ports << 64 | (self.word as u128) << 96).to_le_bytes()
     }
 
     /// Reads an entry.

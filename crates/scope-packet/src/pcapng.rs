@@ -119,24 +119,35 @@ impl PacketHead {
 
     /// Writes the whole block into `out`, which must be exactly [`PacketHead::block_bytes`] long.
     /// `data` must be `captured_len` bytes.
+    #[inline]
     pub fn write(&self, out: &mut [u8], data: &[u8]) {
+        self.write_for(self.interface, out, data);
+    }
+
+    /// As [`PacketHead::write`], with another interface number than its own.
+    #[inline]
+    pub fn write_for(&self, interface: u32, out: &mut [u8], data: &[u8]) {
         assert_eq!(data.len(), self.captured_len as usize);
-        let total = self.block_bytes() as u32;
+        let total = self.block_bytes();
+        assert_eq!(out.len(), total);
+        let pair = |low: u32, high: u32| (low as u64 | (high as u64) << 32).to_le_bytes();
         let (head, rest) = out.split_at_mut(PACKET_HEAD_BYTES);
-        for (place, value) in head.chunks_exact_mut(4).zip([
-            PACKET,
-            total,
-            self.interface,
-            (self.time_ns as u64 >> 32) as u32,
-            self.time_ns as u32,
-            self.captured_len,
-            self.original_len,
-        ]) {
-            place.copy_from_slice(&value.to_le_bytes());
-        }
+        head[0..8].copy_from_slice(&pair(PACKET, total as u32));
+        head[8..16].copy_from_slice(&pair(interface, (self.time_ns as u64 >> 32) as u32));
+        head[16..24].copy_from_slice(&pair(self.time_ns as u32, self.captured_len));
+        head[24..28].copy_from_slice(&self.original_len.to_le_bytes());
         let (body, tail) = rest.split_at_mut(padded(data.len()));
-        body[..data.len()].copy_from_slice(data);
         body[data.len()..].fill(0);
+        body[..data.len()].copy_from_slice(data);
+        if tail.len() > 4 {
+            self.write_options(tail);
+        }
+        let end = tail.len() - 4;
+        tail[end..].copy_from_slice(&(total as u32).to_le_bytes());
+    }
+
+    #[cold]
+    fn write_options(&self, tail: &mut [u8]) {
         let mut at = 0;
         let mut put = |bytes: &[u8]| {
             tail[at..at + bytes.len()].copy_from_slice(bytes);
@@ -150,11 +161,7 @@ impl PacketHead {
             put(&[OPTION_DROPCOUNT as u8, 0, 8, 0]);
             put(&self.lost_before.to_le_bytes());
         }
-        if self.options_bytes() != 0 {
-            put(&[0; 4]);
-        }
-        put(&total.to_le_bytes());
-        assert_eq!(at, tail.len(), "the block's length and its parts agree");
+        put(&[0; 4]);
     }
 }
 

@@ -24,7 +24,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     let key = KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &frame), &frame);
     for number in 0..1000 {
         let head = PacketHead { time_ns: number * 1000, captured_len: 600, original_len: 600, ..Default::default() };
-        while writer.append(index, head, key, &frame) == Append::NeedsSegment {
+        while writer.append(index, &head, key, &frame) == Append::NeedsSegment {
             if !writer.claim() {
                 return Err("every segment is pinned".into());
             }

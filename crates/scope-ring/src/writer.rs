@@ -120,10 +120,10 @@ impl LaneWriter {
         self.drops.add(reason, packets);
     }
 
-    /// Appends one packet. `index` is what [`LaneWriter::add_interface`] returned; `head.interface` is set from it, and
-    /// `data` must be `head.captured_len` bytes, at most [`LaneWriter::kept_bytes_max`].
+    /// Appends one packet. `index` is what [`LaneWriter::add_interface`] returned; its interface's number stands
+    /// in the block instead of `head.interface`; `data` must be `head.captured_len` bytes, at most [`LaneWriter::kept_bytes_max`].
     #[inline]
-    pub fn append(&mut self, index: usize, mut head: PacketHead, key: KeyEntry, data: &[u8]) -> Append {
+    pub fn append(&mut self, index: usize, head: &PacketHead, key: KeyEntry, data: &[u8]) -> Append {
         let block_bytes = head.block_bytes();
         let segment_bytes = self.ring.segment_bytes();
         let room = |open: &Open| self.fits(open.bytes as usize + block_bytes, open.packets as usize + 1, self.interfaces.len());
@@ -140,7 +140,7 @@ impl LaneWriter {
         let entry_at = segment::entry_offset(segment_bytes, open.packets as usize);
         let counts = &mut self.interfaces[index];
         counts.received += 1;
-        head.interface = counts.number;
+        let interface = counts.number;
         debug_assert!(at >= open.committed.bytes as usize);
         // SAFETY: this lane owns the slot, and both ranges lie beyond what is committed: blocks grow upward from
         // `open.bytes` >= committed bytes, entries downward below the committed ones, and `fits` keeps them apart.
@@ -148,7 +148,7 @@ impl LaneWriter {
             let region = self.ring.region();
             (region.bytes_mut(open.slot, at..at + block_bytes), region.bytes_mut(open.slot, entry_at..entry_at + 16))
         };
-        head.write(block, data);
+        head.write_for(interface, block, data);
         entry.copy_from_slice(&key.at(at as u32).to_bytes());
         open.note_time(head.time_ns);
         open.bytes += block_bytes as u32;

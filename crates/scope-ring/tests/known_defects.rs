@@ -215,7 +215,7 @@ fn packets_are_dropped_only_while_everything_else_is_pinned() {
     assert!(append(&mut writer, 0, head(1000, 1), KeyEntry::default()));
     writer.seal();
     pins.push(ring.pin(0, ring.lane_next(0) - 1).unwrap());
-    assert_eq!(writer.append(0, head(0, 1), KeyEntry::default(), &[]), Append::NeedsSegment);
+    assert_eq!(writer.append(0, &head(0, 1), KeyEntry::default(), &[]), Append::NeedsSegment);
     assert!(!writer.claim() && !writer.claim(), "all sixteen are held");
     let number = writer.next_packet();
     drop(pins.swap_remove(7));

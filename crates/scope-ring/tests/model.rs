@@ -225,14 +225,14 @@ impl Model {
         stand::fill(7, dice.roll(), &mut bytes);
         let key = KeyEntry::from_bytes(&bytes);
         let data = stand::bytes_of(lane as u32, number, len);
-        let appended = writer.append(index, head, key, &data);
+        let appended = writer.append(index, &head, key, &data);
         if appended == Append::NeedsSegment {
             self.seal(lane);
             if !self.claim(lane) {
                 return stand::drop_one(self.lanes[lane].writer.as_mut().unwrap(), index);
             }
             let writer = self.lanes[lane].writer.as_mut().unwrap();
-            assert_eq!(writer.append(index, head, key, &data), Append::Stored(number));
+            assert_eq!(writer.append(index, &head, key, &data), Append::Stored(number));
         } else {
             assert_eq!(appended, Append::Stored(number));
         }

@@ -28,9 +28,9 @@ fn write(ring: &Ring, mut writer: LaneWriter, worker: u32, stop: &AtomicBool, pa
             counts.received_bytes += len as u64;
             fill(writer.lane(), writer.next_packet(), &mut data[..len]);
             let head = head(len, counts.received_packets as i64);
-            let mut appended = writer.append(0, head, KeyEntry::default(), &data[..len]);
+            let mut appended = writer.append(0, &head, KeyEntry::default(), &data[..len]);
             if appended == Append::NeedsSegment && writer.claim() {
-                appended = writer.append(0, head, KeyEntry::default(), &data[..len]);
+                appended = writer.append(0, &head, KeyEntry::default(), &data[..len]);
             }
             match appended {
                 Append::Stored(_) => {

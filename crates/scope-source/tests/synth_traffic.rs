@@ -100,7 +100,7 @@ fn headers(data: &[u8]) -> Headers {
 }
 
 fn is_trigger(data: &[u8]) -> bool {
-    headers(data).ports.is_some_and(|(_, destination)| destination == TRIGGER_PORT)
+    headers(data).ports().is_some_and(|(_, destination)| destination == TRIGGER_PORT)
 }
 
 #[test]
@@ -163,9 +163,9 @@ type End = (Vec<u8>, u16);
 fn flow(data: &[u8]) -> (u8, End, End) {
     let headers = headers(data);
     let (source, destination) = headers.address_bytes(data).expect("IP");
-    let (source_port, destination_port) = headers.ports.expect("ports");
+    let (source_port, destination_port) = headers.ports().expect("ports");
     let (a, b) = ((source.to_vec(), source_port), (destination.to_vec(), destination_port));
-    if a < b { (headers.protocol, a, b) } else { (headers.protocol, b, a) }
+    if a < b { (headers.protocol(), a, b) } else { (headers.protocol(), b, a) }
 }
 
 #[test]
@@ -258,13 +258,13 @@ fn every_frame_is_well_formed_inside_the_network_and_its_ports() {
             ..options()
         };
         let packets = run(&options).packets;
-        let kinds: HashSet<_> = packets.iter().map(|(_, data)| (headers(data).kind as u8, headers(data).protocol)).collect();
+        let kinds: HashSet<_> = packets.iter().map(|(_, data)| (headers(data).kind() as u8, headers(data).protocol())).collect();
         assert_eq!(kinds.len(), 4);
         for (_, data) in &packets {
             check_frame(data);
             let parsed = headers(data);
-            assert!(!parsed.partial && parsed.vlan_tags <= 1);
-            assert!(parsed.vlan_tags == 0 || (1..=4094).contains(&parsed.vlan_id));
+            assert!(!parsed.partial() && parsed.vlan_tags() <= 1);
+            assert!(parsed.vlan_tags() == 0 || (1..=4094).contains(&parsed.vlan_id()));
             if let Size::Fixed(bytes) = size {
                 assert!(is_trigger(data) || data.len() == bytes as usize || (bytes < 78 && data.len() <= 78));
             }
@@ -292,9 +292,9 @@ fn shares_hold_exactly_over_the_flows_and_nearly_over_the_packets() {
     let mut tagged_packets = 0;
     for (_, data) in &packets {
         let parsed = headers(data);
-        tagged_packets += usize::from(parsed.vlan_tags);
-        let before = flows.insert(flow(data), (parsed.vlan_tags, parsed.vlan_id, parsed.kind));
-        assert!(before.is_none_or(|before| before == (parsed.vlan_tags, parsed.vlan_id, parsed.kind)));
+        tagged_packets += parsed.vlan_tags() as usize;
+        let before = flows.insert(flow(data), (parsed.vlan_tags(), parsed.vlan_id(), parsed.kind()));
+        assert!(before.is_none_or(|before| before == (parsed.vlan_tags(), parsed.vlan_id(), parsed.kind())));
     }
     assert_eq!(flows.len(), 1000);
     assert_eq!(flows.values().filter(|(tags, ..)| *tags == 1).count(), 100);
@@ -306,7 +306,7 @@ fn shares_hold_exactly_over_the_flows_and_nearly_over_the_packets() {
 fn all_or_nothing_of_a_share_is_all_or_nothing() {
     let tagged = |vlan_ppm| {
         let packets = run(&SynthOptions { vlan_ppm, packets: Some(1000), ..options() }).packets;
-        packets.iter().filter(|(_, data)| headers(data).vlan_tags == 1).count()
+        packets.iter().filter(|(_, data)| headers(data).vlan_tags() == 1).count()
     };
     assert_eq!((tagged(0), tagged(1_000_000)), (0, 1000));
 }

@@ -87,12 +87,12 @@ impl Field {
         match self {
             Field::SrcIp => Some(addresses(headers, data)?.0.to_string()),
             Field::DstIp => Some(addresses(headers, data)?.1.to_string()),
-            Field::SrcPort => Some(headers.ports?.0.to_string()),
-            Field::DstPort => Some(headers.ports?.1.to_string()),
+            Field::SrcPort => Some(headers.ports()?.0.to_string()),
+            Field::DstPort => Some(headers.ports()?.1.to_string()),
             Field::Proto => Some(protocol(headers)?.to_string()),
             Field::SrcMac => mac(headers, data, 6),
             Field::DstMac => mac(headers, data, 0),
-            Field::Vlan => (headers.vlan_tags > 0).then(|| headers.vlan_id.to_string()),
+            Field::Vlan => (headers.vlan_tags() > 0).then(|| headers.vlan_id().to_string()),
             Field::Flow => flow(headers, data),
         }
     }
@@ -127,11 +127,11 @@ fn addresses(headers: &Headers, data: &[u8]) -> Option<(IpAddr, IpAddr)> {
 }
 
 fn protocol(headers: &Headers) -> Option<u8> {
-    (headers.addresses && matches!(headers.kind, Kind::Ipv4 | Kind::Ipv6)).then_some(headers.protocol)
+    (headers.addresses() && matches!(headers.kind(), Kind::Ipv4 | Kind::Ipv6)).then_some(headers.protocol())
 }
 
 fn mac(headers: &Headers, data: &[u8], at: usize) -> Option<String> {
-    let bytes = data.get(at..at + 6).filter(|_| headers.ethernet)?;
+    let bytes = data.get(at..at + 6).filter(|_| headers.ethernet())?;
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":"))
 }
 
@@ -140,22 +140,22 @@ fn mac(headers: &Headers, data: &[u8], at: usize) -> Option<String> {
 fn flow(headers: &Headers, data: &[u8]) -> Option<String> {
     let (source, destination) = addresses(headers, data)?;
     let hosts = format!("host {source} and host {destination}");
-    let next_header_at = headers.network_offset as usize + 6;
-    let behind_extensions = headers.kind == Kind::Ipv6 && data.get(next_header_at) != Some(&headers.protocol);
-    let transport = match headers.protocol {
+    let next_header_at = headers.network_offset() as usize + 6;
+    let behind_extensions = headers.kind() == Kind::Ipv6 && data.get(next_header_at) != Some(&headers.protocol());
+    let transport = match headers.protocol() {
         TCP => "tcp",
         UDP => "udp",
         SCTP => "sctp",
         _ => "",
     };
-    Some(match (headers.kind, headers.ports) {
+    Some(match (headers.kind(), headers.ports()) {
         (Kind::Arp, _) => format!("(arp or rarp) and {hosts}"),
         (Kind::Ipv6, _) if behind_extensions => format!("ip6 and {hosts}"),
         (_, Some(ports)) if !transport.is_empty() => {
             return Some(flow_with_ports(transport, &source.to_string(), &destination.to_string(), ports));
         }
-        (Kind::Ipv6, _) => format!("ip6 proto {} and {hosts}", headers.protocol),
-        _ => format!("ip proto {} and {hosts}", headers.protocol),
+        (Kind::Ipv6, _) => format!("ip6 proto {} and {hosts}", headers.protocol()),
+        _ => format!("ip proto {} and {hosts}", headers.protocol()),
     })
     .map(|text| format!("({text})"))
 }

@@ -55,7 +55,7 @@ fn transparent(file: &std::path::Path, link: LinkType, text: &str, packets: &[Ve
         0 => tcpdump(file, text).unwrap_or_default(),
         _ => tcpdump(file, &format!("{}({text})", "vlan and ".repeat(tags))).unwrap_or_default(),
     });
-    let tags = |data: &[u8]| (Headers::parse(link, data).vlan_tags as usize).min(2);
+    let tags = |data: &[u8]| (Headers::parse(link, data).vlan_tags() as usize).min(2);
     (0..).zip(packets).filter(|(index, data)| by_tags[tags(data)].contains(index)).map(|(index, _)| index).collect()
 }
 

@@ -128,11 +128,11 @@ fn what_a_packet_fills_compiles_and_selects_the_packet() {
             }
             filled += 1;
             // Damaged headers and extension headers hide ports and addresses from libpcap that the parse sees.
-            if !headers.partial && template != "src host $srcIP ?: arp" {
+            if !headers.partial() && template != "src host $srcIP ?: arp" {
                 assert!(selects(&text, link, &data), "{text} on {} {data:02x?}", link.name());
             }
         }
-        if headers.addresses && !headers.partial {
+        if headers.addresses() && !headers.partial() {
             assert!(selects(&host_pair_default(&headers, link, &data), link, &data));
         }
     }
@@ -142,9 +142,9 @@ fn what_a_packet_fills_compiles_and_selects_the_packet() {
 /// The flow as the parse sees it, without direction.
 fn flow_of(headers: &Headers, data: &[u8]) -> Option<impl PartialEq + std::fmt::Debug> {
     let (source, destination) = headers.address_bytes(data)?;
-    let (from, to) = headers.ports?;
+    let (from, to) = headers.ports()?;
     let (a, b) = ((source.to_vec(), from), (destination.to_vec(), to));
-    Some((headers.protocol, a.clone().min(b.clone()), a.max(b)))
+    Some((headers.protocol(), a.clone().min(b.clone()), a.max(b)))
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn flow_takes_exactly_the_packets_of_its_flow() {
     let mut random = Random::new(22);
     let packets: Vec<_> = (0..400).map(|_| packet(&mut random, ETHERNET)).collect();
     let template = Template::parse("$flow").unwrap();
-    let whole = |headers: &Headers| headers.ports.is_some() && !headers.partial;
+    let whole = |headers: &Headers| headers.ports().is_some() && !headers.partial();
     let (mut hits, mut taken) = (0, 0);
     for hit in packets.iter().take(120) {
         let headers = Headers::parse(ETHERNET, hit);
@@ -166,7 +166,7 @@ fn flow_takes_exactly_the_packets_of_its_flow() {
             let other = Headers::parse(ETHERNET, data);
             let same = whole(&other) && flow_of(&headers, hit) == flow_of(&other, data);
             // With extension headers or more than two tags the parse sees farther than libpcap.
-            if !other.partial {
+            if !other.partial() {
                 assert_eq!(predicate.matches(&other, data, data.len() as u32), same, "{text} on {data:02x?}");
             }
             taken += u32::from(same);

@@ -69,7 +69,7 @@ fn a_link_type_without_vlans_has_the_plain_program_for_all_packets() {
     let mut cooked = vec![0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0];
     cooked.extend(&frame(1)[12..]);
     let headers = Headers::parse(LinkType::LINUX_SLL, &cooked);
-    assert_eq!(headers.vlan_tags, 1);
+    assert_eq!(headers.vlan_tags(), 1);
     let check = |text: &str, expected| {
         let filter = Filter::compile(text, VlanRule::Transparent, &[LinkType::LINUX_SLL]).unwrap();
         assert_eq!(filter.for_link(LinkType::LINUX_SLL).matches(&headers, &cooked, cooked.len() as u32), expected, "{text}");

@@ -97,7 +97,7 @@ pub fn head(len: usize, time_ns: i64) -> PacketHead {
 pub fn append(writer: &mut LaneWriter, index: usize, head: PacketHead, key: KeyEntry) -> bool {
     let data = bytes_of(writer.lane(), writer.next_packet(), head.captured_len as usize);
     loop {
-        match writer.append(index, head, key, &data) {
+        match writer.append(index, &head, key, &data) {
             Append::Stored(_) => return true,
             Append::NeedsSegment if !writer.claim() => return false,
             Append::NeedsSegment => {}

@@ -27,7 +27,7 @@ impl Share {
 fn flow_hash(link_type: LinkType, data: &[u8]) -> u64 {
     let headers = Headers::parse(link_type, data);
     let Some((source, destination)) = headers.address_bytes(data) else { return 0 };
-    let (source_port, destination_port) = headers.ports.unwrap_or((0, 0));
+    let (source_port, destination_port) = headers.ports().unwrap_or((0, 0));
     mix(endpoint(source, source_port).wrapping_add(endpoint(destination, destination_port)))
 }
 
