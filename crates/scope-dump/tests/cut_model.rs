@@ -76,7 +76,7 @@ impl Bench {
             PacketHead { time_ns, captured_len: data.len() as u32, original_len: data.len() as u32 + 5, ..PacketHead::default() };
         let key = KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &data), &data);
         let writer = &mut self.lanes[lane as usize];
-        while writer.append(0, head, key, &data) == Append::NeedsSegment {
+        while writer.append(0, &head, key, &data) == Append::NeedsSegment {
             while self.ring.must_wait() || !writer.claim() {
                 std::thread::sleep(Duration::from_micros(20));
             }

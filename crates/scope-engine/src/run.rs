@@ -1,7 +1,8 @@
 //! A run from start to end.
 //!
 //! 1. The ring is mapped and made resident.
-//! 2. The sources are opened, in the order given; nothing is captured before the ring is ready.
+//! 2. The sources are opened, in the order given; nothing is captured before the ring is ready. Up to here nothing is created:
+//!    what can't be opened is refused.
 //! 3. One thread per worker; the main thread looks after orders, status and events.
 //! 4. The run ends when every source has ended, when somebody says stop, or when it has its dumps.
 //! 5. Workers end: what the kernel still holds is taken, lanes are committed and sealed, clocks go to the end of time.
@@ -108,11 +109,11 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let ring = Ring::create(&plan.ring)?;
     let ring_bytes = ring.segments() as u64 * ring.segment_bytes() as u64;
     ring.prefault(&|done| watch.prefault(done, ring_bytes))?;
+    let sources = open_sources(&plan)?;
     let events = Arc::new(Events::open(&plan.folder).map_err(|cause| EngineError::System {
         place: plan.folder.join(crate::events::EVENTS_FILE).display().to_string(),
         cause,
     })?);
-    let sources = open_sources(&plan)?;
     let names = sources.iter().map(|source| source.name().to_string()).collect();
     let run = Run::new(plan, ring, events, &sources)?;
     run.log_start();
