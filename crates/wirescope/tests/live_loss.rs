@@ -15,7 +15,7 @@ use std::time::Duration;
 /// More than the kernel keeps for one worker that does not come to fetch it: 64 MiB.
 const FLOOD: usize = 60_000;
 
-/// A long frame that no filter of these tests selects for itself.
+/// Long frames without addresses: of one kind, so that one worker gets them all.
 fn flood() -> Vec<Vec<u8>> {
     (0..FLOOD as u32)
         .map(|number| frame::ethernet(&[], frame::EXPERIMENT, &[&number.to_be_bytes()[..], &[0x5a; 1400]].concat()))

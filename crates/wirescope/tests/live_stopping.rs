@@ -27,6 +27,21 @@ fn what_was_sent_just_before_the_end_is_not_missing() {
 }
 
 #[test]
+fn what_waits_in_the_kernel_at_the_end_is_taken() {
+    let Some(live) = Live::or_skip() else { return };
+    let started = live.start(&["--source", "afpacket:vb,workers=2"]);
+    let frames = mixed_frames(1, 20_000);
+    started.signal(libc::SIGSTOP);
+    live.sender().send(&frames).unwrap();
+    started.signal(libc::SIGINT);
+    started.signal(libc::SIGCONT);
+    let done = started.finish(Duration::from_secs(10));
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    live_lab::assert_nothing_lost(&done.summary(), frames.len());
+    assert_holds(&live.ring(), &frames);
+}
+
+#[test]
 fn a_dump_that_is_open_at_the_end_holds_what_was_sent_just_before() {
     let Some(live) = Live::or_skip() else { return };
     let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "10s", "--after", "60s"];
