@@ -76,6 +76,25 @@ fn a_window_ends_by_the_clock_though_traffic_stops() {
 }
 
 #[test]
+fn a_window_ends_by_the_clock_though_its_interface_is_gone() {
+    for gone in [&["link", "set", "vb", "down"][..], &["link", "del", "vb"]] {
+        let Some(live) = Live::or_skip() else { return };
+        let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--after", "500ms"];
+        let started = live.start(&[&["--source", "afpacket:vb,workers=2"], &orders[..]].concat());
+        let frames = [mixed_frames(1, 100), vec![hit_frame(&[])]].concat();
+        live.sender().send(&frames).unwrap();
+        let sent = Instant::now();
+        live.lab.b().ip(gone).unwrap();
+        live.wait_for_dumps(1);
+        assert!(sent.elapsed() < Duration::from_secs(2), "finished after {:?}", sent.elapsed());
+        started.signal(libc::SIGINT);
+        let summary = started.finish(Duration::from_secs(10)).summary();
+        live_lab::assert_nothing_lost(&summary, frames.len());
+        assert_holds(&live.check_only_dump(&summary, "ip or ip6", &hit_frame(&[])), &frames);
+    }
+}
+
+#[test]
 fn a_run_with_a_number_of_dumps_ends_by_itself_after_them() {
     let Some(live) = Live::or_skip() else { return };
     let orders = ["--trigger", "hit=udp port 60000", "--after", "200ms", "--holdoff", "0", "--exit-after", "2"];
