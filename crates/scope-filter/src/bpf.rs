@@ -2,7 +2,30 @@
 //!
 //! The machine (McCanne and Jacobson, "The BSD Packet Filter"): accumulator A, index register X, 16 words of scratch memory,
 //! loads from the packet in network byte order. A load outside the captured bytes and a division by zero reject the packet.
-//! Checking decodes the instructions into [`Op`]s, whose jumps and memory indices are known to be in range.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `decode` | checks the instructions and turns each into an [`Op`], whose jumps and memory cells are in range |
+//! | `fuse` | makes the ops fewer to run: jumps go to their last end, a load and the comparison behind it become one |
+//! | `run` | the loop over the ops |
+//!
+//! Most of a run's time goes into stepping from op to op, so the pairs that libpcap's programs are made of take one step, and
+//! a jump to a return ends the run without a step. An op keeps the index of its instruction: a jump into the middle of a fused
+//! pair finds the comparison where it was.
+//!
+//! ```text
+//! instructions                          ops
+//! 0  ldh [12]                           0  IfHalfEqual [12] 0x800     on_true 2       on_false REJECT
+//! 1  jeq #0x800      jt 2    jf 5       1  IfEqual 0x800              on_true 2       on_false REJECT   (left for jumps)
+//! 2  ldb [23]                           2  IfByteEqual [23] 17        on_true ACCEPT  on_false REJECT
+//! 3  jeq #17         jt 4    jf 5       3  IfEqual 17                 on_true ACCEPT  on_false REJECT   (left for jumps)
+//! 4  ret #262144                        4  Jump ACCEPT
+//! 5  ret #0                             5  Jump REJECT
+//! ```
+
+mod decode;
+mod fuse;
+mod run;
 
 /// One instruction as libpcap lays it out.
 #[repr(C)]
@@ -20,8 +43,12 @@ const MEMORY_WORDS: usize = 16;
 const INSTRUCTIONS_MAX: usize = 1 << 20;
 /// Backward jumps in one run (`protochain` loops over headers); a packet that asks for more is rejected.
 const BACKWARD_JUMPS_MAX: u32 = 1 << 16;
-/// Loads from here on are the kernel's own extensions (packet type, interface index), which packets in memory don't have.
-const EXTENSIONS_FROM: u32 = 0xffff_f000;
+/// The jump target that accepts the packet.
+const ACCEPT: u32 = u32::MAX;
+/// The jump target that rejects the packet.
+const REJECT: u32 = u32::MAX - 1;
+// Both lie behind every program: the loop needs no check of its own for its end.
+const _: () = assert!(INSTRUCTIONS_MAX < REJECT as usize);
 
 /// Why a program is not run.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,20 +81,38 @@ enum Relation {
     AnyBit,
 }
 
-/// The second operand.
+/// The constant that A is compared with, and where the run goes on. Targets are indices of ops, [`ACCEPT`] or [`REJECT`].
 #[derive(Clone, Copy, Debug)]
-enum Operand {
-    Constant(u32),
-    X,
+struct Branch {
+    k: u32,
+    on_true: u32,
+    on_false: u32,
 }
 
-/// A decoded instruction. Jump targets are indices of instructions.
+/// A decoded instruction, or a fused pair. What libpcap's programs mostly do has a form of its own.
 #[derive(Clone, Copy, Debug)]
 enum Op {
+    // Fused: a load at a constant offset into A, then the comparison.
+    IfWordEqual(u16, Branch),
+    IfHalfEqual(u16, Branch),
+    IfByteEqual(u16, Branch),
+    IfHalfAnyBit(u16, Branch),
+    /// The load is at X and a constant.
+    IfHalfAtXEqual(u16, Branch),
+
+    // One instruction each.
+    IfEqual(Branch),
+    IfGreater(Branch),
+    IfGreaterOrEqual(Branch),
+    IfAnyBit(Branch),
+    /// The comparison with X; the branch's constant means nothing.
+    IfX(Relation, Branch),
     LoadWord(u32),
     LoadHalf(u32),
     LoadByte(u32),
-    LoadIndexed { bytes: u32, k: u32 },
+    LoadWordAtX(u32),
+    LoadHalfAtX(u32),
+    LoadByteAtX(u32),
     LoadConstant(u32),
     LoadMemory(u8),
     LoadLength,
@@ -77,15 +122,19 @@ enum Op {
     IndexHeader(u32),
     Store(u8),
     StoreIndex(u8),
-    Compute(Operation, Operand),
+    And(u32),
+    Compute(Operation, u32),
+    ComputeX(Operation),
     Negate,
     ToIndex,
     FromIndex,
     Jump(u32),
-    Branch { relation: Relation, operand: Operand, on_true: u32, on_false: u32 },
-    Return(u32),
+    /// Counted, see [`BACKWARD_JUMPS_MAX`].
+    JumpBack(u32),
     ReturnA,
 }
+
+const _: () = assert!(size_of::<Op>() == 16);
 
 /// A program that has been checked.
 #[derive(Debug)]
@@ -95,178 +144,16 @@ impl Program {
     /// Checks and decodes: known opcodes, jumps and memory inside their bounds, no constant division by zero, a return at
     /// the end.
     pub fn new(instructions: &[Instruction]) -> Result<Program, ProgramError> {
-        let invalid = |at: usize| {
-            let i = instructions.get(at).copied().unwrap_or(Instruction { code: 0, jump_true: 0, jump_false: 0, k: 0 });
-            ProgramError::Invalid { at, code: i.code, k: i.k }
-        };
-        if instructions.is_empty() || instructions.len() > INSTRUCTIONS_MAX {
-            return Err(invalid(0));
-        }
-        let mut ops = Vec::with_capacity(instructions.len());
-        for (at, instruction) in instructions.iter().enumerate() {
-            if matches!(instruction.code, 0x20 | 0x28 | 0x30) && instruction.k >= EXTENSIONS_FROM {
-                return Err(ProgramError::Extension);
-            }
-            ops.push(decode(instruction, at, instructions.len()).ok_or_else(|| invalid(at))?);
-        }
-        match ops.last() {
-            Some(Op::Return(_) | Op::ReturnA) => Ok(Program(ops)),
-            _ => Err(invalid(ops.len() - 1)),
-        }
+        Ok(Program(fuse::fused(decode::decoded(instructions)?)))
     }
 
     /// The program of a filter that nothing passes.
     pub fn nothing() -> Program {
-        Program(vec![Op::Return(0)])
+        Program(vec![Op::Jump(REJECT)])
     }
 
     /// Runs the program over the captured bytes `data` of a packet that had `original_len` bytes on the wire.
     pub fn accepts(&self, data: &[u8], original_len: u32) -> bool {
-        run(&self.0, data, original_len).is_some_and(|returned| returned != 0)
-    }
-}
-
-fn decode(i: &Instruction, at: usize, len: usize) -> Option<Op> {
-    let target = |offset: u32| Some(at + 1 + offset as usize).filter(|&to| to < len).map(|to| to as u32);
-    let memory = || (i.k < MEMORY_WORDS as u32).then_some(i.k as u8);
-    let operand = if i.code & 0x08 == 0 { Operand::Constant(i.k) } else { Operand::X };
-    let by_zero = matches!(operand, Operand::Constant(0));
-    let branch = |relation| {
-        let (on_true, on_false) = (target(i.jump_true.into())?, target(i.jump_false.into())?);
-        Some(Op::Branch { relation, operand, on_true, on_false })
-    };
-    Some(match i.code {
-        0x20 => Op::LoadWord(i.k),
-        0x28 => Op::LoadHalf(i.k),
-        0x30 => Op::LoadByte(i.k),
-        0x40 => Op::LoadIndexed { bytes: 4, k: i.k },
-        0x48 => Op::LoadIndexed { bytes: 2, k: i.k },
-        0x50 => Op::LoadIndexed { bytes: 1, k: i.k },
-        0x00 => Op::LoadConstant(i.k),
-        0x60 => Op::LoadMemory(memory()?),
-        0x80 => Op::LoadLength,
-        0x01 => Op::IndexConstant(i.k),
-        0x61 => Op::IndexMemory(memory()?),
-        0x81 => Op::IndexLength,
-        0xb1 => Op::IndexHeader(i.k),
-        0x02 => Op::Store(memory()?),
-        0x03 => Op::StoreIndex(memory()?),
-        0x04 | 0x0c => Op::Compute(Operation::Add, operand),
-        0x14 | 0x1c => Op::Compute(Operation::Sub, operand),
-        0x24 | 0x2c => Op::Compute(Operation::Mul, operand),
-        0x34 | 0x3c if !by_zero => Op::Compute(Operation::Div, operand),
-        0x44 | 0x4c => Op::Compute(Operation::Or, operand),
-        0x54 | 0x5c => Op::Compute(Operation::And, operand),
-        0x64 | 0x6c => Op::Compute(Operation::ShiftLeft, operand),
-        0x74 | 0x7c => Op::Compute(Operation::ShiftRight, operand),
-        0x84 => Op::Negate,
-        0x94 | 0x9c if !by_zero => Op::Compute(Operation::Mod, operand),
-        0xa4 | 0xac => Op::Compute(Operation::Xor, operand),
-        0x05 => Op::Jump(jump_always(i.k, at, len)?),
-        0x15 | 0x1d => branch(Relation::Equal)?,
-        0x25 | 0x2d => branch(Relation::Greater)?,
-        0x35 | 0x3d => branch(Relation::GreaterOrEqual)?,
-        0x45 | 0x4d => branch(Relation::AnyBit)?,
-        0x06 => Op::Return(i.k),
-        0x16 => Op::ReturnA,
-        0x07 => Op::ToIndex,
-        0x87 => Op::FromIndex,
-        _ => return None,
-    })
-}
-
-/// Only the unconditional jump may go back: libpcap's loop over a chain of headers.
-fn jump_always(k: u32, at: usize, len: usize) -> Option<u32> {
-    let to = at as i64 + 1 + i64::from(k as i32);
-    usize::try_from(to).ok().filter(|&to| to < len).map(|to| to as u32)
-}
-
-/// The value that the program returns; `None` where it stopped at a load outside the packet or a division by zero.
-fn run(ops: &[Op], data: &[u8], original_len: u32) -> Option<u32> {
-    let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; MEMORY_WORDS]);
-    let mut backward_jumps = 0;
-    let mut at = 0;
-    loop {
-        let op = ops[at];
-        at += 1;
-        match op {
-            Op::LoadWord(k) => a = u32::from_be_bytes(bytes_at(data, k)?),
-            Op::LoadHalf(k) => a = u16::from_be_bytes(bytes_at(data, k)?).into(),
-            Op::LoadByte(k) => a = u8::from_be_bytes(bytes_at(data, k)?).into(),
-            Op::LoadIndexed { bytes, k } => {
-                let k = k.checked_add(x)?;
-                a = match bytes {
-                    4 => u32::from_be_bytes(bytes_at(data, k)?),
-                    2 => u16::from_be_bytes(bytes_at(data, k)?).into(),
-                    _ => u8::from_be_bytes(bytes_at(data, k)?).into(),
-                };
-            }
-            Op::LoadConstant(k) => a = k,
-            Op::LoadMemory(cell) => a = memory[cell as usize],
-            Op::LoadLength => a = original_len,
-            Op::IndexConstant(k) => x = k,
-            Op::IndexMemory(cell) => x = memory[cell as usize],
-            Op::IndexLength => x = original_len,
-            Op::IndexHeader(k) => x = u32::from(u8::from_be_bytes(bytes_at(data, k)?) & 15) * 4,
-            Op::Store(cell) => memory[cell as usize] = a,
-            Op::StoreIndex(cell) => memory[cell as usize] = x,
-            Op::Compute(operation, operand) => a = compute(operation, a, value(operand, x))?,
-            Op::Negate => a = a.wrapping_neg(),
-            Op::ToIndex => x = a,
-            Op::FromIndex => a = x,
-            Op::Jump(to) => {
-                if (to as usize) < at {
-                    backward_jumps += 1;
-                    if backward_jumps > BACKWARD_JUMPS_MAX {
-                        return None;
-                    }
-                }
-                at = to as usize;
-            }
-            Op::Branch { relation, operand, on_true, on_false } => {
-                at = if holds(relation, a, value(operand, x)) { on_true } else { on_false } as usize;
-            }
-            Op::Return(k) => return Some(k),
-            Op::ReturnA => return Some(a),
-        }
-    }
-}
-
-#[inline]
-fn bytes_at<const N: usize>(data: &[u8], at: u32) -> Option<[u8; N]> {
-    data.get(at as usize..)?.first_chunk().copied()
-}
-
-#[inline]
-fn value(operand: Operand, x: u32) -> u32 {
-    match operand {
-        Operand::Constant(k) => k,
-        Operand::X => x,
-    }
-}
-
-#[inline]
-fn compute(operation: Operation, a: u32, b: u32) -> Option<u32> {
-    Some(match operation {
-        Operation::Add => a.wrapping_add(b),
-        Operation::Sub => a.wrapping_sub(b),
-        Operation::Mul => a.wrapping_mul(b),
-        Operation::Div => a.checked_div(b)?,
-        Operation::Mod => a.checked_rem(b)?,
-        Operation::And => a & b,
-        Operation::Or => a | b,
-        Operation::Xor => a ^ b,
-        Operation::ShiftLeft => a.checked_shl(b).unwrap_or(0),
-        Operation::ShiftRight => a.checked_shr(b).unwrap_or(0),
-    })
-}
-
-#[inline]
-fn holds(relation: Relation, a: u32, b: u32) -> bool {
-    match relation {
-        Relation::Equal => a == b,
-        Relation::Greater => a > b,
-        Relation::GreaterOrEqual => a >= b,
-        Relation::AnyBit => a & b != 0,
+        run::run(&self.0, data, original_len).is_some()
     }
 }
