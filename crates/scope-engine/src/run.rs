@@ -229,6 +229,8 @@ impl Run {
                     self.tell_of_long_holds(watch);
                 }
             }
+            taker.take(&self.shared, self.hits());
+            self.log_loss(&mut taker);
             for (index, worker) in workers.into_iter().enumerate() {
                 if worker.join().is_err() {
                     failures.push(format!("worker {index} failed: this is a defect of wirescope"));
