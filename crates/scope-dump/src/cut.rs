@@ -4,6 +4,7 @@ use crate::merge::{Beyond, Place, Waiting};
 use crate::output::OutFile;
 use crate::pins::FirstPins;
 use crate::progress::Progress;
+use crate::report::DumpReport;
 use crate::time_text::for_file_name;
 use crate::walk::{Piece, Walk};
 use scope_filter::{Filter, Predicate};
@@ -55,45 +56,6 @@ pub struct DumpOrder {
     /// Live: how long after the window's end, by the monotonic clock, to wait at most for workers that have stopped telling the
     /// time. `None`: as long as it takes.
     pub patience: Option<Duration>,
-}
-
-/// What became of a dump. Times in ns; the span is what the run received of the window.
-#[derive(Clone, Debug, Default)]
-pub struct DumpReport {
-    /// Number of the dump in the run, from 1.
-    pub id: u64,
-    /// Name of the trigger.
-    pub trigger: String,
-    /// Why it fired.
-    pub why: String,
-    /// Time of the hit.
-    pub time_ns: i64,
-    /// Text of the filter; empty: everything.
-    pub filter: String,
-    /// Begin of the window.
-    pub from_ns: i64,
-    /// End of the window.
-    pub to_ns: i64,
-    /// Packets written.
-    pub packets: u64,
-    /// Their captured bytes.
-    pub bytes: u64,
-    /// Packets that this dump lacks, at least: those that certainly belong to it.
-    pub lost_min: u64,
-    /// Packets that this dump lacks, at most.
-    pub lost_max: u64,
-    /// The span in which packets may be missing.
-    pub missing: Option<(i64, i64)>,
-    /// Nothing inside the window was lost.
-    pub complete: bool,
-    /// The files, absolute.
-    pub paths: Vec<PathBuf>,
-    /// Hits that it took in.
-    pub hits: u64,
-    /// Times of the first of them.
-    pub hits_ns: Vec<i64>,
-    /// Why writing failed.
-    pub error: Option<String>,
 }
 
 /// Cuts one dump. Returns when its files have their names.

@@ -3,7 +3,7 @@
 //! The first [`HEADER_BYTES`] of the file are reserved while it is written and patched before it gets its name: a section
 //! header with the facts as its comment, then padding up to the end of the reserve.
 
-use crate::cut::DumpReport;
+use crate::report::DumpReport;
 use crate::time_text::iso;
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN};
 use std::fmt::Write;

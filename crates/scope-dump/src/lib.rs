@@ -15,6 +15,7 @@
 //! | [`merge`] | the bounded reorder buffer |
 //! | [`output`] | file names, interface numbers, header, rename |
 //! | [`progress`] | how far it is, for whoever watches |
+//! | [`report`] | what became of a dump |
 //! | [`late`] | packets that came too late for their place, merged in at the end |
 //!
 //! Absent on purpose: triggers' conditions, threads, and any change of a packet: its block is copied, only the interface
@@ -27,9 +28,11 @@ pub mod merge;
 pub mod output;
 pub mod pins;
 pub mod progress;
+pub mod report;
 pub mod time_text;
 pub mod walk;
 
-pub use cut::{DumpOrder, DumpReport, HitPacket, cut};
+pub use cut::{DumpOrder, HitPacket, cut};
 pub use pins::FirstPins;
 pub use progress::Progress;
+pub use report::DumpReport;

@@ -7,10 +7,10 @@
 //! With a second interface, some link types change to the number that libpcap reads in such files ([`LinkType::alias`]).
 //! A file that can't be written any more (a full disk) keeps its whole blocks, is closed and named, and says what it lacks.
 
-use crate::cut::DumpReport;
 use crate::header::{HEADER_BYTES, header};
 use crate::late::LateRun;
 use crate::merge::Place;
+use crate::report::DumpReport;
 use scope_packet::{LinkType, pcapng};
 use scope_ring::Ring;
 use std::collections::BTreeMap;
