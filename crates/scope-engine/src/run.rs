@@ -26,7 +26,7 @@ use scope_source::spec::SourcePlan;
 use scope_source::{Source, SourceError, Timing, afpacket, synth};
 use scope_trigger::{Places, Trigger, TriggerConfig};
 use serde_json::json;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -182,6 +182,8 @@ impl Run {
             events,
             lockstep: Lockstep::new(sources.len()),
             stop: AtomicBool::new(false),
+            ended: AtomicUsize::new(0),
+            main: std::thread::current(),
         };
         Ok(Run { manual: manual_trigger(&plan), plan, shared, live })
     }
@@ -214,8 +216,8 @@ impl Run {
             }
             let mut taker = StatusTaker::new(names.clone(), self.live);
             let mut last_status = Instant::now();
-            while workers.iter().any(|worker| !worker.is_finished()) {
-                std::thread::sleep(LOOK_EVERY);
+            while self.shared.ended.load(Ordering::Acquire) < workers.len() {
+                std::thread::park_timeout(LOOK_EVERY);
                 if control.stops() > 0 || self.shared.dumps.all_done() {
                     self.shared.stop.store(true, Ordering::Relaxed);
                 }

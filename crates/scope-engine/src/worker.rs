@@ -16,7 +16,7 @@ use scope_ring::control::WorkerCounts;
 use scope_ring::{Append, LINK_TYPES_MAX, LaneWriter, Ring};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Hit, Trigger, Verdict};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -39,6 +39,10 @@ pub struct Shared {
     pub lockstep: Lockstep,
     /// The sources are to stop.
     pub stop: AtomicBool,
+    /// Workers that have ended, and who wants to know it at once.
+    pub ended: AtomicUsize,
+    /// The run's main thread.
+    pub main: std::thread::Thread,
 }
 
 /// What a worker tells while it runs, and at its end.
@@ -86,6 +90,8 @@ impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.shared.lockstep.end(self.index);
         self.shared.ring.end_clock(self.index);
+        self.shared.ended.fetch_add(1, Ordering::Release);
+        self.shared.main.unpark();
     }
 }
 
