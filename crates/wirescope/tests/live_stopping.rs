@@ -27,6 +27,31 @@ fn what_was_sent_just_before_the_end_is_not_missing() {
 }
 
 #[test]
+fn a_run_that_is_stopped_amid_traffic_takes_all_that_the_kernel_had_for_it() {
+    for round in 0..3 {
+        let Some(live) = Live::or_skip() else { return };
+        let started = live.start(&["--source", "afpacket:vb"]);
+        let frames = mixed_frames(round, 20_000);
+        let sender = live.sender();
+        let (done, stopped_ns) = std::thread::scope(|scope| {
+            let sending = scope.spawn(|| sender.send_paced(&frames, 40_000).unwrap());
+            std::thread::sleep(Duration::from_millis(200));
+            let stopped_ns = now_ns();
+            let done = stop(started);
+            sending.join().unwrap();
+            (done, stopped_ns)
+        });
+        let ring = live.ring();
+        let received = ring.packets.len();
+        assert!(received > 1000 && received < frames.len(), "{received} received");
+        assert_holds(&ring, &frames[..received]);
+        assert!(ring.packets[received - 1].time_ns >= stopped_ns, "the tail is missing");
+        live_lab::assert_nothing_lost(&done.summary(), received);
+        live_lab::assert_offered(&done, received);
+    }
+}
+
+#[test]
 fn what_waits_in_the_kernel_at_the_end_is_taken() {
     let Some(live) = Live::or_skip() else { return };
     let started = live.start(&["--source", "afpacket:vb,workers=2"]);

@@ -132,8 +132,8 @@ pub fn stop_complete(started: Started, sent: usize) -> Summary {
     summary
 }
 
-/// The sources' side of the books: the kernel offered what was sent, and nothing waits any more.
-fn assert_offered(done: &Done, sent: usize) {
+/// The sources' side of the books: the kernel offered `sent` packets, and nothing waits any more.
+pub fn assert_offered(done: &Done, sent: usize) {
     let summary: Value = serde_json::from_str(&done.stdout).expect("JSON");
     let of_all = |key: &str| -> u64 {
         let sources = summary["sources"].as_array().expect("an array 'sources'");
