@@ -38,6 +38,10 @@ pub struct Header {
     pub waiting: AtomicU32,
     /// Wake-ups so far; waiting readers sleep on this word.
     pub wakes: AtomicU32,
+    /// Segments sealed so far; who waits for the next one sleeps on this word.
+    pub seals: AtomicU32,
+    /// Those who wait for the next sealed segment.
+    pub waiting_for_seal: AtomicU32,
     /// Interfaces known so far.
     pub interfaces: AtomicU32,
     /// Bytes of the interface area in use (release / acquire).

@@ -149,7 +149,7 @@ impl Ring {
     }
 
     /// Makes all of it resident; see [`Region::prefault`].
-    pub fn prefault(&self, progress: &(dyn Fn(u64) + Sync)) -> Result<(), RingError> {
+    pub fn prefault(&self, progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<(), RingError> {
         self.region.prefault(progress)
     }
 
@@ -338,6 +338,7 @@ impl Ring {
     /// Moves `worker`'s clock on to `clock_ns`; everything up to there, less the grace, is committed. It never falls.
     pub fn set_clock(&self, worker: u32, clock_ns: i64) {
         let control = self.region.worker(worker);
+        let clock_ns = clock_ns.min(i64::MAX - 1); // the end of time means that the worker has ended
         if clock_ns > control.clock_ns.load(Ordering::Relaxed) {
             control.heard_ns.store(clock_ns, Ordering::Relaxed);
             control.clock_ns.store(clock_ns, Ordering::Release); // after the commits that it speaks of
@@ -419,6 +420,29 @@ impl Ring {
     /// Wake-ups so far: to be read before a last look, and handed to [`Ring::wait`].
     pub fn wakes(&self) -> u32 {
         self.region.header().wakes.load(Ordering::Acquire)
+    }
+
+    /// Segments sealed so far: to be read before a last look, and handed to [`Ring::wait_for_seal`].
+    pub fn seals(&self) -> u32 {
+        self.region.header().seals.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until a segment is sealed, at most `limit`: for who needn't see packets at once, but mustn't be overrun. The
+    /// caller read `looked_at`, then looked, and found nothing.
+    pub fn wait_for_seal(&self, looked_at: u32, limit: Duration) {
+        let header = self.region.header();
+        header.waiting_for_seal.fetch_add(1, Ordering::SeqCst);
+        futex_wait(&header.seals, looked_at, limit);
+        header.waiting_for_seal.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// A segment was sealed: whoever waits for that is woken.
+    pub(crate) fn wake_for_seal(&self) {
+        let header = self.region.header();
+        header.seals.fetch_add(1, Ordering::Release);
+        if header.waiting_for_seal.load(Ordering::SeqCst) > 0 {
+            futex_wake(&header.seals);
+        }
     }
 
     /// Sleeps until a worker commits, at most `limit`. The caller read `looked_at`, then looked, and found nothing.

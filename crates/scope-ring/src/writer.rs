@@ -224,6 +224,7 @@ impl LaneWriter {
         pin::unpin(&control.word);
         ring.give_back(open.slot);
         ring.wake();
+        ring.wake_for_seal();
     }
 
     /// Statistics blocks for the end of segment `sequence`: of all interfaces, or of the 64 longest unstated.
