@@ -29,6 +29,7 @@ pub mod control;
 pub mod evicted;
 pub mod follow;
 mod futex;
+mod lock;
 pub mod pin;
 mod protocol;
 pub mod reader;

@@ -2,13 +2,14 @@
 //! decided through one word, see [`protocol`].
 
 use crate::control::SEALED;
+use crate::lock::Mutex;
 use crate::protocol;
 use crate::ring::Ring;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::segment;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 /// How far a segment is committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

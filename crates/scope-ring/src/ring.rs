@@ -3,6 +3,7 @@
 use crate::control::{PINS, Published, REGION_MAGIC, WorkerCounts};
 use crate::evicted::{Evicted, History, LossLog, Lost};
 use crate::follow::{Follower, Followers};
+use crate::lock::Mutex;
 use crate::pin::{Committed, PinBudget, Pinned};
 use crate::region::{Layout, Region, memory_available};
 use crate::registry::{InterfaceEntry, Registry};
@@ -11,8 +12,8 @@ use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN, futex, protocol};
 use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, is_segment_size};
 use scope_packet::{DropReason, Interface, LinkType};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Held segments that one claim looks at (rule 3).
