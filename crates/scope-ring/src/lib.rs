@@ -17,6 +17,7 @@
 //! | [`ring`] | the ring as a whole: lanes, claiming, snapshots |
 //! | `protocol` | every ordering: claim, open, commit, seal, pin, unpin, snapshots |
 //! | [`pin`] | holding segments; the pin budget |
+//! | `lock`, `futex` | waiting: for each other at claims, for news |
 //! | [`writer`] | append, commit, seal |
 //! | [`reader`] | following the ring: batches lent in place, exact loss |
 //! | [`follow`] | who must not be overrun by workers that can wait |
