@@ -428,7 +428,7 @@ impl Ring {
     pub fn wait_for_seal(&self, looked_at: u32, limit: Duration) {
         let header = self.region.header();
         header.waiting_for_seal.fetch_add(1, Ordering::SeqCst);
-        futex_wait(&header.seals, looked_at, limit);
+        futex::wait(&header.seals, looked_at, limit);
         header.waiting_for_seal.fetch_sub(1, Ordering::SeqCst);
     }
 
@@ -437,7 +437,7 @@ impl Ring {
         let header = self.region.header();
         header.seals.fetch_add(1, Ordering::Release);
         if header.waiting_for_seal.load(Ordering::SeqCst) > 0 {
-            futex_wake(&header.seals);
+            futex::wake(&header.seals);
         }
     }
 
