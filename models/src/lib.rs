@@ -7,10 +7,7 @@
 //! | `stand_ins/` | the two files of scope-ring that can't run here: the mapping and the futex |
 //! | `build.rs` | makes the variants |
 
-pub mod mutants {
-    //! The seeded faults.
-    include!("mutants.rs");
-}
+pub mod mutants;
 
 #[allow(dead_code, missing_docs, unused, clippy::all)]
 pub mod variants {

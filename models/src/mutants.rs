@@ -1,3 +1,5 @@
+//! The seeded faults: each an edit of scope-ring's text, and the model that must catch it.
+
 /// A seeded fault: an edit of scope-ring's text, and the model that must catch it.
 pub struct Mutant {
     pub name: &'static str,
@@ -140,6 +142,7 @@ pub const MUTANTS: &[Mutant] = &[
         says: "a pin is given back once",
     },
     Mutant {
+        // SAFETY: a text, compiled into its variant only; loom is told of every use of these bytes, and that is the point.
         name: "committed_before_bytes",
         file: "writer.rs",
         edits: &[(

@@ -93,7 +93,7 @@ impl Region {
         &self.layout
     }
 
-    pub fn prefault(&self, _progress: &(dyn Fn(u64) + Sync)) -> Result<(), RingError> {
+    pub fn prefault(&self, _progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<(), RingError> {
         Ok(())
     }
 
