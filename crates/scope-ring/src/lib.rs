@@ -21,12 +21,14 @@
 //! | [`follow`] | who must not be overrun by workers that can wait |
 //! | [`evicted`] | what is remembered of recycled segments |
 //! | [`registry`] | interface numbers for the whole run |
+//! | [`measure`] | what a machine's memory takes, for `wirescope bench` and the benches |
 //!
 //! Absent on purpose: the ring knows nothing of files, filters, triggers or threads, and hashes nothing.
 
 pub mod control;
 pub mod evicted;
 pub mod follow;
+pub mod measure;
 pub mod pin;
 pub mod reader;
 pub mod region;
