@@ -5,6 +5,7 @@
 //! arena     chunks of 2 MiB of the same kind of memory as a ring's
 //! fill      non-temporal filling of chunks: the limit of everything that is stored
 //! feed      a lane that is fed with those packets as a worker would do it, and the check of what lies in the ring
+//! run       all of them together, the result checked
 //! follow    readers that follow a lane: by its packets, or by its key column only
 //! ```
 //! Nothing here is in the packet path. Every measurement can check its own result; never with zero bytes, which memory takes
@@ -15,12 +16,14 @@ mod feed;
 mod fill;
 mod follow;
 mod packets;
+mod run;
 
 pub use arena::Arena;
 pub use feed::{Fed, Feeder, check_ring, ring};
 pub use fill::{check_filled, copy, fill, sum, uses_avx512};
 pub use follow::{ColumnFollower, Followed, PacketFollower, column, scan};
 pub use packets::{Packets, SOURCES, Sizes};
+pub use run::{Beside, Run, fill_rate};
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
