@@ -46,8 +46,12 @@ pub struct Scale {
     pub dumps: usize,
     /// Bytes of the ring in the part `ring`.
     pub ring_bytes: u64,
+    /// The same for search by time, if memory allows.
+    pub time_ring_bytes: u64,
     /// How often a row of the part `ring` goes round it.
     pub turns: f64,
+    /// The same for our append of the smallest packets: a follower must keep up for at least four.
+    pub turns_64: f64,
     /// Events of rows that count them, such as claims.
     pub events: u64,
     /// How long rows run that run for a time.
@@ -60,7 +64,9 @@ const FULL: Scale = Scale {
     hits: 500,
     dumps: 26,
     ring_bytes: 2 << 30,
-    turns: 4.5,
+    time_ring_bytes: 8 << 30,
+    turns: 2.0,
+    turns_64: 4.5,
     events: 100_000,
     span: Duration::from_secs(2),
 };
@@ -70,7 +76,9 @@ const QUICK: Scale = Scale {
     hits: 100,
     dumps: 5,
     ring_bytes: 128 << 20,
+    time_ring_bytes: 128 << 20,
     turns: 1.5,
+    turns_64: 4.5,
     events: 5_000,
     span: Duration::from_millis(300),
 };
@@ -134,7 +142,10 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
     let Order { parts, quick, ring_bytes } = order;
     let place = Place::find()?;
     let scale = if *quick { QUICK } else { FULL };
-    let scale = Scale { ring_bytes: ring_bytes.unwrap_or(scale.ring_bytes), ..scale };
+    let scale = match *ring_bytes {
+        Some(ring_bytes) => Scale { ring_bytes, time_ring_bytes: ring_bytes, ..scale },
+        None => scale,
+    };
     let mut record = Record { machine: machine::describe(&place), rows: Vec::new(), bars: Vec::new() };
     for part in parts {
         match *part {

@@ -16,11 +16,12 @@ const FORMS: [(usize, Beside, &str); 5] = [
 /// Measures the rows once; the forms in turn change places from round to round.
 pub fn round(stand: &mut Stand, table: &mut Table) {
     let mut forms = FORMS;
-    if table.round() % 2 == 1 {
+    if !table.round().is_multiple_of(2) {
         forms.reverse();
     }
     for mix in &stand.mixes {
-        let packets = packets_in(&mix.packets, stand.scale.ring_bytes, stand.scale.turns);
+        let turns = if mix.name == "64" { stand.scale.turns_64 } else { stand.scale.turns };
+        let packets = packets_in(&mix.packets, stand.scale.ring_bytes, turns);
         for (writers, beside, name) in forms {
             let run = Run { ring: &stand.ring, source: &mix.packets, packets: packets / writers as u64, beside };
             let outcome = run.measure(&mut stand.feeders[..writers]);

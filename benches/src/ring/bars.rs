@@ -89,8 +89,8 @@ fn of_limit(table: &Table, row: Key, sizes: Sizes) -> Option<f64> {
 fn vs_qq(table: &Table, name: &'static str, ours: Key, theirs: Key, sizes: Sizes, asked: f64) -> Bar {
     let allowed = table.median(theirs).zip(limit_ns(table, sizes)).map(|(theirs, limit)| 0.9 * theirs / limit);
     let limit = match allowed {
-        Some(allowed) if allowed < asked => Limit::AtLeastBy(allowed, "0.9 of baseline / limit"),
-        _ => Limit::AtLeastBy(asked, "baseline / ours"),
+        Some(allowed) if allowed < asked => Limit::Depending(allowed, "0.9 of baseline / limit"),
+        _ => Limit::Depending(asked, "baseline / ours"),
     };
     ratio_bar(table, name, theirs, ours, limit)
 }
@@ -107,15 +107,15 @@ fn two_writers(table: &Table, name: &'static str, row: &'static str, sizes: Size
     let (one, two) = ((row, ALONE), (row, "2 writers"));
     let gain = table.ratio(one, two);
     if gain.is_some_and(|gain| gain >= 1.6) {
-        return bar(table, name, gain, Limit::AtLeastBy(1.6, "2 writers / 1"), &[one, two]);
+        return bar(table, name, gain, Limit::Depending(1.6, "2 writers / 1"), &[one, two]);
     }
     let of_fill = table.product(two, TWO).map(|product| Packets::new(sizes).stored_bytes_mean() / product);
     match of_fill {
         Some(share) if share >= 0.85 => {
-            bar(table, name, of_fill, Limit::AtLeastBy(0.85, "of NT fill on two threads"), &[one, two, TWO])
+            bar(table, name, of_fill, Limit::Depending(0.85, "of NT fill on two threads"), &[one, two, TWO])
         }
         _ => {
-            let mut bar = bar(table, name, gain, Limit::AtLeastBy(1.6, "2 writers / 1"), &[one, two, TWO]);
+            let mut bar = bar(table, name, gain, Limit::Depending(1.6, "2 writers / 1"), &[one, two, TWO]);
             bar.faults.extend(of_fill.map(|share| format!("and {share:.3} of NT fill on two threads, 0.85 asked")));
             bar
         }

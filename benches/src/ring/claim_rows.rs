@@ -42,7 +42,7 @@ pub fn round(stand: &mut Stand, table: &mut Table) {
         }
         Err(fault) => table.put("claim_us", "claims without preemption, 99.99 %", "us", Err(fault)),
     }
-    let order = if table.round() % 2 == 0 { [false, true] } else { [true, false] };
+    let order = if table.round().is_multiple_of(2) { [false, true] } else { [true, false] };
     for disturbed in order {
         let of = if disturbed { "with such readers" } else { "alone" };
         let outcome = pause(stand, disturbed);

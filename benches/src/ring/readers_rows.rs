@@ -4,7 +4,6 @@ use super::table::Table;
 use super::{Stand, packets_in};
 use scope_ring::measure::{self, Feeder, PacketFollower, Packets, check_ring};
 use scope_ring::{Ring, RingError};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -35,12 +34,13 @@ fn words(error: RingError) -> String {
     error.to_string()
 }
 
-/// One writer on a ring of its own.
+/// One writer on a ring of its own, half as large as the others'.
 fn segments(stand: &Stand, segment_bytes: u64, source: &Packets) -> Result<f64, String> {
-    let ring = measure::ring(stand.scale.ring_bytes, Some(segment_bytes), 1, &|_bytes| {}).map_err(words)?;
+    let ring_bytes = stand.scale.ring_bytes / 2;
+    let ring = measure::ring(ring_bytes, Some(segment_bytes), 1, &|_bytes| {}).map_err(words)?;
     let mut feeder = Feeder::new(&ring, 0).map_err(words)?;
     feeder.begin();
-    let packets = packets_in(source, stand.scale.ring_bytes, 1.5);
+    let packets = packets_in(source, ring_bytes, stand.scale.turns);
     let fed = feeder.feed(source, packets);
     check_ring(&ring, 0, source, 0, packets)?;
     Ok(fed.ns_per_packet())
@@ -76,21 +76,13 @@ fn claims(stand: &Stand, threads: u32) -> Result<f64, String> {
     let each = (stand.scale.events / threads as u64).max(1);
     let ring = measure::ring(CLAIM_RING_BYTES, Some(64 << 10), threads, &|_bytes| {}).map_err(words)?;
     let mut feeders = (0..threads).map(|worker| Feeder::new(&ring, worker)).collect::<Result<Vec<_>, _>>().map_err(words)?;
-    let begin = Barrier::new(threads as usize + 1);
-    let elapsed = std::thread::scope(|scope| {
-        let claimers: Vec<_> = feeders.iter_mut().map(|feeder| scope.spawn(|| claim(feeder, source, each, &begin))).collect();
-        begin.wait();
-        let begun = Instant::now();
-        claimers.into_iter().for_each(|claimer| claimer.join().expect("a claimer doesn't panic"));
-        begun.elapsed()
-    });
+    let elapsed = measure::together(feeders.iter_mut().map(|feeder| || claim(feeder, source, each)));
     drop(feeders);
     check_claims(&ring, threads, each)?;
     Ok(f64::from(threads) * each as f64 / elapsed.as_secs_f64())
 }
 
-fn claim(feeder: &mut Feeder, source: &Packets, claims: u64, begin: &Barrier) {
-    begin.wait();
+fn claim(feeder: &mut Feeder, source: &Packets, claims: u64) {
     for number in 0..claims {
         feeder.append_at(source, number, Packets::time_ns(number));
         feeder.seal();

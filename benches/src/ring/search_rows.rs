@@ -14,8 +14,6 @@ use std::time::Instant;
 
 /// Blocks whose headers are fetched ahead when offsets are at hand.
 const AHEAD: usize = 16;
-/// Largest ring of the search by time, bytes; at most a third of memory.
-const TIME_RING_BYTES: u64 = 8 << 30;
 /// Searches of a round.
 const SEARCHES: u64 = 5_000;
 
@@ -135,7 +133,7 @@ fn prefetch(bytes: &[u8], at: usize) {
 /// The search by time, in a ring of its own; all its rounds.
 pub fn by_time(scale: Scale, table: &mut Table) {
     let (available, _) = scope_ring::region::memory_available();
-    let ring_bytes = if scale.rounds == 1 { scale.ring_bytes } else { TIME_RING_BYTES.min(available / 3) };
+    let ring_bytes = scale.time_ring_bytes.min(available / 3);
     let of = "first packet after a time, 99 % (stand-in)";
     let source = Packets::new(Sizes::Imix);
     eprintln!("search by time in a ring of {} MiB", ring_bytes >> 20);

@@ -77,19 +77,20 @@ impl PacketFollower {
     }
 }
 
-/// Follows the open segment by its key column; packets are never touched.
+/// Follows the open segment by its key column; packets are never touched. It keeps its pin while the segment is open.
 pub struct ColumnFollower {
     ring: Arc<Ring>,
     lane: u32,
     sequence: u64,
     /// Number in the lane of the next packet to look at.
     packet: u64,
+    pinned: Option<Pinned>,
 }
 
 impl ColumnFollower {
     /// Begins with packet `packet` of `lane`, the first one of the segment that is opened next.
     pub fn new(ring: &Arc<Ring>, lane: u32, packet: u64) -> ColumnFollower {
-        ColumnFollower { ring: ring.clone(), lane, sequence: ring.lane_next(lane), packet }
+        ColumnFollower { ring: ring.clone(), lane, sequence: ring.lane_next(lane), packet, pinned: None }
     }
 
     /// Follows until `done` is set and nothing is left.
@@ -106,31 +107,40 @@ impl ColumnFollower {
         }
     }
 
-    /// Looks at what one segment has; whether there was anything to do.
+    /// Looks at what one segment has; false: nothing new.
     fn step(&mut self, found: &mut Followed) -> bool {
-        let next = self.ring.lane_next(self.lane);
-        let Some(pinned) = self.ring.pin(self.lane, self.sequence) else {
-            let lapped = self.sequence < next;
-            self.sequence = self.sequence.max(self.ring.oldest_possible(self.lane)).max((self.sequence + 1).min(next));
-            return lapped;
-        };
-        let missed = pinned.first_packet().saturating_sub(self.packet);
-        found.missed += missed;
-        self.packet += missed;
-        loop {
-            let committed = pinned.committed();
-            let (from, to) = ((self.packet - pinned.first_packet()) as u32, committed.packets);
-            found.hits += (from..to).filter(|&index| Packets::is_key_hit(&pinned.entry(index))).count() as u64;
-            found.seen += (to - from) as u64;
-            self.packet += (to - from) as u64;
-            if committed.sealed {
-                self.sequence += 1;
-                return true;
-            }
-            if from == to {
-                return false;
-            }
+        if self.pinned.is_none() && !self.step_on(found) {
+            return false;
         }
+        let Some(pinned) = &self.pinned else { return true };
+        let committed = pinned.committed();
+        let (from, to) = ((self.packet - pinned.first_packet()) as u32, committed.packets);
+        found.hits += (from..to).filter(|&index| Packets::is_key_hit(&pinned.entry(index))).count() as u64;
+        found.seen += (to - from) as u64;
+        self.packet += (to - from) as u64;
+        if committed.sealed {
+            self.sequence += 1;
+            self.pinned = None;
+        }
+        from != to || committed.sealed
+    }
+
+    /// Pins the segment at the cursor, or goes on to the oldest one that is left; false: there is none yet.
+    fn step_on(&mut self, found: &mut Followed) -> bool {
+        let next = self.ring.lane_next(self.lane);
+        if self.sequence >= next {
+            return false;
+        }
+        match self.ring.pin(self.lane, self.sequence) {
+            Some(pinned) => {
+                let missed = pinned.first_packet().saturating_sub(self.packet);
+                found.missed += missed;
+                self.packet += missed;
+                self.pinned = Some(pinned);
+            }
+            None => self.sequence = (self.sequence + 1).max(self.ring.oldest_possible(self.lane)),
+        }
+        true
     }
 }
 

@@ -23,7 +23,7 @@ pub use feed::{Fed, Feeder, check_ring, ring};
 pub use fill::{check_filled, copy, fill, sum, uses_avx512};
 pub use follow::{ColumnFollower, Followed, PacketFollower, column, scan};
 pub use packets::{Packets, SOURCES, Sizes};
-pub use run::{Beside, Run, fill_rate};
+pub use run::{Beside, Run, fill_rate, together};
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

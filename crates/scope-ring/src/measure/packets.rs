@@ -149,7 +149,7 @@ fn length(sizes: Sizes, index: usize) -> usize {
 fn frame(out: &mut Vec<u8>, random: &mut Random, index: usize, length: usize) {
     let end = out.len() + length;
     let hit = index.is_multiple_of(PORT_EVERY);
-    let (v6, tcp) = (index % 10 == 3, !hit && index % 3 != 0);
+    let (v6, tcp) = (index % 10 == 3, !hit && !index.is_multiple_of(3));
     out.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
     let host = |random: &mut Random| [random.below(250) as u8 + 1, random.below(250) as u8 + 1];
     let protocol = if tcp { 6 } else { 17 };

@@ -8,7 +8,7 @@ use super::packets::Packets;
 use crate::Ring;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Who reads beside the writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,27 @@ pub enum Beside {
     Column,
 }
 
+/// Does all of `works` at the same time, each on a thread of its own; from the first one's begin to the last one's end.
+///
+/// Each thread looks at the clock itself: whoever only waits for them may be put on a core much later.
+pub fn together<W: FnOnce() + Send>(works: impl IntoIterator<Item = W>) -> Duration {
+    let works: Vec<W> = works.into_iter().collect();
+    let begin = Barrier::new(works.len());
+    let timed = |work: W| {
+        begin.wait();
+        let begun = Instant::now();
+        work();
+        (begun, Instant::now())
+    };
+    let spans: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = works.into_iter().map(|work| scope.spawn(|| timed(work))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("measured work doesn't panic")).collect()
+    });
+    let first = spans.iter().map(|span| span.0).min();
+    let last = spans.iter().map(|span| span.1).max();
+    last.zip(first).map_or(Duration::ZERO, |(last, first)| last - first)
+}
+
 /// Bytes per ns (GB/s) that filling all of `arena` on so many threads at once reaches.
 ///
 /// # Errors
@@ -30,22 +51,7 @@ pub fn fill_rate(arena: &mut Arena, threads: usize) -> Result<f64, String> {
     let mut chunks = arena.chunks();
     chunks.iter_mut().for_each(|chunk| chunk[..64].fill(1)); // something else than what will be written
     let share = chunks.len().div_ceil(threads.max(1));
-    let begin = Barrier::new(chunks.len().div_ceil(share) + 1);
-    let elapsed = std::thread::scope(|scope| {
-        let parts: Vec<_> = chunks
-            .chunks_mut(share)
-            .map(|part| {
-                scope.spawn(|| {
-                    begin.wait();
-                    fill(part)
-                })
-            })
-            .collect();
-        begin.wait();
-        let begun = Instant::now();
-        parts.into_iter().for_each(|part| part.join().expect("filling doesn't panic"));
-        begun.elapsed()
-    });
+    let elapsed = together(chunks.chunks_mut(share).map(|part| || fill(part)));
     match check_filled(&chunks) {
         true => Ok(bytes / elapsed.as_nanos() as f64),
         false => Err("memory doesn't hold what was written".to_string()),
@@ -75,7 +81,6 @@ impl Run<'_> {
             feeder.begin();
         });
         let done = AtomicBool::new(false);
-        let begin = Barrier::new(feeders.len() + 1);
         let (lane, base) = (feeders[0].lane(), feeders[0].base());
         let (elapsed, followed) = std::thread::scope(|scope| {
             let follower = match self.beside {
@@ -89,11 +94,7 @@ impl Run<'_> {
                     Some(scope.spawn(|| follower.run(&done)))
                 }
             };
-            let writers: Vec<_> = feeders.iter_mut().map(|feeder| scope.spawn(|| self.write(feeder, &begin))).collect();
-            begin.wait();
-            let begun = Instant::now();
-            writers.into_iter().for_each(|writer| writer.join().expect("a writer doesn't panic"));
-            let elapsed = begun.elapsed();
+            let elapsed = together(feeders.iter_mut().map(|feeder| || self.write(feeder)));
             done.store(true, Ordering::Release);
             (elapsed, follower.map(|follower| follower.join().expect("a follower doesn't panic")))
         });
@@ -106,8 +107,7 @@ impl Run<'_> {
         Ok((elapsed.as_nanos() as f64 / (self.packets * feeders.len() as u64) as f64, followed))
     }
 
-    fn write(&self, feeder: &mut Feeder, begin: &Barrier) {
-        begin.wait();
+    fn write(&self, feeder: &mut Feeder) {
         feeder.feed(self.source, self.packets);
     }
 
