@@ -56,13 +56,13 @@ struct Claims {
 }
 
 fn claims(stand: &Stand) -> Result<Claims, String> {
-    let source = &stand.mixes[0].packets;
+    let (source, events) = (&stand.mixes[0].packets, stand.scale.events);
     let ring = measure::ring(RING_BYTES, Some(64 << 10), 1, &|_bytes| {}).map_err(|error| error.to_string())?;
     let mut feeder = Feeder::new(&ring, 0).map_err(|error| error.to_string())?;
     let claims = beside_disturbers(&ring, || {
         let runs = Runs::of_this_thread()?;
-        let mut claims = Claims { quiet_us: Vec::with_capacity(stand.scale.events as usize), preempted: 0 };
-        for number in 0..stand.scale.events {
+        let mut claims = Claims { quiet_us: Vec::with_capacity(events as usize), preempted: 0 };
+        for number in 0..events {
             let before = runs.count();
             let begun = Instant::now();
             let claimed = feeder.claim();
@@ -81,8 +81,8 @@ fn claims(stand: &Stand) -> Result<Claims, String> {
     })?;
     drop(feeder);
     match ring.lane_next(0) {
-        opened if opened == stand.scale.events => Ok(claims),
-        opened => Err(format!("{opened} segments were opened, {} claimed", stand.scale.events)),
+        opened if opened == events => Ok(claims),
+        opened => Err(format!("{opened} segments were opened, {events} claimed")),
     }
 }
 
@@ -91,7 +91,8 @@ fn pause(stand: &mut Stand, disturbed: bool) -> Result<f64, String> {
     let source = &stand.mixes[4].packets;
     let feeder = &mut stand.feeders[0];
     feeder.begin();
-    let mut feed = || feeder.feed_for(source, stand.scale.span);
+    let span = stand.scale.span;
+    let mut feed = || feeder.feed_for(source, span);
     let fed = if disturbed { beside_disturbers(&stand.ring, feed) } else { feed() };
     check_ring(&stand.ring, feeder.lane(), source, feeder.base(), fed.packets)?;
     Ok(fed.pause.as_nanos() as f64 / 1e3)
