@@ -155,3 +155,104 @@ fn pause_excess(table: &Table) -> Bar {
     let value = table.median(with).zip(table.median(alone)).map(|(with, alone)| with - alone);
     bar(table, "writer_pause_excess_us", value, Limit::AtMost(1000.0), &[with, alone])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 25] = [
+        "append_64_of_limit",
+        "append_128_of_limit",
+        "append_512_of_limit",
+        "append_1518_of_limit",
+        "append_imix_of_limit",
+        "append_64_vs_qq",
+        "append_imix_vs_qq",
+        "append_1518_vs_qq",
+        "append_128_vs_best_peer",
+        "append_imix_vs_best_peer",
+        "append_64_vs_best_equal_peer",
+        "two_writers_64",
+        "two_writers_1518",
+        "follower_cost_64",
+        "follower_cost_imix",
+        "column_follower_cost_64",
+        "column_follower_cost_imix",
+        "key_scan_cold",
+        "offset_scan_cold_imix",
+        "append_to_seen_us_1k",
+        "append_to_seen_us_1m",
+        "find_time_us",
+        "claim_us",
+        "writer_pause_excess_us",
+        "resident_over_ring",
+    ];
+
+    fn table(rows: &[(&'static str, &str, f64)]) -> Table {
+        let mut table = Table::default();
+        rows.iter().for_each(|(row, of, value)| table.put(row, of, "", Ok(*value)));
+        table
+    }
+
+    fn found(table: &Table, name: &str) -> Bar {
+        bars(table).into_iter().find(|bar| bar.name == name).expect("a bar of this name")
+    }
+
+    #[test]
+    fn every_bar_has_its_name_and_none_holds_unmeasured() {
+        let bars = bars(&Table::default());
+        assert_eq!(bars.iter().map(|bar| bar.name).collect::<Vec<_>>(), NAMES);
+        assert!(bars.iter().all(|bar| !bar.holds() && !bar.faults.is_empty()), "{bars:?}");
+    }
+
+    #[test]
+    fn the_limit_is_the_filling_of_the_bytes_that_append_writes() {
+        // 64 bytes are a block of 96 and an entry of 16: 112 B at 28 GB/s are 4 ns.
+        let bar = found(&table(&[("append_64", "1 writer", 5.0), ("nt_fill", "1 thread", 28.0)]), "append_64_of_limit");
+        assert_eq!((bar.value, bar.holds()), (Some(0.8), true));
+    }
+
+    #[test]
+    fn where_memory_allows_no_more_the_baseline_is_held_against_the_limit() {
+        let check = |qq, figure: &str| {
+            let rows = [("append_64", "1 writer", 4.2), ("queues_64", "queue of queues", qq), ("nt_fill", "1 thread", 28.0)];
+            let bar = found(&table(&rows), "append_64_vs_qq");
+            assert_eq!(bar.limit.to_string(), figure);
+            assert!(bar.holds() == (qq / 4.2 >= 1.4 || figure.contains("limit")), "{bar:?}");
+        };
+        check(12.0, ">= 1.4 (baseline / ours)");
+        check(5.0, ">= 1.125 (0.9 of baseline / limit)");
+    }
+
+    #[test]
+    fn the_best_peer_is_the_fastest_of_its_form() {
+        let rows = [
+            ("append_128", "1 writer", 8.0),
+            ("queues_128", "a, bare", 14.0),
+            ("queues_128", "b, bare", 12.0),
+            ("queues_128", "b, equal", 9.0),
+            ("queues_128", "queue of queues", 3.0),
+        ];
+        assert_eq!(found(&table(&rows), "append_128_vs_best_peer").value, Some(1.5));
+    }
+
+    #[test]
+    fn two_writers_may_reach_what_two_threads_can_fill_instead() {
+        let check = |two, fill, figure: &str, holds| {
+            let rows = [("append_64", "1 writer", 8.0), ("append_64", "2 writers", two), ("nt_fill", "2 threads", fill)];
+            let bar = found(&table(&rows), "two_writers_64");
+            assert_eq!((bar.limit.to_string().as_str(), bar.holds()), (figure, holds), "{bar:?}");
+        };
+        check(4.0, 100.0, ">= 1.6 (2 writers / 1)", true);
+        check(7.0, 17.0, ">= 0.85 (of NT fill on two threads)", true);
+        check(7.0, 100.0, ">= 1.6 (2 writers / 1)", false);
+    }
+
+    #[test]
+    fn a_follower_that_misses_packets_at_64_bytes_fails_its_bar() {
+        let rows =
+            [("append_64", "1 writer", 8.0), ("append_64", "1 writer, follower", 8.1), ("missed_64", "1 writer, follower", 3.0)];
+        assert!(!found(&table(&rows), "follower_cost_64").holds());
+        assert!(found(&table(&rows[..2]), "follower_cost_64").holds());
+    }
+}
