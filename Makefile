@@ -7,7 +7,7 @@ TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 LIVE_DEMO := $(filter-out 0 no off,$(LIVE))
 SCRIPTS := $(CURDIR)/scripts
 
-.PHONY: help demo test bench lint build clean
+.PHONY: help demo test bench lint build models tsan clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,8 @@ help:
 	@echo 'make test          every test; CAPTURES=DIR adds the capture files of a folder'
 	@echo 'make bench         the measured bars; BENCH=main or BENCH=ring picks a part'
 	@echo 'make lint          format and clippy'
+	@echo 'make models        the orderings of the ring, in every order that the memory model allows, and with seeded faults'
+	@echo 'make tsan          the ring under ThreadSanitizer'
 	@echo 'make build         the release binary, $(TARGET_DIR)/release/wirescope'
 	@echo 'make clean         removes what was built'
 	@echo 'demo, test, bench, lint and build install what is missing (gcc, libpcap-dev; the tests: tcpdump, tshark, tcpreplay, iproute2).'
@@ -51,6 +53,15 @@ lint:
 	@cargo fmt --all --check
 	@echo 'running clippy (about 2 minutes the first time)'
 	@cargo clippy --release --locked --workspace --all-targets -- -D warnings
+
+models:
+	@$(SCRIPTS)/install-missing.sh build
+	@echo 'building and running the models (about 3 minutes the first time, 1 later)'
+	@cd models && RUST_BACKTRACE=0 CARGO_TARGET_DIR=$(TARGET_DIR)/models cargo test --release --locked -- --nocapture --test-threads 1
+
+tsan:
+	@$(SCRIPTS)/install-missing.sh build
+	@TSAN_TARGET_DIR=$(TARGET_DIR)/tsan $(SCRIPTS)/tsan.sh
 
 clean:
 	@cargo clean

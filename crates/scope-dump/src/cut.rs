@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest sleep while nothing new is there.
-const SLEEP_MAX: Duration = Duration::from_millis(1);
+/// Sleeps while nothing new is there: from one to the other, doubling. A sealed segment ends each at once.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+const SLEEP_MAX: Duration = Duration::from_millis(16);
 
 /// Where the packet that fired stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +121,9 @@ impl Cutter {
     /// Rounds until the window is over.
     fn follow(&mut self, window: &Window, hit_ns: i64, patience: Option<Duration>) {
         let started = Instant::now();
+        let mut sleep = SLEEP_MIN;
         loop {
-            let wakes = self.ring.wakes();
+            let seals = self.ring.seals();
             // Before the look: what is committed afterwards is younger than this, or late.
             let settled_ns = self.ring.settled_ns();
             let mut over = window.close_if_settled(settled_ns);
@@ -142,7 +144,10 @@ impl Cutter {
                 return;
             }
             if pieces.is_empty() {
-                self.ring.wait(wakes, SLEEP_MAX);
+                self.ring.wait_for_seal(seals, sleep);
+                sleep = (sleep * 2).min(SLEEP_MAX);
+            } else {
+                sleep = SLEEP_MIN;
             }
         }
     }
@@ -245,6 +250,11 @@ impl Cutter {
         report.error = failed.map(|error| format!("{}: {error}", self.folder.display()));
         report.lost_min += unwritten;
         report.lost_max += unwritten;
+        let spans = self.files.values().filter_map(|file| file.unwritten_span).chain(report.missing);
+        report.missing = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        if self.unopened.is_some() {
+            report.missing = Some((report.from_ns, report.to_ns)); // nothing of it could be written
+        }
         report.complete = report.lost_max == 0 && report.error.is_none();
         self.publish(report, main_type);
     }

@@ -11,6 +11,7 @@ use crate::header::{HEADER_BYTES, header};
 use crate::late::LateRun;
 use crate::merge::Place;
 use crate::report::DumpReport;
+use scope_packet::pcapng::{BLOCK_BYTES_MIN, PacketBlock};
 use scope_packet::{LinkType, pcapng};
 use scope_ring::Ring;
 use std::collections::BTreeMap;
@@ -43,8 +44,9 @@ pub(crate) struct OutFile {
     late: Option<LateRun>,
     pub packets: u64,
     pub bytes: u64,
-    /// Packets that couldn't be written.
+    /// Packets that couldn't be written, and the smallest and largest of their times.
     pub unwritten: u64,
+    pub unwritten_span: Option<(i64, i64)>,
     pub error: Option<io::Error>,
 }
 
@@ -64,6 +66,7 @@ impl OutFile {
             packets: 0,
             bytes: 0,
             unwritten: 0,
+            unwritten_span: None,
             error: None,
         })
     }
@@ -75,7 +78,7 @@ impl OutFile {
     /// Writes one packet's block to its place.
     pub(crate) fn write(&mut self, ring: &Ring, place: Place, block: &[u8]) {
         if self.error.is_some() {
-            self.unwritten += 1;
+            self.note_unwritten(place.time_ns);
             return;
         }
         let number = self.interface(ring, pcapng::le32(block, 8));
@@ -129,17 +132,26 @@ impl OutFile {
 
     /// Gives up: what is whole on disk stays, the rest counts as unwritten.
     fn fail(&mut self, error: io::Error) {
-        let mut lost = 0;
-        let mut rest = &self.buffer[..];
-        while rest.len() >= 12 {
-            lost += u64::from(pcapng::le32(rest, 0) == pcapng::PACKET);
-            rest = rest.get(pcapng::le32(rest, 4).max(12) as usize..).unwrap_or(&[]);
+        let buffer = std::mem::take(&mut self.buffer);
+        let mut rest = &buffer[..];
+        while rest.len() >= BLOCK_BYTES_MIN {
+            if let Some(block) = PacketBlock::first(rest) {
+                self.note_unwritten(block.time_ns());
+                self.packets = self.packets.saturating_sub(1);
+                self.bytes = self.bytes.saturating_sub(block.data().len() as u64);
+            }
+            rest = rest.get(pcapng::le32(rest, 4).max(BLOCK_BYTES_MIN as u32) as usize..).unwrap_or(&[]);
         }
-        self.unwritten += lost;
-        self.packets -= lost.min(self.packets);
-        self.buffer.clear();
         let _ = self.file.set_len(self.written);
         self.error = Some(error);
+    }
+
+    fn note_unwritten(&mut self, time_ns: i64) {
+        self.unwritten += 1;
+        self.unwritten_span = Some(match self.unwritten_span {
+            None => (time_ns, time_ns),
+            Some((from_ns, to_ns)) => (from_ns.min(time_ns), to_ns.max(time_ns)),
+        });
     }
 
     /// Ends the packets: an interface where there is none, late packets merged in, statistics.

@@ -108,14 +108,17 @@ pub enum EngineError {
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
     let ring = Ring::create(&plan.ring)?;
     let ring_bytes = ring.segments() as u64 * ring.segment_bytes() as u64;
-    ring.prefault(&|done| watch.prefault(done, ring_bytes))?;
+    ring.prefault(&|done| {
+        watch.prefault(done, ring_bytes);
+        control.stops() == 0
+    })?;
     let sources = open_sources(&plan)?;
     let events = Arc::new(Events::open(&plan.folder).map_err(|cause| EngineError::System {
         place: plan.folder.join(crate::events::EVENTS_FILE).display().to_string(),
         cause,
     })?);
     let names = sources.iter().map(|source| source.name().to_string()).collect();
-    let run = Run::new(plan, ring, events, &sources)?;
+    let run = Run::new(plan, ring, events, &sources, control.stops() > 0);
     run.log_start();
     watch.started();
     run.go(sources, names, control, watch)
@@ -165,7 +168,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(plan: RunPlan, ring: Arc<Ring>, events: Arc<Events>, sources: &[Box<dyn Source>]) -> Result<Run, EngineError> {
+    fn new(plan: RunPlan, ring: Arc<Ring>, events: Arc<Events>, sources: &[Box<dyn Source>], stopped: bool) -> Run {
         let live = sources.iter().any(|source| source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|source| source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
@@ -181,11 +184,11 @@ impl Run {
             dumps,
             events,
             lockstep: Lockstep::new(sources.len()),
-            stop: AtomicBool::new(false),
+            stop: AtomicBool::new(stopped),
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
-        Ok(Run { manual: manual_trigger(&plan), plan, shared, live })
+        Run { manual: manual_trigger(&plan), plan, shared, live }
     }
 
     /// Workers from start to end, with the main thread beside them.

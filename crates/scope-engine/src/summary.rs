@@ -74,7 +74,7 @@ impl Summary {
             "unreadable": self.unreadable,
             "stepped_back": self.stepped_back,
             "late": self.late,
-            "sources": self.sources.iter().map(source).collect::<Vec<_>>(),
+            "sources": self.sources.iter().enumerate().map(source).collect::<Vec<_>>(),
             "adds_up": self.adds_up,
             "time_clamped": self.time_clamped,
             "cut": self.cut,
@@ -86,10 +86,11 @@ impl Summary {
 
 /// One source's side of the conservation law: live `offered = kernel_dropped + waiting + received`, files
 /// `offered = received + unreadable`, generated traffic `offered = received`.
-fn source((spec, counters): &(String, SourceCounters)) -> Value {
+fn source((worker, (spec, counters)): (usize, &(String, SourceCounters))) -> Value {
     let gone = counters.received + counters.kernel_dropped + counters.unreadable;
     json!({
         "source": spec,
+        "worker": worker,
         "offered": counters.offered,
         "received": counters.received,
         "kernel_dropped": counters.kernel_dropped,

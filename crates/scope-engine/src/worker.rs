@@ -310,8 +310,10 @@ impl<'a> Path<'a> {
     fn on_hits(&mut self, packet: &Packet<'_>, headers: &Headers, link_type: LinkType, place: Option<HitPacket>) {
         let dumps = &self.shared.dumps;
         if self.waits && dumps.places().open() >= dumps.places().max() {
-            // It may wait for a dump to finish, which may wait for what this worker has.
+            // It may wait for a dump to finish. That dump may wait for what this worker has, or for another worker, which
+            // may wait for this one to come on.
             self.commit();
+            self.shared.lockstep.step(self.index, self.clock_ns);
         }
         for &trigger in &self.hits {
             let trigger = &self.shared.triggers[trigger];

@@ -8,7 +8,7 @@ use std::error::Error;
 /// Writes, reads, and prints the reader's counts.
 pub fn main() -> Result<(), Box<dyn Error>> {
     let ring = Ring::create(&RingConfig { ring_bytes: 1 << 20, segment_bytes: None, workers: 1, lanes: 1, run_id: [7; 16] })?;
-    ring.prefault(&|_bytes| {})?;
+    ring.prefault(&|_bytes| true)?;
     let mut writer = ring.open_lane(0, LinkType::ETHERNET).ok_or("the lane table is full")?;
     let interface = Interface {
         name: "example0".to_string(),

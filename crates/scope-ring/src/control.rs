@@ -3,8 +3,9 @@
 //! Pin word: `generation << 24 | pins`. Committed word: `sealed << 63 | packets << 32 | bytes`.
 //! Directory entry: `generation << 24 | slot`, 0 is empty.
 
+use crate::protocol::{begin, end, snapshot};
 use scope_packet::{DropReason, Drops};
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// First 8 bytes of the region: magic and, last, the version of its layout.
 pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"WSRING\0\x01");
@@ -38,6 +39,10 @@ pub struct Header {
     pub waiting: AtomicU32,
     /// Wake-ups so far; waiting readers sleep on this word.
     pub wakes: AtomicU32,
+    /// Segments sealed so far; who waits for the next one sleeps on this word.
+    pub seals: AtomicU32,
+    /// Those who wait for the next sealed segment.
+    pub waiting_for_seal: AtomicU32,
     /// Interfaces known so far.
     pub interfaces: AtomicU32,
     /// Bytes of the interface area in use (release / acquire).
@@ -197,30 +202,4 @@ pub struct SegmentControl {
     /// The lane's drops by reason before it.
     pub drops_before: [AtomicU64; REASONS],
     padding: [u64; 21 - REASONS],
-}
-
-/// Begins an update under a sequence count: readers that look now try again.
-fn begin(turn: &AtomicU64) -> u64 {
-    let now = turn.load(Ordering::Relaxed);
-    turn.store(now + 1, Ordering::Relaxed);
-    fence(Ordering::Release); // the odd count before the values
-    now
-}
-
-/// Ends the update that [`begin`] returned.
-fn end(turn: &AtomicU64, began: u64) {
-    turn.store(began + 2, Ordering::Release); // the values before the even count
-}
-
-/// Reads values under a sequence count until no update ran meanwhile.
-fn snapshot<T>(turn: &AtomicU64, read: impl Fn() -> T) -> T {
-    loop {
-        let before = turn.load(Ordering::Acquire);
-        let values = read();
-        fence(Ordering::Acquire); // the values before the second look
-        if before & 1 == 0 && turn.load(Ordering::Relaxed) == before {
-            return values;
-        }
-        std::hint::spin_loop();
-    }
 }

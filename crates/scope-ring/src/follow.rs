@@ -3,6 +3,7 @@
 //! A worker of a live source never asks. A worker that feeds from files asks before each claim, and waits while some follower
 //! is half a ring behind. A follower takes in what is committed at once, whatever it waits for itself, so nobody waits for ever.
 
+use crate::lock::Mutex;
 use crate::ring::Ring;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -35,7 +36,7 @@ impl Follower {
 /// All followers of a ring.
 #[derive(Default)]
 pub(crate) struct Followers {
-    list: std::sync::Mutex<Vec<Weak<Follower>>>,
+    list: Mutex<Vec<Weak<Follower>>>,
 }
 
 impl Followers {

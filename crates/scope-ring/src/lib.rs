@@ -15,7 +15,9 @@
 //! | [`region`] | the memory: layout, mapping, prefault |
 //! | [`control`] | the words that workers and readers share, `repr(C)` |
 //! | [`ring`] | the ring as a whole: lanes, claiming, snapshots |
-//! | [`pin`] | pin and recycle through one word; the pin budget |
+//! | `protocol` | every ordering: claim, open, commit, seal, pin, unpin, snapshots |
+//! | [`pin`] | holding segments; the pin budget |
+//! | `lock`, `futex` | waiting: for each other at claims, for news |
 //! | [`writer`] | append, commit, seal |
 //! | [`reader`] | following the ring: batches lent in place, exact loss |
 //! | [`follow`] | who must not be overrun by workers that can wait |
@@ -28,8 +30,11 @@
 pub mod control;
 pub mod evicted;
 pub mod follow;
+mod futex;
+mod lock;
 pub mod measure;
 pub mod pin;
+mod protocol;
 pub mod reader;
 pub mod region;
 pub mod registry;

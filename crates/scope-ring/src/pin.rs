@@ -1,54 +1,15 @@
-//! Pin and recycle: who holds a segment, decided through one word, and the budget that bounds how much can be held.
-//!
-//! ```text
-//! pin word = generation (40 bits) << 24 | pins (24 bits)
-//!
-//! claim    word {g, 0} ──compare-and-swap, AcqRel──► {g + 1, 1}     only a claiming worker; then it resets and publishes
-//! pin      word {g, n} ──compare-and-swap, Acquire─► {g, n + 1}     only at the generation that the directory named
-//! unpin    word {g, n} ──fetch_sub, Release────────► {g, n - 1}
-//! ```
-//! Acquire of a claim pairs with release of every unpin: what readers did with the old bytes is over before new ones are
-//! written. Acquire of a pin pairs with the claim's release: the reader sees the words of this generation.
+//! Pins: holding a segment while its bytes are read, and the budget that bounds how much can be held. Who may have a slot is
+//! decided through one word, see [`protocol`].
 
-use crate::control::{PIN_BITS, PINS, SEALED};
+use crate::control::SEALED;
+use crate::lock::Mutex;
+use crate::protocol;
 use crate::ring::Ring;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::segment;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex};
-
-/// Takes the slot of `word` if nobody holds it; the new generation, with one pin, which is the owner's.
-pub(crate) fn claim(word: &AtomicU64) -> Option<u64> {
-    let now = word.load(Ordering::Relaxed);
-    if now & PINS != 0 {
-        return None;
-    }
-    let generation = (now >> PIN_BITS) + 1;
-    word.compare_exchange(now, generation << PIN_BITS | 1, Ordering::AcqRel, Ordering::Relaxed).ok()?;
-    fence(Ordering::Release); // for readers that copy without a pin: the new generation before the new bytes
-    Some(generation)
-}
-
-/// Adds a pin if the slot is still at `generation`.
-pub(crate) fn pin(word: &AtomicU64, generation: u64) -> bool {
-    let mut now = word.load(Ordering::Relaxed);
-    loop {
-        if now >> PIN_BITS != generation || now & PINS == PINS {
-            return false;
-        }
-        match word.compare_exchange_weak(now, now + 1, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => return true,
-            Err(changed) => now = changed,
-        }
-    }
-}
-
-/// Gives a pin back.
-pub(crate) fn unpin(word: &AtomicU64) {
-    let before = word.fetch_sub(1, Ordering::Release);
-    assert!(before & PINS != 0, "a pin is given back once");
-}
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How far a segment is committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,7 +59,7 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// Wraps a pin that [`pin`] has just taken on `slot`.
+    /// Wraps a pin that [`protocol::pin`] has just taken on `slot`.
     pub(crate) fn new(ring: Arc<Ring>, slot: u32, lane: u32, sequence: u64) -> Pinned {
         let first_packet = ring.region().segment(slot).first_packet.load(Ordering::Relaxed);
         Pinned { ring, slot, lane, sequence, first_packet }
@@ -121,7 +82,7 @@ impl Pinned {
 
     /// How far it is committed by now.
     pub fn committed(&self) -> Committed {
-        Committed::from_word(self.ring.region().segment(self.slot).committed.load(Ordering::Acquire))
+        protocol::committed(self.ring.region().segment(self.slot))
     }
 
     /// Times, once sealed.
@@ -166,7 +127,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        unpin(&self.ring.region().segment(self.slot).word);
+        protocol::unpin(&self.ring.region().segment(self.slot).word);
     }
 }
 
@@ -259,20 +220,6 @@ impl Drop for Allowance {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_claimed_slot_is_pinned_only_at_its_generation() {
-        let word = AtomicU64::new(0);
-        let generation = claim(&word).unwrap();
-        assert_eq!(generation, 1);
-        assert!(claim(&word).is_none(), "the owner holds it");
-        assert!(pin(&word, 1) && !pin(&word, 0) && !pin(&word, 2));
-        unpin(&word);
-        assert!(claim(&word).is_none());
-        unpin(&word);
-        assert_eq!(claim(&word), Some(2));
-        assert!(!pin(&word, 1), "the old generation is gone");
-    }
 
     #[test]
     fn the_first_dump_leaves_a_share_for_each_that_may_come() {

@@ -111,8 +111,8 @@ impl Region {
         &self.layout
     }
 
-    /// Makes all segments and tables resident, in parallel; `progress` is told the bytes done so far.
-    pub fn prefault(&self, progress: &(dyn Fn(u64) + Sync)) -> Result<(), RingError> {
+    /// Makes all segments resident, in parallel; `progress` is told the bytes done so far, and says whether to go on.
+    pub fn prefault(&self, progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<(), RingError> {
         let begin = self.layout.data_at;
         let next = AtomicU64::new(begin as u64);
         let done = AtomicU64::new(0);
@@ -125,7 +125,9 @@ impl Region {
                 }
                 let len = PREFAULT_STEP.min(self.layout.bytes - at);
                 self.populate(at, len)?;
-                progress(done.fetch_add(len as u64, Ordering::Relaxed) + len as u64);
+                if !progress(done.fetch_add(len as u64, Ordering::Relaxed) + len as u64) {
+                    return Ok(());
+                }
             }
         };
         std::thread::scope(|scope| {

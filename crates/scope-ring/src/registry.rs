@@ -4,9 +4,9 @@
 //! descriptions lie as whole pcapng blocks in the region's interface area, too, for whoever finds the region after a crash.
 
 use crate::INTERFACES_MAX;
+use crate::lock::Mutex;
 use crate::region::{INTERFACE_AREA_BYTES, Region};
 use scope_packet::{Interface, LinkType, pcapng};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 /// Names longer than this many bytes are cut in descriptions.

@@ -1,18 +1,19 @@
 //! The ring as a whole: creating it, opening lanes, claiming segments, pinning them, consistent snapshots.
 
-use crate::control::{PIN_BITS, PINS, Published, REGION_MAGIC, WorkerCounts};
+use crate::control::{PINS, Published, REGION_MAGIC, WorkerCounts};
 use crate::evicted::{Evicted, History, LossLog, Lost};
 use crate::follow::{Follower, Followers};
-use crate::pin::{self, Committed, PinBudget, Pinned};
+use crate::lock::Mutex;
+use crate::pin::{Committed, PinBudget, Pinned};
 use crate::region::{Layout, Region, memory_available};
 use crate::registry::{InterfaceEntry, Registry};
 use crate::writer::LaneWriter;
-use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN};
+use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN, futex, protocol};
 use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, is_segment_size};
 use scope_packet::{DropReason, Interface, LinkType};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Held segments that one claim looks at (rule 3).
@@ -149,7 +150,7 @@ impl Ring {
     }
 
     /// Makes all of it resident; see [`Region::prefault`].
-    pub fn prefault(&self, progress: &(dyn Fn(u64) + Sync)) -> Result<(), RingError> {
+    pub fn prefault(&self, progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<(), RingError> {
         self.region.prefault(progress)
     }
 
@@ -273,7 +274,7 @@ impl Ring {
         let control = self.region.segment(slot);
         // Locked before the slot is taken: whoever finds it recycled and asks afterwards finds the memory of it, too.
         let mut memory = self.memory.lock().expect("no panic while held");
-        let generation = pin::claim(&control.word)?;
+        let generation = protocol::claim(&control.word)?;
         let committed = Committed::from_word(control.committed.load(Ordering::Relaxed));
         if committed.packets > 0 {
             memory.evicted[control.lane.load(Ordering::Relaxed) as usize].push(Evicted {
@@ -293,18 +294,13 @@ impl Ring {
 
     /// Pins segment `sequence` of `lane`; `None` where it isn't there yet or no more.
     pub fn pin(self: &Arc<Self>, lane: u32, sequence: u64) -> Option<Pinned> {
-        let entry = self.region.directory(lane, sequence).load(Ordering::Acquire);
-        if entry == 0 {
-            return None;
-        }
-        let (slot, generation) = ((entry & PINS) as u32, entry >> PIN_BITS);
+        let (slot, generation) = protocol::find(self.region.directory(lane, sequence))?;
         let control = self.region.segment(slot);
-        if !pin::pin(&control.word, generation) {
+        if !protocol::pin(&control.word, generation) {
             return None;
         }
         let pinned = Pinned::new(self.clone(), slot, lane, sequence);
-        let right = control.lane.load(Ordering::Relaxed) == lane && control.sequence.load(Ordering::Relaxed) == sequence;
-        right.then_some(pinned) // a wrong one is unpinned by its drop
+        protocol::holds(control, lane, sequence).then_some(pinned) // a wrong one is unpinned by its drop
     }
 
     /// Smallest sequence of `lane` that may still be in the ring.
@@ -338,6 +334,7 @@ impl Ring {
     /// Moves `worker`'s clock on to `clock_ns`; everything up to there, less the grace, is committed. It never falls.
     pub fn set_clock(&self, worker: u32, clock_ns: i64) {
         let control = self.region.worker(worker);
+        let clock_ns = clock_ns.min(i64::MAX - 1); // the end of time means that the worker has ended
         if clock_ns > control.clock_ns.load(Ordering::Relaxed) {
             control.heard_ns.store(clock_ns, Ordering::Relaxed);
             control.clock_ns.store(clock_ns, Ordering::Release); // after the commits that it speaks of
@@ -421,11 +418,34 @@ impl Ring {
         self.region.header().wakes.load(Ordering::Acquire)
     }
 
+    /// Segments sealed so far: to be read before a last look, and handed to [`Ring::wait_for_seal`].
+    pub fn seals(&self) -> u32 {
+        self.region.header().seals.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until a segment is sealed, at most `limit`: for who needn't see packets at once, but mustn't be overrun. The
+    /// caller read `looked_at`, then looked, and found nothing.
+    pub fn wait_for_seal(&self, looked_at: u32, limit: Duration) {
+        let header = self.region.header();
+        header.waiting_for_seal.fetch_add(1, Ordering::SeqCst);
+        futex::wait(&header.seals, looked_at, limit);
+        header.waiting_for_seal.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// A segment was sealed: whoever waits for that is woken.
+    pub(crate) fn wake_for_seal(&self) {
+        let header = self.region.header();
+        header.seals.fetch_add(1, Ordering::Release);
+        if header.waiting_for_seal.load(Ordering::SeqCst) > 0 {
+            futex::wake(&header.seals);
+        }
+    }
+
     /// Sleeps until a worker commits, at most `limit`. The caller read `looked_at`, then looked, and found nothing.
     pub fn wait(&self, looked_at: u32, limit: Duration) {
         let header = self.region.header();
         header.waiting.fetch_add(1, Ordering::SeqCst);
-        futex_wait(&header.wakes, looked_at, limit);
+        futex::wait(&header.wakes, looked_at, limit);
         header.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
@@ -439,21 +459,9 @@ impl Ring {
         if woken.elapsed() >= WAKE_INTERVAL {
             *woken = Instant::now();
             header.wakes.fetch_add(1, Ordering::Release);
-            futex_wake(&header.wakes);
+            futex::wake(&header.wakes);
         }
     }
-}
-
-/// Sleeps on `word` while it holds `expected`, at most `limit`.
-fn futex_wait(word: &std::sync::atomic::AtomicU32, expected: u32, limit: Duration) {
-    let timeout = libc::timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos() as i64 };
-    // SAFETY: word and timeout outlive the call; a spurious return is allowed.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &timeout as *const libc::timespec) };
-}
-
-fn futex_wake(word: &std::sync::atomic::AtomicU32) {
-    // SAFETY: the word outlives the call.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
 impl RingCounters {

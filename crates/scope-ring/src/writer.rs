@@ -9,8 +9,9 @@
 //! ```
 //! Bytes are written by ordinary stores here. Committed bytes and entries are never written again until recycling.
 
-use crate::control::{PIN_BITS, Published};
-use crate::pin::{self, Committed};
+use crate::control::Published;
+use crate::pin::{Committed, SegmentTimes};
+use crate::protocol::{self, SegmentStart};
 use crate::ring::Ring;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::segment::{self, Foot, STATISTICS_MAX};
@@ -168,16 +169,14 @@ impl LaneWriter {
             && (open.committed.packets, open.committed.bytes) != (open.packets, open.bytes)
         {
             open.committed = Committed { sealed: false, packets: open.packets, bytes: open.bytes };
-            let (slot, word) = (open.slot, open.committed.to_word());
-            self.publish(); // counted before it is visible: no reader sees more than was published
-            // The packets' bytes and entries before the word that publishes them.
-            self.ring.region().segment(slot).committed.store(word, Ordering::Release);
+            let (control, committed) = (self.ring.region().segment(open.slot), open.committed);
+            protocol::commit(control, self.ring.region().lane(self.lane), self.published(), committed);
             self.ring.wake();
         }
     }
 
-    fn publish(&self) {
-        self.ring.region().lane(self.lane).publish(Published { packets: self.packets, bytes: self.captured_bytes });
+    fn published(&self) -> Published {
+        Published { packets: self.packets, bytes: self.captured_bytes }
     }
 
     /// Seals the open segment, if there is one: nothing is added to it any more.
@@ -213,17 +212,19 @@ impl LaneWriter {
         };
         segment::seal(gap, tail, &foot, &statistics);
         let control = ring.region().segment(open.slot);
-        for (place, time_ns) in control.times.iter().zip([open.first_ns, open.last_ns, open.min_ns, open.max_ns]) {
-            place.store(time_ns, Ordering::Relaxed);
-        }
-        control.unordered.store(u32::from(open.unordered), Ordering::Relaxed);
-        control.sealed_order.store(ring.next_sealed_order(), Ordering::Relaxed);
+        let times = SegmentTimes {
+            first_ns: open.first_ns,
+            last_ns: open.last_ns,
+            min_ns: open.min_ns,
+            max_ns: open.max_ns,
+            unordered: open.unordered,
+            sealed_order: ring.next_sealed_order(),
+        };
         let sealed = Committed { sealed: true, packets: open.packets, bytes: open.bytes };
-        self.publish();
-        control.committed.store(sealed.to_word(), Ordering::Release); // foot, statistics and times before the sealed bit
-        pin::unpin(&control.word);
+        protocol::seal(control, ring.region().lane(self.lane), self.published(), sealed, &times);
         ring.give_back(open.slot);
         ring.wake();
+        ring.wake_for_seal();
     }
 
     /// Statistics blocks for the end of segment `sequence`: of all interfaces, or of the 64 longest unstated.
@@ -248,23 +249,20 @@ impl LaneWriter {
         if self.open.is_some() {
             return true;
         }
-        let Some((slot, generation)) = self.ring.claim() else { return false };
+        let Some(claimed) = self.ring.claim() else { return false };
         let ring = &self.ring;
         let lane_control = ring.region().lane(self.lane);
         let sequence = lane_control.next.load(Ordering::Relaxed);
-        let control = ring.region().segment(slot);
-        control.committed.store(0, Ordering::Relaxed);
-        control.lane.store(self.lane, Ordering::Relaxed);
-        control.sequence.store(sequence, Ordering::Relaxed);
-        control.first_packet.store(self.packets, Ordering::Relaxed);
-        control.bytes_before.store(self.captured_bytes, Ordering::Relaxed);
-        for (reason, packets) in self.drops.iter() {
-            control.drops_before[reason as usize].store(packets, Ordering::Relaxed);
-        }
-        // The segment's words before the entry that leads to them, and that before the lane's count.
-        ring.region().directory(self.lane, sequence).store(generation << PIN_BITS | slot as u64, Ordering::Release);
-        lane_control.next.store(sequence + 1, Ordering::Release);
-        self.open = Some(Open::new(slot, sequence, self.packets, self.captured_bytes, self.drops));
+        let start = SegmentStart {
+            lane: self.lane,
+            sequence,
+            first_packet: self.packets,
+            bytes_before: self.captured_bytes,
+            drops_before: &self.drops,
+        };
+        let (control, entry) = (ring.region().segment(claimed.0), ring.region().directory(self.lane, sequence));
+        protocol::open(control, entry, lane_control, claimed, &start);
+        self.open = Some(Open::new(claimed.0, sequence, self.packets, self.captured_bytes, self.drops));
         true
     }
 }

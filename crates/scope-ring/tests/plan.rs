@@ -93,6 +93,7 @@ fn prefaulting_tells_its_progress_up_to_the_whole_ring() {
     let most = std::sync::atomic::AtomicU64::new(0);
     ring.prefault(&|bytes| {
         most.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
+        true
     })
     .expect("memory for 64 MiB");
     assert_eq!(most.into_inner(), 64 * MIB);

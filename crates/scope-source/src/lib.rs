@@ -100,7 +100,7 @@ pub enum SourceError {
         cause: String,
     },
     /// There is no such interface.
-    #[error("no interface '{name}'; there are: {known}")]
+    #[error("no interface '{name}'; there are: {known}{}", if name == "any" { "; capturing on all at once isn't supported: give several -i" } else { "" })]
     NoInterface {
         /// As typed.
         name: String,
@@ -124,6 +124,12 @@ pub enum SourceError {
         path: String,
         /// What is wrong, and what would be right.
         cause: String,
+    },
+    /// The interface doesn't exist any more; what it had received was handed over.
+    #[error("interface '{interface}' was removed: nothing more comes from it; start again when it is back")]
+    Removed {
+        /// Interface.
+        interface: String,
     },
     /// A system call failed.
     #[error("{place}: {cause}")]

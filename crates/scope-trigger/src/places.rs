@@ -4,6 +4,20 @@ use crate::window::Window;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+/// Dumps, beside those whose windows are open, that may be finishing at once for workers that can wait.
+pub const CLOSING_MAX: usize = 64;
+/// How long one wait for a place lasts at most.
+const WAIT_STEP: Duration = Duration::from_millis(10);
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Some dump that holds one needs no further packet of the asking worker: waiting helps.
+    ForNow,
+    /// Waiting doesn't help, or isn't possible.
+    ForGood,
+}
+
 /// All places. Shared by all triggers of a run.
 #[derive(Debug)]
 pub struct Places {
@@ -46,27 +60,39 @@ impl Places {
 
     /// Dumps that are open now.
     pub fn open(&self) -> usize {
-        self.open.lock().expect("no panic while held").windows.len()
+        self.lock().windows.len()
     }
 
-    /// Takes a place for a dump of `window`; `None` where all are taken.
+    /// Takes a place for a dump of `window`, without waiting.
     ///
-    /// With `wait_at_ns`, the capture time up to which a worker that can wait has committed all that it has, it waits for every dump that needs no further packet of this
-    /// worker to finish; those whose window is still open at that clock are what counts. So the answer for a file depends on
-    /// capture time alone, and nobody waits for a dump that waits for him.
-    pub fn take(self: &Arc<Self>, window: &Arc<Window>, wait_at_ns: Option<i64>) -> Option<Place> {
-        let mut open = self.open.lock().expect("no panic while held");
-        while open.windows.len() >= self.max {
-            let clock_ns = wait_at_ns?;
-            let ends_by_itself = |window: &Arc<Window>| window.to_ns().saturating_add(self.grace_ns) < clock_ns;
-            if !open.windows.iter().any(ends_by_itself) {
-                return None;
+    /// `wait_at_ns` is, for a worker that can wait, the capture time up to which all that it has is committed. For such a
+    /// worker the cap runs in capture time: only windows that are still open at that time count. What has closed, but isn't
+    /// finished, is bounded by [`CLOSING_MAX`].
+    pub fn take(self: &Arc<Self>, window: &Arc<Window>, wait_at_ns: Option<i64>) -> Result<Place, Full> {
+        let mut open = self.lock();
+        let counted = match wait_at_ns {
+            None => open.windows.len() >= self.max,
+            Some(at_ns) => {
+                let still_open = open.windows.iter().filter(|window| window.to_ns() >= at_ns).count();
+                still_open >= self.max || open.windows.len() >= self.max + CLOSING_MAX
             }
-            open = self.freed.wait_timeout(open, Duration::from_millis(10)).expect("no panic while held").0;
+        };
+        if counted {
+            let ends_by_itself = |at_ns| open.windows.iter().any(|window| window.to_ns().saturating_add(self.grace_ns) < at_ns);
+            return Err(if wait_at_ns.is_some_and(ends_by_itself) { Full::ForNow } else { Full::ForGood });
         }
-        open.left = open.left.checked_sub(1)?;
+        open.left = open.left.checked_sub(1).ok_or(Full::ForGood)?;
         open.windows.push(window.clone());
-        Some(Place { places: self.clone(), window: window.clone() })
+        Ok(Place { places: self.clone(), window: window.clone() })
+    }
+
+    /// Waits a little for a place to become free.
+    pub fn wait(&self) {
+        let _ = self.freed.wait_timeout(self.lock(), WAIT_STEP).expect("no panic while held");
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.open.lock().expect("no panic while held")
     }
 }
 
@@ -90,22 +116,33 @@ mod tests {
     fn a_place_is_free_again_when_its_dump_is_done() {
         let places = Places::new(1, 0, None);
         let first = places.take(&window(10), None).unwrap();
-        assert!(places.take(&window(10), None).is_none());
+        assert_eq!(places.take(&window(10), None).unwrap_err(), Full::ForGood);
         drop(first);
-        assert!(places.take(&window(10), None).is_some());
+        assert!(places.take(&window(10), None).is_ok());
     }
 
     #[test]
-    fn who_can_wait_waits_only_for_dumps_that_end_without_him() {
+    fn who_can_wait_counts_open_windows_only() {
         let places = Places::new(1, 5, None);
-        let first = places.take(&window(10), Some(0)).unwrap();
-        assert!(places.take(&window(30), Some(15)).is_none(), "the first one still needs this worker's clock");
-        let waiting = std::thread::spawn({
-            let places = places.clone();
-            move || places.take(&window(30), Some(16)).is_some()
-        });
-        std::thread::sleep(Duration::from_millis(20));
-        drop(first);
-        assert!(waiting.join().unwrap());
+        let _first = places.take(&window(10), Some(0)).unwrap();
+        assert_eq!(places.take(&window(30), Some(10)).unwrap_err(), Full::ForGood, "the first one is open at that time");
+        let _second = places.take(&window(30), Some(11)).unwrap();
+    }
+
+    #[test]
+    fn what_is_finishing_is_bounded_and_waited_for_only_if_that_helps() {
+        let places = Places::new(1, 5, None);
+        let held: Vec<Place> = (0..=CLOSING_MAX).map(|_| places.take(&window(10), Some(11)).unwrap()).collect();
+        assert_eq!(places.take(&window(30), Some(15)).unwrap_err(), Full::ForGood, "all still need this worker's clock");
+        assert_eq!(places.take(&window(30), Some(16)).unwrap_err(), Full::ForNow);
+        drop(held);
+        assert!(places.take(&window(30), Some(16)).is_ok());
+    }
+
+    #[test]
+    fn a_total_ends_all_further_dumps() {
+        let places = Places::new(8, 0, Some(1));
+        drop(places.take(&window(10), None).unwrap());
+        assert_eq!(places.take(&window(10), Some(100)).unwrap_err(), Full::ForGood);
     }
 }

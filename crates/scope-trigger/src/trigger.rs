@@ -4,7 +4,7 @@
 //! `fired`. The numbers add up to the trigger's hits.
 
 use crate::holdoff::Holdoff;
-use crate::places::{Place, Places};
+use crate::places::{Full, Place, Places};
 use crate::window::{Extended, Window};
 use scope_filter::{Filter, Template, VlanRule, host_pair_default};
 use scope_packet::{Headers, LinkType};
@@ -220,23 +220,29 @@ impl Trigger {
     }
 
     fn decide(&self, moment: Moment, compile: Compile<'_>, places: &Arc<Places>) -> Verdict {
-        let mut state = self.state.lock().expect("no panic while held");
-        let verdict = self.verdict(&mut state, moment, compile, places);
-        state.counts.count(&verdict);
-        verdict
+        loop {
+            let mut state = self.state.lock().expect("no panic while held");
+            if let Some(verdict) = self.verdict(&mut state, &moment, compile, places) {
+                state.counts.count(&verdict);
+                return verdict;
+            }
+            drop(state); // nobody waits while others need the lock
+            places.wait();
+        }
     }
 
-    fn verdict(&self, state: &mut State, moment: Moment, compile: Compile<'_>, places: &Arc<Places>) -> Verdict {
-        let Moment { hit_ns, clock_ns, filter, key, wait_at_ns } = moment;
+    /// `None`: a place will become free, and waiting for it is right.
+    fn verdict(&self, state: &mut State, moment: &Moment, compile: Compile<'_>, places: &Arc<Places>) -> Option<Verdict> {
+        let Moment { hit_ns, clock_ns, ref filter, ref key, wait_at_ns } = *moment;
         if state.disarmed {
-            return Verdict::Disarmed;
+            return Some(Verdict::Disarmed);
         }
         let mut from_ns = hit_ns.saturating_sub(self.config.before_ns).max(0);
         let to_ns = hit_ns.saturating_add(self.config.after_ns);
-        if let Ok(filter) = &filter {
+        if let Ok(filter) = filter {
             for (_, window) in state.windows.iter().filter(|(text, _)| text == filter) {
                 match window.extend(hit_ns, to_ns, clock_ns) {
-                    Extended::Yes => return Verdict::Extended,
+                    Extended::Yes => return Some(Verdict::Extended),
                     // A window that had to stop growing: the new one begins where it ended.
                     Extended::No { full_to_ns: Some(end_ns) } if end_ns < hit_ns => from_ns = from_ns.max(end_ns + 1),
                     Extended::No { .. } => {}
@@ -244,31 +250,35 @@ impl Trigger {
             }
         }
         if key.as_ref().is_some_and(|key| state.holdoff.holds(key, hit_ns)) {
-            return Verdict::HeldOff;
+            return Some(Verdict::HeldOff);
         }
         let text = match filter {
             Ok(text) => text,
-            Err(name) => return Verdict::TemplateUnfilled { name },
+            Err(name) => return Some(Verdict::TemplateUnfilled { name: name.clone() }),
         };
         if wait_at_ns.is_none() && places.open() >= places.max() {
-            return Verdict::TooMany; // before the filter is compiled: a storm of hits costs little
+            return Some(Verdict::TooMany); // before the filter is compiled: a storm of hits costs little
         }
-        let filter = match compile(&text) {
+        let filter = match compile(text) {
             Ok(filter) => filter,
-            Err(name) => return Verdict::TemplateUnfilled { name: name.to_string() },
+            Err(name) => return Some(Verdict::TemplateUnfilled { name: name.to_string() }),
         };
         let window = Arc::new(Window::new(from_ns, to_ns, hit_ns));
-        let Some(place) = places.take(&window, wait_at_ns) else { return Verdict::TooMany };
+        let place = match places.take(&window, wait_at_ns) {
+            Ok(place) => place,
+            Err(Full::ForNow) => return None,
+            Err(Full::ForGood) => return Some(Verdict::TooMany),
+        };
         if let Some(key) = key {
-            state.holdoff.fired(&key, hit_ns);
+            state.holdoff.fired(key, hit_ns);
         }
         state.disarmed = self.config.single;
         state.windows.retain(|(_, window)| !window.is_over());
         if state.windows.len() >= 2 * places.max() {
             state.windows.remove(0); // closed full ones, kept to begin where they ended
         }
-        state.windows.push((text, window.clone()));
-        Verdict::Fired(Fire { filter, window, place })
+        state.windows.push((text.clone(), window.clone()));
+        Some(Verdict::Fired(Fire { filter, window, place }))
     }
 }
 

@@ -74,10 +74,11 @@ impl Window {
         Extended::Yes
     }
 
-    /// Closes the window for good if everything up to its end is settled at `settled_ns`: no hit extends it any more.
+    /// Closes the window for good if everything up to its end is settled at `settled_ns`, or nothing comes any more
+    /// (`i64::MAX`): no hit extends it from then on.
     pub fn close_if_settled(&self, settled_ns: i64) -> bool {
         let mut state = self.lock();
-        state.closed |= settled_ns > state.to_ns;
+        state.closed |= settled_ns > state.to_ns || settled_ns == i64::MAX;
         state.closed
     }
 
@@ -125,6 +126,13 @@ mod tests {
         }
         assert_eq!(window.to_ns(), WINDOW_GROWTH_MAX_NS);
         assert_eq!(window.extend(at, at + 5 * S, at), Extended::No { full_to_ns: Some(WINDOW_GROWTH_MAX_NS) });
+    }
+
+    #[test]
+    fn a_window_to_the_end_of_time_closes_when_nothing_comes_any_more() {
+        let window = Window::new(0, i64::MAX, 5);
+        assert!(!window.close_if_settled(i64::MAX - 1));
+        assert!(window.close_if_settled(i64::MAX));
     }
 
     #[test]

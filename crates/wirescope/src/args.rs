@@ -122,14 +122,14 @@ pub struct RunArgs {
     #[arg(short = 'r', value_name = "FILE", help_heading = "Sources", value_hint = ValueHint::FilePath)]
     pub read: Vec<String>,
     /// Keep so many bytes of each packet, where a source has no snaplen= of its own; 0: all
-    #[arg(short = 's', value_name = "BYTES", help_heading = "Sources")]
+    #[arg(short = 's', value_name = "BYTES", help_heading = "Sources", allow_hyphen_values = true)]
     pub snap_len: Option<String>,
 
     /// Memory for packets
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Ring")]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Ring", allow_hyphen_values = true)]
     pub ring: String,
     /// Size of a segment, 64KiB to 2MiB [default: picked to fit the ring and its lanes]
-    #[arg(long, value_name = "SIZE", help_heading = "Ring")]
+    #[arg(long, value_name = "SIZE", help_heading = "Ring", allow_hyphen_values = true)]
     pub segment: Option<String>,
 
     /// A packet that this filter takes starts a dump; unnamed triggers are trigger1, trigger2 ...; =EXPR forces an expression
@@ -139,13 +139,27 @@ pub struct RunArgs {
     #[arg(long, value_name = "TEMPLATE", alias = "dumper-expr", help_heading = "Triggers")]
     pub dump: Vec<String>,
     /// How far dumps reach back before the hit; a bare number is seconds
-    #[arg(long, value_name = "TIME", default_value = "30s", alias = "dump-past", help_heading = "Triggers")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        alias = "dump-past",
+        help_heading = "Triggers",
+        allow_hyphen_values = true
+    )]
     pub before: String,
     /// How far dumps reach on behind the last hit
-    #[arg(long, value_name = "TIME", default_value = "10s", alias = "dump-future", help_heading = "Triggers")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        alias = "dump-future",
+        help_heading = "Triggers",
+        allow_hyphen_values = true
+    )]
     pub after: String,
     /// How long a trigger that has fired doesn't fire again
-    #[arg(long, value_name = "TIME", default_value = "1s", help_heading = "Triggers")]
+    #[arg(long, value_name = "TIME", default_value = "1s", help_heading = "Triggers", allow_hyphen_values = true)]
     pub holdoff: String,
     /// Hold off per key, such as '$srcIP'
     #[arg(long, value_name = "TEMPLATE", help_heading = "Triggers")]
@@ -154,10 +168,10 @@ pub struct RunArgs {
     #[arg(long, help_heading = "Triggers")]
     pub single: bool,
     /// End after so many dumps
-    #[arg(long, value_name = "N", help_heading = "Triggers")]
+    #[arg(long, value_name = "N", help_heading = "Triggers", allow_hyphen_values = true)]
     pub exit_after: Option<String>,
     /// Most dumps at once
-    #[arg(long, value_name = "N", default_value = "8", help_heading = "Triggers")]
+    #[arg(long, value_name = "N", default_value = "8", help_heading = "Triggers", allow_hyphen_values = true)]
     pub dumps_max: String,
     /// How filters see VLAN tags: through them, or by the letter of libpcap
     #[arg(long, value_name = "RULE", default_value = "transparent", help_heading = "Triggers", value_parser = Words(&["transparent", "exact"]))]

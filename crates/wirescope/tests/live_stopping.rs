@@ -234,8 +234,7 @@ fn an_interface_that_is_removed_is_told_and_the_other_one_is_captured_on() {
     live.wait_for_dumps(1);
     started.signal(libc::SIGINT);
     let done = started.finish(Duration::from_secs(10));
-    // Whether a source that is gone is something promised and not done is left open.
-    assert!(matches!(done.code(), Some(0 | 1)), "{}", done.stderr);
+    assert_eq!(done.code(), Some(1), "a source failed while another ran on: {}", done.stderr);
     assert!(done.stderr.contains(&other) && done.stderr.contains("removed"), "{}", done.stderr);
     let summary = done.summary();
     live_lab::assert_nothing_lost(&summary, frames.len());

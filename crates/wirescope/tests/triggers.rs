@@ -303,3 +303,42 @@ fn a_second_run_into_the_same_folder_overwrites_nothing() {
     assert_eq!(std::os::unix::fs::MetadataExt::ino(&first.metadata().unwrap()), inode);
     assert_eq!(std::fs::read(&first).unwrap(), bytes);
 }
+
+#[test]
+fn workers_that_wait_for_places_never_wait_for_each_other() {
+    // A deadlock once: a worker that waited for a dump to finish held its trigger's lock and its place in capture time.
+    for (workers, dumps_max, holdoff) in [(2, "8", "10ms"), (4, "1", "10ms"), (2, "1", "0"), (4, "8", "1ms")] {
+        let place = Place::new();
+        let source = format!("synth:rate=10k,time=3s,pace=max,workers={workers},start=1000,flows=50");
+        let trigger = ["--trigger", "udp", "--dump", "udp", "--before", "0", "--after", "0", "--dumps-max", dumps_max];
+        let summary = place.summary(&[&["--source", &source, "--holdoff", holdoff], &trigger[..]].concat());
+        summary.assert_adds_up();
+        assert!(summary.dumps.len() > 2, "{} dumps", summary.dumps.len());
+    }
+}
+
+#[test]
+fn a_file_counts_only_windows_that_are_open_against_the_cap() {
+    // Twenty hits, half a second apart, windows of 200 ms: one place is enough, and none is turned away.
+    let hits: Vec<(i64, u8)> = (1..=20).map(|n| (n * 500, 1)).collect();
+    let input = capture(12, &hits);
+    let place = Place::new();
+    let source = place.source(&input);
+    let orders = ["--trigger", "hit=udp port 60000", "--before", "0.1", "--after", "0.1", "--holdoff", "0", "--dumps-max", "1"];
+    let summary = place.summary(&[&["--source", &source], &orders[..]].concat());
+    assert_eq!((summary.hits["hit"].fired, summary.hits["hit"].too_many), (20, 0));
+}
+
+#[test]
+fn a_packet_at_the_end_of_time_ends_its_run_like_any_other() {
+    for time_ns in [i64::MAX, i64::MAX - 1, i64::MAX - 5_000_000_000] {
+        let mut input = capture(3, &[(1000, 1)]);
+        let frame = input.packets[0].data.clone();
+        input.packets.push(Record::new(time_ns, frame));
+        let place = Place::new();
+        let source = place.source(&input);
+        let summary = place.summary(&["--source", &source, "--trigger", "x=ip or ip6", "--dump", "", "--holdoff", "0"]);
+        summary.assert_adds_up();
+        assert!(!summary.dumps.is_empty(), "{time_ns}");
+    }
+}

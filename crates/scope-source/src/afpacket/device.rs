@@ -64,6 +64,7 @@ pub(super) struct LinkWatch {
     name: String,
     index: i32,
     state: LinkState,
+    gone: Option<Instant>,
     looked: Instant,
     warnings: Vec<String>,
 }
@@ -73,8 +74,14 @@ impl LinkWatch {
     const WARNINGS_MAX: usize = 64;
 
     pub(super) fn begin(socket: &Socket, name: &str, index: i32) -> LinkWatch {
-        let mut watch =
-            LinkWatch { name: name.to_string(), index, state: LinkState::Up, looked: Instant::now(), warnings: Vec::new() };
+        let mut watch = LinkWatch {
+            name: name.to_string(),
+            index,
+            state: LinkState::Up,
+            gone: None,
+            looked: Instant::now(),
+            warnings: Vec::new(),
+        };
         if !matches!(socket.is_up(index), Ok(true)) {
             watch.state = LinkState::Down;
             watch.warn(format!("interface {name} is down; waiting for it"));
@@ -84,6 +91,11 @@ impl LinkWatch {
 
     pub(super) fn is_up(&self) -> bool {
         self.state == LinkState::Up
+    }
+
+    /// Since when the interface doesn't exist any more.
+    pub(super) fn gone_since(&self) -> Option<Instant> {
+        self.gone
     }
 
     /// The socket said that the interface went down.
@@ -112,6 +124,7 @@ impl LinkWatch {
             Ok(false) => {}
             Err(cause) if matches!(cause.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
                 self.state = LinkState::Gone;
+                self.gone = Some(Instant::now());
                 self.warn(format!("interface {} was removed; nothing more will come from it", self.name));
             }
             Err(_) => {}

@@ -368,6 +368,11 @@ impl Source for AfPacketSource {
             self.ended = true;
             return Ok(Polled::Ended);
         }
+        if self.stopped.is_none() && quiet && self.watch.gone_since().is_some_and(|gone| gone.elapsed() >= 2 * self.block_timeout)
+        {
+            self.ended = true;
+            return Err(SourceError::Removed { interface: self.interface.name.clone() });
+        }
         if quiet {
             sink.idle(clock_ns + self.clock_ahead_ns - self.grace_ns());
         }

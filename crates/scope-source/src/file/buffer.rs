@@ -8,9 +8,14 @@
 //! end and not a SIGBUS, and a buffer that stays in the second-level cache makes the copy about as cheap as the page
 //! faults it saves. It starts small and grows only when it is full of one record that goes on, so memory is bounded
 //! by twice the bytes that really came, never by a length that the file claims.
+//!
+//! It is filled in one of two ways: by reading into the free part, or, once [`Buffer::read_ahead`] was called, by taking the
+//! chunk that a thread has read meanwhile and putting the unread rest, a record's beginning, in front of it. That adds
+//! [`AHEAD_BYTES`] of memory to the bound, for a file that is longer than the buffer it starts with.
 
 use std::io;
 
+use super::ahead::{AHEAD_BYTES, Ahead, CHUNK_BYTES, HEADROOM};
 use super::input::Input;
 
 /// Size a buffer starts with, bytes, while few files are open.
@@ -19,8 +24,12 @@ pub(super) const START_BYTES: usize = 512 << 10;
 pub(super) const START_BYTES_MANY: usize = 64 << 10;
 /// No record or block is longer than this, bytes; what claims to be is damaged.
 pub(super) const RECORD_BYTES_MAX: usize = 16 << 20;
-/// A buffer never grows beyond this, bytes: the longest record, rounded up by doubling.
-pub const BUFFER_BYTES_MAX: usize = 2 * RECORD_BYTES_MAX;
+/// What is lent from never grows beyond this, bytes: the longest record, rounded up by doubling.
+const LENT_BYTES_MAX: usize = 2 * RECORD_BYTES_MAX;
+/// A file's buffers never take more than this, bytes, what is read ahead included.
+pub const BUFFER_BYTES_MAX: usize = LENT_BYTES_MAX + AHEAD_BYTES;
+// The longest rest that is too short for a record, and a chunk behind it.
+const _: () = assert!(RECORD_BYTES_MAX + CHUNK_BYTES <= LENT_BYTES_MAX);
 
 /// What a refill brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +40,18 @@ pub(super) enum Refill {
     NotReady,
 }
 
+/// Who reads.
+enum Filling {
+    /// The worker itself.
+    Direct(Input),
+    /// A thread, ahead of it.
+    Ahead(Ahead),
+    /// Nobody: the end was reached and what read is gone.
+    Over,
+}
+
 pub(super) struct Buffer {
-    input: Input,
+    filling: Filling,
     bytes: Vec<u8>,
     begin: usize,
     end: usize,
@@ -44,7 +63,29 @@ pub(super) struct Buffer {
 
 impl Buffer {
     pub(super) fn new(input: Input, start_bytes: usize) -> Buffer {
-        Buffer { input, bytes: vec![0; start_bytes], begin: 0, end: 0, offset: 0, at_end: false, bytes_max: start_bytes }
+        Buffer {
+            filling: Filling::Direct(input),
+            bytes: vec![0; start_bytes],
+            begin: 0,
+            end: 0,
+            offset: 0,
+            at_end: false,
+            bytes_max: start_bytes,
+        }
+    }
+
+    /// Lets a thread read what is not read yet, if there is more and the input is a regular file.
+    pub(super) fn read_ahead(&mut self) {
+        if self.at_end {
+            return;
+        }
+        self.filling = match std::mem::replace(&mut self.filling, Filling::Over) {
+            Filling::Direct(input) if input.reopens() => match Ahead::start(input) {
+                Ok(ahead) => Filling::Ahead(ahead),
+                Err(input) => Filling::Direct(input),
+            },
+            other => other,
+        };
     }
 
     /// What is there and not yet consumed.
@@ -82,8 +123,9 @@ impl Buffer {
         self.at_end
     }
 
-    pub(super) fn input(&self) -> &Input {
-        &self.input
+    /// It is read from a pipe or the like, which may keep us waiting and can't be read twice.
+    pub(super) fn flows(&self) -> bool {
+        matches!(&self.filling, Filling::Direct(input) if !input.reopens())
     }
 
     /// The most bytes of memory it has held.
@@ -91,8 +133,9 @@ impl Buffer {
         self.bytes_max
     }
 
-    /// Drops the memory once the last packet has been handed out.
+    /// Drops the memory and what reads once the last packet has been handed out.
     pub(super) fn release(&mut self) {
+        self.filling = Filling::Over;
         (self.bytes, self.begin, self.end, self.at_end) = (Vec::new(), 0, 0, true);
     }
 
@@ -100,21 +143,72 @@ impl Buffer {
     /// is unread: nothing may be lent.
     pub(super) fn refill(&mut self, wanted: usize, wait_ms: i32) -> io::Result<Refill> {
         debug_assert!(wanted <= RECORD_BYTES_MAX);
-        self.bytes.copy_within(self.begin..self.end, 0);
-        (self.begin, self.end) = (0, self.end - self.begin);
-        while self.end < wanted && !self.at_end {
-            if self.end == self.bytes.len() {
-                self.bytes.resize((self.bytes.len() * 2).min(BUFFER_BYTES_MAX), 0);
-                self.bytes_max = self.bytes.len();
-            }
-            if !self.input.ready(wait_ms) {
-                return Ok(Refill::NotReady);
-            }
-            let read = self.input.read(&mut self.bytes[self.end..])?;
-            self.end += read;
+        if let Filling::Direct(_) = self.filling {
+            self.move_to_front();
+        }
+        while self.unread().len() < wanted && !self.at_end {
+            let read = match &mut self.filling {
+                Filling::Direct(input) if !input.ready(wait_ms) => return Ok(Refill::NotReady),
+                Filling::Direct(_) => self.read_on()?,
+                Filling::Ahead(ahead) => {
+                    let (chunk, read) = ahead.next()?;
+                    self.take(chunk, read);
+                    read
+                }
+                Filling::Over => 0,
+            };
             self.at_end = read == 0;
         }
         Ok(Refill::Done)
+    }
+
+    /// Frees the place of what is consumed.
+    fn move_to_front(&mut self) {
+        self.bytes.copy_within(self.begin..self.end, 0);
+        (self.begin, self.end) = (0, self.end - self.begin);
+    }
+
+    /// Reads into the free part, which is made if there is none.
+    fn read_on(&mut self) -> io::Result<usize> {
+        let Filling::Direct(input) = &mut self.filling else { return Ok(0) };
+        if self.end == self.bytes.len() {
+            self.bytes.resize((self.bytes.len() * 2).min(LENT_BYTES_MAX), 0);
+            self.bytes_max = self.bytes.len();
+        }
+        let read = input.read(&mut self.bytes[self.end..])?;
+        self.end += read;
+        Ok(read)
+    }
+
+    /// Lends from the next chunk from now on, with the unread rest in front of it. A rest longer than the headroom, of a long
+    /// record, stays where it is and grows by the chunk's bytes.
+    fn take(&mut self, mut chunk: Vec<u8>, read: usize) {
+        let rest = self.end - self.begin;
+        if rest <= HEADROOM {
+            let begin = HEADROOM - rest;
+            chunk[begin..HEADROOM].copy_from_slice(self.unread());
+            (self.begin, self.end) = (begin, HEADROOM + read);
+            std::mem::swap(&mut self.bytes, &mut chunk);
+        } else {
+            self.move_to_front();
+            let needed = self.end + read;
+            if needed > self.bytes.len() {
+                self.bytes.resize(needed.next_power_of_two().min(LENT_BYTES_MAX), 0);
+            }
+            self.bytes[self.end..needed].copy_from_slice(&chunk[HEADROOM..HEADROOM + read]);
+            self.end = needed;
+        }
+        self.bytes_max = self.bytes_max.max(self.bytes.len() + AHEAD_BYTES);
+        self.give_back(chunk);
+    }
+
+    /// Hands on a chunk to be filled, in the length that all have: the first one and one that has grown had another.
+    fn give_back(&mut self, mut chunk: Vec<u8>) {
+        let Filling::Ahead(ahead) = &mut self.filling else { return };
+        if chunk.len() != HEADROOM + CHUNK_BYTES {
+            chunk = vec![0; HEADROOM + CHUNK_BYTES];
+        }
+        ahead.recycle(chunk);
     }
 }
 
@@ -138,5 +232,35 @@ mod tests {
         buffer.refill(40, 0).unwrap();
         assert_eq!(buffer.unread()[..40], (9..49).collect::<Vec<u8>>());
         assert_eq!(buffer.offset(), 9);
+    }
+
+    #[test]
+    fn what_is_read_ahead_is_the_file_whatever_the_length_of_its_records() {
+        use std::io::{Seek, Write};
+        let bytes: Vec<u8> = (0..(CHUNK_BYTES * 6 + 123) as u32).map(|n| (n ^ n >> 8 ^ n >> 16) as u8).collect();
+        for len in [1000, HEADROOM + 1, CHUNK_BYTES - 1, 2 * CHUNK_BYTES + 5, 5 * CHUNK_BYTES] {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&bytes).unwrap();
+            file.rewind().unwrap();
+            let mut buffer = Buffer::new(Input::Regular(file), START_BYTES);
+            buffer.refill(len.min(24), 0).unwrap();
+            buffer.read_ahead();
+            let mut read = Vec::new();
+            loop {
+                if buffer.unread().len() < len {
+                    assert_eq!(buffer.refill(len, 0).unwrap(), Refill::Done);
+                }
+                assert_eq!(buffer.offset(), read.len() as u64);
+                let taken = buffer.unread().len().min(len);
+                read.extend_from_slice(buffer.slice(buffer.place(), taken));
+                buffer.consume(taken);
+                if taken < len {
+                    break;
+                }
+            }
+            assert!(read == bytes && buffer.at_end(), "records of {len} bytes");
+            let bound = (2 * (len + CHUNK_BYTES)).max(HEADROOM + CHUNK_BYTES) + AHEAD_BYTES;
+            assert!(buffer.bytes_max() <= bound, "{} bytes for records of {len}", buffer.bytes_max());
+        }
     }
 }

@@ -39,7 +39,9 @@ pub(super) struct Capture {
     number: u32,
     buffer: Buffer,
     format: Format,
-    next: Option<Record>,
+    /// The packet that stands next, if `has_next`.
+    next: Record,
+    has_next: bool,
     /// Packets found so far, `next` included.
     packets: u64,
     /// Unread bytes that the next advance needs.
@@ -64,8 +66,17 @@ impl Capture {
             _ => Path::new(path).file_name().map_or(path.to_string(), |name| name.to_string_lossy().into_owned()),
         };
         let format = detect(&mut buffer, &name, interfaces).map_err(fail)?;
-        let mut capture =
-            Capture { path: path.to_string(), number, buffer, format, next: None, packets: 0, wanted: 0, damage: None };
+        let mut capture = Capture {
+            path: path.to_string(),
+            number,
+            buffer,
+            format,
+            next: Record::default(),
+            has_next: false,
+            packets: 0,
+            wanted: 0,
+            damage: None,
+        };
         capture.open_interfaces(interfaces)?;
         Ok(capture)
     }
@@ -78,7 +89,7 @@ impl Capture {
         };
         while self.advance(interfaces) == Advance::Refill {
             let known = interfaces.list.len() > before;
-            if known && !self.buffer.input().reopens() {
+            if known && self.buffer.flows() {
                 break;
             }
             self.refill(FOR_EVER)?;
@@ -92,27 +103,32 @@ impl Capture {
         }
     }
 
+    /// Lets a thread read the file on from here, see [`Buffer::read_ahead`].
+    pub(super) fn read_ahead(&mut self) {
+        self.buffer.read_ahead();
+    }
+
     /// The packet that stands next, after an advance that found one.
     #[inline]
-    pub(super) fn next(&self) -> Option<Record> {
-        self.next
+    pub(super) fn next(&self) -> Option<&Record> {
+        self.has_next.then_some(&self.next)
     }
 
     /// Goes on to the next packet within the buffer.
     #[inline]
     pub(super) fn advance(&mut self, interfaces: &mut Interfaces) -> Advance {
-        self.next = None;
+        self.has_next = false;
         loop {
             let unread = self.buffer.unread();
             let found = match &mut self.format {
-                Format::Pcap(pcap) => pcap.decode(unread),
-                Format::Pcapng(pcapng) => pcapng.decode(unread, interfaces),
+                Format::Pcap(pcap) => pcap.decode(unread, &mut self.next),
+                Format::Pcapng(pcapng) => pcapng.decode(unread, interfaces, &mut self.next),
             };
             match found {
-                Found::Packet { mut record, bytes } => {
-                    record.place += self.buffer.place();
-                    record.file = self.number;
-                    self.next = Some(record);
+                Found::Packet { bytes } => {
+                    self.next.place += self.buffer.place();
+                    self.next.file = self.number;
+                    self.has_next = true;
                     self.packets += 1;
                     self.buffer.consume(bytes);
                     return Advance::Packet;

@@ -1,12 +1,13 @@
 //! Capture files: pcap and pcapng, one or several merged by time, from disk or a pipe.
 //!
 //! ```text
-//!  input ─► buffer ─► pcap | pcapng ─► capture (one file, its next packet) ─► merge ─► share, pace ─► lend
+//!  input ─► [ahead ─►] buffer ─► pcap | pcapng ─► capture (one file, its next packet) ─► merge ─► share, pace ─► lend
 //! ```
 //! A poll gathers up to 64 records by their place in the buffers and lends them as one batch; a buffer is refilled only
-//! between batches, so nothing is copied and no reference outlives its bytes. A file that is damaged is read to that
+//! between batches, so no packet is copied and no reference outlives its bytes. A file that is damaged is read to that
 //! place, said so and counted. Absent on purpose: files are never mapped, see [`buffer`].
 
+mod ahead;
 mod buffer;
 mod capture;
 mod input;
@@ -37,7 +38,7 @@ pub use merge::FILES_MAX;
 const POLL_PACKETS: usize = 4096;
 /// A poll that brings nothing lasts at most this long.
 const POLL_MS: i32 = 10;
-/// More files than this get small buffers.
+/// More files than this get small buffers and no threads that read ahead.
 const FILES_FEW: usize = 8;
 
 /// Which files to read, and how.
@@ -113,8 +114,11 @@ impl FileSource {
     }
 
     fn build(name: String, inputs: Vec<(String, Input)>, options: &FileOptions) -> Result<FileSource, SourceError> {
-        let buffer_bytes = if inputs.len() <= FILES_FEW { buffer::START_BYTES } else { buffer::START_BYTES_MANY };
+        let few = inputs.len() <= FILES_FEW;
+        let buffer_bytes = if few { buffer::START_BYTES } else { buffer::START_BYTES_MANY };
         let share = options.share.map(|(index, of)| Share { index, of });
+        // Several workers and a paced one have no need of it: the former fill the machine, the latter waits anyway.
+        let ahead = few && share.is_none_or(|share| share.of == 1) && options.pace.is_none();
         let mut interfaces = Interfaces::default();
         let mut captures = Vec::with_capacity(inputs.len());
         for (number, (path, input)) in inputs.into_iter().enumerate() {
@@ -123,6 +127,9 @@ impl FileSource {
                 return Err(SourceError::File { path, cause });
             }
             captures.push(Capture::open(&path, number as u32, input, buffer_bytes, &mut interfaces)?);
+        }
+        if ahead {
+            captures.iter_mut().for_each(Capture::read_ahead);
         }
         let mut source = FileSource {
             name,
@@ -217,7 +224,7 @@ impl FileSource {
                 return;
             }
             let capture = &mut self.captures[number as usize];
-            if let Some(mut record) = capture.next()
+            if let Some(&(mut record)) = capture.next()
                 && self.share.is_none_or(|share| {
                     let link_type = self.interfaces.list[record.interface as usize].link_type;
                     share.takes(link_type, capture.bytes(&record))

@@ -10,9 +10,11 @@
 
 use scope_packet::{Interface, LinkType, TimestampSource, time};
 
-use super::record::{Damage, Found, Interfaces, Record, captured_len_max, snap_len, whole};
+use super::record::{Damage, Found, Interfaces, Record, captured_len_max, snap_len};
 
 pub(super) const HEADER_BYTES: usize = 24;
+/// What all records' heads begin with, bytes.
+const HEAD_BYTES_MIN: usize = 16;
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 /// Microseconds, with 8 bytes more in each record's head.
@@ -85,7 +87,7 @@ impl Pcap {
         Ok(Pcap {
             big_endian,
             ns_per_fraction: if magic == NANOSECONDS { 1 } else { 1000 },
-            head_bytes: if magic == MODIFIED { 24 } else { 16 },
+            head_bytes: if magic == MODIFIED { 24 } else { HEAD_BYTES_MIN },
             lengths,
             captured_len_max: longest,
             kept_len_max,
@@ -93,12 +95,11 @@ impl Pcap {
         })
     }
 
-    /// The record that begins with the first unread byte.
+    /// The record that begins with the first unread byte; a packet is put into `record`.
     #[inline]
-    pub(super) fn decode(&self, unread: &[u8]) -> Found {
-        let head = match whole(unread, self.head_bytes, true) {
-            Ok(head) => head,
-            Err(more) => return more,
+    pub(super) fn decode(&self, unread: &[u8], record: &mut Record) -> Found {
+        let Some(head) = unread.first_chunk::<HEAD_BYTES_MIN>().filter(|_| unread.len() >= self.head_bytes) else {
+            return Found::More { bytes: self.head_bytes, packet: true };
         };
         let (first, second) = (word(head, 8, self.big_endian), word(head, 12, self.big_endian));
         let (captured, original) = match self.lengths {
@@ -118,7 +119,7 @@ impl Pcap {
         let fraction = i64::from(word(head, 4, self.big_endian));
         // At most 2^32 s and 2^32 us: far inside i64.
         let time_ns = seconds * time::NS_PER_SECOND + fraction * self.ns_per_fraction;
-        let record = Record {
+        *record = Record {
             place: self.head_bytes,
             len: captured.min(self.kept_len_max),
             original_len: original,
@@ -129,12 +130,12 @@ impl Pcap {
             lost_before: 0,
             file: 0,
         };
-        Found::Packet { record, bytes }
+        Found::Packet { bytes }
     }
 }
 
 #[inline]
-fn word(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
-    let word = u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+fn word<const N: usize>(bytes: &[u8; N], at: usize, big_endian: bool) -> u32 {
+    let word = u32::from_le_bytes(bytes[at..].first_chunk().copied().unwrap_or_default()); // one load: `at` is constant
     if big_endian { word.swap_bytes() } else { word }
 }

@@ -105,9 +105,9 @@ impl Pcapng {
         Pcapng { big_endian: false, section: Vec::new(), name: name.to_string() }
     }
 
-    /// The block that begins with the first unread byte.
+    /// The block that begins with the first unread byte; a packet is put into `record`.
     #[inline]
-    pub(super) fn decode(&mut self, unread: &[u8], interfaces: &mut Interfaces) -> Found {
+    pub(super) fn decode(&mut self, unread: &[u8], interfaces: &mut Interfaces, record: &mut Record) -> Found {
         let head = match whole(unread, 8, false) {
             Ok(head) => head,
             Err(more) => return self.cut_head(unread, more),
@@ -129,9 +129,9 @@ impl Pcapng {
             return damaged(format!("a block of type {kind:#x} ends with another length than it begins with"), packet);
         }
         match kind {
-            pcapng::PACKET => self.packet(block, 28, false),
-            OLD_PACKET => self.packet(block, 28, true),
-            SIMPLE_PACKET => self.simple_packet(block),
+            pcapng::PACKET => self.packet(block, 28, false, record),
+            OLD_PACKET => self.packet(block, 28, true, record),
+            SIMPLE_PACKET => self.simple_packet(block, record),
             pcapng::INTERFACE => self.interface(block, interfaces),
             _ => Found::Other { bytes },
         }
@@ -210,7 +210,7 @@ impl Pcapng {
 
     /// An enhanced packet block, or an old one, whose first word differs. The packet's bytes begin at `data_at`.
     #[inline]
-    fn packet(&self, block: &[u8], data_at: usize, old: bool) -> Found {
+    fn packet(&self, block: &[u8], data_at: usize, old: bool, record: &mut Record) -> Found {
         let data_end = block.len() - 4;
         if data_end < data_at {
             return damaged("a packet block is too short".to_string(), true);
@@ -238,7 +238,7 @@ impl Pcapng {
                 _ => {}
             });
         }
-        let record = Record {
+        *record = Record {
             place: data_at,
             len: captured,
             original_len: self.u32(block, 24),
@@ -249,10 +249,10 @@ impl Pcapng {
             lost_before,
             file: 0,
         };
-        Found::Packet { record, bytes: block.len() }
+        Found::Packet { bytes: block.len() }
     }
 
-    fn simple_packet(&self, block: &[u8]) -> Found {
+    fn simple_packet(&self, block: &[u8], record: &mut Record) -> Found {
         const DATA_AT: usize = 12;
         let data_end = block.len() - 4;
         if data_end < DATA_AT {
@@ -267,7 +267,7 @@ impl Pcapng {
             return damaged(format!("a simple packet claims {len} bytes, more than its block has"), true);
         }
         let (number, clamped) = (interface.number, false);
-        let record = Record {
+        *record = Record {
             place: DATA_AT,
             len,
             original_len,
@@ -278,7 +278,7 @@ impl Pcapng {
             lost_before: 0,
             file: 0,
         };
-        Found::Packet { record, bytes: block.len() }
+        Found::Packet { bytes: block.len() }
     }
 
     /// Walks over options; what doesn't fit ends the walk.

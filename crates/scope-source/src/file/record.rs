@@ -8,7 +8,7 @@ use super::buffer::RECORD_BYTES_MAX;
 pub(super) const INTERFACES_MAX: usize = 65_536;
 
 /// A packet found in a file's buffer, by place instead of by reference, so that it can be kept while others are found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Record {
     /// Where its bytes begin: of a decoder, from the first unread byte; afterwards, in the buffer.
     pub(super) place: usize,
@@ -27,9 +27,9 @@ pub(super) struct Record {
 
 /// What stands at the first unread byte.
 pub(super) enum Found {
-    /// A packet, in a record of `bytes` bytes.
+    /// A packet, in a record of `bytes` bytes. What is known of it was written where the decoder was told to: a return value
+    /// would be copied once more for each packet.
     Packet {
-        record: Record,
         bytes: usize,
     },
     /// Something else of `bytes` bytes that has been dealt with.

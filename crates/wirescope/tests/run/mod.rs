@@ -130,8 +130,18 @@ fn collect(mut from: impl Read + Send + 'static) -> Option<JoinHandle<String>> {
 
 impl Started {
     pub fn new(mut command: Command) -> Started {
-        let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let mut child = started.unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let until = Instant::now() + Duration::from_secs(5);
+        let mut child = loop {
+            match command.spawn() {
+                Ok(child) => break child,
+                // A binary that was just copied: another test's child, forked meanwhile, still has it open for writing.
+                Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(e) => panic!("{command:?}: {e}"),
+            }
+        };
         let stdout = collect(child.stdout.take().expect("a pipe"));
         let stderr = collect(child.stderr.take().expect("a pipe"));
         Started { child, stdout, stderr }

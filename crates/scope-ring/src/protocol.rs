@@ -1,0 +1,169 @@
+//! The steps whose order matters: every release, acquire and fence by which segments are claimed, opened, committed, sealed,
+//! pinned and given back, and by which counters are read as of one moment. Nothing else of the ring orders bytes.
+//!
+//! ```text
+//! pin word = generation (40 bits) << 24 | pins (24 bits)
+//!
+//! claim    word {g, 0} ──compare-and-swap, AcqRel──► {g + 1, 1}     only a claiming worker
+//! open     the segment's words ─► directory entry {slot, g + 1}, release ─► the lane's `next`, release
+//! commit   bytes and entries ─► counters ─► committed word, release
+//! seal     foot, statistics, times ─► counters ─► committed word with the sealed bit, release ─► unpin
+//! pin      entry, acquire ─► word {g, n} ──compare-and-swap, Acquire──► {g, n + 1}     only at the entry's generation
+//! unpin    word {g, n} ──fetch_sub, Release────────► {g, n - 1}
+//! ```
+//! Acquire of a claim pairs with release of every unpin: what readers did with the old bytes is over before new ones are
+//! written. Acquire of a pin pairs with the claim's release: the reader sees the words of this generation.
+//! `models/` runs this file and its users through every order that the memory model allows, and with seeded faults.
+
+use crate::control::{LaneControl, PIN_BITS, PINS, Published, SegmentControl};
+use crate::pin::{Committed, SegmentTimes};
+use scope_packet::Drops;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Takes the slot of `word` if nobody holds it; the new generation, with one pin, which is the owner's.
+pub(crate) fn claim(word: &AtomicU64) -> Option<u64> {
+    let now = word.load(Ordering::Relaxed);
+    if now & PINS != 0 {
+        return None;
+    }
+    let generation = (now >> PIN_BITS) + 1;
+    word.compare_exchange(now, generation << PIN_BITS | 1, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+    fence(Ordering::Release); // for readers that copy without a pin: the new generation before the new bytes
+    Some(generation)
+}
+
+/// Adds a pin if the slot is still at `generation`.
+pub(crate) fn pin(word: &AtomicU64, generation: u64) -> bool {
+    let mut now = word.load(Ordering::Relaxed);
+    loop {
+        if now >> PIN_BITS != generation || now & PINS == PINS {
+            return false;
+        }
+        match word.compare_exchange_weak(now, now + 1, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(changed) => now = changed,
+        }
+    }
+}
+
+/// Gives a pin back.
+pub(crate) fn unpin(word: &AtomicU64) {
+    let before = word.fetch_sub(1, Ordering::Release);
+    assert!(before & PINS != 0, "a pin is given back once");
+}
+
+/// What a segment's record says of its lane as of its start.
+pub(crate) struct SegmentStart<'a> {
+    pub lane: u32,
+    pub sequence: u64,
+    pub first_packet: u64,
+    pub bytes_before: u64,
+    pub drops_before: &'a Drops,
+}
+
+/// Opens a claimed segment to readers: its words, then the entry that leads to it, then the lane's count.
+pub(crate) fn open(
+    control: &SegmentControl,
+    entry: &AtomicU64,
+    lane: &LaneControl,
+    (slot, generation): (u32, u64),
+    start: &SegmentStart<'_>,
+) {
+    control.committed.store(0, Ordering::Relaxed);
+    control.lane.store(start.lane, Ordering::Relaxed);
+    control.sequence.store(start.sequence, Ordering::Relaxed);
+    control.first_packet.store(start.first_packet, Ordering::Relaxed);
+    control.bytes_before.store(start.bytes_before, Ordering::Relaxed);
+    for (reason, packets) in start.drops_before.iter() {
+        control.drops_before[reason as usize].store(packets, Ordering::Relaxed);
+    }
+    entry.store(generation << PIN_BITS | slot as u64, Ordering::Release); // the segment's words before what leads to them
+    lane.next.store(start.sequence + 1, Ordering::Release); // the entry before the count that covers it
+}
+
+/// Slot and generation that a directory entry leads to; `None` where it is empty.
+pub(crate) fn find(entry: &AtomicU64) -> Option<(u32, u64)> {
+    match entry.load(Ordering::Acquire) {
+        0 => None,
+        entry => Some(((entry & PINS) as u32, entry >> PIN_BITS)),
+    }
+}
+
+/// Whether a slot that has just been pinned holds segment `sequence` of `lane`.
+pub(crate) fn holds(control: &SegmentControl, lane: u32, sequence: u64) -> bool {
+    control.lane.load(Ordering::Relaxed) == lane && control.sequence.load(Ordering::Relaxed) == sequence
+}
+
+/// Makes packets visible whose bytes and entries are written (and fenced, where by non-temporal stores).
+pub(crate) fn commit(control: &SegmentControl, lane: &LaneControl, published: Published, committed: Committed) {
+    lane.publish(published); // counted before it is visible: no reader sees more than was published
+    control.committed.store(committed.to_word(), Ordering::Release); // bytes and entries before the word that publishes them
+}
+
+/// Closes a segment whose foot is written (and fenced, where by non-temporal stores), and lets the owner's pin go.
+pub(crate) fn seal(
+    control: &SegmentControl,
+    lane: &LaneControl,
+    published: Published,
+    committed: Committed,
+    times: &SegmentTimes,
+) {
+    for (place, time_ns) in control.times.iter().zip([times.first_ns, times.last_ns, times.min_ns, times.max_ns]) {
+        place.store(time_ns, Ordering::Relaxed);
+    }
+    control.unordered.store(u32::from(times.unordered), Ordering::Relaxed);
+    control.sealed_order.store(times.sealed_order, Ordering::Relaxed);
+    lane.publish(published);
+    control.committed.store(committed.to_word(), Ordering::Release); // foot, statistics and times before the sealed bit
+    unpin(&control.word);
+}
+
+/// How far a pinned segment is committed.
+pub(crate) fn committed(control: &SegmentControl) -> Committed {
+    Committed::from_word(control.committed.load(Ordering::Acquire))
+}
+
+/// Begins an update under a sequence count: readers that look now try again.
+pub(crate) fn begin(turn: &AtomicU64) -> u64 {
+    let now = turn.load(Ordering::Relaxed);
+    turn.store(now + 1, Ordering::Relaxed);
+    fence(Ordering::Release); // the odd count before the values
+    now
+}
+
+/// Ends the update that [`begin`] returned.
+pub(crate) fn end(turn: &AtomicU64, began: u64) {
+    turn.store(began + 2, Ordering::Release); // the values before the even count
+}
+
+/// Reads values under a sequence count until no update ran meanwhile.
+pub(crate) fn snapshot<T>(turn: &AtomicU64, read: impl Fn() -> T) -> T {
+    loop {
+        let before = turn.load(Ordering::Acquire);
+        let values = read();
+        fence(Ordering::Acquire); // the values before the second look
+        if before & 1 == 0 && turn.load(Ordering::Relaxed) == before {
+            return values;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claimed_slot_is_pinned_only_at_its_generation() {
+        let word = AtomicU64::new(0);
+        let generation = claim(&word).unwrap();
+        assert_eq!(generation, 1);
+        assert!(claim(&word).is_none(), "the owner holds it");
+        assert!(pin(&word, 1) && !pin(&word, 0) && !pin(&word, 2));
+        unpin(&word);
+        assert!(claim(&word).is_none());
+        unpin(&word);
+        assert_eq!(claim(&word), Some(2));
+        assert!(!pin(&word, 1), "the old generation is gone");
+    }
+}

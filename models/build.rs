@@ -1,0 +1,101 @@
+//! Makes the variants: scope-ring's own source with loom's atomics in the place of the standard library's, once as it is and
+//! once per seeded fault. Stops the build where a text that it replaces isn't there exactly once: then the list is out of date.
+
+#[path = "src/mutants.rs"]
+#[allow(dead_code)] // who catches a fault, and how, is the models' concern
+mod mutants;
+
+use mutants::{MUTANTS, Mutant};
+use std::path::Path;
+
+/// Files of scope-ring that have a stand-in here: memory without a mapping, no system calls, loom's lock.
+const STAND_INS: [&str; 3] = ["region.rs", "futex.rs", "lock.rs"];
+
+/// What every variant gets, wherever it occurs.
+const EVERYWHERE: [(&str, &str); 3] = [
+    ("std::sync::atomic", "loom::sync::atomic"),
+    ("std::hint::spin_loop", "loom::hint::spin_loop"),
+    ("#[repr(C", "#[derive(Default)]\n#[repr(C"), // the words lie in no zeroed mapping here
+];
+
+/// Bounds that make the ring small enough: file, text, replacement.
+const BOUNDS: [(&str, &str, &str); 2] = [
+    ("lib.rs", "SEGMENTS_PER_LANE_MIN: u64 = 16;", "SEGMENTS_PER_LANE_MIN: u64 = 2;"),
+    ("lib.rs", "LINK_TYPES_MAX: u32 = 8;", "LINK_TYPES_MAX: u32 = 1;"),
+];
+
+/// What must not be left: it would run outside of loom's sight.
+const FOREIGN: [&str; 5] = ["std::sync::{Arc, Mutex", "std::sync::Mutex", "std::sync::atomic", "std::hint", "std::thread"];
+
+fn main() {
+    let here = std::env::var("CARGO_MANIFEST_DIR").expect("set by cargo");
+    let out = std::env::var("OUT_DIR").expect("set by cargo");
+    let source = Path::new(&here).join("../crates/scope-ring/src");
+    for path in [source.as_path(), Path::new("src"), Path::new("build.rs")] {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+    let mut variants = String::new();
+    for (name, mutant) in std::iter::once(("none", None)).chain(MUTANTS.iter().map(|mutant| (mutant.name, Some(mutant)))) {
+        let folder = Path::new(&out).join(name);
+        make(&source, &Path::new(&here).join("src"), &folder, name, mutant);
+        let (lib, model) = (folder.join("lib.rs"), Path::new(&here).join("src/model.rs"));
+        variants +=
+            &format!("pub mod {name} {{\n#[path = {lib:?}]\npub mod scope_ring;\n#[path = {model:?}]\npub mod model;\n}}\n");
+    }
+    let arm = |name: &str| format!("{name:?} => {name}::model::run(model),\n");
+    let arms: String = std::iter::once("none").chain(MUTANTS.iter().map(|mutant| mutant.name)).map(arm).collect();
+    variants += &format!(
+        "/// Runs `model` on variant `name`; false: one of them is unknown.\n\
+         pub fn run(name: &str, model: &str) -> bool {{\nmatch name {{\n{arms}_ => false,\n}}\n}}\n"
+    );
+    write(&Path::new(&out).join("variants.rs"), &variants);
+}
+
+/// Writes one variant's source into `folder`.
+fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Option<&Mutant>) {
+    std::fs::create_dir_all(folder).expect("OUT_DIR is writable");
+    let mut seeded = mutant.is_none();
+    for entry in std::fs::read_dir(source).expect("scope-ring's source") {
+        let path = entry.expect("a folder entry").path();
+        let file = path.file_name().and_then(|file| file.to_str()).expect("a file name").to_string();
+        let stand_in = STAND_INS.contains(&file.as_str());
+        let mut text = read(&if stand_in { stand_ins.join("stand_ins").join(&file) } else { path });
+        if let Some(mutant) = mutant
+            && mutant.file == file
+        {
+            for (from, to) in mutant.edits {
+                text = replaced(&text, from, to, &format!("mutant {name} in {file}"));
+            }
+            seeded = true;
+        }
+        for (_, from, to) in BOUNDS.iter().filter(|bound| bound.0 == file) {
+            text = replaced(&text, from, to, &file);
+        }
+        for (from, to) in EVERYWHERE {
+            text = text.replace(from, to);
+        }
+        text = text.replace("crate::", &format!("crate::variants::{name}::scope_ring::"));
+        let left = FOREIGN.iter().find(|foreign| !stand_in && text.contains(**foreign));
+        assert!(left.is_none(), "{file}: {} is not modelled; teach build.rs to replace it", left.unwrap_or(&""));
+        write(&folder.join(&file), &text);
+    }
+    assert!(seeded, "mutant {name}: its file isn't there");
+}
+
+fn replaced(text: &str, from: &str, to: &str, place: &str) -> String {
+    let count = text.matches(from).count();
+    assert!(count == 1, "{place}: {count} times instead of once: {from}");
+    text.replace(from, to)
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|cause| panic!("{}: {cause}", path.display()))
+}
+
+/// Writes `text` unless it is there already.
+fn write(path: &Path, text: &str) {
+    if std::fs::read_to_string(path).is_ok_and(|there| there == text) {
+        return;
+    }
+    std::fs::write(path, text).unwrap_or_else(|cause| panic!("{}: {cause}", path.display()));
+}

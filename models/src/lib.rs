@@ -1,0 +1,19 @@
+//! Loom models of scope-ring: its real source, with loom's atomics, once as it is and once per seeded fault.
+//!
+//! | where | what it holds |
+//! |---|---|
+//! | `model.rs` | the models: what threads do, and what must hold |
+//! | `mutants.rs` | the seeded faults, as edits of scope-ring's text, and the model that must catch each |
+//! | `stand_ins/` | the two files of scope-ring that can't run here: the mapping and the futex |
+//! | `build.rs` | makes the variants |
+
+pub mod mutants;
+
+#[allow(dead_code, missing_docs, unused, clippy::all)]
+pub mod variants {
+    //! One module per variant, made by `build.rs`.
+    include!(concat!(env!("OUT_DIR"), "/variants.rs"));
+}
+
+/// Orders that the running model has been through.
+pub static RUNS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);

@@ -1,0 +1,344 @@
+//! The models: small rings, few steps, and what must hold in every order of them. Compiled once per variant.
+//!
+//! The rings have two segments (of 64 KiB, of which a few bytes are used); packets carry their number and lane.
+
+use super::scope_ring::control::Published;
+use super::scope_ring::region::BLOCK_BYTES;
+use super::scope_ring::{Append, LaneWriter, Pinned, Reader, Ring, RingConfig};
+use loom::thread;
+use scope_packet::pcapng::PacketHead;
+use scope_packet::segment::{FOOT_BYTES, Foot};
+use scope_packet::{KeyEntry, LinkType};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+const DATA_BYTES: usize = 8;
+
+/// Every model: its name, the most preemptions in one order (`None`: any number), and itself.
+const MODELS: &[(&str, Option<usize>, fn())] = &[
+    ("recycle", None, recycle),
+    ("newest", None, newest),
+    ("open_segment", None, open_segment),
+    ("two_readers", Some(2), two_readers),
+    ("two_writers", Some(2), two_writers),
+    ("reader", Some(3), reader),
+    ("unlapped", Some(3), unlapped),
+    ("published", None, published),
+    ("counters", None, counters),
+    ("evicted", None, evicted),
+    ("clock", None, clock),
+    ("lanes", None, lanes),
+];
+
+/// Runs one model through all its orders; false: there is none of this name.
+pub fn run(name: &str) -> bool {
+    let Some((_, preemptions, model)) = MODELS.iter().find(|model| model.0 == name) else { return false };
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = *preemptions;
+    builder.max_branches = 100_000;
+    let model = *model;
+    builder.check(move || {
+        crate::RUNS.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    true
+}
+
+fn ring(segments: u64, workers: u32) -> Arc<Ring> {
+    let ring_bytes = segments * SEGMENT_BYTES;
+    let config = RingConfig { ring_bytes, segment_bytes: Some(SEGMENT_BYTES), workers, lanes: 1, run_id: *b"a run of a model" };
+    Ring::create(&config).expect("a small ring")
+}
+
+fn lane(ring: &Arc<Ring>, worker: u32) -> LaneWriter {
+    let mut writer = ring.open_lane(worker, LinkType::ETHERNET).expect("room in the lane table");
+    writer.add_interface(worker);
+    writer
+}
+
+fn data(lane: u32, number: u64) -> [u8; DATA_BYTES] {
+    ((lane as u64) << 56 | (number + 1)).to_le_bytes()
+}
+
+/// Appends and commits one packet, claiming where needed; false: every segment is pinned.
+fn store(writer: &mut LaneWriter) -> bool {
+    let (lane, number) = (writer.lane(), writer.next_packet());
+    let head = PacketHead { time_ns: number as i64 + 1, captured_len: DATA_BYTES as u32, original_len: 8, ..Default::default() };
+    let append = |writer: &mut LaneWriter| writer.append(0, &head, KeyEntry::default(), &data(lane, number));
+    let mut appended = append(writer);
+    if appended == Append::NeedsSegment && writer.claim() {
+        appended = append(writer);
+    }
+    writer.commit();
+    appended == Append::Stored(number)
+}
+
+/// Stores `packets`, each in a segment of its own, sealed at once; returns how many found every segment pinned.
+fn store_sealed(writer: &mut LaneWriter, packets: u64) -> u64 {
+    let stored = (0..packets).filter(|_| {
+        let stored = store(writer);
+        writer.seal();
+        stored
+    });
+    packets - stored.count() as u64
+}
+
+/// Everything that can be seen of a pinned segment of a lane with `per_segment` packets in each; returns the packets.
+fn check(pinned: &Pinned, lane: u32, per_segment: u64) -> u64 {
+    let committed = pinned.committed();
+    let first = pinned.first_packet();
+    assert_eq!(first, pinned.sequence() * per_segment, "first packet");
+    assert_eq!(committed.bytes as usize, committed.packets as usize * BLOCK_BYTES, "bytes and packets disagree");
+    let mut numbers = first..;
+    for (block, number) in pinned.blocks(0, committed.bytes).zip(&mut numbers) {
+        assert_eq!(block.data(), data(lane, number), "foreign bytes");
+    }
+    assert_eq!(numbers.start, first + committed.packets as u64, "blocks");
+    for index in 0..committed.packets {
+        assert_eq!(pinned.entry(index).offset() as usize, index as usize * BLOCK_BYTES, "key entry");
+    }
+    if let (Some(whole), Some(times)) = (pinned.whole(), pinned.times()) {
+        let foot = Foot::read(&whole[whole.len() - FOOT_BYTES..]).expect("a foot");
+        assert_eq!((foot.sequence, foot.first_packet), (pinned.sequence(), first), "foot");
+        assert_eq!((times.min_ns, times.max_ns), (foot.min_ns, foot.max_ns), "times");
+        assert_eq!((times.first_ns, times.last_ns), (first as i64 + 1, first as i64 + foot.packets as i64), "times");
+    }
+    committed.packets as u64
+}
+
+/// No pin is left once all have gone.
+fn no_pin_is_left(ring: &Ring) {
+    for slot in 0..ring.segments() as u32 {
+        let word = ring.region().segment(slot).word.load(Ordering::Relaxed);
+        assert_eq!(word & super::scope_ring::control::PINS, 0, "pins of slot {slot}");
+    }
+}
+
+/// Three commits in three segments of a ring of two: the third takes the first's slot, unless the reader holds it.
+fn recycle() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    let own = ring.clone();
+    let reading = thread::spawn(move || {
+        if let Some(pinned) = own.pin(0, 0) {
+            check(&pinned, 0, 1);
+        }
+    });
+    let pinned_out = store_sealed(&mut writer, 3);
+    assert_eq!(pinned_out, 0, "one reader holds one segment of two at most");
+    reading.join().expect("the reader");
+    assert_eq!(writer.next_packet() + pinned_out, 3);
+    drop(writer);
+    no_pin_is_left(&ring);
+}
+
+/// As `recycle`, but the reader goes for the newest segment that the lane speaks of.
+fn newest() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    let own = ring.clone();
+    let reading = thread::spawn(move || {
+        if let Some(newest) = own.lane_next(0).checked_sub(1)
+            && let Some(pinned) = own.pin(0, newest)
+        {
+            check(&pinned, 0, 1);
+        }
+    });
+    assert_eq!(store_sealed(&mut writer, 3), 0);
+    reading.join().expect("the reader");
+    drop(writer);
+    no_pin_is_left(&ring);
+}
+
+/// Two commits in one segment, then it is sealed, and a third elsewhere: a reader looks twice at the open one under one pin.
+fn open_segment() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    let own = ring.clone();
+    let reading = thread::spawn(move || {
+        if let Some(pinned) = own.pin(0, 0) {
+            let before = check(&pinned, 0, 2);
+            assert!(check(&pinned, 0, 2) >= before, "what is committed stays");
+        }
+    });
+    assert!(store(&mut writer) && store(&mut writer));
+    writer.seal();
+    assert!(store(&mut writer), "a second segment is free");
+    reading.join().expect("the reader");
+    drop(writer);
+    no_pin_is_left(&ring);
+}
+
+/// As `recycle`, with two readers; where each holds a segment, the third packet finds the ring pinned.
+fn two_readers() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    let reading = [0, 1].map(|sequence| {
+        let own = ring.clone();
+        thread::spawn(move || {
+            if let Some(pinned) = own.pin(0, sequence) {
+                check(&pinned, 0, 1);
+            }
+        })
+    });
+    let pinned_out = store_sealed(&mut writer, 3);
+    reading.into_iter().for_each(|reading| reading.join().expect("a reader"));
+    assert_eq!(writer.next_packet() + pinned_out, 3);
+    drop(writer);
+    no_pin_is_left(&ring);
+}
+
+/// Two writers that claim from the same two segments, and a reader of one lane.
+fn two_writers() {
+    let ring = ring(2, 2);
+    let (mut first, mut second) = (lane(&ring, 0), lane(&ring, 1));
+    let own = ring.clone();
+    let reading = thread::spawn(move || {
+        if let Some(pinned) = own.pin(0, 0) {
+            check(&pinned, 0, 1);
+        }
+    });
+    let writing = thread::spawn(move || store_sealed(&mut second, 2) + second.next_packet());
+    let pinned_out = store_sealed(&mut first, 2);
+    assert_eq!(first.next_packet() + pinned_out, 2);
+    reading.join().expect("the reader");
+    assert_eq!(writing.join().expect("the writer"), 2);
+    drop(first);
+    no_pin_is_left(&ring);
+}
+
+/// The real reader is lapped: one of the two segments is held, so that each store recycles the other, in which the reader
+/// stands. It sees or misses every packet, each once, and knows which.
+fn reader() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    assert_eq!(store_sealed(&mut writer, 2), 0);
+    let held = ring.pin(0, 1).expect("the second segment");
+    let (mut reader, mut next) = (Reader::new(&ring), 0);
+    (0..3).for_each(|_| follow(&mut reader, &mut next));
+    assert_eq!(store_sealed(&mut writer, 1), 0);
+    let reading = thread::spawn(move || {
+        follow(&mut reader, &mut next);
+        (reader, next)
+    });
+    let pinned_out = store_sealed(&mut writer, 1);
+    let (mut reader, mut next) = reading.join().expect("the reader");
+    let published = ring.counters().lanes[0].packets;
+    assert_eq!(published + pinned_out, 4);
+    (0..2).for_each(|_| follow(&mut reader, &mut next));
+    let counts = reader.counts(0);
+    assert_eq!((counts.seen + counts.missed, counts.behind), (published, 0), "published = seen + missed + behind");
+    assert!(counts.missed <= 1, "the newest packet is there");
+    drop((held, reader, writer));
+    no_pin_is_left(&ring);
+}
+
+/// The real reader where nothing is recycled: it misses nothing, however early it looks.
+fn unlapped() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    let own = ring.clone();
+    let reading = thread::spawn(move || {
+        let mut reader = Reader::new(&own);
+        let mut next = 0;
+        follow(&mut reader, &mut next);
+        (reader, next)
+    });
+    assert_eq!(store_sealed(&mut writer, 1), 0);
+    let (mut reader, mut next) = reading.join().expect("the reader");
+    (0..2).for_each(|_| follow(&mut reader, &mut next));
+    assert_eq!((next, reader.counts(0).missed), (1, 0), "missed without need");
+}
+
+/// Takes one batch and checks it.
+fn follow(reader: &mut Reader, next: &mut u64) {
+    if let Some(batch) = reader.next_batch() {
+        assert_eq!(batch.first_packet(), *next + batch.missed_before(), "missed");
+        let mut numbers = batch.first_packet()..;
+        for (block, number) in batch.blocks().zip(&mut numbers) {
+            assert_eq!(block.data(), data(0, number), "foreign bytes");
+        }
+        *next = batch.first_packet() + batch.packets() as u64;
+        assert_eq!(numbers.start, *next, "blocks");
+    }
+}
+
+/// A reader never sees more packets than were published before, and published numbers are of one moment.
+fn published() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    assert!(store(&mut writer));
+    let own = ring.clone();
+    let reading = thread::spawn(move || {
+        let pinned = own.pin(0, 0).expect("the open segment stays");
+        let seen = pinned.committed().packets as u64;
+        let published = own.region().lane(0).published();
+        assert!(published.packets >= seen, "seen before it was published");
+        assert_eq!(published.bytes, published.packets * DATA_BYTES as u64, "numbers of two moments");
+    });
+    assert!(store(&mut writer));
+    reading.join().expect("the reader");
+}
+
+/// Numbers under a sequence count are of one moment, whatever was published meanwhile.
+fn counters() {
+    let ring = ring(2, 1);
+    let own = ring.clone();
+    let reading = thread::spawn(move || {
+        let Published { packets, bytes } = own.region().lane(0).published();
+        assert_eq!(bytes, packets * 10, "numbers of two moments");
+    });
+    let lane = ring.region().lane(0);
+    for packets in 1..3 {
+        lane.publish(Published { packets, bytes: packets * 10 });
+    }
+    reading.join().expect("the reader");
+}
+
+/// Whoever finds a segment recycled finds the memory of it.
+fn evicted() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    assert_eq!(store_sealed(&mut writer, 2), 0);
+    let own = ring.clone();
+    let reading = thread::spawn(move || {
+        if own.pin(0, 0).is_none() {
+            let lost = own.lost(0, 0, 1, (0, 100));
+            assert_eq!((lost.packets_min, lost.packets_max), (1, 1), "recycled, and not remembered");
+        }
+    });
+    store_sealed(&mut writer, 1);
+    reading.join().expect("the reader");
+}
+
+/// What a worker's clock speaks of is committed.
+fn clock() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    let own = ring.clone();
+    let reading = thread::spawn(move || {
+        if own.settled_ns() >= 1 {
+            let pinned = own.pin(0, 0).expect("a segment that the clock speaks of");
+            assert_eq!(check(&pinned, 0, 1), 1, "a packet that the clock speaks of");
+        }
+    });
+    assert!(store(&mut writer));
+    ring.set_clock(0, 1);
+    reading.join().expect("the reader");
+}
+
+/// A lane that is counted is complete.
+fn lanes() {
+    let ring = ring(4, 2);
+    let own = ring.clone();
+    let reading = thread::spawn(move || {
+        for lane in 0..own.lanes() {
+            let info = own.lane_info(lane);
+            assert_eq!((info.worker, info.link_type), (1 - lane, LinkType::ETHERNET), "a lane without its words");
+        }
+    });
+    drop(lane(&ring, 1));
+    drop(lane(&ring, 0));
+    reading.join().expect("the reader");
+}

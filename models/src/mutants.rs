@@ -1,0 +1,270 @@
+//! The seeded faults: each an edit of scope-ring's text, and the model that must catch it.
+
+/// A seeded fault: an edit of scope-ring's text, and the model that must catch it.
+pub struct Mutant {
+    pub name: &'static str,
+    /// File of scope-ring.
+    pub file: &'static str,
+    /// Texts that stand there exactly once, and what takes their place.
+    pub edits: &'static [(&'static str, &'static str)],
+    /// Model that must find it.
+    pub model: &'static str,
+    /// Part of what the model says then.
+    pub says: &'static str,
+}
+
+/// Loom's own words for two uses of the same bytes that nothing orders.
+const RACE: &str = "Causality violation";
+
+/// Not in the list, since another ordering covers them: `pin` relaxed (the entry's acquire has seen the same words before), and
+/// `commit` or `seal` relaxed as long as the counters' release fence stands between the bytes and the word. Those two fall
+/// together with the fence.
+pub const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "no_generation_check",
+        file: "protocol.rs",
+        edits: &[("if now >> PIN_BITS != generation || now & PINS == PINS {", "if now & PINS == PINS {")],
+        model: "recycle",
+        says: RACE,
+    },
+    Mutant {
+        name: "check_then_add",
+        file: "protocol.rs",
+        edits: &[(
+            "        match word.compare_exchange_weak(now, now + 1, Ordering::Acquire, Ordering::Relaxed) {",
+            "        now = word.fetch_add(1, Ordering::AcqRel);\n        match Ok::<u64, u64>(now) {",
+        )],
+        model: "recycle",
+        says: RACE,
+    },
+    Mutant {
+        name: "commit_relaxed",
+        file: "protocol.rs",
+        edits: &[
+            (
+                "control.committed.store(committed.to_word(), Ordering::Release); // bytes and entries before",
+                "control.committed.store(committed.to_word(), Ordering::Relaxed); //",
+            ),
+            ("    fence(Ordering::Release); // the odd count", "    //"),
+        ],
+        model: "open_segment",
+        says: RACE,
+    },
+    Mutant {
+        name: "seal_relaxed",
+        file: "protocol.rs",
+        edits: &[
+            (
+                "control.committed.store(committed.to_word(), Ordering::Release); // foot, statistics",
+                "control.committed.store(committed.to_word(), Ordering::Relaxed); //",
+            ),
+            ("    fence(Ordering::Release); // the odd count", "    //"),
+        ],
+        model: "open_segment",
+        says: RACE,
+    },
+    Mutant {
+        name: "committed_read_relaxed",
+        file: "protocol.rs",
+        edits: &[(
+            "Committed::from_word(control.committed.load(Ordering::Acquire))",
+            "Committed::from_word(control.committed.load(Ordering::Relaxed))",
+        )],
+        model: "open_segment",
+        says: RACE,
+    },
+    Mutant {
+        name: "unpin_relaxed",
+        file: "protocol.rs",
+        edits: &[("word.fetch_sub(1, Ordering::Release)", "word.fetch_sub(1, Ordering::Relaxed)")],
+        model: "recycle",
+        says: RACE,
+    },
+    Mutant {
+        name: "claim_relaxed",
+        file: "protocol.rs",
+        edits: &[(
+            "generation << PIN_BITS | 1, Ordering::AcqRel, Ordering::Relaxed)",
+            "generation << PIN_BITS | 1, Ordering::Relaxed, Ordering::Relaxed)",
+        )],
+        model: "recycle",
+        says: RACE,
+    },
+    Mutant {
+        name: "claim_ignores_pins",
+        file: "protocol.rs",
+        edits: &[("    if now & PINS != 0 {\n        return None;\n    }\n", "")],
+        model: "recycle",
+        says: "a pin is given back once",
+    },
+    Mutant {
+        name: "entry_read_relaxed",
+        file: "protocol.rs",
+        edits: &[("match entry.load(Ordering::Acquire) {", "match entry.load(Ordering::Relaxed) {")],
+        model: "newest",
+        says: RACE,
+    },
+    Mutant {
+        name: "directory_relaxed",
+        file: "protocol.rs",
+        edits: &[(
+            "entry.store(generation << PIN_BITS | slot as u64, Ordering::Release);",
+            "entry.store(generation << PIN_BITS | slot as u64, Ordering::Relaxed);",
+        )],
+        model: "newest",
+        says: RACE,
+    },
+    Mutant {
+        name: "next_relaxed",
+        file: "protocol.rs",
+        edits: &[(
+            "lane.next.store(start.sequence + 1, Ordering::Release);",
+            "lane.next.store(start.sequence + 1, Ordering::Relaxed);",
+        )],
+        model: "unlapped",
+        says: "missed without need",
+    },
+    Mutant {
+        name: "reset_after_publish",
+        file: "protocol.rs",
+        edits: &[(
+            "    control.committed.store(0, Ordering::Relaxed);\n    control.lane",
+            "    entry.store(generation << PIN_BITS | slot as u64, Ordering::Release);\n    control.committed.store(0, Ordering::Relaxed);\n    control.lane",
+        )],
+        model: "newest",
+        says: RACE,
+    },
+    Mutant {
+        name: "no_owner_pin",
+        file: "protocol.rs",
+        edits: &[("    Some(generation)\n", "    word.fetch_sub(1, Ordering::Release);\n    Some(generation)\n")],
+        model: "two_writers",
+        says: "a pin is given back once",
+    },
+    Mutant {
+        // SAFETY: a text, compiled into its variant only; loom is told of every use of these bytes, and that is the point.
+        name: "committed_before_bytes",
+        file: "writer.rs",
+        edits: &[(
+            "        head.write_for(interface, block, data);",
+            "        let early = Committed { sealed: false, packets: open.packets + 1, bytes: open.bytes + block_bytes as u32 };\n        self.ring.region().segment(open.slot).committed.store(early.to_word(), Ordering::Release);\n        let (block, entry) = unsafe { let region = self.ring.region(); (region.bytes_mut(open.slot, at..at + block_bytes), region.bytes_mut(open.slot, entry_at..entry_at + 16)) };\n        head.write_for(interface, block, data);",
+        )],
+        model: "open_segment",
+        says: RACE,
+    },
+    Mutant {
+        name: "sealed_before_foot",
+        file: "writer.rs",
+        edits: &[(
+            "        let entries_at = segment::entry_offset",
+            "        let early = Committed { sealed: true, packets: open.packets, bytes: open.bytes };\n        ring.region().segment(open.slot).committed.store(early.to_word(), Ordering::Release);\n        let entries_at = segment::entry_offset",
+        )],
+        model: "open_segment",
+        says: RACE,
+    },
+    Mutant {
+        name: "times_after_sealed_bit",
+        file: "protocol.rs",
+        edits: &[(
+            "    for (place, time_ns) in control.times",
+            "    control.committed.store(committed.to_word(), Ordering::Release);\n    for (place, time_ns) in control.times",
+        )],
+        model: "open_segment",
+        says: "times",
+    },
+    Mutant {
+        name: "split_commit_word",
+        file: "protocol.rs",
+        edits: &[(
+            "    control.committed.store(committed.to_word(), Ordering::Release); // bytes and entries",
+            "    let half = control.committed.load(Ordering::Relaxed) & !0xffff_ffff | committed.bytes as u64;\n    control.committed.store(half, Ordering::Release);\n    control.committed.store(committed.to_word(), Ordering::Release); //",
+        )],
+        model: "open_segment",
+        says: "bytes and packets disagree",
+    },
+    Mutant {
+        name: "visible_before_counted",
+        file: "protocol.rs",
+        edits: &[(
+            "    lane.publish(published); // counted",
+            "    control.committed.store(committed.to_word(), Ordering::Release);\n    lane.publish(published); //",
+        )],
+        model: "published",
+        says: "seen before it was published",
+    },
+    Mutant {
+        name: "count_begun_without_fence",
+        file: "protocol.rs",
+        edits: &[("    fence(Ordering::Release); // the odd count", "    //")],
+        model: "counters",
+        says: "numbers of two moments",
+    },
+    Mutant {
+        name: "count_ended_relaxed",
+        file: "protocol.rs",
+        edits: &[("turn.store(began + 2, Ordering::Release);", "turn.store(began + 2, Ordering::Relaxed);")],
+        model: "counters",
+        says: "numbers of two moments",
+    },
+    Mutant {
+        name: "snapshot_without_fence",
+        file: "protocol.rs",
+        edits: &[("        fence(Ordering::Acquire); // the values", "        //")],
+        model: "counters",
+        says: "numbers of two moments",
+    },
+    Mutant {
+        name: "snapshot_never_looks_again",
+        file: "protocol.rs",
+        edits: &[("if before & 1 == 0 && turn.load(Ordering::Relaxed) == before {", "if before & 1 == 0 {")],
+        model: "counters",
+        says: "numbers of two moments",
+    },
+    Mutant {
+        name: "remembered_after_the_claim",
+        file: "ring.rs",
+        edits: &[(
+            "        let mut memory = self.memory.lock().expect(\"no panic while held\");\n        let generation = protocol::claim(&control.word)?;",
+            "        let generation = protocol::claim(&control.word)?;\n        let mut memory = self.memory.lock().expect(\"no panic while held\");",
+        )],
+        model: "evicted",
+        says: "recycled, and not remembered",
+    },
+    Mutant {
+        name: "clock_relaxed",
+        file: "ring.rs",
+        edits: &[(
+            "control.clock_ns.store(clock_ns, Ordering::Release);",
+            "control.clock_ns.store(clock_ns, Ordering::Relaxed);",
+        )],
+        model: "clock",
+        says: "that the clock speaks of",
+    },
+    Mutant {
+        name: "lane_table_relaxed",
+        file: "ring.rs",
+        edits: &[(
+            "header.lanes_used.store(lane + 1, Ordering::Release);",
+            "header.lanes_used.store(lane + 1, Ordering::Relaxed);",
+        )],
+        model: "lanes",
+        says: "a lane without its words",
+    },
+    Mutant {
+        name: "next_read_before_published",
+        file: "reader.rs",
+        edits: &[(
+            "        let published = ring.region().lane(lane).published().packets; // looked at first: these lie in segments below `next`\n        let next = ring.lane_next(lane);",
+            "        let next = ring.lane_next(lane);\n        let published = ring.region().lane(lane).published().packets;",
+        )],
+        model: "reader",
+        says: "foreign bytes",
+    },
+    Mutant {
+        name: "missed_not_counted",
+        file: "reader.rs",
+        edits: &[("        self.missed += missed;\n", "")],
+        model: "reader",
+        says: "published = seen + missed + behind",
+    },
+];

@@ -1,0 +1,3 @@
+//! Loom's lock.
+
+pub(crate) use loom::sync::Mutex;

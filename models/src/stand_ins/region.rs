@@ -1,0 +1,145 @@
+//! The ring's memory without a mapping: the same words under loom, and bytes whose every use loom is told of.
+//!
+//! ```text
+//! 0     40    80    120   160                        foot - 64       foot
+//! | blk | blk | blk | blk | everything between them | 4 key entries | foot |        one loom cell ("grain") each
+//! ```
+//! Packets of the models make blocks of 40 bytes, so that no two threads ever use one grain for different reasons.
+
+use crate::RingError;
+use crate::control::{Header, LaneControl, SegmentControl, WorkerControl};
+use scope_packet::segment::{FOOT_BYTES, entry_offset};
+use std::cell::UnsafeCell as Bytes;
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+
+pub const INTERFACE_AREA_BYTES: usize = 16 << 20;
+/// Bytes of every packet block of the models.
+pub const BLOCK_BYTES: usize = 40;
+/// Packets that a segment of the models holds at most.
+const PACKETS_MAX: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    pub segment_bytes: usize,
+    pub segments: usize,
+    pub workers: usize,
+    pub lanes: usize,
+}
+
+impl Layout {
+    pub fn new(segment_bytes: usize, segments: usize, workers: usize, lanes: usize) -> Layout {
+        Layout { segment_bytes, segments, workers, lanes }
+    }
+}
+
+struct Slot {
+    bytes: Bytes<Box<[u8]>>,
+    /// End of each grain, ascending, and the cell that stands for it.
+    grains: Vec<(usize, loom::cell::UnsafeCell<()>)>,
+}
+
+impl Slot {
+    fn new(segment_bytes: usize) -> Slot {
+        let blocks = (1..=PACKETS_MAX).map(|block| block * BLOCK_BYTES);
+        let entries = (0..PACKETS_MAX).rev().map(|index| entry_offset(segment_bytes, index));
+        let ends = blocks.chain(entries).chain([segment_bytes - FOOT_BYTES, segment_bytes]);
+        Slot {
+            bytes: Bytes::new(vec![0; segment_bytes].into_boxed_slice()),
+            grains: ends.map(|end| (end, loom::cell::UnsafeCell::new(()))).collect(),
+        }
+    }
+
+    fn touched(&self, range: &Range<usize>) -> impl Iterator<Item = &loom::cell::UnsafeCell<()>> {
+        let starts = std::iter::once(0).chain(self.grains.iter().map(|grain| grain.0));
+        let (from, to) = (range.start, range.end);
+        starts.zip(&self.grains).filter(move |(start, grain)| *start < to && from < grain.0).map(|(_, grain)| &grain.1)
+    }
+}
+
+pub struct Region {
+    layout: Layout,
+    header: Header,
+    workers: Vec<WorkerControl>,
+    lanes: Vec<LaneControl>,
+    directory: Vec<AtomicU64>,
+    segments: Vec<SegmentControl>,
+    slots: Vec<Slot>,
+}
+
+// SAFETY: loom's cells report any two uses of bytes that aren't ordered, and runs one thread at a time.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+fn table<T: Default>(entries: usize) -> Vec<T> {
+    (0..entries).map(|_| T::default()).collect()
+}
+
+impl Region {
+    pub fn map(layout: Layout) -> Result<Region, RingError> {
+        Ok(Region {
+            layout,
+            header: Header::default(),
+            workers: table(layout.workers),
+            lanes: table(layout.lanes),
+            directory: table(layout.lanes * layout.segments),
+            segments: table(layout.segments),
+            slots: (0..layout.segments).map(|_| Slot::new(layout.segment_bytes)).collect(),
+        })
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub fn prefault(&self, _progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<(), RingError> {
+        Ok(())
+    }
+
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    pub fn worker(&self, index: u32) -> &WorkerControl {
+        &self.workers[index as usize]
+    }
+
+    pub fn lane(&self, index: u32) -> &LaneControl {
+        &self.lanes[index as usize]
+    }
+
+    pub fn directory(&self, lane: u32, sequence: u64) -> &AtomicU64 {
+        let index = (sequence % self.layout.segments as u64) as usize;
+        &self.directory[lane as usize * self.layout.segments + index]
+    }
+
+    pub fn segment(&self, slot: u32) -> &SegmentControl {
+        &self.segments[slot as usize]
+    }
+
+    /// # Safety
+    /// As the real one's; loom checks it.
+    pub unsafe fn bytes(&self, slot: u32, range: Range<usize>) -> &[u8] {
+        let slot = &self.slots[slot as usize];
+        slot.touched(&range).for_each(|grain| grain.with(|_| ()));
+        // SAFETY: loom has just said that no write is concurrent; one thread runs at a time.
+        unsafe { &(&(*slot.bytes.get()))[range] }
+    }
+
+    /// # Safety
+    /// As the real one's; loom checks it.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn bytes_mut(&self, slot: u32, range: Range<usize>) -> &mut [u8] {
+        let slot = &self.slots[slot as usize];
+        slot.touched(&range).for_each(|grain| grain.with_mut(|_| ()));
+        // SAFETY: loom has just said that no use is concurrent; one thread runs at a time.
+        unsafe { &mut (&mut (*slot.bytes.get()))[range] }
+    }
+
+    pub fn write_interface(&self, _at: usize, _bytes: &[u8]) {}
+}
+
+pub fn memory_available() -> (u64, String) {
+    (u64::MAX, "the model's".to_string())
+}
