@@ -57,7 +57,7 @@ struct Claims {
 
 fn claims(stand: &Stand) -> Result<Claims, String> {
     let (source, events) = (&stand.mixes[0].packets, stand.scale.events);
-    let ring = measure::ring(RING_BYTES, Some(64 << 10), 1, &|_bytes| {}).map_err(|error| error.to_string())?;
+    let ring = measure::ring(RING_BYTES, Some(64 << 10), 1).map_err(|error| error.to_string())?;
     let mut feeder = Feeder::new(&ring, 0).map_err(|error| error.to_string())?;
     let claims = beside_disturbers(&ring, || {
         let runs = Runs::of_this_thread()?;

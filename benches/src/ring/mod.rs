@@ -62,7 +62,7 @@ impl Stand {
         eprintln!("prefaulting a ring of {} MiB and as much beside it", scale.ring_bytes >> 20);
         let mixes = mixes();
         let resident_before = memory_rows::resident_bytes()?;
-        let ring = measure::ring(scale.ring_bytes, Some(2 << 20), 2, &|_bytes| {})?;
+        let ring = measure::ring(scale.ring_bytes, Some(2 << 20), 2)?;
         let mut feeders = vec![Feeder::new(&ring, 0)?, Feeder::new(&ring, 1)?];
         let imix = &mixes[4].packets;
         for feeder in &mut feeders {

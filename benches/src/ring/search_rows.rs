@@ -161,7 +161,7 @@ pub fn by_time(scale: Scale, table: &mut Table) {
 
 /// A full ring; the first packet that is left, and the one behind the last.
 fn prepare(ring_bytes: u64, source: &Packets) -> Result<(Arc<Ring>, Feeder, u64, u64), String> {
-    let ring = measure::ring(ring_bytes, Some(2 << 20), 1, &|_bytes| {}).map_err(|error| error.to_string())?;
+    let ring = measure::ring(ring_bytes, Some(2 << 20), 1).map_err(|error| error.to_string())?;
     let mut feeder = Feeder::new(&ring, 0).map_err(|error| error.to_string())?;
     feeder.begin();
     let packets = packets_in(source, ring_bytes, 1.1);

@@ -116,7 +116,7 @@ fn measure(ring_bytes: u64) -> Result<Figures, Fault> {
     let system = |error: RingError| Fault::Failed(error.to_string());
     let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(WORKERS_MAX);
     let begun = Instant::now();
-    let ring = measure::ring(ring_bytes, None, workers as u32, &|_bytes| {}).map_err(system)?;
+    let ring = measure::ring(ring_bytes, None, workers as u32).map_err(system)?;
     let prefault = begun.elapsed();
     let mut arena = Arena::new(ring_bytes / ARENA_SHARE).map_err(system)?;
     let feeders = (0..workers as u32).map(|worker| Feeder::new(&ring, worker)).collect::<Result<Vec<_>, _>>();

@@ -19,7 +19,7 @@ impl Arena {
     pub fn new(bytes: u64) -> Result<Arena, RingError> {
         let chunks = (bytes as usize / Arena::CHUNK_BYTES).max(1);
         let region = Region::map(Layout::new(Arena::CHUNK_BYTES, chunks, 1, 1))?;
-        region.prefault(&|_bytes| {})?;
+        region.prefault(&|_bytes| true)?;
         Ok(Arena { region })
     }
 

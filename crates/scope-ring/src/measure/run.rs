@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn two_writers_and_a_follower_end_with_everything_accounted_for() {
-        let ring = ring(8 << 20, Some(64 << 10), 2, &|_bytes| {}).unwrap();
+        let ring = ring(8 << 20, Some(64 << 10), 2).unwrap();
         let mut feeders = [Feeder::new(&ring, 0).unwrap(), Feeder::new(&ring, 1).unwrap()];
         let source = Packets::new(Sizes::Fixed(128));
         for (writers, beside) in [(2, Beside::Packets), (1, Beside::Column), (2, Beside::Nobody)] {
