@@ -14,7 +14,7 @@ help:
 	@echo 'make demo          the main job on generated traffic, without privileges; the last line is the path of the dump'
 	@echo 'make demo LIVE=1   the same between two network namespaces, as root'
 	@echo 'make test          every test; CAPTURES=DIR adds the capture files of a folder'
-	@echo 'make bench         the measured bars; BENCH=main picks a part'
+	@echo 'make bench         the measured bars; BENCH=main or BENCH=ring picks a part'
 	@echo 'make lint          format and clippy'
 	@echo 'make models        the orderings of the ring, in every order that the memory model allows, and with seeded faults'
 	@echo 'make tsan          the ring under ThreadSanitizer'
@@ -41,6 +41,7 @@ test:
 
 bench:
 	@$(SCRIPTS)/install-missing.sh test
+	@PATH="$$PATH:/usr/sbin:/sbin" $(SCRIPTS)/fetch-peers.sh $(TARGET_DIR)/peers
 	@echo 'building Wirescope and its benches (about 3 minutes the first time, seconds later)'
 	@cargo build --release --locked --workspace
 	@echo 'measuring $(or $(BENCH),everything) (several minutes; keep the machine quiet)'

@@ -11,12 +11,14 @@ pub enum Limit {
     AtLeast(f64),
     /// `<= N`.
     AtMost(f64),
+    /// `>= N`, and by which figure: for bars that depend on what the machine allows.
+    Depending(f64, &'static str),
 }
 
 impl Limit {
     fn admits(self, value: f64) -> bool {
         match self {
-            Limit::AtLeast(limit) => value >= limit,
+            Limit::AtLeast(limit) | Limit::Depending(limit, _) => value >= limit,
             Limit::AtMost(limit) => value <= limit,
         }
     }
@@ -27,6 +29,7 @@ impl fmt::Display for Limit {
         match self {
             Limit::AtLeast(limit) => write!(f, ">= {limit}"),
             Limit::AtMost(limit) => write!(f, "<= {limit}"),
+            Limit::Depending(limit, figure) => write!(f, ">= {} ({figure})", rounded(*limit)),
         }
     }
 }

@@ -23,6 +23,7 @@
 //! | [`follow`] | who must not be overrun by workers that can wait |
 //! | [`evicted`] | what is remembered of recycled segments |
 //! | [`registry`] | interface numbers for the whole run |
+//! | [`measure`] | what a machine's memory takes, for `wirescope bench` and the benches |
 //!
 //! Absent on purpose: the ring knows nothing of files, filters, triggers or threads, and hashes nothing.
 
@@ -31,6 +32,7 @@ pub mod evicted;
 pub mod follow;
 mod futex;
 mod lock;
+pub mod measure;
 pub mod pin;
 mod protocol;
 pub mod reader;

@@ -64,6 +64,11 @@ impl<'a> Batch<'a> {
         self.pinned.lane()
     }
 
+    /// Number in the lane of the segment that the packets lie in.
+    pub fn sequence(&self) -> u64 {
+        self.pinned.sequence()
+    }
+
     /// Number in the lane of the first packet.
     pub fn first_packet(&self) -> u64 {
         self.first_packet

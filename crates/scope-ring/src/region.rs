@@ -193,7 +193,8 @@ impl Region {
         self.control(self.layout.table_at + slot as usize * size_of::<SegmentControl>())
     }
 
-    fn slot_base(&self, slot: u32) -> *mut u8 {
+    /// Where slot `slot` begins, aligned to a page.
+    pub fn slot_base(&self, slot: u32) -> *mut u8 {
         assert!((slot as usize) < self.layout.segments);
         // SAFETY: inside the mapping by the assertion and the layout.
         unsafe { self.base.add(self.layout.data_at + slot as usize * self.layout.segment_bytes) }

@@ -96,6 +96,8 @@ pub enum Verb {
     Run(Box<RunArgs>),
     /// Show the main job: traffic, one trigger packet, a dump from before and after it
     Demo(DemoArgs),
+    /// Say what this machine can sustain at which packet size, and what limits it
+    Bench(BenchArgs),
     /// Print a shell's completions
     Completions {
         /// For which shell.
@@ -199,6 +201,14 @@ pub struct DemoArgs {
     /// Folder for the dump [default: a new one, target/demo or wirescope-demo]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
+}
+
+/// `wirescope bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Memory to measure in [default: a quarter of what is free, at most 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub ring: Option<String>,
 }
 
 /// Words that help and completions propose. Others pass here and are refused together with all other faults.

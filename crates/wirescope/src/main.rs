@@ -1,6 +1,7 @@
 //! The one binary: command line in, plan out, run.
 
 mod args;
+mod bench;
 mod demo;
 mod manual;
 mod plan;
@@ -28,6 +29,11 @@ fn main() -> ExitCode {
     let code = match Cli::parse().command {
         Verb::Run(args) => run(&args),
         Verb::Demo(args) => demo::demo(&args),
+        Verb::Bench(args) => match bench::bench(&args) {
+            Ok(text) => print(text.as_bytes()),
+            Err(bench::Fault::Refused(fault)) => refused(&[fault]),
+            Err(bench::Fault::Failed(fault)) => failed(&fault),
+        },
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man => match manual::page() {
             Ok(page) => print(&page),

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Unpacks the peers of `make bench BENCH=ring` that come as Debian packages below FOLDER; nothing is installed. What can't be
+# had is left out with a word: the bench says so, too.
+#
+# usage: fetch-peers.sh FOLDER
+set -u
+folder=${1:?usage: fetch-peers.sh FOLDER}
+say() { echo "$*" >&2; }
+
+fetch() { # package, a file of it
+    [ -e "$folder/$2" ] && return
+    command -v apt-get >/dev/null 2>&1 || { say "$1: no apt-get here; this peer is left out"; return; }
+    packages=$(mktemp -d) || return
+    if (cd "$packages" && chmod 755 . && apt-get -q download "$1" >/dev/null 2>&1); then
+        mkdir -p "$folder" && dpkg -x "$packages"/*.deb "$folder"
+    else
+        say "$1: can't be downloaded (apt-get update may help); this peer is left out"
+    fi
+    rm -rf "$packages"
+}
+
+fetch libconcurrentqueue-dev usr/include/concurrentqueue/concurrentqueue.h
+fetch libdpdk-dev usr/include/dpdk/rte_ring.h
+exit 0
