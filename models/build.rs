@@ -6,7 +6,7 @@
 mod mutants;
 
 use mutants::{MUTANTS, Mutant};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Files of scope-ring that have a stand-in here: memory without a mapping, no system calls, loom's lock.
 const STAND_INS: [&str; 3] = ["region.rs", "futex.rs", "lock.rs"];
@@ -15,17 +15,27 @@ const STAND_INS: [&str; 3] = ["region.rs", "futex.rs", "lock.rs"];
 const LEFT_OUT: &str = "measure";
 
 /// What every variant gets, wherever it occurs.
-const EVERYWHERE: [(&str, &str); 3] = [
+const EVERYWHERE: [(&str, &str); 5] = [
     ("std::sync::atomic", "loom::sync::atomic"),
     ("std::hint::spin_loop", "loom::hint::spin_loop"),
-    ("#[repr(C", "#[derive(Default)]\n#[repr(C"), // the words lie in no zeroed mapping here
+    // The words lie in no zeroed mapping here.
+    ("#[repr(C)]", "#[derive(Default)]\n#[repr(C)]"),
+    ("#[repr(C, align(128))]", "#[derive(Default)]\n#[repr(C, align(128))]"),
+    // Bytes are written in the plain form: the others' stores would run outside of loom's sight.
+    ("target_arch = \"x86_64\"", "any()"),
 ];
 
-/// Bounds that make the ring small enough, and the room that is left out: file, text, replacement.
-const BOUNDS: [(&str, &str, &str); 3] = [
+/// Bounds that make the ring small enough, the one place where bytes of a segment are written, and the room that is left out:
+/// file, text, replacement.
+const IN_FILES: [(&str, &str, &str); 4] = [
     ("lib.rs", "pub mod measure;", ""),
     ("lib.rs", "SEGMENTS_PER_LANE_MIN: u64 = 16;", "SEGMENTS_PER_LANE_MIN: u64 = 2;"),
     ("lib.rs", "LINK_TYPES_MAX: u32 = 8;", "LINK_TYPES_MAX: u32 = 1;"),
+    (
+        "stream/place.rs",
+        "std::slice::from_raw_parts_mut(self.segment.add(at), len)",
+        "crate::region::written(self.segment, at, len)",
+    ),
 ];
 
 /// What must not be left: it would run outside of loom's sight.
@@ -57,12 +67,10 @@ fn main() {
 
 /// Writes one variant's source into `folder`.
 fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Option<&Mutant>) {
-    std::fs::create_dir_all(folder).expect("OUT_DIR is writable");
     let mut seeded = mutant.is_none();
-    for entry in std::fs::read_dir(source).expect("scope-ring's source") {
-        let path = entry.expect("a folder entry").path();
-        let file = path.file_name().and_then(|file| file.to_str()).expect("a file name").to_string();
-        if file == LEFT_OUT {
+    for path in files(source) {
+        let file = path.strip_prefix(source).ok().and_then(|file| file.to_str()).expect("a file name").to_string();
+        if file.starts_with(LEFT_OUT) {
             continue;
         }
         let stand_in = STAND_INS.contains(&file.as_str());
@@ -75,7 +83,7 @@ fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Opti
             }
             seeded = true;
         }
-        for (_, from, to) in BOUNDS.iter().filter(|bound| bound.0 == file) {
+        for (_, from, to) in IN_FILES.iter().filter(|edit| edit.0 == file) {
             text = replaced(&text, from, to, &file);
         }
         for (from, to) in EVERYWHERE {
@@ -84,9 +92,17 @@ fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Opti
         text = text.replace("crate::", &format!("crate::variants::{name}::scope_ring::"));
         let left = FOREIGN.iter().find(|foreign| !stand_in && text.contains(**foreign));
         assert!(left.is_none(), "{file}: {} is not modelled; teach build.rs to replace it", left.unwrap_or(&""));
-        write(&folder.join(&file), &text);
+        let to = folder.join(&file);
+        std::fs::create_dir_all(to.parent().expect("in `folder`")).expect("OUT_DIR is writable");
+        write(&to, &text);
     }
     assert!(seeded, "mutant {name}: its file isn't there");
+}
+
+/// All files of a folder and of the folders in it.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("scope-ring's source").map(|entry| entry.expect("a folder entry").path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
 fn replaced(text: &str, from: &str, to: &str, place: &str) -> String {

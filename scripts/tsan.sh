@@ -2,7 +2,8 @@
 # Runs scope-ring's concurrent tests under ThreadSanitizer, after a race on purpose that it must find. The standard library is
 # not instrumented: what it synchronises out of sight would be reported though it is right, hence the two exceptions below.
 #
-# scope-ring's locks wait in a form that the sanitizer sees (`--cfg sanitized`).
+# scope-ring's locks wait in a form that the sanitizer sees (`--cfg sanitized`), and its lanes write by ordinary stores: the
+# sanitizer doesn't see the others.
 #
 # usage: tsan.sh       target folder: $TSAN_TARGET_DIR, else target/tsan
 set -u
@@ -16,6 +17,7 @@ esac
 export CARGO_TARGET_DIR="${TSAN_TARGET_DIR:-target/tsan}"
 export RUSTC_BOOTSTRAP=1 # the sanitizer's switch is unstable; the compiler is the same
 export RUSTFLAGS='-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sanitized'
+export WIRESCOPE_RING_FORM=plain
 log=$(mktemp)
 suppressions=$(mktemp)
 trap 'rm -f "$log" "$suppressions"' EXIT

@@ -146,8 +146,8 @@ pub const MUTANTS: &[Mutant] = &[
         name: "committed_before_bytes",
         file: "writer.rs",
         edits: &[(
-            "        head.write_for(interface, block, data);",
-            "        let early = Committed { sealed: false, packets: open.packets + 1, bytes: open.bytes + block_bytes as u32 };\n        self.ring.region().segment(open.slot).committed.store(early.to_word(), Ordering::Release);\n        let (block, entry) = unsafe { let region = self.ring.region(); (region.bytes_mut(open.slot, at..at + block_bytes), region.bytes_mut(open.slot, entry_at..entry_at + 16)) };\n        head.write_for(interface, block, data);",
+            "        if !self.stream.append(",
+            "        if let Some(open) = &self.open {\n            let early = Committed { sealed: false, packets: self.stream.packets() + 1, bytes: self.stream.bytes() + head.block_bytes() as u32 };\n            self.ring.region().segment(open.slot).committed.store(early.to_word(), Ordering::Release);\n        }\n        if !self.stream.append(",
         )],
         model: "open_segment",
         says: RACE,
@@ -156,8 +156,8 @@ pub const MUTANTS: &[Mutant] = &[
         name: "sealed_before_foot",
         file: "writer.rs",
         edits: &[(
-            "        let entries_at = segment::entry_offset",
-            "        let early = Committed { sealed: true, packets: open.packets, bytes: open.bytes };\n        ring.region().segment(open.slot).committed.store(early.to_word(), Ordering::Release);\n        let entries_at = segment::entry_offset",
+            "        self.stream.seal(",
+            "        let early = Committed { sealed: true, packets: foot.packets, bytes: foot.block_bytes };\n        ring.region().segment(open.slot).committed.store(early.to_word(), Ordering::Release);\n        self.stream.seal(",
         )],
         model: "open_segment",
         says: RACE,

@@ -92,12 +92,25 @@ impl KeyEntry {
         self.word & PARTIAL != 0
     }
 
-    /// The entry as it lies in memory and on disk. Put together in registers: see [`Headers::read`] on why.
+    /// The entry as it lies in memory and on disk.
     #[inline]
     pub fn to_bytes(self) -> [u8; KEY_ENTRY_BYTES] {
+        self.to_number().to_le_bytes()
+    }
+
+    /// The entry as one little-endian number. Put together in registers: see [`Headers::read`] on why.
+    #[inline]
+    pub fn to_number(self) -> u128 {
         let addresses = u32::from_le_bytes(self.source) as u128 | (u32::from_le_bytes(self.destination) as u128) << 32;
         let ports = self.source_port as u128 | (self.destination_port as u128) << 16;
-        (addresses | ports << 64 | (self.word as u128) << 96).to_le_bytes()
+        addresses | ports << 64 | (self.word as u128) << 96
+    }
+
+    /// As [`KeyEntry::at`], of the entry as a number.
+    #[inline]
+    pub fn number_at(number: u128, offset: u32) -> u128 {
+        debug_assert!(offset.is_multiple_of(4) && offset < 1 << 21);
+        number & ((1 << (96 + OFFSET_SHIFT)) - 1) | (offset as u128 / 4) << (96 + OFFSET_SHIFT)
     }
 
     /// Reads an entry.
@@ -130,6 +143,7 @@ mod tests {
         let mut expected = vec![10, 0, 0, 1, 10, 0, 0, 2, 53, 0, 0x60, 0xea];
         expected.extend(word.to_le_bytes());
         assert_eq!(entry.to_bytes().to_vec(), expected);
+        assert_eq!(KeyEntry::number_at(entry.at(8).to_number(), 4096), entry.to_number());
         assert_eq!(KeyEntry::from_bytes(&entry.to_bytes()), entry);
         assert_eq!((entry.offset(), entry.protocol(), entry.kind(), entry.partial()), (4096, 17, Kind::Ipv4, false));
     }

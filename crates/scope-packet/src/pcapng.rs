@@ -29,6 +29,8 @@ pub const KEY_COLUMN: u32 = 0x8000_0002;
 pub const BLOCK_BYTES_MIN: usize = 12;
 /// Bytes of a packet block in front of the packet.
 pub const PACKET_HEAD_BYTES: usize = 28;
+/// 4-byte words behind the packet of a packet block, at most: both options, their end, and the closing length.
+pub const CLOSING_WORDS_MAX: usize = 7;
 /// Bytes of a statistics block as written here.
 pub const STATISTICS_BYTES: usize = 52;
 
@@ -104,17 +106,24 @@ pub struct PacketHead {
 }
 
 impl PacketHead {
+    /// Whether options stand behind the packet.
+    #[inline]
+    pub fn has_options(&self) -> bool {
+        self.flags as u64 | self.lost_before != 0
+    }
+
     /// Bytes of the whole block.
     #[inline]
     pub fn block_bytes(&self) -> usize {
-        PACKET_HEAD_BYTES + padded(self.captured_len as usize) + self.options_bytes() + 4
+        let options_bytes = if self.has_options() { self.options_bytes() } else { 0 };
+        PACKET_HEAD_BYTES + padded(self.captured_len as usize) + options_bytes + 4
     }
 
     #[inline]
     fn options_bytes(&self) -> usize {
         let flags = if self.flags != 0 { 8 } else { 0 };
         let dropcount = if self.lost_before != 0 { 12 } else { 0 };
-        if flags + dropcount == 0 { 0 } else { flags + dropcount + 4 }
+        flags + dropcount + 4
     }
 
     /// Writes the whole block into `out`, which must be exactly [`PacketHead::block_bytes`] long.
@@ -130,38 +139,47 @@ impl PacketHead {
         assert_eq!(data.len(), self.captured_len as usize);
         let total = self.block_bytes();
         assert_eq!(out.len(), total);
-        let pair = |low: u32, high: u32| (low as u64 | (high as u64) << 32).to_le_bytes();
         let (head, rest) = out.split_at_mut(PACKET_HEAD_BYTES);
-        head[0..8].copy_from_slice(&pair(PACKET, total as u32));
-        head[8..16].copy_from_slice(&pair(interface, (self.time_ns as u64 >> 32) as u32));
-        head[16..24].copy_from_slice(&pair(self.time_ns as u32, self.captured_len));
-        head[24..28].copy_from_slice(&self.original_len.to_le_bytes());
+        let [first, second, third, fourth] = self.opening(interface, total);
+        head[0..8].copy_from_slice(&first.to_le_bytes());
+        head[8..16].copy_from_slice(&second.to_le_bytes());
+        head[16..24].copy_from_slice(&third.to_le_bytes());
+        head[24..28].copy_from_slice(&(fourth as u32).to_le_bytes());
         let (body, tail) = rest.split_at_mut(padded(data.len()));
         body[data.len()..].fill(0);
         body[..data.len()].copy_from_slice(data);
-        if tail.len() > 4 {
-            self.write_options(tail);
+        let (words, _) = self.closing(total);
+        for (bytes, word) in tail.chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
         }
-        let end = tail.len() - 4;
-        tail[end..].copy_from_slice(&(total as u32).to_le_bytes());
     }
 
-    #[cold]
-    fn write_options(&self, tail: &mut [u8]) {
-        let mut at = 0;
-        let mut put = |bytes: &[u8]| {
-            tail[at..at + bytes.len()].copy_from_slice(bytes);
-            at += bytes.len();
-        };
-        if self.flags != 0 {
-            put(&[OPTION_FLAGS as u8, 0, 4, 0]);
-            put(&self.flags.to_le_bytes());
+    /// The [`PACKET_HEAD_BYTES`] in front of the packet of a block of `total` bytes, as little-endian numbers; the upper half
+    /// of the last one is 0 and belongs to the packet's bytes.
+    #[inline]
+    pub fn opening(&self, interface: u32, total: usize) -> [u64; 4] {
+        let pair = |low: u32, high: u32| low as u64 | (high as u64) << 32;
+        [
+            pair(PACKET, total as u32),
+            pair(interface, (self.time_ns as u64 >> 32) as u32),
+            pair(self.time_ns as u32, self.captured_len),
+            self.original_len as u64,
+        ]
+    }
+
+    /// What stands behind the padded packet, options and the closing length, as little-endian numbers, and how many they are;
+    /// the others are 0.
+    #[inline]
+    pub fn closing(&self, total: usize) -> ([u32; CLOSING_WORDS_MAX], usize) {
+        let option = |code: u16, bytes: u32| code as u32 | bytes << 16;
+        let (lost_low, lost_high) = (self.lost_before as u32, (self.lost_before >> 32) as u32);
+        let (flags, dropcount, total) = (option(OPTION_FLAGS, 4), option(OPTION_DROPCOUNT, 8), total as u32);
+        match (self.flags != 0, self.lost_before != 0) {
+            (false, false) => ([total, 0, 0, 0, 0, 0, 0], 1),
+            (true, false) => ([flags, self.flags, 0, total, 0, 0, 0], 4),
+            (false, true) => ([dropcount, lost_low, lost_high, 0, total, 0, 0], 5),
+            (true, true) => ([flags, self.flags, dropcount, lost_low, lost_high, 0, total], 7),
         }
-        if self.lost_before != 0 {
-            put(&[OPTION_DROPCOUNT as u8, 0, 8, 0]);
-            put(&self.lost_before.to_le_bytes());
-        }
-        put(&[0; 4]);
     }
 }
 

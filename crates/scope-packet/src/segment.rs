@@ -49,12 +49,19 @@ pub const fn entry_offset(segment_bytes: usize, index: usize) -> usize {
     segment_bytes - FOOT_BYTES - (index + 1) * KEY_ENTRY_BYTES
 }
 
+/// Bytes that packet blocks and key entries may take together, so that there is room for the statistics of `interfaces`
+/// interfaces, the heads and the padding.
+#[inline]
+pub const fn room_bytes(segment_bytes: usize, interfaces: usize) -> usize {
+    let statistics = (if interfaces < STATISTICS_MAX { interfaces } else { STATISTICS_MAX }) * STATISTICS_BYTES;
+    segment_bytes - (BLOCK_BYTES_MIN + statistics + 8 + FOOT_BYTES)
+}
+
 /// Whether blocks up to `block_bytes` and `packets` entries leave room for the statistics of `interfaces` interfaces,
 /// the heads and the padding.
 #[inline]
 pub const fn fits(segment_bytes: usize, block_bytes: usize, packets: usize, interfaces: usize) -> bool {
-    let statistics = (if interfaces < STATISTICS_MAX { interfaces } else { STATISTICS_MAX }) * STATISTICS_BYTES;
-    block_bytes + BLOCK_BYTES_MIN + statistics + 8 + packets * KEY_ENTRY_BYTES + FOOT_BYTES <= segment_bytes
+    block_bytes + packets * KEY_ENTRY_BYTES <= room_bytes(segment_bytes, interfaces)
 }
 
 /// What the foot says of its segment.

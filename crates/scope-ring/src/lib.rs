@@ -19,6 +19,7 @@
 //! | [`pin`] | holding segments; the pin budget |
 //! | `lock`, `futex` | waiting: for each other at claims, for news |
 //! | [`writer`] | append, commit, seal |
+//! | [`stream`] | the open segment's bytes, written at memory speed |
 //! | [`reader`] | following the ring: batches lent in place, exact loss |
 //! | [`follow`] | who must not be overrun by workers that can wait |
 //! | [`evicted`] | what is remembered of recycled segments |
@@ -39,6 +40,7 @@ pub mod reader;
 pub mod region;
 pub mod registry;
 pub mod ring;
+pub mod stream;
 pub mod writer;
 
 pub use evicted::Lost;
@@ -47,6 +49,7 @@ pub use pin::{Allowance, Committed, Pinned, SegmentTimes};
 pub use reader::{Batch, Reader, ReaderCounts, Tap};
 pub use registry::InterfaceEntry;
 pub use ring::{LaneInfo, Ring, RingConfig, RingCounters};
+pub use stream::Form;
 pub use writer::{Append, LaneWriter};
 
 /// Lanes that one worker may open: one per link type.

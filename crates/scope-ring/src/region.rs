@@ -210,17 +210,6 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.slot_base(slot).add(range.start), range.len()) }
     }
 
-    /// Bytes `range` of a slot, for writing.
-    ///
-    /// # Safety
-    /// The caller owns the slot as its open segment, and nobody may read these bytes yet: they are not committed.
-    #[allow(clippy::mut_from_ref)] // disjoint parts of shared memory; exclusiveness is the contract
-    pub unsafe fn bytes_mut(&self, slot: u32, range: std::ops::Range<usize>) -> &mut [u8] {
-        assert!(range.start <= range.end && range.end <= self.layout.segment_bytes);
-        // SAFETY: inside the slot by the assertion; exclusive by this function's contract.
-        unsafe { std::slice::from_raw_parts_mut(self.slot_base(slot).add(range.start), range.len()) }
-    }
-
     /// Copies an interface description into the interface area; the area is append-only and its writer holds the registry's lock.
     pub fn write_interface(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= INTERFACE_AREA_BYTES);

@@ -7,6 +7,7 @@ use crate::lock::Mutex;
 use crate::pin::{Committed, PinBudget, Pinned};
 use crate::region::{Layout, Region, memory_available};
 use crate::registry::{InterfaceEntry, Registry};
+use crate::stream::Form;
 use crate::writer::LaneWriter;
 use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN, futex, protocol};
 use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, is_segment_size};
@@ -108,6 +109,7 @@ struct Memory {
 /// The ring.
 pub struct Ring {
     region: Region,
+    form: Form,
     run_id: [u8; 16],
     registry: Registry,
     claims: Mutex<Claims>,
@@ -119,8 +121,16 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Makes a ring; nothing is resident before [`Ring::prefault`].
+    /// Makes a ring; nothing is resident before [`Ring::prefault`]. Its lanes write in the fastest form of this processor,
+    /// or the one that the environment asks for: see [`Form::choose`].
     pub fn create(config: &RingConfig) -> Result<Arc<Ring>, RingError> {
+        let form = Form::choose().map_err(|cause| RingError::System { place: "form of writing", cause })?;
+        Ring::create_with_form(config, form)
+    }
+
+    /// As [`Ring::create`], with lanes that write in this form.
+    pub fn create_with_form(config: &RingConfig, form: Form) -> Result<Arc<Ring>, RingError> {
+        let form = form.supported().map_err(|cause| RingError::System { place: "form of writing", cause })?;
         let (segment_bytes, segments) = config.plan()?;
         let workers = config.workers.max(1) as usize;
         let layout = Layout::new(segment_bytes, segments, workers, workers * LINK_TYPES_MAX as usize);
@@ -138,6 +148,7 @@ impl Ring {
         let memory = Memory { evicted: (0..layout.lanes).map(|_| History::default()).collect(), losses: LossLog::default() };
         Ok(Arc::new(Ring {
             region,
+            form,
             run_id: config.run_id,
             registry: Registry::default(),
             claims: Mutex::new(claims),
@@ -156,6 +167,11 @@ impl Ring {
 
     pub(crate) fn region(&self) -> &Region {
         &self.region
+    }
+
+    /// How its lanes write.
+    pub fn form(&self) -> Form {
+        self.form
     }
 
     /// The run's 128 random bits.

@@ -7,12 +7,14 @@
 //! seal     padding over the gap, statistics, column head, foot; times; committed word with the sealed bit; unpin;
 //!          the segment goes to the end of the order of sealing
 //! ```
-//! Bytes are written by ordinary stores here. Committed bytes and entries are never written again until recycling.
+//! How bytes go to memory is the matter of module [`crate::stream`]. Committed bytes and entries are never written again
+//! until recycling.
 
 use crate::control::Published;
 use crate::pin::{Committed, SegmentTimes};
 use crate::protocol::{self, SegmentStart};
 use crate::ring::Ring;
+use crate::stream::Stream;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::segment::{self, Foot, STATISTICS_MAX};
 use scope_packet::{Drops, KeyEntry, LinkType, pcapng};
@@ -45,14 +47,7 @@ struct Open {
     first_packet: u64,
     bytes_before: u64,
     drops_before: Drops,
-    packets: u32,
-    bytes: u32,
     committed: Committed,
-    first_ns: i64,
-    last_ns: i64,
-    min_ns: i64,
-    max_ns: i64,
-    unordered: bool,
 }
 
 /// The writing end of one lane.
@@ -61,6 +56,9 @@ pub struct LaneWriter {
     lane: u32,
     link_type: LinkType,
     open: Option<Open>,
+    /// Of the open segment.
+    times: Times,
+    stream: Box<Stream>,
     packets: u64,
     captured_bytes: u64,
     drops: Drops,
@@ -70,10 +68,12 @@ pub struct LaneWriter {
 impl LaneWriter {
     pub(crate) fn new(ring: Arc<Ring>, lane: u32, link_type: LinkType) -> LaneWriter {
         LaneWriter {
+            stream: Stream::new(ring.form()),
             ring,
             lane,
             link_type,
             open: None,
+            times: Times::NONE,
             packets: 0,
             captured_bytes: 0,
             drops: Drops::default(),
@@ -104,9 +104,7 @@ impl LaneWriter {
     /// Makes room in the statistics for an interface with this number in the run; returns its index in the lane. An open
     /// segment without that room is sealed first.
     pub fn add_interface(&mut self, number: u32) -> usize {
-        let interfaces = self.interfaces.len() + 1;
-        let room = |open: &Open| self.fits(open.bytes as usize, open.packets as usize, interfaces);
-        if !self.open.as_ref().is_none_or(room) {
+        if self.open.is_some() && !self.stream.reserve(self.interfaces.len() + 1) {
             self.seal();
         }
         self.interfaces.push(InterfaceCounts { number, received: 0, dropped: 0, stated: 0 });
@@ -123,52 +121,28 @@ impl LaneWriter {
 
     /// Appends one packet. `index` is what [`LaneWriter::add_interface`] returned; its interface's number stands
     /// in the block instead of `head.interface`; `data` must be `head.captured_len` bytes, at most [`LaneWriter::kept_bytes_max`].
-    #[inline]
+    #[inline(always)] // see `Stream::append`
     pub fn append(&mut self, index: usize, head: &PacketHead, key: KeyEntry, data: &[u8]) -> Append {
-        let block_bytes = head.block_bytes();
-        let segment_bytes = self.ring.segment_bytes();
-        let room = |open: &Open| self.fits(open.bytes as usize + block_bytes, open.packets as usize + 1, self.interfaces.len());
-        match &self.open {
-            Some(open) if room(open) => {}
-            Some(_) => {
-                self.seal();
-                return Append::NeedsSegment;
-            }
-            None => return Append::NeedsSegment,
-        }
-        let Some(open) = &mut self.open else { return Append::NeedsSegment };
-        let at = open.bytes as usize;
-        let entry_at = segment::entry_offset(segment_bytes, open.packets as usize);
         let counts = &mut self.interfaces[index];
+        if !self.stream.append(head, counts.number, key, data) {
+            self.seal();
+            return Append::NeedsSegment;
+        }
         counts.received += 1;
-        let interface = counts.number;
-        debug_assert!(at >= open.committed.bytes as usize);
-        // SAFETY: this lane owns the slot, and both ranges lie beyond what is committed: blocks grow upward from
-        // `open.bytes` >= committed bytes, entries downward below the committed ones, and `fits` keeps them apart.
-        let (block, entry) = unsafe {
-            let region = self.ring.region();
-            (region.bytes_mut(open.slot, at..at + block_bytes), region.bytes_mut(open.slot, entry_at..entry_at + 16))
-        };
-        head.write_for(interface, block, data);
-        entry.copy_from_slice(&key.at(at as u32).to_bytes());
-        open.note_time(head.time_ns);
-        open.bytes += block_bytes as u32;
-        open.packets += 1;
+        self.times.note(head.time_ns);
         self.packets += 1;
         self.captured_bytes += data.len() as u64;
         Append::Stored(self.packets - 1)
     }
 
-    fn fits(&self, block_bytes: usize, packets: usize, interfaces: usize) -> bool {
-        segment::fits(self.ring.segment_bytes(), block_bytes, packets, interfaces)
-    }
-
     /// Makes everything appended so far visible.
     pub fn commit(&mut self) {
         if let Some(open) = &mut self.open
-            && (open.committed.packets, open.committed.bytes) != (open.packets, open.bytes)
+            && open.committed.packets != self.stream.packets()
         {
-            open.committed = Committed { sealed: false, packets: open.packets, bytes: open.bytes };
+            // The packets' bytes and entries are in place, fenced where they were streamed, before the word that publishes them.
+            self.stream.publish();
+            open.committed = Committed { sealed: false, packets: self.stream.packets(), bytes: self.stream.bytes() };
             let (control, committed) = (self.ring.region().segment(open.slot), open.committed);
             protocol::commit(control, self.ring.region().lane(self.lane), self.published(), committed);
             self.ring.wake();
@@ -183,44 +157,29 @@ impl LaneWriter {
     pub fn seal(&mut self) {
         let Some(open) = self.open.take() else { return };
         let ring = self.ring.clone();
-        let statistics = self.statistics(open.sequence, open.max_ns);
+        let unordered = self.times.unordered;
+        let [first_ns, last_ns, min_ns, max_ns] = self.times.take();
+        let statistics = self.statistics(open.sequence, max_ns);
         let foot = Foot {
             run_id: ring.run_id(),
             lane: self.lane,
             link_type: self.link_type,
-            unordered: open.unordered,
+            unordered,
             sequence: open.sequence,
             first_packet: open.first_packet,
-            packets: open.packets,
-            block_bytes: open.bytes,
-            first_ns: open.first_ns,
-            last_ns: open.last_ns,
-            min_ns: open.min_ns,
-            max_ns: open.max_ns,
+            packets: self.stream.packets(),
+            block_bytes: self.stream.bytes(),
+            first_ns,
+            last_ns,
+            min_ns,
+            max_ns,
             bytes_before: open.bytes_before,
             drops_before: open.drops_before,
         };
-        let entries_at = segment::entry_offset(ring.segment_bytes(), 0) + 16 - open.packets as usize * 16;
-        // SAFETY: this lane owns the slot; the gap between blocks and entries and the foot behind them are not committed.
-        let (gap, tail) = unsafe {
-            let region = ring.region();
-            let foot_at = ring.segment_bytes() - segment::FOOT_BYTES;
-            (
-                region.bytes_mut(open.slot, open.bytes as usize..entries_at),
-                region.bytes_mut(open.slot, foot_at..ring.segment_bytes()),
-            )
-        };
-        segment::seal(gap, tail, &foot, &statistics);
+        self.stream.seal(&foot, &statistics);
         let control = ring.region().segment(open.slot);
-        let times = SegmentTimes {
-            first_ns: open.first_ns,
-            last_ns: open.last_ns,
-            min_ns: open.min_ns,
-            max_ns: open.max_ns,
-            unordered: open.unordered,
-            sealed_order: ring.next_sealed_order(),
-        };
-        let sealed = Committed { sealed: true, packets: open.packets, bytes: open.bytes };
+        let times = SegmentTimes { first_ns, last_ns, min_ns, max_ns, unordered, sealed_order: ring.next_sealed_order() };
+        let sealed = Committed { sealed: true, packets: foot.packets, bytes: foot.block_bytes };
         protocol::seal(control, ring.region().lane(self.lane), self.published(), sealed, &times);
         ring.give_back(open.slot);
         ring.wake();
@@ -260,39 +219,61 @@ impl LaneWriter {
             bytes_before: self.captured_bytes,
             drops_before: &self.drops,
         };
-        let (control, entry) = (ring.region().segment(claimed.0), ring.region().directory(self.lane, sequence));
+        let (slot, _) = claimed;
+        let (control, entry) = (ring.region().segment(slot), ring.region().directory(self.lane, sequence));
         protocol::open(control, entry, lane_control, claimed, &start);
-        self.open = Some(Open::new(claimed.0, sequence, self.packets, self.captured_bytes, self.drops));
+        // SAFETY: the claim gives this lane the slot, until `seal` gives it back; the region lives as long as `self.ring`, and
+        // readers look no farther than `committed`, which is stored after what was written.
+        unsafe { self.stream.open(ring.region().slot_base(slot), ring.segment_bytes(), self.interfaces.len()) };
+        self.open = Some(Open::new(slot, sequence, self.packets, self.captured_bytes, self.drops));
         true
     }
 }
 
 impl Open {
     fn new(slot: u32, sequence: u64, first_packet: u64, bytes_before: u64, drops_before: Drops) -> Open {
-        Open {
-            slot,
-            sequence,
-            first_packet,
-            bytes_before,
-            drops_before,
-            packets: 0,
-            bytes: 0,
-            committed: Committed::default(),
-            first_ns: 0,
-            last_ns: 0,
-            min_ns: i64::MAX,
-            max_ns: 0,
-            unordered: false,
+        Open { slot, sequence, first_packet, bytes_before, drops_before, committed: Committed::default() }
+    }
+}
+
+/// Times of the packets of the open segment, ns.
+struct Times {
+    /// None was noted yet.
+    empty: bool,
+    first_ns: i64,
+    last_ns: i64,
+    min_ns: i64,
+    /// While there is none, so large that no time is larger.
+    max_ns: i64,
+    unordered: bool,
+}
+
+impl Times {
+    const NONE: Times = Times { empty: true, first_ns: 0, last_ns: 0, min_ns: i64::MAX, max_ns: i64::MAX, unordered: false };
+
+    #[inline]
+    fn note(&mut self, time_ns: i64) {
+        if time_ns > self.max_ns {
+            (self.last_ns, self.max_ns) = (time_ns, time_ns); // time went on, as it mostly does
+        } else {
+            self.note_odd(time_ns);
         }
     }
 
-    #[inline]
-    fn note_time(&mut self, time_ns: i64) {
-        if self.packets == 0 {
-            self.first_ns = time_ns;
-        } else {
-            self.unordered |= time_ns < self.last_ns;
+    /// First, last, smallest and largest time; zeros, and no smallest one, where there was none. Begins anew.
+    fn take(&mut self) -> [i64; 4] {
+        let times = std::mem::replace(self, Times::NONE);
+        if times.empty { [0, 0, i64::MAX, 0] } else { [times.first_ns, times.last_ns, times.min_ns, times.max_ns] }
+    }
+
+    #[inline(never)]
+    fn note_odd(&mut self, time_ns: i64) {
+        if self.empty {
+            *self =
+                Times { empty: false, first_ns: time_ns, last_ns: time_ns, min_ns: time_ns, max_ns: time_ns, unordered: false };
+            return;
         }
+        self.unordered |= time_ns < self.last_ns;
         self.last_ns = time_ns;
         self.min_ns = self.min_ns.min(time_ns);
         self.max_ns = self.max_ns.max(time_ns);

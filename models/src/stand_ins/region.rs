@@ -33,6 +33,8 @@ impl Layout {
     }
 }
 
+/// The address of a slot is that of this, so that whoever writes through it is seen by loom: see [`written`].
+#[repr(align(64))]
 struct Slot {
     bytes: Bytes<Box<[u8]>>,
     /// End of each grain, ascending, and the cell that stands for it.
@@ -127,17 +129,25 @@ impl Region {
         unsafe { &(&(*slot.bytes.get()))[range] }
     }
 
-    /// # Safety
-    /// As the real one's; loom checks it.
-    #[allow(clippy::mut_from_ref)]
-    pub unsafe fn bytes_mut(&self, slot: u32, range: Range<usize>) -> &mut [u8] {
-        let slot = &self.slots[slot as usize];
-        slot.touched(&range).for_each(|grain| grain.with_mut(|_| ()));
-        // SAFETY: loom has just said that no use is concurrent; one thread runs at a time.
-        unsafe { &mut (&mut (*slot.bytes.get()))[range] }
+    /// Not where bytes lie, but what [`written`] takes.
+    pub fn slot_base(&self, slot: u32) -> *mut u8 {
+        (&raw const self.slots[slot as usize]).cast_mut().cast()
     }
 
     pub fn write_interface(&self, _at: usize, _bytes: &[u8]) {}
+}
+
+/// Bytes of a slot for writing, in the place of a slice made of the address: `build.rs` has module `stream` call this.
+///
+/// # Safety
+/// `slot` comes from [`Region::slot_base`], and the region lives. Loom checks that nobody else uses the bytes.
+pub unsafe fn written<'a>(slot: *mut u8, at: usize, len: usize) -> &'a mut [u8] {
+    // SAFETY: by this function's contract.
+    let slot = unsafe { &*slot.cast_const().cast::<Slot>() };
+    let range = at..at + len;
+    slot.touched(&range).for_each(|grain| grain.with_mut(|_| ()));
+    // SAFETY: loom has just said that no use is concurrent; one thread runs at a time.
+    unsafe { &mut (&mut (*slot.bytes.get()))[range] }
 }
 
 pub fn memory_available() -> (u64, String) {
