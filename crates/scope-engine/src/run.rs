@@ -20,7 +20,7 @@ use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
 use scope_filter::{Filter, VlanRule};
 use scope_packet::LinkType;
-use scope_ring::{Ring, RingConfig};
+use scope_ring::{Ring, RingConfig, RingMemory};
 use scope_source::file::{FileOptions, FileSource};
 use scope_source::spec::SourcePlan;
 use scope_source::{Source, SourceError, Timing, afpacket, synth};
@@ -74,8 +74,8 @@ impl Control {
 pub trait Watch: Sync {
     /// The ring's memory is being made resident: bytes done so far, of so many.
     fn prefault(&self, done: u64, total: u64);
-    /// Sources are open and the ring is ready: capture begins.
-    fn started(&self);
+    /// Sources are open and the ring is ready, in `memory`: capture begins.
+    fn started(&self, memory: &RingMemory);
     /// Once a second.
     fn status(&self, status: &Status);
     /// Something worth a line: a warning of a source, a fire by hand.
@@ -106,9 +106,10 @@ pub enum EngineError {
 
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
-    let ring = Ring::create(&plan.ring)?;
-    let ring_bytes = ring.segments() as u64 * ring.segment_bytes() as u64;
-    ring.prefault(&|done| watch.prefault(done, ring_bytes))?;
+    let (segment_bytes, segments) = plan.ring.plan()?;
+    let ring_bytes = segment_bytes as u64 * segments as u64;
+    let ring = Ring::ready(&plan.ring, &plan.memory, &|done| watch.prefault(done, ring_bytes))?;
+    let memory = ring.memory();
     let sources = open_sources(&plan)?;
     let events = Arc::new(Events::open(&plan.folder).map_err(|cause| EngineError::System {
         place: plan.folder.join(crate::events::EVENTS_FILE).display().to_string(),
@@ -116,8 +117,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     })?);
     let names = sources.iter().map(|source| source.name().to_string()).collect();
     let run = Run::new(plan, ring, events, &sources)?;
-    run.log_start();
-    watch.started();
+    run.log_start(&memory);
+    watch.started(&memory);
     run.go(sources, names, control, watch)
 }
 
@@ -291,7 +292,7 @@ impl Run {
         self.shared.triggers.iter().map(|trigger| trigger.counts().total()).sum::<u64>() + self.manual.counts().total()
     }
 
-    fn log_start(&self) {
+    fn log_start(&self, memory: &RingMemory) {
         let ring = &self.shared.ring;
         let run_id: String = ring.run_id().iter().map(|byte| format!("{byte:02x}")).collect();
         let triggers: Vec<_> = self
@@ -318,6 +319,7 @@ impl Run {
                 "sources": self.plan.sources.iter().map(|source| &source.spec).collect::<Vec<_>>(),
                 "ring_bytes": ring.segments() as u64 * ring.segment_bytes() as u64,
                 "segment_bytes": ring.segment_bytes(),
+                "memory": memory.to_string(),
                 "triggers": triggers,
             }),
         );

@@ -4,7 +4,7 @@ use crate::control::{PIN_BITS, PINS, Published, REGION_MAGIC, WorkerCounts};
 use crate::evicted::{Evicted, History, LossLog, Lost};
 use crate::follow::{Follower, Followers};
 use crate::pin::{self, Committed, PinBudget, Pinned};
-use crate::region::{Layout, Region, memory_available};
+use crate::region::{Layout, Machine, MemoryOptions, Region, RingMemory};
 use crate::registry::{InterfaceEntry, Registry};
 use crate::writer::LaneWriter;
 use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN};
@@ -61,9 +61,10 @@ impl RingConfig {
                 segment_bytes,
             });
         }
-        let (available, limit) = memory_available();
-        if self.ring_bytes > available || segments > PINS {
-            return Err(RingError::NoMemory { ring_bytes: self.ring_bytes, available, limit });
+        MemoryOptions::default().check(self.ring_bytes, &Machine::this())?;
+        if segments > PINS {
+            let limit = "the most that segments of this size can make".to_string();
+            return Err(RingError::NoMemory { ring_bytes: self.ring_bytes, available: PINS * segment_bytes, limit });
         }
         Ok((segment_bytes as usize, segments as usize))
     }
@@ -118,12 +119,37 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Makes a ring; nothing is resident before [`Ring::prefault`].
+    /// Makes a ring in whatever memory is best; nothing is resident before [`Ring::prefault`].
     pub fn create(config: &RingConfig) -> Result<Arc<Ring>, RingError> {
+        Ring::create_in(config, &MemoryOptions::default())
+    }
+
+    /// Makes a ring in memory as `options` say and makes all of it resident. Reserved huge pages that can't be had after all are
+    /// done without. `progress` is told the bytes done so far.
+    ///
+    /// # Errors
+    /// The sizes don't fit, or the system refuses the memory, its node or its lock.
+    pub fn ready(config: &RingConfig, options: &MemoryOptions, progress: &(dyn Fn(u64) + Sync)) -> Result<Arc<Ring>, RingError> {
+        let ring = Ring::create_in(config, options)?;
+        match ring.prefault(progress) {
+            Ok(()) => return Ok(ring),
+            Err(RingError::Hugetlb { .. }) => drop(ring),
+            Err(error) => return Err(error),
+        }
+        let ring = Ring::create_in(config, &MemoryOptions { without_hugetlb: true, ..*options })?;
+        ring.prefault(progress)?;
+        Ok(ring)
+    }
+
+    /// Makes a ring in memory as `options` say; nothing is resident before [`Ring::prefault`].
+    ///
+    /// # Errors
+    /// The sizes don't fit, or the system refuses the memory, its node or its lock.
+    pub fn create_in(config: &RingConfig, options: &MemoryOptions) -> Result<Arc<Ring>, RingError> {
         let (segment_bytes, segments) = config.plan()?;
         let workers = config.workers.max(1) as usize;
         let layout = Layout::new(segment_bytes, segments, workers, workers * LINK_TYPES_MAX as usize);
-        let region = Region::map(layout)?;
+        let region = Region::map(layout, *options)?;
         let header = region.header();
         let half = |at: usize| u64::from_le_bytes(config.run_id[at..at + 8].try_into().expect("8 bytes"));
         header.run_id[0].store(half(0), Ordering::Relaxed);
@@ -151,6 +177,11 @@ impl Ring {
     /// Makes all of it resident; see [`Region::prefault`].
     pub fn prefault(&self, progress: &(dyn Fn(u64) + Sync)) -> Result<(), RingError> {
         self.region.prefault(progress)
+    }
+
+    /// What its memory is, as it is now; see [`Region::memory`].
+    pub fn memory(&self) -> RingMemory {
+        self.region.memory()
     }
 
     pub(crate) fn region(&self) -> &Region {

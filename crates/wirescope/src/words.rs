@@ -3,6 +3,7 @@
 use scope_dump::time_text::iso;
 use scope_engine::{DumpSummary, Status, Summary};
 use scope_packet::Drops;
+use scope_ring::RingMemory;
 use std::fmt::Write;
 
 /// Bytes: `64 KiB`, `1 GiB`, `1.5 MiB`, `100 B`.
@@ -78,6 +79,11 @@ pub fn ring(segment_bytes: u64, segments: u64, bits_per_s: f64, rate: &str) -> S
         size(segment_bytes),
         span(lasts_ns)
     )
+}
+
+/// That the ring is ready, and in which memory.
+pub fn memory(memory: &RingMemory) -> String {
+    format!("ring: ready; recording; memory: {memory}")
 }
 
 /// One line that says how a run goes; about 80 letters.
@@ -234,6 +240,17 @@ mod tests {
         };
         let said = super::status(&busy);
         assert_eq!(said, "10000 s  2,345,678 packets/s  9.87 Gbit/s  ring 12.3 s  dropped 0  dumps 0 open, 0 done");
+    }
+
+    #[test]
+    fn the_memory_is_told_with_what_would_be_better() {
+        let kind = scope_ring::MemoryKind::Normal { bytes: 1 << 30 };
+        let said = memory(&RingMemory { kind, locked: true, node: Some(0) });
+        assert_eq!(
+            said,
+            "ring: ready; recording; memory: locked, on NUMA node 0, normal 4 KiB pages: \
+             reserve huge pages with sysctl vm.nr_hugepages=512 for fewer TLB misses"
+        );
     }
 
     #[test]
