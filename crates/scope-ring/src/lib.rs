@@ -7,7 +7,7 @@
 //! ```text
 //!  lane 0   | seg 0 | seg 1 | seg 2 (open) |          each lane: segments numbered from 0, packets numbered from 0
 //!  lane 1   | seg 0 (open) |
-//!  region   [ header | workers | lanes | directory | segment table | interfaces | slot 0 | slot 1 | ... | slot n-1 ]
+//!  region   tables [ header | workers | lanes | directory | segment table | interfaces ]  slots [ slot 0 | slot 1 | ... | slot n-1 ]
 //! ```
 //!
 //! | module | what it holds |
