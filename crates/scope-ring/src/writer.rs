@@ -12,6 +12,7 @@
 use crate::control::{PIN_BITS, Published};
 use crate::pin::{self, Committed};
 use crate::ring::Ring;
+use crate::spans;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::segment::{self, Foot, STATISTICS_MAX};
 use scope_packet::{Drops, KeyEntry, LinkType, pcapng};
@@ -169,6 +170,8 @@ impl LaneWriter {
         {
             open.committed = Committed { sealed: false, packets: open.packets, bytes: open.bytes };
             let (slot, word) = (open.slot, open.committed.to_word());
+            let span = (open.min_ns, open.max_ns, open.unordered);
+            spans::publish(self.ring.region().segment(slot), span); // before the commit that it speaks of
             self.publish(); // counted before it is visible: no reader sees more than was published
             // The packets' bytes and entries before the word that publishes them.
             self.ring.region().segment(slot).committed.store(word, Ordering::Release);
@@ -248,7 +251,7 @@ impl LaneWriter {
         if self.open.is_some() {
             return true;
         }
-        let Some((slot, generation)) = self.ring.claim() else { return false };
+        let Some((slot, generation)) = self.ring.claim(self.lane) else { return false };
         let ring = &self.ring;
         let lane_control = ring.region().lane(self.lane);
         let sequence = lane_control.next.load(Ordering::Relaxed);
