@@ -180,7 +180,7 @@ fn summaries_skip_segments_without_the_host_and_only_those() {
     let mut writer = lane(&ring, 0);
     let summarizer = Summarizer::start(&ring).expect("a thread");
     for sequence in 0..50u8 {
-        while ring.lane_next(0) <= sequence as u64 || writer.next_packet() % 40 != 0 {
+        while ring.lane_next(0) <= sequence as u64 || !writer.next_packet().is_multiple_of(40) {
             let port = 1000 + sequence as u16;
             let entry = KeyEntry {
                 source: [10, 0, 0, sequence],

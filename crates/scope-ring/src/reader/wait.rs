@@ -3,7 +3,7 @@
 //! ```text
 //! look, pause, look ...        20 us in all since the last sleep
 //! nothing came in that time    say that somebody waits, look once more, sleep: until a worker wakes us, at most 1 ms
-//! something came               packets come steadily: a nap of 50 us, which costs the workers nothing
+//! something came               packets come steadily: a nap of 20 us, which costs the workers nothing
 //! ```
 //! The kernel adds its timer slack to a nap, 50 us by default.
 
@@ -15,7 +15,7 @@ const SPIN: Duration = Duration::from_micros(20);
 /// Spin hints between two looks: more often, and the writer's lines would be stolen.
 const HINTS: u32 = 20;
 /// Sleep while packets come steadily.
-const NAP: Duration = Duration::from_micros(50);
+const NAP: Duration = Duration::from_micros(20);
 /// Longest sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 

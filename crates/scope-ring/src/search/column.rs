@@ -1,18 +1,13 @@
 //! A stretch of the key column, lent in place, and its scan by key.
 //!
 //! ```text
-//! memory   | entry to-1 | ... | entry from+1 | entry from |        64 entries are one step: 1 KiB
-//! step     for each pattern: hit[n] |= entry[n] & mask == value    16 bytes an entry, whole vectors of entries at a time
-//!          no hit at all: next step; else one bit for each entry, and out they go in order of packets
+//! memory   | entry to-1 | ... | entry from+1 | entry from |
+//! scan     upward through memory, as fast as it delivers; one bit for each entry; then the bits from the last one down
 //! ```
-//! The step is plain Rust; it is compiled for AVX-512, AVX2 and the baseline, and the widest that the processor has is chosen.
 
 use crate::pin::Pinned;
-use crate::search::{KeyTest, Pattern};
+use crate::search::{KeyTest, scan};
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
-
-/// Entries of one step.
-const STEP: usize = 64;
 
 /// Entries of the key column, lent.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +50,9 @@ impl<'a> Column<'a> {
     }
 
     /// Indices within the stretch of the entries that pass, ascending.
-    pub fn matches(&self, test: &KeyTest) -> Matches<'a> {
-        Matches { rest: self.bytes, patterns: test.with_partial(), step: step_of_processor(), hits: 0, base: 0, next: 0 }
+    pub fn matches(&self, test: &KeyTest) -> Matches {
+        let entries = self.bytes.as_chunks().0;
+        Matches { bits: scan::entries(entries, &test.with_partial()), entries: self.len() }
     }
 }
 
@@ -68,111 +64,26 @@ impl Pinned {
 }
 
 /// Indices of the entries that pass.
-pub struct Matches<'a> {
-    rest: &'a [u8],
-    patterns: Vec<Pattern>,
-    step: Step,
-    /// One bit for each entry of the current step that passed and isn't out yet, the first packet's the highest.
-    hits: u64,
-    /// Index of the first entry of the current step, and of the next one.
-    base: u32,
-    next: u32,
+pub struct Matches {
+    /// One bit for each entry in order of memory, which is the reverse order of packets; passed and not out yet.
+    bits: Vec<u64>,
+    entries: u32,
 }
 
-impl Iterator for Matches<'_> {
+impl Iterator for Matches {
     type Item = u32;
 
     #[inline]
     fn next(&mut self) -> Option<u32> {
-        while self.hits == 0 {
-            if self.rest.is_empty() {
-                return None;
+        while let Some(last) = self.bits.last_mut() {
+            if *last != 0 {
+                let bit = last.ilog2();
+                *last ^= 1 << bit;
+                let in_memory = (self.bits.len() as u32 - 1) * 64 + bit;
+                return Some(self.entries - 1 - in_memory);
             }
-            self.scan();
+            self.bits.pop();
         }
-        let first = self.hits.leading_zeros();
-        self.hits &= !(1 << 63 >> first);
-        Some(self.base + first)
+        None
     }
-}
-
-impl Matches<'_> {
-    /// Goes on to the next step with a hit.
-    fn scan(&mut self) {
-        while self.hits == 0
-            && let Some((rest, entries)) = self.rest.split_last_chunk::<{ STEP * KEY_ENTRY_BYTES }>()
-        {
-            self.rest = rest;
-            self.base = self.next;
-            self.next += STEP as u32;
-            self.hits = (self.step)(entries, &self.patterns);
-        }
-        if self.hits == 0 && !self.rest.is_empty() {
-            let entries = std::mem::take(&mut self.rest);
-            self.base = self.next;
-            // The stretch's end is its lowest bytes: shorter than a step, its first packet still gets the highest bit.
-            for (at, bytes) in entries.rchunks_exact(KEY_ENTRY_BYTES).enumerate() {
-                let entry = u128::from_le_bytes(bytes.try_into().expect("16 bytes"));
-                let passes = self.patterns.iter().any(|pattern| entry & pattern.mask == pattern.value);
-                self.hits |= u64::from(passes) << (63 - at);
-            }
-        }
-    }
-}
-
-type Step = fn(&[u8; STEP * KEY_ENTRY_BYTES], &[Pattern]) -> u64;
-
-/// Bit n: entry n in order of memory passes.
-#[inline(always)]
-fn step_any(entries: &[u8; STEP * KEY_ENTRY_BYTES], patterns: &[Pattern]) -> u64 {
-    let mut hits = [0u64; STEP];
-    for pattern in patterns {
-        let (mask, value) = (halves(pattern.mask), halves(pattern.value));
-        for (hit, entry) in hits.iter_mut().zip(entries.as_chunks::<KEY_ENTRY_BYTES>().0) {
-            let entry = halves(u128::from_le_bytes(*entry));
-            let differs = ((entry[0] ^ value[0]) & mask[0]) | ((entry[1] ^ value[1]) & mask[1]);
-            *hit |= u64::from(differs == 0);
-        }
-    }
-    if hits.iter().fold(0, |any, hit| any | hit) == 0 {
-        return 0;
-    }
-    hits.iter().rev().fold(0, |bits, hit| bits << 1 | hit)
-}
-
-#[inline(always)]
-fn halves(number: u128) -> [u64; 2] {
-    [number as u64, (number >> 64) as u64]
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn step_avx512(entries: &[u8; STEP * KEY_ENTRY_BYTES], patterns: &[Pattern]) -> u64 {
-    step_any(entries, patterns)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn step_avx2(entries: &[u8; STEP * KEY_ENTRY_BYTES], patterns: &[Pattern]) -> u64 {
-    step_any(entries, patterns)
-}
-
-/// The widest form that this processor has.
-fn step_of_processor() -> Step {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let avx512 = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
-        if avx512 {
-            // SAFETY: the processor has what the function was compiled for, by the line above.
-            return |entries, patterns| unsafe { step_avx512(entries, patterns) };
-        }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: as above.
-            return |entries, patterns| unsafe { step_avx2(entries, patterns) };
-        }
-    }
-    |entries, patterns| step_any(entries, patterns)
 }

@@ -9,6 +9,7 @@
 mod column;
 mod prefetch;
 mod queue;
+mod scan;
 mod test;
 mod time;
 
