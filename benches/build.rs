@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(peer_moodycamel, peer_rte_ring)");
     println!("cargo::rerun-if-changed=shim");
-    let Some(include) = include() else { return };
-    println!("cargo::rerun-if-changed={}", include.display());
+    let Some(peers) = peers() else { return };
+    println!("cargo::rerun-if-changed={}", peers.join("fetched").display()); // the packages' own files bear old dates
+    let include = peers.join("usr/include");
     let moodycamel = include.join("concurrentqueue");
     if moodycamel.join("concurrentqueue.h").is_file() {
         let mut build = cc::Build::new();
@@ -23,11 +24,11 @@ fn main() {
     }
 }
 
-/// `TARGET/peers/usr/include`, where TARGET is cargo's target folder: `OUT_DIR` is `TARGET/PROFILE/build/NAME/out`.
-fn include() -> Option<PathBuf> {
+/// `TARGET/peers`, where TARGET is cargo's target folder: `OUT_DIR` is `TARGET/PROFILE/build/NAME/out`.
+fn peers() -> Option<PathBuf> {
     let out = std::env::var_os("OUT_DIR")?;
     let target = Path::new(&out).ancestors().nth(4)?;
-    Some(target.join("peers/usr/include"))
+    Some(target.join("peers"))
 }
 
 /// Headers of others bring warnings of their own; a compiler that is missing or refuses is no failure of this build.

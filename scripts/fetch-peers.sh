@@ -12,7 +12,7 @@ fetch() { # package, a file of it
     command -v apt-get >/dev/null 2>&1 || { say "$1: no apt-get here; this peer is left out"; return; }
     packages=$(mktemp -d) || return
     if (cd "$packages" && chmod 755 . && apt-get -q download "$1" >/dev/null 2>&1); then
-        mkdir -p "$folder" && dpkg -x "$packages"/*.deb "$folder"
+        mkdir -p "$folder" && dpkg -x "$packages"/*.deb "$folder" && touch "$folder/fetched"
     else
         say "$1: can't be downloaded (apt-get update may help); this peer is left out"
     fi
