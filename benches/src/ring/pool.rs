@@ -203,7 +203,7 @@ fn equal(buffer: &mut [u8], source: &Packets, number: u64) {
         let (frame, head) = (source.frame(number), source.head(number));
         let (block, rest) = std::mem::take(&mut blocks).split_at_mut(head.block_bytes());
         entry.copy_from_slice(&Packets::key(frame).at(at).to_bytes());
-        head.write_for(0, block, frame);
+        head.write(block, frame);
         at += block.len() as u32;
         blocks = rest;
     }

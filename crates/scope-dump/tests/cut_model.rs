@@ -74,7 +74,7 @@ impl Bench {
         let data = bytes_of(&packet, self.len);
         let head =
             PacketHead { time_ns, captured_len: data.len() as u32, original_len: data.len() as u32 + 5, ..PacketHead::default() };
-        let key = KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &data), &data);
+        let key = KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &data));
         let writer = &mut self.lanes[lane as usize];
         while writer.append(0, &head, key, &data) == Append::NeedsSegment {
             while self.ring.must_wait() || !writer.claim() {

@@ -210,9 +210,8 @@ impl<'a> Path<'a> {
             Attached::NotYet => return,
         };
         let link_type = self.lanes[lane].writer.link_type();
-        let mut headers = Headers::default();
-        headers.read(link_type, packet.data);
-        let key = KeyEntry::new(&headers, packet.data);
+        let headers = Headers::parse(link_type, packet.data);
+        let key = KeyEntry::new(&headers);
         let asked = self.lanes[lane].predicates.iter().enumerate();
         let takes = |predicate: &Predicate| predicate.matches(&headers, packet.data, packet.original_len);
         self.hits.clear();

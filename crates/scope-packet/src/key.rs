@@ -11,7 +11,7 @@
 //! wrongly: where a filter could see more than the parse (a tunnel's inside), the `partial` bit says maybe. DESIGN calls that
 //! bit "tunnel"; it is set for headers cut short and extension headers, too.
 
-use crate::headers::{FRAGMENT, Headers, Kind, PARTIAL, VLAN};
+use crate::headers::{self, FRAGMENT, Headers, Kind, PARTIAL, VLAN};
 
 /// Bytes of one entry.
 pub const KEY_ENTRY_BYTES: usize = 16;
@@ -37,21 +37,21 @@ const OFFSET_SHIFT: u32 = 13;
 /// Folds an address to 32 bits: the exclusive or of its 4-byte words.
 #[inline]
 pub fn fold(address: &[u8]) -> [u8; 4] {
-    let words = address.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
-    words.fold(0, |folded, word| folded ^ word).to_ne_bytes()
+    headers::fold(address).to_le_bytes()
 }
 
 impl KeyEntry {
     /// The entry of a packet whose headers were parsed. The block's offset is set by [`KeyEntry::at`] when it is stored.
     #[inline]
-    pub fn new(headers: &Headers, data: &[u8]) -> KeyEntry {
-        let (source, destination) = match headers.address_bytes(data) {
-            Some((source, destination)) => (fold(source), fold(destination)),
-            None => Default::default(),
-        };
-        let ports = headers.port_pair();
-        let (source_port, destination_port) = (ports as u16, (ports >> 16) as u16);
-        KeyEntry { source, destination, source_port, destination_port, word: headers.word() }
+    pub fn new(headers: &Headers) -> KeyEntry {
+        let [source, destination, ports, word] = headers.key_words();
+        KeyEntry {
+            source: source.to_le_bytes(),
+            destination: destination.to_le_bytes(),
+            source_port: ports as u16,
+            destination_port: (ports >> 16) as u16,
+            word,
+        }
     }
 
     /// The same entry for a block at `offset` bytes from the segment's start (a multiple of 4, below 2 MiB).
@@ -138,7 +138,7 @@ mod tests {
         frame[12] = 8;
         frame.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 53, 0xea, 0x60, 0, 8, 0, 0]);
         let headers = Headers::parse(LinkType::ETHERNET, &frame);
-        let entry = KeyEntry::new(&headers, &frame).at(4096);
+        let entry = KeyEntry::new(&headers).at(4096);
         let word = 17u32 | 1 << 8 | 1024 << 13;
         let mut expected = vec![10, 0, 0, 1, 10, 0, 0, 2, 53, 0, 0x60, 0xea];
         expected.extend(word.to_le_bytes());

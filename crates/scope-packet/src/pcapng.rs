@@ -130,17 +130,11 @@ impl PacketHead {
     /// `data` must be `captured_len` bytes.
     #[inline]
     pub fn write(&self, out: &mut [u8], data: &[u8]) {
-        self.write_for(self.interface, out, data);
-    }
-
-    /// As [`PacketHead::write`], with another interface number than its own.
-    #[inline]
-    pub fn write_for(&self, interface: u32, out: &mut [u8], data: &[u8]) {
         assert_eq!(data.len(), self.captured_len as usize);
         let total = self.block_bytes();
         assert_eq!(out.len(), total);
         let (head, rest) = out.split_at_mut(PACKET_HEAD_BYTES);
-        let [first, second, third, fourth] = self.opening(interface, total);
+        let [first, second, third, fourth] = self.opening(total);
         head[0..8].copy_from_slice(&first.to_le_bytes());
         head[8..16].copy_from_slice(&second.to_le_bytes());
         head[16..24].copy_from_slice(&third.to_le_bytes());
@@ -157,11 +151,11 @@ impl PacketHead {
     /// The [`PACKET_HEAD_BYTES`] in front of the packet of a block of `total` bytes, as little-endian numbers; the upper half
     /// of the last one is 0 and belongs to the packet's bytes.
     #[inline]
-    pub fn opening(&self, interface: u32, total: usize) -> [u64; 4] {
+    pub fn opening(&self, total: usize) -> [u64; 4] {
         let pair = |low: u32, high: u32| low as u64 | (high as u64) << 32;
         [
             pair(PACKET, total as u32),
-            pair(interface, (self.time_ns as u64 >> 32) as u32),
+            pair(self.interface, (self.time_ns as u64 >> 32) as u32),
             pair(self.time_ns as u32, self.captured_len),
             self.original_len as u64,
         ]

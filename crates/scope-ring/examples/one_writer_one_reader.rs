@@ -21,7 +21,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
 
     let mut reader = Reader::new(&ring);
     let frame = [0u8; 600];
-    let key = KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &frame), &frame);
+    let key = KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &frame));
     for number in 0..1000 {
         let head = PacketHead { time_ns: number * 1000, captured_len: 600, original_len: 600, ..Default::default() };
         while writer.append(index, &head, key, &frame) == Append::NeedsSegment {

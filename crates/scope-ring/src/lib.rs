@@ -41,6 +41,7 @@ pub mod region;
 pub mod registry;
 pub mod ring;
 pub mod stream;
+mod times;
 pub mod writer;
 
 pub use evicted::Lost;
@@ -49,7 +50,7 @@ pub use pin::{Allowance, Committed, Pinned, SegmentTimes};
 pub use reader::{Batch, Reader, ReaderCounts, Tap};
 pub use registry::InterfaceEntry;
 pub use ring::{LaneInfo, Ring, RingConfig, RingCounters};
-pub use stream::Form;
+pub use stream::{Arrivals, Form, Incoming};
 pub use writer::{Append, LaneWriter};
 
 /// Lanes that one worker may open: one per link type.

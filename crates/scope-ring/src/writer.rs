@@ -14,10 +14,12 @@ use crate::control::Published;
 use crate::pin::{Committed, SegmentTimes};
 use crate::protocol::{self, SegmentStart};
 use crate::ring::Ring;
-use crate::stream::Stream;
+use crate::times::Times;
+use crate::stream::{Appended, Arrivals, Incoming, Stream};
 use scope_packet::pcapng::PacketHead;
 use scope_packet::segment::{self, Foot, STATISTICS_MAX};
-use scope_packet::{Drops, KeyEntry, LinkType, pcapng};
+use scope_packet::{BATCH_PACKETS_MAX, Drops, KeyEntry, LinkType, pcapng};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -119,20 +121,53 @@ impl LaneWriter {
         self.drops.add(reason, packets);
     }
 
-    /// Appends one packet. `index` is what [`LaneWriter::add_interface`] returned; its interface's number stands
-    /// in the block instead of `head.interface`; `data` must be `head.captured_len` bytes, at most [`LaneWriter::kept_bytes_max`].
-    #[inline(always)] // see `Stream::append`
-    pub fn append(&mut self, index: usize, head: &PacketHead, key: KeyEntry, data: &[u8]) -> Append {
-        let counts = &mut self.interfaces[index];
-        if !self.stream.append(head, counts.number, key, data) {
-            self.seal();
-            return Append::NeedsSegment;
+    /// Appends packets `from` and later of a batch. `index` is what [`LaneWriter::add_interface`] returned; each packet has at
+    /// most [`LaneWriter::kept_bytes_max`] bytes. How many are stored, the first one under the number that
+    /// [`LaneWriter::next_packet`] had; they are visible with the next commit. Where it isn't all of them, there is no open
+    /// segment any more: [`LaneWriter::claim`] first.
+    #[inline]
+    pub fn append_batch<B: Arrivals>(&mut self, index: usize, batch: &B, from: usize) -> usize {
+        let mut next = from;
+        while next < batch.count() {
+            let part = (batch.count() - next).min(BATCH_PACKETS_MAX);
+            let stored = self.append_part(index, batch, next..next + part);
+            next += stored;
+            if stored < part {
+                self.seal();
+                break;
+            }
         }
-        counts.received += 1;
-        self.times.note(head.time_ns);
-        self.packets += 1;
-        self.captured_bytes += data.len() as u64;
-        Append::Stored(self.packets - 1)
+        next - from
+    }
+
+    #[inline]
+    fn append_part<B: Arrivals>(&mut self, index: usize, batch: &B, range: Range<usize>) -> usize {
+        let counts = &mut self.interfaces[index];
+        let from = range.start;
+        let appended = self.stream.append(counts.number, batch, range);
+        counts.received += appended.packets as u64;
+        self.packets += appended.packets as u64;
+        self.captured_bytes += appended.captured_bytes;
+        if appended.packets > 0 {
+            self.note_times(batch, from, &appended);
+        }
+        appended.packets
+    }
+
+    #[inline]
+    fn note_times<B: Arrivals>(&mut self, batch: &B, from: usize, appended: &Appended) {
+        let first_ns = batch.packet(from).head.time_ns;
+        if !(appended.in_order && self.times.note_run(first_ns, appended.last_ns)) {
+            (from..from + appended.packets).for_each(|index| self.times.note(batch.packet(index).head.time_ns));
+        }
+    }
+
+    /// Appends one packet: a batch of one.
+    pub fn append(&mut self, index: usize, head: &PacketHead, key: KeyEntry, data: &[u8]) -> Append {
+        match self.append_batch(index, &Incoming { head: *head, key, data }, 0) {
+            0 => Append::NeedsSegment,
+            _ => Append::Stored(self.packets - 1),
+        }
     }
 
     /// Makes everything appended so far visible.
@@ -233,50 +268,6 @@ impl LaneWriter {
 impl Open {
     fn new(slot: u32, sequence: u64, first_packet: u64, bytes_before: u64, drops_before: Drops) -> Open {
         Open { slot, sequence, first_packet, bytes_before, drops_before, committed: Committed::default() }
-    }
-}
-
-/// Times of the packets of the open segment, ns.
-struct Times {
-    /// None was noted yet.
-    empty: bool,
-    first_ns: i64,
-    last_ns: i64,
-    min_ns: i64,
-    /// While there is none, so large that no time is larger.
-    max_ns: i64,
-    unordered: bool,
-}
-
-impl Times {
-    const NONE: Times = Times { empty: true, first_ns: 0, last_ns: 0, min_ns: i64::MAX, max_ns: i64::MAX, unordered: false };
-
-    #[inline]
-    fn note(&mut self, time_ns: i64) {
-        if time_ns > self.max_ns {
-            (self.last_ns, self.max_ns) = (time_ns, time_ns); // time went on, as it mostly does
-        } else {
-            self.note_odd(time_ns);
-        }
-    }
-
-    /// First, last, smallest and largest time; zeros, and no smallest one, where there was none. Begins anew.
-    fn take(&mut self) -> [i64; 4] {
-        let times = std::mem::replace(self, Times::NONE);
-        if times.empty { [0, 0, i64::MAX, 0] } else { [times.first_ns, times.last_ns, times.min_ns, times.max_ns] }
-    }
-
-    #[inline(never)]
-    fn note_odd(&mut self, time_ns: i64) {
-        if self.empty {
-            *self =
-                Times { empty: false, first_ns: time_ns, last_ns: time_ns, min_ns: time_ns, max_ns: time_ns, unordered: false };
-            return;
-        }
-        self.unordered |= time_ns < self.last_ns;
-        self.last_ns = time_ns;
-        self.min_ns = self.min_ns.min(time_ns);
-        self.max_ns = self.max_ns.max(time_ns);
     }
 }
 

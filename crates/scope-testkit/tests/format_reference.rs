@@ -399,7 +399,7 @@ fn a_segment_written_by_the_page_is_the_one_that_the_code_seals() {
         let mut at = 0;
         for (index, sample) in samples.iter().enumerate() {
             let headers = Headers::parse(LinkType::ETHERNET, &sample.data);
-            let entry = KeyEntry::new(&headers, &sample.data).at(at);
+            let entry = KeyEntry::new(&headers).at(at);
             by_code[segment::entry_offset(segment_bytes, index)..][..16].copy_from_slice(&entry.to_bytes());
             at += pcapng::le32(&by_page, at as usize + 4);
         }

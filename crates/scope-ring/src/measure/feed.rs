@@ -1,7 +1,8 @@
 //! A lane that is fed as a worker does it: batches of 64, headers parsed once, a commit every four batches.
 
 use super::packets::Packets;
-use crate::{Append, LaneWriter, Ring, RingConfig, RingError};
+use crate::{Arrivals, Incoming, LaneWriter, Ring, RingConfig, RingError};
+use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, TimestampSource};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -130,11 +131,9 @@ impl Feeder {
         let end = self.writer.next_packet() + packets;
         let mut batch = 0;
         while self.writer.next_packet() < end {
-            let from = self.writer.next_packet();
-            let to = end.min(from + BATCH_PACKETS_MAX as u64);
-            for number in from - self.base..to - self.base {
-                self.append(source, number, &before_claim);
-            }
+            let first = self.writer.next_packet();
+            let count = (end - first).min(BATCH_PACKETS_MAX as u64) as usize;
+            self.append(&Fresh { source, first: first - self.base, count }, &before_claim);
             batch += 1;
             if batch % COMMIT_BATCHES == 0 {
                 self.writer.commit();
@@ -145,12 +144,13 @@ impl Feeder {
         Fed { packets, elapsed: begun.elapsed(), pause: Duration::ZERO }
     }
 
-    #[inline]
-    fn append(&mut self, source: &Packets, number: u64, before_claim: &impl Fn(&Ring)) {
-        let frame = source.frame(number);
-        let key = Packets::key(frame);
-        let head = source.head(number);
-        while self.writer.append(self.interface, &head, key, frame) == Append::NeedsSegment {
+    fn append(&mut self, batch: &impl Arrivals, before_claim: &impl Fn(&Ring)) {
+        let mut next = 0;
+        loop {
+            next += self.writer.append_batch(self.interface, batch, next);
+            if next == batch.count() {
+                return;
+            }
             before_claim(&self.ring);
             while !self.writer.claim() {
                 std::thread::yield_now(); // every segment is pinned: a measurement waits
@@ -160,13 +160,9 @@ impl Feeder {
 
     /// Appends one packet at `time_ns`, without making it visible.
     pub fn append_at(&mut self, source: &Packets, number: u64, time_ns: i64) {
-        let frame = source.frame(number);
-        let head = scope_packet::pcapng::PacketHead { time_ns, ..source.head(number) };
-        while self.writer.append(self.interface, &head, Packets::key(frame), frame) == Append::NeedsSegment {
-            while !self.writer.claim() {
-                std::thread::yield_now();
-            }
-        }
+        let data = source.frame(number);
+        let head = PacketHead { time_ns, ..source.head(number) };
+        self.append(&Incoming { head, key: Packets::key(data), data }, &|_ring| {});
     }
 
     /// Makes everything appended so far visible.
@@ -182,6 +178,27 @@ impl Feeder {
     /// Claims one segment, if none is open; whether there is one now.
     pub fn claim(&mut self) -> bool {
         self.writer.claim()
+    }
+}
+
+/// Packets as a worker has them: their headers are parsed once, when they are appended.
+struct Fresh<'a> {
+    source: &'a Packets,
+    first: u64,
+    count: usize,
+}
+
+impl Arrivals for Fresh<'_> {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline(always)]
+    fn packet(&self, index: usize) -> Incoming<'_> {
+        let number = self.first + index as u64;
+        let data = self.source.frame(number);
+        Incoming { head: self.source.head(number), key: Packets::key(data), data }
     }
 }
 

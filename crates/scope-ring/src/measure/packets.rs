@@ -3,6 +3,7 @@
 //! Ethernet; a tenth IPv6, the rest IPv4; two thirds TCP, the rest UDP; every 128th is UDP to port 60000, which followers look
 //! for. Packet `number` of a run is frame `number mod 512`, so everything that lies in a ring can be checked by its number.
 
+use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{Headers, KeyEntry, LinkType};
 
@@ -28,10 +29,10 @@ pub enum Sizes {
     Imix,
 }
 
-/// The frames, one after another.
+/// The frames.
 pub struct Packets {
-    bytes: Vec<u8>,
-    spans: Vec<(u32, u32)>,
+    frames: Box<[Box<[u8]>; SOURCES]>,
+    bytes: usize,
     stored_bytes: u64,
     longest: usize,
 }
@@ -42,34 +43,31 @@ impl Packets {
         let mut random = Random(1);
         let mut lengths: Vec<usize> = (0..SOURCES).map(|index| length(sizes, index)).collect();
         (1..SOURCES).rev().for_each(|index| lengths.swap(index, random.below(index as u64 + 1) as usize));
-        let mut packets = Packets { bytes: Vec::new(), spans: Vec::new(), stored_bytes: 0, longest: 0 };
-        for (index, &length) in lengths.iter().enumerate() {
-            let begin = packets.bytes.len();
-            frame(&mut packets.bytes, &mut random, index, length);
-            assert_eq!(packets.bytes.len() - begin, length);
-            packets.spans.push((begin as u32, length as u32));
-            packets.longest = packets.longest.max(length);
-            packets.stored_bytes += (packets.head(index as u64).block_bytes() + 16) as u64;
+        let frames: Vec<Box<[u8]>> =
+            lengths.iter().enumerate().map(|(index, &length)| frame(&mut random, index, length).into()).collect();
+        let stored_bytes = |frame: &[u8]| (head(0, frame).block_bytes() + KEY_ENTRY_BYTES) as u64;
+        Packets {
+            bytes: frames.iter().map(|frame| frame.len()).sum(),
+            stored_bytes: frames.iter().map(|frame| stored_bytes(frame)).sum(),
+            longest: frames.iter().map(|frame| frame.len()).max().unwrap_or(0),
+            frames: frames.try_into().expect("so many lengths were made"),
         }
-        packets
     }
 
     /// The bytes of packet `number`.
-    #[inline]
+    #[inline(always)]
     pub fn frame(&self, number: u64) -> &[u8] {
-        let (begin, length) = self.spans[number as usize % SOURCES];
-        &self.bytes[begin as usize..(begin + length) as usize]
+        &self.frames[number as usize % SOURCES]
     }
 
     /// What its block says of packet `number`.
-    #[inline]
+    #[inline(always)]
     pub fn head(&self, number: u64) -> PacketHead {
-        let length = self.spans[number as usize % SOURCES].1;
-        PacketHead { time_ns: Packets::time_ns(number), captured_len: length, original_len: length, ..Default::default() }
+        head(number, self.frame(number))
     }
 
     /// Capture time of packet `number`, ns.
-    #[inline]
+    #[inline(always)]
     pub fn time_ns(number: u64) -> i64 {
         START_NS + number as i64 * STEP_NS
     }
@@ -80,9 +78,9 @@ impl Packets {
     }
 
     /// The key entry of a packet: its headers are parsed as a worker does it.
-    #[inline]
+    #[inline(always)]
     pub fn key(frame: &[u8]) -> KeyEntry {
-        KeyEntry::new(&Headers::parse(LinkType::ETHERNET, frame), frame)
+        KeyEntry::new(&Headers::parse(LinkType::ETHERNET, frame))
     }
 
     /// Bytes that a packet takes in a ring on average: block and key entry.
@@ -92,7 +90,7 @@ impl Packets {
 
     /// Bytes of a packet on average.
     pub fn bytes_mean(&self) -> f64 {
-        self.bytes.len() as f64 / SOURCES as f64
+        self.bytes as f64 / SOURCES as f64
     }
 
     /// Bytes of the longest.
@@ -126,7 +124,7 @@ impl Packets {
     pub fn captured_bytes(&self, packets: u64) -> u64 {
         let turns = packets / SOURCES as u64;
         let rest = (0..packets % SOURCES as u64).map(|number| self.frame(number).len() as u64).sum::<u64>();
-        turns * self.bytes.len() as u64 + rest
+        turns * self.bytes as u64 + rest
     }
 }
 
@@ -145,9 +143,15 @@ fn length(sizes: Sizes, index: usize) -> usize {
     length
 }
 
-/// Appends one frame of `length` bytes.
-fn frame(out: &mut Vec<u8>, random: &mut Random, index: usize, length: usize) {
-    let end = out.len() + length;
+#[inline(always)]
+fn head(number: u64, frame: &[u8]) -> PacketHead {
+    let length = frame.len() as u32;
+    PacketHead { time_ns: Packets::time_ns(number), captured_len: length, original_len: length, ..Default::default() }
+}
+
+/// A frame of `length` bytes.
+fn frame(random: &mut Random, index: usize, length: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(length);
     let hit = index.is_multiple_of(PORT_EVERY);
     let (v6, tcp) = (index % 10 == 3, !hit && !index.is_multiple_of(3));
     out.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
@@ -181,10 +185,11 @@ fn frame(out: &mut Vec<u8>, random: &mut Random, index: usize, length: usize) {
     } else {
         out.extend([0, 8, 0x13, 0x37]);
     }
-    while out.len() < end {
+    while out.len() < length {
         out.push(random.word() as u8 | 1);
     }
-    out.truncate(end);
+    out.truncate(length);
+    out
 }
 
 /// A small generator of numbers (splitmix64): no quality is asked of it but that bytes differ.

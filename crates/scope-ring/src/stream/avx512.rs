@@ -12,19 +12,27 @@
 //! ```
 //! All pieces but the last have 16 words, so f is the same for the whole block. Words of the open line beyond its end are
 //! never looked at. Data are loaded under a byte mask: nothing beyond the packet is read, and what is masked is zero, as the
-//! padding must be. Head and closing length are put together in registers: a wide load of bytes that were just stored
-//! narrowly would wait for these stores.
+//! padding must be. The state stays in registers for a whole batch.
 
-use super::LINE_BYTES;
-use super::Stream;
+use super::arrivals::{Appended, Arrivals, Incoming, block_bytes};
+use super::entries::{Entries, Entry};
 use super::place::Place;
-use scope_packet::pcapng::{PACKET_HEAD_BYTES, PacketHead, padded};
+use super::{LINE_BYTES, Stream};
+use scope_packet::key::KEY_ENTRY_BYTES;
+use scope_packet::pcapng::{PACKET, PACKET_HEAD_BYTES, PacketHead};
+use scope_packet::{BATCH_PACKETS_MAX, KeyEntry};
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Words of a line.
 const WORDS: usize = LINE_BYTES / 4;
-/// Bytes of the packet in the block's first line's worth.
-const FIRST_BYTES: usize = LINE_BYTES - PACKET_HEAD_BYTES;
+/// The words of a piece that are the block's head.
+const HEAD_WORDS: __mmask16 = (1 << (PACKET_HEAD_BYTES / 4)) - 1;
+/// The bytes of a piece that are the block's head.
+const HEAD_MASK: u64 = (1 << PACKET_HEAD_BYTES) - 1;
+/// Last pieces of the blocks of a batch; options are a piece of their own.
+const ENDS_MAX: usize = 2 * BATCH_PACKETS_MAX + 1;
 
 /// The block line that isn't full yet; its bytes beyond the blocks' end mean nothing.
 #[repr(C, align(64))]
@@ -37,86 +45,66 @@ impl Default for OpenLine {
     }
 }
 
-impl OpenLine {
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn load(&self) -> __m512i {
-        // SAFETY: 64 bytes, aligned to 64.
-        unsafe { _mm512_load_si512(self.0.as_ptr().cast()) }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn store(&mut self, line: __m512i) {
-        // SAFETY: 64 bytes, aligned to 64.
-        unsafe { _mm512_store_si512(self.0.as_mut_ptr().cast(), line) }
-    }
-}
-
-/// Appends one block; see the module's text. False: there is no room.
-///
-/// The common case calls nothing, so that it saves no registers: no options, all of its lines streamed, entries not full.
+/// Appends the blocks and entries of packets `range` of a batch; see the module's text.
 ///
 /// # Safety
-/// The processor has AVX-512 F and BW and BMI2. `head.captured_len` bytes may be read at `data`.
+/// The processor has AVX-512 F and BW and BMI2. `range` has at most [`BATCH_PACKETS_MAX`] packets, and a segment is open.
 #[target_feature(enable = "avx512f,avx512bw,bmi2")]
-pub unsafe fn append(stream: &mut Stream, head: &PacketHead, interface: u32, key: u128, data: *const u8) -> bool {
-    let total = PACKET_HEAD_BYTES + padded(head.captured_len as usize) + 4;
-    let place = &mut stream.place;
-    let streams = place.open_line() >= place.stream_from;
-    if head.has_options() || !streams || !place.has_room(total) || stream.entries.is_full(place) {
-        // SAFETY: by this function's contract.
-        return unsafe { append_uncommon(stream, head, interface, key, data) };
+pub unsafe fn append<A: Arrivals>(stream: &mut Stream, interface: u32, batch: &A, range: Range<usize>) -> Appended {
+    stream.entries.make_room(&mut stream.place);
+    // SAFETY: by this function's contract; `STREAMS` is as the open line asks for.
+    unsafe {
+        if stream.place.open_line() >= stream.place.stream_from {
+            append_lines::<A, true>(stream, interface, batch, range)
+        } else {
+            append_lines::<A, false>(stream, interface, batch, range)
+        }
     }
-    stream.entries.push(place, key);
-    let mut writer = Writer::<true>::new(&stream.open_line, place);
-    // SAFETY: the block has room.
-    unsafe { writer.push_block(head_words(head, interface, total), data, head.captured_len as usize, total as u32) };
-    writer.end(&mut stream.open_line);
-    true
 }
 
-/// As [`append`], whatever the case.
+/// `STREAMS`: no line that is written begins before `stream_from`.
 ///
 /// # Safety
 /// As [`append`].
 #[target_feature(enable = "avx512f,avx512bw,bmi2")]
-#[inline(never)]
-unsafe fn append_uncommon(stream: &mut Stream, head: &PacketHead, interface: u32, key: u128, data: *const u8) -> bool {
-    let total = head.block_bytes();
-    let place = &mut stream.place;
-    if !place.has_room(total) {
-        return false;
-    }
-    if stream.entries.is_full(place) {
-        stream.entries.write_lines(place, true);
-    }
-    stream.entries.push(place, key);
-    let (closing, closing_words) = head.closing(total);
-    let [first, b, c, d, e, f, g] = closing.map(|word| word as i32);
-    let mut writer = Writer::<false>::new(&stream.open_line, place);
-    // SAFETY: the block has room. What stands behind the first closing word is a piece of its own.
+unsafe fn append_lines<A: Arrivals, const STREAMS: bool>(
+    stream: &mut Stream,
+    interface: u32,
+    batch: &A,
+    range: Range<usize>,
+) -> Appended {
+    let Stream { open_line, place, entries, .. } = stream;
+    let mut appended = Appended::NONE;
+    let mut ends = Ends { lines: [MaybeUninit::uninit(); ENDS_MAX], to: [MaybeUninit::uninit(); ENDS_MAX] };
+    // SAFETY: the processor has the features, by this function's contract; blocks are only pushed where there is room.
     unsafe {
-        writer.push_block(head_words(head, interface, total), data, head.captured_len as usize, first as u32);
-        if closing_words > 1 {
-            writer.turn = Turn::to(writer.at);
-            let rest = _mm512_zextsi256_si512(_mm256_setr_epi32(b, c, d, e, f, g, 0, 0));
-            writer.push(rest, closing_words - 1);
+        let mut writer = Writer::<STREAMS>::new(open_line, place, entries, interface);
+        for index in range {
+            let packet = batch.packet(index);
+            let total = block_bytes(&packet);
+            if !writer.has_room(total) {
+                break;
+            }
+            writer.push_entry(packet.key);
+            writer.push_block(&mut ends, &packet, total);
+            appended.add(&packet);
         }
+        writer.write_ends(&ends);
+        let at = writer.end(open_line);
+        (place.at, place.packets) = (at, place.packets + appended.packets);
     }
-    writer.end(&mut stream.open_line);
-    true
+    appended
 }
 
-/// The block's first 28 bytes, zeros behind them.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn head_words(head: &PacketHead, interface: u32, total: usize) -> __m512i {
-    let [first, second, third, fourth] = head.opening(interface, total).map(|word| word as i64);
-    _mm512_zextsi256_si512(_mm256_set_epi64x(fourth, third, second, first))
+/// Lines that the last piece of a block filled, and where they go. Whether it does, nobody can foresee: a branch there would
+/// be guessed wrongly every other time. So each is put here, and only the count says whether it stays.
+struct Ends {
+    lines: [MaybeUninit<OpenLine>; ENDS_MAX],
+    to: [MaybeUninit<*mut u8>; ENDS_MAX],
 }
 
 /// How pieces are turned so that their first word comes behind the open line's last.
+#[derive(Clone, Copy)]
 struct Turn {
     /// Word of the piece that comes to each place; the processor takes it modulo 16.
     words: __m512i,
@@ -127,148 +115,231 @@ struct Turn {
 }
 
 impl Turn {
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn to(at: usize) -> Turn {
-        let filled = at / 4 % WORDS;
-        let identity = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-        Turn { words: _mm512_sub_epi32(identity, _mm512_set1_epi32(filled as i32)), places: !0 << filled, filled }
+    /// For pieces that come at word `at` of the segment.
+    ///
+    /// # Safety
+    /// As [`Writer`].
+    #[inline(always)]
+    unsafe fn to(at: usize) -> Turn {
+        let filled = at % WORDS;
+        // SAFETY: by this function's contract.
+        let words = unsafe {
+            let identity = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            _mm512_sub_epi32(identity, _mm512_set1_epi32(filled as i32))
+        };
+        Turn { words, places: !0 << filled, filled }
     }
 }
 
-/// The state of one append, all of it in registers. `STREAMS`: no line of it begins before `stream_from`.
+/// The state of appending a batch, all of it in registers: its functions are part of [`append`], which has the features that
+/// each of them needs. None may be called from elsewhere.
 struct Writer<'a, const STREAMS: bool> {
     line: __m512i,
+    /// End of the blocks, words.
     at: usize,
-    turn: Turn,
-    place: &'a mut Place,
+    /// The end of the blocks may not pass this with the next packet, bytes.
+    limit: usize,
+    /// Where the next entry is staged.
+    entry: *mut Entry,
+    /// Lines in [`Ends`].
+    ends: usize,
+    /// Block type and interface.
+    head: __m128i,
+    place: &'a Place,
 }
 
-impl<'a, const STREAMS: bool> Writer<'a, STREAMS> {
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn new(open: &OpenLine, place: &'a mut Place) -> Writer<'a, STREAMS> {
-        Writer { line: open.load(), at: place.at, turn: Turn::to(place.at), place }
+impl<const STREAMS: bool> Writer<'_, STREAMS> {
+    /// # Safety
+    /// As [`Writer`].
+    #[inline(always)]
+    unsafe fn new<'a>(open: &OpenLine, place: &'a Place, entries: &mut Entries, interface: u32) -> Writer<'a, STREAMS> {
+        // SAFETY: 64 bytes, aligned to 64.
+        let (line, head) =
+            unsafe { (_mm512_load_si512(open.0.as_ptr().cast()), _mm_setr_epi32(PACKET as i32, 0, interface as i32, 0)) };
+        let limit = place.room - place.packets * KEY_ENTRY_BYTES;
+        Writer { line, at: place.at / 4, limit, entry: entries.next(place), ends: 0, head, place }
     }
 
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn end(self, open: &mut OpenLine) {
-        self.place.at = self.at;
-        self.place.packets += 1;
-        open.store(self.line);
-    }
-
-    /// Adds head, data, and `closing` behind the padding.
+    /// Leaves the open line; returns the end of the blocks, bytes.
     ///
     /// # Safety
-    /// `len` bytes may be read at `data`, and the open segment has room for the block.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,bmi2")]
-    unsafe fn push_block(&mut self, head: __m512i, data: *const u8, len: usize, closing: u32) {
-        let before = data.wrapping_sub(PACKET_HEAD_BYTES).cast();
-        // SAFETY: the block has room; only bytes of the packet are loaded.
+    /// As [`Writer`].
+    #[inline(always)]
+    unsafe fn end(self, open: &mut OpenLine) -> usize {
+        // SAFETY: 64 bytes, aligned to 64.
+        unsafe { _mm512_store_si512(open.0.as_mut_ptr().cast(), self.line) };
+        self.at * 4
+    }
+
+    /// Whether a block of `total` bytes and its entry still fit.
+    #[inline(always)]
+    fn has_room(&self, total: usize) -> bool {
+        self.at * 4 + total + KEY_ENTRY_BYTES <= self.limit
+    }
+
+    /// Stages the entry of the packet that comes next.
+    ///
+    /// # Safety
+    /// As [`Writer`]; there is room for it.
+    #[inline(always)]
+    unsafe fn push_entry(&mut self, key: KeyEntry) {
+        // SAFETY: a batch has room in the staging, downward from where it began.
         unsafe {
-            if len < FIRST_BYTES {
-                let mask = _bzhi_u64(!0, len as u32) << PACKET_HEAD_BYTES;
-                let first = _mm512_or_si512(head, _mm512_maskz_loadu_epi8(mask, before));
-                return self.push_last(first, PACKET_HEAD_BYTES + len, closing);
+            self.entry.write(key.at((self.at * 4) as u32).to_bytes());
+            self.entry = self.entry.wrapping_sub(1);
+        }
+        self.limit -= KEY_ENTRY_BYTES;
+    }
+
+    /// Adds the block of a packet, `total` bytes long.
+    ///
+    /// # Safety
+    /// As [`Writer`], and the open segment has room for it. Not for more than [`BATCH_PACKETS_MAX`] packets with the same `ends`.
+    #[inline(always)]
+    unsafe fn push_block(&mut self, ends: &mut Ends, packet: &Incoming<'_>, total: usize) {
+        let len = packet.data.len();
+        // SAFETY: there is room; of what the pieces' places cover only bytes of the packet are loaded.
+        unsafe {
+            let turn = Turn::to(self.at);
+            let mut to = self.place.segment.add(self.at / WORDS * LINE_BYTES);
+            let head = self.head(&packet.head, len, total);
+            let mut from = packet.data.as_ptr().wrapping_sub(PACKET_HEAD_BYTES);
+            let mut bytes = PACKET_HEAD_BYTES + len;
+            let mut piece;
+            if bytes >= LINE_BYTES {
+                piece = _mm512_mask_loadu_epi32(head, !HEAD_WORDS, from.cast());
+                loop {
+                    self.push_full(turn, &mut to, piece);
+                    from = from.wrapping_add(LINE_BYTES);
+                    bytes -= LINE_BYTES;
+                    if bytes < LINE_BYTES {
+                        break;
+                    }
+                    piece = _mm512_loadu_si512(from.cast());
+                }
+                piece = _mm512_maskz_loadu_epi8(_bzhi_u64(!0, bytes as u32), from.cast());
+            } else {
+                piece = _mm512_mask_loadu_epi8(head, _bzhi_u64(!0, bytes as u32) & !HEAD_MASK, from.cast());
             }
-            self.push_full(_mm512_or_si512(head, _mm512_maskz_loadu_epi8(!0 << PACKET_HEAD_BYTES, before)));
-            let mut from = data.add(FIRST_BYTES);
-            let mut rest = len - FIRST_BYTES;
-            while rest >= LINE_BYTES {
-                self.push_full(_mm512_loadu_si512(from.cast()));
-                from = from.add(LINE_BYTES);
-                rest -= LINE_BYTES;
+            let mut words = (bytes + 3) / 4;
+            if words == WORDS {
+                self.push_full(turn, &mut to, piece);
+                words = 0;
             }
-            let last = _mm512_maskz_loadu_epi8(_bzhi_u64(!0, rest as u32), from.cast());
-            self.push_last(last, rest, closing);
+            self.at += total / 4;
+            let (closing, more) = if packet.head.has_options() { closing(packet, total) } else { (total as u32, None) };
+            self.push_last(ends, turn, &mut to, _mm512_mask_set1_epi32(piece, 1 << words, closing as i32), words + 1);
+            if let Some((piece, words)) = more {
+                self.push_last(ends, Turn::to(self.at - words), &mut to, piece, words);
+            }
         }
     }
 
-    /// Adds the last piece: `len` bytes, below 64, zeros to 4, and the word `closing`.
+    /// The block's first 28 bytes, zeros behind them.
     ///
     /// # Safety
-    /// The open segment has room for it.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    unsafe fn push_last(&mut self, piece: __m512i, len: usize, closing: u32) {
-        let words = len.div_ceil(4);
+    /// As [`Writer`].
+    #[inline(always)]
+    unsafe fn head(&self, head: &PacketHead, len: usize, total: usize) -> __m512i {
+        let lengths = len as u64 | (head.original_len as u64) << 32;
         // SAFETY: by this function's contract.
         unsafe {
-            if words == WORDS {
-                self.push_full(piece);
-                self.push(_mm512_zextsi128_si512(_mm_cvtsi32_si128(closing as i32)), 1);
-            } else {
-                self.push(_mm512_mask_set1_epi32(piece, 1 << words, closing as i32), words + 1);
-            }
+            // {type, total, interface, -} and {time low, time high, captured, original}: the time's halves change places
+            let start = _mm_or_si128(self.head, _mm_slli_epi64::<32>(_mm_cvtsi64_si128(total as i64)));
+            let rest = _mm_unpacklo_epi64(_mm_cvtsi64_si128(head.time_ns), _mm_cvtsi64_si128(lengths as i64));
+            let places = _mm512_setr_epi32(0, 1, 2, 17, 16, 18, 19, 3, 3, 3, 3, 3, 3, 3, 3, 3);
+            _mm512_permutex2var_epi32(_mm512_zextsi128_si512(start), places, _mm512_zextsi128_si512(rest))
         }
     }
 
-    /// Adds a piece of 16 words.
+    /// Adds a piece of 16 words to the open line, whose place is `to`.
     ///
     /// # Safety
-    /// The open segment has room for it.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    unsafe fn push_full(&mut self, piece: __m512i) {
-        let turned = _mm512_permutexvar_epi32(self.turn.words, piece);
-        let line = _mm512_mask_blend_epi32(self.turn.places, self.line, turned);
+    /// As [`Writer`], and the open segment has room for it.
+    #[inline(always)]
+    unsafe fn push_full(&mut self, turn: Turn, to: &mut *mut u8, piece: __m512i) {
         // SAFETY: with this piece the line is full.
-        unsafe { self.write_line(line) };
-        self.line = turned;
-        self.at += LINE_BYTES;
+        unsafe {
+            let turned = _mm512_permutexvar_epi32(turn.words, piece);
+            self.write_line(*to, _mm512_mask_blend_epi32(turn.places, self.line, turned));
+            self.line = turned;
+        }
+        *to = to.wrapping_add(LINE_BYTES);
     }
 
     /// Adds a piece of `words` words, 1 to 16.
     ///
     /// # Safety
-    /// The open segment has room for it.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    unsafe fn push(&mut self, piece: __m512i, words: usize) {
-        let turned = _mm512_permutexvar_epi32(self.turn.words, piece);
-        let line = _mm512_mask_blend_epi32(self.turn.places, self.line, turned);
-        if self.turn.filled + words >= WORDS {
-            // SAFETY: with this piece the line is full.
-            unsafe { self.write_line(line) };
-            self.line = turned;
-        } else {
-            self.line = line;
+    /// As [`Writer`], the open segment has room for it, and `ends` for one more.
+    #[inline(always)]
+    unsafe fn push_last(&mut self, ends: &mut Ends, turn: Turn, to: &mut *mut u8, piece: __m512i, words: usize) {
+        let is_full = turn.filled + words >= WORDS;
+        debug_assert!(self.ends < ENDS_MAX);
+        // SAFETY: there is a place in `ends`.
+        unsafe {
+            let turned = _mm512_permutexvar_epi32(turn.words, piece);
+            let line = _mm512_mask_blend_epi32(turn.places, self.line, turned);
+            _mm512_store_si512(ends.lines.as_mut_ptr().add(self.ends).cast(), line);
+            ends.to.get_unchecked_mut(self.ends).write(*to);
+            self.line = _mm512_mask_blend_epi32((is_full as __mmask16).wrapping_neg(), line, turned);
         }
-        self.at += words * 4;
+        self.ends += is_full as usize;
+        *to = to.wrapping_add(is_full as usize * LINE_BYTES);
     }
 
-    /// Writes the line that `at` lies in: streamed, or by ordinary stores of what of it isn't published.
+    /// Writes the lines in `ends`.
     ///
     /// # Safety
-    /// The line is full and lies inside the open segment.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    unsafe fn write_line(&mut self, line: __m512i) {
-        let at = self.at & !(LINE_BYTES - 1);
-        if STREAMS || at >= self.place.stream_from {
-            // SAFETY: inside the segment, aligned, not published (`stream_from`); the fence comes with the commit or the seal.
-            unsafe { _mm512_stream_si512(self.place.address(at).cast(), line) };
-        } else {
-            // SAFETY: by this function's contract.
-            unsafe { write_unpublished(self.place, at, WORDS, line) };
+    /// As [`Writer`].
+    #[inline(always)]
+    unsafe fn write_ends(&self, ends: &Ends) {
+        for index in 0..self.ends {
+            // SAFETY: so many were put there; each is full and lies in the open segment.
+            unsafe {
+                let line = _mm512_load_si512(ends.lines.as_ptr().add(index).cast());
+                self.write_line(ends.to.get_unchecked(index).assume_init(), line);
+            }
+        }
+    }
+
+    /// Writes the line whose place is `to`: streamed, or by ordinary stores of what of it isn't published.
+    ///
+    /// # Safety
+    /// As [`Writer`]; the line is full and lies inside the open segment.
+    #[inline(always)]
+    unsafe fn write_line(&self, to: *mut u8, line: __m512i) {
+        // SAFETY: inside the segment, aligned. What is streamed isn't published (`stream_from`), and its fence comes with the
+        // commit or the seal.
+        unsafe {
+            let at = to.offset_from_unsigned(self.place.segment);
+            if STREAMS || at >= self.place.stream_from {
+                _mm512_stream_si512(to.cast(), line);
+            } else {
+                write_unpublished(to, self.place.published.saturating_sub(at), WORDS, line);
+            }
         }
     }
 }
 
-/// Writes the first `words` words of the block line at offset `at` by ordinary stores, without those that are published.
+/// The word behind the data of a packet with options; those behind it, and how many they are.
+#[inline(never)]
+#[target_feature(enable = "avx512f")]
+fn closing(packet: &Incoming<'_>, total: usize) -> (u32, Option<(__m512i, usize)>) {
+    let (words, count) = packet.head.closing(total);
+    let [first, b, c, d, e, f, g] = words.map(|word| word as i32);
+    (first as u32, Some((_mm512_zextsi256_si512(_mm256_setr_epi32(b, c, d, e, f, g, 0, 0)), count - 1)))
+}
+
+/// Writes the first `words` words of the block line at `to` by ordinary stores, without its first `published` bytes.
 ///
 /// # Safety
-/// `at` is the offset of a line inside the open segment.
+/// `to` is a line inside the open segment.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn write_unpublished(place: &Place, at: usize, words: usize, line: __m512i) {
-    let published = place.published.saturating_sub(at) / 4;
-    let mask = ((1u32 << words) - (1u32 << published)) as __mmask16; // a masked store leaves the other words untouched
+unsafe fn write_unpublished(to: *mut u8, published: usize, words: usize, line: __m512i) {
+    let mask = ((1u32 << words) - (1u32 << (published / 4))) as __mmask16; // a masked store leaves the other words untouched
     // SAFETY: inside the segment; what isn't masked is neither published nor streamed.
-    unsafe { _mm512_mask_storeu_epi32(place.address(at).cast(), mask, line) };
+    unsafe { _mm512_mask_storeu_epi32(to.cast(), mask, line) };
 }
 
 /// Puts the open line's part that isn't published into the segment, by ordinary stores.
@@ -280,6 +351,10 @@ pub unsafe fn write_open_line(open: &OpenLine, place: &Place) {
     let line = place.open_line();
     if place.at > line {
         // SAFETY: the open line lies inside the segment and is filled up to `place.at`.
-        unsafe { write_unpublished(place, line, (place.at - line) / 4, open.load()) };
+        unsafe {
+            let published = place.published.saturating_sub(line);
+            let words = _mm512_load_si512(open.0.as_ptr().cast());
+            write_unpublished(place.address(line), published, (place.at - line) / 4, words);
+        }
     }
 }

@@ -4,11 +4,12 @@
 //!  staged   |     free     | entry 6 | 5 | 4 | entry 3 | 2 | 1 | entry 0 |      `first` = 0, 7 packets
 //!                          ^ open line       ^ whole line                ^ end, goes below the entries that are in place
 //! ```
-//! 128 are staged before their lines are streamed: a line that is read right after its narrow stores waits for them, and this
-//! happens only once in so many packets.
+//! Up to 128 are staged before their lines are streamed: a line that is read right after its narrow stores waits for them, and
+//! this happens only once in so many packets.
 
 use super::line;
 use super::place::Place;
+use scope_packet::BATCH_PACKETS_MAX;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
 use scope_packet::segment;
 
@@ -17,9 +18,10 @@ const STAGED_MAX: usize = 128;
 /// Entries of one line.
 const LINE_ENTRIES: usize = super::LINE_BYTES / KEY_ENTRY_BYTES;
 
-const _: () = assert!(STAGED_MAX.is_multiple_of(LINE_ENTRIES));
+// Behind the open line, which `write_lines` leaves, there is room for a batch.
+const _: () = assert!(STAGED_MAX.is_multiple_of(LINE_ENTRIES) && STAGED_MAX >= BATCH_PACKETS_MAX + LINE_ENTRIES);
 
-type Entry = [u8; KEY_ENTRY_BYTES];
+pub type Entry = [u8; KEY_ENTRY_BYTES];
 
 /// Staging of the entries from `first` on.
 #[repr(C, align(64))]
@@ -42,19 +44,28 @@ impl Entries {
         (self.first, self.published) = (0, 0);
     }
 
-    /// Whether [`Entries::write_lines`] must make room first.
+    /// Makes room for the entries of a batch.
     #[inline]
-    pub fn is_full(&self, place: &Place) -> bool {
-        place.packets - self.first == STAGED_MAX
+    pub fn make_room(&mut self, place: &mut Place) {
+        if place.packets - self.first > STAGED_MAX - BATCH_PACKETS_MAX {
+            self.write_lines(place, true);
+        }
     }
 
-    /// Stages the entry of the packet that comes next, whose block begins at `place.at`.
+    /// Where the entry of the packet that comes next is staged; those of a batch follow downward.
     #[inline]
-    pub fn push(&mut self, place: &Place, key: u128) {
+    pub fn next(&mut self, place: &Place) -> *mut Entry {
         let staged = place.packets - self.first;
+        &raw mut self.staged[STAGED_MAX - 1 - staged]
+    }
+
+    /// Stages the entry of packet `index` of the segment, whose block begins at `at`.
+    #[inline(always)]
+    pub fn push(&mut self, index: usize, key: KeyEntry, at: usize) {
+        let staged = index - self.first;
         debug_assert!(staged < STAGED_MAX);
         // The remainder changes nothing; it lets the compiler see that the index is right.
-        self.staged[STAGED_MAX - 1 - staged % STAGED_MAX] = KeyEntry::number_at(key, place.at as u32).to_le_bytes();
+        self.staged[STAGED_MAX - 1 - staged % STAGED_MAX] = key.at(at as u32).to_bytes();
     }
 
     /// Puts all entries where readers look for them, those of the open line by ordinary stores.

@@ -11,10 +11,10 @@
 //! and streams whole lines:
 //!
 //! ```text
-//! append     for each line that the block fills:
+//! append     for each packet of the batch, for each line that its block fills:
 //!                begins at `stream_from` or later?  ─► stream it                     (non-temporal, past the caches)
 //!                else                               ─► ordinary store of the part of it that isn't published
-//!            the rest is the open line; the key entry is staged, and every 128 entries their whole lines are streamed
+//!            the rest is the open line; key entries are staged, and after at most 128 their whole lines are streamed
 //! publish    ordinary stores of what of the open lines isn't published yet: a part of a line, never padded
 //!            store fence, if anything was streamed; then the caller's release store of the committed word
 //!            stream_from = the next line, where commits are large; else 4 KiB farther
@@ -38,6 +38,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod arrivals;
 #[cfg(target_arch = "x86_64")]
 mod entries;
 mod form;
@@ -47,15 +48,17 @@ mod place;
 #[cfg(target_arch = "x86_64")]
 mod sse2;
 
+pub use arrivals::{Appended, Arrivals, Incoming};
 pub use form::Form;
 
 #[cfg(target_arch = "x86_64")]
 use entries::Entries;
+use arrivals::{block_bytes, head};
 use place::Place;
-use scope_packet::KeyEntry;
+use scope_packet::BATCH_PACKETS_MAX;
 use scope_packet::key::KEY_ENTRY_BYTES;
-use scope_packet::pcapng::PacketHead;
 use scope_packet::segment::{self, FOOT_BYTES, Foot};
+use std::ops::Range;
 
 /// What memory moves at a time, bytes.
 const LINE_BYTES: usize = 64;
@@ -135,37 +138,41 @@ impl Stream {
         fits
     }
 
-    /// Appends a packet's block, with `interface` as its interface number, and its key entry. False: there is no room, or no
-    /// segment is open.
-    ///
-    /// # Panics
-    /// Where `data` isn't `head.captured_len` bytes.
-    #[inline(always)] // else head and key come through memory, stored narrowly and read widely: the reads would wait
-    pub fn append(&mut self, head: &PacketHead, interface: u32, key: KeyEntry, data: &[u8]) -> bool {
-        assert_eq!(data.len(), head.captured_len as usize);
-        let key = key.to_number(); // from here on in two registers
+    /// Appends the blocks of packets `range` of a batch, [`BATCH_PACKETS_MAX`] at most, with `interface` as their interface
+    /// number, and their key entries. Not all of them where there is no room for the next one; none where no segment is open.
+    #[inline]
+    pub fn append<B: Arrivals>(&mut self, interface: u32, batch: &B, range: Range<usize>) -> Appended {
+        assert!(range.len() <= BATCH_PACKETS_MAX);
+        if self.place.room == 0 {
+            return Appended::NONE;
+        }
         match self.form {
-            // SAFETY: the processor has the form (`new`).
+            // SAFETY: the processor has the form (`new`); a segment is open.
             #[cfg(target_arch = "x86_64")]
-            Form::Avx512 => unsafe { avx512::append(self, head, interface, key, data.as_ptr()) },
+            Form::Avx512 => unsafe { avx512::append(self, interface, batch, range) },
             #[cfg(target_arch = "x86_64")]
-            Form::Sse2 => sse2::append(self, head, interface, key, data),
-            _ => self.append_plain(head, interface, key, data),
+            Form::Sse2 => sse2::append(self, interface, batch, range),
+            _ => self.append_plain(interface, batch, range),
         }
     }
 
-    fn append_plain(&mut self, head: &PacketHead, interface: u32, key: u128, data: &[u8]) -> bool {
-        let (place, total) = (&mut self.place, head.block_bytes());
-        if !place.has_room(total) {
-            return false;
+    fn append_plain<B: Arrivals>(&mut self, interface: u32, batch: &B, range: Range<usize>) -> Appended {
+        let place = &mut self.place;
+        let mut appended = Appended::NONE;
+        for packet in range.map(|index| batch.packet(index)) {
+            let (head, total) = (head(&packet, interface), block_bytes(&packet));
+            if !place.has_room(total) {
+                break;
+            }
+            // SAFETY: block and entry lie between what is written and the room's end (`has_room`), apart from each other.
+            let (block, slot) = unsafe { (place.gap(place.at, total), place.gap(place.entry_at(), KEY_ENTRY_BYTES)) };
+            head.write(block, packet.data);
+            slot.copy_from_slice(&packet.key.at(place.at as u32).to_bytes());
+            place.at += total;
+            place.packets += 1;
+            appended.add(&packet);
         }
-        // SAFETY: block and entry lie between what is written and the room's end (`has_room`), apart from each other.
-        let (block, slot) = unsafe { (place.gap(place.at, total), place.gap(place.entry_at(), KEY_ENTRY_BYTES)) };
-        head.write_for(interface, block, data);
-        slot.copy_from_slice(&KeyEntry::number_at(key, place.at as u32).to_le_bytes());
-        place.at += total;
-        place.packets += 1;
-        true
+        appended
     }
 
     /// Puts everything that was appended where readers look for it. The caller's release store of the committed word follows.

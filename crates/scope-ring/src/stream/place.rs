@@ -6,7 +6,7 @@ use scope_packet::segment;
 
 /// The open segment and how far it is filled. Offsets are bytes from its start.
 pub struct Place {
-    segment: *mut u8,
+    pub segment: *mut u8,
     pub segment_bytes: usize,
     /// The end of the blocks and 16 bytes for each packet may reach this together; 0: no segment is open.
     pub room: usize,

@@ -14,8 +14,10 @@
 //! Staged bytes beyond `filled` mean nothing.
 
 use super::place::Place;
+use super::arrivals::{Appended, Arrivals, block_bytes, head};
 use super::{LINE_BYTES, Stream, line};
 use scope_packet::pcapng::{CLOSING_WORDS_MAX, PACKET_HEAD_BYTES, PacketHead, padded};
+use std::ops::Range;
 
 /// Staged bytes at which lines are written.
 const STAGED_BYTES: usize = 4096;
@@ -57,20 +59,23 @@ impl Default for Staging {
     }
 }
 
-/// Appends one block; see the module's text. False: there is no room.
-pub fn append(stream: &mut Stream, head: &PacketHead, interface: u32, key: u128, data: &[u8]) -> bool {
-    let total = head.block_bytes();
-    if !stream.place.has_room(total) {
-        return false;
+/// Appends the blocks and entries of packets `range` of a batch; see the module's text.
+pub fn append<B: Arrivals>(stream: &mut Stream, interface: u32, batch: &B, range: Range<usize>) -> Appended {
+    let Stream { place, entries, staging, .. } = stream;
+    entries.make_room(place);
+    let mut appended = Appended::NONE;
+    for packet in range.map(|index| batch.packet(index)) {
+        let (head, total) = (head(&packet, interface), block_bytes(&packet));
+        if !place.has_room(total) {
+            break;
+        }
+        entries.push(place.packets, packet.key, place.at);
+        // SAFETY: there is room for the block.
+        unsafe { staging.append(place, &head, packet.data, total) };
+        place.packets += 1;
+        appended.add(&packet);
     }
-    if stream.entries.is_full(&stream.place) {
-        stream.entries.write_lines(&mut stream.place, true);
-    }
-    stream.entries.push(&stream.place, key);
-    // SAFETY: there is room for the block.
-    unsafe { stream.staging.append(&mut stream.place, head, interface, data, total) };
-    stream.place.packets += 1;
-    true
+    appended
 }
 
 impl Staging {
@@ -84,10 +89,10 @@ impl Staging {
     ///
     /// # Safety
     /// `total` is the block's length, `data` its packet, and the open segment has room for it at `place.at`.
-    #[inline]
-    unsafe fn append(&mut self, place: &mut Place, head: &PacketHead, interface: u32, data: &[u8], total: usize) {
+    #[inline(always)]
+    unsafe fn append(&mut self, place: &mut Place, head: &PacketHead, data: &[u8], total: usize) {
         let mut to = self.filled;
-        for (index, word) in head.opening(interface, total).into_iter().enumerate() {
+        for (index, word) in head.opening(total).into_iter().enumerate() {
             self.put(to + index * 8, word.to_le_bytes()); // the last one's upper half is the packet's
         }
         to += PACKET_HEAD_BYTES;
