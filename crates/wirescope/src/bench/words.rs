@@ -21,7 +21,7 @@ pub fn report(figures: &Figures) -> String {
     let _ = writeln!(text, "{}, {cores} measured", figures.machine);
     let _ = writeln!(
         text,
-        "ring of {}, segments of {}, made resident in {}, in {}; every result was checked",
+        "ring of {}, segments of {}, made resident in {}; every result was checked\nits memory: {}",
         size(figures.ring_bytes),
         size(figures.segment_bytes),
         span(figures.prefault.as_nanos() as i64),
@@ -125,7 +125,7 @@ mod tests {
         let text = report(&figures);
         for expected in [
             "Some CPU, kernel 6.1, 2 cores measured",
-            "ring of 1 GiB, segments of 2 MiB, made resident in 400 ms, in 2 MiB huge pages from hugetlbfs; every result was checked",
+            "ring of 1 GiB, segments of 2 MiB, made resident in 400 ms; every result was checked\nits memory: 2 MiB huge pages from hugetlbfs\n",
             "memory takes 20.0 GB/s from one core, 30.0 GB/s from 2",
             "64 B           1  -             50.0 M  25.6 Gbit/s       28 %  core: parsing and copying each packet",
             "1518 B         1  74 % seen     12.5 M  152 Gbit/s        98 %  memory: nothing can store faster here",

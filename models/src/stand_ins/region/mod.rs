@@ -129,6 +129,10 @@ impl Region {
         RingMemory { kind: MemoryKind }
     }
 
+    pub fn swapped_bytes(&self) -> u64 {
+        0
+    }
+
     pub fn header(&self) -> &Header {
         &self.header
     }
