@@ -132,7 +132,7 @@ fn prefetch(bytes: &[u8], at: usize) {
 
 /// The search by time, in a ring of its own; all its rounds.
 pub fn by_time(scale: Scale, table: &mut Table) {
-    let (available, _) = scope_ring::region::memory_available();
+    let (available, _) = scope_ring::Machine::this().available(None);
     let ring_bytes = scale.time_ring_bytes.min(available / 3);
     let of = "first packet after a time, 99 % (stand-in)";
     let source = Packets::new(Sizes::Imix);

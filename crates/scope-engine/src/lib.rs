@@ -6,6 +6,7 @@
 //! | [`run`] | a run from start to end: who starts when, what ends it |
 //! | [`worker`] | the packet path: one thread per source queue |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
+//! | `memory_watch` | whether the system takes memory back |
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`events`] | `wirescope.jsonl`, one line per event |
 //! | [`status`] | what a run says of itself while it goes |
@@ -16,6 +17,7 @@
 pub mod dumps;
 pub mod events;
 pub mod lockstep;
+mod memory_watch;
 pub mod plan;
 pub mod run;
 pub mod status;

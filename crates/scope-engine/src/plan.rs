@@ -2,7 +2,7 @@
 
 use scope_filter::VlanRule;
 use scope_packet::LinkType;
-use scope_ring::RingConfig;
+use scope_ring::{MemoryOptions, RingConfig};
 use scope_source::spec::SourcePlan;
 use scope_trigger::TriggerConfig;
 use std::path::PathBuf;
@@ -23,6 +23,8 @@ pub struct RunPlan {
     pub sources: Vec<SourceEntry>,
     /// Sizes of the ring; `workers` and `lanes` as [`RunPlan::workers`] and the known link types say.
     pub ring: RingConfig,
+    /// What is asked of the ring's memory besides its size.
+    pub memory: MemoryOptions,
     /// Link types that are known before the run.
     pub link_types: Vec<LinkType>,
     /// Triggers, in the order given.

@@ -12,6 +12,7 @@
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
 use crate::lockstep::Lockstep;
+use crate::memory_watch::MemoryWatch;
 use crate::plan::RunPlan;
 use crate::status::{Status, StatusTaker};
 use crate::summary::{Amount, Summary};
@@ -20,7 +21,7 @@ use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
 use scope_filter::{Filter, VlanRule};
 use scope_packet::LinkType;
-use scope_ring::{Ring, RingConfig};
+use scope_ring::{Machine, Ring, RingConfig, RingMemory};
 use scope_source::file::{FileOptions, FileSource};
 use scope_source::spec::SourcePlan;
 use scope_source::{Source, SourceError, Timing, afpacket, synth};
@@ -74,8 +75,8 @@ impl Control {
 pub trait Watch: Sync {
     /// The ring's memory is being made resident: bytes done so far, of so many.
     fn prefault(&self, done: u64, total: u64);
-    /// Sources are open and the ring is ready: capture begins.
-    fn started(&self);
+    /// Sources are open and the ring is ready, in `memory`: capture begins.
+    fn started(&self, memory: &RingMemory);
     /// Once a second.
     fn status(&self, status: &Status);
     /// Something worth a line: a warning of a source, a fire by hand.
@@ -106,12 +107,13 @@ pub enum EngineError {
 
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
-    let ring = Ring::create(&plan.ring)?;
-    let ring_bytes = ring.segments() as u64 * ring.segment_bytes() as u64;
-    ring.prefault(&|done| {
+    let (segment_bytes, segments) = plan.ring.plan()?;
+    let ring_bytes = segment_bytes as u64 * segments as u64;
+    let ring = Ring::ready(&plan.ring, &plan.memory, &|done| {
         watch.prefault(done, ring_bytes);
         control.stops() == 0
     })?;
+    let memory = ring.memory();
     let sources = open_sources(&plan)?;
     let events = Arc::new(Events::open(&plan.folder).map_err(|cause| EngineError::System {
         place: plan.folder.join(crate::events::EVENTS_FILE).display().to_string(),
@@ -119,8 +121,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     })?);
     let names = sources.iter().map(|source| source.name().to_string()).collect();
     let run = Run::new(plan, ring, events, &sources, control.stops() > 0);
-    run.log_start();
-    watch.started();
+    run.log_start(&memory);
+    watch.started(&memory);
     run.go(sources, names, control, watch)
 }
 
@@ -218,6 +220,7 @@ impl Run {
                 }
             }
             let mut taker = StatusTaker::new(names.clone(), self.live);
+            let mut memory = MemoryWatch::new(Machine::this(), &self.shared.ring);
             let mut last_status = Instant::now();
             while self.shared.ended.load(Ordering::Acquire) < workers.len() {
                 std::thread::park_timeout(LOOK_EVERY);
@@ -232,6 +235,7 @@ impl Run {
                     self.shared.events.flush_hits();
                     self.log_loss(&mut taker);
                     self.tell_of_long_holds(watch);
+                    memory.look().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 }
             }
             taker.take(&self.shared, self.hits());
@@ -265,13 +269,15 @@ impl Run {
     fn tell(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
         for report in reports {
             let new = std::mem::take(&mut report.lock().expect("no panic while held").warnings);
-            for warning in new {
-                watch.note(&warning);
-                self.shared.events.log("warning", json!({"text": warning}));
-                warnings.push(warning);
-            }
+            new.into_iter().for_each(|warning| self.warn(warning, watch, warnings));
         }
         self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
+    }
+
+    fn warn(&self, warning: String, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        watch.note(&warning);
+        self.shared.events.log("warning", json!({"text": warning}));
+        warnings.push(warning);
     }
 
     /// Names dumps that hold segments and don't get on: a disk that doesn't take what is written, most likely.
@@ -294,7 +300,7 @@ impl Run {
         self.shared.triggers.iter().map(|trigger| trigger.counts().total()).sum::<u64>() + self.manual.counts().total()
     }
 
-    fn log_start(&self) {
+    fn log_start(&self, memory: &RingMemory) {
         let ring = &self.shared.ring;
         let run_id: String = ring.run_id().iter().map(|byte| format!("{byte:02x}")).collect();
         let triggers: Vec<_> = self
@@ -321,6 +327,7 @@ impl Run {
                 "sources": self.plan.sources.iter().map(|source| &source.spec).collect::<Vec<_>>(),
                 "ring_bytes": ring.segments() as u64 * ring.segment_bytes() as u64,
                 "segment_bytes": ring.segment_bytes(),
+                "memory": memory.to_string(),
                 "triggers": triggers,
             }),
         );
@@ -353,6 +360,7 @@ impl Run {
         summary.filtered.packets = total.filtered_packets;
         summary.dropped = total.dropped;
         summary.cut = total.cut_packets;
+        summary.memory = self.shared.ring.memory().to_string();
         for (name, report) in names.into_iter().zip(reports) {
             let report = report.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
             summary.unreadable += report.counters.unreadable;

@@ -36,6 +36,8 @@ pub struct Summary {
     pub dumps: Vec<DumpSummary>,
     /// Whole-ring files, if asked for.
     pub ring_out: Vec<std::path::PathBuf>,
+    /// What the ring's memory was, in plain words.
+    pub memory: String,
     /// Packets in files that couldn't be read.
     pub unreadable: u64,
     /// Packets older than their worker's clock less its grace: windows that they belong to may have been over.
@@ -71,6 +73,7 @@ impl Summary {
             "hits": hits,
             "dumps": self.dumps.iter().map(dump).collect::<Vec<_>>(),
             "ring_out": self.ring_out,
+            "memory": self.memory,
             "unreadable": self.unreadable,
             "stepped_back": self.stepped_back,
             "late": self.late,

@@ -2,13 +2,13 @@
 
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
-use scope_ring::{Append, Reader, Ring, RingConfig};
+use scope_ring::{Append, MemoryOptions, Reader, Ring, RingConfig};
 use std::error::Error;
 
 /// Writes, reads, and prints the reader's counts.
 pub fn main() -> Result<(), Box<dyn Error>> {
-    let ring = Ring::create(&RingConfig { ring_bytes: 1 << 20, segment_bytes: None, workers: 1, lanes: 1, run_id: [7; 16] })?;
-    ring.prefault(&|_bytes| true)?;
+    let config = RingConfig { ring_bytes: 1 << 20, segment_bytes: None, workers: 1, lanes: 1, run_id: [7; 16] };
+    let ring = Ring::ready(&config, &MemoryOptions::default(), &|_bytes| true)?;
     let mut writer = ring.open_lane(0, LinkType::ETHERNET).ok_or("the lane table is full")?;
     let interface = Interface {
         name: "example0".to_string(),

@@ -7,12 +7,12 @@
 //! ```text
 //!  lane 0   | seg 0 | seg 1 | seg 2 (open) |          each lane: segments numbered from 0, packets numbered from 0
 //!  lane 1   | seg 0 (open) |
-//!  region   [ header | workers | lanes | directory | segment table | interfaces | slot 0 | slot 1 | ... | slot n-1 ]
+//!  region   tables [ header | workers | lanes | directory | segment table | interfaces ]  slots [ slot 0 | slot 1 | ... | slot n-1 ]
 //! ```
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`region`] | the memory: layout, mapping, prefault |
+//! | [`region`] | the memory: layout, mapping, prefault, what the machine has |
 //! | [`control`] | the words that workers and readers share, `repr(C)` |
 //! | [`ring`] | the ring as a whole: lanes, claiming, snapshots |
 //! | `protocol` | every ordering: claim, open, commit, seal, pin, unpin, snapshots |
@@ -48,6 +48,7 @@ pub use evicted::Lost;
 pub use follow::Follower;
 pub use pin::{Allowance, Committed, Pinned, SegmentTimes};
 pub use reader::{Batch, Reader, ReaderCounts, Tap};
+pub use region::{Machine, MemoryKind, MemoryOptions, RingMemory};
 pub use registry::InterfaceEntry;
 pub use ring::{LaneInfo, Ring, RingConfig, RingCounters};
 pub use stream::{Arrivals, Form, Incoming};
@@ -94,6 +95,60 @@ pub enum RingError {
         available: u64,
         /// Which limit says so.
         limit: String,
+    },
+    /// The machine has the memory, but didn't give it.
+    #[error(
+        "ring of {ring_bytes} B: the system gave less memory ({cause}); choose a smaller --ring, or look at ulimit -v and vm.overcommit_memory"
+    )]
+    Refused {
+        /// As asked for, bytes.
+        ring_bytes: u64,
+        /// The system's own words.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// Reserved huge pages that can't be had after all.
+    #[error(
+        "ring memory: huge pages of {page_bytes} B from hugetlbfs: {cause}; do without them, or raise the control group's hugetlb limit"
+    )]
+    Hugetlb {
+        /// Bytes of one.
+        page_bytes: u64,
+        /// The system's own words.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// The memory can't be locked.
+    #[error(
+        "locking {bytes} B of the ring: {cause}; this process may lock {limit}: raise it with ulimit -l, or give it CAP_IPC_LOCK"
+    )]
+    Lock {
+        /// To be locked, bytes.
+        bytes: u64,
+        /// What may be locked, in words.
+        limit: String,
+        /// The system's own words.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// No such NUMA node, or it has no memory.
+    #[error("NUMA node {node}: there is no such node with memory; there are: {nodes}")]
+    NoNode {
+        /// As asked for.
+        node: u32,
+        /// Those with memory, in words.
+        nodes: String,
+    },
+    /// The memory can't be bound to its NUMA node.
+    #[error(
+        "NUMA node {node}: the ring's memory can't be bound to it: {cause}; look at this process's cpuset, or leave the node to the system"
+    )]
+    Node {
+        /// As asked for.
+        node: u32,
+        /// The system's own words.
+        #[source]
+        cause: std::io::Error,
     },
     /// A system call failed.
     #[error("ring memory: {place}: {cause}")]

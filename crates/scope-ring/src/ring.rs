@@ -5,7 +5,7 @@ use crate::evicted::{Evicted, History, LossLog, Lost};
 use crate::follow::{Follower, Followers};
 use crate::lock::Mutex;
 use crate::pin::{Committed, PinBudget, Pinned};
-use crate::region::{Layout, Region, memory_available};
+use crate::region::{Layout, Machine, MemoryOptions, Region, RingMemory};
 use crate::registry::{InterfaceEntry, Registry};
 use crate::stream::Form;
 use crate::writer::LaneWriter;
@@ -63,12 +63,25 @@ impl RingConfig {
                 segment_bytes,
             });
         }
-        let (available, limit) = memory_available();
-        if self.ring_bytes > available || segments > PINS {
-            return Err(RingError::NoMemory { ring_bytes: self.ring_bytes, available, limit });
+        MemoryOptions::default().check(self.ring_bytes, &Machine::this())?;
+        if segments > PINS {
+            let limit = "the most that segments of this size can make".to_string();
+            return Err(RingError::NoMemory { ring_bytes: self.ring_bytes, available: PINS * segment_bytes, limit });
         }
         Ok((segment_bytes as usize, segments as usize))
     }
+
+    /// Where everything will lie, or why it can't.
+    fn layout(&self) -> Result<Layout, RingError> {
+        let (segment_bytes, segments) = self.plan()?;
+        let workers = self.workers.max(1) as usize;
+        Ok(Layout::new(segment_bytes, segments, workers, workers * LINK_TYPES_MAX as usize))
+    }
+}
+
+/// The fastest form of this processor, or the one that the environment asks for.
+fn chosen_form() -> Result<Form, RingError> {
+    Form::choose().map_err(|cause| RingError::System { place: "form of writing", cause })
 }
 
 /// Who a lane belongs to.
@@ -121,32 +134,53 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Makes a ring; nothing is resident before [`Ring::prefault`]. Its lanes write in the fastest form of this processor,
-    /// or the one that the environment asks for: see [`Form::choose`].
+    /// Makes a ring in whatever memory is best; its pages become resident as they are used. Its lanes write in the fastest form
+    /// of this processor, or the one that the environment asks for: see [`Form::choose`].
+    ///
+    /// # Errors
+    /// The sizes don't fit, or the system refuses the memory.
     pub fn create(config: &RingConfig) -> Result<Arc<Ring>, RingError> {
-        let form = Form::choose().map_err(|cause| RingError::System { place: "form of writing", cause })?;
-        Ring::create_with_form(config, form)
+        Ring::create_with_form(config, chosen_form()?)
     }
 
     /// As [`Ring::create`], with lanes that write in this form.
+    ///
+    /// # Errors
+    /// As [`Ring::create`]; or this processor hasn't got the form.
     pub fn create_with_form(config: &RingConfig, form: Form) -> Result<Arc<Ring>, RingError> {
         let form = form.supported().map_err(|cause| RingError::System { place: "form of writing", cause })?;
-        let (segment_bytes, segments) = config.plan()?;
-        let workers = config.workers.max(1) as usize;
-        let layout = Layout::new(segment_bytes, segments, workers, workers * LINK_TYPES_MAX as usize);
-        let region = Region::map(layout)?;
+        Ok(Ring::inside(Region::map(config.layout()?, MemoryOptions::default())?, config, form))
+    }
+
+    /// As [`Ring::create`], in memory as `options` say, all of it resident. `progress` is told the bytes done so far, and says
+    /// whether to go on; if not, the ring works all the same.
+    ///
+    /// # Errors
+    /// The sizes don't fit, or the system refuses the memory, its node or its lock.
+    pub fn ready(
+        config: &RingConfig,
+        options: &MemoryOptions,
+        progress: &(dyn Fn(u64) -> bool + Sync),
+    ) -> Result<Arc<Ring>, RingError> {
+        let form = chosen_form()?;
+        Ok(Ring::inside(Region::ready(config.layout()?, *options, progress)?, config, form))
+    }
+
+    /// A ring in this memory, which is fresh.
+    fn inside(region: Region, config: &RingConfig, form: Form) -> Arc<Ring> {
+        let layout = *region.layout();
         let header = region.header();
         let half = |at: usize| u64::from_le_bytes(config.run_id[at..at + 8].try_into().expect("8 bytes"));
         header.run_id[0].store(half(0), Ordering::Relaxed);
         header.run_id[1].store(half(8), Ordering::Relaxed);
-        header.segment_bytes.store(segment_bytes as u64, Ordering::Relaxed);
-        header.segments.store(segments as u64, Ordering::Relaxed);
-        header.workers.store(workers as u64, Ordering::Relaxed);
+        header.segment_bytes.store(layout.segment_bytes as u64, Ordering::Relaxed);
+        header.segments.store(layout.segments as u64, Ordering::Relaxed);
+        header.workers.store(layout.workers as u64, Ordering::Relaxed);
         header.lanes.store(layout.lanes as u64, Ordering::Relaxed);
         header.magic.store(REGION_MAGIC, Ordering::Release);
-        let claims = Claims { sealing: (0..segments as u32).collect(), held: VecDeque::new(), probe: 0 };
+        let claims = Claims { sealing: (0..layout.segments as u32).collect(), held: VecDeque::new(), probe: 0 };
         let memory = Memory { evicted: (0..layout.lanes).map(|_| History::default()).collect(), losses: LossLog::default() };
-        Ok(Arc::new(Ring {
+        Arc::new(Ring {
             region,
             form,
             run_id: config.run_id,
@@ -154,15 +188,20 @@ impl Ring {
             claims: Mutex::new(claims),
             memory: Mutex::new(memory),
             followers: Followers::default(),
-            budget: Arc::new(PinBudget::new((segments as u64 / 2).max(1))),
+            budget: Arc::new(PinBudget::new((layout.segments as u64 / 2).max(1))),
             sealed_count: Default::default(),
             woken: Mutex::new(Instant::now()),
-        }))
+        })
     }
 
-    /// Makes all of it resident; see [`Region::prefault`].
-    pub fn prefault(&self, progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<(), RingError> {
-        self.region.prefault(progress)
+    /// What its memory is, as it is now; see [`Region::memory`].
+    pub fn memory(&self) -> RingMemory {
+        self.region.memory()
+    }
+
+    /// Bytes of its segments that the system has swapped out.
+    pub fn swapped_bytes(&self) -> u64 {
+        self.region.swapped_bytes()
     }
 
     pub(crate) fn region(&self) -> &Region {

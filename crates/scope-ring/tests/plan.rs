@@ -2,7 +2,7 @@
 
 mod stand;
 
-use scope_ring::{Ring, RingConfig, RingError};
+use scope_ring::{MemoryOptions, Ring, RingConfig, RingError};
 use stand::{KIB, MIB};
 
 fn plan(ring_bytes: u64, segment_bytes: Option<u64>, lanes: u32) -> Result<(usize, usize), RingError> {
@@ -89,13 +89,13 @@ fn a_ring_larger_than_memory_names_what_there_is() {
 
 #[test]
 fn prefaulting_tells_its_progress_up_to_the_whole_ring() {
-    let ring = stand::ring(64, MIB, 1);
+    let config = RingConfig { ring_bytes: 64 * MIB, segment_bytes: Some(MIB), workers: 1, lanes: 1, run_id: stand::RUN_ID };
     let most = std::sync::atomic::AtomicU64::new(0);
-    ring.prefault(&|bytes| {
+    let progress = |bytes| {
         most.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
         true
-    })
-    .expect("memory for 64 MiB");
+    };
+    Ring::ready(&config, &MemoryOptions::default(), &progress).expect("memory for 64 MiB");
     assert_eq!(most.into_inner(), 64 * MIB);
 }
 

@@ -131,6 +131,12 @@ pub struct RunArgs {
     /// Size of a segment, 64KiB to 2MiB [default: picked to fit the ring and its lanes]
     #[arg(long, value_name = "SIZE", help_heading = "Ring", allow_hyphen_values = true)]
     pub segment: Option<String>,
+    /// Lock the ring's memory, so that it is never swapped out
+    #[arg(long, help_heading = "Ring")]
+    pub mlock: bool,
+    /// Take the ring's memory from this NUMA node only
+    #[arg(long, value_name = "NODE", help_heading = "Ring")]
+    pub numa: Option<String>,
 
     /// A packet that this filter takes starts a dump; unnamed triggers are trigger1, trigger2 ...; =EXPR forces an expression
     #[arg(long, value_name = "[NAME=]EXPR", alias = "trigger-expr", help_heading = "Triggers")]

@@ -13,8 +13,7 @@ mod words;
 use crate::args::BenchArgs;
 use crate::watch::say;
 use scope_ring::measure::{self, Arena, Beside, Feeder, Packets, Run, Sizes, fill_rate};
-use scope_ring::region::memory_available;
-use scope_ring::{Ring, RingError};
+use scope_ring::{Machine, Ring, RingError, RingMemory};
 use scope_source::spec::values::parse_size;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -60,6 +59,7 @@ struct Figures {
     ring_bytes: u64,
     segment_bytes: u64,
     prefault: Duration,
+    memory: RingMemory,
     /// Bytes per ns with one thread and with `workers`.
     fill_one: f64,
     fill_all: f64,
@@ -89,7 +89,7 @@ pub fn bench(args: &BenchArgs) -> Result<String, Fault> {
 
 /// The ring that is asked for, or what suits the machine, bytes.
 fn ring_bytes(asked: Option<&str>) -> Result<u64, String> {
-    let (available, limit) = memory_available();
+    let (available, limit) = Machine::this().available(None);
     let Some(text) = asked else {
         let bytes = (available / FREE_SHARE).min(RING_BYTES_DEFAULT) >> 21 << 21;
         return match bytes >= RING_BYTES_MIN {
@@ -118,6 +118,7 @@ fn measure(ring_bytes: u64) -> Result<Figures, Fault> {
     let begun = Instant::now();
     let ring = measure::ring(ring_bytes, None, workers as u32).map_err(system)?;
     let prefault = begun.elapsed();
+    let memory = ring.memory();
     let mut arena = Arena::new(ring_bytes / ARENA_SHARE).map_err(system)?;
     let feeders = (0..workers as u32).map(|worker| Feeder::new(&ring, worker)).collect::<Result<Vec<_>, _>>();
     let mut feeders = feeders.map_err(system)?;
@@ -136,6 +137,7 @@ fn measure(ring_bytes: u64) -> Result<Figures, Fault> {
         ring_bytes,
         segment_bytes: ring.segment_bytes() as u64,
         prefault,
+        memory,
         fill_one: middle(&one),
         fill_all: middle(&all),
         workers,

@@ -8,7 +8,7 @@ use crate::args::RunArgs;
 use crate::words;
 use scope_engine::RunPlan;
 use scope_filter::VlanRule;
-use scope_ring::{RingConfig, RingError};
+use scope_ring::{Machine, MemoryOptions, RingConfig, RingError};
 use scope_source::spec::values::{parse_duration_ns, parse_size};
 use std::fmt::Display;
 use triggers::Times;
@@ -77,6 +77,7 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
     };
     let triggers = triggers::plan(args, &times, vlan, &sources.link_types, &mut faults);
     let (ring, segments) = ring(args, RunPlan::workers(&sources.entries), sources.lanes, &mut faults);
+    let memory = memory(args, &ring, segments.1 > 0, &mut faults);
     let dumps_max = count("--dumps-max", &args.dumps_max, DUMPS_MAX, &mut faults);
     let exit_after = args.exit_after.as_ref().map(|text| count("--exit-after", text, u64::MAX, &mut faults));
     let folder = places::folder(args.out.as_deref(), &mut faults);
@@ -90,6 +91,7 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
     let run = RunPlan {
         sources: sources.entries,
         ring,
+        memory,
         link_types: sources.link_types,
         triggers,
         before_ns: times.before_ns,
@@ -160,6 +162,24 @@ fn ring(args: &RunArgs, workers: u32, lanes: u32, faults: &mut Faults) -> (RingC
     (config, segments)
 }
 
+/// What is asked of the ring's memory, checked against the machine's nodes, and their memory if the ring's sizes are right.
+fn memory(args: &RunArgs, ring: &RingConfig, sized: bool, faults: &mut Faults) -> MemoryOptions {
+    let node = args.numa.as_ref().and_then(|text| match text.parse::<u32>() {
+        Ok(node) => Some(node),
+        Err(_) => {
+            faults.add("--numa", format!("'{text}' is no number of a node; write e.g. --numa 0"));
+            None
+        }
+    });
+    let options = MemoryOptions { locked: args.mlock, node, without_hugetlb: false };
+    if node.is_some()
+        && let Err(error) = options.check(if sized { ring.ring_bytes } else { 0 }, &Machine::this())
+    {
+        faults.add_line(ring_fault(&error));
+    }
+    options
+}
+
 /// The ring's own words, with sizes as people write them.
 fn ring_fault(error: &RingError) -> String {
     let size = |bytes: &u64| words::size(*bytes);
@@ -178,7 +198,10 @@ fn ring_fault(error: &RingError) -> String {
             size(ring_bytes),
             size(available)
         ),
-        RingError::System { .. } => error.to_string(),
+        RingError::NoNode { node, nodes } => {
+            format!("--numa: there is no node {node} with memory; there are: {nodes}; write one of these, or leave the flag away")
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::words;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use scope_engine::{DumpSummary, Status, Watch};
+use scope_ring::RingMemory;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -112,10 +113,10 @@ impl Watch for Teller {
         }
     }
 
-    fn started(&self) {
+    fn started(&self, memory: &RingMemory) {
         self.started.store(true, Ordering::Relaxed);
         self.clear();
-        self.note("ring: ready; recording");
+        self.note(&words::memory(memory));
     }
 
     fn status(&self, status: &Status) {

@@ -3,6 +3,7 @@
 use scope_dump::time_text::iso;
 use scope_engine::{DumpSummary, Status, Summary};
 use scope_packet::Drops;
+use scope_ring::RingMemory;
 use std::fmt::Write;
 
 /// Bytes: `64 KiB`, `1 GiB`, `1.5 MiB`, `100 B`.
@@ -80,6 +81,11 @@ pub fn ring(segment_bytes: u64, segments: u64, bits_per_s: f64, rate: &str) -> S
     )
 }
 
+/// That the ring is ready, and in which memory.
+pub fn memory(memory: &RingMemory) -> String {
+    format!("ring: ready; recording; memory: {memory}")
+}
+
 /// One line that says how a run goes; about 80 letters.
 pub fn status(status: &Status) -> String {
     let dropped: u64 = status.dropped.iter().map(|(_, packets)| packets).sum();
@@ -143,6 +149,7 @@ pub fn summary(summary: &Summary) -> String {
         let fates = if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) };
         line(&mut text, format!("trigger   {name}: {}{fates}", counted(hits.total(), "hit")));
     }
+    line(&mut text, format!("memory    {}", summary.memory));
     summary.dumps.iter().flat_map(dump).for_each(|words| line(&mut text, words));
     summary.ring_out.iter().for_each(|path| line(&mut text, format!("ring      {}", path.display())));
     summary.warnings.iter().for_each(|warning| line(&mut text, format!("warning   {warning}")));
@@ -234,6 +241,17 @@ mod tests {
         };
         let said = super::status(&busy);
         assert_eq!(said, "10000 s  2,345,678 packets/s  9.87 Gbit/s  ring 12.3 s  dropped 0  dumps 0 open, 0 done");
+    }
+
+    #[test]
+    fn the_memory_is_told_with_what_would_be_better() {
+        let kind = scope_ring::MemoryKind::Normal { bytes: 1 << 30 };
+        let said = memory(&RingMemory { kind, locked: true, node: Some(0) });
+        assert_eq!(
+            said,
+            "ring: ready; recording; memory: locked, on NUMA node 0, normal 4 KiB pages: \
+             reserve huge pages with sysctl vm.nr_hugepages=512 for fewer TLB misses"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Memory to measure with: chunks of 2 MiB, of the same kind and made resident in the same way as a ring's.
 
 use crate::RingError;
-use crate::region::{Layout, Region};
+use crate::region::{Layout, MemoryOptions, Region};
 
 /// Prefaulted memory.
 pub struct Arena {
@@ -18,9 +18,8 @@ impl Arena {
     /// The system's, where it doesn't give that much.
     pub fn new(bytes: u64) -> Result<Arena, RingError> {
         let chunks = (bytes as usize / Arena::CHUNK_BYTES).max(1);
-        let region = Region::map(Layout::new(Arena::CHUNK_BYTES, chunks, 1, 1))?;
-        region.prefault(&|_bytes| true)?;
-        Ok(Arena { region })
+        let layout = Layout::new(Arena::CHUNK_BYTES, chunks, 1, 1);
+        Ok(Arena { region: Region::ready(layout, MemoryOptions::default(), &|_bytes| true)? })
     }
 
     /// All bytes.

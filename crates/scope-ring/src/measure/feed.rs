@@ -1,7 +1,7 @@
 //! A lane that is fed as a worker does it: batches of 64, headers parsed once, a commit every four batches.
 
 use super::packets::Packets;
-use crate::{Arrivals, Incoming, LaneWriter, Ring, RingConfig, RingError};
+use crate::{Arrivals, Incoming, LaneWriter, MemoryOptions, Ring, RingConfig, RingError};
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, TimestampSource};
 use std::sync::Arc;
@@ -15,9 +15,8 @@ const COMMIT_BATCHES: u64 = 4;
 /// # Errors
 /// Sizes that don't fit, or the system's.
 pub fn ring(ring_bytes: u64, segment_bytes: Option<u64>, workers: u32) -> Result<Arc<Ring>, RingError> {
-    let ring = Ring::create(&RingConfig { ring_bytes, segment_bytes, workers, lanes: workers, run_id: super::run_id() })?;
-    ring.prefault(&|_bytes| true)?;
-    Ok(ring)
+    let config = RingConfig { ring_bytes, segment_bytes, workers, lanes: workers, run_id: super::run_id() };
+    Ring::ready(&config, &MemoryOptions::default(), &|_bytes| true)
 }
 
 /// What one call of [`Feeder::feed`] did.

@@ -21,10 +21,11 @@ pub fn report(figures: &Figures) -> String {
     let _ = writeln!(text, "{}, {cores} measured", figures.machine);
     let _ = writeln!(
         text,
-        "ring of {}, segments of {}, made resident in {}; every result was checked",
+        "ring of {}, segments of {}, made resident in {}; every result was checked\nits memory: {}",
         size(figures.ring_bytes),
         size(figures.segment_bytes),
-        span(figures.prefault.as_nanos() as i64)
+        span(figures.prefault.as_nanos() as i64),
+        figures.memory
     );
     let form = if uses_avx512() { "AVX-512" } else { "no AVX-512" };
     let _ = writeln!(text, "memory takes {} from one core{} ({form})\n", rate(figures.fill_one), from_all(figures));
@@ -102,6 +103,7 @@ fn sentences(figures: &Figures) -> String {
 mod tests {
     use super::*;
     use scope_ring::measure::{Packets, Sizes};
+    use scope_ring::{MemoryKind, RingMemory};
     use std::time::Duration;
 
     #[test]
@@ -113,6 +115,7 @@ mod tests {
             ring_bytes: 1 << 30,
             segment_bytes: 2 << 20,
             prefault: Duration::from_millis(400),
+            memory: RingMemory { kind: MemoryKind::Hugetlb { page_bytes: 2 << 20 }, locked: false, node: None },
             fill_one: 20.0,
             fill_all: 30.0,
             workers: 2,
@@ -122,7 +125,7 @@ mod tests {
         let text = report(&figures);
         for expected in [
             "Some CPU, kernel 6.1, 2 cores measured",
-            "ring of 1 GiB, segments of 2 MiB, made resident in 400 ms",
+            "ring of 1 GiB, segments of 2 MiB, made resident in 400 ms; every result was checked\nits memory: 2 MiB huge pages from hugetlbfs\n",
             "memory takes 20.0 GB/s from one core, 30.0 GB/s from 2",
             "64 B           1  -             50.0 M  25.6 Gbit/s       28 %  core: parsing and copying each packet",
             "1518 B         1  74 % seen     12.5 M  152 Gbit/s        98 %  memory: nothing can store faster here",

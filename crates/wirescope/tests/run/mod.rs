@@ -153,6 +153,13 @@ impl Started {
         assert_eq!(sent, 0, "signal {signal}");
     }
 
+    /// Bytes of shared memory that are resident in it.
+    pub fn shared_resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssShmem:")).unwrap_or_default();
+        line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
+    }
+
     /// Waits for the end; a run that takes longer than `limit` fails the test.
     pub fn finish(mut self, limit: Duration) -> Done {
         let begin = Instant::now();
@@ -208,12 +215,18 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Says why a check is left out. With `CI=true` in the environment none may be.
+pub fn skip(why: &str) {
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "must not be skipped in CI: {why}");
+    eprintln!("skipped: {why}");
+}
+
 /// Whether this process is root; says so where it is not, so that a skipped check is seen.
 pub fn is_root() -> bool {
     // SAFETY: geteuid takes nothing and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;
     if !root {
-        eprintln!("skipped: needs root");
+        skip("needs root");
     }
     root
 }

@@ -19,6 +19,32 @@ pub const BLOCK_BYTES: usize = 40;
 /// Packets that a segment of the models holds at most.
 const PACKETS_MAX: usize = 4;
 
+/// Memory of the models is of one kind, and there is always enough.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryKind;
+
+#[derive(Clone, Copy, Debug)]
+pub struct RingMemory {
+    pub kind: MemoryKind,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryOptions;
+
+impl MemoryOptions {
+    pub fn check(&self, _ring_bytes: u64, _machine: &Machine) -> Result<(), RingError> {
+        Ok(())
+    }
+}
+
+pub struct Machine;
+
+impl Machine {
+    pub fn this() -> Machine {
+        Machine
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     pub segment_bytes: usize,
@@ -79,7 +105,7 @@ fn table<T: Default>(entries: usize) -> Vec<T> {
 }
 
 impl Region {
-    pub fn map(layout: Layout) -> Result<Region, RingError> {
+    pub fn map(layout: Layout, _options: MemoryOptions) -> Result<Region, RingError> {
         Ok(Region {
             layout,
             header: Header::default(),
@@ -95,8 +121,16 @@ impl Region {
         &self.layout
     }
 
-    pub fn prefault(&self, _progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<(), RingError> {
-        Ok(())
+    pub fn ready(layout: Layout, options: MemoryOptions, _progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<Region, RingError> {
+        Region::map(layout, options)
+    }
+
+    pub fn memory(&self) -> RingMemory {
+        RingMemory { kind: MemoryKind }
+    }
+
+    pub fn swapped_bytes(&self) -> u64 {
+        0
     }
 
     pub fn header(&self) -> &Header {
@@ -148,8 +182,4 @@ pub unsafe fn written<'a>(slot: *mut u8, at: usize, len: usize) -> &'a mut [u8] 
     slot.touched(&range).for_each(|grain| grain.with_mut(|_| ()));
     // SAFETY: loom has just said that no use is concurrent; one thread runs at a time.
     unsafe { &mut (&mut (*slot.bytes.get()))[range] }
-}
-
-pub fn memory_available() -> (u64, String) {
-    (u64::MAX, "the model's".to_string())
 }

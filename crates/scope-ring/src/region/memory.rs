@@ -1,0 +1,369 @@
+//! Which memory a ring gets: what may be asked for, what it got and how that reads, and the mapping itself.
+//!
+//! ```text
+//!  tables   normal pages, sparse       header ... interface area        always: huge pages would round them up
+//!  slots    the first that can be had  1. hugetlbfs pages of 1 GiB, then of 2 MiB, where enough are reserved and free
+//!                                      2. transparent huge pages, asked for piece by piece while prefaulting
+//!                                      3. normal pages
+//! ```
+//! All of it is shared memory behind nameless files (memfd). What is bound to a NUMA node or locked is so before its first page
+//! comes, so that every page obeys.
+
+use super::machine::Machine;
+use crate::RingError;
+use std::fmt::{Display, Formatter};
+use std::io::Error;
+
+/// Bytes of a normal page.
+pub(super) const PAGE: usize = 4096;
+/// Bytes of a huge page that the kernel makes by itself.
+pub(super) const HUGE_PAGE: usize = 2 << 20;
+/// NUMA nodes that can be named.
+pub(super) const NODES_MAX: u32 = 1024;
+/// Huge pages may round a ring up by one part in so many at most.
+const ROUND_UP_PART: usize = 64;
+/// Left for tables, threads and buffers when a ring is checked against what is free: one part in so many, and some bytes.
+const HEADROOM_PART: u64 = 64;
+const HEADROOM_BYTES: u64 = 16 << 20;
+/// What `/proc/self/smaps` calls bytes in huge pages of the kernel's own making, and bytes that are swapped out.
+pub(super) const TRANSPARENT: &str = "ShmemPmdMapped:";
+pub(super) const SWAPPED: &str = "Swap:";
+/// Looks for an aligned place before any place does.
+const PLACE_TRIES: u32 = 4;
+
+/// What is asked of the memory besides its size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryOptions {
+    /// Never swapped out.
+    pub locked: bool,
+    /// NUMA node that all of it comes from.
+    pub node: Option<u32>,
+    /// Leave reserved huge pages (hugetlbfs) to others.
+    pub without_hugetlb: bool,
+}
+
+/// Which pages the slots are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// Reserved huge pages.
+    Hugetlb {
+        /// Bytes of one.
+        page_bytes: u64,
+    },
+    /// Huge pages that the kernel put together; the rest, if any, is normal pages.
+    Transparent {
+        /// Bytes in huge pages.
+        huge_bytes: u64,
+        /// Bytes of all slots.
+        bytes: u64,
+    },
+    /// Normal pages.
+    Normal {
+        /// Bytes of all slots.
+        bytes: u64,
+    },
+}
+
+/// What a ring's memory is and where it must stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingMemory {
+    /// Its pages.
+    pub kind: MemoryKind,
+    /// Never swapped out.
+    pub locked: bool,
+    /// NUMA node that all of it comes from.
+    pub node: Option<u32>,
+}
+
+/// Reserved huge pages of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HugePool {
+    /// Bytes of one page.
+    pub page_bytes: u64,
+    /// Pages that nobody has or was promised.
+    pub free: u64,
+}
+
+impl Display for MemoryKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let mib = |bytes: u64| bytes >> 20;
+        match *self {
+            MemoryKind::Hugetlb { page_bytes } if page_bytes >= 1 << 30 => {
+                write!(f, "{} GiB huge pages from hugetlbfs", page_bytes >> 30)
+            }
+            MemoryKind::Hugetlb { page_bytes } => write!(f, "{} MiB huge pages from hugetlbfs", mib(page_bytes)),
+            MemoryKind::Transparent { huge_bytes, bytes } => {
+                write!(f, "transparent huge pages ({} of {} MiB in use)", mib(huge_bytes), mib(bytes))
+            }
+            MemoryKind::Normal { bytes } if bytes < HUGE_PAGE as u64 => write!(f, "normal 4 KiB pages"),
+            MemoryKind::Normal { bytes } => write!(
+                f,
+                "normal 4 KiB pages: reserve huge pages with sysctl vm.nr_hugepages={} for fewer TLB misses",
+                bytes.div_ceil(HUGE_PAGE as u64)
+            ),
+        }
+    }
+}
+
+impl Display for RingMemory {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        if self.locked {
+            write!(f, "locked, ")?;
+        }
+        if let Some(node) = self.node {
+            write!(f, "on NUMA node {node}, ")?;
+        }
+        write!(f, "{}", self.kind)
+    }
+}
+
+impl HugePool {
+    /// Bytes that `bytes` take in these pages; `None` where there are too few, or rounding up would waste too much.
+    fn room_for(&self, bytes: usize) -> Option<usize> {
+        let rounded = bytes.checked_next_multiple_of(self.page_bytes as usize)?;
+        let fits = rounded as u64 / self.page_bytes <= self.free && rounded - bytes <= bytes / ROUND_UP_PART;
+        fits.then_some(rounded)
+    }
+}
+
+impl MemoryOptions {
+    /// Whether `machine` has `ring_bytes` of such memory, in reserved huge pages or in others.
+    ///
+    /// # Errors
+    /// The node doesn't exist, or the memory isn't there.
+    pub fn check(&self, ring_bytes: u64, machine: &Machine) -> Result<(), RingError> {
+        self.check_node(machine)?;
+        let in_huge_pages = usize::try_from(ring_bytes).is_ok_and(|bytes| !self.pools(bytes, machine).is_empty());
+        if in_huge_pages { Ok(()) } else { self.check_normal(ring_bytes, machine) }
+    }
+
+    fn check_node(&self, machine: &Machine) -> Result<(), RingError> {
+        let Some(node) = self.node else { return Ok(()) };
+        let nodes = machine.nodes();
+        if nodes.contains(&node) {
+            return Ok(());
+        }
+        let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
+        Err(RingError::NoNode { node, nodes: if nodes.is_empty() { "none".to_string() } else { nodes.join(", ") } })
+    }
+
+    fn check_normal(&self, ring_bytes: u64, machine: &Machine) -> Result<(), RingError> {
+        let (available, limit) = machine.available(self.node);
+        let needed = ring_bytes.saturating_add(ring_bytes / HEADROOM_PART).saturating_add(HEADROOM_BYTES);
+        if needed <= available { Ok(()) } else { Err(RingError::NoMemory { ring_bytes, available, limit }) }
+    }
+
+    /// Pools that can take `bytes`, with the bytes that takes there.
+    fn pools(&self, bytes: usize, machine: &Machine) -> Vec<(HugePool, usize)> {
+        if self.without_hugetlb {
+            return Vec::new();
+        }
+        machine.huge_pools(self.node).into_iter().filter_map(|pool| Some((pool, pool.room_for(bytes)?))).collect()
+    }
+}
+
+/// One mapping of shared memory. Unmapped when dropped.
+pub(super) struct Mapping {
+    base: *mut u8,
+    bytes: usize,
+    /// Bytes of its huge pages from hugetlbfs; 0: other pages.
+    pub(super) hugetlb_bytes: u64,
+}
+
+// SAFETY: the mapping is plain shared memory; control words are atomics, and who may touch which bytes of a slot is decided by
+// the pin protocol (module `pin`) and by the exclusive ownership of `LaneWriter`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the tables: sparse, in normal pages.
+    pub(super) fn tables(bytes: usize, options: &MemoryOptions) -> Result<Mapping, RingError> {
+        let refused = |place| move |cause| RingError::System { place, cause };
+        let mapping = Mapping::shared(c"wirescope-tables", bytes, 0, None).map_err(refused("mapping its tables"))?;
+        mapping.bind(options)?;
+        Ok(mapping)
+    }
+
+    /// Maps `bytes` for slots in the best pages to be had, bound and locked as `options` say.
+    pub(super) fn slots(bytes: usize, options: &MemoryOptions, machine: &Machine) -> Result<Mapping, RingError> {
+        options.check_node(machine)?;
+        for (pool, rounded) in options.pools(bytes, machine) {
+            let flags = libc::MFD_HUGETLB | pool.page_bytes.trailing_zeros() << libc::MFD_HUGE_SHIFT;
+            // Another process may have been quicker, or a limit in the way: then other pages do.
+            if let Ok(mut mapping) = Mapping::shared(c"wirescope-ring", rounded, flags, None) {
+                mapping.hugetlb_bytes = pool.page_bytes;
+                mapping.bind(options)?;
+                return Ok(mapping);
+            }
+        }
+        options.check_normal(bytes as u64, machine)?;
+        let refused = |cause| RingError::Refused { ring_bytes: bytes as u64, cause };
+        let mapping = aligned(bytes).map_err(refused)?;
+        mapping.bind(options)?;
+        // Advice only: where huge pages can't be had, normal ones do.
+        // SAFETY: the range is the whole mapping, and the advice changes no byte.
+        unsafe { libc::madvise(mapping.base.cast(), bytes, libc::MADV_HUGEPAGE) };
+        if options.locked {
+            mapping.lock(bytes)?;
+        }
+        Ok(mapping)
+    }
+
+    /// Maps a new nameless file, at `place` if that is free and else anywhere.
+    fn shared(name: &std::ffi::CStr, bytes: usize, flags: libc::c_uint, place: Option<usize>) -> Result<Mapping, Error> {
+        let wanted = place.unwrap_or(0) as *mut libc::c_void;
+        let how = libc::MAP_SHARED | if place.is_some() { libc::MAP_FIXED_NOREPLACE } else { 0 };
+        // SAFETY: plain system calls on a new descriptor of our own; the name ends in a zero byte; an existing mapping is never
+        // replaced.
+        unsafe {
+            let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | flags);
+            if fd < 0 {
+                return Err(Error::last_os_error());
+            }
+            let base = if libc::ftruncate(fd, bytes as libc::off_t) == 0 {
+                libc::mmap(wanted, bytes, libc::PROT_READ | libc::PROT_WRITE, how, fd, 0)
+            } else {
+                libc::MAP_FAILED
+            };
+            let cause = Error::last_os_error();
+            libc::close(fd);
+            if base == libc::MAP_FAILED {
+                return Err(cause);
+            }
+            Ok(Mapping { base: base.cast(), bytes, hugetlb_bytes: 0 })
+        }
+    }
+
+    /// Its first byte.
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Its length, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Binds it to the node asked for; no page may have come yet.
+    fn bind(&self, options: &MemoryOptions) -> Result<(), RingError> {
+        let Some(node) = options.node else { return Ok(()) };
+        let mut mask = [0u64; NODES_MAX as usize / 64];
+        if let Some(word) = mask.get_mut(node as usize / 64) {
+            *word = 1 << (node % 64);
+        }
+        // The kernel takes one bit less than it is told.
+        let bits = u64::from(NODES_MAX) + 1;
+        // SAFETY: the range is the whole mapping; the mask is ours, its length given; the call changes no byte.
+        let result = unsafe { libc::syscall(libc::SYS_mbind, self.base, self.bytes, libc::MPOL_BIND, mask.as_ptr(), bits, 0) };
+        if result == 0 { Ok(()) } else { Err(RingError::Node { node, cause: Error::last_os_error() }) }
+    }
+
+    /// Locks the first `bytes`, each page as it comes. Pages from hugetlbfs are never swapped out anyhow.
+    pub(super) fn lock(&self, bytes: usize) -> Result<(), RingError> {
+        assert!(bytes <= self.bytes);
+        // SAFETY: the range lies inside the mapping (asserted); locking changes no byte.
+        let result = unsafe { libc::mlock2(self.base.cast(), bytes, libc::MLOCK_ONFAULT as libc::c_uint) };
+        if result == 0 {
+            return Ok(());
+        }
+        Err(RingError::Lock { bytes: bytes as u64, limit: lock_limit(), cause: Error::last_os_error() })
+    }
+
+    /// Bytes of it that `/proc/self/smaps` counts under `name`.
+    pub(super) fn smaps_bytes(&self, name: &str) -> u64 {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        smaps_bytes(&smaps, name, self.base as usize..self.base as usize + self.bytes)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with this length, and nobody borrows from a region that is dropped.
+        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+/// Maps `bytes` where huge pages could lie. An aligned place is found by a larger mapping that is given up again; whoever is
+/// quicker to take that place is not disturbed.
+fn aligned(bytes: usize) -> Result<Mapping, Error> {
+    for _ in 0..PLACE_TRIES {
+        let place = Mapping::shared(c"wirescope-place", bytes + HUGE_PAGE, 0, None).map(|place| place.base as usize);
+        if let Ok(place) = place
+            && let Ok(mapping) = Mapping::shared(c"wirescope-ring", bytes, 0, Some(place.next_multiple_of(HUGE_PAGE)))
+        {
+            return Ok(mapping);
+        }
+    }
+    Mapping::shared(c"wirescope-ring", bytes, 0, None)
+}
+
+/// What this process may lock, in words.
+fn lock_limit() -> String {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is ours and of the right type.
+    match unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } {
+        0 if limit.rlim_cur != libc::RLIM_INFINITY => format!("{} KiB", limit.rlim_cur / 1024),
+        0 => "unlimited".to_string(),
+        _ => "unknown".to_string(),
+    }
+}
+
+/// Sums up the lines `name` of the mappings that begin inside `range`.
+fn smaps_bytes(smaps: &str, name: &str, range: std::ops::Range<usize>) -> u64 {
+    let mut inside = false;
+    let mut bytes = 0;
+    for line in smaps.lines() {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        if let Some((begin, _)) = first.split_once('-') {
+            inside = usize::from_str_radix(begin, 16).is_ok_and(|begin| range.contains(&begin));
+        } else if inside && first == name {
+            bytes += line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024;
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_says_what_it_is_and_what_would_be_better() {
+        let check = |kind: MemoryKind, expected: &str| assert_eq!(kind.to_string(), expected);
+        check(MemoryKind::Hugetlb { page_bytes: 1 << 30 }, "1 GiB huge pages from hugetlbfs");
+        check(MemoryKind::Hugetlb { page_bytes: 2 << 20 }, "2 MiB huge pages from hugetlbfs");
+        check(MemoryKind::Transparent { huge_bytes: 62 << 20, bytes: 64 << 20 }, "transparent huge pages (62 of 64 MiB in use)");
+        check(
+            MemoryKind::Normal { bytes: (64 << 20) + 1 },
+            "normal 4 KiB pages: reserve huge pages with sysctl vm.nr_hugepages=33 for fewer TLB misses",
+        );
+        check(MemoryKind::Normal { bytes: 1 << 20 }, "normal 4 KiB pages");
+        let memory = RingMemory { kind: MemoryKind::Hugetlb { page_bytes: 2 << 20 }, locked: true, node: Some(1) };
+        assert_eq!(memory.to_string(), "locked, on NUMA node 1, 2 MiB huge pages from hugetlbfs");
+    }
+
+    #[test]
+    fn a_pool_takes_what_fits_without_much_waste() {
+        let large = HugePool { page_bytes: 1 << 30, free: 4 };
+        let small = HugePool { page_bytes: 2 << 20, free: 100 };
+        assert_eq!(large.room_for(4 << 30), Some(4 << 30));
+        assert_eq!(large.room_for(5 << 30), None);
+        assert_eq!(large.room_for((3 << 30) + (512 << 20)), None);
+        assert_eq!(small.room_for(200 << 20), Some(200 << 20));
+        assert_eq!(small.room_for((128 << 20) + (1 << 20)), Some(130 << 20));
+        assert_eq!(small.room_for(1 << 20), None);
+        assert_eq!(small.room_for(usize::MAX), None);
+    }
+
+    #[test]
+    fn lines_of_smaps_are_summed_over_the_range_only() {
+        let smaps = "1000-2000 rw-s 0 00:01 7 /memfd:x (deleted)\nRss: 4 kB\nShmemPmdMapped:  2048 kB\nSwap: 8 kB\n\
+                     2000-3000 rw-s 0 00:01 7 /memfd:x (deleted)\nShmemPmdMapped:  4096 kB\n\
+                     7f00-8000 rw-s 0 00:01 8 /memfd:y (deleted)\nShmemPmdMapped:  9999 kB\n";
+        assert_eq!(smaps_bytes(smaps, TRANSPARENT, 0x1000..0x3000), 6 << 20);
+        assert_eq!(smaps_bytes(smaps, TRANSPARENT, 0x2000..0x3000), 4 << 20);
+        assert_eq!(smaps_bytes(smaps, SWAPPED, 0x1000..0x3000), 8 << 10);
+        assert_eq!(smaps_bytes("", SWAPPED, 0..1), 0);
+    }
+}

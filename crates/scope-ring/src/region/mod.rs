@@ -1,0 +1,210 @@
+//! The ring's memory: shared mappings with every control word inside them, by offsets only.
+//!
+//! ```text
+//!  tables:  0       4 KiB                                                                     slots:  0
+//!           | header | worker table | lane table | directory | segment table | interface area |       | slot 0 | slot 1 | ...
+//!                     256 B each     256 B each   8 B each    256 B each       16 MiB, sparse
+//! ```
+//! The directory has, per lane, one entry per slot of the ring, index = sequence mod their number. Slots are touched before
+//! capture begins ([`Region::ready`]) and may lie in huge pages (see [`memory`]); the tables have a mapping of normal pages
+//! for themselves, of which only what is used ever becomes resident.
+
+pub mod machine;
+pub mod memory;
+mod prefault;
+
+pub use machine::Machine;
+pub use memory::{HugePool, MemoryKind, MemoryOptions, RingMemory};
+
+use crate::RingError;
+use crate::control::{Header, LaneControl, SegmentControl, WorkerControl};
+use memory::{Mapping, NODES_MAX, PAGE, SWAPPED, TRANSPARENT};
+use std::sync::atomic::AtomicU64;
+
+/// Bytes reserved for interface descriptions, sparse.
+pub const INTERFACE_AREA_BYTES: usize = 16 << 20;
+
+/// Where everything lies, as offsets from the start of the tables or the slots.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Bytes of one segment.
+    pub segment_bytes: usize,
+    /// Number of segments.
+    pub segments: usize,
+    /// Entries of the worker table.
+    pub workers: usize,
+    /// Entries of the lane table.
+    pub lanes: usize,
+    workers_at: usize,
+    lanes_at: usize,
+    directory_at: usize,
+    table_at: usize,
+    interfaces_at: usize,
+    tables_bytes: usize,
+    slots_bytes: usize,
+}
+
+impl Layout {
+    /// The layout of a ring of `segments` segments.
+    pub fn new(segment_bytes: usize, segments: usize, workers: usize, lanes: usize) -> Layout {
+        let workers_at = PAGE;
+        let lanes_at = workers_at + workers * size_of::<WorkerControl>();
+        let directory_at = lanes_at + lanes * size_of::<LaneControl>();
+        let table_at = (directory_at + lanes * segments * 8).next_multiple_of(PAGE);
+        let interfaces_at = (table_at + segments * size_of::<SegmentControl>()).next_multiple_of(PAGE);
+        let tables_bytes = interfaces_at + INTERFACE_AREA_BYTES;
+        let slots_bytes = segments * segment_bytes;
+        Layout {
+            segment_bytes,
+            segments,
+            workers,
+            lanes,
+            workers_at,
+            lanes_at,
+            directory_at,
+            table_at,
+            interfaces_at,
+            tables_bytes,
+            slots_bytes,
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Header>() <= PAGE);
+const _: () = assert!(size_of::<WorkerControl>() == 256 && size_of::<LaneControl>() == 256 && size_of::<SegmentControl>() == 256);
+
+/// The mappings. Dropped with the last user of the ring.
+pub struct Region {
+    tables: Mapping,
+    slots: Mapping,
+    layout: Layout,
+    options: MemoryOptions,
+}
+
+impl Region {
+    /// Maps fresh zeroed shared memory for `layout`. Nothing is resident yet.
+    ///
+    /// # Errors
+    /// There is no such memory, or the system refuses it, its node or its lock.
+    pub fn map(layout: Layout, options: MemoryOptions) -> Result<Region, RingError> {
+        let slots = Mapping::slots(layout.slots_bytes, &options, &Machine::this())?;
+        let tables = Mapping::tables(layout.tables_bytes, &options)?;
+        if options.locked {
+            tables.lock(layout.interfaces_at)?;
+        }
+        Ok(Region { tables, slots, layout, options })
+    }
+
+    /// Where everything lies.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// As [`Region::map`], all slots and the segment table resident, which several threads make them. `progress` is told the
+    /// bytes of slots done so far, and says whether to go on. Reserved huge pages that can't be had after all are done without.
+    ///
+    /// # Errors
+    /// As [`Region::map`], or there is less memory than the system promised.
+    pub fn ready(layout: Layout, options: MemoryOptions, progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<Region, RingError> {
+        let region = Region::map(layout, options)?;
+        match region.prefault(progress) {
+            Ok(()) => return Ok(region),
+            Err(RingError::Hugetlb { .. }) => drop(region),
+            Err(error) => return Err(error),
+        }
+        let region = Region::map(layout, MemoryOptions { without_hugetlb: true, ..options })?;
+        region.prefault(progress)?;
+        Ok(region)
+    }
+
+    fn prefault(&self, progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<(), RingError> {
+        let (at, end) = (self.layout.table_at, self.layout.interfaces_at);
+        let ring_bytes = self.layout.slots_bytes as u64;
+        prefault::populate(&self.tables, at, end - at).map_err(|cause| RingError::Refused { ring_bytes, cause })?;
+        let pieces = prefault::Pieces { slots: &self.slots, ring_bytes, node: self.options.node, machine: Machine::this() };
+        pieces.all(progress)
+    }
+
+    /// What the memory is, as it is now: of transparent huge pages, those that are there.
+    pub fn memory(&self) -> RingMemory {
+        let bytes = self.layout.slots_bytes as u64;
+        let kind = match self.slots.hugetlb_bytes {
+            0 => match self.slots.smaps_bytes(TRANSPARENT) {
+                0 => MemoryKind::Normal { bytes },
+                huge_bytes => MemoryKind::Transparent { huge_bytes, bytes },
+            },
+            page_bytes => MemoryKind::Hugetlb { page_bytes },
+        };
+        RingMemory { kind, locked: self.options.locked, node: self.options.node }
+    }
+
+    /// Bytes of slots that the system has swapped out.
+    pub fn swapped_bytes(&self) -> u64 {
+        self.slots.smaps_bytes(SWAPPED)
+    }
+
+    /// The word block at `at`. Only called with offsets and types of the layout below.
+    fn control<T>(&self, at: usize) -> &T {
+        debug_assert!(at + size_of::<T>() <= self.layout.tables_bytes && at.is_multiple_of(align_of::<T>()));
+        // SAFETY: the layout places a `T` made of atomics only (all bit patterns valid, zero at start) at `at`, aligned, inside
+        // the mapping, which lives as long as `self`.
+        unsafe { &*self.tables.base().add(at).cast::<T>() }
+    }
+
+    /// The region's header.
+    pub fn header(&self) -> &Header {
+        self.control(0)
+    }
+
+    /// Counters of worker `index`.
+    pub fn worker(&self, index: u32) -> &WorkerControl {
+        assert!((index as usize) < self.layout.workers);
+        self.control(self.layout.workers_at + index as usize * size_of::<WorkerControl>())
+    }
+
+    /// Control words of lane `index`.
+    pub fn lane(&self, index: u32) -> &LaneControl {
+        assert!((index as usize) < self.layout.lanes);
+        self.control(self.layout.lanes_at + index as usize * size_of::<LaneControl>())
+    }
+
+    /// Directory entry of the segment with this sequence number in its lane.
+    pub fn directory(&self, lane: u32, sequence: u64) -> &AtomicU64 {
+        assert!((lane as usize) < self.layout.lanes);
+        let index = (sequence % self.layout.segments as u64) as usize;
+        self.control(self.layout.directory_at + (lane as usize * self.layout.segments + index) * 8)
+    }
+
+    /// Control words of slot `slot`.
+    pub fn segment(&self, slot: u32) -> &SegmentControl {
+        assert!((slot as usize) < self.layout.segments);
+        self.control(self.layout.table_at + slot as usize * size_of::<SegmentControl>())
+    }
+
+    /// Where slot `slot` begins, aligned to a page.
+    pub fn slot_base(&self, slot: u32) -> *mut u8 {
+        assert!((slot as usize) < self.layout.segments);
+        // SAFETY: inside the mapping by the assertion and the layout.
+        unsafe { self.slots.base().add(slot as usize * self.layout.segment_bytes) }
+    }
+
+    /// Bytes `range` of a slot, for reading.
+    ///
+    /// # Safety
+    /// Nobody writes these bytes while the slice lives: they are committed, and the slot is pinned or owned by the caller.
+    pub unsafe fn bytes(&self, slot: u32, range: std::ops::Range<usize>) -> &[u8] {
+        assert!(range.start <= range.end && range.end <= self.layout.segment_bytes);
+        // SAFETY: inside the slot by the assertion; not written to meanwhile by this function's contract.
+        unsafe { std::slice::from_raw_parts(self.slot_base(slot).add(range.start), range.len()) }
+    }
+
+    /// Copies an interface description into the interface area; the area is append-only and its writer holds the registry's lock.
+    pub fn write_interface(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= INTERFACE_AREA_BYTES);
+        // SAFETY: inside the area by the assertion; readers look only below `Header::interface_bytes`, which grows afterwards.
+        unsafe {
+            let to = self.tables.base().add(self.layout.interfaces_at + at);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+    }
+}
