@@ -1,7 +1,8 @@
 //! The packet path: one thread that polls its source, parses each packet once, asks the triggers, and appends to its lanes.
 //!
 //! ```text
-//!  batch ─► per packet: headers, key ─► triggers ─► append ─► a hit? verdict; a fire takes its pins before the next claim
+//!  batch ─► per packet: headers, key ─► triggers; per run of packets of one interface, up to the next hit:
+//!        ─► append ─► a hit? verdict; a fire takes its pins before the next claim
 //!        ─► commit after at most 4 full batches, at once after one that isn't full; then counters, then the clock
 //! ```
 
@@ -13,7 +14,7 @@ use scope_filter::Predicate;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, DropReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
 use scope_ring::control::WorkerCounts;
-use scope_ring::{Append, LINK_TYPES_MAX, LaneWriter, Ring};
+use scope_ring::{Arrivals, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Hit, Trigger, Verdict};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -197,59 +198,89 @@ impl<'a> Path<'a> {
         }
     }
 
-    fn packet(&mut self, packet: &Packet<'_>) {
+    /// Takes the packets of a batch: those of one interface that follow one another are appended together, up to each hit.
+    fn packets(&mut self, packets: &[Packet<'_>]) {
+        let mut keys = [KeyEntry::default(); BATCH_PACKETS_MAX];
+        let mut from = 0; // what is behind is appended or dropped
+        for (index, packet) in packets.iter().enumerate() {
+            if packet.interface != packets[from].interface {
+                self.store(&packets[from..index], &keys[from..index]);
+                from = index;
+            }
+            let Some(link_type) = self.receive(packet) else {
+                self.store(&packets[from..index], &keys[from..index]);
+                from = index + 1;
+                continue;
+            };
+            let headers = Headers::parse(link_type, packet.data);
+            keys[index] = KeyEntry::new(&headers);
+            if self.has_hits(packet, &headers) {
+                let place = self.store(&packets[from..=index], &keys[from..=index]);
+                from = index + 1;
+                self.on_hits(packet, &headers, link_type, place);
+            }
+        }
+        self.store(&packets[from..], &keys[from..packets.len()]);
+    }
+
+    /// Counts a packet; the link type of its lane, or `None` where it has none and is dropped.
+    #[inline]
+    fn receive(&mut self, packet: &Packet<'_>) -> Option<LinkType> {
         self.counts.received_packets += 1;
         self.counts.received_bytes += packet.data.len() as u64;
         self.counts.late_packets += u64::from(packet.time_ns < self.clock_ns.saturating_sub(self.grace_ns));
         self.clock_ns = self.clock_ns.max(packet.time_ns);
         self.first_ns = self.first_ns.min(packet.time_ns);
-        let port = packet.interface as usize;
-        let (lane, index) = match self.attached(port) {
-            Attached::Lane { lane, index } => (lane, index),
-            Attached::Refused(reason) => return self.drop_packet(packet, reason),
-            Attached::NotYet => return,
-        };
-        let link_type = self.lanes[lane].writer.link_type();
-        let headers = Headers::parse(link_type, packet.data);
-        let key = KeyEntry::new(&headers);
-        let asked = self.lanes[lane].predicates.iter().enumerate();
-        let takes = |predicate: &Predicate| predicate.matches(&headers, packet.data, packet.original_len);
-        self.hits.clear();
-        self.hits.extend(asked.filter(|(_, predicate)| takes(predicate)).map(|(trigger, _)| trigger));
-        let stored = self.store(packet, port, lane, index, key);
-        if !self.hits.is_empty() {
-            let place = stored.map(|number| HitPacket { lane: self.lanes[lane].writer.lane(), packet: number, link_type });
-            self.on_hits(packet, &headers, link_type, place);
+        match self.attached(packet.interface as usize) {
+            Attached::Lane { lane, .. } => Some(self.lanes[lane].writer.link_type()),
+            Attached::Refused(reason) => {
+                self.drop_packet(packet, reason);
+                None
+            }
+            Attached::NotYet => None,
         }
     }
 
-    /// Appends one packet; its number in the lane, or `None` where it had to be dropped.
-    fn store(&mut self, packet: &Packet<'_>, port: usize, lane: usize, index: usize, key: KeyEntry) -> Option<u64> {
-        let kept = packet.data.len().min(self.lanes[lane].writer.kept_bytes_max());
-        let head = PacketHead {
-            interface: 0,
-            time_ns: packet.time_ns,
-            captured_len: kept as u32,
-            original_len: packet.original_len,
-            flags: packet.flags,
-            lost_before: packet.lost_before + self.ports[port].lost,
-        };
-        let number = loop {
-            match self.lanes[lane].writer.append(index, &head, key, &packet.data[..kept]) {
-                Append::Stored(number) => break number,
-                Append::NeedsSegment if self.claim(lane) => {}
-                Append::NeedsSegment => {
-                    self.lanes[lane].writer.count_dropped(index, DropReason::RingPinned, 1);
-                    self.drop_packet(packet, DropReason::RingPinned);
-                    return None;
-                }
+    /// Notes which triggers a packet hits; whether any.
+    #[inline]
+    fn has_hits(&mut self, packet: &Packet<'_>, headers: &Headers) -> bool {
+        let Attached::Lane { lane, .. } = self.ports[packet.interface as usize].place else { return false };
+        let asked = self.lanes[lane].predicates.iter().enumerate();
+        let takes = |predicate: &Predicate| predicate.matches(headers, packet.data, packet.original_len);
+        self.hits.clear();
+        self.hits.extend(asked.filter(|(_, predicate)| takes(predicate)).map(|(trigger, _)| trigger));
+        !self.hits.is_empty()
+    }
+
+    /// Appends a run of packets of one interface; the last one's place, or `None` where it had to be dropped.
+    fn store(&mut self, packets: &[Packet<'_>], keys: &[KeyEntry]) -> Option<HitPacket> {
+        let port = packets.first()?.interface as usize;
+        let Attached::Lane { lane, index } = self.ports[port].place else { return None };
+        let kept_bytes_max = self.lanes[lane].writer.kept_bytes_max();
+        let run = Run { packets, keys, lost: self.ports[port].lost, kept_bytes_max };
+        let mut stored = 0;
+        while stored < packets.len() {
+            stored += self.lanes[lane].writer.append_batch(index, &run, stored);
+            if stored < packets.len() && !self.claim(lane) {
+                break;
             }
-        };
-        self.ports[port].lost = 0;
-        self.counts.stored_packets += 1;
-        self.counts.stored_bytes += kept as u64;
-        self.counts.cut_packets += u64::from(kept < packet.data.len());
-        Some(number)
+        }
+        for packet in &packets[..stored] {
+            let kept = packet.data.len().min(kept_bytes_max);
+            self.counts.stored_bytes += kept as u64;
+            self.counts.cut_packets += u64::from(kept < packet.data.len());
+        }
+        self.counts.stored_packets += stored as u64;
+        if stored > 0 {
+            self.ports[port].lost = 0;
+        }
+        let writer = &mut self.lanes[lane].writer;
+        if stored == packets.len() {
+            return Some(HitPacket { lane: writer.lane(), packet: writer.next_packet() - 1, link_type: writer.link_type() });
+        }
+        writer.count_dropped(index, DropReason::RingPinned, (packets.len() - stored) as u64);
+        packets[stored..].iter().for_each(|packet| self.drop_packet(packet, DropReason::RingPinned));
+        None
     }
 
     /// Gets a segment for `lane`: at once or not at all, or, for a worker that can wait, when it may have one.
@@ -341,6 +372,35 @@ impl<'a> Path<'a> {
     }
 }
 
+/// Packets of one interface on their way into their lane.
+struct Run<'a> {
+    packets: &'a [Packet<'a>],
+    keys: &'a [KeyEntry],
+    /// Packets that were lost here before the first one, beside those that the source knows of.
+    lost: u64,
+    kept_bytes_max: usize,
+}
+
+impl Arrivals for Run<'_> {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.packets.len()
+    }
+
+    #[inline(always)]
+    fn packet(&self, index: usize) -> Incoming<'_> {
+        let packet = &self.packets[index];
+        let head = PacketHead {
+            time_ns: packet.time_ns,
+            original_len: packet.original_len,
+            flags: packet.flags,
+            lost_before: packet.lost_before + if index == 0 { self.lost } else { 0 },
+            ..PacketHead::default()
+        };
+        Incoming { head, key: self.keys[index], data: &packet.data[..packet.data.len().min(self.kept_bytes_max)] }
+    }
+}
+
 impl Sink for Path<'_> {
     fn interface(&mut self, interface: &Interface) {
         self.ports.push(Port { interface: interface.clone(), place: Attached::NotYet, lost: 0 });
@@ -353,9 +413,7 @@ impl Sink for Path<'_> {
             self.keep_step(first.time_ns);
         }
         self.claim_failed = false;
-        for packet in packets {
-            self.packet(packet);
-        }
+        self.packets(packets);
         self.batches += 1;
         if packets.len() < BATCH_PACKETS_MAX || self.batches >= BATCHES_PER_COMMIT {
             self.commit();

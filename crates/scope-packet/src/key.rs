@@ -42,12 +42,12 @@ pub fn fold(address: &[u8]) -> [u8; 4] {
 
 impl KeyEntry {
     /// The entry of a packet whose headers were parsed. The block's offset is set by [`KeyEntry::at`] when it is stored.
-    #[inline]
+    #[inline(always)]
     pub fn new(headers: &Headers) -> KeyEntry {
-        let [source, destination, ports, word] = headers.key_words();
+        let (addresses, ports, word) = headers.key_parts();
         KeyEntry {
-            source: source.to_le_bytes(),
-            destination: destination.to_le_bytes(),
+            source: (addresses as u32).to_le_bytes(),
+            destination: ((addresses >> 32) as u32).to_le_bytes(),
             source_port: ports as u16,
             destination_port: (ports >> 16) as u16,
             word,
@@ -55,7 +55,7 @@ impl KeyEntry {
     }
 
     /// The same entry for a block at `offset` bytes from the segment's start (a multiple of 4, below 2 MiB).
-    #[inline]
+    #[inline(always)]
     pub fn at(self, offset: u32) -> KeyEntry {
         debug_assert!(offset.is_multiple_of(4) && offset < 1 << 21);
         KeyEntry { word: self.word & ((1 << OFFSET_SHIFT) - 1) | (offset / 4) << OFFSET_SHIFT, ..self }
@@ -93,13 +93,13 @@ impl KeyEntry {
     }
 
     /// The entry as it lies in memory and on disk.
-    #[inline]
+    #[inline(always)]
     pub fn to_bytes(self) -> [u8; KEY_ENTRY_BYTES] {
         self.to_number().to_le_bytes()
     }
 
     /// The entry as one little-endian number. Put together in registers: see [`Headers::read`] on why.
-    #[inline]
+    #[inline(always)]
     pub fn to_number(self) -> u128 {
         let addresses = u32::from_le_bytes(self.source) as u128 | (u32::from_le_bytes(self.destination) as u128) << 32;
         let ports = self.source_port as u128 | (self.destination_port as u128) << 16;

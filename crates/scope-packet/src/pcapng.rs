@@ -115,8 +115,14 @@ impl PacketHead {
     /// Bytes of the whole block.
     #[inline]
     pub fn block_bytes(&self) -> usize {
+        self.block_bytes_of(self.captured_len as usize)
+    }
+
+    /// Bytes of the whole block with `len` bytes of the packet.
+    #[inline(always)]
+    pub fn block_bytes_of(&self, len: usize) -> usize {
         let options_bytes = if self.has_options() { self.options_bytes() } else { 0 };
-        PACKET_HEAD_BYTES + padded(self.captured_len as usize) + options_bytes + 4
+        PACKET_HEAD_BYTES + padded(len) + options_bytes + 4
     }
 
     #[inline]

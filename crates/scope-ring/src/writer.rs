@@ -14,8 +14,8 @@ use crate::control::Published;
 use crate::pin::{Committed, SegmentTimes};
 use crate::protocol::{self, SegmentStart};
 use crate::ring::Ring;
-use crate::times::Times;
 use crate::stream::{Appended, Arrivals, Incoming, Stream};
+use crate::times::Times;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::segment::{self, Foot, STATISTICS_MAX};
 use scope_packet::{BATCH_PACKETS_MAX, Drops, KeyEntry, LinkType, pcapng};
@@ -157,7 +157,7 @@ impl LaneWriter {
     #[inline]
     fn note_times<B: Arrivals>(&mut self, batch: &B, from: usize, appended: &Appended) {
         let first_ns = batch.packet(from).head.time_ns;
-        if !(appended.in_order && self.times.note_run(first_ns, appended.last_ns)) {
+        if !(appended.is_ordered() && self.times.note_run(first_ns, appended.last_ns)) {
             (from..from + appended.packets).for_each(|index| self.times.note(batch.packet(index).head.time_ns));
         }
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use scope_packet::KeyEntry;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::segment::kept_bytes_max;
-use scope_ring::{Append, Form, LaneWriter, Pinned, Ring, RingConfig};
+use scope_ring::{Append, Arrivals, Form, Incoming, LaneWriter, Pinned, Ring, RingConfig};
 use stand::{Dice, KIB, account, bytes_of, head};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,9 +93,37 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     )
 }
 
-/// Plays the steps in one form, watching every segment at every commit; every sealed segment as it lies in memory.
-fn play(form: Form, steps: &[Step]) -> Vec<Vec<u8>> {
+/// Packets to append together.
+#[derive(Default)]
+struct Together(Vec<(PacketHead, KeyEntry, Vec<u8>)>);
+
+impl Arrivals for Together {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn packet(&self, index: usize) -> Incoming<'_> {
+        let (head, key, data) = &self.0[index];
+        Incoming { head: *head, key: *key, data }
+    }
+}
+
+impl Together {
+    fn append(&mut self, writer: &mut LaneWriter) {
+        let mut stored = 0;
+        while stored < self.count() {
+            stored += writer.append_batch(0, self, stored);
+            assert!(writer.claim());
+        }
+        self.0.clear();
+    }
+}
+
+/// Plays the steps in one form, `together` packets at a time, watching every segment at every commit; every sealed segment as it
+/// lies in memory.
+fn play(form: Form, steps: &[Step], together: usize) -> Vec<Vec<u8>> {
     let (ring, mut writer) = lane_in(form, 160);
+    let mut batch = Together::default();
     let mut watched: Vec<Watched> = Vec::new();
     let mut look = |ring: &Arc<Ring>| {
         while let Some(segment) = Watched::new(ring, watched.len() as u64) {
@@ -107,12 +135,16 @@ fn play(form: Form, steps: &[Step]) -> Vec<Vec<u8>> {
     for (number, step) in steps.iter().enumerate() {
         let Step { flags, lost_before, .. } = *step;
         let head = PacketHead { flags, lost_before, original_len: number as u32, ..head(step.len, step.time_ns) };
-        append(&mut writer, head, KeyEntry::from_bytes(&step.key), &bytes_of(0, number as u64, step.len));
+        batch.0.push((head, KeyEntry::from_bytes(&step.key), bytes_of(0, number as u64, step.len)));
+        if step.commits || batch.count() >= together {
+            batch.append(&mut writer);
+        }
         if step.commits {
             writer.commit();
             look(&ring);
         }
     }
+    batch.append(&mut writer);
     drop(writer);
     look(&ring);
     watched.iter_mut().for_each(Watched::look);
@@ -123,12 +155,12 @@ fn play(form: Form, steps: &[Step]) -> Vec<Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn every_form_writes_the_same_bytes_and_rewrites_none(steps in steps()) {
-        let plain = play(Form::Plain, &steps);
+    fn every_form_writes_the_same_bytes_and_rewrites_none(steps in steps(), together in 1usize..200) {
+        let plain = play(Form::Plain, &steps, 1);
         let packets: usize = plain.iter().map(|segment| account(segment).packets.len()).sum();
         prop_assert_eq!(packets, steps.len());
-        for form in supported().filter(|form| *form != Form::Plain) {
-            prop_assert!(play(form, &steps) == plain, "{:?}", form);
+        for form in supported() {
+            prop_assert!(play(form, &steps, together) == plain, "{:?}", form);
         }
     }
 }
@@ -138,9 +170,9 @@ fn every_length_at_every_place_in_a_line_is_written_alike() {
     for base in (0..300).step_by(4) {
         let step = |len| Step { len, flags: 0, lost_before: 0, time_ns: 7, key: [len as u8; 16], commits: false };
         let steps: Vec<Step> = std::iter::once(base).chain(0..200).map(step).collect();
-        let plain = play(Form::Plain, &steps);
+        let plain = play(Form::Plain, &steps, 1);
         for form in supported() {
-            assert!(play(form, &steps) == plain, "{form:?} behind a packet of {base} bytes");
+            assert!(play(form, &steps, steps.len()) == plain, "{form:?} behind a packet of {base} bytes");
         }
     }
 }

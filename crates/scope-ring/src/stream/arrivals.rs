@@ -42,36 +42,37 @@ impl Arrivals for Incoming<'_> {
 }
 
 /// What became of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Appended {
     /// How many of its packets there was room for, from the first one on.
     pub packets: usize,
     /// Bytes of these.
     pub captured_bytes: u64,
-    /// Time of the last of them, ns; before all times while there is none.
+    /// Time of the last of them, ns.
     pub last_ns: i64,
-    /// Each one's time is later than the time before.
-    pub in_order: bool,
+    /// Negative if any time is, or is before the one that it follows.
+    steps: i64,
 }
 
 impl Appended {
-    /// Nothing yet.
-    pub const NONE: Appended = Appended { packets: 0, captured_bytes: 0, last_ns: i64::MIN, in_order: true };
-
-    /// One more.
+    /// One more; the caller sets the count.
     #[inline(always)]
     pub fn add(&mut self, packet: &Incoming<'_>) {
-        self.packets += 1;
         self.captured_bytes += packet.data.len() as u64;
-        self.in_order &= packet.head.time_ns > self.last_ns;
+        self.steps |= packet.head.time_ns | packet.head.time_ns.wrapping_sub(self.last_ns);
         self.last_ns = packet.head.time_ns;
+    }
+
+    /// No time is before the one that it follows.
+    pub fn is_ordered(&self) -> bool {
+        self.steps >= 0
     }
 }
 
 /// Bytes of a packet's block.
 #[inline(always)]
 pub fn block_bytes(packet: &Incoming<'_>) -> usize {
-    PacketHead { captured_len: packet.data.len() as u32, ..packet.head }.block_bytes()
+    packet.head.block_bytes_of(packet.data.len())
 }
 
 /// The head of a packet's block on `interface`.

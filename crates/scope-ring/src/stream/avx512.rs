@@ -18,21 +18,16 @@ use super::arrivals::{Appended, Arrivals, Incoming, block_bytes};
 use super::entries::{Entries, Entry};
 use super::place::Place;
 use super::{LINE_BYTES, Stream};
+use scope_packet::KeyEntry;
 use scope_packet::key::KEY_ENTRY_BYTES;
-use scope_packet::pcapng::{PACKET, PACKET_HEAD_BYTES, PacketHead};
-use scope_packet::{BATCH_PACKETS_MAX, KeyEntry};
+use scope_packet::pcapng::{PACKET, PACKET_HEAD_BYTES, PacketHead, padded};
 use std::arch::x86_64::*;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Words of a line.
 const WORDS: usize = LINE_BYTES / 4;
-/// The words of a piece that are the block's head.
-const HEAD_WORDS: __mmask16 = (1 << (PACKET_HEAD_BYTES / 4)) - 1;
 /// The bytes of a piece that are the block's head.
 const HEAD_MASK: u64 = (1 << PACKET_HEAD_BYTES) - 1;
-/// Last pieces of the blocks of a batch; options are a piece of their own.
-const ENDS_MAX: usize = 2 * BATCH_PACKETS_MAX + 1;
 
 /// The block line that isn't full yet; its bytes beyond the blocks' end mean nothing.
 #[repr(C, align(64))]
@@ -48,7 +43,7 @@ impl Default for OpenLine {
 /// Appends the blocks and entries of packets `range` of a batch; see the module's text.
 ///
 /// # Safety
-/// The processor has AVX-512 F and BW and BMI2. `range` has at most [`BATCH_PACKETS_MAX`] packets, and a segment is open.
+/// The processor has AVX-512 F and BW and BMI2. `range` has at most [`scope_packet::BATCH_PACKETS_MAX`] packets, and a segment is open.
 #[target_feature(enable = "avx512f,avx512bw,bmi2")]
 pub unsafe fn append<A: Arrivals>(stream: &mut Stream, interface: u32, batch: &A, range: Range<usize>) -> Appended {
     stream.entries.make_room(&mut stream.place);
@@ -74,39 +69,74 @@ unsafe fn append_lines<A: Arrivals, const STREAMS: bool>(
     range: Range<usize>,
 ) -> Appended {
     let Stream { open_line, place, entries, .. } = stream;
-    let mut appended = Appended::NONE;
-    let mut ends = Ends { lines: [MaybeUninit::uninit(); ENDS_MAX], to: [MaybeUninit::uninit(); ENDS_MAX] };
+    let mut appended = Appended::default();
     // SAFETY: the processor has the features, by this function's contract; blocks are only pushed where there is room.
     unsafe {
         let mut writer = Writer::<STREAMS>::new(open_line, place, entries, interface);
-        for index in range {
-            let packet = batch.packet(index);
+        for index in 0..range.len() {
+            let packet = batch.packet(range.start + index);
             let total = block_bytes(&packet);
-            if !writer.has_room(total) {
+            if !writer.has_room(index, total) {
                 break;
             }
-            writer.push_entry(packet.key);
-            writer.push_block(&mut ends, &packet, total);
+            writer.push_entry(index, packet.key);
+            writer.push_block(&packet, total);
             appended.add(&packet);
+            appended.packets = index + 1;
         }
-        writer.write_ends(&ends);
         let at = writer.end(open_line);
         (place.at, place.packets) = (at, place.packets + appended.packets);
     }
     appended
 }
 
-/// Lines that the last piece of a block filled, and where they go. Whether it does, nobody can foresee: a branch there would
-/// be guessed wrongly every other time. So each is put here, and only the count says whether it stays.
-struct Ends {
-    lines: [MaybeUninit<OpenLine>; ENDS_MAX],
-    to: [MaybeUninit<*mut u8>; ENDS_MAX],
+/// What the loop looks up instead of computing it: numbers come from ordinary registers into wide ones and masks only one
+/// per cycle, from memory two.
+#[repr(C, align(64))]
+struct Tables {
+    /// By words in the open line: word of a piece that comes to each place, so that its first one comes behind the line's last.
+    turned: [[u32; WORDS]; WORDS],
+    /// By bytes: a mask of so many.
+    first_bytes: [u64; LINE_BYTES],
+    /// By words in the open line: a mask of the places behind them.
+    places: [u16; WORDS],
+    /// By words: a mask of the word behind them.
+    next_word: [u16; WORDS],
+    /// The words of a piece that aren't the block's head.
+    not_head: u16,
 }
+
+static TABLES: Tables = {
+    let mut tables = Tables {
+        turned: [[0; WORDS]; WORDS],
+        first_bytes: [0; LINE_BYTES],
+        places: [0; WORDS],
+        next_word: [0; WORDS],
+        not_head: !0 << (PACKET_HEAD_BYTES / 4),
+    };
+    let mut index = 0;
+    while index < WORDS * WORDS {
+        let (filled, place) = (index / WORDS, index % WORDS);
+        tables.turned[filled][place] = ((WORDS + place - filled) % WORDS) as u32;
+        index += 1;
+    }
+    let mut bytes = 0;
+    while bytes < LINE_BYTES {
+        tables.first_bytes[bytes] = (1 << bytes) - 1;
+        bytes += 1;
+    }
+    let mut words = 0;
+    while words < WORDS {
+        (tables.places[words], tables.next_word[words]) = (!0 << words, 1 << words);
+        words += 1;
+    }
+    tables
+};
 
 /// How pieces are turned so that their first word comes behind the open line's last.
 #[derive(Clone, Copy)]
 struct Turn {
-    /// Word of the piece that comes to each place; the processor takes it modulo 16.
+    /// Word of the piece that comes to each place.
     words: __m512i,
     /// The places of the line that are the piece's.
     places: __mmask16,
@@ -122,12 +152,9 @@ impl Turn {
     #[inline(always)]
     unsafe fn to(at: usize) -> Turn {
         let filled = at % WORDS;
-        // SAFETY: by this function's contract.
-        let words = unsafe {
-            let identity = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-            _mm512_sub_epi32(identity, _mm512_set1_epi32(filled as i32))
-        };
-        Turn { words, places: !0 << filled, filled }
+        // SAFETY: by this function's contract; each row is a line.
+        let words = unsafe { _mm512_load_si512(TABLES.turned[filled].as_ptr().cast()) };
+        Turn { words, places: TABLES.places[filled], filled }
     }
 }
 
@@ -141,8 +168,6 @@ struct Writer<'a, const STREAMS: bool> {
     limit: usize,
     /// Where the next entry is staged.
     entry: *mut Entry,
-    /// Lines in [`Ends`].
-    ends: usize,
     /// Block type and interface.
     head: __m128i,
     place: &'a Place,
@@ -157,7 +182,7 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
         let (line, head) =
             unsafe { (_mm512_load_si512(open.0.as_ptr().cast()), _mm_setr_epi32(PACKET as i32, 0, interface as i32, 0)) };
         let limit = place.room - place.packets * KEY_ENTRY_BYTES;
-        Writer { line, at: place.at / 4, limit, entry: entries.next(place), ends: 0, head, place }
+        Writer { line, at: place.at / 4, limit, entry: entries.next(place), head, place }
     }
 
     /// Leaves the open line; returns the end of the blocks, bytes.
@@ -173,8 +198,8 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
 
     /// Whether a block of `total` bytes and its entry still fit.
     #[inline(always)]
-    fn has_room(&self, total: usize) -> bool {
-        self.at * 4 + total + KEY_ENTRY_BYTES <= self.limit
+    fn has_room(&self, index: usize, total: usize) -> bool {
+        self.at * 4 + total + (index + 1) * KEY_ENTRY_BYTES <= self.limit
     }
 
     /// Stages the entry of the packet that comes next.
@@ -182,32 +207,29 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
     /// # Safety
     /// As [`Writer`]; there is room for it.
     #[inline(always)]
-    unsafe fn push_entry(&mut self, key: KeyEntry) {
+    unsafe fn push_entry(&mut self, index: usize, key: KeyEntry) {
         // SAFETY: a batch has room in the staging, downward from where it began.
-        unsafe {
-            self.entry.write(key.at((self.at * 4) as u32).to_bytes());
-            self.entry = self.entry.wrapping_sub(1);
-        }
-        self.limit -= KEY_ENTRY_BYTES;
+        unsafe { self.entry.sub(index).write(key.at((self.at * 4) as u32).to_bytes()) };
     }
 
     /// Adds the block of a packet, `total` bytes long.
     ///
     /// # Safety
-    /// As [`Writer`], and the open segment has room for it. Not for more than [`BATCH_PACKETS_MAX`] packets with the same `ends`.
+    /// As [`Writer`], and the open segment has room for it.
     #[inline(always)]
-    unsafe fn push_block(&mut self, ends: &mut Ends, packet: &Incoming<'_>, total: usize) {
+    unsafe fn push_block(&mut self, packet: &Incoming<'_>, total: usize) {
         let len = packet.data.len();
         // SAFETY: there is room; of what the pieces' places cover only bytes of the packet are loaded.
         unsafe {
             let turn = Turn::to(self.at);
             let mut to = self.place.segment.add(self.at / WORDS * LINE_BYTES);
-            let head = self.head(&packet.head, len, total);
+            let wide_total = _mm_cvtsi64_si128(total as i64);
+            let head = self.head(&packet.head, len, wide_total);
             let mut from = packet.data.as_ptr().wrapping_sub(PACKET_HEAD_BYTES);
             let mut bytes = PACKET_HEAD_BYTES + len;
             let mut piece;
             if bytes >= LINE_BYTES {
-                piece = _mm512_mask_loadu_epi32(head, !HEAD_WORDS, from.cast());
+                piece = _mm512_mask_loadu_epi32(head, TABLES.not_head, from.cast());
                 loop {
                     self.push_full(turn, &mut to, piece);
                     from = from.wrapping_add(LINE_BYTES);
@@ -217,20 +239,21 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
                     }
                     piece = _mm512_loadu_si512(from.cast());
                 }
-                piece = _mm512_maskz_loadu_epi8(_bzhi_u64(!0, bytes as u32), from.cast());
+                piece = _mm512_maskz_loadu_epi8(TABLES.first_bytes[bytes % LINE_BYTES], from.cast());
             } else {
-                piece = _mm512_mask_loadu_epi8(head, _bzhi_u64(!0, bytes as u32) & !HEAD_MASK, from.cast());
+                piece = _mm512_mask_loadu_epi8(head, TABLES.first_bytes[bytes % LINE_BYTES] & !HEAD_MASK, from.cast());
             }
-            let mut words = (bytes + 3) / 4;
+            let mut words = padded(bytes) / 4;
             if words == WORDS {
                 self.push_full(turn, &mut to, piece);
                 words = 0;
             }
             self.at += total / 4;
-            let (closing, more) = if packet.head.has_options() { closing(packet, total) } else { (total as u32, None) };
-            self.push_last(ends, turn, &mut to, _mm512_mask_set1_epi32(piece, 1 << words, closing as i32), words + 1);
+            let (closing, more) = if packet.head.has_options() { closing(packet, total) } else { (wide_total, None) };
+            let last = _mm512_mask_broadcastd_epi32(piece, TABLES.next_word[words % WORDS], closing);
+            self.push_last(turn, &mut to, last, words + 1);
             if let Some((piece, words)) = more {
-                self.push_last(ends, Turn::to(self.at - words), &mut to, piece, words);
+                self.push_last(Turn::to(self.at - words), &mut to, piece, words);
             }
         }
     }
@@ -240,12 +263,12 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
     /// # Safety
     /// As [`Writer`].
     #[inline(always)]
-    unsafe fn head(&self, head: &PacketHead, len: usize, total: usize) -> __m512i {
+    unsafe fn head(&self, head: &PacketHead, len: usize, total: __m128i) -> __m512i {
         let lengths = len as u64 | (head.original_len as u64) << 32;
         // SAFETY: by this function's contract.
         unsafe {
             // {type, total, interface, -} and {time low, time high, captured, original}: the time's halves change places
-            let start = _mm_or_si128(self.head, _mm_slli_epi64::<32>(_mm_cvtsi64_si128(total as i64)));
+            let start = _mm_or_si128(self.head, _mm_slli_epi64::<32>(total));
             let rest = _mm_unpacklo_epi64(_mm_cvtsi64_si128(head.time_ns), _mm_cvtsi64_si128(lengths as i64));
             let places = _mm512_setr_epi32(0, 1, 2, 17, 16, 18, 19, 3, 3, 3, 3, 3, 3, 3, 3, 3);
             _mm512_permutex2var_epi32(_mm512_zextsi128_si512(start), places, _mm512_zextsi128_si512(rest))
@@ -270,36 +293,21 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
     /// Adds a piece of `words` words, 1 to 16.
     ///
     /// # Safety
-    /// As [`Writer`], the open segment has room for it, and `ends` for one more.
+    /// As [`Writer`], and the open segment has room for it.
     #[inline(always)]
-    unsafe fn push_last(&mut self, ends: &mut Ends, turn: Turn, to: &mut *mut u8, piece: __m512i, words: usize) {
-        let is_full = turn.filled + words >= WORDS;
-        debug_assert!(self.ends < ENDS_MAX);
-        // SAFETY: there is a place in `ends`.
+    unsafe fn push_last(&mut self, turn: Turn, to: &mut *mut u8, piece: __m512i, words: usize) {
+        // SAFETY: the line is written where this piece makes it full.
         unsafe {
             let turned = _mm512_permutexvar_epi32(turn.words, piece);
             let line = _mm512_mask_blend_epi32(turn.places, self.line, turned);
-            _mm512_store_si512(ends.lines.as_mut_ptr().add(self.ends).cast(), line);
-            ends.to.get_unchecked_mut(self.ends).write(*to);
-            self.line = _mm512_mask_blend_epi32((is_full as __mmask16).wrapping_neg(), line, turned);
-        }
-        self.ends += is_full as usize;
-        *to = to.wrapping_add(is_full as usize * LINE_BYTES);
-    }
-
-    /// Writes the lines in `ends`.
-    ///
-    /// # Safety
-    /// As [`Writer`].
-    #[inline(always)]
-    unsafe fn write_ends(&self, ends: &Ends) {
-        for index in 0..self.ends {
-            // SAFETY: so many were put there; each is full and lies in the open segment.
-            unsafe {
-                let line = _mm512_load_si512(ends.lines.as_ptr().add(index).cast());
-                self.write_line(ends.to.get_unchecked(index).assume_init(), line);
+            if turn.filled + words < WORDS {
+                self.line = line;
+                return;
             }
+            self.write_line(*to, line);
+            self.line = turned;
         }
+        *to = to.wrapping_add(LINE_BYTES);
     }
 
     /// Writes the line whose place is `to`: streamed, or by ordinary stores of what of it isn't published.
@@ -324,10 +332,10 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
 /// The word behind the data of a packet with options; those behind it, and how many they are.
 #[inline(never)]
 #[target_feature(enable = "avx512f")]
-fn closing(packet: &Incoming<'_>, total: usize) -> (u32, Option<(__m512i, usize)>) {
+fn closing(packet: &Incoming<'_>, total: usize) -> (__m128i, Option<(__m512i, usize)>) {
     let (words, count) = packet.head.closing(total);
     let [first, b, c, d, e, f, g] = words.map(|word| word as i32);
-    (first as u32, Some((_mm512_zextsi256_si512(_mm256_setr_epi32(b, c, d, e, f, g, 0, 0)), count - 1)))
+    (_mm_cvtsi32_si128(first), Some((_mm512_zextsi256_si512(_mm256_setr_epi32(b, c, d, e, f, g, 0, 0)), count - 1)))
 }
 
 /// Writes the first `words` words of the block line at `to` by ordinary stores, without its first `published` bytes.

@@ -36,9 +36,9 @@
 //!
 //! Absent on purpose: who may write and what a reader may see is decided elsewhere (module `writer`, module `pin`).
 
+mod arrivals;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-mod arrivals;
 #[cfg(target_arch = "x86_64")]
 mod entries;
 mod form;
@@ -51,9 +51,9 @@ mod sse2;
 pub use arrivals::{Appended, Arrivals, Incoming};
 pub use form::Form;
 
+use arrivals::{block_bytes, head};
 #[cfg(target_arch = "x86_64")]
 use entries::Entries;
-use arrivals::{block_bytes, head};
 use place::Place;
 use scope_packet::BATCH_PACKETS_MAX;
 use scope_packet::key::KEY_ENTRY_BYTES;
@@ -144,7 +144,7 @@ impl Stream {
     pub fn append<B: Arrivals>(&mut self, interface: u32, batch: &B, range: Range<usize>) -> Appended {
         assert!(range.len() <= BATCH_PACKETS_MAX);
         if self.place.room == 0 {
-            return Appended::NONE;
+            return Appended::default();
         }
         match self.form {
             // SAFETY: the processor has the form (`new`); a segment is open.
@@ -158,7 +158,7 @@ impl Stream {
 
     fn append_plain<B: Arrivals>(&mut self, interface: u32, batch: &B, range: Range<usize>) -> Appended {
         let place = &mut self.place;
-        let mut appended = Appended::NONE;
+        let mut appended = Appended::default();
         for packet in range.map(|index| batch.packet(index)) {
             let (head, total) = (head(&packet, interface), block_bytes(&packet));
             if !place.has_room(total) {
@@ -171,6 +171,7 @@ impl Stream {
             place.at += total;
             place.packets += 1;
             appended.add(&packet);
+            appended.packets += 1;
         }
         appended
     }

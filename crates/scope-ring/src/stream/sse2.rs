@@ -13,8 +13,8 @@
 //! Lines of the staging are read long after they were stored: read at once, each would wait for its narrow stores.
 //! Staged bytes beyond `filled` mean nothing.
 
-use super::place::Place;
 use super::arrivals::{Appended, Arrivals, block_bytes, head};
+use super::place::Place;
 use super::{LINE_BYTES, Stream, line};
 use scope_packet::pcapng::{CLOSING_WORDS_MAX, PACKET_HEAD_BYTES, PacketHead, padded};
 use std::ops::Range;
@@ -63,7 +63,7 @@ impl Default for Staging {
 pub fn append<B: Arrivals>(stream: &mut Stream, interface: u32, batch: &B, range: Range<usize>) -> Appended {
     let Stream { place, entries, staging, .. } = stream;
     entries.make_room(place);
-    let mut appended = Appended::NONE;
+    let mut appended = Appended::default();
     for packet in range.map(|index| batch.packet(index)) {
         let (head, total) = (head(&packet, interface), block_bytes(&packet));
         if !place.has_room(total) {
@@ -74,6 +74,7 @@ pub fn append<B: Arrivals>(stream: &mut Stream, interface: u32, batch: &B, range
         unsafe { staging.append(place, &head, packet.data, total) };
         place.packets += 1;
         appended.add(&packet);
+        appended.packets += 1;
     }
     appended
 }
