@@ -135,8 +135,8 @@ const PLAIN6_BYTES: usize = 58;
 const PLAIN4_START: u32 = 0x45_0008;
 /// EtherType and version.
 const PLAIN6_START: u32 = 0x60_dd86;
-/// Bits of bytes 20 and 21, as a little-endian number, that only fragments have.
-const FRAGMENT_BITS: u32 = 0xff3f;
+/// Bits of bytes 16 to 23, as a little-endian number, that only fragments have: the fifth and the sixth.
+const FRAGMENT_BITS: u64 = 0xff3f << 32;
 
 /// Four bytes as a little-endian number.
 #[inline(always)]
@@ -227,8 +227,9 @@ impl Headers {
 
     #[inline(always)]
     fn plain_ipv4(start: &[u8; PLAIN4_BYTES]) -> Option<Headers> {
-        let (word, protocol) = (le32(start, 20), start[23]);
-        (word & FRAGMENT_BITS == 0 && has_ports(protocol)).then(|| Headers {
+        let middle = le32(start, 16) as u64 | (le32(start, 20) as u64) << 32; // one load
+        let protocol = (middle >> 56) as u8;
+        (middle & FRAGMENT_BITS == 0 && has_ports(protocol)).then(|| Headers {
             addresses: le32(start, 26) as u64 | (le32(start, 30) as u64) << 32,
             ports: port_pair(le32(start, 34)),
             word: protocol as u32 | (Kind::Ipv4 as u32) << KIND_SHIFT,

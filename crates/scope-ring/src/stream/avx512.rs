@@ -76,10 +76,10 @@ unsafe fn append_lines<A: Arrivals, const STREAMS: bool>(
         for index in 0..range.len() {
             let packet = batch.packet(range.start + index);
             let total = block_bytes(&packet);
-            if !writer.has_room(index, total) {
+            if !writer.take_room(total) {
                 break;
             }
-            writer.push_entry(index, packet.key);
+            writer.push_entry(packet.key);
             writer.push_block(&packet, total);
             appended.add(&packet);
             appended.packets = index + 1;
@@ -145,13 +145,13 @@ struct Turn {
 }
 
 impl Turn {
-    /// For pieces that come at word `at` of the segment.
+    /// For pieces that come at offset `at` of the segment.
     ///
     /// # Safety
     /// As [`Writer`].
     #[inline(always)]
     unsafe fn to(at: usize) -> Turn {
-        let filled = at % WORDS;
+        let filled = at / 4 % WORDS;
         // SAFETY: by this function's contract; each row is a line.
         let words = unsafe { _mm512_load_si512(TABLES.turned[filled].as_ptr().cast()) };
         Turn { words, places: TABLES.places[filled], filled }
@@ -162,10 +162,10 @@ impl Turn {
 /// each of them needs. None may be called from elsewhere.
 struct Writer<'a, const STREAMS: bool> {
     line: __m512i,
-    /// End of the blocks, words.
+    /// End of the blocks, bytes.
     at: usize,
-    /// The end of the blocks may not pass this with the next packet, bytes.
-    limit: usize,
+    /// What blocks and entries may still take together, bytes.
+    left: usize,
     /// Where the next entry is staged.
     entry: *mut Entry,
     /// Block type and interface.
@@ -181,8 +181,8 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
         // SAFETY: 64 bytes, aligned to 64.
         let (line, head) =
             unsafe { (_mm512_load_si512(open.0.as_ptr().cast()), _mm_setr_epi32(PACKET as i32, 0, interface as i32, 0)) };
-        let limit = place.room - place.packets * KEY_ENTRY_BYTES;
-        Writer { line, at: place.at / 4, limit, entry: entries.next(place), head, place }
+        let left = place.room - place.at - place.packets * KEY_ENTRY_BYTES;
+        Writer { line, at: place.at, left, entry: entries.next(place), head, place }
     }
 
     /// Leaves the open line; returns the end of the blocks, bytes.
@@ -193,13 +193,17 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
     unsafe fn end(self, open: &mut OpenLine) -> usize {
         // SAFETY: 64 bytes, aligned to 64.
         unsafe { _mm512_store_si512(open.0.as_mut_ptr().cast(), self.line) };
-        self.at * 4
+        self.at
     }
 
-    /// Whether a block of `total` bytes and its entry still fit.
+    /// Takes the room for a block of `total` bytes and its entry. False: there isn't so much.
     #[inline(always)]
-    fn has_room(&self, index: usize, total: usize) -> bool {
-        self.at * 4 + total + (index + 1) * KEY_ENTRY_BYTES <= self.limit
+    fn take_room(&mut self, total: usize) -> bool {
+        let (left, is_short) = self.left.overflowing_sub(total + KEY_ENTRY_BYTES);
+        if !is_short {
+            self.left = left;
+        }
+        !is_short
     }
 
     /// Stages the entry of the packet that comes next.
@@ -207,9 +211,10 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
     /// # Safety
     /// As [`Writer`]; there is room for it.
     #[inline(always)]
-    unsafe fn push_entry(&mut self, index: usize, key: KeyEntry) {
+    unsafe fn push_entry(&mut self, key: KeyEntry) {
         // SAFETY: a batch has room in the staging, downward from where it began.
-        unsafe { self.entry.sub(index).write(key.at((self.at * 4) as u32).to_bytes()) };
+        unsafe { self.entry.write(key.at(self.at as u32).to_bytes()) };
+        self.entry = self.entry.wrapping_sub(1);
     }
 
     /// Adds the block of a packet, `total` bytes long.
@@ -222,7 +227,7 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
         // SAFETY: there is room; of what the pieces' places cover only bytes of the packet are loaded.
         unsafe {
             let turn = Turn::to(self.at);
-            let mut to = self.place.segment.add(self.at / WORDS * LINE_BYTES);
+            let mut to = self.place.segment.add(self.at & !(LINE_BYTES - 1));
             let wide_total = _mm_cvtsi64_si128(total as i64);
             let head = self.head(&packet.head, len, wide_total);
             let mut from = packet.data.as_ptr().wrapping_sub(PACKET_HEAD_BYTES);
@@ -243,17 +248,18 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
             } else {
                 piece = _mm512_mask_loadu_epi8(head, TABLES.first_bytes[bytes % LINE_BYTES] & !HEAD_MASK, from.cast());
             }
-            let mut words = padded(bytes) / 4;
-            if words == WORDS {
-                self.push_full(turn, &mut to, piece);
-                words = 0;
-            }
-            self.at += total / 4;
+            let words = padded(bytes) / 4;
+            self.at += total;
             let (closing, more) = if packet.head.has_options() { closing(packet, total) } else { (wide_total, None) };
-            let last = _mm512_mask_broadcastd_epi32(piece, TABLES.next_word[words % WORDS], closing);
-            self.push_last(turn, &mut to, last, words + 1);
+            if words < WORDS {
+                let last = _mm512_mask_broadcastd_epi32(piece, TABLES.next_word[words], closing);
+                self.push_last(turn, &mut to, last, words + 1);
+            } else {
+                self.push_full(turn, &mut to, piece);
+                self.push_last(turn, &mut to, _mm512_zextsi128_si512(closing), 1);
+            }
             if let Some((piece, words)) = more {
-                self.push_last(Turn::to(self.at - words), &mut to, piece, words);
+                self.push_last(Turn::to(self.at - words * 4), &mut to, piece, words);
             }
         }
     }
