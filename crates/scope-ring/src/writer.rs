@@ -144,7 +144,7 @@ impl LaneWriter {
             self.stream.publish();
             open.committed = Committed { sealed: false, packets: self.stream.packets(), bytes: self.stream.bytes() };
             let (control, committed) = (self.ring.region().segment(open.slot), open.committed);
-            protocol::commit(control, self.ring.region().lane(self.lane), self.published(), committed);
+            protocol::commit(control, self.ring.region().lane(self.lane), self.published(), committed, self.times.span());
             self.ring.wake();
         }
     }
@@ -208,7 +208,7 @@ impl LaneWriter {
         if self.open.is_some() {
             return true;
         }
-        let Some(claimed) = self.ring.claim() else { return false };
+        let Some(claimed) = self.ring.claim(self.lane) else { return false };
         let ring = &self.ring;
         let lane_control = ring.region().lane(self.lane);
         let sequence = lane_control.next.load(Ordering::Relaxed);
@@ -258,6 +258,11 @@ impl Times {
         } else {
             self.note_odd(time_ns);
         }
+    }
+
+    /// Smallest and largest time, and whether times step back, of what was noted; there was something.
+    fn span(&self) -> (i64, i64, bool) {
+        (self.min_ns, self.max_ns, self.unordered)
     }
 
     /// First, last, smallest and largest time; zeros, and no smallest one, where there was none. Begins anew.

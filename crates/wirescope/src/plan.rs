@@ -178,7 +178,7 @@ fn ring_fault(error: &RingError) -> String {
             size(ring_bytes),
             size(available)
         ),
-        RingError::System { .. } => error.to_string(),
+        RingError::ShareTooSmall { .. } | RingError::SharesTooLarge { .. } | RingError::System { .. } => error.to_string(),
     }
 }
 
