@@ -16,6 +16,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
         link_type: LinkType::ETHERNET,
         snap_len: 0,
         timestamps: TimestampSource::Generator,
+        part: 0,
     };
     let index = writer.add_interface(ring.register(writer.lane(), &interface).ok_or("too many interfaces")?);
 

@@ -10,6 +10,7 @@
 
 use crate::ring::RingConfig;
 use crate::{RingError, SEGMENTS_PER_LANE_MIN};
+use scope_packet::segment::SEGMENT_BYTES_MIN;
 use std::collections::VecDeque;
 
 /// Held segments that one claim looks at (rule 3).
@@ -36,30 +37,53 @@ impl ClaimGroup {
     pub fn of_share(index: usize) -> ClaimGroup {
         ClaimGroup(index as u32 + 1)
     }
+
+    /// Index of its share; `None`: it is the common one.
+    pub fn share(self) -> Option<usize> {
+        self.index().checked_sub(1)
+    }
+
+    /// Place among all groups: where [`crate::Ring::group_segments`] has its segments.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
 impl RingConfig {
-    /// Segments of each group, the common one first, or why the shares can't be given.
-    pub fn plan_shares(&self, shares: &[Share]) -> Result<Vec<usize>, RingError> {
-        let (_, segments) = self.plan()?;
-        let lanes: u32 = shares.iter().map(|share| share.lanes.max(1)).sum();
-        let common_lanes = self.lanes.saturating_sub(lanes).max(1); // at least one may still appear
+    /// Segments of each group, the common one first.
+    ///
+    /// # Errors
+    /// Every reason why the sizes or the shares can't be had.
+    pub fn plan_shares(&self, shares: &[Share]) -> Result<Vec<usize>, Vec<RingError>> {
+        let (_, segments) = self.plan().map_err(|error| vec![error])?;
         let needed = |lanes: u32| lanes as u64 * SEGMENTS_PER_LANE_MIN;
-        let mut groups = vec![segments];
-        for share in shares {
-            let own = (segments as u64 * share.percent as u64 / 100) as usize;
-            if (own as u64) < needed(share.lanes.max(1)) {
-                let needed = needed(share.lanes.max(1));
-                return Err(RingError::ShareTooSmall { percent: share.percent, segments: own as u64, needed });
+        let own = |share: &Share| (segments as u64 * share.percent as u64 / 100) as usize;
+        let mut faults = Vec::new();
+        for (index, share) in shares.iter().enumerate() {
+            let (own, needed) = (own(share) as u64, needed(share.lanes.max(1)));
+            if own < needed {
+                faults.push(RingError::ShareTooSmall { index, percent: share.percent, segments: own, needed });
             }
-            groups[0] = groups[0].saturating_sub(own);
-            groups.push(own);
         }
-        if (groups[0] as u64) < needed(common_lanes) {
+        let common = segments.saturating_sub(shares.iter().map(own).sum());
+        let lanes: u32 = shares.iter().map(|share| share.lanes.max(1)).sum();
+        let needed = needed(self.lanes.saturating_sub(lanes).max(1)); // at least one may still appear
+        if (common as u64) < needed {
             let percent = shares.iter().map(|share| share.percent as u64).sum();
-            return Err(RingError::SharesTooLarge { percent, segments: groups[0] as u64, needed: needed(common_lanes) });
+            faults.push(RingError::SharesTooLarge { percent, segments: common as u64, needed });
         }
-        Ok(groups)
+        if faults.is_empty() { Ok(std::iter::once(common).chain(shares.iter().map(own)).collect()) } else { Err(faults) }
+    }
+
+    /// The same ring where the size of its segments is its own choice: the largest size, up to the one that it would choose
+    /// without shares, at which every share has the segments that it needs. As it is where none will do.
+    pub fn sized_for(&self, shares: &[Share]) -> RingConfig {
+        let Ok((largest, _)) = self.plan() else { return *self };
+        let sizes = std::iter::successors(Some(largest as u64), |bytes| Some(bytes / 2));
+        let sizes = sizes.take_while(|&bytes| bytes >= SEGMENT_BYTES_MIN as u64);
+        let mut configs = sizes.map(|bytes| RingConfig { segment_bytes: Some(bytes), ..*self });
+        let fitting = configs.find(|config| config.plan_shares(shares).is_ok());
+        if self.segment_bytes.is_some() { *self } else { fitting.unwrap_or(*self) }
     }
 }
 

@@ -47,12 +47,10 @@ impl Followers {
         list.push(Arc::downgrade(follower));
     }
 
-    /// Whether a claim now would leave some follower half a ring behind or more, or half of a share.
-    pub(crate) fn must_wait(&self, ring: &Ring) -> bool {
+    /// Whether a claim in `group` now would leave some follower half of the group's segments behind, or more.
+    pub(crate) fn must_wait(&self, ring: &Ring, group: ClaimGroup) -> bool {
         let list = self.list.lock().expect("no panic while held");
-        let groups = (0u32..).map(ClaimGroup).zip(ring.group_segments());
-        list.iter()
-            .filter_map(Weak::upgrade)
-            .any(|follower| groups.clone().any(|(group, &segments)| follower.behind(ring, group) >= segments as u64 / 2))
+        let half = ring.group_segments()[group.index()] as u64 / 2;
+        list.iter().filter_map(Weak::upgrade).any(|follower| follower.behind(ring, group) >= half)
     }
 }

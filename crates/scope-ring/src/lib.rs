@@ -100,6 +100,8 @@ pub enum RingError {
     /// A share is too small for the lanes that have it.
     #[error("share={percent}%: {segments} segments are too few, its lanes need {needed}; enlarge --ring or the share")]
     ShareTooSmall {
+        /// Which of the shares, from 0.
+        index: usize,
         /// As asked for.
         percent: u32,
         /// Segments that it would be.

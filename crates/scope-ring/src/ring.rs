@@ -136,7 +136,7 @@ impl Ring {
     fn build(config: &RingConfig, shares: &[Share], form: Form) -> Result<Arc<Ring>, RingError> {
         let form = form.supported().map_err(|cause| RingError::System { place: "form of writing", cause })?;
         let (segment_bytes, segments) = config.plan()?;
-        let group_segments = config.plan_shares(shares)?;
+        let group_segments = config.plan_shares(shares).map_err(|mut faults| faults.remove(0))?;
         let workers = config.workers.max(1) as usize;
         let layout = Layout::new(segment_bytes, segments, workers, workers * LINK_TYPES_MAX as usize);
         let region = Region::map(layout)?;
@@ -416,9 +416,9 @@ impl Ring {
         follower
     }
 
-    /// Whether a worker that can wait must wait before it claims (rule 5).
-    pub fn must_wait(&self) -> bool {
-        self.followers.must_wait(self)
+    /// Whether a worker that can wait must wait before it claims a segment for `lane` (rule 5).
+    pub fn must_wait(&self, lane: u32) -> bool {
+        self.followers.must_wait(self, self.lane_group(lane))
     }
 
     /// Publishes the counters of worker `worker`.

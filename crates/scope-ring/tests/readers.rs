@@ -91,7 +91,7 @@ fn a_worker_that_waits_for_a_holding_reader_loses_nothing() {
         let (own, ended) = (&ring, &ended);
         scope.spawn(move || {
             for _ in 0..4000 {
-                while own.must_wait() {
+                while own.must_wait(0) {
                     std::thread::yield_now();
                 }
                 feed(&mut writer, 16, 1000);

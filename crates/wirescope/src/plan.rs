@@ -9,7 +9,9 @@ use crate::words;
 use scope_engine::RunPlan;
 use scope_filter::VlanRule;
 use scope_ring::{RingConfig, RingError};
+use scope_source::spec::SHARES_MAX;
 use scope_source::spec::values::{parse_duration_ns, parse_size};
+use sources::Sources;
 use std::fmt::Display;
 use triggers::Times;
 
@@ -76,7 +78,7 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
         }
     };
     let triggers = triggers::plan(args, &times, vlan, &sources.link_types, &mut faults);
-    let (ring, segments) = ring(args, RunPlan::workers(&sources.entries), sources.lanes, &mut faults);
+    let (ring, segments) = ring(args, &sources, &mut faults);
     let dumps_max = count("--dumps-max", &args.dumps_max, DUMPS_MAX, &mut faults);
     let exit_after = args.exit_after.as_ref().map(|text| count("--exit-after", text, u64::MAX, &mut faults));
     let folder = places::folder(args.out.as_deref(), &mut faults);
@@ -90,6 +92,7 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
     let run = RunPlan {
         sources: sources.entries,
         ring,
+        shares: sources.shares,
         link_types: sources.link_types,
         triggers,
         before_ns: times.before_ns,
@@ -126,8 +129,8 @@ fn count(flag: &str, text: &str, max: u64, faults: &mut Faults) -> u64 {
     1
 }
 
-/// Sizes of the ring, checked against its lanes and the machine's memory.
-fn ring(args: &RunArgs, workers: u32, lanes: u32, faults: &mut Faults) -> (RingConfig, (usize, usize)) {
+/// Sizes of the ring, checked against its lanes, its shares and the machine's memory.
+fn ring(args: &RunArgs, sources: &Sources, faults: &mut Faults) -> (RingConfig, (usize, usize)) {
     let mut size = |flag: &str, text: &str| match parse_size(text) {
         Ok(bytes) => Some(bytes),
         Err(cause) => {
@@ -142,26 +145,29 @@ fn ring(args: &RunArgs, workers: u32, lanes: u32, faults: &mut Faults) -> (RingC
     let config = RingConfig {
         ring_bytes: ring_bytes.unwrap_or(1 << 30),
         segment_bytes: segment_bytes.flatten(),
-        workers: workers.max(1),
-        lanes,
+        workers: RunPlan::workers(&sources.entries).max(1),
+        lanes: sources.lanes,
         run_id: run_id().unwrap_or_else(|error| {
             faults.add_line(format!("random numbers for the run's name: {error}; the machine can't give any"));
             [0; 16]
         }),
     };
-    let segments = match config.plan() {
-        Ok(segments) => segments,
-        Err(error) if ring_bytes.is_some() || matches!(error, RingError::SegmentSize { .. }) => {
-            faults.add_line(ring_fault(&error));
-            (0, 0)
+    let config = config.sized_for(&sources.shares);
+    for error in config.plan_shares(&sources.shares).err().unwrap_or_default() {
+        let said = match error {
+            RingError::SegmentSize { .. } => false,
+            RingError::SharesTooLarge { percent, .. } => percent > SHARES_MAX.into(), // with the sources
+            _ => ring_bytes.is_none(),
+        };
+        if !said {
+            faults.add_line(ring_fault(&error, sources));
         }
-        Err(_) => (0, 0),
-    };
-    (config, segments)
+    }
+    (config, config.plan().unwrap_or_default())
 }
 
 /// The ring's own words, with sizes as people write them.
-fn ring_fault(error: &RingError) -> String {
+fn ring_fault(error: &RingError, sources: &Sources) -> String {
     let size = |bytes: &u64| words::size(*bytes);
     match error {
         RingError::SegmentSize { bytes } => {
@@ -178,7 +184,16 @@ fn ring_fault(error: &RingError) -> String {
             size(ring_bytes),
             size(available)
         ),
-        RingError::ShareTooSmall { .. } | RingError::SharesTooLarge { .. } | RingError::System { .. } => error.to_string(),
+        RingError::ShareTooSmall { index, percent, segments, needed } => {
+            let spec = sources.entries.iter().find(|entry| entry.group.share() == Some(*index)).map_or("", |entry| &entry.spec);
+            format!(
+                "source '{spec}': {percent}% of the ring are {segments} segments, its lanes need {needed}; enlarge --ring or the share, or choose a smaller --segment"
+            )
+        }
+        RingError::SharesTooLarge { percent, segments, needed } => format!(
+            "--ring: shares of {percent}% leave {segments} segments for all other lanes, which need {needed}; enlarge --ring, choose smaller shares or a smaller --segment"
+        ),
+        RingError::System { .. } => error.to_string(),
     }
 }
 

@@ -60,6 +60,7 @@ impl Feeder {
             link_type: LinkType::ETHERNET,
             snap_len: 0,
             timestamps: TimestampSource::Generator,
+            part: 0,
         };
         let number = ring.register(writer.lane(), &interface).ok_or_else(full)?;
         let interface = writer.add_interface(number);
@@ -90,8 +91,9 @@ impl Feeder {
 
     /// The same; waits before each claim while someone who must not be overrun is half a ring behind (rule 5).
     pub fn feed_waiting(&mut self, source: &Packets, packets: u64) -> Fed {
+        let lane = self.writer.lane();
         let wait = |ring: &Ring| {
-            while ring.must_wait() {
+            while ring.must_wait(lane) {
                 std::thread::yield_now();
             }
         };
