@@ -56,6 +56,28 @@ fn a_batch_lends_its_key_entries_with_its_blocks() {
 }
 
 #[test]
+fn a_lossy_reader_keeps_the_open_segment_that_it_stands_in_until_it_has_read_it_to_its_end() {
+    let ring = ring(16, 64 * KIB, 1);
+    let mut writer = lane(&ring, 0);
+    let mut reader = Reader::new(&ring);
+    feed(&mut writer, 10, 1000);
+    assert_eq!((read_all(&mut reader).len(), reader.held()), (10, 1));
+    feed_segments(&ring, &mut writer, 100);
+    let second = ring.pin(0, 85).expect("the oldest but the one that is held").first_packet();
+    let end = ring.pin(0, 0).map(|pinned| pinned.committed().packets as u64);
+    assert_eq!(end, None, "its entry in the directory is used again; only who has the pin still reads it");
+    let rest = reader.next_batch().map(|batch| (batch.first_packet(), batch.missed_before(), batch.packets() as u64));
+    let Some((10, 0, packets)) = rest else { panic!("the rest of the first segment: {rest:?}") };
+    let next = reader.next_batch().map(|batch| (batch.first_packet(), batch.missed_before()));
+    assert_eq!(next, Some((second, second - 10 - packets)));
+    read_all(&mut reader);
+    writer.seal();
+    read_all(&mut reader);
+    assert_eq!(reader.held(), 0, "what is sealed and read is let go");
+    check_law(&ring, 0, reader.counts(0));
+}
+
+#[test]
 fn a_holding_reader_keeps_its_allowance_of_the_oldest_and_counts_the_rest() {
     let ring = ring(32, 64 * KIB, 1);
     let mut writer = lane(&ring, 0);

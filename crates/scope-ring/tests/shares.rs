@@ -3,7 +3,7 @@
 mod stand;
 
 use scope_packet::LinkType;
-use scope_ring::{ClaimGroup, LaneWriter, Ring, RingConfig, RingError, Share};
+use scope_ring::{ClaimGroup, LaneWriter, Ring, RingConfig, Share};
 use stand::{KIB, feed, feed_segments, lane};
 use std::sync::Arc;
 

@@ -73,28 +73,25 @@ impl Cursor {
                 let missed_before = std::mem::take(&mut self.gap);
                 return Some(Span { from, to: committed.bytes, first_packet, packets, missed_before });
             }
-            self.let_go(lane, committed.sealed, role);
             if !committed.sealed {
-                return None;
+                return None; // its pin stays: taking and giving it back at each look would steal the writer's line
             }
+            self.let_go(lane, role);
         }
     }
 
-    /// Everything that is there of the segment was read: to its end, or there may be more later.
-    fn let_go(&mut self, lane: u32, sealed: bool, role: &mut Role) {
+    /// The segment is read to its end.
+    fn let_go(&mut self, lane: u32, role: &mut Role) {
         match role {
-            Role::Member(group) if sealed => group.finish(lane, self),
-            Role::Member(_) => {}              // it is nobody else's: what it will hold can't be missed
-            Role::Lossy => self.pinned = None, // an idle reader holds nothing; it comes back to this place unless it is lapped
+            Role::Member(group) => group.finish(lane, self),
+            Role::Lossy => self.pinned = None,
             Role::Holding(hold) => {
-                let pinned = self.pinned.take().filter(|_| !sealed);
-                hold.put_back(lane, self.sequence + u64::from(sealed), pinned);
+                self.pinned = None;
+                hold.done_before(lane, self.sequence + 1);
             }
         }
-        if sealed {
-            self.sequence += 1;
-            self.bytes = 0;
-        }
+        self.sequence += 1;
+        self.bytes = 0;
     }
 
     /// Pins the segment at the cursor, or the oldest one that is left, and counts what was missed on the way.

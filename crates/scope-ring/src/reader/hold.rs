@@ -68,11 +68,8 @@ impl Hold {
         self.ahead.remove(&(lane, sequence))
     }
 
-    /// The cursor's segment comes back while it is open; the lane is read up to there.
-    pub(super) fn put_back(&mut self, lane: u32, needed: u64, pinned: Option<Pinned>) {
-        if let Some(pinned) = pinned {
-            self.ahead.insert((lane, needed), pinned);
-        }
+    /// The lane is read up to segment `needed`.
+    pub(super) fn done_before(&mut self, lane: u32, needed: u64) {
         self.next[lane as usize] = self.next[lane as usize].max(needed);
         self.follower.done_before(lane, needed);
     }

@@ -9,7 +9,7 @@
 //!
 //! | role | which segments | what it holds |
 //! |---|---|---|
-//! | lossy | all | the one it reads, per lane |
+//! | lossy | all | the one it reads, per lane; an open one until it has been read to its end |
 //! | holding | all | the oldest unread ones, up to its allowance; workers that can wait don't overrun it |
 //! | member of a [`ReaderGroup`] | those that it claims; each goes to one member | those that it has claimed, one per lane |
 //!
@@ -163,12 +163,10 @@ impl Reader {
 
 /// Whether `lane` has something for this reader, as far as a look that pins nothing tells.
 fn is_behind(ring: &Ring, role: &Role, cursor: Option<&Cursor>, lane: u32) -> bool {
-    match role {
-        Role::Member(group) => match cursor.filter(|cursor| cursor.pinned().is_some()) {
-            Some(reading) => reading.has_more(),
-            None => group.has_work(ring, lane),
-        },
-        _ => ring.region().lane(lane).published().packets > cursor.map_or(0, Cursor::packet),
+    match (cursor.filter(|cursor| cursor.pinned().is_some()), role) {
+        (Some(reading), _) => reading.has_more(),
+        (None, Role::Member(group)) => group.has_work(ring, lane),
+        (None, _) => ring.region().lane(lane).published().packets > cursor.map_or(0, Cursor::packet),
     }
 }
 

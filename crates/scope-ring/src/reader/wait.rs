@@ -32,9 +32,6 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Waits until `ready`, or for a while.
     pub(super) fn wait(&mut self, ring: &Ring, ready: impl Fn() -> bool) {
-        if ready() {
-            return;
-        }
         let begun = Instant::now();
         while self.spun + begun.elapsed() < SPIN {
             (0..HINTS).for_each(|_| std::hint::spin_loop());
