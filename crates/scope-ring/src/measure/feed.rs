@@ -254,7 +254,7 @@ mod tests {
 
         let base = feeder.begin();
         let done = AtomicBool::new(true);
-        let (packets, column) = (PacketFollower::new(&ring), ColumnFollower::new(&ring, 0, base));
+        let (packets, column) = (PacketFollower::new(&ring), ColumnFollower::new(&ring));
         assert_eq!(feeder.feed(&source, 5000).packets, 5000);
         for followed in [packets.run(&done), column.run(&done)] {
             assert_eq!((followed.seen, followed.missed, followed.hits), (5000, 0, source.hits(5000)));
