@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 /// Files of scope-ring that have a stand-in here: memory without a mapping, no system calls, loom's lock.
 const STAND_INS: [&str; 3] = ["region/mod.rs", "futex.rs", "lock.rs"];
 
-/// The room that measures, which runs the ring and is no part of it; what the stand-in of the memory has no need of.
-const LEFT_OUT: [&str; 4] = ["measure/", "region/machine.rs", "region/memory.rs", "region/prefault.rs"];
+/// Rooms that run the ring and are no part of it: the one that measures, and the thread that builds summaries; and what the
+/// stand-in of the memory has no need of.
+const LEFT_OUT: [&str; 5] = ["measure/", "summarizer", "region/machine.rs", "region/memory.rs", "region/prefault.rs"];
 
 /// What every variant gets, wherever it occurs.
 const EVERYWHERE: [(&str, &str); 5] = [
@@ -27,8 +28,10 @@ const EVERYWHERE: [(&str, &str); 5] = [
 
 /// Bounds that make the ring small enough, the one place where bytes of a segment are written, and the room that is left out:
 /// file, text, replacement.
-const IN_FILES: [(&str, &str, &str); 4] = [
+const IN_FILES: [(&str, &str, &str); 6] = [
     ("lib.rs", "pub mod measure;", ""),
+    ("lib.rs", "mod summarizer;", ""),
+    ("lib.rs", "pub use summarizer::Summarizer;", ""),
     ("lib.rs", "SEGMENTS_PER_LANE_MIN: u64 = 16;", "SEGMENTS_PER_LANE_MIN: u64 = 2;"),
     ("lib.rs", "LINK_TYPES_MAX: u32 = 8;", "LINK_TYPES_MAX: u32 = 1;"),
     (
@@ -68,6 +71,7 @@ fn main() {
 /// Writes one variant's source into `folder`.
 fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Option<&Mutant>) {
     let mut seeded = mutant.is_none();
+    let mut written = Vec::new();
     for path in files(source) {
         let file = path.strip_prefix(source).ok().and_then(|file| file.to_str()).expect("a file name").to_string();
         if LEFT_OUT.iter().any(|left_out| file.starts_with(left_out)) {
@@ -75,6 +79,7 @@ fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Opti
         }
         let stand_in = STAND_INS.contains(&file.as_str());
         let mut text = read(&if stand_in { stand_ins.join("stand_ins").join(&file) } else { path });
+        text.truncate(text.find("\n#[cfg(test)]\n").unwrap_or(text.len()));
         if let Some(mutant) = mutant
             && mutant.file == file
         {
@@ -95,7 +100,10 @@ fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Opti
         let to = folder.join(&file);
         std::fs::create_dir_all(to.parent().expect("in `folder`")).expect("OUT_DIR is writable");
         write(&to, &text);
+        written.push(to);
     }
+    let left = files(folder).into_iter().filter(|path| !written.contains(path)); // by an earlier source
+    left.for_each(|path| std::fs::remove_file(path).expect("OUT_DIR is writable"));
     assert!(seeded, "mutant {name}: its file isn't there");
 }
 

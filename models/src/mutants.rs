@@ -42,7 +42,7 @@ pub const MUTANTS: &[Mutant] = &[
         file: "protocol.rs",
         edits: &[
             (
-                "control.committed.store(committed.to_word(), Ordering::Release); // bytes and entries before",
+                "control.committed.store(committed.to_word(), Ordering::Release); // bytes, entries and span before",
                 "control.committed.store(committed.to_word(), Ordering::Relaxed); //",
             ),
             ("    fence(Ordering::Release); // the odd count", "    //"),
@@ -166,8 +166,8 @@ pub const MUTANTS: &[Mutant] = &[
         name: "times_after_sealed_bit",
         file: "protocol.rs",
         edits: &[(
-            "    for (place, time_ns) in control.times",
-            "    control.committed.store(committed.to_word(), Ordering::Release);\n    for (place, time_ns) in control.times",
+            "    control.times[0].store(times.first_ns",
+            "    control.committed.store(committed.to_word(), Ordering::Release);\n    control.times[0].store(times.first_ns",
         )],
         model: "open_segment",
         says: "times",
@@ -176,7 +176,7 @@ pub const MUTANTS: &[Mutant] = &[
         name: "split_commit_word",
         file: "protocol.rs",
         edits: &[(
-            "    control.committed.store(committed.to_word(), Ordering::Release); // bytes and entries",
+            "    control.committed.store(committed.to_word(), Ordering::Release); // bytes, entries",
             "    let half = control.committed.load(Ordering::Relaxed) & !0xffff_ffff | committed.bytes as u64;\n    control.committed.store(half, Ordering::Release);\n    control.committed.store(committed.to_word(), Ordering::Release); //",
         )],
         model: "open_segment",
@@ -252,7 +252,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "next_read_before_published",
-        file: "reader.rs",
+        file: "reader/cursor.rs",
         edits: &[(
             "        let published = ring.region().lane(lane).published().packets; // looked at first: these lie in segments below `next`\n        let next = ring.lane_next(lane);",
             "        let next = ring.lane_next(lane);\n        let published = ring.region().lane(lane).published().packets;",
@@ -262,8 +262,8 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "missed_not_counted",
-        file: "reader.rs",
-        edits: &[("        self.missed += missed;\n", "")],
+        file: "reader/cursor.rs",
+        edits: &[("        self.missed += packets;\n", "")],
         model: "reader",
         says: "published = seen + missed + behind",
     },

@@ -43,7 +43,7 @@ pub fn bars(table: &Table) -> Vec<Bar> {
     bars.push(ratio_bar(
         table,
         "key_scan_cold",
-        ("key_scan_64", "scan (stand-in, entry by entry)"),
+        ("key_scan_64", "scan"),
         ("key_scan_64", "sum of the same bytes"),
         Limit::AtMost(1.25),
     ));
@@ -51,12 +51,12 @@ pub fn bars(table: &Table) -> Vec<Bar> {
         table,
         "offset_scan_cold_imix",
         ("offset_scan_imix", "length-chained headers"),
-        ("offset_scan_imix", "offsets with prefetch (stand-in)"),
+        ("offset_scan_imix", "offsets with prefetch"),
         Limit::AtLeast(3.0),
     ));
     bars.push(seen(table, ["append_to_seen_us_1k", "append_to_seen_median_us_1k", "reader_cpu_1k"], [2000.0, 1100.0, 0.10]));
     bars.push(seen(table, ["append_to_seen_us_1m", "append_to_seen_median_us_1m", "reader_cpu_1m"], [500.0, 100.0, 0.50]));
-    bars.push(median_bar(table, ("find_time_us", "first packet after a time, 99 % (stand-in)"), 20.0));
+    bars.push(median_bar(table, ("find_time_us", "first packet after a time, 99 %"), 20.0));
     bars.push(median_bar(table, ("claim_us", "claims without preemption, 99.99 %"), 50.0));
     bars.push(pause_excess(table));
     bars.push(median_bar(table, ("resident_over_ring", "ring, prefaulted and used"), 1.03));

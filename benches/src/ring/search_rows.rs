@@ -6,14 +6,12 @@ use super::table::Table;
 use super::{Stand, packets_in};
 use crate::Scale;
 use crate::figures::percentile;
-use scope_packet::pcapng::{PacketBlock, le32};
-use scope_ring::measure::{self, Feeder, Packets, Sizes, check_ring, column, scan, sum};
+use scope_packet::pcapng::le32;
+use scope_ring::measure::{self, Feeder, Packets, Sizes, check_ring, sum};
 use scope_ring::{Pinned, Ring};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Blocks whose headers are fetched ahead when offsets are at hand.
-const AHEAD: usize = 16;
 /// Searches of a round.
 const SEARCHES: u64 = 5_000;
 
@@ -48,23 +46,25 @@ fn make_cold(stand: &mut Stand) {
 
 fn keys(stand: &mut Stand, name: &str, row: &'static str, table: &mut Table) {
     let (pinned, packets, base) = filled(stand, name);
-    let columns = || pinned.iter().filter_map(column);
+    let columns = || pinned.iter().map(|pinned| pinned.column(0, pinned.committed().packets));
+    let test = Packets::key_test();
     let hits = |packets_before: u64| stand.mix(name).packets.hits(packets_before);
     let first = pinned.first().map_or(0, |pinned| pinned.first_packet() - base);
     let expected = hits(first + packets) - hits(first);
 
     make_cold(stand);
     let begun = Instant::now();
-    let found: u64 = columns().map(|(entries, _)| scan(entries)).sum();
+    let found: u64 = columns().map(|column| column.matches(&test).count() as u64).sum();
     let scanning = begun.elapsed().as_nanos() as f64 / packets as f64;
     make_cold(stand);
     let begun = Instant::now();
-    let total = columns().fold(0u64, |total, (_, bytes)| total.wrapping_add(sum(bytes)));
+    let total = columns().fold(0u64, |total, column| total.wrapping_add(sum(column.bytes())));
     let summing = begun.elapsed().as_nanos() as f64 / packets as f64;
 
     let scanned = if found == expected { Ok(scanning) } else { Err(format!("{found} hits instead of {expected}")) };
-    table.put(row, "scan (stand-in, entry by entry)", "ns/packet", scanned);
-    let by_entries = columns().flat_map(|(entries, _)| entries).fold(0u64, |total, entry| total.wrapping_add(sum(entry)));
+    table.put(row, "scan", "ns/packet", scanned);
+    let by_entries =
+        columns().flat_map(|column| column.iter()).fold(0u64, |total, entry| total.wrapping_add(sum(&entry.to_bytes())));
     let summed = if by_entries == total { Ok(summing) } else { Err("the sum differs".to_string()) };
     table.put(row, "sum of the same bytes", "ns/packet", summed);
 }
@@ -82,18 +82,19 @@ fn offsets(stand: &mut Stand, table: &mut Table) {
     let chain = begun.elapsed().as_nanos() as f64 / packets as f64;
     make_cold(stand);
     let begun = Instant::now();
-    let by_offset = segments.iter().fold(0u64, |total, (whole, pinned)| {
-        column(pinned).map_or(total, |(entries, _)| total.wrapping_add(through_offsets(whole, entries)))
+    let by_offset = segments.iter().fold(0u64, |total, (_, pinned)| {
+        let blocks = pinned.indexed(0, pinned.committed().packets);
+        blocks.fold(total, |total, (_, block)| total.wrapping_add((block.time_ns() as u32).into()))
     });
     let offset = begun.elapsed().as_nanos() as f64 / packets as f64;
 
     let fault = (walked, by_chain) != (packets, by_offset);
     let checked = |ns| if fault { Err("the two walks differ".to_string()) } else { Ok(ns) };
     table.put("offset_scan_imix", "length-chained headers", "ns/packet", checked(chain));
-    table.put("offset_scan_imix", "offsets with prefetch (stand-in)", "ns/packet", checked(offset));
+    table.put("offset_scan_imix", "offsets with prefetch", "ns/packet", checked(offset));
 }
 
-/// Packets, and the sum of their times, by following the lengths.
+/// Packets, and the sum of the lower halves of their times, by following the lengths.
 fn chained(whole: &[u8], bytes: usize) -> (u64, u64) {
     let (mut at, mut packets, mut total) = (0, 0, 0u64);
     while at < bytes {
@@ -104,37 +105,11 @@ fn chained(whole: &[u8], bytes: usize) -> (u64, u64) {
     (packets, total)
 }
 
-/// The sum of times by the offsets of the column, whose last entry lies first.
-fn through_offsets(whole: &[u8], entries: &[[u8; 16]]) -> u64 {
-    let offset = |index: usize| {
-        let entry = &entries[index];
-        (u32::from_le_bytes([entry[12], entry[13], entry[14], entry[15]]) >> 13) as usize * 4
-    };
-    (0..entries.len()).fold(0u64, |total, index| {
-        if index + AHEAD < entries.len() {
-            prefetch(whole, offset(index + AHEAD) + 16);
-        }
-        total.wrapping_add(le32(whole, offset(index) + 16).into())
-    })
-}
-
-#[inline]
-fn prefetch(bytes: &[u8], at: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which reads nothing; every x86-64 processor has it, and `wrapping_add` never leaves an address undefined.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(at).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, at);
-}
-
 /// The search by time, in a ring of its own; all its rounds.
 pub fn by_time(scale: Scale, table: &mut Table) {
     let (available, _) = scope_ring::Machine::this().available(None);
     let ring_bytes = scale.time_ring_bytes.min(available / 3);
-    let of = "first packet after a time, 99 % (stand-in)";
+    let of = "first packet after a time, 99 %";
     let source = Packets::new(Sizes::Imix);
     eprintln!("search by time in a ring of {} MiB", ring_bytes >> 20);
     let prepared = prepare(ring_bytes, &source);
@@ -146,9 +121,10 @@ pub fn by_time(scale: Scale, table: &mut Table) {
                 let step = (search * 0x9e37_79b9 + round as u64 * 7919) % (end - first - 1);
                 let after_ns = Packets::time_ns(first + step) + (search % 37) as i64;
                 let begun = Instant::now();
-                let found = first_after(ring, 0, after_ns);
+                let found = ring.find_time(after_ns + 1);
                 taken_us.push(begun.elapsed().as_nanos() as f64 / 1e3);
                 let number = Packets::first_after(after_ns);
+                let found = found.map(|found| (found.pinned.first_packet() + u64::from(found.index), found.time_ns));
                 if found != Some((number, Packets::time_ns(number))) {
                     return Err(format!("found {found:?} instead of packet {number}"));
                 }
@@ -168,38 +144,4 @@ fn prepare(ring_bytes: u64, source: &Packets) -> Result<(Arc<Ring>, Feeder, u64,
     feeder.feed(source, packets);
     let left = check_ring(&ring, 0, source, 0, packets)?;
     Ok((ring, feeder, packets - left, packets))
-}
-
-/// Stand-in for the ring's own search: number and time of the first packet of an ordered lane after `after_ns`.
-///
-/// Over the segments by the time of their first packet, then inside one by the offsets of its key column.
-fn first_after(ring: &Arc<Ring>, lane: u32, after_ns: i64) -> Option<(u64, i64)> {
-    let time_ns = |pinned: &Pinned, index: u32| {
-        let at = pinned.entry(index).offset();
-        let block: PacketBlock = pinned.blocks(at, pinned.committed().bytes).next()?;
-        Some(block.time_ns())
-    };
-    let (mut low, mut high) = (ring.oldest_possible(lane), ring.lane_next(lane));
-    while low < high {
-        let middle = low + (high - low) / 2;
-        let begins_before = match ring.pin(lane, middle) {
-            Some(pinned) => time_ns(&pinned, 0)? <= after_ns,
-            None => true, // recycled
-        };
-        if begins_before { low = middle + 1 } else { high = middle }
-    }
-    // The segment before `low` is the last that begins at or before the time.
-    for sequence in [low.checked_sub(1), Some(low)].into_iter().flatten() {
-        let Some(pinned) = ring.pin(lane, sequence) else { continue };
-        let packets = pinned.committed().packets;
-        let (mut low, mut high) = (0, packets);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if time_ns(&pinned, middle)? <= after_ns { low = middle + 1 } else { high = middle }
-        }
-        if low < packets {
-            return Some((pinned.first_packet() + low as u64, time_ns(&pinned, low)?));
-        }
-    }
-    None
 }

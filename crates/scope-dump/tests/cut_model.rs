@@ -56,6 +56,7 @@ impl Bench {
                 link_type: LinkType::ETHERNET,
                 snap_len: 0,
                 timestamps: TimestampSource::File,
+                part: 0,
             };
             let number = ring.register(writer.lane(), &interface).unwrap();
             writer.add_interface(number);
@@ -77,7 +78,7 @@ impl Bench {
         let key = KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &data));
         let writer = &mut self.lanes[lane as usize];
         while writer.append(0, &head, key, &data) == Append::NeedsSegment {
-            while self.ring.must_wait() || !writer.claim() {
+            while self.ring.must_wait(lane) || !writer.claim() {
                 std::thread::sleep(Duration::from_micros(20));
             }
         }

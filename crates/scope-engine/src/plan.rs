@@ -2,7 +2,7 @@
 
 use scope_filter::VlanRule;
 use scope_packet::LinkType;
-use scope_ring::{MemoryOptions, RingConfig};
+use scope_ring::{ClaimGroup, MemoryOptions, RingConfig, Share};
 use scope_source::spec::SourcePlan;
 use scope_trigger::TriggerConfig;
 use std::path::PathBuf;
@@ -14,6 +14,8 @@ pub struct SourceEntry {
     pub spec: String,
     /// As meant. Several `file:` sources become one source that feeds them in order of capture time.
     pub plan: SourcePlan,
+    /// Whose segments its lanes claim: those of its share, or the common ones.
+    pub group: ClaimGroup,
 }
 
 /// One run.
@@ -25,6 +27,8 @@ pub struct RunPlan {
     pub ring: RingConfig,
     /// What is asked of the ring's memory besides its size.
     pub memory: MemoryOptions,
+    /// Parts of the ring that belong to single sources: of each entry with a group of its own.
+    pub shares: Vec<Share>,
     /// Link types that are known before the run.
     pub link_types: Vec<LinkType>,
     /// Triggers, in the order given.

@@ -16,12 +16,12 @@ use crate::memory_watch::MemoryWatch;
 use crate::plan::RunPlan;
 use crate::status::{Status, StatusTaker};
 use crate::summary::{Amount, Summary};
-use crate::worker::{Shared, WorkerReport, work};
+use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
 use scope_filter::{Filter, VlanRule};
 use scope_packet::LinkType;
-use scope_ring::{Machine, Ring, RingConfig, RingMemory};
+use scope_ring::{ClaimGroup, Machine, Ring, RingConfig, RingMemory};
 use scope_source::file::{FileOptions, FileSource};
 use scope_source::spec::SourcePlan;
 use scope_source::{Source, SourceError, Timing, afpacket, synth};
@@ -109,7 +109,7 @@ pub enum EngineError {
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
     let (segment_bytes, segments) = plan.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
-    let ring = Ring::ready(&plan.ring, &plan.memory, &|done| {
+    let ring = Ring::ready(&plan.ring, &plan.shares, &plan.memory, &|done| {
         watch.prefault(done, ring_bytes);
         control.stops() == 0
     })?;
@@ -119,7 +119,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         place: plan.folder.join(crate::events::EVENTS_FILE).display().to_string(),
         cause,
     })?);
-    let names = sources.iter().map(|source| source.name().to_string()).collect();
+    let names = sources.iter().map(|feed| feed.source.name().to_string()).collect();
     let run = Run::new(plan, ring, events, &sources, control.stops() > 0);
     run.log_start(&memory);
     watch.started(&memory);
@@ -127,14 +127,16 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
 }
 
 /// Opens every source: one entry per worker. All files together are one source, shared out where several workers are asked for.
-fn open_sources(plan: &RunPlan) -> Result<Vec<Box<dyn Source>>, SourceError> {
-    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+fn open_sources(plan: &RunPlan) -> Result<Vec<Feed>, SourceError> {
+    let mut sources: Vec<Feed> = Vec::new();
     let mut files = FileOptions::default();
+    let mut file_groups = Vec::new();
     let mut file_workers = 1;
     for entry in &plan.sources {
         match &entry.plan {
             SourcePlan::File(file) => {
                 files.paths.push(file.path.clone());
+                file_groups.push(entry.group);
                 files.pace = file.pace.or(files.pace);
                 files.snap_len = file.snap_len.or(files.snap_len);
                 file_workers = file_workers.max(file.workers);
@@ -144,21 +146,26 @@ fn open_sources(plan: &RunPlan) -> Result<Vec<Box<dyn Source>>, SourceError> {
                 options.workers = live.workers;
                 options.snap_len = live.snap_len;
                 options.promiscuous = live.promiscuous;
-                sources
-                    .extend(afpacket::open(&options, &entry.spec)?.into_iter().map(|source| Box::new(source) as Box<dyn Source>));
+                sources.extend(afpacket::open(&options, &entry.spec)?.into_iter().map(|source| feed(source, entry.group)));
             }
             SourcePlan::Synth(options) => {
-                sources.extend(synth::open(options, &entry.spec)?.into_iter().map(|source| Box::new(source) as Box<dyn Source>));
+                sources.extend(synth::open(options, &entry.spec)?.into_iter().map(|source| feed(source, entry.group)));
             }
         }
     }
     if !files.paths.is_empty() {
         for index in 0..file_workers {
             let share = (file_workers > 1).then_some((index, file_workers));
-            sources.push(Box::new(FileSource::open(FileOptions { share, ..files.clone() })?));
+            let source = Box::new(FileSource::open(FileOptions { share, ..files.clone() })?);
+            sources.push(Feed { source, groups: file_groups.clone() });
         }
     }
     Ok(sources)
+}
+
+/// A source that has only one part.
+fn feed(source: impl Source + 'static, group: ClaimGroup) -> Feed {
+    Feed { source: Box::new(source), groups: vec![group] }
 }
 
 /// One run, its parts wired together.
@@ -170,9 +177,9 @@ struct Run {
 }
 
 impl Run {
-    fn new(plan: RunPlan, ring: Arc<Ring>, events: Arc<Events>, sources: &[Box<dyn Source>], stopped: bool) -> Run {
-        let live = sources.iter().any(|source| source.timing() == Timing::Live);
-        let grace_ns = sources.iter().map(|source| source.grace_ns()).max().unwrap_or(0);
+    fn new(plan: RunPlan, ring: Arc<Ring>, events: Arc<Events>, sources: &[Feed], stopped: bool) -> Run {
+        let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
+        let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
         let settings = DumpSettings {
             folder: plan.folder.clone(),
@@ -194,22 +201,16 @@ impl Run {
     }
 
     /// Workers from start to end, with the main thread beside them.
-    fn go(
-        self,
-        sources: Vec<Box<dyn Source>>,
-        names: Vec<String>,
-        control: &Control,
-        watch: &dyn Watch,
-    ) -> Result<Summary, EngineError> {
+    fn go(self, sources: Vec<Feed>, names: Vec<String>, control: &Control, watch: &dyn Watch) -> Result<Summary, EngineError> {
         let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
         let mut warnings = Vec::new();
         let mut failures = Vec::new();
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
-            for (index, source) in sources.into_iter().enumerate() {
+            for (index, feed) in sources.into_iter().enumerate() {
                 let (shared, report) = (&self.shared, &reports[index]);
                 let worker = std::thread::Builder::new().name(format!("worker-{index}"));
-                match worker.spawn_scoped(scope, move || work(index as u32, source, shared, report)) {
+                match worker.spawn_scoped(scope, move || work(index as u32, feed, shared, report)) {
                     Ok(handle) => workers.push(handle),
                     Err(cause) => {
                         self.shared.stop.store(true, Ordering::Relaxed);

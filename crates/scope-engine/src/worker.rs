@@ -14,7 +14,7 @@ use scope_filter::Predicate;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, DropReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
 use scope_ring::control::WorkerCounts;
-use scope_ring::{Arrivals, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
+use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Hit, Trigger, Verdict};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -57,11 +57,20 @@ pub struct WorkerReport {
     pub failure: Option<SourceError>,
 }
 
-/// Polls `source` until it ends. `index` is the worker's number in the run.
-pub fn work(index: u32, mut source: Box<dyn Source>, shared: &Shared, report: &Mutex<WorkerReport>) {
+/// A source, and what its packets may have of the ring.
+pub struct Feed {
+    /// One worker's.
+    pub source: Box<dyn Source>,
+    /// Whose segments the lanes of each part of the source claim; see [`Interface::part`].
+    pub groups: Vec<ClaimGroup>,
+}
+
+/// Polls the source until it ends. `index` is the worker's number in the run.
+pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport>) {
+    let Feed { mut source, groups } = feed;
     let _ended = EndOnDrop { index, shared };
     shared.ring.set_grace(index, source.grace_ns());
-    let mut path = Path::new(index, source.timing(), source.grace_ns(), shared);
+    let mut path = Path::new(index, source.timing(), source.grace_ns(), groups, shared);
     let mut stopped = false;
     loop {
         if !stopped && (shared.stop.load(Ordering::Relaxed) || path.enough) {
@@ -99,6 +108,7 @@ impl Drop for EndOnDrop<'_> {
 /// One lane, and what the triggers ask of its packets.
 struct Lane {
     writer: LaneWriter,
+    group: ClaimGroup,
     predicates: Vec<Predicate>,
 }
 
@@ -126,7 +136,9 @@ struct Path<'a> {
     index: u32,
     waits: bool,
     grace_ns: i64,
+    groups: Vec<ClaimGroup>,
     shared: &'a Shared,
+    /// One for each link type and claim group that has come.
     lanes: Vec<Lane>,
     ports: Vec<Port>,
     counts: WorkerCounts,
@@ -146,11 +158,12 @@ struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    fn new(index: u32, timing: Timing, grace_ns: i64, shared: &'a Shared) -> Path<'a> {
+    fn new(index: u32, timing: Timing, grace_ns: i64, groups: Vec<ClaimGroup>, shared: &'a Shared) -> Path<'a> {
         Path {
             index,
             waits: timing == Timing::Waits,
             grace_ns,
+            groups,
             shared,
             lanes: Vec::new(),
             ports: Vec::new(),
@@ -290,7 +303,7 @@ impl<'a> Path<'a> {
             self.claim_failed = self.claim_failed || !writer.claim();
             return !self.claim_failed;
         }
-        while self.shared.ring.must_wait() || !writer.claim() {
+        while self.shared.ring.must_wait(writer.lane()) || !writer.claim() {
             std::thread::sleep(WAIT_STEP);
         }
         true
@@ -316,23 +329,24 @@ impl<'a> Path<'a> {
 
     fn attach(&mut self, port: usize) -> Result<Attached, DropReason> {
         let interface = self.ports[port].interface.clone();
-        let known = self.lanes.iter().position(|lane| lane.writer.link_type() == interface.link_type);
-        let lane = match known {
+        let group = self.groups.get(interface.part as usize).copied().unwrap_or_default();
+        let same = |lane: &Lane| (lane.writer.link_type(), lane.group) == (interface.link_type, group);
+        let lane = match self.lanes.iter().position(same) {
             Some(lane) => lane,
-            None => self.open_lane(interface.link_type)?,
+            None => self.open_lane(interface.link_type, group)?,
         };
         let writer = &mut self.lanes[lane].writer;
         let number = self.shared.ring.register(writer.lane(), &interface).ok_or(DropReason::Interfaces)?;
         Ok(Attached::Lane { lane, index: writer.add_interface(number) })
     }
 
-    fn open_lane(&mut self, link_type: LinkType) -> Result<usize, DropReason> {
+    fn open_lane(&mut self, link_type: LinkType, group: ClaimGroup) -> Result<usize, DropReason> {
         if self.lanes.len() >= LINK_TYPES_MAX as usize {
             return Err(DropReason::LinkTypes);
         }
-        let writer = self.shared.ring.open_lane(self.index, link_type).ok_or(DropReason::LinkTypes)?;
+        let writer = self.shared.ring.open_lane_in(group, self.index, link_type).ok_or(DropReason::LinkTypes)?;
         let predicates = self.shared.triggers.iter().map(|trigger| trigger.config().filter.for_link(link_type)).collect();
-        self.lanes.push(Lane { writer, predicates });
+        self.lanes.push(Lane { writer, group, predicates });
         Ok(self.lanes.len() - 1)
     }
 

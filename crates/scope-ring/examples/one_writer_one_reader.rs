@@ -8,7 +8,7 @@ use std::error::Error;
 /// Writes, reads, and prints the reader's counts.
 pub fn main() -> Result<(), Box<dyn Error>> {
     let config = RingConfig { ring_bytes: 1 << 20, segment_bytes: None, workers: 1, lanes: 1, run_id: [7; 16] };
-    let ring = Ring::ready(&config, &MemoryOptions::default(), &|_bytes| true)?;
+    let ring = Ring::ready(&config, &[], &MemoryOptions::default(), &|_bytes| true)?;
     let mut writer = ring.open_lane(0, LinkType::ETHERNET).ok_or("the lane table is full")?;
     let interface = Interface {
         name: "example0".to_string(),
@@ -16,6 +16,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
         link_type: LinkType::ETHERNET,
         snap_len: 0,
         timestamps: TimestampSource::Generator,
+        part: 0,
     };
     let index = writer.add_interface(ring.register(writer.lane(), &interface).ok_or("too many interfaces")?);
 

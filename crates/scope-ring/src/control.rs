@@ -187,7 +187,7 @@ pub struct SegmentControl {
     pub committed: AtomicU64,
     /// Lane that writes or wrote it.
     pub lane: AtomicU32,
-    /// 1: times stepped back inside. Valid once sealed.
+    /// 1: times stepped back inside. Speaks of what is committed, perhaps of later packets, too.
     pub unordered: AtomicU32,
     /// Number in the lane.
     pub sequence: AtomicU64,
@@ -195,7 +195,8 @@ pub struct SegmentControl {
     pub first_packet: AtomicU64,
     /// The lane's captured bytes before it.
     pub bytes_before: AtomicU64,
-    /// Times of the first and last packet, the smallest and the largest, ns. Valid once sealed.
+    /// Times of the first and last packet (valid once sealed), the smallest and the largest (of what is committed, perhaps of
+    /// later packets, too), ns.
     pub times: [AtomicI64; 4],
     /// Place in the order of sealing over all lanes. Valid once sealed.
     pub sealed_order: AtomicU64,

@@ -3,6 +3,7 @@
 //! A worker of a live source never asks. A worker that feeds from files asks before each claim, and waits while some follower
 //! is half a ring behind. A follower takes in what is committed at once, whatever it waits for itself, so nobody waits for ever.
 
+use crate::claims::ClaimGroup;
 use crate::lock::Mutex;
 use crate::ring::Ring;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,13 +24,13 @@ impl Follower {
         self.positions[lane as usize].store(sequence, Ordering::Release);
     }
 
-    /// Closed segments that the follower still needs, over all lanes. Open ones don't count: they can't be recycled.
-    fn behind(&self, ring: &Ring) -> u64 {
+    /// Closed segments that the follower still needs, over all lanes of `group`. Open ones don't count: they can't be recycled.
+    fn behind(&self, ring: &Ring, group: ClaimGroup) -> u64 {
         let of_lane = |lane: u32| {
             let position = self.positions[lane as usize].load(Ordering::Acquire);
             ring.lane_next(lane).saturating_sub(position + 1)
         };
-        (0..ring.lanes()).map(of_lane).sum()
+        (0..ring.lanes()).filter(|&lane| ring.lane_group(lane) == group).map(of_lane).sum()
     }
 }
 
@@ -46,10 +47,10 @@ impl Followers {
         list.push(Arc::downgrade(follower));
     }
 
-    /// Whether a claim now would leave some follower half a ring behind or more.
-    pub(crate) fn must_wait(&self, ring: &Ring) -> bool {
+    /// Whether a claim in `group` now would leave some follower half of the group's segments behind, or more.
+    pub(crate) fn must_wait(&self, ring: &Ring, group: ClaimGroup) -> bool {
         let list = self.list.lock().expect("no panic while held");
-        let half = ring.segments() as u64 / 2;
-        list.iter().filter_map(Weak::upgrade).any(|follower| follower.behind(ring) >= half)
+        let half = ring.group_segments()[group.index()] as u64 / 2;
+        list.iter().filter_map(Weak::upgrade).any(|follower| follower.behind(ring, group) >= half)
     }
 }

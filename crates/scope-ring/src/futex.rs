@@ -15,3 +15,8 @@ pub(crate) fn wake(word: &AtomicU32) {
     // SAFETY: the word outlives the call.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
+
+/// Sleeps for `time`, whatever happens.
+pub(crate) fn nap(time: Duration) {
+    std::thread::sleep(time);
+}

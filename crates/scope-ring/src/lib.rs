@@ -15,12 +15,16 @@
 //! | [`region`] | the memory: layout, mapping, prefault, what the machine has |
 //! | [`control`] | the words that workers and readers share, `repr(C)` |
 //! | [`ring`] | the ring as a whole: lanes, claiming, snapshots |
+//! | [`claims`] | the order of recycling, for each claim group; shares |
 //! | `protocol` | every ordering: claim, open, commit, seal, pin, unpin, snapshots |
 //! | [`pin`] | holding segments; the pin budget |
 //! | `lock`, `futex` | waiting: for each other at claims, for news |
 //! | [`writer`] | append, commit, seal |
 //! | [`stream`] | the open segment's bytes, written at memory speed |
 //! | [`reader`] | following the ring: batches lent in place, exact loss |
+//! | [`search`] | by time and by key, without touching other packets |
+//! | [`summary`], `summarizer` | what lets a search skip whole segments; the thread that builds it |
+//! | `spans` | times of all segments, small enough to be searched in microseconds |
 //! | [`follow`] | who must not be overrun by workers that can wait |
 //! | [`evicted`] | what is remembered of recycled segments |
 //! | [`registry`] | interface numbers for the whole run |
@@ -28,6 +32,7 @@
 //!
 //! Absent on purpose: the ring knows nothing of files, filters, triggers or threads, and hashes nothing.
 
+pub mod claims;
 pub mod control;
 pub mod evicted;
 pub mod follow;
@@ -40,18 +45,26 @@ pub mod reader;
 pub mod region;
 pub mod registry;
 pub mod ring;
+pub mod search;
+mod spans;
 pub mod stream;
+mod summarizer;
+pub mod summary;
 mod times;
 pub mod writer;
 
+pub use claims::{ClaimGroup, Share};
 pub use evicted::Lost;
 pub use follow::Follower;
 pub use pin::{Allowance, Committed, Pinned, SegmentTimes};
-pub use reader::{Batch, Reader, ReaderCounts, Tap};
+pub use reader::{Batch, Reader, ReaderCounts, ReaderGroup, Steering, Tap};
 pub use region::{Machine, MemoryKind, MemoryOptions, RingMemory};
 pub use registry::InterfaceEntry;
 pub use ring::{LaneInfo, Ring, RingConfig, RingCounters};
+pub use search::{KeyTest, SegmentQueue};
 pub use stream::{Arrivals, Form, Incoming};
+pub use summarizer::Summarizer;
+pub use summary::Summaries;
 pub use writer::{Append, LaneWriter};
 
 /// Lanes that one worker may open: one per link type.
@@ -85,6 +98,30 @@ pub enum RingError {
         per_lane: u64,
         /// Segment size, bytes.
         segment_bytes: u64,
+    },
+    /// A share is too small for the lanes that have it.
+    #[error("share={percent}%: {segments} segments are too few, its lanes need {needed}; enlarge --ring or the share")]
+    ShareTooSmall {
+        /// Which of the shares, from 0.
+        index: usize,
+        /// As asked for.
+        percent: u32,
+        /// Segments that it would be.
+        segments: u64,
+        /// Segments that would do.
+        needed: u64,
+    },
+    /// The shares leave too little for everybody else.
+    #[error(
+        "shares of {percent}% together leave {segments} segments for everything else, which needs {needed}; enlarge --ring or choose smaller shares"
+    )]
+    SharesTooLarge {
+        /// Their sum.
+        percent: u64,
+        /// Segments that would be left.
+        segments: u64,
+        /// Segments that would do.
+        needed: u64,
     },
     /// The machine doesn't have that much memory.
     #[error("ring of {ring_bytes} B: only {available} B of memory are available ({limit}); choose a smaller --ring")]

@@ -5,6 +5,7 @@ use crate::control::SEALED;
 use crate::lock::Mutex;
 use crate::protocol;
 use crate::ring::Ring;
+use crate::search::Column;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::segment;
@@ -65,6 +66,11 @@ impl Pinned {
         Pinned { ring, slot, lane, sequence, first_packet }
     }
 
+    /// One more hold on the same segment; `None` where it has as many as can be counted.
+    pub(crate) fn again(&self) -> Option<Pinned> {
+        protocol::pin_again(&self.ring.region().segment(self.slot).word).then(|| Pinned { ring: self.ring.clone(), ..*self })
+    }
+
     /// Lane of the segment.
     pub fn lane(&self) -> u32 {
         self.lane
@@ -118,6 +124,28 @@ impl Pinned {
         KeyEntry::from_bytes(bytes.try_into().expect("16 bytes"))
     }
 
+    /// Entries `from..to` of the key column, in place; `to` is at most the committed number of packets.
+    pub fn column(&self, from: u32, to: u32) -> Column<'_> {
+        assert!(from <= to && to <= self.committed().packets);
+        let at =
+            |index: u32| segment::entry_offset(self.ring.segment_bytes(), 0) + KEY_ENTRY_BYTES - index as usize * KEY_ENTRY_BYTES;
+        // SAFETY: as in `blocks`; entries are committed with their packets.
+        let bytes = unsafe { self.ring.region().bytes(self.slot, at(to)..at(from)) };
+        Column::new(bytes)
+    }
+
+    /// Smallest and largest time of what is committed (ns), and whether times step back somewhere inside. Of an open segment
+    /// they may speak of later packets, too. `None`: no packet yet.
+    pub fn span(&self) -> Option<(i64, i64, bool)> {
+        let control = self.ring.region().segment(self.slot);
+        (self.committed().packets > 0).then(|| protocol::span(control))
+    }
+
+    /// Place in the ring's memory.
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+
     /// The whole segment as it goes to disk, once sealed.
     pub fn whole(&self) -> Option<&[u8]> {
         // SAFETY: a sealed segment isn't written until the slot is recycled, which this pin forbids.
@@ -138,6 +166,12 @@ pub struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
+    /// The block at `offset` bytes from the first one; panics where none begins.
+    #[inline]
+    pub fn at(&self, offset: u32) -> PacketBlock<'a> {
+        PacketBlock::first(&self.bytes[offset as usize..]).expect("a committed block begins here")
+    }
+
     /// All bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes

@@ -6,7 +6,7 @@
 //!
 //! claim    word {g, 0} ──compare-and-swap, AcqRel──► {g + 1, 1}     only a claiming worker
 //! open     the segment's words ─► directory entry {slot, g + 1}, release ─► the lane's `next`, release
-//! commit   bytes and entries ─► counters ─► committed word, release
+//! commit   bytes and entries ─► span of times ─► counters ─► committed word, release
 //! seal     foot, statistics, times ─► counters ─► committed word with the sealed bit, release ─► unpin
 //! pin      entry, acquire ─► word {g, n} ──compare-and-swap, Acquire──► {g, n + 1}     only at the entry's generation
 //! unpin    word {g, n} ──fetch_sub, Release────────► {g, n - 1}
@@ -44,6 +44,11 @@ pub(crate) fn pin(word: &AtomicU64, generation: u64) -> bool {
             Err(changed) => now = changed,
         }
     }
+}
+
+/// Adds a pin to a slot that the caller holds: its generation can't change meanwhile.
+pub(crate) fn pin_again(word: &AtomicU64) -> bool {
+    pin(word, word.load(Ordering::Relaxed) >> PIN_BITS)
 }
 
 /// Gives a pin back.
@@ -94,10 +99,18 @@ pub(crate) fn holds(control: &SegmentControl, lane: u32, sequence: u64) -> bool 
     control.lane.load(Ordering::Relaxed) == lane && control.sequence.load(Ordering::Relaxed) == sequence
 }
 
-/// Makes packets visible whose bytes and entries are written (and fenced, where by non-temporal stores).
-pub(crate) fn commit(control: &SegmentControl, lane: &LaneControl, published: Published, committed: Committed) {
+/// Makes packets visible whose bytes and entries are written (and fenced, where by non-temporal stores). `span`: their smallest
+/// and largest time, ns, and whether times step back.
+pub(crate) fn commit(
+    control: &SegmentControl,
+    lane: &LaneControl,
+    published: Published,
+    committed: Committed,
+    span: (i64, i64, bool),
+) {
+    publish_span(control, span);
     lane.publish(published); // counted before it is visible: no reader sees more than was published
-    control.committed.store(committed.to_word(), Ordering::Release); // bytes and entries before the word that publishes them
+    control.committed.store(committed.to_word(), Ordering::Release); // bytes, entries and span before the word that publishes them
 }
 
 /// Closes a segment whose foot is written (and fenced, where by non-temporal stores), and lets the owner's pin go.
@@ -108,10 +121,9 @@ pub(crate) fn seal(
     committed: Committed,
     times: &SegmentTimes,
 ) {
-    for (place, time_ns) in control.times.iter().zip([times.first_ns, times.last_ns, times.min_ns, times.max_ns]) {
-        place.store(time_ns, Ordering::Relaxed);
-    }
-    control.unordered.store(u32::from(times.unordered), Ordering::Relaxed);
+    control.times[0].store(times.first_ns, Ordering::Relaxed);
+    control.times[1].store(times.last_ns, Ordering::Relaxed);
+    publish_span(control, (times.min_ns, times.max_ns, times.unordered));
     control.sealed_order.store(times.sealed_order, Ordering::Relaxed);
     lane.publish(published);
     control.committed.store(committed.to_word(), Ordering::Release); // foot, statistics and times before the sealed bit
@@ -121,6 +133,20 @@ pub(crate) fn seal(
 /// How far a pinned segment is committed.
 pub(crate) fn committed(control: &SegmentControl) -> Committed {
     Committed::from_word(control.committed.load(Ordering::Acquire))
+}
+
+/// Smallest and largest time of an open segment so far, ns, and whether times step back; no reader looks before the commit.
+fn publish_span(control: &SegmentControl, (min_ns, max_ns, unordered): (i64, i64, bool)) {
+    control.times[2].store(min_ns, Ordering::Relaxed);
+    control.times[3].store(max_ns, Ordering::Relaxed);
+    control.unordered.store(u32::from(unordered), Ordering::Relaxed);
+}
+
+/// The span of a pinned segment, for who has looked at its committed word before: it speaks of these packets, perhaps of later
+/// ones, too.
+pub(crate) fn span(control: &SegmentControl) -> (i64, i64, bool) {
+    let [min_ns, max_ns] = [2, 3].map(|index: usize| control.times[index].load(Ordering::Relaxed));
+    (min_ns, max_ns, control.unordered.load(Ordering::Relaxed) != 0)
 }
 
 /// Begins an update under a sequence count: readers that look now try again.

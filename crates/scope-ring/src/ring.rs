@@ -1,5 +1,6 @@
 //! The ring as a whole: creating it, opening lanes, claiming segments, pinning them, consistent snapshots.
 
+use crate::claims::{ClaimGroup, Claims, Share};
 use crate::control::{PINS, Published, REGION_MAGIC, WorkerCounts};
 use crate::evicted::{Evicted, History, LossLog, Lost};
 use crate::follow::{Follower, Followers};
@@ -7,18 +8,16 @@ use crate::lock::Mutex;
 use crate::pin::{Committed, PinBudget, Pinned};
 use crate::region::{Layout, Machine, MemoryOptions, Region, RingMemory};
 use crate::registry::{InterfaceEntry, Registry};
+use crate::spans::SpanTable;
 use crate::stream::Form;
 use crate::writer::LaneWriter;
 use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN, futex, protocol};
 use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, is_segment_size};
 use scope_packet::{DropReason, Interface, LinkType};
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Held segments that one claim looks at (rule 3).
-const HELD_PROBES: usize = 16;
 /// Segments per lane that a segment size of the ring's own choice aims at.
 const SEGMENTS_PER_LANE_AIM: u64 = 64;
 /// Workers wake waiting readers at most this often.
@@ -102,16 +101,6 @@ pub struct RingCounters {
     pub lanes: Vec<Published>,
 }
 
-/// The order in which segments are recycled. Protected by the claim lock, which readers never take.
-struct Claims {
-    /// Free or sealed segments, oldest first.
-    sealing: VecDeque<u32>,
-    /// Segments that were pinned when their turn came, oldest first.
-    held: VecDeque<u32>,
-    /// Where in `held` the next look begins.
-    probe: usize,
-}
-
 /// What is remembered of packets that are gone. Its lock is taken once per recycled segment or loss, and by whoever asks.
 struct Memory {
     /// Per lane.
@@ -126,6 +115,12 @@ pub struct Ring {
     run_id: [u8; 16],
     registry: Registry,
     claims: Mutex<Claims>,
+    /// Segments of each claim group, the common one first.
+    group_segments: Vec<usize>,
+    /// Claim group of each lane.
+    lane_groups: Vec<AtomicU32>,
+    /// Times of sealed segments, to be searched.
+    spans: SpanTable,
     memory: Mutex<Memory>,
     followers: Followers,
     budget: Arc<PinBudget>,
@@ -140,7 +135,15 @@ impl Ring {
     /// # Errors
     /// The sizes don't fit, or the system refuses the memory.
     pub fn create(config: &RingConfig) -> Result<Arc<Ring>, RingError> {
-        Ring::create_with_form(config, chosen_form()?)
+        Ring::create_shared(config, &[])
+    }
+
+    /// As [`Ring::create`], with `shares` of it set aside: see [`Ring::open_lane_in`].
+    ///
+    /// # Errors
+    /// As [`Ring::create`]; or the shares don't fit.
+    pub fn create_shared(config: &RingConfig, shares: &[Share]) -> Result<Arc<Ring>, RingError> {
+        Ring::build(config, shares, chosen_form()?)
     }
 
     /// As [`Ring::create`], with lanes that write in this form.
@@ -148,26 +151,33 @@ impl Ring {
     /// # Errors
     /// As [`Ring::create`]; or this processor hasn't got the form.
     pub fn create_with_form(config: &RingConfig, form: Form) -> Result<Arc<Ring>, RingError> {
-        let form = form.supported().map_err(|cause| RingError::System { place: "form of writing", cause })?;
-        Ok(Ring::inside(Region::map(config.layout()?, MemoryOptions::default())?, config, form))
+        Ring::build(config, &[], form)
     }
 
-    /// As [`Ring::create`], in memory as `options` say, all of it resident. `progress` is told the bytes done so far, and says
-    /// whether to go on; if not, the ring works all the same.
+    fn build(config: &RingConfig, shares: &[Share], form: Form) -> Result<Arc<Ring>, RingError> {
+        let form = form.supported().map_err(|cause| RingError::System { place: "form of writing", cause })?;
+        let group_segments = config.plan_shares(shares).map_err(|mut faults| faults.remove(0))?;
+        Ok(Ring::inside(Region::map(config.layout()?, MemoryOptions::default())?, config, group_segments, form))
+    }
+
+    /// As [`Ring::create_shared`], in memory as `options` say, all of it resident. `progress` is told the bytes done so far,
+    /// and says whether to go on; if not, the ring works all the same.
     ///
     /// # Errors
     /// The sizes don't fit, or the system refuses the memory, its node or its lock.
     pub fn ready(
         config: &RingConfig,
+        shares: &[Share],
         options: &MemoryOptions,
         progress: &(dyn Fn(u64) -> bool + Sync),
     ) -> Result<Arc<Ring>, RingError> {
         let form = chosen_form()?;
-        Ok(Ring::inside(Region::ready(config.layout()?, *options, progress)?, config, form))
+        let group_segments = config.plan_shares(shares).map_err(|mut faults| faults.remove(0))?;
+        Ok(Ring::inside(Region::ready(config.layout()?, *options, progress)?, config, group_segments, form))
     }
 
     /// A ring in this memory, which is fresh.
-    fn inside(region: Region, config: &RingConfig, form: Form) -> Arc<Ring> {
+    fn inside(region: Region, config: &RingConfig, group_segments: Vec<usize>, form: Form) -> Arc<Ring> {
         let layout = *region.layout();
         let header = region.header();
         let half = |at: usize| u64::from_le_bytes(config.run_id[at..at + 8].try_into().expect("8 bytes"));
@@ -178,7 +188,7 @@ impl Ring {
         header.workers.store(layout.workers as u64, Ordering::Relaxed);
         header.lanes.store(layout.lanes as u64, Ordering::Relaxed);
         header.magic.store(REGION_MAGIC, Ordering::Release);
-        let claims = Claims { sealing: (0..layout.segments as u32).collect(), held: VecDeque::new(), probe: 0 };
+        let claims = Claims::new(&group_segments);
         let memory = Memory { evicted: (0..layout.lanes).map(|_| History::default()).collect(), losses: LossLog::default() };
         Arc::new(Ring {
             region,
@@ -186,6 +196,9 @@ impl Ring {
             run_id: config.run_id,
             registry: Registry::default(),
             claims: Mutex::new(claims),
+            group_segments,
+            lane_groups: (0..layout.lanes).map(|_| AtomicU32::new(0)).collect(),
+            spans: SpanTable::new(layout.segments),
             memory: Mutex::new(memory),
             followers: Followers::default(),
             budget: Arc::new(PinBudget::new((layout.segments as u64 / 2).max(1))),
@@ -250,6 +263,12 @@ impl Ring {
     /// Opens a lane for `worker`. `None` where the lane table is full (each worker has room for [`LINK_TYPES_MAX`]).
     /// The lane claims its first segment with its first packet.
     pub fn open_lane(self: &Arc<Self>, worker: u32, link_type: LinkType) -> Option<LaneWriter> {
+        self.open_lane_in(ClaimGroup::COMMON, worker, link_type)
+    }
+
+    /// As [`Ring::open_lane`], for a lane that claims only the segments of `group`, which no other lane evicts.
+    pub fn open_lane_in(self: &Arc<Self>, group: ClaimGroup, worker: u32, link_type: LinkType) -> Option<LaneWriter> {
+        assert!((group.0 as usize) < self.group_segments.len(), "the ring was created with this share");
         let _one_at_a_time = self.claims.lock().expect("no panic while held");
         let header = self.region.header();
         let lane = header.lanes_used.load(Ordering::Relaxed);
@@ -259,6 +278,7 @@ impl Ring {
         let control = self.region.lane(lane);
         control.worker.store(worker, Ordering::Relaxed);
         control.link_type.store(link_type.0 as u32, Ordering::Relaxed);
+        self.lane_groups[lane as usize].store(group.0, Ordering::Relaxed);
         header.lanes_used.store(lane + 1, Ordering::Release); // after the lane's words
         Some(LaneWriter::new(self.clone(), lane, link_type))
     }
@@ -283,45 +303,35 @@ impl Ring {
         self.registry.from(from)
     }
 
+    /// Segments of each claim group, the common one first.
+    pub fn group_segments(&self) -> &[usize] {
+        &self.group_segments
+    }
+
+    /// Whose segments lane `lane` claims.
+    pub fn lane_group(&self, lane: u32) -> ClaimGroup {
+        ClaimGroup(self.lane_groups[lane as usize].load(Ordering::Relaxed))
+    }
+
     /// Puts a sealed segment, which its lane has let go, at the end of the order of sealing.
     pub(crate) fn give_back(&self, slot: u32) {
-        self.claims.lock().expect("no panic while held").sealing.push_back(slot);
-    }
-
-    /// Takes the oldest segment, by order of sealing, that nobody has pinned: slot and generation.
-    pub(crate) fn claim(&self) -> Option<(u32, u64)> {
         let mut claims = self.claims.lock().expect("no panic while held");
-        if let Some(claimed) = self.claim_held(&mut claims, HELD_PROBES) {
-            return Some(claimed);
-        }
-        while let Some(slot) = claims.sealing.pop_front() {
-            match self.recycle(slot) {
-                Some(generation) => return Some((slot, generation)),
-                None => claims.held.push_back(slot),
-            }
-        }
-        let all = claims.held.len(); // a last resort: packets are dropped only if every segment is pinned
-        self.claim_held(&mut claims, all)
+        let [_, _, min_ns, max_ns] = &self.region.segment(slot).times;
+        self.spans.set(slot, min_ns.load(Ordering::Relaxed), max_ns.load(Ordering::Relaxed));
+        claims.give_back(slot);
     }
 
-    /// Looks at up to `probes` held segments. Where there are more, it goes on where the last look ended, so that a few that
-    /// stay pinned hide no other; else the oldest comes first.
-    fn claim_held(&self, claims: &mut Claims, probes: usize) -> Option<(u32, u64)> {
-        let held = claims.held.len();
-        if held <= probes {
-            claims.probe = 0;
-        }
-        for _ in 0..held.min(probes) {
-            let at = claims.probe % held;
-            let slot = claims.held[at];
-            if let Some(generation) = self.recycle(slot) {
-                claims.held.remove(at);
-                claims.probe = at;
-                return Some((slot, generation));
-            }
-            claims.probe = at + 1;
-        }
-        None
+    /// Takes the oldest segment that `lane` may have, by order of sealing, and that nobody has pinned: slot and generation.
+    pub(crate) fn claim(&self, lane: u32) -> Option<(u32, u64)> {
+        let mut claims = self.claims.lock().expect("no panic while held");
+        let (slot, generation) = claims.claim(self.lane_group(lane), |slot| self.recycle(slot))?;
+        self.spans.clear(slot);
+        Some((slot, generation))
+    }
+
+    /// Times of sealed segments.
+    pub(crate) fn spans(&self) -> &SpanTable {
+        &self.spans
     }
 
     /// Takes one slot if nobody holds it, and remembers what was in it.
@@ -450,9 +460,9 @@ impl Ring {
         follower
     }
 
-    /// Whether a worker that can wait must wait before it claims (rule 5).
-    pub fn must_wait(&self) -> bool {
-        self.followers.must_wait(self)
+    /// Whether a worker that can wait must wait before it claims a segment for `lane` (rule 5).
+    pub fn must_wait(&self, lane: u32) -> bool {
+        self.followers.must_wait(self, self.lane_group(lane))
     }
 
     /// Publishes the counters of worker `worker`.
@@ -466,11 +476,6 @@ impl Ring {
             workers: (0..self.region.layout().workers as u32).map(|worker| self.region.worker(worker).counts()).collect(),
             lanes: (0..self.lanes()).map(|lane| self.region.lane(lane).published()).collect(),
         }
-    }
-
-    /// Wake-ups so far: to be read before a last look, and handed to [`Ring::wait`].
-    pub fn wakes(&self) -> u32 {
-        self.region.header().wakes.load(Ordering::Acquire)
     }
 
     /// Segments sealed so far: to be read before a last look, and handed to [`Ring::wait_for_seal`].
@@ -496,11 +501,15 @@ impl Ring {
         }
     }
 
-    /// Sleeps until a worker commits, at most `limit`. The caller read `looked_at`, then looked, and found nothing.
-    pub fn wait(&self, looked_at: u32, limit: Duration) {
+    /// Sleeps until a worker commits, at most `limit`; not at all if `ready` says at a last look that something has come: whoever
+    /// commits after that look knows that somebody waits.
+    pub(crate) fn wait_unless(&self, limit: Duration, ready: impl Fn() -> bool) {
         let header = self.region.header();
         header.waiting.fetch_add(1, Ordering::SeqCst);
-        futex::wait(&header.wakes, looked_at, limit);
+        let looked_at = header.wakes.load(Ordering::Acquire);
+        if !ready() {
+            futex::wait(&header.wakes, looked_at, limit);
+        }
         header.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 

@@ -38,6 +38,11 @@ impl Times {
         }
     }
 
+    /// Smallest and largest time, and whether times step back, of what was noted; there was something.
+    pub fn span(&self) -> (i64, i64, bool) {
+        (self.min_ns, self.max_ns, self.unordered)
+    }
+
     /// First, last, smallest and largest time; zeros, and no smallest one, where there was none. Begins anew.
     pub fn take(&mut self) -> [i64; 4] {
         let times = std::mem::replace(self, Times::NONE);

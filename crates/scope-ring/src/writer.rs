@@ -179,7 +179,7 @@ impl LaneWriter {
             self.stream.publish();
             open.committed = Committed { sealed: false, packets: self.stream.packets(), bytes: self.stream.bytes() };
             let (control, committed) = (self.ring.region().segment(open.slot), open.committed);
-            protocol::commit(control, self.ring.region().lane(self.lane), self.published(), committed);
+            protocol::commit(control, self.ring.region().lane(self.lane), self.published(), committed, self.times.span());
             self.ring.wake();
         }
     }
@@ -243,7 +243,7 @@ impl LaneWriter {
         if self.open.is_some() {
             return true;
         }
-        let Some(claimed) = self.ring.claim() else { return false };
+        let Some(claimed) = self.ring.claim(self.lane) else { return false };
         let ring = &self.ring;
         let lane_control = ring.region().lane(self.lane);
         let sequence = lane_control.next.load(Ordering::Relaxed);

@@ -24,7 +24,7 @@ fn config(ring_bytes: u64, segment_bytes: u64) -> RingConfig {
 }
 
 fn ready(ring_bytes: u64, segment_bytes: u64, options: &MemoryOptions) -> Result<Arc<Ring>, RingError> {
-    Ring::ready(&config(ring_bytes, segment_bytes), options, &|_| true)
+    Ring::ready(&config(ring_bytes, segment_bytes), &[], options, &|_| true)
 }
 
 /// Bytes behind a name in `/proc/self/status`.
@@ -68,7 +68,7 @@ fn a_ring_takes_at_most_three_percent_more_than_was_asked_for() {
 fn making_it_resident_ends_when_progress_says_so() {
     let _alone = alone();
     let before = resident();
-    let ring = Ring::ready(&config(512 * MIB, 2 * MIB), &MemoryOptions::default(), &|_| false).expect("a ring");
+    let ring = Ring::ready(&config(512 * MIB, 2 * MIB), &[], &MemoryOptions::default(), &|_| false).expect("a ring");
     // Every thread may have begun one piece of 32 MiB more.
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(8) as u64;
     let most = (threads + 1) * 32 * MIB;

@@ -405,6 +405,11 @@ impl Model {
             place.pinned = Some(segment.sequence);
             (first, packets, std::mem::take(&mut place.gap))
         });
+        if found.is_none() {
+            // All of the lane is read: its open segment is held until more comes.
+            let open = self.segments.iter().find(|segment| segment.lane == lane && segment.sealed.is_none());
+            place.pinned = open.map(|segment| segment.sequence);
+        }
         if let Some(sequence) = place.pinned {
             self.segment(lane, sequence).pins += 1;
         }

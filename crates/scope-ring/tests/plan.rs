@@ -95,7 +95,7 @@ fn prefaulting_tells_its_progress_up_to_the_whole_ring() {
         most.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
         true
     };
-    Ring::ready(&config, &MemoryOptions::default(), &progress).expect("memory for 64 MiB");
+    Ring::ready(&config, &[], &MemoryOptions::default(), &progress).expect("memory for 64 MiB");
     assert_eq!(most.into_inner(), 64 * MIB);
 }
 

@@ -1,7 +1,7 @@
 //! Sources as the operator types them, `NAME:WHAT,option=value,...`, and as they are meant.
 //!
 //! ```text
-//! afpacket:IFACE,workers=2,snaplen=128,promisc=off
+//! afpacket:IFACE,workers=2,snaplen=128,promisc=off,share=30%
 //! file:PATH,pace=1
 //! synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
 //! ```
@@ -22,6 +22,8 @@ use values::{parse_count, parse_duration_ns, parse_percent, parse_size, parse_ti
 
 /// Snap length in bytes at most: what a segment keeps of a packet.
 pub const SNAP_LEN_MAX: u32 = 256 << 10;
+/// Percent of the ring that the shares of all sources together may have.
+pub const SHARES_MAX: u32 = 90;
 
 /// One option of a kind of source.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +45,7 @@ pub const AFPACKET: &[OptionHelp] = &[
     option("workers", "2", "threads that share the interface by flow (1)"),
     option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
     option("promisc", "off", "on or off: take packets for other hosts, too (on)"),
+    option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
 ];
 
 /// Options of `file:PATH`.
@@ -50,6 +53,7 @@ pub const FILE: &[OptionHelp] = &[
     option("pace", "1", "max, or the multiple of the recorded pace (max)"),
     option("workers", "2", "threads that share the packets by flow (1)"),
     option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
+    option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
 ];
 
 /// Options of `synth:`.
@@ -67,6 +71,7 @@ pub const SYNTH: &[OptionHelp] = &[
     option("pace", "max", "1: in real time, like live traffic; max: as fast as it goes, needs time= or packets= (1)"),
     option("prepare", "on", "frames made beforehand and repeated: on, off, or their bytes (on)"),
     option("workers", "2", "threads that share the flows (1)"),
+    option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
 ];
 
 /// Every kind of source: its name, what WHAT is (empty: there is none), its options.
@@ -99,6 +104,15 @@ pub struct FilePlan {
     pub snap_len: Option<u32>,
 }
 
+/// A source as meant, and what it is given of the ring.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceSpec {
+    /// The source.
+    pub plan: SourcePlan,
+    /// Percent of the ring that no other source evicts, 1 to [`SHARES_MAX`]; `None`: it shares the rest with all others.
+    pub share: Option<u32>,
+}
+
 /// A source as meant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourcePlan {
@@ -122,7 +136,7 @@ impl SourcePlan {
 }
 
 /// Reads one source. Nothing is opened; every fault is one [`SourceError::Spec`].
-pub fn parse(text: &str) -> Result<SourcePlan, Vec<SourceError>> {
+pub fn parse(text: &str) -> Result<SourceSpec, Vec<SourceError>> {
     read(text)
         .map_err(|faults| faults.into_iter().map(|cause| SourceError::Spec { spec: text.to_string(), cause }).collect::<Vec<_>>())
 }
@@ -132,7 +146,7 @@ pub fn escape(what: &str) -> String {
     what.replace('\\', "\\\\").replace(',', "\\,")
 }
 
-fn read(text: &str) -> Result<SourcePlan, Vec<String>> {
+fn read(text: &str) -> Result<SourceSpec, Vec<String>> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let Some(&(kind, what_is, known)) = KINDS.iter().find(|(kind, ..)| *kind == name) else {
         return Err(vec![unknown_kind(text, name)]);
@@ -149,12 +163,13 @@ fn read(text: &str) -> Result<SourcePlan, Vec<String>> {
     if what.is_empty() && !what_is.is_empty() {
         options.faults.push(format!("{what_is} is missing; write {}", usage(kind, what_is, known)));
     }
+    let share = options.take("share", share);
     let plan = match kind {
         "afpacket" => SourcePlan::AfPacket(afpacket(what, &mut options)),
         "file" => SourcePlan::File(file(what, &mut options)),
         _ => SourcePlan::Synth(synth(&mut options)),
     };
-    if options.faults.is_empty() { Ok(plan) } else { Err(options.faults) }
+    if options.faults.is_empty() { Ok(SourceSpec { plan, share }) } else { Err(options.faults) }
 }
 
 fn afpacket(interface: String, options: &mut Options<'_>) -> AfPacketPlan {
@@ -212,6 +227,16 @@ fn snap_len(text: &str) -> Result<Option<u32>, String> {
         0 => Ok(None),
         bytes if bytes <= u64::from(SNAP_LEN_MAX) => Ok(Some(bytes as u32)),
         _ => Err(format!("'{text}' is more than {SNAP_LEN_MAX} bytes")),
+    }
+}
+
+fn share(text: &str) -> Result<u32, String> {
+    let ppm = parse_percent(text)?;
+    let (whole, rest) = (ppm / 10_000, ppm % 10_000);
+    match whole {
+        _ if rest != 0 => Err(format!("'{text}' is no whole percentage")),
+        1..=SHARES_MAX => Ok(whole),
+        _ => Err(format!("'{text}' is not 1% to {SHARES_MAX}%")),
     }
 }
 

@@ -292,6 +292,7 @@ impl SynthSource {
                 link_type: LinkType::ETHERNET,
                 snap_len: 0,
                 timestamps: TimestampSource::Generator,
+                part: 0,
             },
             announced: false,
             paced: !options.pace_max,

@@ -5,7 +5,7 @@ use scope_source::spec::{self, AfPacketPlan, FilePlan, KINDS, SourcePlan, escape
 use scope_source::synth::{Prepare, Size, SynthOptions};
 
 fn plan(text: &str) -> SourcePlan {
-    parse(text).unwrap_or_else(|faults| panic!("{text}: {faults:?}"))
+    parse(text).unwrap_or_else(|faults| panic!("{text}: {faults:?}")).plan
 }
 
 /// The faults of `text`, one text each.
@@ -97,7 +97,7 @@ fn each_fault_names_its_cause_and_remedy() {
     check("synth", &["':' is missing", "synth:rate=1M"]);
     check("file:", &["PATH is missing", "file:PATH,pace=1"]);
     check("afpacket:,workers=2", &["INTERFACE is missing"]);
-    check("file:x,speed=1", &["file has no option 'speed'", "it has pace, workers, snaplen"]);
+    check("file:x,speed=1", &["file has no option 'speed'", "it has pace, workers, snaplen, share"]);
     check("file:x,pase=1", &["did you mean 'pace'"]);
     check("synth:flow=7", &["did you mean 'flows'"]);
     check("file:x,pace=1,pace=2", &["'pace' is given twice"]);
@@ -117,6 +117,19 @@ fn each_fault_names_its_cause_and_remedy() {
     check("synth:time=1s,trigger-at=5s", &["trigger-at lies behind the end"]);
     check("synth:size=99999999999", &["too large", "size=imix"]);
     check("synth:start=yesterday", &["option 'start'", "2026-11-20T20:31:05"]);
+}
+
+#[test]
+fn every_kind_of_source_takes_a_share_of_the_ring() {
+    let share = |text: &str| parse(text).unwrap_or_else(|faults| panic!("{text}: {faults:?}")).share;
+    assert_eq!(share("afpacket:eth0,share=30%"), Some(30));
+    assert_eq!(share("file:x,share=1"), Some(1));
+    assert_eq!(share("synth:seed=2,share=90%"), Some(90));
+    assert_eq!(share("synth:"), None);
+    for (text, cause) in [("0%", "not 1% to 90%"), ("91%", "not 1% to 90%"), ("2.5%", "no whole percentage"), ("x", "'x'")] {
+        let said = faults(&format!("file:x,share={text}"));
+        assert!(said.len() == 1 && said[0].contains(cause) && said[0].contains("share=30%"), "{said:?}");
+    }
 }
 
 #[test]
@@ -140,7 +153,7 @@ proptest! {
     fn every_path_survives_escaping(path in "\\PC{1,40}", slashes in r"[\\,a=:]{1,12}") {
         for path in [path, slashes] {
             let text = format!("file:{},workers=2", escape(&path));
-            prop_assert_eq!(parse(&text).ok(), Some(SourcePlan::File(FilePlan { workers: 2, ..file(&path) })));
+            prop_assert_eq!(parse(&text).ok().map(|spec| spec.plan), Some(SourcePlan::File(FilePlan { workers: 2, ..file(&path) })));
         }
     }
 
@@ -152,7 +165,7 @@ proptest! {
             rate: Some(rate), flows, seed, vlan_ppm: vlan * 10_000, packets: Some(packets), size: Size::Fixed(size),
             ..SynthOptions::default()
         };
-        prop_assert_eq!(parse(&text).ok(), Some(SourcePlan::Synth(expected)));
+        prop_assert_eq!(parse(&text).ok().map(|spec| spec.plan), Some(SourcePlan::Synth(expected)));
     }
 
     #[test]

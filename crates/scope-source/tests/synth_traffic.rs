@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice, checksum::u32_16bit_word};
 use scope_packet::{BATCH_PACKETS_MAX, Headers, Interface, LinkType, Packet, Sink};
-use scope_source::spec::{self, SourcePlan};
+use scope_source::spec::{self, SourcePlan, SourceSpec};
 use scope_source::synth::{self, Prepare, Size, SynthOptions, TRIGGER_PORT, TRIGGER_TEXT};
 use scope_source::{Polled, Source, Timing};
 
@@ -362,7 +362,7 @@ fn options_that_make_no_sense_are_refused_all_at_once() {
 #[test]
 fn what_is_typed_is_what_is_sent() {
     let text = "synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30ms,trigger-at=5ms,start=2026-11-20T20:31:05.123456789Z,pace=max";
-    let Ok(SourcePlan::Synth(options)) = spec::parse(text) else { panic!("{:?}", spec::parse(text)) };
+    let Ok(SourceSpec { plan: SourcePlan::Synth(options), .. }) = spec::parse(text) else { panic!("{:?}", spec::parse(text)) };
     let source = synth::open(&options, text).expect("good").remove(0);
     assert_eq!((source.name(), source.timing(), source.grace_ns()), (text, Timing::Waits, 1_000_000_000));
     let packets = run(&options).packets;

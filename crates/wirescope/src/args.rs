@@ -28,6 +28,8 @@ Sources:
         pcap or pcapng; file:- is standard input
   synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
         generated traffic; also ipv6=, packets=, pace=max, start=, workers=
+  Each also takes share=30%: so much of the ring keeps what this source brings,
+  and no other source evicts it. All shares together are at most 90%.
   A comma inside PATH or IFACE is written '\\,'. Live traffic and files don't
   mix in one run.
 

@@ -9,7 +9,9 @@ use crate::words;
 use scope_engine::RunPlan;
 use scope_filter::VlanRule;
 use scope_ring::{Machine, MemoryOptions, RingConfig, RingError};
+use scope_source::spec::SHARES_MAX;
 use scope_source::spec::values::{parse_duration_ns, parse_size};
+use sources::Sources;
 use std::fmt::Display;
 use triggers::Times;
 
@@ -76,8 +78,8 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
         }
     };
     let triggers = triggers::plan(args, &times, vlan, &sources.link_types, &mut faults);
-    let (ring, segments) = ring(args, RunPlan::workers(&sources.entries), sources.lanes, &mut faults);
-    let memory = memory(args, &ring, segments.1 > 0, &mut faults);
+    let (ring, segments) = ring(args, &sources, &mut faults);
+    let memory = memory(args, &ring, &sources, segments.1 > 0, &mut faults);
     let dumps_max = count("--dumps-max", &args.dumps_max, DUMPS_MAX, &mut faults);
     let exit_after = args.exit_after.as_ref().map(|text| count("--exit-after", text, u64::MAX, &mut faults));
     let folder = places::folder(args.out.as_deref(), &mut faults);
@@ -92,6 +94,7 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
         sources: sources.entries,
         ring,
         memory,
+        shares: sources.shares,
         link_types: sources.link_types,
         triggers,
         before_ns: times.before_ns,
@@ -128,8 +131,8 @@ fn count(flag: &str, text: &str, max: u64, faults: &mut Faults) -> u64 {
     1
 }
 
-/// Sizes of the ring, checked against its lanes and the machine's memory.
-fn ring(args: &RunArgs, workers: u32, lanes: u32, faults: &mut Faults) -> (RingConfig, (usize, usize)) {
+/// Sizes of the ring, checked against its lanes, its shares and the machine's memory.
+fn ring(args: &RunArgs, sources: &Sources, faults: &mut Faults) -> (RingConfig, (usize, usize)) {
     let mut size = |flag: &str, text: &str| match parse_size(text) {
         Ok(bytes) => Some(bytes),
         Err(cause) => {
@@ -144,26 +147,29 @@ fn ring(args: &RunArgs, workers: u32, lanes: u32, faults: &mut Faults) -> (RingC
     let config = RingConfig {
         ring_bytes: ring_bytes.unwrap_or(1 << 30),
         segment_bytes: segment_bytes.flatten(),
-        workers: workers.max(1),
-        lanes,
+        workers: RunPlan::workers(&sources.entries).max(1),
+        lanes: sources.lanes,
         run_id: run_id().unwrap_or_else(|error| {
             faults.add_line(format!("random numbers for the run's name: {error}; the machine can't give any"));
             [0; 16]
         }),
     };
-    let segments = match config.plan() {
-        Ok(segments) => segments,
-        Err(error) if ring_bytes.is_some() || matches!(error, RingError::SegmentSize { .. }) => {
-            faults.add_line(ring_fault(&error));
-            (0, 0)
+    let config = config.sized_for(&sources.shares);
+    for error in config.plan_shares(&sources.shares).err().unwrap_or_default() {
+        let said = match error {
+            RingError::SegmentSize { .. } => false,
+            RingError::SharesTooLarge { percent, .. } => percent > SHARES_MAX.into(), // with the sources
+            _ => ring_bytes.is_none(),
+        };
+        if !said {
+            faults.add_line(ring_fault(&error, sources));
         }
-        Err(_) => (0, 0),
-    };
-    (config, segments)
+    }
+    (config, config.plan().unwrap_or_default())
 }
 
 /// What is asked of the ring's memory, checked against the machine's nodes, and their memory if the ring's sizes are right.
-fn memory(args: &RunArgs, ring: &RingConfig, sized: bool, faults: &mut Faults) -> MemoryOptions {
+fn memory(args: &RunArgs, ring: &RingConfig, sources: &Sources, sized: bool, faults: &mut Faults) -> MemoryOptions {
     let node = args.numa.as_ref().and_then(|text| match text.parse::<u32>() {
         Ok(node) => Some(node),
         Err(_) => {
@@ -175,13 +181,13 @@ fn memory(args: &RunArgs, ring: &RingConfig, sized: bool, faults: &mut Faults) -
     if node.is_some()
         && let Err(error) = options.check(if sized { ring.ring_bytes } else { 0 }, &Machine::this())
     {
-        faults.add_line(ring_fault(&error));
+        faults.add_line(ring_fault(&error, sources));
     }
     options
 }
 
 /// The ring's own words, with sizes as people write them.
-fn ring_fault(error: &RingError) -> String {
+fn ring_fault(error: &RingError, sources: &Sources) -> String {
     let size = |bytes: &u64| words::size(*bytes);
     match error {
         RingError::SegmentSize { bytes } => {
@@ -201,6 +207,15 @@ fn ring_fault(error: &RingError) -> String {
         RingError::NoNode { node, nodes } => {
             format!("--numa: there is no node {node} with memory; there are: {nodes}; write one of these, or leave the flag away")
         }
+        RingError::ShareTooSmall { index, percent, segments, needed } => {
+            let spec = sources.entries.iter().find(|entry| entry.group.share() == Some(*index)).map_or("", |entry| &entry.spec);
+            format!(
+                "source '{spec}': {percent}% of the ring are {segments} segments, its lanes need {needed}; enlarge --ring or the share, or choose a smaller --segment"
+            )
+        }
+        RingError::SharesTooLarge { percent, segments, needed } => format!(
+            "--ring: shares of {percent}% leave {segments} segments for all other lanes, which need {needed}; enlarge --ring, choose smaller shares or a smaller --segment"
+        ),
         _ => error.to_string(),
     }
 }

@@ -71,7 +71,11 @@ fn listen(control: &Arc<Control>) -> std::io::Result<()> {
 fn ring_words(planned: &Planned) -> String {
     let (segment_bytes, segments) = planned.segments;
     let (bits_per_s, rate) = rate(&planned.run);
-    words::ring(segment_bytes as u64, segments as u64, bits_per_s, &rate)
+    let shares = planned.run.sources.iter().filter_map(|entry| {
+        let share = planned.run.shares[entry.group.share()?];
+        Some(format!("; {}% of it only for '{}'", share.percent, entry.spec))
+    });
+    words::ring(segment_bytes as u64, segments as u64, bits_per_s, &rate) + &shares.collect::<String>()
 }
 
 /// The rate that the sources come at as far as it is known: bits/s into the ring, and its words.

@@ -136,6 +136,36 @@ fn a_ring_too_small_for_its_lanes_is_refused() {
 }
 
 #[test]
+fn shares_that_leave_too_little_are_refused_all_at_once() {
+    let small = ["--ring", "16MiB", "--segment", "64KiB"]; // 256 segments
+    let check = |name: &str, sources: &[&str], words: Words| {
+        let sources = sources.iter().flat_map(|source| ["--source", source]);
+        check(name, &sources.chain(small).collect::<Vec<_>>(), words);
+    };
+    check(
+        "two shares too small",
+        &["GOOD,share=3%", "GOOD,share=2%"],
+        &["share=3%': 3%", "2% of the ring are 5 segments", "need 16", "enlarge --ring"],
+    );
+    check(
+        "too small for its workers",
+        &["synth:rate=10,workers=4,share=20%", "synth:rate=10"],
+        &["51 segments, its lanes need 64"],
+    );
+    check(
+        "more than there is",
+        &["synth:rate=10,share=60%", "synth:rate=10,share=40%"],
+        &["100% of the ring together", "at most 90%"],
+    );
+    check(
+        "too little for the rest",
+        &["synth:rate=10,share=80%", "synth:rate=10,workers=4"],
+        &["--ring", "leave 52 segments", "need 64"],
+    );
+    check("no share", &["synth:rate=10,share=95%"], &["share", "1% to 90%"]);
+}
+
+#[test]
 fn folders_that_can_t_take_dumps_are_refused() {
     check(
         "missing",

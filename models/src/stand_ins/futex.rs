@@ -7,4 +7,8 @@ pub(crate) fn wait(_word: &AtomicU32, _expected: u32, _limit: Duration) {
     loom::thread::yield_now();
 }
 
+pub(crate) fn nap(_time: Duration) {
+    loom::thread::yield_now();
+}
+
 pub(crate) fn wake(_word: &AtomicU32) {}

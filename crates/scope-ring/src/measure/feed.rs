@@ -16,7 +16,7 @@ const COMMIT_BATCHES: u64 = 4;
 /// Sizes that don't fit, or the system's.
 pub fn ring(ring_bytes: u64, segment_bytes: Option<u64>, workers: u32) -> Result<Arc<Ring>, RingError> {
     let config = RingConfig { ring_bytes, segment_bytes, workers, lanes: workers, run_id: super::run_id() };
-    Ring::ready(&config, &MemoryOptions::default(), &|_bytes| true)
+    Ring::ready(&config, &[], &MemoryOptions::default(), &|_bytes| true)
 }
 
 /// What one call of [`Feeder::feed`] did.
@@ -60,6 +60,7 @@ impl Feeder {
             link_type: LinkType::ETHERNET,
             snap_len: 0,
             timestamps: TimestampSource::Generator,
+            part: 0,
         };
         let number = ring.register(writer.lane(), &interface).ok_or_else(full)?;
         let interface = writer.add_interface(number);
@@ -90,8 +91,9 @@ impl Feeder {
 
     /// The same; waits before each claim while someone who must not be overrun is half a ring behind (rule 5).
     pub fn feed_waiting(&mut self, source: &Packets, packets: u64) -> Fed {
+        let lane = self.writer.lane();
         let wait = |ring: &Ring| {
-            while ring.must_wait() {
+            while ring.must_wait(lane) {
                 std::thread::yield_now();
             }
         };
@@ -268,7 +270,7 @@ mod tests {
 
         let base = feeder.begin();
         let done = AtomicBool::new(true);
-        let (packets, column) = (PacketFollower::new(&ring), ColumnFollower::new(&ring, 0, base));
+        let (packets, column) = (PacketFollower::new(&ring), ColumnFollower::new(&ring));
         assert_eq!(feeder.feed(&source, 5000).packets, 5000);
         for followed in [packets.run(&done), column.run(&done)] {
             assert_eq!((followed.seen, followed.missed, followed.hits), (5000, 0, source.hits(5000)));

@@ -21,7 +21,7 @@ mod run;
 pub use arena::Arena;
 pub use feed::{Fed, Feeder, check_ring, ring};
 pub use fill::{check_filled, copy, fill, sum, uses_avx512};
-pub use follow::{ColumnFollower, Followed, PacketFollower, column, scan};
+pub use follow::{ColumnFollower, Followed, PacketFollower};
 pub use packets::{Packets, SOURCES, Sizes};
 pub use run::{Beside, Run, fill_rate, together};
 

@@ -3,6 +3,7 @@
 //! Ethernet; a tenth IPv6, the rest IPv4; two thirds TCP, the rest UDP; every 128th is UDP to port 60000, which followers look
 //! for. Packet `number` of a run is frame `number mod 512`, so everything that lies in a ring can be checked by its number.
 
+use crate::KeyTest;
 use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{Headers, KeyEntry, LinkType};
@@ -109,10 +110,9 @@ impl Packets {
         }
     }
 
-    /// The same question to a key entry.
-    #[inline]
-    pub fn is_key_hit(key: &KeyEntry) -> bool {
-        key.destination_port == PORT && key.protocol() == 17
+    /// The same question to key entries.
+    pub fn key_test() -> KeyTest {
+        KeyTest::protocol(17).and(KeyTest::destination_port(PORT))
     }
 
     /// Hits among the first `packets` of a run.
@@ -224,7 +224,7 @@ mod tests {
             assert!(keys.iter().all(|key| matches!(key.kind(), Kind::Ipv4 | Kind::Ipv6) && key.source_port >= 1000));
             let hits = |number: &u64| Packets::is_hit(packets.frame(*number));
             assert_eq!((0..SOURCES as u64).filter(hits).count() as u64, packets.hits(SOURCES as u64));
-            assert!((0..SOURCES as u64).all(|number| hits(&number) == Packets::is_key_hit(&keys[number as usize])));
+            assert!((0..SOURCES as u64).all(|number| hits(&number) == Packets::key_test().takes(&keys[number as usize])));
             let bytes: u64 = (0..700).map(|number| packets.frame(number).len() as u64).sum();
             assert_eq!(packets.captured_bytes(700), bytes);
         }

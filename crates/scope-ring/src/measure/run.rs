@@ -17,7 +17,7 @@ pub enum Beside {
     Nobody,
     /// A follower in the open segments that tests every packet's UDP port.
     Packets,
-    /// A follower in the open segment of the first lane that reads only keys.
+    /// A follower in the open segments that reads only keys.
     Column,
 }
 
@@ -81,7 +81,6 @@ impl Run<'_> {
             feeder.begin();
         });
         let done = AtomicBool::new(false);
-        let (lane, base) = (feeders[0].lane(), feeders[0].base());
         let (elapsed, followed) = std::thread::scope(|scope| {
             let follower = match self.beside {
                 Beside::Nobody => None,
@@ -90,7 +89,7 @@ impl Run<'_> {
                     Some(scope.spawn(|| follower.run(&done)))
                 }
                 Beside::Column => {
-                    let follower = ColumnFollower::new(self.ring, lane, base);
+                    let follower = ColumnFollower::new(self.ring);
                     Some(scope.spawn(|| follower.run(&done)))
                 }
             };

@@ -32,6 +32,7 @@ pub fn interface(name: &str) -> Interface {
         link_type: LinkType::ETHERNET,
         snap_len: 0,
         timestamps: TimestampSource::Generator,
+        part: 0,
     }
 }
 

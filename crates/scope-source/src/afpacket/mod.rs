@@ -213,6 +213,7 @@ impl AfPacketSource {
             link_type: device.link_type,
             snap_len: if snap_len == SNAP_LEN_MAX { 0 } else { snap_len },
             timestamps: device.timestamps,
+            part: 0,
         };
         let rules = Rules { ethernet: device.link_type == LinkType::ETHERNET, snap_len: snap_len as usize };
         Ok(AfPacketSource {

@@ -65,7 +65,7 @@ impl Capture {
             "-" => "-".to_string(),
             _ => Path::new(path).file_name().map_or(path.to_string(), |name| name.to_string_lossy().into_owned()),
         };
-        let format = detect(&mut buffer, &name, interfaces).map_err(fail)?;
+        let format = detect(&mut buffer, &name, number, interfaces).map_err(fail)?;
         let mut capture = Capture {
             path: path.to_string(),
             number,
@@ -188,7 +188,7 @@ impl Capture {
 const FOR_EVER: i32 = -1;
 
 /// Tells the format by its first bytes and reads a pcap header. The words of an error say what is wrong.
-fn detect(buffer: &mut Buffer, name: &str, interfaces: &mut Interfaces) -> Result<Format, String> {
+fn detect(buffer: &mut Buffer, name: &str, file: u32, interfaces: &mut Interfaces) -> Result<Format, String> {
     let unread = buffer.unread();
     if unread.is_empty() {
         return Err("is empty; a capture file begins with a header, so whatever wrote it wrote nothing".to_string());
@@ -197,7 +197,7 @@ fn detect(buffer: &mut Buffer, name: &str, interfaces: &mut Interfaces) -> Resul
         return Err(format!("is no capture file: {} bytes are too few for any", unread.len()));
     };
     if u32::from_le_bytes(*magic) == SECTION_HEADER {
-        return Ok(Format::Pcapng(Pcapng::new(name)));
+        return Ok(Format::Pcapng(Pcapng::new(name, file)));
     }
     if pcap::is_magic(*magic).is_none() {
         return Err(foreign(magic));
@@ -208,7 +208,7 @@ fn detect(buffer: &mut Buffer, name: &str, interfaces: &mut Interfaces) -> Resul
             "is cut inside its header: {there} of {needed} bytes are there; if there is another copy, take that"
         ));
     };
-    let pcap = Pcap::open(header, name, interfaces)?;
+    let pcap = Pcap::open(header, name, file, interfaces)?;
     buffer.consume(pcap::HEADER_BYTES);
     Ok(Format::Pcap(pcap))
 }

@@ -52,8 +52,8 @@ pub(super) fn is_magic(bytes: [u8; 4]) -> Option<bool> {
 }
 
 impl Pcap {
-    /// Reads the header. The words of an error say what is wrong with it.
-    pub(super) fn open(header: &[u8; HEADER_BYTES], name: &str, interfaces: &mut Interfaces) -> Result<Pcap, String> {
+    /// Reads the header of file number `file`. The words of an error say what is wrong with it.
+    pub(super) fn open(header: &[u8; HEADER_BYTES], name: &str, file: u32, interfaces: &mut Interfaces) -> Result<Pcap, String> {
         let big_endian = is_magic([header[0], header[1], header[2], header[3]]).ok_or("is no pcap file")?;
         let magic = word(header, 0, big_endian);
         let (major, minor) = match big_endian {
@@ -83,6 +83,7 @@ impl Pcap {
             link_type,
             snap_len: snap_len.unwrap_or(0),
             timestamps: TimestampSource::File,
+            part: file,
         });
         Ok(Pcap {
             big_endian,

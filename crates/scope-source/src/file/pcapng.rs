@@ -33,6 +33,8 @@ pub(super) struct Pcapng {
     /// Interfaces of the current section, by their number in it.
     section: Vec<SectionInterface>,
     name: String,
+    /// Number of the file.
+    file: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -100,9 +102,9 @@ fn damaged(cause: String, packet: bool) -> Found {
 }
 
 impl Pcapng {
-    /// A reader that expects a section header first. `name` stands in for interfaces without one.
-    pub(super) fn new(name: &str) -> Pcapng {
-        Pcapng { big_endian: false, section: Vec::new(), name: name.to_string() }
+    /// A reader of file number `file` that expects a section header first. `name` stands in for interfaces without one.
+    pub(super) fn new(name: &str, file: u32) -> Pcapng {
+        Pcapng { big_endian: false, section: Vec::new(), name: name.to_string(), file }
     }
 
     /// The block that begins with the first unread byte; a packet is put into `record`.
@@ -194,6 +196,7 @@ impl Pcapng {
             link_type,
             snap_len: snap_len.unwrap_or(0),
             timestamps: TimestampSource::File,
+            part: self.file,
         });
         let Some(number) = number else {
             return damaged("more interfaces are described than can be told apart".to_string(), false);

@@ -5,9 +5,10 @@ use super::Faults;
 use crate::args::RunArgs;
 use scope_engine::SourceEntry;
 use scope_packet::{Interface, LinkType, Packet, Sink};
+use scope_ring::{ClaimGroup, LINK_TYPES_MAX, Share};
 use scope_source::afpacket::{self, AfPacketOptions};
 use scope_source::file::{FILES_MAX, FileOptions, FileSource};
-use scope_source::spec::{self, AfPacketPlan, FilePlan, SNAP_LEN_MAX, SourcePlan, values};
+use scope_source::spec::{self, AfPacketPlan, FilePlan, SHARES_MAX, SNAP_LEN_MAX, SourcePlan, SourceSpec, values};
 use scope_source::{Source, SourceError};
 use std::collections::BTreeSet;
 
@@ -16,6 +17,8 @@ use std::collections::BTreeSet;
 pub struct Sources {
     /// As meant.
     pub entries: Vec<SourceEntry>,
+    /// Parts of the ring that belong to single entries, in their order, with the lanes that are known.
+    pub shares: Vec<Share>,
     /// Link types that are known before the run; Ethernet where nothing is known.
     pub link_types: Vec<LinkType>,
     /// Lanes that are known before the run, at least 1.
@@ -25,10 +28,14 @@ pub struct Sources {
 /// Reads and looks at every source.
 pub fn plan(args: &RunArgs, faults: &mut Faults) -> Sources {
     let specs = specs(args);
-    let mut entries = Vec::new();
+    let (mut entries, mut shares) = (Vec::new(), Vec::new());
     for spec in specs {
         match spec::parse(&spec) {
-            Ok(plan) => entries.push(SourceEntry { spec, plan }),
+            Ok(SourceSpec { plan, share }) => {
+                let group = share.map_or(ClaimGroup::COMMON, |_| ClaimGroup::of_share(shares.len()));
+                shares.extend(share.map(|percent| Share { percent, lanes: 1 }));
+                entries.push(SourceEntry { spec, plan, group });
+            }
             Err(errors) => errors.into_iter().for_each(|error| faults.add_line(error)),
         }
     }
@@ -37,7 +44,8 @@ pub fn plan(args: &RunArgs, faults: &mut Faults) -> Sources {
     }
     cut_packets(args, &mut entries, faults);
     check_together(&entries, faults);
-    look(entries, faults)
+    check_shares(&entries, &shares, faults);
+    look(entries, shares, faults)
 }
 
 /// All sources as `--source` would have them, in the order of the flags `--source`, `-i`, `-r`.
@@ -127,36 +135,61 @@ fn check_together(entries: &[SourceEntry], faults: &mut Faults) {
     }
 }
 
+/// Shares that leave too little for everybody else.
+fn check_shares(entries: &[SourceEntry], shares: &[Share], faults: &mut Faults) {
+    let percent: u32 = shares.iter().map(|share| share.percent).sum();
+    if percent > SHARES_MAX {
+        let with_share = entries.iter().filter(|entry| entry.group.share().is_some());
+        let names: Vec<String> = with_share.map(|entry| format!("'{}'", entry.spec)).collect();
+        faults.add_line(format!(
+            "sources {}: their shares are {percent}% of the ring together, at most {SHARES_MAX}% can be given away; choose smaller ones",
+            names.join(" and ")
+        ));
+    }
+}
+
 /// Opens what can be opened without disturbing anything.
-fn look(entries: Vec<SourceEntry>, faults: &mut Faults) -> Sources {
+fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, faults: &mut Faults) -> Sources {
     let mut link_types = BTreeSet::new();
-    let mut file_link_types = BTreeSet::new();
-    let mut lanes = 0;
-    let file_workers = files(&entries).map(|(_, plan)| plan.workers).max();
+    let mut common_files: Option<BTreeSet<LinkType>> = None;
+    let (mut lanes, mut file_lanes) = (0, 0);
+    let file_workers = files(&entries).map(|(_, plan)| plan.workers).max().unwrap_or(1);
     for entry in &entries {
         let found = match &entry.plan {
             SourcePlan::AfPacket(plan) => interface_link_types(plan, &entry.spec),
-            SourcePlan::File(plan) => file_link_types_of(plan, file_workers.unwrap_or(1)),
+            SourcePlan::File(plan) => file_link_types_of(plan, file_workers),
             SourcePlan::Synth(_) => Ok(vec![LinkType::ETHERNET]),
         };
         let found = found.unwrap_or_else(|error| {
             faults.add_line(error);
             Vec::new()
         });
-        match &entry.plan {
-            SourcePlan::File(_) => file_link_types.extend(found),
-            _ => {
-                lanes += entry.plan.workers() * found.len().max(1) as u32;
-                link_types.extend(found);
+        let known = found.len().max(1) as u32;
+        let share = entry.group.share().map(|share| &mut shares[share]);
+        link_types.extend(found.iter().copied());
+        match (&entry.plan, share) {
+            (SourcePlan::File(_), None) => common_files.get_or_insert_default().extend(found),
+            (SourcePlan::File(_), Some(share)) => {
+                share.lanes = file_workers * known;
+                file_lanes += known;
+            }
+            (plan, share) => {
+                lanes += plan.workers() * known;
+                share.into_iter().for_each(|share| share.lanes = plan.workers() * known);
             }
         }
     }
-    lanes += file_workers.unwrap_or(0) * file_link_types.len().max(1) as u32;
-    link_types.extend(file_link_types);
+    file_lanes += common_files.map_or(0, |link_types| link_types.len().max(1) as u32);
+    if file_lanes > LINK_TYPES_MAX && files(&entries).any(|(entry, _)| entry.group.share().is_some()) {
+        faults.add_line(format!(
+            "the files' shares and link types make {file_lanes} lanes, a worker has at most {LINK_TYPES_MAX}; give fewer files a share"
+        ));
+    }
+    lanes += file_workers * file_lanes;
     if link_types.is_empty() {
         link_types.insert(LinkType::ETHERNET);
     }
-    Sources { entries, link_types: link_types.into_iter().collect(), lanes: lanes.max(1) }
+    Sources { entries, shares, link_types: link_types.into_iter().collect(), lanes: lanes.max(1) }
 }
 
 /// Opens capture on the interface for a moment, in the smallest ring and not promiscuous, so that it says what is missing.
@@ -240,5 +273,17 @@ mod tests {
     fn every_worker_has_a_lane_for_each_known_link_type() {
         let (sources, said) = planned(&["--source", "synth:workers=3", "--source", "synth:"]);
         assert_eq!((said.as_str(), sources.lanes, sources.link_types), ("", 4, vec![LinkType::ETHERNET]));
+    }
+
+    #[test]
+    fn a_share_knows_the_lanes_of_its_source() {
+        let (sources, said) =
+            planned(&["--source", "synth:workers=3,share=20%", "--source", "synth:", "--source", "synth:share=5"]);
+        let share = |percent, lanes| Share { percent, lanes };
+        assert_eq!((said.as_str(), sources.lanes, sources.shares), ("", 5, vec![share(20, 3), share(5, 1)]));
+        let groups: Vec<_> = sources.entries.iter().map(|entry| entry.group).collect();
+        assert_eq!(groups, [ClaimGroup::of_share(0), ClaimGroup::COMMON, ClaimGroup::of_share(1)]);
+        let (_, said) = planned(&["--source", "synth:share=60%", "--source", "synth:share=31%"]);
+        assert!(said.contains("91%") && said.contains("'synth:share=60%' and 'synth:share=31%'"), "{said}");
     }
 }

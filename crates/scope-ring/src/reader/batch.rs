@@ -1,0 +1,119 @@
+//! A batch: packets of one lane, lent in place with their key entries, and the share of them that one of several readers takes.
+
+use crate::pin::{Blocks, Pinned};
+use crate::search::Column;
+use scope_packet::KeyEntry;
+use scope_packet::pcapng::PacketBlock;
+
+/// Whoever follows the ring as a reader: sees every batch once, in place.
+///
+/// A trait so that scripts, the store and live taps share one reading loop; a call per batch costs nothing measurable.
+pub trait Tap {
+    /// Takes one batch; its bytes are gone when the call returns.
+    fn batch(&mut self, batch: &Batch<'_>);
+}
+
+/// Packets of one lane, one after another, lent.
+pub struct Batch<'a> {
+    pinned: &'a Pinned,
+    from: u32,
+    to: u32,
+    first_packet: u64,
+    packets: u32,
+    missed_before: u64,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(
+        pinned: &'a Pinned,
+        (from, to): (u32, u32),
+        first_packet: u64,
+        packets: u32,
+        missed_before: u64,
+    ) -> Batch<'a> {
+        Batch { pinned, from, to, first_packet, packets, missed_before }
+    }
+
+    /// Lane.
+    pub fn lane(&self) -> u32 {
+        self.pinned.lane()
+    }
+
+    /// Number in the lane of the segment that the packets lie in.
+    pub fn sequence(&self) -> u64 {
+        self.pinned.sequence()
+    }
+
+    /// Number in the lane of the first packet.
+    pub fn first_packet(&self) -> u64 {
+        self.first_packet
+    }
+
+    /// Number of packets.
+    pub fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    /// Packets of the lane that were missed directly before this batch.
+    pub fn missed_before(&self) -> u64 {
+        self.missed_before
+    }
+
+    /// The packet blocks.
+    pub fn blocks(&self) -> Blocks<'a> {
+        self.pinned.blocks(self.from, self.to)
+    }
+
+    /// The key entries, one for each block.
+    pub fn entries(&self) -> Column<'a> {
+        let from = (self.first_packet - self.pinned.first_packet()) as u32;
+        self.pinned.column(from, from + self.packets)
+    }
+
+    /// The packets that fall to one of several readers, each of which sees every batch: index in the batch, entry, block.
+    pub fn steered(&self, steering: Steering) -> impl Iterator<Item = (u32, KeyEntry, PacketBlock<'a>)> + use<'a> {
+        let (blocks, from) = (self.blocks(), self.from);
+        let own = (0u32..).zip(self.entries().iter()).filter(move |(_, entry)| steering.takes(entry));
+        own.map(move |(index, entry)| (index, entry, blocks.at(entry.offset() - from)))
+    }
+}
+
+/// Which flows fall to reader `member` of `members` readers. Both directions of a flow fall to the same one.
+///
+/// The hash is computed by the reader from the key entry. Fragments go by addresses alone, since only the first has ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steering {
+    member: u32,
+    members: u32,
+}
+
+impl Steering {
+    /// Member `member` of `members`, from 0.
+    pub fn new(member: u32, members: u32) -> Steering {
+        assert!(member < members, "members are numbered from 0");
+        Steering { member, members }
+    }
+
+    /// Whether the entry's flow falls to this member.
+    #[inline]
+    pub fn takes(&self, entry: &KeyEntry) -> bool {
+        ((Steering::flow_hash(entry) >> 32) * self.members as u64) >> 32 == self.member as u64
+    }
+
+    /// Symmetric hash of a flow: addresses, ports, protocol.
+    #[inline]
+    pub fn flow_hash(entry: &KeyEntry) -> u64 {
+        let (source_port, destination_port) = if entry.fragment() { (0, 0) } else { (entry.source_port, entry.destination_port) };
+        let end = |address: [u8; 4], port: u16| mix((port as u64) << 32 | u32::from_le_bytes(address) as u64);
+        let ends = end(entry.source, source_port).wrapping_add(end(entry.destination, destination_port));
+        mix(ends ^ entry.protocol() as u64)
+    }
+}
+
+/// Spreads the bits of a number (the finish of splitmix64).
+#[inline]
+fn mix(number: u64) -> u64 {
+    let number = (number ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 32)
+}

@@ -1,0 +1,89 @@
+//! A stretch of the key column, lent in place, and its scan by key.
+//!
+//! ```text
+//! memory   | entry to-1 | ... | entry from+1 | entry from |
+//! scan     upward through memory, as fast as it delivers; one bit for each entry; then the bits from the last one down
+//! ```
+
+use crate::pin::Pinned;
+use crate::search::{KeyTest, scan};
+use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
+
+/// Entries of the key column, lent.
+#[derive(Clone, Copy, Debug)]
+pub struct Column<'a> {
+    /// Last entry first.
+    bytes: &'a [u8],
+}
+
+impl<'a> Column<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Column<'a> {
+        Column { bytes }
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> u32 {
+        (self.bytes.len() / KEY_ENTRY_BYTES) as u32
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// As it lies in memory, the last entry first.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Entry `index` of the stretch.
+    #[inline]
+    pub fn get(&self, index: u32) -> KeyEntry {
+        let end = self.bytes.len() - index as usize * KEY_ENTRY_BYTES;
+        KeyEntry::from_bytes(self.bytes[end - KEY_ENTRY_BYTES..end].try_into().expect("16 bytes"))
+    }
+
+    /// All entries, first packet first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = KeyEntry> + ExactSizeIterator + use<'a> {
+        let entries = self.bytes.rchunks_exact(KEY_ENTRY_BYTES);
+        entries.map(|bytes| KeyEntry::from_bytes(bytes.try_into().expect("16 bytes")))
+    }
+
+    /// Indices within the stretch of the entries that pass, ascending.
+    pub fn matches(&self, test: &KeyTest) -> Matches {
+        let entries = self.bytes.as_chunks().0;
+        Matches { bits: scan::entries(entries, &test.with_partial()), entries: self.len() }
+    }
+}
+
+impl Pinned {
+    /// Indices within the segment of the packets among `from..to` whose entries pass, ascending.
+    pub fn matches(&self, test: &KeyTest, from: u32, to: u32) -> impl Iterator<Item = u32> + '_ {
+        self.column(from, to).matches(test).map(move |index| from + index)
+    }
+}
+
+/// Indices of the entries that pass.
+pub struct Matches {
+    /// One bit for each entry in order of memory, which is the reverse order of packets; passed and not out yet.
+    bits: Vec<u64>,
+    entries: u32,
+}
+
+impl Iterator for Matches {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        while let Some(last) = self.bits.last_mut() {
+            if *last != 0 {
+                let bit = last.ilog2();
+                *last ^= 1 << bit;
+                let in_memory = (self.bits.len() as u32 - 1) * 64 + bit;
+                return Some(self.entries - 1 - in_memory);
+            }
+            self.bits.pop();
+        }
+        None
+    }
+}

@@ -1,0 +1,80 @@
+//! Walking through the offsets: blocks by index, the ones that come next already on their way from memory.
+
+use crate::pin::{Blocks, Pinned};
+use crate::search::Column;
+use scope_packet::pcapng::PacketBlock;
+
+/// Blocks that are fetched ahead: about as many lines as a core can wait for at once.
+const AHEAD: usize = 16;
+
+impl Pinned {
+    /// The blocks of packets `from..to` by their index in the segment, through the column's offsets.
+    pub fn indexed(&self, from: u32, to: u32) -> Picked<'_, std::ops::Range<u32>> {
+        self.pick(from..to)
+    }
+
+    /// The blocks of the packets at `indices` (any order, below what is committed now), through the column's offsets.
+    pub fn pick<I: Iterator<Item = u32>>(&self, indices: I) -> Picked<'_, I> {
+        let committed = self.committed();
+        let (column, blocks) = (self.column(0, committed.packets), self.blocks(0, committed.bytes));
+        let mut picked = Picked { column, blocks, indices, ahead: [(0, 0); AHEAD], at: 0, waiting: 0 };
+        while picked.waiting < AHEAD && picked.fetch((picked.at + picked.waiting) % AHEAD) {
+            picked.waiting += 1;
+        }
+        picked
+    }
+}
+
+/// Blocks by index, lent.
+pub struct Picked<'a, I> {
+    column: Column<'a>,
+    blocks: Blocks<'a>,
+    indices: I,
+    /// Index and offset of those on their way, a circle from `at` on.
+    ahead: [(u32, u32); AHEAD],
+    at: usize,
+    waiting: usize,
+}
+
+impl<I: Iterator<Item = u32>> Picked<'_, I> {
+    /// Starts to fetch the next block and notes it at `place`.
+    #[inline]
+    fn fetch(&mut self, place: usize) -> bool {
+        let Some(index) = self.indices.next() else { return false };
+        let offset = self.column.get(index).offset();
+        prefetch(self.blocks.bytes(), offset as usize);
+        self.ahead[place] = (index, offset);
+        true
+    }
+}
+
+impl<'a, I: Iterator<Item = u32>> Iterator for Picked<'a, I> {
+    type Item = (u32, PacketBlock<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u32, PacketBlock<'a>)> {
+        if self.waiting == 0 {
+            return None;
+        }
+        let place = self.at;
+        let (index, offset) = self.ahead[place];
+        if !self.fetch(place) {
+            self.waiting -= 1;
+        }
+        self.at = (place + 1) % AHEAD;
+        Some((index, self.blocks.at(offset)))
+    }
+}
+
+/// Asks for the line of `bytes` at `at`, without waiting for it.
+#[inline(always)]
+fn prefetch(bytes: &[u8], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(byte) = bytes.get(at) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that the program sees and never faults; the address is one of a live slice.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, at);
+}
