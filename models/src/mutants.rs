@@ -146,8 +146,8 @@ pub const MUTANTS: &[Mutant] = &[
         name: "committed_before_bytes",
         file: "writer.rs",
         edits: &[(
-            "        if !self.stream.append(",
-            "        if let Some(open) = &self.open {\n            let early = Committed { sealed: false, packets: self.stream.packets() + 1, bytes: self.stream.bytes() + head.block_bytes() as u32 };\n            self.ring.region().segment(open.slot).committed.store(early.to_word(), Ordering::Release);\n        }\n        if !self.stream.append(",
+            "        let appended = self.stream.append(",
+            "        if let Some(open) = &self.open {\n            let first = batch.packet(from);\n            let early = Committed { sealed: false, packets: self.stream.packets() + 1, bytes: self.stream.bytes() + first.head.block_bytes_of(first.data.len()) as u32 };\n            self.ring.region().segment(open.slot).committed.store(early.to_word(), Ordering::Release);\n        }\n        let appended = self.stream.append(",
         )],
         model: "open_segment",
         says: RACE,
