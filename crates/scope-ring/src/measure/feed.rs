@@ -1,6 +1,6 @@
 //! A lane that is fed as a worker does it: batches of 64, headers parsed once, a commit every four batches.
 
-use super::packets::Packets;
+use super::packets::{self, Packets};
 use crate::{Arrivals, Incoming, LaneWriter, MemoryOptions, Ring, RingConfig, RingError};
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, TimestampSource};
@@ -134,7 +134,8 @@ impl Feeder {
         while self.writer.next_packet() < end {
             let first = self.writer.next_packet();
             let count = (end - first).min(BATCH_PACKETS_MAX as u64) as usize;
-            self.append(&Fresh { source, first: first - self.base, count }, &before_claim);
+            let number = first - self.base;
+            self.append(&Fresh { frames: source.frames(number, count), first: number }, &before_claim);
             batch += 1;
             if batch % COMMIT_BATCHES == 0 {
                 self.writer.commit();
@@ -184,22 +185,21 @@ impl Feeder {
 
 /// Packets as a worker has them: their headers are parsed once, when they are appended.
 struct Fresh<'a> {
-    source: &'a Packets,
+    frames: &'a [Box<[u8]>],
+    /// Number of the first.
     first: u64,
-    count: usize,
 }
 
 impl Arrivals for Fresh<'_> {
     #[inline(always)]
     fn count(&self) -> usize {
-        self.count
+        self.frames.len()
     }
 
     #[inline(always)]
     fn packet(&self, index: usize) -> Incoming<'_> {
-        let number = self.first + index as u64;
-        let data = self.source.frame(number);
-        Incoming { head: self.source.head(number), key: Packets::key(data), data }
+        let data = &self.frames[index];
+        Incoming { head: packets::head(self.first + index as u64, data), key: Packets::key(data), data }
     }
 }
 

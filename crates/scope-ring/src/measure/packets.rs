@@ -6,7 +6,7 @@
 use crate::KeyTest;
 use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::pcapng::PacketHead;
-use scope_packet::{Headers, KeyEntry, LinkType};
+use scope_packet::{BATCH_PACKETS_MAX, Headers, KeyEntry, LinkType};
 
 /// Different packets.
 pub const SOURCES: usize = 512;
@@ -32,7 +32,8 @@ pub enum Sizes {
 
 /// The frames.
 pub struct Packets {
-    frames: Box<[Box<[u8]>; SOURCES]>,
+    /// The first batch of them once more at the end: from anywhere on, a batch lies in one piece.
+    frames: Box<[Box<[u8]>; SOURCES + BATCH_PACKETS_MAX]>,
     bytes: usize,
     stored_bytes: u64,
     longest: usize,
@@ -44,13 +45,16 @@ impl Packets {
         let mut random = Random(1);
         let mut lengths: Vec<usize> = (0..SOURCES).map(|index| length(sizes, index)).collect();
         (1..SOURCES).rev().for_each(|index| lengths.swap(index, random.below(index as u64 + 1) as usize));
-        let frames: Vec<Box<[u8]>> =
+        let mut frames: Vec<Box<[u8]>> =
             lengths.iter().enumerate().map(|(index, &length)| frame(&mut random, index, length).into()).collect();
         let stored_bytes = |frame: &[u8]| (head(0, frame).block_bytes() + KEY_ENTRY_BYTES) as u64;
+        let (bytes, longest) = (frames.iter().map(|frame| frame.len()).sum(), frames.iter().map(|frame| frame.len()).max());
+        let stored_bytes = frames.iter().map(|frame| stored_bytes(frame)).sum();
+        frames.extend_from_within(..BATCH_PACKETS_MAX);
         Packets {
-            bytes: frames.iter().map(|frame| frame.len()).sum(),
-            stored_bytes: frames.iter().map(|frame| stored_bytes(frame)).sum(),
-            longest: frames.iter().map(|frame| frame.len()).max().unwrap_or(0),
+            bytes,
+            stored_bytes,
+            longest: longest.unwrap_or(0),
             frames: frames.try_into().expect("so many lengths were made"),
         }
     }
@@ -59,6 +63,13 @@ impl Packets {
     #[inline(always)]
     pub fn frame(&self, number: u64) -> &[u8] {
         &self.frames[number as usize % SOURCES]
+    }
+
+    /// `count` frames from packet `number` on, at most [`BATCH_PACKETS_MAX`].
+    #[inline]
+    pub fn frames(&self, number: u64, count: usize) -> &[Box<[u8]>] {
+        let first = number as usize % SOURCES;
+        &self.frames[first..first + count]
     }
 
     /// What its block says of packet `number`.
@@ -143,8 +154,9 @@ fn length(sizes: Sizes, index: usize) -> usize {
     length
 }
 
+/// What the block of packet `number` says, whose bytes these are.
 #[inline(always)]
-fn head(number: u64, frame: &[u8]) -> PacketHead {
+pub(super) fn head(number: u64, frame: &[u8]) -> PacketHead {
     let length = frame.len() as u32;
     PacketHead { time_ns: Packets::time_ns(number), captured_len: length, original_len: length, ..Default::default() }
 }
