@@ -7,7 +7,7 @@ TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 LIVE_DEMO := $(filter-out 0 no off,$(LIVE))
 SCRIPTS := $(CURDIR)/scripts
 
-.PHONY: help demo test bench lint build models tsan clean
+.PHONY: help demo test bench lint build models tsan fences clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,9 +18,10 @@ help:
 	@echo 'make lint          format and clippy'
 	@echo 'make models        the orderings of the ring, in every order that the memory model allows, and with seeded faults'
 	@echo 'make tsan          the ring under ThreadSanitizer'
+	@echo 'make fences        what commit and seal of the ring store last, read from the compiled code'
 	@echo 'make build         the release binary, $(TARGET_DIR)/release/wirescope'
 	@echo 'make clean         removes what was built'
-	@echo 'demo, test, bench, lint and build install what is missing (gcc, libpcap-dev; the tests: tcpdump, tshark, tcpreplay, iproute2).'
+	@echo 'demo, test, bench, lint and build install what is missing (gcc, libpcap-dev; the tests: tcpdump, tshark, tcpreplay, iproute2; fences: binutils).'
 
 build:
 	@$(SCRIPTS)/install-missing.sh build
@@ -62,6 +63,11 @@ models:
 tsan:
 	@$(SCRIPTS)/install-missing.sh build
 	@TSAN_TARGET_DIR=$(TARGET_DIR)/tsan $(SCRIPTS)/tsan.sh
+
+fences:
+	@$(SCRIPTS)/install-missing.sh fences
+	@$(SCRIPTS)/check-fences.sh --self-test
+	@$(SCRIPTS)/check-fences.sh
 
 clean:
 	@cargo clean

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Looks for what building (`build`), the live demo (`live`) or the tests (`test`) need, and installs what is missing.
+# Looks for what building (`build`), the live demo (`live`), the tests (`test`) or the reading of compiled code (`fences`) need,
+# and installs what is missing.
 # Nothing missing: asks nothing and leaves apt alone. Can't install: prints the one line that would, and stops with 2.
 #
-# usage: install-missing.sh build|live|test
+# usage: install-missing.sh build|live|test|fences
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 want=${1:-build}
@@ -32,7 +33,10 @@ missing_packages() {
     if ! command -v gcc >/dev/null 2>&1 || ! links_libpcap; then
         echo libc6-dev libpcap-dev
     fi
-    if [ "$want" != build ]; then
+    if [ "$want" = fences ]; then
+        command -v objdump >/dev/null 2>&1 || echo binutils
+    fi
+    if [ "$want" = live ] || [ "$want" = test ]; then
         command -v ip >/dev/null 2>&1 || echo iproute2
         command -v unshare >/dev/null 2>&1 || echo util-linux
     fi
