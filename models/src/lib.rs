@@ -9,8 +9,11 @@
 
 pub mod mutants;
 
+pub use variants::run;
+
+// Private, so that of each variant only what its models use is compiled.
 #[allow(dead_code, missing_docs, unused, clippy::all)]
-pub mod variants {
+mod variants {
     //! One module per variant, made by `build.rs`.
     include!(concat!(env!("OUT_DIR"), "/variants.rs"));
 }
