@@ -55,7 +55,8 @@ fn main() {
     for (name, mutant) in std::iter::once(("none", None)).chain(MUTANTS.iter().map(|mutant| (mutant.name, Some(mutant)))) {
         let folder = Path::new(&out).join(name);
         make(&source, &Path::new(&here).join("src"), &folder, name, mutant);
-        let (lib, model) = (folder.join("lib.rs"), Path::new(&here).join("src/model.rs"));
+        let (lib, model) = (folder.join("lib.rs"), Path::new(&out).join(format!("{name}.rs")));
+        write(&model, &models(&Path::new(&here).join("src/model.rs"), mutant));
         variants +=
             &format!("pub mod {name} {{\n#[path = {lib:?}]\npub mod scope_ring;\n#[path = {model:?}]\npub mod model;\n}}\n");
     }
@@ -105,6 +106,17 @@ fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Opti
     let left = files(folder).into_iter().filter(|path| !written.contains(path)); // by an earlier source
     left.for_each(|path| std::fs::remove_file(path).expect("OUT_DIR is writable"));
     assert!(seeded, "mutant {name}: its file isn't there");
+}
+
+/// The models' text; for a mutant with only the one in the list that must catch it, so that no other is compiled.
+fn models(path: &Path, mutant: Option<&Mutant>) -> String {
+    let text = read(path);
+    let Some(mutant) = mutant else { return text };
+    let (before, list) = text.split_once("fn())] = &[\n").expect("the list of models");
+    let (list, behind) = list.split_once("];").expect("its end");
+    let wanted = format!("    (\"{}\",", mutant.model);
+    let entry = list.lines().find(|line| line.starts_with(&wanted)).unwrap_or_else(|| panic!("no model {}", mutant.model));
+    format!("{before}fn())] = &[\n{entry}\n];{behind}")
 }
 
 /// All files of a folder and of the folders in it.

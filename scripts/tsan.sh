@@ -18,6 +18,7 @@ export CARGO_TARGET_DIR="${TSAN_TARGET_DIR:-target/tsan}"
 export RUSTC_BOOTSTRAP=1 # the sanitizer's switch is unstable; the compiler is the same
 export RUSTFLAGS='-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sanitized'
 export WIRESCOPE_RING_FORM=plain
+tests='stress known_defects follow readers search shares'
 log=$(mktemp)
 suppressions=$(mktemp)
 trap 'rm -f "$log" "$suppressions"' EXIT
@@ -37,8 +38,8 @@ if ! grep -q 'WARNING: ThreadSanitizer: data race' "$log"; then
 fi
 echo 'the race on purpose is found'
 
-for test in stress known_defects follow; do
+for test in $tests; do
     run "$test" -- --test-threads 1 >"$log" 2>&1 || { cat "$log"; echo "sanitizer: $test failed"; exit 1; }
     grep '^test result:' "$log"
 done
-echo 'sanitizer: the race on purpose found, none in stress, known_defects and follow'
+echo "sanitizer: the race on purpose found, none in $tests"

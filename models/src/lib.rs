@@ -4,13 +4,16 @@
 //! |---|---|
 //! | `model.rs` | the models: what threads do, and what must hold |
 //! | `mutants.rs` | the seeded faults, as edits of scope-ring's text, and the model that must catch each |
-//! | `stand_ins/` | the two files of scope-ring that can't run here: the mapping and the futex |
+//! | `stand_ins/` | the files of scope-ring that can't run here: mapping, futex, lock |
 //! | `build.rs` | makes the variants |
 
 pub mod mutants;
 
+pub use variants::run;
+
+// Private, so that of each variant only what its models use is compiled.
 #[allow(dead_code, missing_docs, unused, clippy::all)]
-pub mod variants {
+mod variants {
     //! One module per variant, made by `build.rs`.
     include!(concat!(env!("OUT_DIR"), "/variants.rs"));
 }

@@ -4,7 +4,7 @@
 //!
 //! The program ends at the first wrong order, inside the panic hook: nothing is unwound, so that no drop hides what was found.
 
-use models::{RUNS, variants};
+use models::RUNS;
 use std::sync::atomic::Ordering;
 
 fn main() {
@@ -19,7 +19,7 @@ fn main() {
         std::process::exit(1);
     }));
     let began = std::time::Instant::now();
-    if !variants::run(variant, model) {
+    if !models::run(variant, model) {
         eprintln!("no such model or variant: {model} {variant}");
         std::process::exit(2);
     }

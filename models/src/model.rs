@@ -4,7 +4,9 @@
 
 use super::scope_ring::control::Published;
 use super::scope_ring::region::BLOCK_BYTES;
-use super::scope_ring::{Append, LaneWriter, Pinned, Reader, Ring, RingConfig};
+use super::scope_ring::{
+    Append, ClaimGroup, KeyTest, LaneWriter, Pinned, Reader, ReaderGroup, Ring, RingConfig, Share, Summaries,
+};
 use loom::thread;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::segment::{FOOT_BYTES, Foot};
@@ -29,6 +31,14 @@ const MODELS: &[(&str, Option<usize>, fn())] = &[
     ("evicted", None, evicted),
     ("clock", None, clock),
     ("lanes", None, lanes),
+    ("span", None, span),
+    ("find", Some(3), find),
+    ("find_lapped", Some(2), find_lapped),
+    ("shares", Some(2), shares),
+    ("members", Some(3), members),
+    ("members_lapped", Some(2), members_lapped),
+    ("summaries", None, summaries),
+    ("summaries_lapped", None, summaries_lapped),
 ];
 
 /// Runs one model through all its orders; false: there is none of this name.
@@ -46,15 +56,28 @@ pub fn run(name: &str) -> bool {
 }
 
 fn ring(segments: u64, workers: u32) -> Arc<Ring> {
+    ring_with(segments, workers, &[])
+}
+
+fn ring_with(segments: u64, workers: u32, shares: &[Share]) -> Arc<Ring> {
     let ring_bytes = segments * SEGMENT_BYTES;
     let config = RingConfig { ring_bytes, segment_bytes: Some(SEGMENT_BYTES), workers, lanes: 1, run_id: *b"a run of a model" };
-    Ring::create(&config).expect("a small ring")
+    Ring::create_shared(&config, shares).expect("a small ring")
 }
 
 fn lane(ring: &Arc<Ring>, worker: u32) -> LaneWriter {
-    let mut writer = ring.open_lane(worker, LinkType::ETHERNET).expect("room in the lane table");
+    lane_in(ring, ClaimGroup::COMMON, worker)
+}
+
+fn lane_in(ring: &Arc<Ring>, group: ClaimGroup, worker: u32) -> LaneWriter {
+    let mut writer = ring.open_lane_in(group, worker, LinkType::ETHERNET).expect("room in the lane table");
     writer.add_interface(worker);
     writer
+}
+
+/// Ports of packet `number`: each packet has its own.
+fn key(number: u64) -> KeyEntry {
+    KeyEntry { source_port: number as u16 + 1, destination_port: number as u16 + 1, ..KeyEntry::default() }
 }
 
 fn data(lane: u32, number: u64) -> [u8; DATA_BYTES] {
@@ -65,7 +88,7 @@ fn data(lane: u32, number: u64) -> [u8; DATA_BYTES] {
 fn store(writer: &mut LaneWriter) -> bool {
     let (lane, number) = (writer.lane(), writer.next_packet());
     let head = PacketHead { time_ns: number as i64 + 1, captured_len: DATA_BYTES as u32, original_len: 8, ..Default::default() };
-    let append = |writer: &mut LaneWriter| writer.append(0, &head, KeyEntry::default(), &data(lane, number));
+    let append = |writer: &mut LaneWriter| writer.append(0, &head, key(number), &data(lane, number));
     let mut appended = append(writer);
     if appended == Append::NeedsSegment && writer.claim() {
         appended = append(writer);
@@ -211,11 +234,20 @@ fn two_writers() {
 /// The real reader is lapped: one of the two segments is held, so that each store recycles the other, in which the reader
 /// stands. It sees or misses every packet, each once, and knows which.
 fn reader() {
+    lapped(Reader::new);
+}
+
+/// The same for the only member of a group.
+fn members_lapped() {
+    lapped(|ring| ReaderGroup::new(ring).member());
+}
+
+fn lapped(new: fn(&Arc<Ring>) -> Reader) {
     let ring = ring(2, 1);
     let mut writer = lane(&ring, 0);
     assert_eq!(store_sealed(&mut writer, 2), 0);
     let held = ring.pin(0, 1).expect("the second segment");
-    let (mut reader, mut next) = (Reader::new(&ring), 0);
+    let (mut reader, mut next) = (new(&ring), 0);
     (0..3).for_each(|_| follow(&mut reader, &mut next));
     assert_eq!(store_sealed(&mut writer, 1), 0);
     let reading = thread::spawn(move || {
@@ -330,15 +362,146 @@ fn clock() {
 
 /// A lane that is counted is complete.
 fn lanes() {
-    let ring = ring(4, 2);
+    let ring = ring_with(4, 2, &[Share { percent: 50, lanes: 1 }]);
     let own = ring.clone();
     let reading = thread::spawn(move || {
         for lane in 0..own.lanes() {
             let info = own.lane_info(lane);
             assert_eq!((info.worker, info.link_type), (1 - lane, LinkType::ETHERNET), "a lane without its words");
+            assert_eq!(own.lane_group(lane), ClaimGroup::of_share(0), "a lane without its group");
         }
     });
-    drop(lane(&ring, 1));
-    drop(lane(&ring, 0));
+    drop(lane_in(&ring, ClaimGroup::of_share(0), 1));
+    drop(lane_in(&ring, ClaimGroup::of_share(0), 0));
     reading.join().expect("the reader");
+}
+
+/// The span of an open segment covers every packet that is committed.
+fn span() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    assert!(store(&mut writer));
+    let own = ring.clone();
+    let reading = thread::spawn(move || {
+        let pinned = own.pin(0, 0).expect("the open segment stays");
+        let packets = pinned.committed().packets as i64;
+        let (min_ns, max_ns, _) = pinned.span().expect("a packet is there");
+        assert!(min_ns == 1 && max_ns >= packets, "committed outside of the span");
+    });
+    assert!(store(&mut writer));
+    reading.join().expect("the reader");
+}
+
+/// What was committed before a search began is found, whether its segment is open, being sealed, or followed by another.
+fn find() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    assert!(store(&mut writer));
+    let own = ring.clone();
+    let searching = thread::spawn(move || {
+        let spans = own.overlapping(1, 1);
+        let found: Vec<(u32, u64)> = spans.iter().map(|span| (span.lane, span.sequence)).collect();
+        assert_eq!(found, [(0, 0)], "not found");
+    });
+    writer.seal();
+    assert!(store(&mut writer));
+    searching.join().expect("the searcher");
+}
+
+/// A search in a ring that turns meanwhile: what it finds is what the time asks for, and nothing is passed over but what is
+/// recycled by then.
+fn find_lapped() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    assert_eq!(store_sealed(&mut writer, 2), 0);
+    let own = ring.clone();
+    let searching = thread::spawn(move || {
+        let found = own.find_time(1).map(|found| (found.time_ns, found.pinned.first_packet() as i64 + 1));
+        assert!(found.is_none_or(|(time_ns, of_packet)| time_ns >= 1 && time_ns == of_packet), "foreign bytes");
+        assert!(found.is_some_and(|found| found.0 == 1) || own.pin(0, 0).is_none(), "passed over");
+    });
+    store_sealed(&mut writer, 1);
+    searching.join().expect("the searcher");
+    drop(writer);
+    no_pin_is_left(&ring);
+}
+
+/// Two lanes, each with half of the ring: neither takes a segment of the other.
+fn shares() {
+    let ring = ring_with(4, 2, &[Share { percent: 50, lanes: 1 }]);
+    let (mut common, mut own) = (lane(&ring, 0), lane_in(&ring, ClaimGroup::of_share(0), 1));
+    assert_eq!(store_sealed(&mut own, 2), 0);
+    let writing = thread::spawn(move || store_sealed(&mut common, 3));
+    assert!((0..2).all(|sequence| ring.pin(1, sequence).is_some()), "evicted by another group");
+    assert_eq!(store_sealed(&mut own, 1), 0);
+    assert_eq!(writing.join().expect("the writer"), 0);
+    assert!((1..3).all(|sequence| ring.pin(0, sequence).is_some() && ring.pin(1, sequence).is_some()), "evicted by another group");
+    drop(own);
+    no_pin_is_left(&ring);
+}
+
+/// Two members of a group: every packet goes to one of them.
+fn members() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    assert_eq!(store_sealed(&mut writer, 1), 0);
+    let group = ReaderGroup::new(&ring);
+    let take = |group: &Arc<ReaderGroup>| {
+        let mut member = group.member();
+        (0..2).filter_map(|_| member.next_batch().map(|batch| batch.first_packet())).collect::<Vec<u64>>()
+    };
+    let other = group.clone();
+    let reading = thread::spawn(move || take(&other));
+    assert!(store(&mut writer));
+    let mut seen = take(&group);
+    seen.extend(reading.join().expect("the other member"));
+    seen.extend(take(&group)); // what the other left
+    seen.sort_unstable();
+    assert_eq!(seen, [0, 1], "each to one member");
+    let counts = group.counts(0);
+    assert_eq!((counts.seen, counts.missed, counts.behind), (2, 0, 0), "published = seen + missed + behind");
+    drop((group, writer));
+    no_pin_is_left(&ring);
+}
+
+/// A summary built while its segment is being sealed never denies what is there.
+fn summaries() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    assert!(store(&mut writer));
+    let summaries = Summaries::new(&ring);
+    let (own, table) = (ring.clone(), summaries.clone());
+    let building = thread::spawn(move || {
+        let pinned = own.pin(0, 0).expect("nothing is recycled");
+        table.build(&pinned);
+    });
+    assert!(store(&mut writer));
+    writer.seal();
+    let pinned = ring.pin(0, 0).expect("nothing is recycled");
+    for number in 0..2 {
+        assert!(summaries.may_hold(&pinned, &KeyTest::port(key(number).source_port)), "denied");
+    }
+    building.join().expect("the builder");
+}
+
+/// A summary speaks of its own segment only, whatever the slot holds by now.
+fn summaries_lapped() {
+    let ring = ring(2, 1);
+    let mut writer = lane(&ring, 0);
+    assert_eq!(store_sealed(&mut writer, 2), 0);
+    let summaries = Summaries::new(&ring);
+    let (own, table) = (ring.clone(), summaries.clone());
+    let building = thread::spawn(move || {
+        if let Some(pinned) = own.pin(0, 0) {
+            table.build(&pinned);
+        }
+    });
+    store_sealed(&mut writer, 1);
+    if let Some(pinned) = ring.pin(0, 2) {
+        assert!(summaries.may_hold(&pinned, &KeyTest::port(key(2).source_port)), "denied");
+    }
+    building.join().expect("the builder");
+    if let Some(pinned) = ring.pin(0, 0) {
+        assert!(!summaries.may_hold(&pinned, &KeyTest::port(key(2).source_port)), "what it lacks is known");
+    }
 }

@@ -267,4 +267,94 @@ pub const MUTANTS: &[Mutant] = &[
         model: "reader",
         says: "published = seen + missed + behind",
     },
+    Mutant {
+        name: "span_after_commit",
+        file: "protocol.rs",
+        edits: &[
+            ("    publish_span(control, span);\n    lane.publish", "    lane.publish"),
+            ("// bytes, entries and span before the word that publishes them\n", "\n    publish_span(control, span);\n"),
+        ],
+        model: "span",
+        says: "committed outside of the span",
+    },
+    Mutant {
+        name: "table_before_newest",
+        file: "search/time.rs",
+        edits: &[
+            (
+                "let mut spans: Vec<SegmentSpan> = newest.filter_map(touching).collect();",
+                "let mut spans: Vec<SegmentSpan> = Vec::new();",
+            ),
+            (
+                "        spans.sort_by_key(|span| (span.lane, span.sequence));\n",
+                "        spans.extend(newest.filter_map(touching));\n        spans.sort_by_key(|span| (span.lane, span.sequence));\n",
+            ),
+        ],
+        model: "find",
+        says: "not found",
+    },
+    Mutant {
+        name: "slot_pinned_without_a_look_at_what_it_holds",
+        file: "protocol.rs",
+        edits: &[(
+            "    control.lane.load(Ordering::Relaxed) == lane && control.sequence.load(Ordering::Relaxed) == sequence",
+            "    control.lane.load(Ordering::Relaxed) == lane",
+        )],
+        model: "find_lapped",
+        says: "passed over",
+    },
+    Mutant {
+        name: "claim_of_any_group",
+        file: "claims.rs",
+        edits: &[("let queue = &mut self.queues[group.0 as usize];", "let queue = &mut self.queues[0];")],
+        model: "shares",
+        says: "evicted by another group",
+    },
+    Mutant {
+        name: "lane_group_after_the_lane_table",
+        file: "ring.rs",
+        edits: &[
+            ("        self.lane_groups[lane as usize].store(group.0, Ordering::Relaxed);\n", ""),
+            (
+                "        header.lanes_used.store(lane + 1, Ordering::Release); // after the lane's words\n",
+                "        header.lanes_used.store(lane + 1, Ordering::Release);\n        self.lane_groups[lane as usize].store(group.0, Ordering::Relaxed);\n",
+            ),
+        ],
+        model: "lanes",
+        says: "a lane without its group",
+    },
+    Mutant {
+        name: "claimed_by_who_looked_without_the_lock",
+        file: "reader/group.rs",
+        edits: &[(
+            "        let pinned = (claims.next.max(",
+            "        let seen_next = own.next.load(Ordering::Acquire);\n        drop(claims);\n        claims = own.claims.lock().expect(\"no panic while held\");\n        let pinned = (seen_next.max(",
+        )],
+        model: "members",
+        says: "each to one member",
+    },
+    Mutant {
+        name: "group_looks_at_published_last",
+        file: "reader/group.rs",
+        edits: &[(
+            "        let published = ring.region().lane(lane).published().packets; // looked at first: these lie in segments below `end`\n        let end = ring.lane_next(lane);\n",
+            "        let end = ring.lane_next(lane);\n        let published = ring.region().lane(lane).published().packets;\n",
+        )],
+        model: "members_lapped",
+        says: "missed",
+    },
+    Mutant {
+        name: "summary_of_an_open_segment",
+        file: "summary.rs",
+        edits: &[("        if committed.sealed {\n", "        if committed.packets > 0 {\n")],
+        model: "summaries",
+        says: "denied",
+    },
+    Mutant {
+        name: "summary_of_whatever_the_slot_held",
+        file: "summary.rs",
+        edits: &[("summary.of != Some((pinned.lane(), pinned.sequence()))", "summary.of.is_none()")],
+        model: "summaries_lapped",
+        says: "denied",
+    },
 ];

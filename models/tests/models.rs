@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Models, longest first.
-const MODELS: [&str; 12] = [
+const MODELS: [&str; 20] = [
     "open_segment",
     "counters",
     "reader",
+    "members_lapped",
+    "members",
     "newest",
     "recycle",
     "unlapped",
@@ -19,6 +21,12 @@ const MODELS: [&str; 12] = [
     "evicted",
     "clock",
     "lanes",
+    "find",
+    "find_lapped",
+    "span",
+    "shares",
+    "summaries",
+    "summaries_lapped",
 ];
 
 /// Runs a model on a variant: whether it held, and what it said.

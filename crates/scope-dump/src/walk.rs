@@ -19,6 +19,7 @@ pub(crate) struct Piece {
     /// Number in the lane of its first packet, and how many there are.
     pub first_packet: u64,
     packets: u64,
+    /// No packet is older; of an open segment, packets that were read before count, too.
     pub min_ns: i64,
     /// Times never step back inside.
     pub ordered: bool,
@@ -40,8 +41,8 @@ pub(crate) struct Walk {
     first: FirstPins,
     positions: Vec<Position>,
     from_ns: i64,
-    /// Pieces of the last look up to here have been offered a pin.
-    held_up_to: usize,
+    /// Pieces of the last look up to here have been offered a pin, for each claim group.
+    held_up_to: Vec<usize>,
     /// What was recycled before it was read: lane, and packet numbers from and up to (exclusive).
     gaps: Vec<(u32, u64, u64)>,
 }
@@ -52,7 +53,14 @@ const GAPS_MAX: usize = 65_536;
 
 impl Walk {
     pub(crate) fn new(ring: &Arc<Ring>, first: FirstPins, from_ns: i64) -> Walk {
-        Walk { ring: ring.clone(), first, positions: Vec::new(), from_ns, held_up_to: 0, gaps: Vec::new() }
+        Walk {
+            ring: ring.clone(),
+            first,
+            positions: Vec::new(),
+            from_ns,
+            held_up_to: vec![0; ring.group_segments().len()],
+            gaps: Vec::new(),
+        }
     }
 
     /// Lists what has been committed since the last look and isn't all behind `reach_ns`, smallest times first.
@@ -72,7 +80,7 @@ impl Walk {
         for (lane, sequence) in needed.into_iter().enumerate() {
             self.first.follower.done_before(lane as u32, sequence);
         }
-        self.held_up_to = 0;
+        self.held_up_to.fill(0);
         self.hold_on(&pieces);
         pieces
     }
@@ -81,7 +89,7 @@ impl Walk {
         let mut at = self.positions[lane as usize];
         let next = self.ring.lane_next(lane);
         for sequence in at.sequence.max(self.ring.oldest_possible(lane))..next {
-            let held = self.first.held.remove(&(lane, sequence));
+            let held = self.first.held.take(lane, sequence);
             let was_held = held.is_some();
             let Some(pinned) = held.or_else(|| self.ring.pin(lane, sequence)) else {
                 continue; // recycled: the next one that is there tells how much is missing
@@ -92,12 +100,10 @@ impl Walk {
             let committed = pinned.committed();
             let end_packet = pinned.first_packet() + committed.packets as u64;
             at = Position { sequence, bytes: committed.bytes, packet: end_packet };
-            let times = match pinned.times() {
-                Some(times) => (times.min_ns, times.max_ns, !times.unordered),
-                None => scan(pinned.blocks(from, committed.bytes)),
-            };
-            let concerns = committed.bytes > from && times.1 >= self.from_ns && times.0 <= reach_ns;
-            if concerns {
+            let span = pinned.span().filter(|(min_ns, max_ns, _)| *max_ns >= self.from_ns && *min_ns <= reach_ns);
+            if committed.bytes > from
+                && let Some((min_ns, _, unordered)) = span
+            {
                 pieces.push(Piece {
                     lane,
                     sequence,
@@ -105,12 +111,12 @@ impl Walk {
                     to: committed.bytes,
                     first_packet,
                     packets: end_packet - first_packet,
-                    min_ns: times.0,
-                    ordered: times.2,
+                    min_ns,
+                    ordered: !unordered,
                     needed_then: 0,
                 });
                 if was_held {
-                    self.first.held.insert((lane, sequence), pinned);
+                    self.first.held.put(pinned);
                 }
             }
             if committed.sealed {
@@ -120,21 +126,22 @@ impl Walk {
         self.positions[lane as usize] = at;
     }
 
-    fn has_room(&self) -> bool {
-        (self.first.held.len() as u64) < self.first.allowance.segments()
-    }
-
-    /// Pins further pieces of the last look, in order, as far as the allowance reaches.
+    /// Pins further pieces of the last look, in order, as far as the allowance reaches in each claim group.
     fn hold_on(&mut self, pieces: &[Piece]) {
-        while self.has_room()
-            && let Some(piece) = pieces.get(self.held_up_to)
-        {
-            self.held_up_to += 1;
-            let place = (piece.lane, piece.sequence);
-            if !self.first.held.contains_key(&place)
-                && let Some(pinned) = self.ring.pin(piece.lane, piece.sequence)
-            {
-                self.first.held.insert(place, pinned);
+        let held = &mut self.first.held;
+        for (group, up_to) in self.held_up_to.iter_mut().enumerate() {
+            while let Some(piece) = pieces.get(*up_to) {
+                if self.ring.lane_group(piece.lane).index() == group {
+                    if !held.has_room(piece.lane) {
+                        break;
+                    }
+                    if !held.holds(piece.lane, piece.sequence)
+                        && let Some(pinned) = self.ring.pin(piece.lane, piece.sequence)
+                    {
+                        held.put(pinned);
+                    }
+                }
+                *up_to += 1;
             }
         }
     }
@@ -142,8 +149,8 @@ impl Walk {
     /// Reads piece `index` of the last look; `None` where it was recycled meanwhile, which is noted.
     pub(crate) fn read(&mut self, pieces: &[Piece], index: usize) -> Option<Read> {
         let piece = &pieces[index];
-        self.held_up_to = self.held_up_to.max(index + 1);
-        let pinned = self.first.held.remove(&(piece.lane, piece.sequence)).or_else(|| self.ring.pin(piece.lane, piece.sequence));
+        self.held_up_to.iter_mut().for_each(|up_to| *up_to = (index + 1).max(*up_to));
+        let pinned = self.first.held.take(piece.lane, piece.sequence).or_else(|| self.ring.pin(piece.lane, piece.sequence));
         if pinned.is_none() {
             self.note_gap(piece.lane, piece.first_packet, piece.first_packet + piece.packets);
         }
@@ -158,7 +165,7 @@ impl Walk {
 
     /// Segments held now.
     pub(crate) fn held(&self) -> u64 {
-        self.first.held.len() as u64
+        self.first.held.len()
     }
 
     fn note_gap(&mut self, lane: u32, from: u64, to: u64) {
@@ -193,16 +200,4 @@ impl Read {
     pub(crate) fn blocks(&self) -> Blocks<'_> {
         self.pinned.blocks(self.from, self.to)
     }
-}
-
-/// Smallest and largest time of an open segment's packets, and whether they never step back.
-fn scan(blocks: Blocks<'_>) -> (i64, i64, bool) {
-    let (mut min_ns, mut max_ns, mut ordered, mut last_ns) = (i64::MAX, 0, true, 0);
-    for time_ns in blocks.map(|block| block.time_ns()) {
-        min_ns = min_ns.min(time_ns);
-        max_ns = max_ns.max(time_ns);
-        ordered &= time_ns >= last_ns;
-        last_ns = time_ns;
-    }
-    (min_ns, max_ns, ordered)
 }

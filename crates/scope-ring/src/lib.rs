@@ -17,7 +17,7 @@
 //! | [`ring`] | the ring as a whole: lanes, claiming, snapshots |
 //! | [`claims`] | the order of recycling, for each claim group; shares |
 //! | `protocol` | every ordering: claim, open, commit, seal, pin, unpin, snapshots |
-//! | [`pin`] | holding segments; the pin budget |
+//! | [`pin`], [`held`] | holding segments; the pin budget |
 //! | `lock`, `futex` | waiting: for each other at claims, for news |
 //! | [`writer`] | append, commit, seal |
 //! | [`stream`] | the open segment's bytes, written at memory speed |
@@ -37,6 +37,7 @@ pub mod control;
 pub mod evicted;
 pub mod follow;
 mod futex;
+pub mod held;
 mod lock;
 pub mod measure;
 pub mod pin;
@@ -56,6 +57,7 @@ pub mod writer;
 pub use claims::{ClaimGroup, Share};
 pub use evicted::Lost;
 pub use follow::Follower;
+pub use held::Held;
 pub use pin::{Allowance, Committed, Pinned, SegmentTimes};
 pub use reader::{Batch, Reader, ReaderCounts, ReaderGroup, Steering, Tap};
 pub use region::{Machine, MemoryKind, MemoryOptions, RingMemory};

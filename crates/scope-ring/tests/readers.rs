@@ -8,8 +8,8 @@ use scope_ring::pin::PinBudget;
 use scope_ring::{Reader, ReaderCounts, ReaderGroup, Ring, Steering};
 use stand::{Dice, KIB, append, feed, feed_segments, head, lane, ring};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Reads everything that is there; the numbers of lane 0's packets, each checked by its bytes.
@@ -209,12 +209,10 @@ fn a_lane_that_is_gone_altogether_is_missed_by_a_group_and_by_a_holding_reader()
 fn three_members_share_what_two_writers_write() {
     let ring = ring(48, 64 * KIB, 2);
     let group = ReaderGroup::new(&ring);
-    let stop = AtomicBool::new(false);
-    let seen = Mutex::new(vec![BTreeSet::new(), BTreeSet::new()]);
-    let ended = AtomicBool::new(false);
+    let (stop, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let writers = [lane(&ring, 0), lane(&ring, 1)];
-    std::thread::scope(|scope| {
-        let (ring, group, stop, seen, ended) = (&ring, &group, &stop, &seen, &ended);
+    let seen: Vec<(u32, u64)> = std::thread::scope(|scope| {
+        let (ring, group, stop, ended) = (&ring, &group, &stop, &ended);
         let writers = writers.map(|mut writer| {
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
@@ -223,39 +221,43 @@ fn three_members_share_what_two_writers_write() {
                 }
             })
         });
-        for slow in [0, 0, 3] {
-            scope.spawn(move || {
-                let mut reader = group.member();
-                loop {
-                    let last = ended.load(Ordering::Acquire);
-                    while let Some(batch) = reader.next_batch() {
-                        let numbers = batch.first_packet()..batch.first_packet() + batch.packets() as u64;
-                        let lane = batch.lane() as usize;
-                        numbers.for_each(|number| assert!(seen.lock().unwrap()[lane].insert(number), "once only"));
-                        std::thread::sleep(Duration::from_millis(slow));
-                        check_now(ring, group);
-                    }
-                    if last {
-                        break;
-                    }
-                    reader.wait();
-                    if slow == 3 {
-                        reader = group.member(); // ends in the middle of its segments
-                    }
-                }
-            });
-        }
+        let members = [0, 0, 3].map(|slow_ms| scope.spawn(move || follow_as_member(ring, group, ended, slow_ms)));
         std::thread::sleep(Duration::from_millis(1500));
         stop.store(true, Ordering::Relaxed);
         writers.into_iter().for_each(|writer| writer.join().expect("a writer"));
         ended.store(true, Ordering::Release);
+        members.into_iter().flat_map(|member| member.join().expect("a member")).collect()
     });
+    let once: BTreeSet<_> = seen.iter().collect();
+    assert_eq!(once.len(), seen.len(), "each packet once");
     read_all(&mut group.member()); // what the one left that ended last
-    for (lane, seen) in seen.lock().unwrap().iter().enumerate() {
-        let counts = group.counts(lane as u32);
-        check_law(&ring, lane, counts);
-        assert_eq!(counts.behind, 0);
-        assert!(counts.seen >= seen.len() as u64 && !seen.is_empty());
+    for lane in 0..2 {
+        let counts = group.counts(lane);
+        check_law(&ring, lane as usize, counts);
+        let own = seen.iter().filter(|seen| seen.0 == lane).count() as u64;
+        assert!(counts.behind == 0 && own > 0 && counts.seen >= own, "{own} of {counts:?}");
+    }
+}
+
+/// Follows until the writers have ended and nothing is left; lane and number of each packet. A slow one ends again and again in
+/// the middle of its segments.
+fn follow_as_member(ring: &Ring, group: &Arc<ReaderGroup>, ended: &AtomicBool, slow_ms: u64) -> Vec<(u32, u64)> {
+    let mut seen = Vec::new();
+    let mut reader = group.member();
+    loop {
+        let last = ended.load(Ordering::Acquire);
+        while let Some(batch) = reader.next_batch() {
+            seen.extend((batch.first_packet()..).take(batch.packets() as usize).map(|number| (batch.lane(), number)));
+            std::thread::sleep(Duration::from_millis(slow_ms));
+            check_now(ring, group);
+        }
+        if last {
+            return seen;
+        }
+        reader.wait();
+        if slow_ms > 0 {
+            reader = group.member();
+        }
     }
 }
 

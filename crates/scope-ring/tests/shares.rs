@@ -3,7 +3,7 @@
 mod stand;
 
 use scope_packet::LinkType;
-use scope_ring::{ClaimGroup, LaneWriter, Ring, RingConfig, Share};
+use scope_ring::{ClaimGroup, Held, LaneWriter, Ring, RingConfig, Share};
 use stand::{KIB, feed, feed_segments, lane};
 use std::sync::Arc;
 
@@ -60,6 +60,24 @@ fn a_share_whose_segments_are_all_pinned_drops_and_takes_none_from_others() {
     drop(pins);
     assert!(quiet.claim());
     feed(&mut quiet, 1, 100);
+}
+
+#[test]
+fn a_holder_takes_no_more_of_a_share_than_its_part_of_it() {
+    let ring = shared_ring(100, 30);
+    let (mut quiet, mut loud) = (lane_in(&ring, ClaimGroup::of_share(0)), lane(&ring, 1));
+    feed_segments(&ring, &mut quiet, 30);
+    feed_segments(&ring, &mut loud, 70);
+    let mut held = Held::new(&ring, ring.budget().take(u64::MAX, 1));
+    for lane in 0..2 {
+        (0..ring.lane_next(lane)).filter_map(|sequence| ring.pin(lane, sequence)).for_each(|pinned| held.put(pinned));
+    }
+    assert_eq!((held.len(), held.allowed()), (50, 50));
+    assert_eq!(((0..30).filter(|&n| held.holds(0, n)).count(), (0..70).filter(|&n| held.holds(1, n)).count()), (15, 35));
+    feed_segments(&ring, &mut quiet, 100);
+    feed_segments(&ring, &mut loud, 200);
+    assert_eq!((held.oldest(0), held.oldest(1)), (Some(0), Some(0)));
+    assert!(held.take(0, 0).is_some() && held.take(0, 0).is_none() && held.has_room(0));
 }
 
 #[test]

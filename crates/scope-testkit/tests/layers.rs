@@ -265,12 +265,14 @@ fn check_links(place: &str, links: &str, read: &dyn Fn(&str) -> Option<String>) 
     links.split(',').map(|link| link.trim().trim_matches('`')).filter_map(complaint).collect()
 }
 
-/// Whether `text` defines the function `name` with a test attribute above it.
+/// Whether `text` defines the function `name` with a test attribute above it, or in an example that must not compile.
 fn has_test(text: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let defines = |line: &str| line.split_once("fn ").is_some_and(|(_, rest)| rest.split('(').next() == Some(name));
     let is_mark = |line: &&&str| line.starts_with("#[") || line.starts_with("//");
-    let tested = |index: usize| lines[..index].iter().rev().take_while(is_mark).any(|line| line.ends_with("test]"));
+    let tested = |index: usize| {
+        lines[..index].iter().rev().take_while(is_mark).any(|line| line.ends_with("test]") || line.ends_with("```compile_fail"))
+    };
     lines.iter().enumerate().any(|(index, line)| defines(line) && tested(index))
 }
 

@@ -2,17 +2,15 @@
 
 use super::cursor::Cursor;
 use crate::follow::Follower;
+use crate::held::Held;
 use crate::pin::{Allowance, Pinned};
 use crate::ring::Ring;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A holding reader's pins besides the ones under its cursors, and its place among those whom workers wait for.
 pub(super) struct Hold {
-    allowance: Allowance,
     follower: Arc<Follower>,
-    /// By (lane, sequence).
-    ahead: BTreeMap<(u32, u64), Pinned>,
+    ahead: Held,
     /// Per lane, the next segment to be held.
     next: Vec<u64>,
 }
@@ -20,11 +18,11 @@ pub(super) struct Hold {
 impl Hold {
     pub(super) fn new(ring: &Arc<Ring>, allowance: Allowance) -> Hold {
         let follower = ring.follower(|lane| ring.oldest_possible(lane));
-        Hold { allowance, follower, ahead: BTreeMap::new(), next: Vec::new() }
+        Hold { follower, ahead: Held::new(ring, allowance), next: Vec::new() }
     }
 
     pub(super) fn held(&self) -> u64 {
-        self.ahead.len() as u64
+        self.ahead.len()
     }
 
     /// Tells workers where the reader is, and pins what it may.
@@ -37,18 +35,18 @@ impl Hold {
             own += u64::from(cursor.pinned.is_some());
             *next = (*next).max(cursor.sequence + u64::from(cursor.pinned.is_some())).max(oldest);
         }
-        while self.held() + own < self.allowance.segments()
+        while self.held() + own < self.ahead.allowed()
             && let Some(pinned) = self.most_endangered(ring)
         {
             self.next[pinned.lane() as usize] = pinned.sequence() + 1;
-            self.ahead.insert((pinned.lane(), pinned.sequence()), pinned);
+            self.ahead.put(pinned);
         }
     }
 
-    /// Of each lane's next segment the one that was sealed first: it is recycled first.
+    /// Of each lane's next segment, where there is room for it, the one that was sealed first: it is recycled first.
     fn most_endangered(&mut self, ring: &Arc<Ring>) -> Option<Pinned> {
         let mut best: Option<(u64, Pinned)> = None;
-        for (lane, next) in (0u32..).zip(&self.next) {
+        for (lane, next) in (0u32..).zip(&self.next).filter(|(lane, _)| self.ahead.has_room(*lane)) {
             let Some(pinned) = (*next..ring.lane_next(lane)).find_map(|sequence| ring.pin(lane, sequence)) else { continue };
             let order = pinned.times().map_or(u64::MAX, |times| times.sealed_order);
             if best.as_ref().is_none_or(|best| order < best.0) {
@@ -60,12 +58,12 @@ impl Hold {
 
     /// Smallest sequence of `lane` that is held.
     pub(super) fn oldest(&self, lane: u32) -> Option<u64> {
-        self.ahead.range((lane, 0)..=(lane, u64::MAX)).next().map(|(&(_, sequence), _)| sequence)
+        self.ahead.oldest(lane)
     }
 
     /// The held segment, for the cursor.
     pub(super) fn take(&mut self, lane: u32, sequence: u64) -> Option<Pinned> {
-        self.ahead.remove(&(lane, sequence))
+        self.ahead.take(lane, sequence)
     }
 
     /// The lane is read up to segment `needed`.

@@ -15,23 +15,31 @@
 //!
 //! A batch can't outlive its pin: it borrows from the reader, which holds the pin until it is asked for the next one.
 //!
+//! ```
+//! fn count(reader: &mut scope_ring::Reader) -> usize {
+//!     let mut blocks = 0;
+//!     while let Some(batch) = reader.next_batch() {
+//!         blocks += batch.blocks().count();
+//!     }
+//!     blocks
+//! }
+//! ```
 //! ```compile_fail
-//! fn keep(reader: &mut scope_ring::Reader) -> Option<()> {
+//! fn keep_batch(reader: &mut scope_ring::Reader) -> Option<usize> {
 //!     let first = reader.next_batch()?;
 //!     let second = reader.next_batch()?; // the first batch's pin is given back here
-//!     drop(first.blocks());
-//!     Some(())
+//!     Some(first.blocks().count() + second.blocks().count())
 //! }
 //! ```
 //! Nor can what it lends, blocks and key entries alike:
 //!
 //! ```compile_fail
-//! fn steal(reader: &mut scope_ring::Reader) -> Option<scope_packet::pcapng::PacketBlock<'static>> {
+//! fn keep_block(reader: &mut scope_ring::Reader) -> Option<scope_packet::pcapng::PacketBlock<'static>> {
 //!     reader.next_batch()?.blocks().next()
 //! }
 //! ```
 //! ```compile_fail
-//! fn steal(reader: &mut scope_ring::Reader) -> Option<scope_ring::search::Column<'static>> {
+//! fn keep_entries(reader: &mut scope_ring::Reader) -> Option<scope_ring::search::Column<'static>> {
 //!     Some(reader.next_batch()?.entries())
 //! }
 //! ```
