@@ -7,6 +7,7 @@
 //! too little to be worth keeping, or `--ring`, which tries out the part `ring` with another ring than the bars ask for, to
 //! `target/bench/`. Exit code 0: all bars hold; 1: one doesn't, or couldn't be measured; 2: refused.
 
+mod cores;
 mod figures;
 mod file_rows;
 mod live_dump;

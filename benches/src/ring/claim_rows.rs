@@ -1,6 +1,7 @@
 //! Claims and pauses of a writer while readers stall, die and pin.
 //!
-//! As many disturbing threads as there are cores besides the writer's, never idle:
+//! As many disturbing threads as there are cores besides the writer's, never idle, each on a core of its own, as is the writer,
+//! disturbed or not: what the scheduler does with threads that it has to sort out first is no pause of the ring's.
 //!
 //! ```text
 //! pin     a segment somewhere among those that are left, often the very next one to be recycled
@@ -10,6 +11,7 @@
 
 use super::Stand;
 use super::table::Table;
+use crate::cores::{cores, stay_on};
 use crate::figures::percentile;
 use scope_ring::measure::{self, Feeder, Packets, check_ring};
 use scope_ring::{Pinned, Ring};
@@ -59,7 +61,7 @@ fn claims(stand: &Stand) -> Result<Claims, String> {
     let (source, events) = (&stand.mixes[0].packets, stand.scale.events);
     let ring = measure::ring(RING_BYTES, Some(64 << 10), 1).map_err(|error| error.to_string())?;
     let mut feeder = Feeder::new(&ring, 0).map_err(|error| error.to_string())?;
-    let claims = beside_disturbers(&ring, || {
+    let claims = beside_disturbers(&ring, disturbers(), || {
         let runs = Runs::of_this_thread()?;
         let mut claims = Claims { quiet_us: Vec::with_capacity(events as usize), preempted: 0 };
         for number in 0..events {
@@ -92,26 +94,36 @@ fn pause(stand: &mut Stand, disturbed: bool) -> Result<f64, String> {
     let feeder = &mut stand.feeders[0];
     feeder.begin();
     let span = stand.scale.span;
-    let mut feed = || feeder.feed_for(source, span);
-    let fed = if disturbed { beside_disturbers(&stand.ring, feed) } else { feed() };
+    let fed = beside_disturbers(&stand.ring, if disturbed { disturbers() } else { 0 }, || feeder.feed_for(source, span));
     check_ring(&stand.ring, feeder.lane(), source, feeder.base(), fed.packets)?;
     Ok(fed.pause.as_nanos() as f64 / 1e3)
 }
 
-/// Runs `work` on a thread of its own while disturbers are busy; they are gone on return.
-fn beside_disturbers<T: Send>(ring: &Arc<Ring>, work: impl FnOnce() -> T + Send) -> T {
-    let disturbers = std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1)).max(1);
-    let done = AtomicBool::new(false);
+/// One for each core besides the writer's, at least one.
+fn disturbers() -> usize {
+    cores().len().saturating_sub(1).max(1)
+}
+
+/// Runs `work` on a thread and a core of its own beside so many disturbers; they are gone on return.
+fn beside_disturbers<T: Send>(ring: &Arc<Ring>, disturbers: usize, work: impl FnOnce() -> T + Send) -> T {
+    let (cores, done) = (cores(), AtomicBool::new(false));
+    let core = |index: usize| cores[index % cores.len()];
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..disturbers as u64)
-            .map(|seed| {
-                scope.spawn({
-                    let (ring, done) = (ring.clone(), &done);
-                    move || disturb(&ring, seed, disturbers, done)
+        let threads: Vec<_> = (0..disturbers)
+            .map(|index| {
+                let (ring, done, core) = (ring.clone(), &done, core(index + 1));
+                scope.spawn(move || {
+                    stay_on(core);
+                    disturb(&ring, index as u64, disturbers, done);
                 })
             })
             .collect();
-        let result = scope.spawn(work).join();
+        let writer = core(0);
+        let result = scope.spawn(move || {
+            stay_on(writer);
+            work()
+        });
+        let result = result.join();
         done.store(true, Ordering::Release);
         threads.into_iter().for_each(|thread| thread.join().expect("a disturber's unwinding is caught"));
         result.expect("the work doesn't panic")
