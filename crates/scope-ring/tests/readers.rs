@@ -111,7 +111,7 @@ fn a_worker_that_waits_for_a_holding_reader_loses_nothing() {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (own, ended) = (&ring, &ended);
-        scope.spawn(move || {
+        let feeder = scope.spawn(move || {
             for _ in 0..4000 {
                 while own.must_wait(0) {
                     std::thread::yield_now();
@@ -132,6 +132,7 @@ fn a_worker_that_waits_for_a_holding_reader_loses_nothing() {
             }
             reader.wait();
         }
+        feeder.join().expect("the feeder");
         assert_eq!(next, 64_000);
     });
     assert_eq!(reader.counts(0), ReaderCounts { seen: 64_000, missed: 0, behind: 0 });

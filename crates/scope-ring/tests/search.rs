@@ -258,7 +258,7 @@ fn searching_while_a_writer_writes_finds_everything_that_was_committed_before() 
     let (mut writer, _idle) = (lane(&ring, 0), lane(&ring, 1));
     let (stop, committed) = (AtomicBool::new(false), AtomicI64::new(0));
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let writing = scope.spawn(|| {
             for time_ns in 1.. {
                 assert!(append(&mut writer, 0, head(700, time_ns), KeyEntry::default()));
                 writer.commit();
@@ -278,6 +278,7 @@ fn searching_while_a_writer_writes_finds_everything_that_was_committed_before() 
             looks += u64::from(!recycled);
         }
         stop.store(true, Ordering::Relaxed);
+        writing.join().expect("the writer");
         assert!(looks > 100, "{looks}");
     });
 }
