@@ -252,6 +252,14 @@ fn one_packet_from_the_far_future_hides_nothing_from_a_search_by_time() {
     assert!(ring.find_time(i64::MAX).is_none());
 }
 
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn searching_while_a_writer_writes_finds_everything_that_was_committed_before() {
     let ring = ring(64, 64 * KIB, 2);
@@ -268,16 +276,21 @@ fn searching_while_a_writer_writes_finds_everything_that_was_committed_before() 
                 }
             }
         });
+        let stops = StopOnDrop(&stop); // however the looking ends, the writer does
         let (begun, mut looks) = (Instant::now(), 0);
         let mut dice = Dice(1);
         while begun.elapsed() < Duration::from_millis(800) {
-            let from_ns = (committed.load(Ordering::SeqCst) - dice.below(2000) as i64).max(1);
+            let newest_ns = committed.load(Ordering::SeqCst);
+            if newest_ns == 0 {
+                continue; // nothing is there yet
+            }
+            let from_ns = (newest_ns - dice.below(2000) as i64).max(1);
             let found = ring.find_time(from_ns).map(|found| found.time_ns);
-            let recycled = committed.load(Ordering::SeqCst) - from_ns > 4000 || committed.load(Ordering::SeqCst) == 0;
+            let recycled = committed.load(Ordering::SeqCst) - from_ns > 4000;
             assert!(found == Some(from_ns) || recycled, "looked for {from_ns}, found {found:?}");
             looks += u64::from(!recycled);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
         writing.join().expect("the writer");
         assert!(looks > 100, "{looks}");
     });
