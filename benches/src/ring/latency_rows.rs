@@ -1,9 +1,13 @@
 //! From append to seen: a waiting reader, at a thousand and at a million packets a second, and what it costs in CPU time.
+//!
+//! Writer and reader stay on a core each, as workers and readers do that share a machine on purpose.
 
 use super::Stand;
 use super::table::Table;
+use crate::cores::{cores, stay_on};
 use crate::figures::percentile;
 use scope_ring::Reader;
+use scope_ring::measure::{Feeder, Packets};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -46,31 +50,42 @@ fn measure(stand: &mut Stand, rate: u64, packets: u64) -> Result<Seen, String> {
     let lane = feeder.lane();
     let mut reader = Reader::new(&stand.ring);
     while reader.next_batch().is_some() {}
-    let done = AtomicBool::new(false);
+    let (done, cores) = (AtomicBool::new(false), cores());
     let seen = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| follow(reader, lane, packets as usize, &done));
-        let begun = Instant::now();
-        let mut sent = 0;
-        while sent < packets {
-            let due = (begun.elapsed().as_nanos() * u128::from(rate) / 1_000_000_000) as u64 + 1;
-            if due <= sent {
-                pause(begun, sent, rate);
-                continue;
-            }
-            // One poll: what has come since the last one, made visible at once.
-            let time_ns = monotonic_ns();
-            let until = due.min(packets).min(sent + 256);
-            (sent..until).for_each(|number| feeder.append_at(source, number, time_ns));
-            sent = until;
-            feeder.commit();
-        }
+        let reading = scope.spawn(|| {
+            stay_on(cores[1 % cores.len()]);
+            follow(reader, lane, packets as usize, &done)
+        });
+        let writing = scope.spawn(|| {
+            stay_on(cores[0]);
+            write(feeder, source, rate, packets);
+        });
+        writing.join().expect("the writer doesn't panic");
         std::thread::sleep(Duration::from_millis(2));
         done.store(true, Ordering::Release);
-        thread.join().expect("the reader doesn't panic")
+        reading.join().expect("the reader doesn't panic")
     });
     match seen.latencies_us.len() as u64 + seen.missed {
         count if count == packets && seen.missed == 0 => Ok(seen),
         _ => Err(format!("seen {}, missed {} of {packets} packets", seen.latencies_us.len(), seen.missed)),
+    }
+}
+
+fn write(feeder: &mut Feeder, source: &Packets, rate: u64, packets: u64) {
+    let begun = Instant::now();
+    let mut sent = 0;
+    while sent < packets {
+        let due = (begun.elapsed().as_nanos() * u128::from(rate) / 1_000_000_000) as u64 + 1;
+        if due <= sent {
+            pause(begun, sent, rate);
+            continue;
+        }
+        // One poll: what has come since the last one, made visible at once.
+        let time_ns = monotonic_ns();
+        let until = due.min(packets).min(sent + 256);
+        (sent..until).for_each(|number| feeder.append_at(source, number, time_ns));
+        sent = until;
+        feeder.commit();
     }
 }
 
