@@ -48,7 +48,8 @@ pub fn round(stand: &mut Stand, table: &mut Table) {
     for disturbed in order {
         let of = if disturbed { "with such readers" } else { "alone" };
         let outcome = pause(stand, disturbed);
-        table.put("writer_pause_us", of, "us", outcome);
+        table.put("writer_pause_us", of, "us", outcome.as_ref().map(|pause| pause.longest_us).map_err(String::clone));
+        table.put("writer_run_delay_us", of, "us", outcome.map(|pause| pause.run_delay_us));
     }
 }
 
@@ -88,15 +89,26 @@ fn claims(stand: &Stand) -> Result<Claims, String> {
     }
 }
 
-/// The longest pause of a writer, us.
-fn pause(stand: &mut Stand, disturbed: bool) -> Result<f64, String> {
+/// What held a writer up.
+struct Pause {
+    longest_us: f64,
+    /// How long it waited for a core in all.
+    run_delay_us: f64,
+}
+
+fn pause(stand: &mut Stand, disturbed: bool) -> Result<Pause, String> {
     let source = &stand.mixes[4].packets;
     let feeder = &mut stand.feeders[0];
     feeder.begin();
     let span = stand.scale.span;
-    let fed = beside_disturbers(&stand.ring, if disturbed { disturbers() } else { 0 }, || feeder.feed_for(source, span));
+    let (fed, run_delay_ns) = beside_disturbers(&stand.ring, if disturbed { disturbers() } else { 0 }, || {
+        let runs = Runs::of_this_thread()?;
+        let before = runs.count().0;
+        let fed = feeder.feed_for(source, span);
+        Ok::<_, String>((fed, runs.count().0 - before))
+    })?;
     check_ring(&stand.ring, feeder.lane(), source, feeder.base(), fed.packets)?;
-    Ok(fed.pause.as_nanos() as f64 / 1e3)
+    Ok(Pause { longest_us: fed.pause.as_nanos() as f64 / 1e3, run_delay_us: run_delay_ns as f64 / 1e3 })
 }
 
 /// One for each core besides the writer's, at least one.
@@ -177,7 +189,7 @@ impl Runs {
         File::open(path).map(Runs).map_err(|error| format!("{path}: {error}"))
     }
 
-    /// Changes with every preemption.
+    /// Time that it waited for a core, ns, and how often it was put on one: changes with every preemption.
     fn count(&self) -> (u64, u64) {
         let mut bytes = [0; 64];
         let length = self.0.read_at(&mut bytes, 0).unwrap_or(0);
