@@ -93,7 +93,7 @@ impl Bench {
             writer.commit();
             let first_ns = self.fed.iter().filter(|packet| packet.lane == worker as u32).map(|packet| packet.time_ns).min();
             self.ring.set_first(worker as u32, first_ns.unwrap_or(i64::MAX));
-            let counts = scope_ring::control::WorkerCounts {
+            let counts = scope_ring::WorkerCounts {
                 received_packets: self.numbers[worker],
                 stored_packets: self.numbers[worker],
                 ..Default::default()

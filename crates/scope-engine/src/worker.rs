@@ -13,7 +13,7 @@ use scope_dump::HitPacket;
 use scope_filter::Predicate;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, DropReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
-use scope_ring::control::WorkerCounts;
+use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Hit, Trigger, Verdict};

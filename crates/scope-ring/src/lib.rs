@@ -12,15 +12,15 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`region`] | the memory: layout, mapping, prefault, what the machine has |
-//! | [`control`] | the words that workers and readers share, `repr(C)` |
+//! | `region` | the memory: layout, mapping, prefault, what the machine has |
+//! | `control` | the words that workers and readers share, `repr(C)` |
 //! | [`ring`] | the ring as a whole: lanes, claiming, snapshots |
 //! | [`claims`] | the order of recycling, for each claim group; shares |
 //! | `protocol` | every ordering: claim, open, commit, seal, pin, unpin, snapshots |
 //! | [`pin`], [`held`] | holding segments; the pin budget |
 //! | `lock`, `futex` | waiting: for each other at claims, for news |
 //! | [`writer`] | append, commit, seal |
-//! | [`stream`] | the open segment's bytes, written at memory speed |
+//! | `stream` | the open segment's bytes, written at memory speed |
 //! | [`reader`] | following the ring: batches lent in place, exact loss |
 //! | [`search`] | by time and by key, without touching other packets |
 //! | [`summary`], `summarizer` | what lets a search skip whole segments; the thread that builds it |
@@ -33,7 +33,7 @@
 //! Absent on purpose: the ring knows nothing of files, filters, triggers or threads, and hashes nothing.
 
 pub mod claims;
-pub mod control;
+mod control;
 pub mod evicted;
 pub mod follow;
 mod futex;
@@ -43,18 +43,19 @@ pub mod measure;
 pub mod pin;
 mod protocol;
 pub mod reader;
-pub mod region;
+mod region;
 pub mod registry;
 pub mod ring;
 pub mod search;
 mod spans;
-pub mod stream;
+mod stream;
 mod summarizer;
 pub mod summary;
 mod times;
 pub mod writer;
 
 pub use claims::{ClaimGroup, Share};
+pub use control::WorkerCounts;
 pub use evicted::Lost;
 pub use follow::Follower;
 pub use held::Held;

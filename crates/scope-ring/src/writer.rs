@@ -125,6 +125,9 @@ impl LaneWriter {
     /// most [`LaneWriter::kept_bytes_max`] bytes. How many are stored, the first one under the number that
     /// [`LaneWriter::next_packet`] had; they are visible with the next commit. Where it isn't all of them, there is no open
     /// segment any more: [`LaneWriter::claim`] first.
+    ///
+    /// # Panics
+    /// Where a packet is longer, and there is no room for it.
     #[inline]
     pub fn append_batch<B: Arrivals>(&mut self, index: usize, batch: &B, from: usize) -> usize {
         let mut next = from;
@@ -133,11 +136,18 @@ impl LaneWriter {
             let stored = self.append_part(index, batch, next..next + part);
             next += stored;
             if stored < part {
+                self.assert_kept(batch.packet(next).data.len());
                 self.seal();
                 break;
             }
         }
         next - from
+    }
+
+    /// A packet that no segment takes would ask for one after another for ever.
+    fn assert_kept(&self, len: usize) {
+        let most = self.kept_bytes_max();
+        assert!(len <= most, "a packet of {len} bytes for a lane that keeps {most}: cut it to `kept_bytes_max` first");
     }
 
     #[inline]

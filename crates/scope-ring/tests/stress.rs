@@ -3,7 +3,7 @@
 mod stand;
 
 use scope_packet::{DropReason, KeyEntry};
-use scope_ring::control::WorkerCounts;
+use scope_ring::WorkerCounts;
 use scope_ring::{Append, Batch, LaneWriter, Reader, Ring};
 use stand::{Dice, KIB, fill, head, lane, ring};
 use std::sync::Arc;

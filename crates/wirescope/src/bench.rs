@@ -13,7 +13,7 @@ mod words;
 use crate::args::BenchArgs;
 use crate::watch::say;
 use scope_ring::measure::{self, Arena, Beside, Feeder, Packets, Run, Sizes, fill_rate};
-use scope_ring::{Machine, Ring, RingError, RingMemory};
+use scope_ring::{Form, Machine, Ring, RingError, RingMemory};
 use scope_source::spec::values::parse_size;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,6 +58,8 @@ struct Figures {
     machine: String,
     ring_bytes: u64,
     segment_bytes: u64,
+    /// How packets are written.
+    form: Form,
     prefault: Duration,
     memory: RingMemory,
     /// Bytes per ns with one thread and with `workers`.
@@ -81,9 +83,10 @@ pub enum Fault {
 /// # Errors
 /// Where the ring can't be had, or a result doesn't check.
 pub fn bench(args: &BenchArgs) -> Result<String, Fault> {
+    let form = Form::choose().map_err(|error| Fault::Refused(error.to_string()))?;
     let ring_bytes = ring_bytes(args.ring.as_deref()).map_err(Fault::Refused)?;
-    say(&format!("measuring for some 20 s with {} of memory; keep the machine quiet", crate::words::size(ring_bytes)));
-    let figures = measure(ring_bytes)?;
+    say(&format!("measuring for some 10 to 20 s with {} of memory; keep the machine quiet", crate::words::size(ring_bytes)));
+    let figures = measure(ring_bytes, form)?;
     Ok(words::report(&figures))
 }
 
@@ -112,7 +115,7 @@ fn ring_bytes(asked: Option<&str>) -> Result<u64, String> {
     }
 }
 
-fn measure(ring_bytes: u64) -> Result<Figures, Fault> {
+fn measure(ring_bytes: u64, form: Form) -> Result<Figures, Fault> {
     let system = |error: RingError| Fault::Failed(error.to_string());
     let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(WORKERS_MAX);
     let begun = Instant::now();
@@ -134,6 +137,7 @@ fn measure(ring_bytes: u64) -> Result<Figures, Fault> {
     }
     Ok(Figures {
         machine: machine(),
+        form,
         ring_bytes,
         segment_bytes: ring.segment_bytes() as u64,
         prefault,

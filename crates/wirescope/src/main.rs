@@ -16,6 +16,7 @@ use scope_engine::Control;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use watch::say;
 
 /// Everything promised was done.
@@ -26,7 +27,13 @@ const UNDONE: u8 = 1;
 const REFUSED: u8 = 2;
 
 fn main() -> ExitCode {
-    let code = match Cli::parse().command {
+    let cli = Cli::parse();
+    // A limit on file sizes is then an error of the write that meets it, as a full disk is, and no sudden end.
+    let met = Arc::new(AtomicBool::new(false));
+    if let Err(error) = signal_hook::flag::register(libc::SIGXFSZ, met) {
+        return ExitCode::from(failed(&format!("signals: {error}")));
+    }
+    let code = match cli.command {
         Verb::Run(args) => run(&args),
         Verb::Demo(args) => demo::demo(&args),
         Verb::Bench(args) => match bench::bench(&args) {

@@ -245,3 +245,27 @@ fn a_control_group_that_leaves_too_little_is_refused_with_what_it_leaves() {
     }
     assert_refused(&done, &place, &["--ring", "64 MiB", "38.1 MiB", "control group's memory.", "smaller --ring"]);
 }
+
+/// Runs `command` under a limit on the size of files, bytes.
+fn with_file_limit(mut command: Command, bytes: u64) -> Command {
+    // SAFETY: only async-signal-safe calls between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+            match libc::setrlimit(libc::RLIMIT_FSIZE, &limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        })
+    };
+    command
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_told_and_kills_no_run() {
+    let place = Place::new();
+    let done = finish(with_file_limit(short_run(&place, &[]), MIB));
+    assert!(done.code().is_some_and(|code| code != 0), "{:?} {}", done.code(), done.stderr);
+    assert!(done.stderr.contains("File too large"), "{}", done.stderr);
+    assert!(!done.stderr.contains("panicked"), "{}", done.stderr);
+}

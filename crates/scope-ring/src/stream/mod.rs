@@ -177,7 +177,11 @@ impl Stream {
     }
 
     /// Puts everything that was appended where readers look for it. The caller's release store of the committed word follows.
+    ///
+    /// # Panics
+    /// Where no segment is open.
     pub fn publish(&mut self) {
+        assert!(self.place.room > 0, "a segment is open");
         self.write_open_lines();
         self.place.publish();
     }

@@ -27,8 +27,9 @@ pub fn report(figures: &Figures) -> String {
         span(figures.prefault.as_nanos() as i64),
         figures.memory
     );
-    let form = if uses_avx512() { "AVX-512" } else { "no AVX-512" };
-    let _ = writeln!(text, "memory takes {} from one core{} ({form})\n", rate(figures.fill_one), from_all(figures));
+    let fill = if uses_avx512() { "AVX-512" } else { "no AVX-512" };
+    let _ = writeln!(text, "memory takes {} from one core{} ({fill})", rate(figures.fill_one), from_all(figures));
+    let _ = writeln!(text, "packets are stored in form {}\n", figures.form.name());
     let _ = writeln!(text, "packets  workers  reader     packets/s  traffic      of memory  what limits it");
     for row in &figures.rows {
         let _ = writeln!(text, "{}", line(row, figures));
@@ -103,7 +104,7 @@ fn sentences(figures: &Figures) -> String {
 mod tests {
     use super::*;
     use scope_ring::measure::{Packets, Sizes};
-    use scope_ring::{MemoryKind, RingMemory};
+    use scope_ring::{Form, MemoryKind, RingMemory};
     use std::time::Duration;
 
     #[test]
@@ -112,6 +113,7 @@ mod tests {
             |packets, size, ns, reader, missed| Row { size, packets, workers: 1, reader, ns: vec![ns, ns, 2.0 * ns], missed };
         let figures = Figures {
             machine: "Some CPU, kernel 6.1".to_string(),
+            form: Form::Plain,
             ring_bytes: 1 << 30,
             segment_bytes: 2 << 20,
             prefault: Duration::from_millis(400),
@@ -127,6 +129,7 @@ mod tests {
             "Some CPU, kernel 6.1, 2 cores measured",
             "ring of 1 GiB, segments of 2 MiB, made resident in 400 ms; every result was checked\nits memory: 2 MiB huge pages from hugetlbfs\n",
             "memory takes 20.0 GB/s from one core, 30.0 GB/s from 2",
+            "packets are stored in form plain",
             "64 B           1  -             50.0 M  25.6 Gbit/s       28 %  core: parsing and copying each packet",
             "1518 B         1  74 % seen     12.5 M  152 Gbit/s        98 %  memory: nothing can store faster here",
             "A full 10 Gbit/s line of 64 B packets is 14.9 M packets/s: one worker stores 3.4 times that.",
