@@ -5,18 +5,21 @@
 //! E says `vlan`, or VlanRule::Exact, or the link type has no VLANs:   every packet -> E
 //! ```
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use scope_packet::{Headers, LinkType};
 
 use crate::bpf::{Instruction, Program};
 use crate::error::{FilterError, TEMPLATE_HINT};
+use crate::native::{Native, NativeError};
 use crate::{libpcap, place, template, words};
 
 /// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is asked for.
 const LINKS_MAX: usize = 64;
 /// Tags that the VLAN rule tells apart; packets with more are asked the last program.
 const TAGS_MAX: usize = 2;
+/// Programs of one predicate.
+const PROGRAMS: usize = TAGS_MAX + 1;
 
 /// What a filter means on packets with VLAN tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,6 +114,16 @@ impl Filter {
         predicate
     }
 
+    /// Makes machine code for the link types that have been asked for, where there is none yet: see [`Predicate::make_native`].
+    ///
+    /// # Errors
+    /// Says, once for each link type, why there is no machine code: the interpreter goes on answering.
+    pub fn make_native(&self) -> Result<(), NativeError> {
+        let known: Vec<Predicate> =
+            self.0.links.read().unwrap_or_else(PoisonError::into_inner).iter().map(|(_, predicate)| predicate.clone()).collect();
+        known.iter().map(Predicate::make_native).fold(Ok(()), Result::and)
+    }
+
     /// Whether the text compiles for `link`.
     pub fn compiles_for(&self, link: LinkType) -> bool {
         !matches!(self.for_link(link).0, Engine::Never)
@@ -134,17 +147,17 @@ impl Filter {
             return Ok(Predicate(Engine::Everything));
         }
         let plain = Arc::new(program(text, link)?);
+        let mut programs: [Arc<Program>; PROGRAMS] = std::array::from_fn(|_| plain.clone());
+        let mut choice = Choice::Tags;
         if link == LinkType::NULL {
-            let swapped = Arc::new(checked(libpcap::compile_swapped(text, link))?);
-            return Ok(Predicate(Engine::Loopback { plain, swapped }));
-        }
-        let mut by_tags: [Arc<Program>; TAGS_MAX + 1] = std::array::from_fn(|_| plain.clone());
-        if self.0.transparent {
-            for (tags, slot) in by_tags.iter_mut().enumerate().skip(1) {
-                *slot = tagged(text, tags, link).unwrap_or(plain.clone());
+            choice = Choice::ByteOrder;
+            programs[1] = Arc::new(checked(libpcap::compile_swapped(text, link))?);
+        } else if self.0.transparent {
+            for (tags, program) in programs.iter_mut().enumerate().skip(1) {
+                *program = tagged(text, tags, link).unwrap_or(plain.clone());
             }
         }
-        Ok(Predicate(Engine::Interpreted(Arc::new(by_tags))))
+        Ok(Predicate(Engine::Programs(Arc::new(Programs { choice, programs, native: OnceLock::new() }))))
     }
 }
 
@@ -196,28 +209,87 @@ fn about_link(cause: &str) -> bool {
     .any(|word| cause.contains(word))
 }
 
-/// A filter's programs for one link type: for 0, 1, and 2 or more VLAN tags. Clones share them.
+/// What answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FilterEngine {
+    /// Machine code, and the interpreter where there is none (yet).
+    #[default]
+    Native,
+    /// The interpreter.
+    Interpreter,
+}
+
+/// A filter for one link type. Clones share its programs, and the machine code once it is made.
 #[derive(Clone, Debug)]
 pub struct Predicate(Engine);
 
-/// What answers. A further engine is a further variant.
 #[derive(Clone, Debug)]
 enum Engine {
     Everything,
     Never,
+    Programs(Arc<Programs>),
+}
+
+#[derive(Debug)]
+struct Programs {
+    choice: Choice,
+    programs: [Arc<Program>; PROGRAMS],
+    /// Made by whoever has the time: see [`Predicate::make_native`].
+    native: OnceLock<Result<Native<PROGRAMS>, NativeError>>,
+}
+
+/// Which of the programs a packet is asked.
+#[derive(Clone, Copy, Debug)]
+enum Choice {
     /// By number of VLAN tags.
-    Interpreted(Arc<[Arc<Program>; TAGS_MAX + 1]>),
+    Tags,
     /// BSD loopback writes the address family in the byte order of the host that captured. libpcap learns it from the file's
     /// own order; here the packet shows it: families are small numbers.
-    Loopback {
-        plain: Arc<Program>,
-        swapped: Arc<Program>,
-    },
+    ByteOrder,
+}
+
+impl Choice {
+    #[inline]
+    fn of(self, headers: &Headers, data: &[u8]) -> usize {
+        match self {
+            Choice::Tags => (headers.vlan_tags() as usize).min(TAGS_MAX),
+            Choice::ByteOrder => {
+                let family = data.first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+                usize::from(family & 0xffff == 0 && family != 0)
+            }
+        }
+    }
 }
 
 impl Predicate {
     fn never() -> Predicate {
         Predicate(Engine::Never)
+    }
+
+    /// Makes machine code, if that wasn't tried before; all clones use it from then on, and answer the same as before. It takes
+    /// some 0.1 to 5 ms: not on the packet path.
+    ///
+    /// # Errors
+    /// Says, once, why there is no machine code: the interpreter goes on answering.
+    pub fn make_native(&self) -> Result<(), NativeError> {
+        let Engine::Programs(programs) = &self.0 else { return Ok(()) };
+        let mut tried_now = false;
+        let made = programs.native.get_or_init(|| {
+            tried_now = true;
+            Native::new(&programs.programs)
+        });
+        match made {
+            Err(error) if tried_now => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether machine code answers, or none is needed.
+    pub fn is_native(&self) -> bool {
+        match &self.0 {
+            Engine::Programs(programs) => matches!(programs.native.get(), Some(Ok(_))),
+            Engine::Everything | Engine::Never => true,
+        }
     }
 
     /// Whether the packet with captured bytes `data` and `original_len` bytes on the wire matches. `headers` is the parse of
@@ -227,11 +299,12 @@ impl Predicate {
         match &self.0 {
             Engine::Everything => true,
             Engine::Never => false,
-            Engine::Interpreted(by_tags) => by_tags[(headers.vlan_tags() as usize).min(TAGS_MAX)].accepts(data, original_len),
-            Engine::Loopback { plain, swapped } => {
-                let family = data.first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
-                let is_swapped = family & 0xffff == 0 && family != 0;
-                if is_swapped { swapped } else { plain }.accepts(data, original_len)
+            Engine::Programs(programs) => {
+                let index = programs.choice.of(headers, data);
+                match programs.native.get() {
+                    Some(Ok(native)) => native.accepts(index, data, original_len),
+                    _ => programs.programs[index].accepts(data, original_len),
+                }
             }
         }
     }

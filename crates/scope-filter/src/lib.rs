@@ -8,7 +8,8 @@
 //! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
 //! | `place` | finds the token at which libpcap's "syntax error" begins |
 //! | `bpf` | classic BPF programs, checked once, and their interpreter |
-//! | `libpcap` | the few functions of libpcap that are called, the only unsafe code |
+//! | `native` | the programs as machine code |
+//! | `libpcap` | the few functions of libpcap that are called |
 //!
 //! The language and its meaning are libpcap's. Nothing here ever asks the network for a name. Absent on purpose: kernel
 //! filters, and any knowledge of triggers or dumps.
@@ -17,6 +18,7 @@ mod bpf;
 pub mod error;
 pub mod filter;
 mod libpcap;
+mod native;
 mod place;
 #[cfg(test)]
 mod specimens;
@@ -26,7 +28,8 @@ mod tests;
 mod words;
 
 pub use error::FilterError;
-pub use filter::{Filter, Predicate, VlanRule};
+pub use filter::{Filter, FilterEngine, Predicate, VlanRule};
 pub use libpcap::libpcap_version;
+pub use native::NativeError;
 pub use template::{Template, TemplateError, Unfilled, host_pair_default};
 pub use words::is_filter_word;

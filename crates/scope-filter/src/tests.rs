@@ -1,6 +1,6 @@
 //! What the crate promises, by topic.
 
-mod interpreter;
+mod engines;
 mod refusals;
 mod tcpdump;
 mod templates;
