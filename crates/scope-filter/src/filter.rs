@@ -5,10 +5,11 @@
 //! E says `vlan`, or VlanRule::Exact, or the link type has no VLANs:   every packet -> E
 //! ```
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use scope_packet::{Headers, LinkType};
+use scope_packet::{Headers, KeyEntry, LinkType};
 
+use crate::asked::{ASKED_MAX, Asked, bits};
 use crate::bpf::{Instruction, Program};
 use crate::error::{FilterError, TEMPLATE_HINT};
 use crate::native::{Native, NativeError};
@@ -157,7 +158,7 @@ impl Filter {
                 *program = tagged(text, tags, link).unwrap_or(plain.clone());
             }
         }
-        Ok(Predicate(Engine::Programs(Arc::new(Programs { choice, programs, native: OnceLock::new() }))))
+        Ok(Predicate(Engine::Programs(Arc::new(Programs { choice, programs, native: Native::new() }))))
     }
 }
 
@@ -235,13 +236,13 @@ struct Programs {
     choice: Choice,
     programs: [Arc<Program>; PROGRAMS],
     /// Made by whoever has the time: see [`Predicate::make_native`].
-    native: OnceLock<Result<Native<PROGRAMS>, NativeError>>,
+    native: Native,
 }
 
 /// Which of the programs a packet is asked.
 #[derive(Clone, Copy, Debug)]
-enum Choice {
-    /// By number of VLAN tags.
+pub(crate) enum Choice {
+    /// By number of VLAN tags, the last program for all beyond.
     Tags,
     /// BSD loopback writes the address family in the byte order of the host that captured. libpcap learns it from the file's
     /// own order; here the packet shows it: families are small numbers.
@@ -250,11 +251,11 @@ enum Choice {
 
 impl Choice {
     #[inline]
-    fn of(self, headers: &Headers, data: &[u8]) -> usize {
+    fn of(self, packet: &Asked<'_>) -> usize {
         match self {
-            Choice::Tags => (headers.vlan_tags() as usize).min(TAGS_MAX),
+            Choice::Tags => (packet.tags as usize).min(TAGS_MAX),
             Choice::ByteOrder => {
-                let family = data.first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+                let family = packet.data().first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
                 usize::from(family & 0xffff == 0 && family != 0)
             }
         }
@@ -272,22 +273,16 @@ impl Predicate {
     /// # Errors
     /// Says, once, why there is no machine code: the interpreter goes on answering.
     pub fn make_native(&self) -> Result<(), NativeError> {
-        let Engine::Programs(programs) = &self.0 else { return Ok(()) };
-        let mut tried_now = false;
-        let made = programs.native.get_or_init(|| {
-            tried_now = true;
-            Native::new(&programs.programs)
-        });
-        match made {
-            Err(error) if tried_now => Err(error.clone()),
-            _ => Ok(()),
+        match &self.0 {
+            Engine::Programs(programs) => programs.native.make(&programs.programs, programs.choice),
+            Engine::Everything | Engine::Never => Ok(()),
         }
     }
 
     /// Whether machine code answers, or none is needed.
     pub fn is_native(&self) -> bool {
         match &self.0 {
-            Engine::Programs(programs) => matches!(programs.native.get(), Some(Ok(_))),
+            Engine::Programs(programs) => programs.native.is_made(),
             Engine::Everything | Engine::Never => true,
         }
     }
@@ -296,16 +291,27 @@ impl Predicate {
     /// `data` under the predicate's link type.
     #[inline]
     pub fn matches(&self, headers: &Headers, data: &[u8], original_len: u32) -> bool {
+        self.matches_batch(&[Asked::new(headers, KeyEntry::default(), data, original_len)], 1) != 0
+    }
+
+    /// Which of at most [`ASKED_MAX`] packets match: bit n is the answer for packet n. Only packets with a bit in `which` are
+    /// asked, the others' bits are 0: so a test of the keys decides first, and the program only where that says maybe.
+    #[inline]
+    pub fn matches_batch(&self, packets: &[Asked<'_>], which: u64) -> u64 {
         match &self.0 {
-            Engine::Everything => true,
-            Engine::Never => false,
+            Engine::Everything => which & bits(packets),
+            Engine::Never => 0,
             Engine::Programs(programs) => {
-                let index = programs.choice.of(headers, data);
-                match programs.native.get() {
-                    Some(Ok(native)) => native.accepts(index, data, original_len),
-                    _ => programs.programs[index].accepts(data, original_len),
-                }
+                programs.native.accepts(packets, which).unwrap_or_else(|| programs.interpret(packets, which))
             }
         }
+    }
+}
+
+impl Programs {
+    fn interpret(&self, packets: &[Asked<'_>], which: u64) -> u64 {
+        let asked = packets.iter().enumerate().take(ASKED_MAX).filter(|(at, _)| which >> at & 1 != 0);
+        let accepts = |packet: &Asked<'_>| self.programs[self.choice.of(packet)].accepts(packet.data(), packet.original_len());
+        asked.fold(0, |hits, (at, packet)| hits | u64::from(accepts(packet)) << at)
     }
 }

@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`filter`] | [`Filter`]: one text for all link types, [`Predicate`]: its programs for one, the VLAN rule |
+//! | [`asked`] | [`Asked`]: a packet as predicates are asked about it, one or a batch |
 //! | [`template`] | [`Template`]: dump filters and holdoff keys with `$srcIP` and the like, filled from the packet that fired |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
 //! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
@@ -14,6 +15,7 @@
 //! The language and its meaning are libpcap's. Nothing here ever asks the network for a name. Absent on purpose: kernel
 //! filters, and any knowledge of triggers or dumps.
 
+pub mod asked;
 mod bpf;
 pub mod error;
 pub mod filter;
@@ -27,6 +29,7 @@ pub mod template;
 mod tests;
 mod words;
 
+pub use asked::{ASKED_MAX, Asked};
 pub use error::FilterError;
 pub use filter::{Filter, FilterEngine, Predicate, VlanRule};
 pub use libpcap::libpcap_version;

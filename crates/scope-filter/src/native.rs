@@ -19,6 +19,8 @@ mod runs;
 mod table;
 
 use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cranelift_codegen::ir::{AbiParam, types};
@@ -28,7 +30,9 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module};
 
+use crate::asked::{Asked, bits};
 use crate::bpf::Program;
+use crate::filter::Choice;
 use graph::Graph;
 use table::Table;
 
@@ -54,16 +58,18 @@ pub enum NativeError {
     Failed(String),
 }
 
-/// Whether the packet with so many captured bytes at `data` and so many original ones is accepted.
-type Entry = unsafe extern "C" fn(data: *const u8, captured_bytes: usize, original_bytes: u32) -> bool;
+/// Of the packets at `packets` that have a bit in `which`, the bits of those that are accepted.
+type Entry = unsafe extern "C" fn(packets: *const Asked<'_>, which: u64) -> u64;
 
-/// Machine code of `N` programs.
-pub(crate) struct Native<const N: usize> {
-    entries: [Entry; N],
-    _code: Code,
+/// Machine code of a predicate's programs, made at most once, by whoever has the time. Until then nobody waits for it.
+#[derive(Debug)]
+pub(crate) struct Native {
+    /// An [`Entry`] that lives as long as `made`; null until it can be called.
+    entry: AtomicPtr<()>,
+    made: OnceLock<Option<Code>>,
 }
 
-/// What the entries need: code pages, and the tables that the code looks into.
+/// What the entry needs: code pages, and the tables that the code looks into.
 struct Code {
     /// Locked by nobody: the lock lets the module go from thread to thread.
     module: ManuallyDrop<Mutex<JITModule>>,
@@ -80,19 +86,25 @@ impl Code {
         self.module.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the code of one program, which can be called once all are made and finished.
-    fn define(&mut self, at: usize, graph: &Graph) -> Result<FuncId, NativeError> {
+    /// Makes the code, which can be called once it is finished.
+    fn define(&mut self, graphs: &[Graph], programs: &[usize], choice: Choice) -> Result<FuncId, NativeError> {
         let mut context = self.module().make_context();
         let signature = &mut context.func.signature;
-        signature.params.extend([types::I64, types::I64, types::I32].map(AbiParam::new));
-        signature.returns.push(AbiParam::new(types::I8));
-        let id = self.module().declare_function(&format!("filter{at}"), Linkage::Local, signature).map_err(failed)?;
+        signature.params.extend([types::I64, types::I64].map(AbiParam::new));
+        signature.returns.push(AbiParam::new(types::I64));
+        let id = self.module().declare_function("filter", Linkage::Local, signature).map_err(failed)?;
         let mut reusable = FunctionBuilderContext::new();
         let mut builder = FunctionBuilder::new(&mut context.func, &mut reusable);
-        emit::emit(graph, &mut builder, &mut self.tables);
+        emit::emit(graphs, programs, choice, &mut builder, &mut self.tables);
         builder.finalize(self.module().target_config());
         self.module().define_function(id, &mut context).map_err(failed)?;
         Ok(id)
+    }
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Code").field("tables", &self.tables.len()).finish_non_exhaustive()
     }
 }
 
@@ -101,54 +113,82 @@ impl Drop for Code {
         // SAFETY: the module is taken once, here, and not used afterwards.
         let module = unsafe { ManuallyDrop::take(&mut self.module) };
         let module = module.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the entries live beside this in `Native`, are private to it and called by its borrowers only: none is left.
+        // SAFETY: the entry stands beside this in `Native`, is private to it and called by its borrowers only: none is left.
         unsafe { module.free_memory() }
     }
 }
 
-impl<const N: usize> Native<N> {
-    /// Makes code of `programs`; of the same program given twice, once.
-    ///
-    /// # Errors
-    /// Where the processor isn't known, a program is too large, or the system gives no memory for code.
-    pub fn new(programs: &[Arc<Program>; N]) -> Result<Native<N>, NativeError> {
-        let mut code = Code::new(processor()?);
-        let mut functions: Vec<FuncId> = Vec::with_capacity(N);
-        for (at, program) in programs.iter().enumerate() {
-            let same = programs[..at].iter().position(|earlier| Arc::ptr_eq(earlier, program));
-            functions.push(match same {
-                Some(earlier) => functions[earlier],
-                None => code.define(at, &rewritten(program)?)?,
-            });
-        }
-        code.module().finalize_definitions().map_err(failed)?;
-        let entries = std::array::from_fn(|at| {
-            let address = code.module().get_finalized_function(functions[at]);
-            // SAFETY: at this address stands a finished function, which `define` gave the signature of `Entry`.
-            unsafe { std::mem::transmute::<*const u8, Entry>(address) }
-        });
-        Ok(Native { entries, _code: code })
+impl Native {
+    /// Nothing is made yet.
+    pub fn new() -> Native {
+        Native { entry: AtomicPtr::new(ptr::null_mut()), made: OnceLock::new() }
     }
 
-    /// Whether the program at `index` accepts a packet with captured bytes `data`.
+    /// Makes code of `programs`, of which `choice` picks one for each packet, unless that was tried before. It must be the same
+    /// ones each time.
+    ///
+    /// # Errors
+    /// Where the processor isn't known, a program is too large, or the system gives no memory for code; only to the one who
+    /// tried.
+    pub fn make(&self, programs: &[Arc<Program>], choice: Choice) -> Result<(), NativeError> {
+        let mut told = Ok(());
+        self.made.get_or_init(|| match code_of(programs, choice) {
+            Ok((code, address)) => {
+                // Release: who sees the address sees the code behind it.
+                self.entry.store(address, Ordering::Release);
+                Some(code)
+            }
+            Err(error) => {
+                told = Err(error);
+                None
+            }
+        });
+        told
+    }
+
+    /// Whether there is code.
+    pub fn is_made(&self) -> bool {
+        matches!(self.made.get(), Some(Some(_)))
+    }
+
+    /// Which of `packets`, of those with a bit in `which`, are accepted: a bit each. `None` where there is no code (yet).
     #[inline]
-    pub fn accepts(&self, index: usize, data: &[u8], original_bytes: u32) -> bool {
-        // SAFETY: the code lives as long as `self`. It reads inside the captured bytes only, whose number is that of `data`:
-        // every load is checked against it before, see `emit`.
-        unsafe { self.entries[index](data.as_ptr(), data.len(), original_bytes) }
+    pub fn accepts(&self, packets: &[Asked<'_>], which: u64) -> Option<u64> {
+        let entry = self.entry.load(Ordering::Acquire);
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: an address that isn't null is that of a finished function with the signature of `Entry`: see `code_of`.
+        let entry = unsafe { std::mem::transmute::<*mut (), Entry>(entry) };
+        // SAFETY: the code lives as long as `self`, be it in the midst of `make`: whoever made it keeps it in `made`. It reads
+        // packets that have a bit, none beyond the last, and of each the captured bytes only: `emit` checks every load.
+        Some(unsafe { entry(packets.as_ptr(), which & bits(packets)) })
     }
 }
 
-impl<const N: usize> std::fmt::Debug for Native<N> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Native").field("entries", &self.entries).finish_non_exhaustive()
+/// The code of `programs` and the address of its function, an [`Entry`].
+fn code_of(programs: &[Arc<Program>], choice: Choice) -> Result<(Code, *mut ()), NativeError> {
+    let mut graphs = Vec::new();
+    let mut indices: Vec<usize> = Vec::with_capacity(programs.len());
+    for (at, program) in programs.iter().enumerate() {
+        let same = programs[..at].iter().position(|earlier| Arc::ptr_eq(earlier, program));
+        indices.push(same.map_or(graphs.len(), |earlier| indices[earlier]));
+        if same.is_none() {
+            graphs.push(rewritten(program)?);
+        }
     }
+    let mut code = Code::new(processor()?);
+    let function = code.define(&graphs, &indices, choice)?;
+    code.module().finalize_definitions().map_err(failed)?;
+    let address = code.module().get_finalized_function(function).cast_mut().cast();
+    Ok((code, address))
 }
 
 /// The graph of a program as code is made of it.
 fn rewritten(program: &Program) -> Result<Graph, NativeError> {
     let mut graph = Graph::new(program.plain());
     if graph.is_acyclic() {
+        graph.reload();
         facts::thread_jumps(&mut graph);
         graph.merge_equal();
         runs::make_sets(&mut graph);

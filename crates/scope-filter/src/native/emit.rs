@@ -1,6 +1,11 @@
-//! Cranelift's intermediate code of one graph.
+//! Cranelift's intermediate code of a predicate: a loop over packets, in which its programs stand.
 //!
-//! The function made is `accepts(data, captured bytes, original bytes) -> 0 or 1`. Per block:
+//! ```text
+//! (packets, which) -> hits:
+//!     while which has bits:  take the lowest; packet = packets[its place];  choose a program
+//!         program:  accepts -> set the bit in hits
+//! ```
+//! A call costs as much as a short program: so it is one for a batch. Per block of a program:
 //!
 //! ```text
 //! bytes needed at constant places > bytes known to be there?  one check for all of them, out of bounds: reject
@@ -10,47 +15,150 @@
 //! What a block's dominator has checked is known. Words of the packet stay in the packet's byte order as long as they are only
 //! masked and compared: the constants are swapped instead.
 
+use std::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block as Label, InstBuilder, MemFlagsData, Value, types};
 use cranelift_frontend::{FunctionBuilder, Variable};
 
-use super::graph::{self, A, BlockId, End, Graph, Member, Operand, REJECT, Registers, SetTest, Step, Test, X};
+use super::graph::{self, A, BlockId, End, Graph, Member, Operand, Registers, SetTest, Step, Test, X};
 use super::runs;
 use super::table::Table;
+use crate::asked::Asked;
 use crate::bpf::{BACKWARD_JUMPS_MAX, MEMORY_WORDS, Operation, Relation};
+use crate::filter::Choice;
 
 /// A, X, and scratch memory.
 const REGISTERS: usize = 2 + MEMORY_WORDS;
-/// Sets of so many keys are compared one by one.
+/// A set of so many keys is compared one by one.
 const COMPARED_MAX: usize = 3;
+/// Tests with so many keys in all branch at each comparison.
+const BRANCHES_MAX: usize = 4;
 
-/// Writes the function of `graph` to `builder`; the tables that its code looks into are added to `tables` and must live as
-/// long as the code.
-pub(super) fn emit(graph: &Graph, builder: &mut FunctionBuilder<'_>, tables: &mut Vec<Table>) {
+/// Loads of packets and tables: checked, and nothing writes there while the code runs.
+const PACKET: MemFlagsData = MemFlagsData::new().with_notrap().with_readonly();
+
+/// The packet at hand, and where its answer goes.
+#[derive(Clone, Copy)]
+struct Frame {
+    data: Value,
+    captured: Value,
+    original: Value,
+    accept: Label,
+    reject: Label,
+}
+
+/// Writes the function of `graphs`, of which `programs` gives the index for each answer of `choice`, to `builder`. The tables
+/// that its code looks into are added to `tables` and must live as long as the code.
+pub(super) fn emit(
+    graphs: &[Graph],
+    programs: &[usize],
+    choice: Choice,
+    builder: &mut FunctionBuilder<'_>,
+    tables: &mut Vec<Table>,
+) {
+    let [entry, head, next, accept, done] = std::array::from_fn(|_| builder.create_block());
+    let [left, hits] = std::array::from_fn(|_| builder.declare_var(types::I64));
+    builder.append_block_params_for_function_params(entry);
+    builder.switch_to_block(entry);
+    let (packets, which) = (builder.block_params(entry)[0], builder.block_params(entry)[1]);
+    let none = builder.ins().iconst(types::I64, 0);
+    builder.def_var(left, which);
+    builder.def_var(hits, none);
+    builder.ins().jump(head, &[]);
+
+    builder.switch_to_block(head);
+    let bits = builder.use_var(left);
+    builder.ins().brif(bits, next, &[], done, &[]);
+
+    builder.switch_to_block(next);
+    let place = builder.ins().ctz(bits);
+    let less = builder.ins().iadd_imm_s(bits, -1);
+    let rest = builder.ins().band(bits, less);
+    builder.def_var(left, rest);
+    let offset = builder.ins().imul_imm_u(place, size_of::<Asked>() as i64);
+    let packet = builder.ins().iadd(packets, offset);
+    let data = builder.ins().load(types::I64, PACKET, packet, offset_of!(Asked, data) as i32);
+    let captured = builder.ins().load(types::I64, PACKET, packet, offset_of!(Asked, captured_bytes) as i32);
+    let original = builder.ins().load(types::I32, PACKET, packet, offset_of!(Asked, original_bytes) as i32);
+    let frame = Frame { data, captured, original, accept, reject: head };
+    let labels: Vec<Label> = graphs.iter().map(|_| builder.create_block()).collect();
+    let chosen: Vec<Label> = programs.iter().map(|&program| labels[program]).collect();
+    match choice {
+        _ if graphs.len() == 1 => drop(builder.ins().jump(labels[0], &[])),
+        Choice::Tags => {
+            let tags = builder.ins().load(types::I32, PACKET, packet, offset_of!(Asked, tags) as i32);
+            by_number(builder, tags, &chosen);
+        }
+        Choice::ByteOrder => by_byte_order(builder, frame, &chosen),
+    }
+    for (graph, label) in graphs.iter().zip(labels) {
+        emit_program(graph, label, frame, builder, tables);
+    }
+
+    builder.switch_to_block(accept);
+    let one = builder.ins().iconst(types::I64, 1);
+    let bit = builder.ins().ishl(one, place);
+    let before = builder.use_var(hits);
+    let after = builder.ins().bor(before, bit);
+    builder.def_var(hits, after);
+    builder.ins().jump(head, &[]);
+
+    builder.switch_to_block(done);
+    let hits = builder.use_var(hits);
+    builder.ins().return_(&[hits]);
+    builder.seal_all_blocks();
+}
+
+/// Goes to the label that stands at `number`, behind the last one to the last.
+fn by_number(builder: &mut FunctionBuilder<'_>, number: Value, labels: &[Label]) {
+    for (at, &label) in labels.iter().enumerate() {
+        if at + 1 == labels.len() {
+            builder.ins().jump(label, &[]);
+        } else {
+            let others = builder.create_block();
+            let is_it = builder.ins().icmp_imm_u(IntCC::Equal, number, at as i64);
+            builder.ins().brif(is_it, label, &[], others, &[]);
+            builder.switch_to_block(others);
+        }
+    }
+}
+
+/// Goes to the second label if the packet's first word is a small number in the other byte order: see [`Choice::ByteOrder`].
+fn by_byte_order(builder: &mut FunctionBuilder<'_>, frame: Frame, labels: &[Label]) {
+    let [whole, low] = std::array::from_fn(|_| builder.create_block());
+    let is_whole = builder.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, frame.captured, 4);
+    builder.ins().brif(is_whole, whole, &[], labels[0], &[]);
+    builder.switch_to_block(whole);
+    let family = builder.ins().load(types::I32, PACKET, frame.data, 0);
+    let low_half = builder.ins().band_imm_u(family, 0xffff);
+    builder.ins().brif(low_half, labels[0], &[], low, &[]);
+    builder.switch_to_block(low);
+    builder.ins().brif(family, labels[1], &[], labels[0], &[]);
+}
+
+fn emit_program(graph: &Graph, begin: Label, frame: Frame, builder: &mut FunctionBuilder<'_>, tables: &mut Vec<Table>) {
     let order = graph.order();
     let live = graph.live(&order);
     let known = known_bytes(graph, &order);
-    let entry = builder.create_block();
-    builder.append_block_params_for_function_params(entry);
-    builder.switch_to_block(entry);
-    let parameters = builder.block_params(entry);
-    let (data, captured, original) = (parameters[0], parameters[1], parameters[2]);
+    builder.switch_to_block(begin);
     let labels = graph.blocks.iter().map(|_| None).collect();
     let variables = std::array::from_fn(|_| builder.declare_var(types::I32));
     let backward = builder.declare_var(types::I32);
-    let mut emitter = Emitter { graph, live, labels, variables, backward, data, captured, original, tables, builder };
+    let mut emitter = Emitter { graph, live, labels, variables, backward, frame, tables, builder };
     for &id in &order {
-        emitter.labels[id as usize] = Some(emitter.builder.create_block());
+        emitter.labels[id as usize] = Some(match graph.block(id).end {
+            End::Accept => frame.accept,
+            End::Reject => frame.reject,
+            _ => emitter.builder.create_block(),
+        });
     }
-    emitter.labels[REJECT as usize].get_or_insert_with(|| emitter.builder.create_block());
     emitter.begin();
     for &id in &order {
-        emitter.block(id, known[id as usize]);
+        if !matches!(graph.block(id).end, End::Accept | End::Reject) {
+            emitter.block(id, known[id as usize]);
+        }
     }
-    if !order.contains(&REJECT) {
-        emitter.block(REJECT, 0);
-    }
-    emitter.builder.seal_all_blocks();
 }
 
 /// Bytes that are known to be captured where a block begins.
@@ -111,9 +219,7 @@ struct Emitter<'a, 'b> {
     variables: [Variable; REGISTERS],
     /// Backward jumps so far.
     backward: Variable,
-    data: Value,
-    captured: Value,
-    original: Value,
+    frame: Frame,
     tables: &'a mut Vec<Table>,
     builder: &'a mut FunctionBuilder<'b>,
 }
@@ -147,7 +253,7 @@ impl Emitter<'_, '_> {
         self.builder.switch_to_block(label);
         let graph = self.graph;
         let block = graph.block(id);
-        let reject = self.label(REJECT);
+        let reject = self.frame.reject;
         let needed = graph::bytes_needed(&block.steps);
         if needed > known {
             self.check(needed, reject);
@@ -163,7 +269,7 @@ impl Emitter<'_, '_> {
 
     /// Goes on only if `needed` bytes are captured.
     fn check(&mut self, needed: u64, out_of_bounds: Label) {
-        let short = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, self.captured, needed as i64);
+        let short = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, self.frame.captured, needed as i64);
         self.go_on_unless(short, out_of_bounds);
     }
 
@@ -206,7 +312,7 @@ impl Emitter<'_, '_> {
                 state.set(A, word);
             }
             Step::Header { at } => {
-                let byte = self.builder.ins().uload8(types::I32, PACKET, self.data, at as i32);
+                let byte = self.builder.ins().uload8(types::I32, PACKET, self.frame.data, at as i32);
                 let words = self.builder.ins().band_imm_u(byte, 15);
                 let bytes = self.builder.ins().ishl_imm_u(words, 2);
                 state.set(X, Word::Value(bytes));
@@ -219,8 +325,8 @@ impl Emitter<'_, '_> {
                 let value = self.constant(k);
                 state.set(X, Word::Value(value));
             }
-            Step::Length => state.set(A, Word::Value(self.original)),
-            Step::IndexLength => state.set(X, Word::Value(self.original)),
+            Step::Length => state.set(A, Word::Value(self.frame.original)),
+            Step::IndexLength => state.set(X, Word::Value(self.frame.original)),
             Step::Recall(cell) => self.copy(state, graph::memory(cell), A),
             Step::IndexRecall(cell) => self.copy(state, graph::memory(cell), X),
             Step::Store(cell) => self.copy(state, A, graph::memory(cell)),
@@ -247,11 +353,11 @@ impl Emitter<'_, '_> {
             let x = self.value(state, X);
             let x = self.builder.ins().uextend(types::I64, x);
             let end = self.builder.ins().iadd_imm_u(x, i64::from(at) + i64::from(bytes));
-            let short = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, end, self.captured);
+            let short = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, end, self.frame.captured);
             self.go_on_unless(short, out_of_bounds);
-            (self.builder.ins().iadd(self.data, x), at)
+            (self.builder.ins().iadd(self.frame.data, x), at)
         } else {
-            (self.data, at)
+            (self.frame.data, at)
         };
         let (base, offset) = match i32::try_from(offset) {
             Ok(offset) => (base, offset),
@@ -309,26 +415,21 @@ impl Emitter<'_, '_> {
 
     fn end(&mut self, end: &End, mut state: State, known: u64) {
         match *end {
-            End::Accept => self.answer(1),
-            End::Reject => self.answer(0),
+            End::Accept | End::Reject => unreachable!("the labels of these blocks are the loop's"),
             End::ReturnA => {
                 let a = self.value(&mut state, A);
-                let (accept, reject) = (self.builder.create_block(), self.label(REJECT));
-                self.builder.ins().brif(a, accept, &[], reject, &[]);
-                self.builder.switch_to_block(accept);
-                self.answer(1);
+                self.builder.ins().brif(a, self.frame.accept, &[], self.frame.reject, &[]);
             }
             End::Jump(to) => {
                 let to = self.label(to);
                 self.builder.ins().jump(to, &[]);
             }
             End::JumpBack(to) => {
-                let (to, reject) = (self.label(to), self.label(REJECT));
+                let (to, reject) = (self.label(to), self.frame.reject);
                 let before = self.builder.use_var(self.backward);
                 let count = self.builder.ins().iadd_imm_u(before, 1);
                 self.builder.def_var(self.backward, count);
-                let too_many =
-                    self.builder.ins().icmp_imm_u(IntCC::UnsignedGreaterThan, count, i64::from(BACKWARD_JUMPS_MAX));
+                let too_many = self.builder.ins().icmp_imm_u(IntCC::UnsignedGreaterThan, count, i64::from(BACKWARD_JUMPS_MAX));
                 self.builder.ins().brif(too_many, reject, &[], to, &[]);
             }
             End::If(test, on_true, on_false) => {
@@ -337,11 +438,6 @@ impl Emitter<'_, '_> {
             }
             End::In(ref set) => self.set_test(set, state, known),
         }
-    }
-
-    fn answer(&mut self, answer: i64) {
-        let answer = self.builder.ins().iconst(types::I8, answer);
-        self.builder.ins().return_(&[answer]);
     }
 
     fn branch(&mut self, test: Test, state: &mut State, on_true: Label, on_false: Label) {
@@ -384,31 +480,37 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// All values are looked up before the one branch: which of them is in its set can't be guessed.
+    /// Values that are looked up in tables are so before the one branch: which of them is found can't be guessed.
     fn set_test(&mut self, set: &SetTest, mut state: State, known: u64) {
         let on_short = self.label(set.on_short);
-        if let Word::Variable = state.words[0] {
-            self.value(&mut state, A);
-        }
-        let mut words = vec![state.words[0]];
+        let (on_true, on_false) = (self.label(set.on_true), self.label(set.on_false));
         let needed = runs::bytes_needed(&set.members);
         if needed > known {
             self.check(needed, on_short);
         }
-        for member in &set.members[1..] {
+        let keys: usize = set.members.iter().map(|member| member.keys.len()).sum();
+        let mut found: Option<Value> = None;
+        for member in &set.members {
             for &step in &member.steps {
                 self.step(step, &mut state, on_short);
             }
-            words.push(state.words[0]);
+            if let Word::Variable = state.words[0] {
+                self.value(&mut state, A);
+            }
+            if keys <= BRANCHES_MAX {
+                for &key in &member.keys {
+                    let equal = self.equals(state.words[0], key);
+                    self.go_on_unless(equal, on_true);
+                }
+            } else {
+                let one = self.is_in(state.words[0], member);
+                found = Some(found.map_or(one, |others| self.builder.ins().bor(others, one)));
+            }
         }
-        let mut found: Option<Value> = None;
-        for (&word, member) in words.iter().zip(&set.members) {
-            let one = self.is_in(word, member);
-            found = Some(found.map_or(one, |others| self.builder.ins().bor(others, one)));
-        }
-        let found = found.expect("a set test has values");
-        let (on_true, on_false) = (self.label(set.on_true), self.label(set.on_false));
-        self.builder.ins().brif(found, on_true, &[], on_false, &[]);
+        match found {
+            Some(found) => self.builder.ins().brif(found, on_true, &[], on_false, &[]),
+            None => self.builder.ins().jump(on_false, &[]),
+        };
     }
 
     /// Whether a value is one of its keys.
@@ -442,6 +544,3 @@ impl Emitter<'_, '_> {
         self.builder.ins().bor(looked[0], looked[1])
     }
 }
-
-/// Loads of packets and tables: checked, and nothing writes there while the code runs.
-const PACKET: MemFlagsData = MemFlagsData::new().with_notrap().with_readonly();

@@ -308,6 +308,35 @@ impl Graph {
         (dominators, edges)
     }
 
+    /// Lets blocks that test A as others have left it load it themselves, where that is a load or two at constant places: a
+    /// load costs less than to carry the value on, and what a block tests is seen in it. Only for graphs without backward jumps.
+    pub fn reload(&mut self) {
+        // What leaves a block in A, where all ways to it agree: the steps that make it.
+        let mut entering: Vec<Option<Option<Vec<Step>>>> = vec![None; self.blocks.len()];
+        entering[self.entry as usize] = Some(None);
+        for id in self.order() {
+            let found = entering[id as usize].clone().flatten();
+            let block = &mut self.blocks[id as usize];
+            if let (true, End::If(..), Some(steps)) = (block.steps.is_empty(), &block.end, &found) {
+                block.steps.clone_from(steps);
+            }
+            let leaving = match effect(&block.steps) {
+                (0, A) if !block.steps.iter().any(|step| matches!(step, Step::Load { indexed: true, .. })) => {
+                    Some(block.steps.clone())
+                }
+                (_, writes) if writes & A == 0 => found,
+                _ => None,
+            };
+            for to in block.end.targets() {
+                let entering = &mut entering[to as usize];
+                *entering = Some(match entering.take() {
+                    Some(other) if other != leaving => None,
+                    _ => leaving.clone(),
+                });
+            }
+        }
+    }
+
     /// Makes one block of blocks that do the same and go on to the same.
     pub fn merge_equal(&mut self) {
         let order = self.order();

@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use super::graph::{self, A, Block, BlockId, End, Graph, Member, Operand, REJECT, Registers, SetTest, Step, Test, effect};
 use crate::bpf::{Operation, Relation};
 
-/// Comparisons that make a set; fewer are left as they are.
-const COMPARISONS_MIN: usize = 4;
+/// Comparisons of one value that make a set; fewer are left as they are.
+const COMPARISONS_MIN: usize = 6;
 /// Values of one run: nets have one for each of their masks.
 const VALUES_MAX: usize = 16;
 /// How far into a run the first load of its last value may lie.
@@ -109,7 +109,8 @@ impl Run {
             at = next.on_false;
         }
         let after = live[run.on_true as usize] | live[run.on_false as usize];
-        let is_worth_it = run.blocks.len() >= COMPARISONS_MIN && after & written == 0;
+        // Several values are checked for their lengths at once.
+        let is_worth_it = (run.blocks.len() >= COMPARISONS_MIN || run.members.len() > 1) && after & written == 0;
         is_worth_it.then(|| run.sorted())
     }
 

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use scope_packet::LinkType;
+use scope_packet::{Headers, KeyEntry, LinkType};
 
+use crate::asked::Asked;
 use crate::bpf::{Instruction, Program};
+use crate::filter::Choice;
 use crate::libpcap;
 use crate::native::Native;
 use crate::specimens::{LINKS, Random, damaged_packet, filter, packet};
@@ -15,14 +17,15 @@ pub(super) struct Engines {
     /// never wrote. The oracle runs behind a preface that clears them.
     oracle: Vec<Instruction>,
     program: Arc<Program>,
-    native: Native<1>,
+    native: Native,
 }
 
 impl Engines {
     /// `None` where the program asks for what isn't in a packet's bytes.
     pub fn new(instructions: &[Instruction]) -> Option<Engines> {
         let program = Arc::new(Program::new(instructions).ok()?);
-        let native = Native::new(&[program.clone()]).unwrap();
+        let native = Native::new();
+        native.make(&[program.clone()], Choice::Tags).unwrap();
         let store = |cell| Instruction { code: 0x02, jump_true: 0, jump_false: 0, k: cell };
         let oracle = (0..16).map(store).chain(instructions.iter().copied()).collect();
         Some(Engines { oracle, program, native })
@@ -31,8 +34,10 @@ impl Engines {
     /// What all answer to a packet.
     pub fn answer(&self, data: &[u8], original_len: u32, told: &dyn Fn() -> String) -> bool {
         let expected = libpcap::accepts(&self.oracle, data, original_len);
-        let answers = (self.program.accepts(data, original_len), self.native.accepts(0, data, original_len));
-        assert_eq!(answers, (expected, expected), "(interpreter, native) on {}: {data:02x?}, {original_len} B", told());
+        let asked = Asked::new(&Headers::default(), KeyEntry::default(), data, original_len);
+        let native = self.native.accepts(&[asked], 1).map(|hits| hits != 0);
+        let answers = (self.program.accepts(data, original_len), native);
+        assert_eq!(answers, (expected, Some(expected)), "(interpreter, native) on {}: {data:02x?}, {original_len} B", told());
         expected
     }
 }
