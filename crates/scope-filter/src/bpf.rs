@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `decode` | checks the instructions and turns each into an [`Op`], whose jumps and memory cells are in range |
 //! | `fuse` | makes the ops fewer to run: jumps go to their last end, a load and the comparison behind it become one |
+//! | `join` | makes one program of several |
 //! | `run` | the loop over the ops |
 //!
 //! Most of a run's time goes into stepping from op to op, so the pairs that libpcap's programs are made of take one step, and
@@ -25,7 +26,10 @@
 
 mod decode;
 mod fuse;
+mod join;
 mod run;
+
+pub(crate) use join::Joined;
 
 /// One instruction as libpcap lays it out.
 #[repr(C)]

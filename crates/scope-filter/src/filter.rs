@@ -10,10 +10,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use scope_packet::{Headers, KeyEntry, LinkType};
 
 use crate::asked::{ASKED_MAX, Asked, bits};
-use crate::bpf::{Instruction, Program};
+use crate::bpf::Program;
 use crate::error::{FilterError, TEMPLATE_HINT};
+use crate::libpcap::{self, ByteOrder, OPTIMISED_BYTES_MAX};
 use crate::native::{Native, NativeError};
-use crate::{libpcap, place, template, words};
+use crate::pieces::Pieces;
+use crate::{place, template, words};
 
 /// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is asked for.
 const LINKS_MAX: usize = 64;
@@ -147,36 +149,56 @@ impl Filter {
         if self.0.everything {
             return Ok(Predicate(Engine::Everything));
         }
-        let plain = Arc::new(program(text, link)?);
+        let compiler = Compiler::new(text);
+        let plain = Arc::new(compiler.program(0, link, ByteOrder::Native)?);
         let mut programs: [Arc<Program>; PROGRAMS] = std::array::from_fn(|_| plain.clone());
         let mut choice = Choice::Tags;
         if link == LinkType::NULL {
             choice = Choice::ByteOrder;
-            programs[1] = Arc::new(checked(libpcap::compile_swapped(text, link))?);
+            programs[1] = Arc::new(compiler.program(0, link, ByteOrder::Swapped)?);
         } else if self.0.transparent {
             for (tags, program) in programs.iter_mut().enumerate().skip(1) {
-                *program = tagged(text, tags, link).unwrap_or(plain.clone());
+                *program = compiler.tagged(tags, link).unwrap_or(plain.clone());
             }
         }
         Ok(Predicate(Engine::Programs(Arc::new(Programs { choice, programs, native: Native::new() }))))
     }
 }
 
-/// The program for packets with `tags` tags; `None` where the link type has none.
-fn tagged(text: &str, tags: usize, link: LinkType) -> Option<Arc<Program>> {
-    match program(&format!("{}({text})", "vlan and ".repeat(tags)), link) {
-        Ok(program) => Some(Arc::new(program)),
-        Err(cause) if place::rejects_all(&cause) => Some(Arc::new(Program::nothing())),
-        Err(_) => None,
+/// Makes the programs of one text.
+struct Compiler<'a> {
+    text: &'a str,
+    /// Of texts that are too long for libpcap to compile them whole in little time.
+    pieces: Option<Pieces>,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(text: &'a str) -> Compiler<'a> {
+        let pieces = if text.len() > OPTIMISED_BYTES_MAX { Pieces::of(text) } else { None };
+        Compiler { text, pieces }
     }
-}
 
-fn program(text: &str, link: LinkType) -> Result<Program, String> {
-    checked(libpcap::compile(text, link))
-}
+    /// The program for packets with `tags` tags; `None` where the link type has none.
+    fn tagged(&self, tags: usize, link: LinkType) -> Option<Arc<Program>> {
+        match self.program(tags, link, ByteOrder::Native) {
+            Ok(program) => Some(Arc::new(program)),
+            Err(cause) if place::rejects_all(&cause) => Some(Arc::new(Program::nothing())),
+            Err(_) => None,
+        }
+    }
 
-fn checked(compiled: Result<Vec<Instruction>, String>) -> Result<Program, String> {
-    Program::new(&compiled?).map_err(|error| error.to_string())
+    /// The program of the text under `tags` times `vlan and`.
+    fn program(&self, tags: usize, link: LinkType, order: ByteOrder) -> Result<Program, String> {
+        if let Some(program) = self.pieces.as_ref().and_then(|pieces| pieces.program(tags, link, order)) {
+            return Ok(program);
+        }
+        let text = self.text;
+        let instructions = match tags {
+            0 => libpcap::compile(text, link, order)?,
+            _ => libpcap::compile(&format!("{}({text})", "vlan and ".repeat(tags)), link, order)?,
+        };
+        Program::new(&instructions).map_err(|error| error.to_string())
+    }
 }
 
 /// The error for a text that no link type compiles. If it compiles for Ethernet, the text is right and the link types are

@@ -7,6 +7,7 @@
 //! | [`template`] | [`Template`]: dump filters and holdoff keys with `$srcIP` and the like, filled from the packet that fired |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
 //! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
+//! | `pieces` | compiles long texts piece by piece |
 //! | `place` | finds the token at which libpcap's "syntax error" begins |
 //! | `bpf` | classic BPF programs, checked once, and their interpreter |
 //! | `native` | the programs as machine code |
@@ -21,6 +22,7 @@ pub mod error;
 pub mod filter;
 mod libpcap;
 mod native;
+mod pieces;
 mod place;
 #[cfg(test)]
 mod specimens;

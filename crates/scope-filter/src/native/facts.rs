@@ -12,19 +12,26 @@
 //! old graph holds in the new one, whose ways are the same with blocks left out.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
-use super::graph::{BlockId, End, Graph, Operand, Registers, Step, Test, effect};
+use super::graph::{A, BlockId, End, Graph, Operand, Registers, Step, Test, effect};
 use crate::bpf::Relation;
 
 /// Tests passed over by one jump, at most.
-const STEPS_MAX: usize = 4096;
-
-/// Number of a value: of steps that need nothing but the packet.
-type ValueId = u32;
+const TESTS_MAX: usize = 4096;
+/// Rounds: where ways part that had met before, more is known in the next one.
+const ROUNDS_MAX: usize = 4;
 
 /// Threads the jumps of a graph without backward jumps.
 pub(super) fn thread_jumps(graph: &mut Graph) {
+    for _ in 0..ROUNDS_MAX {
+        if !round(graph) {
+            return;
+        }
+    }
+}
+
+/// One round; whether it changed anything.
+fn round(graph: &mut Graph) -> bool {
     let order = graph.order();
     let (dominators, edges) = graph.dominators(&order);
     let mut children: Vec<Vec<BlockId>> = vec![Vec::new(); graph.blocks.len()];
@@ -34,9 +41,8 @@ pub(super) fn thread_jumps(graph: &mut Graph) {
         }
     }
     let live = graph.live(&order);
-    let values = values(graph, &order);
-    let mut ends: Vec<(BlockId, End)> = Vec::new();
-    let mut facts = Facts::default();
+    let mut facts = Facts::new(graph, &order);
+    let mut changed: Vec<(BlockId, End)> = Vec::new();
     let mut stack = vec![Visit::Enter(graph.entry)];
     while let Some(visit) = stack.pop() {
         let id = match visit {
@@ -47,24 +53,28 @@ pub(super) fn thread_jumps(graph: &mut Graph) {
             Visit::Enter(id) => id,
         };
         let learned = match dominators[id as usize] {
-            Some(parent) if edges[id as usize] == 1 => facts.learn_edge(graph, &values, parent, id),
+            Some(parent) if edges[id as usize] == 1 => facts.learn_edge(graph, parent, id),
             _ => 0,
         };
         stack.push(Visit::Leave(learned));
         stack.extend(children[id as usize].iter().map(|&child| Visit::Enter(child)));
-        let mut end = graph.block(id).end.clone();
-        if let End::If(test, on_true, on_false) = &mut end {
-            for (holds, to) in [(true, on_true), (false, on_false)] {
-                let learned = values[id as usize].map_or(0, |value| facts.learn(value, *test, holds));
-                *to = facts.follow(graph, &values, &live, *to);
+        if let End::If(test, on_true, on_false) = graph.block(id).end {
+            let [now_true, now_false] = [(true, on_true), (false, on_false)].map(|(holds, to)| {
+                let learned = facts.learn(graph, id, holds);
+                let to = facts.follow(graph, &live, to);
                 facts.forget(learned);
+                to
+            });
+            if (now_true, now_false) != (on_true, on_false) {
+                changed.push((id, End::If(test, now_true, now_false)));
             }
         }
-        ends.push((id, end));
     }
-    for (id, end) in ends {
+    let any = !changed.is_empty();
+    for (id, end) in changed {
         graph.blocks[id as usize].end = end;
     }
+    any
 }
 
 enum Visit {
@@ -73,56 +83,76 @@ enum Visit {
     Leave(usize),
 }
 
-/// The value that each block tests, where that needs nothing but the packet.
-fn values(graph: &Graph, order: &[BlockId]) -> Vec<Option<ValueId>> {
-    let mut numbers: HashMap<&[Step], ValueId> = HashMap::new();
-    let mut values = vec![None; graph.blocks.len()];
-    for &id in order {
-        let block = graph.block(id);
-        let (reads, writes) = effect(&block.steps);
-        if matches!(block.end, End::If(..)) && reads == 0 && writes & super::graph::A != 0 {
-            let next = numbers.len() as ValueId;
-            values[id as usize] = Some(*numbers.entry(&block.steps).or_insert(next));
-        }
-    }
-    values
+/// A test of a value that comes from the packet alone. Equal tests have equal numbers, and so have values.
+#[derive(Clone, Copy)]
+struct Numbered {
+    value: u32,
+    test: u32,
+    /// Registers that the steps in front of it write.
+    writes: Registers,
 }
 
-/// Outcomes that are known at one place, latest last.
-#[derive(Default)]
+/// What is known at one place.
 struct Facts {
-    outcomes: HashMap<(ValueId, Test), bool>,
-    constants: HashMap<ValueId, u32>,
+    /// By block.
+    tests: Vec<Option<Numbered>>,
+    /// Outcomes by number of the test.
+    outcomes: Vec<Option<bool>>,
+    /// Constants that values are known to be, by number of the value.
+    constants: Vec<Option<u32>>,
+    /// Latest last.
     learned: Vec<Fact>,
 }
 
 enum Fact {
-    Outcome(ValueId, Test),
-    Constant(ValueId),
+    Outcome(u32),
+    Constant(u32),
 }
 
 impl Facts {
+    /// Nothing is known yet. Numbers values and tests.
+    fn new(graph: &Graph, order: &[BlockId]) -> Facts {
+        let mut values: HashMap<&[Step], u32> = HashMap::new();
+        let mut numbers: HashMap<(u32, Test), u32> = HashMap::new();
+        let mut tests = vec![None; graph.blocks.len()];
+        for &id in order {
+            let block = graph.block(id);
+            let (reads, writes) = effect(&block.steps);
+            let End::If(test, ..) = block.end else { continue };
+            if reads == 0 && writes & A != 0 && matches!(test.operand, Operand::Constant(_)) {
+                let next = values.len() as u32;
+                let value = *values.entry(&block.steps).or_insert(next);
+                let next = numbers.len() as u32;
+                let test = *numbers.entry((value, test)).or_insert(next);
+                tests[id as usize] = Some(Numbered { value, test, writes });
+            }
+        }
+        Facts { tests, outcomes: vec![None; numbers.len()], constants: vec![None; values.len()], learned: Vec::new() }
+    }
+
     /// Learns what the only way from `parent` to `to` tells; how many facts that are.
-    fn learn_edge(&mut self, graph: &Graph, values: &[Option<ValueId>], parent: BlockId, to: BlockId) -> usize {
-        match (&graph.block(parent).end, values[parent as usize]) {
-            (End::If(test, on_true, on_false), Some(value)) if on_true != on_false => self.learn(value, *test, *on_true == to),
+    fn learn_edge(&mut self, graph: &Graph, parent: BlockId, to: BlockId) -> usize {
+        match graph.block(parent).end {
+            End::If(_, on_true, on_false) if on_true != on_false => self.learn(graph, parent, on_true == to),
             _ => 0,
         }
     }
 
-    fn learn(&mut self, value: ValueId, test: Test, holds: bool) -> usize {
+    /// Learns the outcome of a block's test; how many facts that are. What is known already stays: a way that contradicts it is
+    /// never taken.
+    fn learn(&mut self, graph: &Graph, id: BlockId, holds: bool) -> usize {
         let before = self.learned.len();
-        // What is known already stays: a way that contradicts it is never taken.
-        if let Entry::Vacant(unknown) = self.outcomes.entry((value, test)) {
-            unknown.insert(holds);
-            self.learned.push(Fact::Outcome(value, test));
+        let (Some(numbered), End::If(test, ..)) = (self.tests[id as usize], &graph.block(id).end) else { return 0 };
+        if self.outcomes[numbered.test as usize].is_none() {
+            self.outcomes[numbered.test as usize] = Some(holds);
+            self.learned.push(Fact::Outcome(numbered.test));
         }
-        if let Test { relation: Relation::Equal, operand: Operand::Constant(k) } = test
+        if let Test { relation: Relation::Equal, operand: Operand::Constant(k) } = *test
             && holds
-            && let Entry::Vacant(unknown) = self.constants.entry(value)
+            && self.constants[numbered.value as usize].is_none()
         {
-            unknown.insert(k);
-            self.learned.push(Fact::Constant(value));
+            self.constants[numbered.value as usize] = Some(k);
+            self.learned.push(Fact::Constant(numbered.value));
         }
         self.learned.len() - before
     }
@@ -130,27 +160,28 @@ impl Facts {
     fn forget(&mut self, count: usize) {
         for fact in self.learned.drain(self.learned.len() - count..) {
             match fact {
-                Fact::Outcome(value, test) => drop(self.outcomes.remove(&(value, test))),
-                Fact::Constant(value) => drop(self.constants.remove(&value)),
+                Fact::Outcome(test) => self.outcomes[test as usize] = None,
+                Fact::Constant(value) => self.constants[value as usize] = None,
             }
         }
     }
 
-    fn outcome(&self, value: ValueId, test: Test) -> Option<bool> {
-        match (self.constants.get(&value), test.operand) {
-            (Some(&a), Operand::Constant(k)) => Some(test.relation.holds(a, k)),
-            _ => self.outcomes.get(&(value, test)).copied(),
+    fn outcome(&self, numbered: Numbered, test: Test) -> Option<bool> {
+        match (self.constants[numbered.value as usize], test.operand) {
+            (Some(a), Operand::Constant(k)) => Some(test.relation.holds(a, k)),
+            _ => self.outcomes[numbered.test as usize],
         }
     }
 
     /// Where a jump to `to` leads, past tests whose outcome is known.
-    fn follow(&self, graph: &Graph, values: &[Option<ValueId>], live: &[Registers], mut to: BlockId) -> BlockId {
-        for _ in 0..STEPS_MAX {
-            let block = graph.block(to);
-            let (End::If(test, on_true, on_false), Some(value)) = (&block.end, values[to as usize]) else { return to };
-            let Some(holds) = self.outcome(value, *test) else { return to };
+    fn follow(&self, graph: &Graph, live: &[Registers], mut to: BlockId) -> BlockId {
+        for _ in 0..TESTS_MAX {
+            let (End::If(test, on_true, on_false), Some(numbered)) = (&graph.block(to).end, self.tests[to as usize]) else {
+                return to;
+            };
+            let Some(holds) = self.outcome(numbered, *test) else { return to };
             let next = if holds { *on_true } else { *on_false };
-            if live[next as usize] & effect(&block.steps).1 != 0 {
+            if live[next as usize] & numbered.writes != 0 {
                 return to;
             }
             to = next;

@@ -206,7 +206,7 @@ impl Graph {
         let begins = beginnings(ops);
         let end_only = |end| Block { steps: Vec::new(), end };
         let mut graph = Graph { blocks: vec![end_only(End::Accept), end_only(End::Reject)], entry: 0 };
-        let mut known: HashMap<u32, BlockId> = HashMap::from([(bpf::ACCEPT, ACCEPT), (bpf::REJECT, REJECT)]);
+        let mut known: Vec<Option<BlockId>> = vec![None; ops.len()];
         let mut pending = Vec::new();
         graph.entry = graph.block_at(0, ops, &mut known, &mut pending);
         while let Some(begin) = pending.pop() {
@@ -224,22 +224,27 @@ impl Graph {
             };
             let mut block = Block { steps, end };
             block.end.retarget(|op| graph.block_at(op, ops, &mut known, &mut pending));
-            let id = known[&begin];
-            graph.blocks[id as usize] = block;
+            if let Some(id) = known[begin as usize] {
+                graph.blocks[id as usize] = block;
+            }
         }
         graph
     }
 
     /// The block that begins with an op; jumps lead to their own targets.
-    fn block_at(&mut self, mut op: u32, ops: &[Op], known: &mut HashMap<u32, BlockId>, pending: &mut Vec<u32>) -> BlockId {
+    fn block_at(&mut self, mut op: u32, ops: &[Op], known: &mut [Option<BlockId>], pending: &mut Vec<u32>) -> BlockId {
         while let Some(Op::Jump(to)) = ops.get(op as usize) {
             op = *to;
         }
-        *known.entry(op).or_insert_with(|| {
-            pending.push(op);
-            self.blocks.push(Block { steps: Vec::new(), end: End::Reject });
-            (self.blocks.len() - 1) as BlockId
-        })
+        match op {
+            bpf::ACCEPT => ACCEPT,
+            bpf::REJECT => REJECT,
+            _ => *known[op as usize].get_or_insert_with(|| {
+                pending.push(op);
+                self.blocks.push(Block { steps: Vec::new(), end: End::Reject });
+                (self.blocks.len() - 1) as BlockId
+            }),
+        }
     }
 
     pub fn block(&self, id: BlockId) -> &Block {
@@ -298,6 +303,10 @@ impl Graph {
         for &from in order {
             for to in self.block(from).end.targets() {
                 edges[to as usize] += 1;
+                // Nothing is asked about the ends, to which most blocks lead.
+                if to == ACCEPT || to == REJECT {
+                    continue;
+                }
                 let common = match dominators[to as usize] {
                     None => from,
                     Some(other) => common_dominator(&dominators, &place, other, from),

@@ -2,6 +2,7 @@
 
 use scope_packet::{Headers, LinkType};
 
+use crate::libpcap::ByteOrder;
 use crate::specimens::Random;
 use crate::{Filter, FilterError, VlanRule, is_filter_word};
 
@@ -168,7 +169,7 @@ fn no_text_makes_libpcap_look_up_a_host_or_a_net() {
         let text: Vec<_> = (0..1 + random.below(8)).map(|_| random.pick(&parts)).collect();
         let text = text.join(random.pick(&[" ", " ", ""]));
         if crate::words::check(&text).is_ok()
-            && let Err(cause) = crate::libpcap::compile(&text, LinkType::ETHERNET)
+            && let Err(cause) = crate::libpcap::compile(&text, LinkType::ETHERNET, ByteOrder::Native)
         {
             let looked_up =
                 ["unknown host", "unknown network", "unknown ether host"].iter().any(|words| cause.starts_with(words));
