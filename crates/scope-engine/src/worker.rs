@@ -1,7 +1,8 @@
 //! The packet path: one thread that polls its source, parses each packet once, asks the triggers, and appends to its lanes.
 //!
 //! ```text
-//!  batch ─► per packet: headers, key ─► triggers ─► append ─► a hit? verdict; a fire takes its pins before the next claim
+//!  batch ─► all packets: headers, key ─► triggers, each asked for the batch
+//!        ─► per packet: append ─► a hit? verdict; a fire takes its pins before the next claim
 //!        ─► commit after at most 4 full batches, at once after one that isn't full; then counters, then the clock
 //! ```
 
@@ -9,7 +10,7 @@ use crate::dumps::{Dumps, HitFacts};
 use crate::events::Events;
 use crate::lockstep::Lockstep;
 use scope_dump::HitPacket;
-use scope_filter::Predicate;
+use scope_filter::{ASKED_MAX, Asked, Predicate};
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, DropReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
 use scope_ring::control::WorkerCounts;
@@ -138,8 +139,8 @@ struct Path<'a> {
     claim_failed: bool,
     /// What this batch lost in front of the ring: packets, from, to.
     lost: Option<(u64, i64, i64)>,
-    /// Triggers that the packet at hand hit.
-    hits: Vec<usize>,
+    /// For each trigger the packets at hand that hit it, a bit each.
+    hits: Vec<u64>,
     /// No packet is wanted any more: the run has its dumps.
     enough: bool,
 }
@@ -160,7 +161,7 @@ impl<'a> Path<'a> {
             batches: 0,
             claim_failed: false,
             lost: None,
-            hits: Vec::new(),
+            hits: vec![0; shared.triggers.len()],
             enough: false,
         }
     }
@@ -197,7 +198,38 @@ impl<'a> Path<'a> {
         }
     }
 
-    fn packet(&mut self, packet: &Packet<'_>) {
+    /// Parses packets, asks the triggers about them, and stores them; at most [`ASKED_MAX`] packets.
+    fn packets(&mut self, packets: &[Packet<'_>]) {
+        let mut parsed = [Headers::default(); ASKED_MAX];
+        let mut asked = [Asked::default(); ASKED_MAX];
+        let mut of_lane = [0u64; LINK_TYPES_MAX as usize];
+        for (at, packet) in packets.iter().enumerate() {
+            if let Attached::Lane { lane, .. } = self.attached(packet.interface as usize) {
+                let headers = &mut parsed[at];
+                headers.read(self.lanes[lane].writer.link_type(), packet.data);
+                asked[at] = Asked::new(headers, KeyEntry::new(headers, packet.data), packet.data, packet.original_len);
+                of_lane[lane] |= 1 << at;
+            }
+        }
+        let any = self.ask_triggers(&asked[..packets.len()], &of_lane);
+        for (at, packet) in packets.iter().enumerate() {
+            self.packet(packet, &parsed[at], *asked[at].key(), (any >> at & 1 != 0).then_some(at));
+        }
+    }
+
+    /// Asks every trigger; the bits of packets that hit any.
+    fn ask_triggers(&mut self, asked: &[Asked<'_>], of_lane: &[u64]) -> u64 {
+        self.hits.fill(0);
+        for (lane, &which) in self.lanes.iter().zip(of_lane).filter(|(_, which)| **which != 0) {
+            for (hits, predicate) in self.hits.iter_mut().zip(&lane.predicates) {
+                *hits |= predicate.matches_batch(asked, which);
+            }
+        }
+        self.hits.iter().fold(0, |any, hits| any | hits)
+    }
+
+    /// Stores one packet, and lets triggers decide if it is a hit: then `hit` is its place in the batch.
+    fn packet(&mut self, packet: &Packet<'_>, headers: &Headers, key: KeyEntry, hit: Option<usize>) {
         self.counts.received_packets += 1;
         self.counts.received_bytes += packet.data.len() as u64;
         self.counts.late_packets += u64::from(packet.time_ns < self.clock_ns.saturating_sub(self.grace_ns));
@@ -209,18 +241,12 @@ impl<'a> Path<'a> {
             Attached::Refused(reason) => return self.drop_packet(packet, reason),
             Attached::NotYet => return,
         };
-        let link_type = self.lanes[lane].writer.link_type();
-        let mut headers = Headers::default();
-        headers.read(link_type, packet.data);
-        let key = KeyEntry::new(&headers, packet.data);
-        let asked = self.lanes[lane].predicates.iter().enumerate();
-        let takes = |predicate: &Predicate| predicate.matches(&headers, packet.data, packet.original_len);
-        self.hits.clear();
-        self.hits.extend(asked.filter(|(_, predicate)| takes(predicate)).map(|(trigger, _)| trigger));
         let stored = self.store(packet, port, lane, index, key);
-        if !self.hits.is_empty() {
-            let place = stored.map(|number| HitPacket { lane: self.lanes[lane].writer.lane(), packet: number, link_type });
-            self.on_hits(packet, &headers, link_type, place);
+        if let Some(at) = hit {
+            let writer = &self.lanes[lane].writer;
+            let link_type = writer.link_type();
+            let place = stored.map(|number| HitPacket { lane: writer.lane(), packet: number, link_type });
+            self.on_hits(packet, headers, link_type, at, place);
         }
     }
 
@@ -307,7 +333,7 @@ impl<'a> Path<'a> {
     }
 
     #[cold]
-    fn on_hits(&mut self, packet: &Packet<'_>, headers: &Headers, link_type: LinkType, place: Option<HitPacket>) {
+    fn on_hits(&mut self, packet: &Packet<'_>, headers: &Headers, link_type: LinkType, at: usize, place: Option<HitPacket>) {
         let dumps = &self.shared.dumps;
         if self.waits && dumps.places().open() >= dumps.places().max() {
             // It may wait for a dump to finish. That dump may wait for what this worker has, or for another worker, which
@@ -315,8 +341,7 @@ impl<'a> Path<'a> {
             self.commit();
             self.shared.lockstep.step(self.index, self.clock_ns);
         }
-        for &trigger in &self.hits {
-            let trigger = &self.shared.triggers[trigger];
+        for (trigger, _) in self.shared.triggers.iter().zip(&self.hits).filter(|(_, hits)| **hits >> at & 1 != 0) {
             let hit = Hit {
                 time_ns: packet.time_ns,
                 link_type,
@@ -354,8 +379,8 @@ impl Sink for Path<'_> {
             self.keep_step(first.time_ns);
         }
         self.claim_failed = false;
-        for packet in packets {
-            self.packet(packet);
+        for packets in packets.chunks(ASKED_MAX) {
+            self.packets(packets);
         }
         self.batches += 1;
         if packets.len() < BATCH_PACKETS_MAX || self.batches >= BATCHES_PER_COMMIT {

@@ -22,6 +22,13 @@ pub struct Asked<'a> {
     packet: PhantomData<&'a [u8]>,
 }
 
+impl Default for Asked<'_> {
+    /// An empty packet.
+    fn default() -> Self {
+        Asked::new(&Headers::default(), KeyEntry::default(), &[], 0)
+    }
+}
+
 impl<'a> Asked<'a> {
     /// The packet with captured bytes `data`, which had `original_len` bytes on the wire. `headers` is the parse of `data`, `key`
     /// its entry in the key column.
