@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`filter`] | [`Filter`]: one text for all link types, [`Predicate`]: its programs for one, the VLAN rule |
 //! | [`asked`] | [`Asked`]: a packet as predicates are asked about it, one or a batch |
+//! | [`table`] | [`FilterTable`]: many filters, asked by one look-up |
 //! | [`template`] | [`Template`]: dump filters and holdoff keys with `$srcIP` and the like, filled from the packet that fired |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
 //! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
@@ -26,6 +27,7 @@ mod pieces;
 mod place;
 #[cfg(test)]
 mod specimens;
+pub mod table;
 pub mod template;
 #[cfg(test)]
 mod tests;
@@ -36,5 +38,6 @@ pub use error::FilterError;
 pub use filter::{Filter, FilterEngine, Predicate, VlanRule};
 pub use libpcap::libpcap_version;
 pub use native::NativeError;
+pub use table::FilterTable;
 pub use template::{Template, TemplateError, Unfilled, host_pair_default};
 pub use words::is_filter_word;

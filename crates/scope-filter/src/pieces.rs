@@ -33,7 +33,7 @@ const LINKS: [LinkType; 7] = [
 
 /// Pieces joined by operators.
 #[derive(Debug, PartialEq, Eq)]
-enum Tree {
+pub(crate) enum Tree {
     Piece(String),
     Not(Box<Tree>),
     /// The first, then each with the operator before it, from left to right: both bind alike.
@@ -41,7 +41,7 @@ enum Tree {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
+pub(crate) enum Operator {
     And,
     Or,
 }
@@ -53,6 +53,11 @@ impl Pieces {
     /// `None` where the text is not understood well enough.
     pub fn of(text: &str) -> Option<Pieces> {
         parse(text).map(Pieces)
+    }
+
+    /// How they are joined.
+    pub fn tree(&self) -> &Tree {
+        &self.0
     }
 
     /// The program behind `tags` VLAN tags; `None` where libpcap doesn't compile the pieces, or not for such links one by one.

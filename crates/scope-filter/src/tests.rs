@@ -2,6 +2,7 @@
 
 mod engines;
 mod refusals;
+mod table;
 mod tcpdump;
 mod templates;
 mod vlan;
