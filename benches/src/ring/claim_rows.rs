@@ -9,8 +9,8 @@
 //! ```
 
 use super::Stand;
-use super::table::Table;
 use crate::figures::percentile;
+use crate::table::Table;
 use scope_ring::measure::{self, Feeder, Packets, check_ring};
 use scope_ring::{Pinned, Ring};
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! From append to seen: a waiting reader, at a thousand and at a million packets a second, and what it costs in CPU time.
 
 use super::Stand;
-use super::table::Table;
 use crate::figures::percentile;
+use crate::table::Table;
 use scope_ring::Reader;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -18,7 +18,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use scope_packet::{KeyEntry, LinkType};
 
-use crate::asked::Asked;
+use crate::asked::{ASKED_MAX, Asked};
 use crate::filter::{Filter, Predicate};
 use needs::{Need, needs};
 
@@ -26,13 +26,17 @@ use needs::{Need, needs};
 #[derive(Debug)]
 pub struct FilterTable {
     link: LinkType,
-    predicates: HashMap<u64, (Filter, Predicate)>,
-    /// Numbers of filters by hash of what they need.
-    places: HashMap<u64, Vec<u64>, BuildHasherDefault<Hashed>>,
+    filters: HashMap<u64, Filter, BuildHasherDefault<Hashed>>,
+    /// Filters by hash of what they need.
+    places: HashMap<u64, Vec<(u64, Predicate)>, BuildHasherDefault<Hashed>>,
+    /// Entries of `places` by the high bits of their hashes.
+    crowds: Box<[u32]>,
+    /// Which of `crowds` are not zero, a bit each: most packets end here, in the core's first cache.
+    inhabited: Box<[u64; INHABITED_WORDS]>,
     /// How many entries of `places` there are of each kind: kinds without any are not looked up.
     counts: [usize; KINDS],
     /// Filters of which no key tells anything.
-    always: Vec<u64>,
+    always: Vec<(u64, Predicate)>,
 }
 
 /// What a filter needs, by how much that is.
@@ -44,23 +48,38 @@ enum Kind {
 }
 
 const KINDS: usize = 3;
+/// Bits of a hash that tell crowds apart: a thousand filters are in 1.5 % of them, and their bits take 8 KiB.
+const CROWD_BITS: u32 = 16;
+const INHABITED_WORDS: usize = 1 << (CROWD_BITS - 6);
 
 impl FilterTable {
     /// A table for packets of link type `link`, without filters.
     pub fn new(link: LinkType) -> FilterTable {
-        FilterTable { link, predicates: HashMap::new(), places: HashMap::default(), counts: [0; KINDS], always: Vec::new() }
+        FilterTable {
+            link,
+            filters: HashMap::default(),
+            places: HashMap::default(),
+            crowds: vec![0; 1 << CROWD_BITS].into(),
+            inhabited: Box::new([0; INHABITED_WORDS]),
+            counts: [0; KINDS],
+            always: Vec::new(),
+        }
     }
 
     /// Adds a filter, or puts it in the place of the one with the same number. Machine code of it is the caller's to make: see
     /// [`Filter::make_native`].
     pub fn insert(&mut self, id: u64, filter: &Filter) {
         self.remove(id);
-        self.predicates.insert(id, (filter.clone(), filter.for_link(self.link)));
+        self.filters.insert(id, filter.clone());
+        let predicate = filter.for_link(self.link);
         match places(filter) {
-            None => self.always.push(id),
+            None => self.always.push((id, predicate)),
             Some(places) => {
                 for (kind, hash) in places {
-                    self.places.entry(hash).or_default().push(id);
+                    self.places.entry(hash).or_default().push((id, predicate.clone()));
+                    let crowd = crowd(hash);
+                    self.crowds[crowd] += 1;
+                    self.inhabited[crowd / 64] |= 1 << (crowd % 64);
                     self.counts[kind as usize] += 1;
                 }
             }
@@ -69,13 +88,18 @@ impl FilterTable {
 
     /// Takes a filter out; whether it was there.
     pub fn remove(&mut self, id: u64) -> bool {
-        let Some((filter, _)) = self.predicates.remove(&id) else { return false };
-        self.always.retain(|&other| other != id);
+        let Some(filter) = self.filters.remove(&id) else { return false };
+        self.always.retain(|(other, _)| *other != id);
         for (kind, hash) in places(&filter).unwrap_or_default() {
             if let Some(ids) = self.places.get_mut(&hash) {
-                ids.retain(|&other| other != id);
+                ids.retain(|(other, _)| *other != id);
                 if ids.is_empty() {
                     self.places.remove(&hash);
+                }
+                let crowd = crowd(hash);
+                self.crowds[crowd] -= 1;
+                if self.crowds[crowd] == 0 {
+                    self.inhabited[crowd / 64] &= !(1 << (crowd % 64));
                 }
                 self.counts[kind as usize] -= 1;
             }
@@ -85,51 +109,113 @@ impl FilterTable {
 
     /// Filters in the table.
     pub fn len(&self) -> usize {
-        self.predicates.len()
+        self.filters.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.predicates.is_empty()
+        self.filters.is_empty()
     }
 
-    /// Calls `found` with the number of every filter that takes `packet`, once each, in no particular order.
+    /// Calls `found` with the number of a filter and the place of a packet that it takes, once for each such pair, in no
+    /// particular order. At most [`ASKED_MAX`] packets; only those with a bit in `which` are asked about.
     #[inline]
-    pub fn matches(&self, packet: &Asked<'_>, mut found: impl FnMut(u64)) {
-        self.candidates(packet.key(), |id| {
-            let takes = self.predicates.get(&id).is_some_and(|(_, predicate)| predicate.matches_batch(&[*packet], 1) != 0);
-            if takes {
+    pub fn matches_batch(&self, packets: &[Asked<'_>], which: u64, mut found: impl FnMut(u64, usize)) {
+        for (id, predicate) in &self.always {
+            each_bit(predicate.matches_batch(packets, which), |at| found(*id, at));
+        }
+        each_bit(self.maybe(packets) & which, |at| self.matches_one(&packets[at], &mut |id| found(id, at)));
+    }
+
+    /// Packets of which a filter may stand in the table: a bit each. A loop of its own for each kind: short ones keep all they
+    /// need in registers.
+    #[inline(never)]
+    fn maybe(&self, packets: &[Asked<'_>]) -> u64 {
+        let inhabited = &*self.inhabited;
+        let anybody = |hash: u64| inhabited[crowd(hash) / 64] >> (crowd(hash) % 64) & 1 != 0;
+        let [flows, pairs, hosts] = self.counts.map(|count| count > 0);
+        let mut maybe = bits_where(packets, |packet| packet.key().partial());
+        if flows {
+            maybe |= bits_where(packets, |packet| anybody(Look::new(packet.key()).flow()));
+        }
+        if pairs {
+            maybe |= bits_where(packets, |packet| anybody(Look::new(packet.key()).pair()));
+        }
+        for host in if hosts { 0..2 } else { 0..0 } {
+            maybe |= bits_where(packets, |packet| anybody(Look::new(packet.key()).host(host)));
+        }
+        maybe
+    }
+
+    /// Asks the filters that may take a packet; those that are always asked have been.
+    #[cold]
+    fn matches_one(&self, packet: &Asked<'_>, found: &mut dyn FnMut(u64)) {
+        let mut ask = |id: u64, predicate: &Predicate| {
+            if predicate.matches_batch(&[*packet], 1) != 0 {
                 found(id);
             }
-        });
+        };
+        if packet.key().partial() {
+            let always = |id: &u64| self.always.iter().any(|(other, _)| other == id);
+            let others = self.filters.iter().filter(|(id, _)| !always(id));
+            return others.for_each(|(id, filter)| ask(*id, &filter.for_link(self.link)));
+        }
+        let look = Look::new(packet.key());
+        let [flows, pairs, hosts] = self.counts.map(|count| count > 0);
+        let hashes = [
+            flows.then(|| look.flow()),
+            pairs.then(|| look.pair()),
+            hosts.then(|| look.host(0)),
+            (hosts && look.hosts[0] != look.hosts[1]).then(|| look.host(1)),
+        ];
+        for hash in hashes.into_iter().flatten() {
+            for (id, predicate) in self.places.get(&hash).into_iter().flatten() {
+                ask(*id, predicate);
+            }
+        }
+    }
+}
+
+/// A bit for each packet for which `test` holds.
+#[inline]
+fn bits_where(packets: &[Asked<'_>], test: impl Fn(&Asked<'_>) -> bool) -> u64 {
+    packets.iter().take(ASKED_MAX).enumerate().fold(0, |bits, (at, packet)| bits | u64::from(test(packet)) << at)
+}
+
+/// Calls `each` with the places of the bits.
+fn each_bit(mut bits: u64, mut each: impl FnMut(usize)) {
+    while bits != 0 {
+        each(bits.trailing_zeros() as usize);
+        bits &= bits - 1;
+    }
+}
+
+/// What a packet is looked up by.
+struct Look {
+    hosts: [u32; 2],
+    ports: [u16; 2],
+}
+
+impl Look {
+    #[inline]
+    fn new(key: &KeyEntry) -> Look {
+        let hosts = [key.source, key.destination].map(u32::from_ne_bytes);
+        Look { hosts, ports: [key.source_port, key.destination_port] }
     }
 
-    /// Calls `maybe` with every filter that may take a packet with this key, once each.
     #[inline]
-    fn candidates(&self, key: &KeyEntry, mut maybe: impl FnMut(u64)) {
-        if key.partial() {
-            return self.predicates.keys().copied().for_each(maybe);
-        }
-        self.always.iter().copied().for_each(&mut maybe);
-        let hosts = [u32::from_ne_bytes(key.source), u32::from_ne_bytes(key.destination)];
-        let ports = [key.source_port, key.destination_port];
-        let mut at = |hash: u64| {
-            if let Some(ids) = self.places.get(&hash) {
-                ids.iter().copied().for_each(&mut maybe);
-            }
-        };
-        if self.counts[Kind::Flow as usize] > 0 {
-            at(flow_hash(hosts, ports));
-        }
-        if self.counts[Kind::Pair as usize] > 0 {
-            at(pair_hash(hosts));
-        }
-        if self.counts[Kind::Host as usize] > 0 {
-            at(host_hash(hosts[0]));
-            if hosts[1] != hosts[0] {
-                at(host_hash(hosts[1]));
-            }
-        }
+    fn flow(&self) -> u64 {
+        flow_hash(self.hosts, self.ports)
+    }
+
+    #[inline]
+    fn pair(&self) -> u64 {
+        pair_hash(self.hosts)
+    }
+
+    #[inline]
+    fn host(&self, which: usize) -> u64 {
+        host_hash(self.hosts[which])
     }
 }
 
@@ -164,22 +250,31 @@ fn hash_of(need: &Need, kind: Kind) -> Option<u64> {
     })
 }
 
+#[inline]
+fn crowd(hash: u64) -> usize {
+    (hash >> (u64::BITS - CROWD_BITS)) as usize
+}
+
+#[inline]
 fn flow_hash(hosts: [u32; 2], ports: [u16; 2]) -> u64 {
-    let ports = u64::from(ports[0].min(ports[1])) << 16 | u64::from(ports[0].max(ports[1]));
-    mixed(ordered(hosts), ports | 1 << 32)
+    let ports = u32::from(ports[0] ^ ports[1]) << 16 | u32::from(ports[0].wrapping_add(ports[1]));
+    mixed(either_order(hosts), u64::from(ports) | 1 << 32)
 }
 
+#[inline]
 fn pair_hash(hosts: [u32; 2]) -> u64 {
-    mixed(ordered(hosts), 2 << 32)
+    mixed(either_order(hosts), 2 << 32)
 }
 
+#[inline]
 fn host_hash(host: u32) -> u64 {
     mixed(host.into(), 3 << 32)
 }
 
-/// Two hosts in either order.
-fn ordered([a, b]: [u32; 2]) -> u64 {
-    u64::from(a.min(b)) << 32 | u64::from(a.max(b))
+/// The same for two hosts in either order: sum and exclusive or tell nearly all pairs apart, without a comparison.
+#[inline]
+fn either_order([a, b]: [u32; 2]) -> u64 {
+    u64::from(a ^ b) << 32 | u64::from(a.wrapping_add(b))
 }
 
 /// The halves of a product of 128 bits, folded: all bits of both words bear on all of the result (wyhash's mixing step).
@@ -189,7 +284,7 @@ fn mixed(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Keys of `places` are hashes already.
+/// Hashes numbers that nobody chooses to collide: those of filters, and hashes.
 #[derive(Debug, Default)]
 struct Hashed(u64);
 
@@ -199,7 +294,8 @@ impl Hasher for Hashed {
     }
 
     fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
+        // Numbers of filters are small: spread them over all bits.
+        self.0 = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
     fn finish(&self) -> u64 {

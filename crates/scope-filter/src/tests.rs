@@ -1,5 +1,6 @@
 //! What the crate promises, by topic.
 
+mod captures;
 mod engines;
 mod refusals;
 mod table;

@@ -13,7 +13,7 @@ use crate::pieces::Pieces;
 use crate::specimens::{LINKS, Random, damaged_packet, filter, list, packet};
 
 /// One program in all engines.
-struct Engines {
+pub(super) struct Engines {
     /// libpcap's interpreter doesn't clear its scratch memory, and some of its programs (`vlan` on 802.11) read cells that they
     /// never wrote. The oracle runs behind a preface that clears them.
     oracle: Vec<Instruction>,
@@ -23,7 +23,7 @@ struct Engines {
 
 impl Engines {
     /// `None` where the program asks for what isn't in a packet's bytes.
-    fn new(instructions: &[Instruction]) -> Option<Engines> {
+    pub fn new(instructions: &[Instruction]) -> Option<Engines> {
         Some(Engines::with(instructions, Program::new(instructions).ok()?))
     }
 
@@ -31,14 +31,14 @@ impl Engines {
     fn with(instructions: &[Instruction], program: Program) -> Engines {
         let program = Arc::new(program);
         let native = Native::new();
-        native.make(&[program.clone()], Choice::Tags).unwrap();
+        native.make(std::slice::from_ref(&program), Choice::Tags).unwrap();
         let store = |cell| Instruction { code: 0x02, jump_true: 0, jump_false: 0, k: cell };
         let oracle = (0..16).map(store).chain(instructions.iter().copied()).collect();
         Engines { oracle, program, native }
     }
 
     /// What all answer to a packet.
-    fn answer(&self, data: &[u8], original_len: u32, told: &dyn Fn() -> String) -> bool {
+    pub fn answer(&self, data: &[u8], original_len: u32, told: &dyn Fn() -> String) -> bool {
         let expected = libpcap::accepts(&self.oracle, data, original_len);
         let asked = Asked::new(&Headers::default(), KeyEntry::default(), data, original_len);
         let native = self.native.accepts(&[asked], 1).map(|hits| hits != 0);

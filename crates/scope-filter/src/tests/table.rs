@@ -34,19 +34,27 @@ fn the_table_finds_exactly_the_filters_that_match() {
                 filters.push((round, filter));
             }
             assert_eq!(table.len(), filters.len());
-            for _ in 0..20 {
-                let data = if random.one_in(3) { damaged_packet(&mut random, link) } else { packet(&mut random, link) };
-                let headers = Headers::parse(link, &data);
-                let asked = Asked::new(&headers, KeyEntry::new(&headers, &data), &data, data.len() as u32);
-                let mut found = Vec::new();
-                table.matches(&asked, |id| found.push(id));
-                found.sort_unstable();
-                let takes = |filter: &Filter| filter.for_link(link).matches(&headers, &data, data.len() as u32);
-                let mut expected: Vec<u64> = filters.iter().filter(|(_, filter)| takes(filter)).map(|(id, _)| *id).collect();
-                expected.sort_unstable();
-                assert_eq!(found, expected, "{data:02x?}");
-                found_all += found.len();
+            let batch: Vec<Vec<u8>> = (0..20)
+                .map(|_| if random.one_in(3) { damaged_packet(&mut random, link) } else { packet(&mut random, link) })
+                .collect();
+            let headers: Vec<Headers> = batch.iter().map(|data| Headers::parse(link, data)).collect();
+            let packets: Vec<Asked<'_>> = (batch.iter().zip(&headers))
+                .map(|(data, headers)| Asked::new(headers, KeyEntry::new(headers, data), data, data.len() as u32))
+                .collect();
+            let which = random.next() & random.next() | random.next();
+            let mut found = Vec::new();
+            table.matches_batch(&packets, which, |id, at| found.push((id, at)));
+            found.sort_unstable();
+            let mut expected = Vec::new();
+            for (id, filter) in &filters {
+                let predicate = filter.for_link(link);
+                let takes =
+                    |at: &usize| which >> at & 1 != 0 && predicate.matches(&headers[*at], &batch[*at], batch[*at].len() as u32);
+                expected.extend((0..20).filter(takes).map(|at| (*id, at)));
             }
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{batch:02x?}");
+            found_all += found.len();
         }
     }
     assert!(found_all > 10_000, "{found_all}");
@@ -60,7 +68,7 @@ fn a_filter_that_comes_again_takes_the_place_of_the_old_one() {
     table.insert(7, &filter("len >= 0"));
     assert_eq!(table.len(), 1);
     let mut found = Vec::new();
-    table.matches(&Asked::default(), |id| found.push(id));
-    assert_eq!(found, [7]);
+    table.matches_batch(&[Asked::default()], u64::MAX, |id, at| found.push((id, at)));
+    assert_eq!(found, [(7, 0)]);
     assert!(table.remove(7) && table.is_empty());
 }
