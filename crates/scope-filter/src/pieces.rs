@@ -8,7 +8,7 @@
 //! ```
 //! libpcap's own code for `and`, `or` and `not` is that joining, before it optimises it: the program means to the last bit what
 //! libpcap's means without optimising (`tcpdump -O`). A value without qualifiers (`10.0.0.2` above) takes those of the piece
-//! before, as in libpcap. Texts with a part that changes what comes behind it (`vlan`), and what isn't understood, are no pieces.
+//! before, or of the one before a closed parenthesis, as in libpcap. Texts with a part that changes what comes behind it (`vlan`), and what isn't understood, are no pieces.
 
 use scope_packet::LinkType;
 
@@ -137,7 +137,9 @@ impl Parser<'_> {
         }
         let inner = if self.word(self.at) == Some("(") {
             self.at += 1;
+            let before = self.qualifiers.clone();
             let inner = self.chain()?;
+            self.qualifiers = before;
             if self.word(self.at) != Some(")") {
                 return None;
             }
@@ -210,6 +212,10 @@ mod tests {
         check("host 10.0.0.1 or 10.0.0.2 and tcp", Some("(([host 10.0.0.1]|[host 10.0.0.2])&[tcp])"));
         check("tcp dst port 80 or (443 or 8080)", Some("([tcp dst port 80]|([tcp dst port 443]|[tcp dst port 8080]))"));
         check("not (not udp) && ! ! arp", Some("(!![udp]&[arp])"));
+        check(
+            "port 80 or (host 10.0.0.1 or 10.0.0.2) or 443",
+            Some("(([port 80]|([host 10.0.0.1]|[host 10.0.0.2]))|[port 443])"),
+        );
         check("src or dst net 10.0.0.0/8 or 11.0.0.0/8", Some("([src or dst net 10.0.0.0/8]|[src or dst net 11.0.0.0/8])"));
         check("tcp[13] & 2 != 0 or ip[8] < 5", Some("([tcp[13] & 2 != 0]|[ip[8] < 5])"));
         check("less 50 or 60", Some("([less 50]|[60])"));
