@@ -7,7 +7,7 @@ use crate::progress::Progress;
 use crate::report::DumpReport;
 use crate::time_text::for_file_name;
 use crate::walk::{Piece, Walk};
-use scope_filter::{Filter, Predicate};
+use scope_filter::{Filter, FilterEngine, Predicate};
 use scope_packet::{Headers, LinkType};
 use scope_ring::{Lost, Ring};
 use scope_trigger::Window;
@@ -46,6 +46,8 @@ pub struct DumpOrder {
     pub time_ns: i64,
     /// Which packets are kept.
     pub filter: Filter,
+    /// What evaluates it.
+    pub filter_engine: FilterEngine,
     /// The window.
     pub window: Arc<Window>,
     /// Pins that were taken at the fire.
@@ -75,6 +77,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
     let mut cutter = Cutter {
         ring: ring.clone(),
         filter,
+        filter_engine: order.filter_engine,
         predicates: Vec::new(),
         hit: order.hit,
         from_ns,
@@ -103,6 +106,7 @@ struct Span {
 struct Cutter {
     ring: Arc<Ring>,
     filter: Filter,
+    filter_engine: FilterEngine,
     /// Per lane.
     predicates: Vec<(LinkType, Predicate)>,
     hit: Option<HitPacket>,
@@ -156,7 +160,11 @@ impl Cutter {
     fn take(&mut self, pieces: &[Piece], span: Span, settled_ns: i64) {
         while self.predicates.len() < self.ring.lanes() as usize {
             let link_type = self.ring.lane_info(self.predicates.len() as u32).link_type;
-            self.predicates.push((link_type, self.filter.for_link(link_type)));
+            let predicate = self.filter.for_link(link_type);
+            if self.filter_engine == FilterEngine::Native {
+                let _ = predicate.make_native(); // without it the interpreter answers the same
+            }
+            self.predicates.push((link_type, predicate));
         }
         for (index, piece) in pieces.iter().enumerate() {
             let floor_ns = pieces.get(index + 1).map_or(settled_ns, |next| next.min_ns.min(settled_ns));

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, cut};
-use scope_filter::{Filter, VlanRule};
+use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
 use scope_ring::{Append, LaneWriter, Ring, RingConfig};
@@ -127,6 +127,7 @@ fn order(bench: &Bench, hit: Model, window: &Arc<Window>, folder: &std::path::Pa
         hit: Some(HitPacket { lane: hit.lane, packet: hit.number, link_type: LinkType::ETHERNET }),
         time_ns: hit.time_ns,
         filter: Filter::compile("", VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap(),
+        filter_engine: FilterEngine::Native,
         window: window.clone(),
         pins: FirstPins::take(&bench.ring, window.from_ns(), dumps_max),
         folder: folder.to_path_buf(),

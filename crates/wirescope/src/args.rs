@@ -184,6 +184,9 @@ pub struct RunArgs {
     /// How filters see VLAN tags: through them, or by the letter of libpcap
     #[arg(long, value_name = "RULE", default_value = "transparent", help_heading = "Triggers", value_parser = Words(&["transparent", "exact"]))]
     pub vlan: String,
+    /// What evaluates filters: machine code, or the interpreter, which answers the same
+    #[arg(long, value_name = "ENGINE", default_value = "native", help_heading = "Triggers", value_parser = Words(&["native", "interpreter"]))]
+    pub filter_engine: String,
 
     /// Folder for dumps and the log wirescope.jsonl; it must exist
     #[arg(long, value_name = "DIR", help_heading = "Output", value_hint = ValueHint::DirPath)]

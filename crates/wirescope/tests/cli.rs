@@ -41,6 +41,7 @@ fn commands_that_tell_tell_what_they_should() {
         "--exit-after",
         "--dumps-max",
         "--vlan",
+        "--filter-engine",
         "--out",
         "--ring-out",
         "--summary",
