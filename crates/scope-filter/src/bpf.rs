@@ -147,11 +147,6 @@ impl Program {
         Ok(Program(fuse::fused(decode::decoded(instructions)?)))
     }
 
-    /// The program of a filter that nothing passes.
-    pub fn nothing() -> Program {
-        Program(vec![Op::Jump(REJECT)])
-    }
-
     /// Runs the program over the captured bytes `data` of a packet that had `original_len` bytes on the wire.
     pub fn accepts(&self, data: &[u8], original_len: u32) -> bool {
         run::run(&self.0, data, original_len).is_some()

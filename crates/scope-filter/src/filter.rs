@@ -9,14 +9,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use scope_packet::{Headers, LinkType};
 
-use crate::bpf::{Instruction, Program};
+use crate::bpf::Program;
 use crate::error::{FilterError, TEMPLATE_HINT};
-use crate::{libpcap, place, template, words};
+use crate::listing::{Listing, TAGS_MAX};
+use crate::screen::Screen;
+use crate::{place, template, words};
 
 /// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is asked for.
 const LINKS_MAX: usize = 64;
-/// Tags that the VLAN rule tells apart; packets with more are asked the last program.
-const TAGS_MAX: usize = 2;
 
 /// What a filter means on packets with VLAN tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,22 @@ struct Shared {
     everything: bool,
     transparent: bool,
     /// Oldest first.
-    links: RwLock<Vec<(LinkType, Predicate)>>,
+    links: RwLock<Vec<Compiled>>,
+}
+
+/// A filter for one link type.
+#[derive(Clone, Debug)]
+struct Compiled {
+    link: LinkType,
+    predicate: Predicate,
+    /// `None` where the text doesn't compile.
+    listing: Option<Listing>,
+}
+
+impl Compiled {
+    fn never(link: LinkType) -> Compiled {
+        Compiled { link, predicate: Predicate(Engine::Never), listing: None }
+    }
 }
 
 impl Filter {
@@ -52,7 +67,7 @@ impl Filter {
         let mut causes = Vec::new();
         for &link in links {
             match filter.build(link) {
-                Ok(predicate) => filter.keep(link, predicate),
+                Ok(compiled) => filter.keep(compiled),
                 Err(cause) => causes.push((link, cause)),
             }
         }
@@ -67,8 +82,8 @@ impl Filter {
     pub(crate) fn compile_filled(text: &str, vlan: VlanRule, link: LinkType) -> Result<Filter, FilterError> {
         let filter = Filter::unchecked(text, vlan)?;
         match filter.build(link) {
-            Ok(predicate) => filter.keep(link, predicate),
-            Err(cause) if place::rejects_all(&cause) => filter.keep(link, Predicate::never()),
+            Ok(compiled) => filter.keep(compiled),
+            Err(cause) if place::rejects_all(&cause) => filter.keep(Compiled::never(link)),
             Err(cause) => return Err(refusal(text, &[(link, cause)])),
         }
         Ok(filter)
@@ -101,14 +116,24 @@ impl Filter {
     /// The predicate for packets of link type `link`. It is compiled when a link type is first asked for, which takes from
     /// some µs to milliseconds, and looked up afterwards. Where the text doesn't compile it never matches.
     pub fn for_link(&self, link: LinkType) -> Predicate {
+        self.compiled(link).predicate
+    }
+
+    /// The condition that the key entries of all packets of link type `link` fulfil which the filter takes. Derived anew from the
+    /// compiled programs by each call, in some 10 µs to milliseconds. Where the text doesn't compile, only partial entries pass.
+    pub fn screen(&self, link: LinkType) -> Screen {
+        self.compiled(link).listing.map_or(Screen::nothing(), |listing| Screen::of(&listing, link))
+    }
+
+    fn compiled(&self, link: LinkType) -> Compiled {
         let known = self.0.links.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, predicate)) = known.iter().find(|(other, _)| *other == link) {
-            return predicate.clone();
+        if let Some(compiled) = known.iter().find(|compiled| compiled.link == link) {
+            return compiled.clone();
         }
         drop(known);
-        let predicate = self.build(link).unwrap_or_else(|_| Predicate::never());
-        self.keep(link, predicate.clone());
-        predicate
+        let compiled = self.build(link).unwrap_or_else(|_| Compiled::never(link));
+        self.keep(compiled.clone());
+        compiled
     }
 
     /// Whether the text compiles for `link`.
@@ -116,53 +141,26 @@ impl Filter {
         !matches!(self.for_link(link).0, Engine::Never)
     }
 
-    fn keep(&self, link: LinkType, predicate: Predicate) {
+    fn keep(&self, compiled: Compiled) {
         let mut known = self.0.links.write().unwrap_or_else(PoisonError::into_inner);
-        if known.iter().any(|(other, _)| *other == link) {
+        if known.iter().any(|other| other.link == compiled.link) {
             return;
         }
         if known.len() == LINKS_MAX {
             known.remove(0);
         }
-        known.push((link, predicate));
+        known.push(compiled);
     }
 
-    /// The predicate for `link`, or libpcap's words for why there is none.
-    fn build(&self, link: LinkType) -> Result<Predicate, String> {
-        let text = &self.0.text;
-        if self.0.everything {
-            return Ok(Predicate(Engine::Everything));
-        }
-        let plain = Arc::new(program(text, link)?);
-        if link == LinkType::NULL {
-            let swapped = Arc::new(checked(libpcap::compile_swapped(text, link))?);
-            return Ok(Predicate(Engine::Loopback { plain, swapped }));
-        }
-        let mut by_tags: [Arc<Program>; TAGS_MAX + 1] = std::array::from_fn(|_| plain.clone());
-        if self.0.transparent {
-            for (tags, slot) in by_tags.iter_mut().enumerate().skip(1) {
-                *slot = tagged(text, tags, link).unwrap_or(plain.clone());
-            }
-        }
-        Ok(Predicate(Engine::Interpreted(Arc::new(by_tags))))
+    /// The filter for `link`, or libpcap's words for why there is none.
+    fn build(&self, link: LinkType) -> Result<Compiled, String> {
+        let listing = match self.0.everything {
+            true => Listing::Everything,
+            false => Listing::compile(&self.0.text, link, self.0.transparent)?,
+        };
+        let predicate = Predicate::new(&listing)?;
+        Ok(Compiled { link, predicate, listing: Some(listing) })
     }
-}
-
-/// The program for packets with `tags` tags; `None` where the link type has none.
-fn tagged(text: &str, tags: usize, link: LinkType) -> Option<Arc<Program>> {
-    match program(&format!("{}({text})", "vlan and ".repeat(tags)), link) {
-        Ok(program) => Some(Arc::new(program)),
-        Err(cause) if place::rejects_all(&cause) => Some(Arc::new(Program::nothing())),
-        Err(_) => None,
-    }
-}
-
-fn program(text: &str, link: LinkType) -> Result<Program, String> {
-    checked(libpcap::compile(text, link))
-}
-
-fn checked(compiled: Result<Vec<Instruction>, String>) -> Result<Program, String> {
-    Program::new(&compiled?).map_err(|error| error.to_string())
 }
 
 /// The error for a text that no link type compiles. If it compiles for Ethernet, the text is right and the link types are
@@ -216,8 +214,13 @@ enum Engine {
 }
 
 impl Predicate {
-    fn never() -> Predicate {
-        Predicate(Engine::Never)
+    fn new(listing: &Listing) -> Result<Predicate, String> {
+        let program = |instructions| Program::new(instructions).map(Arc::new).map_err(|error| error.to_string());
+        Ok(Predicate(match listing {
+            Listing::Everything => Engine::Everything,
+            Listing::Loopback { plain, swapped } => Engine::Loopback { plain: program(plain)?, swapped: program(swapped)? },
+            Listing::ByTags([none, one, two]) => Engine::Interpreted(Arc::new([program(none)?, program(one)?, program(two)?])),
+        }))
     }
 
     /// Whether the packet with captured bytes `data` and `original_len` bytes on the wire matches. `headers` is the parse of

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`filter`] | [`Filter`]: one text for all link types, [`Predicate`]: its programs for one, the VLAN rule |
 //! | [`template`] | [`Template`]: dump filters and holdoff keys with `$srcIP` and the like, filled from the packet that fired |
+//! | [`screen`] | [`Screen`]: what the key entries of all packets have in common that a filter takes |
+//! | `listing` | libpcap's programs for one link type, as it made them |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
 //! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
 //! | `place` | finds the token at which libpcap's "syntax error" begins |
@@ -17,7 +19,9 @@ mod bpf;
 pub mod error;
 pub mod filter;
 mod libpcap;
+mod listing;
 mod place;
+pub mod screen;
 #[cfg(test)]
 mod specimens;
 pub mod template;
@@ -28,5 +32,6 @@ mod words;
 pub use error::FilterError;
 pub use filter::{Filter, Predicate, VlanRule};
 pub use libpcap::libpcap_version;
+pub use screen::Screen;
 pub use template::{Template, TemplateError, Unfilled, host_pair_default};
 pub use words::is_filter_word;
