@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use scope_packet::{Headers, LinkType};
 
+use crate::assembly::Printed;
 use crate::bpf::Program;
 use crate::error::{FilterError, TEMPLATE_HINT};
 use crate::listing::{Listing, TAGS_MAX};
@@ -123,6 +124,16 @@ impl Filter {
     /// compiled programs by each call, in some 10 µs to milliseconds. Where the text doesn't compile, only partial entries pass.
     pub fn screen(&self, link: LinkType) -> Screen {
         self.compiled(link).listing.map_or(Screen::nothing(), |listing| Screen::of(&listing, link))
+    }
+
+    /// The programs for `link` in words; none where the text is empty or doesn't compile.
+    pub fn printed(&self, link: LinkType) -> Vec<Printed> {
+        self.compiled(link).listing.map_or(Vec::new(), |listing| listing.printed())
+    }
+
+    /// Whether packets with one and two VLAN tags are asked the text behind their tags; see [`VlanRule::Transparent`].
+    pub fn looks_through_tags(&self) -> bool {
+        self.0.transparent
     }
 
     fn compiled(&self, link: LinkType) -> Compiled {

@@ -5,6 +5,8 @@
 //! | [`filter`] | [`Filter`]: one text for all link types, [`Predicate`]: its programs for one, the VLAN rule |
 //! | [`template`] | [`Template`]: dump filters and holdoff keys with `$srcIP` and the like, filled from the packet that fired |
 //! | [`screen`] | [`Screen`]: what the key entries of all packets have in common that a filter takes |
+//! | [`meaning`] | what a text means where libpcap's language surprises, in words |
+//! | [`assembly`] | programs as `tcpdump -d` prints them |
 //! | `listing` | libpcap's programs for one link type, as it made them |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
 //! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
@@ -15,11 +17,13 @@
 //! The language and its meaning are libpcap's. Nothing here ever asks the network for a name. Absent on purpose: kernel
 //! filters, and any knowledge of triggers or dumps.
 
+pub mod assembly;
 mod bpf;
 pub mod error;
 pub mod filter;
 mod libpcap;
 mod listing;
+pub mod meaning;
 mod place;
 pub mod screen;
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use scope_packet::LinkType;
 
+use crate::assembly::{self, Printed};
 use crate::bpf::{Instruction, Program};
 use crate::{libpcap, place};
 
@@ -62,6 +63,26 @@ fn compiled(text: &str, link: LinkType) -> Result<Instructions, String> {
 fn checked(instructions: Vec<Instruction>) -> Result<Instructions, String> {
     Program::new(&instructions).map_err(|error| error.to_string())?;
     Ok(instructions.into())
+}
+
+impl Listing {
+    /// All different programs in words.
+    pub fn printed(&self) -> Vec<Printed> {
+        let print = |asked, program: &Instructions| Printed { asked, lines: assembly::lines(program) };
+        match self {
+            Listing::Everything => Vec::new(),
+            Listing::ByTags([none, one, two]) if none == one && one == two => vec![print("all packets", none)],
+            Listing::ByTags([none, one, two]) => vec![
+                print("packets without VLAN tags", none),
+                print("packets with one VLAN tag", one),
+                print("packets with two VLAN tags and more", two),
+            ],
+            Listing::Loopback { plain, swapped } => vec![
+                print("packets of hosts with this host's byte order", plain),
+                print("packets of hosts with the other byte order", swapped),
+            ],
+        }
+    }
 }
 
 /// The program for packets with `tags` tags; `None` where the link type has none.
