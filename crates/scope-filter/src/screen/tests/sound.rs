@@ -1,9 +1,9 @@
 //! No packet that the exact filter takes is screened out: generated filters and packets, of all link types.
 
-use super::packets::{any_link, any_packet};
+use super::packets::{any_filter, any_link, any_packet};
 use super::{Segment, entry};
 use crate::screen::{KeyPattern, Screen};
-use crate::specimens::{Random, filter};
+use crate::specimens::Random;
 use crate::{Filter, VlanRule};
 use scope_packet::{Headers, KeyEntry, LinkType};
 
@@ -59,8 +59,7 @@ fn generated(seed: u64, pairs: u64) -> Tally {
     let (mut random, mut tally) = (Random::new(seed), Tally::default());
     while tally.pairs < pairs {
         let link = any_link(&mut random);
-        let depth = random.below(4) as u32;
-        let text = filter(&mut random, depth);
+        let text = any_filter(&mut random);
         let rule = if random.one_in(3) { VlanRule::Exact } else { VlanRule::Transparent };
         let Ok(filter) = Filter::compile(&text, rule, &[link]) else { continue };
         let packets: Vec<_> = (0..PACKETS).map(|_| any_packet(&mut random, link)).collect();

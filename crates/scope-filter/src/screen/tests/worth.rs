@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use scope_packet::LinkType;
 
+use super::entry;
 use super::packets::any_packet;
 use super::sound::{Tally, hold};
 use crate::screen::Screen;
@@ -53,6 +54,22 @@ fn plain_filters_screen_out_nearly_all_that_does_not_match() {
     check("port 53 and not vlan", rule, 99);
     // The entry says that there are tags, not how many.
     check("vlan and udp", rule, 90);
+}
+
+#[test]
+fn sixteen_patterns_say_of_plain_filters_all_that_the_screen_says() {
+    let mut random = Random::new(42);
+    let packets: Vec<_> = (0..3000).map(|_| any_packet(&mut random, LinkType::ETHERNET)).collect();
+    for text in
+        ["host 10.0.0.1", "port 53", "net 10.0.0.0/8 and udp", "src host fe80::1", "not ip6", "tcp port 80 and host 10.0.0.1"]
+    {
+        let screen = screen(text, VlanRule::Transparent, LinkType::ETHERNET);
+        let patterns = screen.patterns(16);
+        for entry in packets.iter().map(|data| entry(LinkType::ETHERNET, data)).filter(|entry| !entry.partial()) {
+            let by_patterns = patterns.iter().any(|pattern| pattern.takes(&entry));
+            assert_eq!(by_patterns, screen.may_match(&entry), "{text}: {entry:?}\n{screen}\n{patterns:x?}");
+        }
+    }
 }
 
 const TAIL: &str = "not wholly described by its entry (tunnels, IPv6 extension headers, cut or odd headers)";
