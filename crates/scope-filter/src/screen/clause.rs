@@ -142,37 +142,51 @@ impl Clause {
     }
 }
 
+/// How often all clauses are added anew when they settle; beyond, some that could be joined are left apart.
+const SETTLING_ROUNDS_MAX: usize = 8;
+
 /// Clauses with an `or` between them, none of which can be joined.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clauses(pub Vec<Clause>);
 
 impl Clauses {
-    /// Adds a clause, as one with others where that loses nothing. Where there are `most` already, the two that are most alike
-    /// become their hull.
-    pub fn add(&mut self, mut clause: Clause, most: usize) {
+    /// Adds a clause, as one with others where that loses nothing. When there are twice `most`, they settle.
+    pub fn add(&mut self, clause: Clause, most: usize) {
+        self.join(clause);
+        if self.0.len() > 2 * most {
+            self.settle(most);
+        }
+    }
+
+    /// Brings the clauses down to `most`: each is added anew, since what came late may let go of demands of what came early, and
+    /// again, until nothing changes; if that doesn't help, those that are most alike become their hulls.
+    pub fn settle(&mut self, most: usize) {
+        for _ in 0..SETTLING_ROUNDS_MAX {
+            let before = self.0.clone();
+            for _ in 0..self.0.len() {
+                let first = self.0.remove(0);
+                self.join(first);
+            }
+            if self.0 == before {
+                break;
+            }
+        }
+        while self.0.len() > most {
+            let clause = self.0.remove(0);
+            let Some(nearest) = self.0.iter_mut().min_by_key(|other| other.distance(&clause)) else { return };
+            *nearest = nearest.hull(&clause);
+            let hull = nearest.clone();
+            self.join(hull);
+        }
+    }
+
+    fn join(&mut self, mut clause: Clause) {
         self.widen(&mut clause);
-        loop {
-            let found = self.0.iter().enumerate().find_map(|(at, other)| Some((at, other.join(&clause)?)));
-            let Some((at, both)) = found.or_else(|| if self.0.len() >= most { self.nearest(&clause) } else { None }) else {
-                return self.0.push(clause);
-            };
+        while let Some((at, both)) = self.0.iter().enumerate().find_map(|(at, other)| Some((at, other.join(&clause)?))) {
             self.0.swap_remove(at);
             clause = both;
         }
-    }
-
-    /// Adds each in its turn, then all once more: what came late may let go of demands of what came early.
-    pub fn add_all(&mut self, clauses: impl IntoIterator<Item = Clause>, most: usize) {
-        clauses.into_iter().for_each(|clause| self.add(clause, most));
-        for _ in 0..self.0.len() {
-            let first = self.0.remove(0);
-            self.add(first, most);
-        }
-    }
-
-    fn nearest(&self, clause: &Clause) -> Option<(usize, Clause)> {
-        let at = (0..self.0.len()).min_by_key(|&at| self.0[at].distance(clause))?;
-        Some((at, self.0[at].hull(clause)))
+        self.0.push(clause);
     }
 
     /// Drops the clause's demand on a field where what the demand refuses is taken by another clause anyway:
@@ -207,7 +221,8 @@ mod tests {
 
     fn joined(clauses: Vec<Clause>, most: usize) -> Vec<Clause> {
         let mut joined = Clauses::default();
-        joined.add_all(clauses, most);
+        clauses.into_iter().for_each(|clause| joined.add(clause, most));
+        joined.settle(most);
         joined.0
     }
 

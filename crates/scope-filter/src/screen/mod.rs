@@ -95,9 +95,11 @@ impl Screen {
         for case in Case::all(link)? {
             for program in listing.programs(case.tags)? {
                 let accepted = explore::accepted(program, &case, &mut visits)?;
-                clauses.add_all(accepted.0.into_iter().filter(|clause| case.may_have(clause)), CLAUSES_MAX);
+                let possible = accepted.0.into_iter().filter(|clause| case.may_have(clause));
+                possible.for_each(|clause| clauses.add(clause, CLAUSES_MAX));
             }
         }
+        clauses.settle(CLAUSES_MAX);
         Some(Screen { clauses: clauses.0 })
     }
 

@@ -3,6 +3,8 @@
 use std::fmt::{Display, Formatter, Result};
 use std::net::Ipv4Addr;
 
+use scope_packet::Kind;
+
 use super::Screen;
 use super::clause::{Clause, Field, kind_name};
 use super::numbers::Numbers;
@@ -29,7 +31,13 @@ impl Display for Clause {
             .into_iter()
             .chain([Field::SourcePort, Field::DestinationPort])
             .filter(|&field| !self.takes_all(field))
-            .map(|field| demand(field, self.get(field)));
+            .map(|field| match field {
+                // The entry has 128 bits folded to 32.
+                Field::Source | Field::Destination if *self.get(Field::Kind) == Numbers::one(Kind::Ipv6 as u32) => {
+                    demand(field, self.get(field)).replacen(' ', " folded to ", 1)
+                }
+                _ => demand(field, self.get(field)),
+            });
         f.write_str(&demands.collect::<Vec<_>>().join(", "))
     }
 }

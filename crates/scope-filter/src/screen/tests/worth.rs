@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use scope_packet::LinkType;
+use scope_packet::{KeyEntry, LinkType};
 
 use super::entry;
 use super::packets::any_packet;
 use super::sound::{Tally, hold};
-use crate::screen::Screen;
+use crate::screen::{CLAUSES_MAX, Screen};
 use crate::specimens::Random;
 use crate::{Filter, VlanRule};
 
@@ -84,7 +84,27 @@ fn the_condition_is_told_in_words() {
     let through = VlanRule::Transparent;
     check("host 10.0.0.1", through, &["ip or arp or rarp, source 10.0.0.1", "ip or arp or rarp, destination 10.0.0.1"]);
     check("udp", through, &["ip or ip6, protocol udp"]);
+    check("src fe80::1", through, &["ip6, source folded to 254.128.0.1"]);
     check("udp", VlanRule::Exact, &["ip or ip6, no VLAN tag, protocol udp"]);
+}
+
+#[test]
+fn long_lists_of_ports_and_flows_keep_their_screen() {
+    let check = |text: String, lines: usize| {
+        let begun = Instant::now();
+        let screen = screen(&text, VlanRule::Exact, LinkType::ETHERNET);
+        println!("{:?}: {screen}", begun.elapsed());
+        assert!(text.len() > 2048, "libpcap's optimiser would have made it short");
+        assert_eq!(screen.to_string().lines().count(), lines, "{screen}");
+        let unrelated = KeyEntry { source_port: 7, destination_port: 9, word: 6 | 1 << 8, ..KeyEntry::default() };
+        assert!(!screen.may_match(&unrelated), "{screen}");
+    };
+    let listed = |one: &dyn Fn(u32) -> String| (0..160).map(one).collect::<Vec<_>>().join(" or ");
+    check(listed(&|n| format!("port {}", 10_001 + 40 * n)), 3);
+    check(listed(&|n| format!("udp dst port {}", 10_001 + 40 * n)), 2);
+    check(listed(&|n| format!("host fd00::{n:x}:1")), 3);
+    // More clauses than the bound: some become one that takes more.
+    check(listed(&|n| format!("(src 10.0.{n}.1 and dst 10.1.{n}.1 and tcp src port {})", 1000 + n)), CLAUSES_MAX + 1);
 }
 
 #[test]
