@@ -13,7 +13,7 @@ mod words;
 use crate::Fault;
 use crate::args::FilterArgs;
 use packets::{Engine, Taken, Tally};
-use scope_filter::{Filter, VlanRule, meaning};
+use scope_filter::{Filter, Screen, VlanRule, meaning};
 use scope_packet::LinkType;
 use scope_source::file::{FileOptions, FileSource};
 
@@ -31,6 +31,7 @@ struct Report {
 struct OfLink {
     link: LinkType,
     filter: Filter,
+    screen: Screen,
     /// What the file's packets of this type came to; `None` without a file.
     tally: Option<Tally>,
     /// Time of a packet by engine, ns, over how many packets; `None` where there are no packets to measure with.
@@ -88,15 +89,17 @@ fn open(path: &str) -> Result<FileSource, String> {
 
 fn of_file(filter: &Filter, file: FileSource) -> Result<Vec<OfLink>, Fault> {
     let taken = packets::of_file(filter, file).map_err(Fault::Failed)?;
-    taken.into_iter().map(|(link, taken)| told(filter, link, &taken, Some(taken.tally))).collect()
+    taken.into_iter().map(|(link, taken)| told(filter, link, taken, true)).collect()
 }
 
 fn of_link(filter: &Filter, link: LinkType) -> Result<OfLink, Fault> {
-    let taken = if link == LinkType::ETHERNET { packets::generated(filter).map_err(Fault::Failed)? } else { Taken::default() };
-    told(filter, link, &taken, None)
+    let taken =
+        if link == LinkType::ETHERNET { packets::generated(filter).map_err(Fault::Failed)? } else { Taken::none(filter, link) };
+    told(filter, link, taken, false)
 }
 
-fn told(filter: &Filter, link: LinkType, taken: &Taken, tally: Option<Tally>) -> Result<OfLink, Fault> {
+/// What was found; its counts only where the packets are a file's.
+fn told(filter: &Filter, link: LinkType, taken: Taken, counted: bool) -> Result<OfLink, Fault> {
     if let Some(lost) = taken.tally.lost_by_screen() {
         return Err(Fault::Failed(format!(
             "screening loses {lost} packets that the filter takes; this is a defect, please report it"
@@ -106,5 +109,5 @@ fn told(filter: &Filter, link: LinkType, taken: &Taken, tally: Option<Tally>) ->
         true => None,
         false => Some((packets::cost(filter, link, &taken.sample).map_err(Fault::Failed)?, taken.sample.len())),
     };
-    Ok(OfLink { link, filter: filter.clone(), tally, cost })
+    Ok(OfLink { link, filter: filter.clone(), screen: taken.screen, tally: counted.then_some(taken.tally), cost })
 }

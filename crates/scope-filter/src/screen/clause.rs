@@ -117,7 +117,8 @@ impl Clause {
     }
 
     fn is_within(&self, other: &Clause) -> bool {
-        self.0.iter().zip(&other.0).all(|(own, other)| own.is_within(other))
+        // The fields with short sets, which come last, settle most.
+        self.0.iter().zip(&other.0).rev().all(|(own, other)| own.is_within(other))
     }
 
     /// In how many fields the two differ.
@@ -138,7 +139,8 @@ impl Clause {
         if self.is_within(other) {
             return Some(other.clone());
         }
-        (self.distance(other) == 1).then(|| self.hull(other))
+        let mut differing = Field::ALL.iter().rev().filter(|&&field| self.get(field) != other.get(field));
+        (differing.next().is_some() && differing.next().is_none()).then(|| self.hull(other))
     }
 }
 

@@ -48,8 +48,9 @@ impl Tally {
 }
 
 /// Packets of one link type: counted, and the first of them.
-#[derive(Default)]
 pub struct Taken {
+    /// The filter's screen for the link type.
+    pub screen: Screen,
     /// The counts.
     pub tally: Tally,
     /// Captured bytes and length on the wire of the first packets.
@@ -127,7 +128,6 @@ struct Counter<'a> {
 struct OfLink {
     link: LinkType,
     predicate: Predicate,
-    screen: Screen,
     taken: Taken,
 }
 
@@ -142,11 +142,18 @@ impl Counter<'_> {
     }
 }
 
+impl Taken {
+    /// No packets yet.
+    pub fn none(filter: &Filter, link: LinkType) -> Taken {
+        Taken { screen: filter.screen(link), tally: Tally::default(), sample: Vec::new() }
+    }
+}
+
 impl OfLink {
     fn count(&mut self, packet: &Packet<'_>) {
         let headers = Headers::parse(self.link, packet.data);
         let matches = self.predicate.matches(&headers, packet.data, packet.original_len);
-        let let_through = self.screen.may_match(&KeyEntry::new(&headers, packet.data));
+        let let_through = self.taken.screen.may_match(&KeyEntry::new(&headers, packet.data));
         let tally = &mut self.taken.tally;
         let (packets, matched) = &mut tally.by_tags[(headers.vlan_tags() as usize).min(TAG_COUNTS - 1)];
         *packets += 1;
@@ -165,8 +172,8 @@ impl Sink for Counter<'_> {
         let link = interface.link_type;
         let known = self.links.iter().position(|of_link| of_link.link == link);
         let index = known.unwrap_or_else(|| {
-            let (predicate, screen) = (self.filter.for_link(link), self.filter.screen(link));
-            self.links.push(OfLink { link, predicate, screen, taken: Taken::default() });
+            let (predicate, taken) = (self.filter.for_link(link), Taken::none(self.filter, link));
+            self.links.push(OfLink { link, predicate, taken });
             self.links.len() - 1
         });
         self.interfaces.push(index);

@@ -61,11 +61,10 @@ fn link(text: &mut String, of_link: &OfLink, report: &Report) {
         let title = format!("Program for {} ({}), {}", printed.asked, name, counted(printed.lines.len() as u64, "instruction"));
         section(text, &title, printed.lines);
     }
-    let screen = filter.screen(link);
-    let lines = match screen.is_everything() {
+    let lines = match of_link.screen.is_everything() {
         true => vec!["nothing is known beforehand: the program is asked of every packet".to_string()],
         false => {
-            let told = screen.to_string();
+            let told = of_link.screen.to_string();
             let or = |(index, line): (usize, &str)| format!("{}{line}", if index == 0 { "   " } else { "or " });
             told.lines().enumerate().map(or).collect()
         }
