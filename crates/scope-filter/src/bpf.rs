@@ -169,11 +169,6 @@ impl Program {
         Ok(Program::of(decode::decoded(instructions)?))
     }
 
-    /// The program of a filter that nothing passes.
-    pub fn nothing() -> Program {
-        Program::of(vec![Op::Jump(REJECT)])
-    }
-
     fn of(plain: Vec<Op>) -> Program {
         Program { fused: fuse::fused(plain.clone()), plain }
     }

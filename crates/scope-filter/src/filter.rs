@@ -10,19 +10,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 use scope_packet::{Headers, KeyEntry, LinkType};
 
 use crate::asked::{ASKED_MAX, Asked, bits};
+use crate::assembly::Printed;
 use crate::bpf::Program;
 use crate::error::{FilterError, TEMPLATE_HINT};
-use crate::libpcap::{self, ByteOrder, OPTIMISED_BYTES_MAX};
+use crate::listing;
 use crate::native::{Native, NativeError};
-use crate::pieces::Pieces;
+use crate::screen::Screen;
 use crate::{place, template, words};
 
 /// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is asked for.
 const LINKS_MAX: usize = 64;
 /// Tags that the VLAN rule tells apart; packets with more are asked the last program.
-const TAGS_MAX: usize = 2;
+pub(crate) const TAGS_MAX: usize = 2;
 /// Programs of one predicate.
-const PROGRAMS: usize = TAGS_MAX + 1;
+pub(crate) const PROGRAMS: usize = TAGS_MAX + 1;
+/// Those of them that [`Choice::ByteOrder`] picks from: this host's order and the other.
+pub(crate) const BYTE_ORDERS: usize = 2;
 
 /// What a filter means on packets with VLAN tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,6 +120,26 @@ impl Filter {
         predicate
     }
 
+    /// The condition that the key entries of all packets of link type `link` fulfil which the filter takes. Derived anew from the
+    /// compiled programs by each call, in some 10 µs to milliseconds. Where the text doesn't compile, only partial entries pass.
+    pub fn screen(&self, link: LinkType) -> Screen {
+        Screen::of(&self.for_link(link), link)
+    }
+
+    /// The programs for `link` in words, compiled anew; none where the text is empty or doesn't compile.
+    pub fn printed(&self, link: LinkType) -> Vec<Printed> {
+        if self.0.everything {
+            return Vec::new();
+        }
+        let listed = listing::compile(&self.0.text, link, self.0.transparent);
+        listed.map_or(Vec::new(), |(choice, listings)| listing::printed(choice, &listings))
+    }
+
+    /// Whether packets with one and two VLAN tags are asked the text behind their tags; see [`VlanRule::Transparent`].
+    pub fn looks_through_tags(&self) -> bool {
+        self.0.transparent
+    }
+
     /// Makes machine code for the link types that have been asked for, where there is none yet: see [`Predicate::make_native`].
     ///
     /// # Errors
@@ -149,55 +172,9 @@ impl Filter {
         if self.0.everything {
             return Ok(Predicate(Engine::Everything));
         }
-        let compiler = Compiler::new(text);
-        let plain = Arc::new(compiler.program(0, link, ByteOrder::Native)?);
-        let mut programs: [Arc<Program>; PROGRAMS] = std::array::from_fn(|_| plain.clone());
-        let mut choice = Choice::Tags;
-        if link == LinkType::NULL {
-            choice = Choice::ByteOrder;
-            programs[1] = Arc::new(compiler.program(0, link, ByteOrder::Swapped)?);
-        } else if self.0.transparent {
-            for (tags, program) in programs.iter_mut().enumerate().skip(1) {
-                *program = compiler.tagged(tags, link).unwrap_or(plain.clone());
-            }
-        }
+        let (choice, listings) = listing::compile(text, link, self.0.transparent)?;
+        let programs = listings.map(|listing| listing.program);
         Ok(Predicate(Engine::Programs(Arc::new(Programs { choice, programs, native: Native::new() }))))
-    }
-}
-
-/// Makes the programs of one text.
-struct Compiler<'a> {
-    text: &'a str,
-    /// Of texts that are too long for libpcap to compile them whole in little time.
-    pieces: Option<Pieces>,
-}
-
-impl<'a> Compiler<'a> {
-    fn new(text: &'a str) -> Compiler<'a> {
-        let pieces = if text.len() > OPTIMISED_BYTES_MAX { Pieces::of(text) } else { None };
-        Compiler { text, pieces }
-    }
-
-    /// The program for packets with `tags` tags; `None` where the link type has none.
-    fn tagged(&self, tags: usize, link: LinkType) -> Option<Arc<Program>> {
-        match self.program(tags, link, ByteOrder::Native) {
-            Ok(program) => Some(Arc::new(program)),
-            Err(cause) if place::rejects_all(&cause) => Some(Arc::new(Program::nothing())),
-            Err(_) => None,
-        }
-    }
-
-    /// The program of the text under `tags` times `vlan and`.
-    fn program(&self, tags: usize, link: LinkType, order: ByteOrder) -> Result<Program, String> {
-        if let Some(program) = self.pieces.as_ref().and_then(|pieces| pieces.program(tags, link, order)) {
-            return Ok(program);
-        }
-        let text = self.text;
-        let instructions = match tags {
-            0 => libpcap::compile(text, link, order)?,
-            _ => libpcap::compile(&format!("{}({text})", "vlan and ".repeat(tags)), link, order)?,
-        };
-        Program::new(&instructions).map_err(|error| error.to_string())
     }
 }
 
@@ -287,6 +264,18 @@ impl Choice {
 impl Predicate {
     fn never() -> Predicate {
         Predicate(Engine::Never)
+    }
+
+    /// The programs that a packet with `tags` VLAN tags may be asked; `None` where it is asked none and matches.
+    pub(crate) fn programs(&self, tags: usize) -> Option<&[Arc<Program>]> {
+        match &self.0 {
+            Engine::Everything => None,
+            Engine::Never => Some(&[]),
+            Engine::Programs(all) => Some(match all.choice {
+                Choice::Tags => &all.programs[tags.min(TAGS_MAX)..][..1],
+                Choice::ByteOrder => &all.programs[..BYTE_ORDERS],
+            }),
+        }
     }
 
     /// Makes machine code, if that wasn't tried before; all clones use it from then on, and answer the same as before. It takes
