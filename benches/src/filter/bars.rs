@@ -1,6 +1,6 @@
 //! The bars of the part `filter`: ratios within one run, medians over its rounds.
 
-use super::{SMALL, trigger_rows};
+use super::{SMALL, dump_rows, trigger_rows};
 use crate::record::{Bar, Limit};
 use crate::table::{Key, Table};
 
@@ -13,6 +13,8 @@ pub fn bars(table: &Table) -> Vec<Bar> {
         time("filter_compile_ms_small", table, "20 instructions", 1.5),
         time("filter_compile_ms_361", table, "361 instructions", 6.0),
         ratio("dumps_1000", table, ["1000 5-tuple filters", "1 5-tuple filter, without a table"], Limit::AtMost(3.0)),
+        time("dump_screened_ns", table, dump_rows::DUMP, 2.0),
+        dump_screened_ratio(table),
         trigger_ns(table),
     ]
 }
@@ -44,6 +46,12 @@ fn time(name: &'static str, table: &Table, of: &str, most: f64) -> Bar {
     Bar { name, value: table.median((name, of)), limit: Limit::AtMost(most), faults: table.faults(&[(name, of)]) }
 }
 
+/// What screening saves a dump.
+fn dump_screened_ratio(table: &Table) -> Bar {
+    let bar = ratio("dump_screened_ns", table, [dump_rows::EVERY_PACKET, dump_rows::DUMP], Limit::AtLeast(5.0));
+    Bar { name: "dump_screened_ratio", ..bar }
+}
+
 /// What one more trigger adds to a packet's time: the worst of the rows with triggers. The best round of each row counts: the
 /// difference is small against the whole, and what else the machine does only adds.
 fn trigger_ns(table: &Table) -> Bar {
@@ -69,6 +77,8 @@ mod tests {
             "filter_compile_ms_small",
             "filter_compile_ms_361",
             "dumps_1000",
+            "dump_screened_ns",
+            "dump_screened_ratio",
             "trigger_ns",
         ];
         assert_eq!(bars.iter().map(|bar| bar.name).collect::<Vec<_>>(), names);
@@ -87,6 +97,6 @@ mod tests {
         }
         let bars = bars(&table);
         assert_eq!((bars[0].value, bars[0].holds()), (Some(6.0), true));
-        assert_eq!((bars[6].value, bars[6].holds()), (Some(3.0), true));
+        assert_eq!((bars[8].value, bars[8].holds()), (Some(3.0), true));
     }
 }

@@ -1,11 +1,12 @@
 //! The part `filter`: machine code of filters against libpcap's own interpreter and against hand-written Rust, long lists,
-//! compiling, many filters at once, and triggers in a worker.
+//! compiling, many filters at once, a dump that is screened, and triggers in a worker.
 //!
 //! Every round runs every row once, and compared rows change places from round to round. Packets are asked about in batches
 //! of 64, as workers ask; what a worker has at hand anyway, the parse of the headers, is not measured.
 
 mod bars;
 mod compile_rows;
+mod dump_rows;
 mod libpcap;
 mod many_rows;
 mod rust;
@@ -86,6 +87,7 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
     let packets = Packets::new(Sizes::Imix);
     let hot: Vec<&[u8]> = (0..HOT_PACKETS).map(|number| packets.frame(number)).collect();
     let mut cold = small_rows::Cold::new(&packets, scale.file_bytes)?;
+    let full = dump_rows::Full::new(scale.ring_bytes)?;
     for round in 0..scale.rounds {
         eprintln!("round {} of {}", round + 1, scale.rounds);
         table.begin_round(round);
@@ -94,6 +96,7 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
         cold.round(&mut table)?;
         compile_rows::round(&mut table)?;
         many_rows::round(&hot, &mut table)?;
+        full.round(place, &mut table)?;
         trigger_rows::round(place, scale, &mut table);
     }
     record.bars.extend(bars::bars(&table));
