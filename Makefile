@@ -7,14 +7,15 @@ TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 LIVE_DEMO := $(filter-out 0 no off,$(LIVE))
 SCRIPTS := $(CURDIR)/scripts
 
-.PHONY: help demo test bench lint build models tsan fences clean
+.PHONY: help demo test bench fuzz-filters lint build models tsan fences clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo          the main job on generated traffic, without privileges; the last line is the path of the dump'
 	@echo 'make demo LIVE=1   the same between two network namespaces, as root'
 	@echo 'make test          every test; CAPTURES=DIR adds the capture files of a folder'
-	@echo 'make bench         the measured bars; BENCH=main or BENCH=ring picks a part'
+	@echo 'make bench         the measured bars; BENCH=main, BENCH=filter or BENCH=ring picks a part'
+	@echo 'make fuzz-filters  10 million pairs of filter and packet in all engines; PAIRS=N and SEED=N choose others'
 	@echo 'make lint          format and clippy'
 	@echo 'make models        the orderings of the ring, in every order that the memory model allows, and with seeded faults'
 	@echo 'make tsan          the ring under ThreadSanitizer'
@@ -47,6 +48,12 @@ bench:
 	@cargo build --release --locked --workspace
 	@echo 'measuring $(or $(BENCH),everything) (several minutes; keep the machine quiet)'
 	@PATH="$$PATH:/usr/sbin:/sbin" $(TARGET_DIR)/release/benches $(BENCH)
+
+fuzz-filters:
+	@$(SCRIPTS)/install-missing.sh build
+	@echo 'comparing bpf_filter, the interpreter and machine code (about 3 minutes)'
+	@PAIRS=$(or $(PAIRS),10000000) SEED=$(or $(SEED),1) cargo test --release --locked --workspace --lib -- \
+		--ignored --nocapture the_engines_agree_with_libpcap_for_as_long_as_is_asked
 
 lint:
 	@$(SCRIPTS)/install-missing.sh build

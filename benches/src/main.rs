@@ -10,6 +10,7 @@
 mod cores;
 mod figures;
 mod file_rows;
+mod filter;
 mod live_dump;
 mod live_frames;
 mod live_trigger;
@@ -19,6 +20,7 @@ mod peer;
 mod place;
 mod record;
 mod ring;
+mod table;
 mod traffic;
 mod wirescope;
 
@@ -31,6 +33,7 @@ use std::time::Duration;
 /// The parts by name, and what each measures. All run where none is named.
 const PARTS: &[(&str, &str)] = &[
     ("main", "record, trigger, dump: files against tcpdump, latencies on a veth pair"),
+    ("filter", "native filters against bpf_filter and hand-written Rust, sets, many filters at once"),
     ("ring", "append, readers, search and claims against what memory takes, a queue of queues and other queues"),
 ];
 
@@ -151,6 +154,7 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
     for part in parts {
         match *part {
             "main" => main_part::measure(&place, scale, &mut record)?,
+            "filter" => filter::measure(&place, scale, &mut record)?,
             "ring" => ring::measure(scale, &mut record)?,
             _ => unreachable!("only known parts get here"),
         }
@@ -171,7 +175,7 @@ mod tests {
     #[test]
     fn without_a_part_every_part_runs_and_an_unknown_one_is_refused() {
         let order = |words: &[&str]| order(words.iter().map(|word| word.to_string()));
-        let all = Order { parts: vec!["main", "ring"], quick: false, ring_bytes: None };
+        let all = Order { parts: vec!["main", "filter", "ring"], quick: false, ring_bytes: None };
         assert_eq!(order(&[]), Ok(all));
         let tried = Order { parts: vec!["ring"], quick: true, ring_bytes: Some(64 << 20) };
         assert_eq!(order(&["ring", "--quick", "--ring", "64MiB"]), Ok(tried));

@@ -1,7 +1,7 @@
 //! Our append: each mix, one and two writers, alone and followed in the open segment.
 
-use super::table::Table;
 use super::{Stand, packets_in};
+use crate::table::Table;
 use scope_ring::measure::{Beside, Run};
 
 /// Writers, who reads beside them, and the row's name.

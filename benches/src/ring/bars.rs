@@ -1,7 +1,7 @@
 //! The bars of the part `ring`: ratios within one run, medians over its rounds.
 
-use super::table::{Key, Table};
 use crate::record::{Bar, Limit};
+use crate::table::{Key, Table};
 use scope_ring::measure::{Packets, Sizes, uses_avx512};
 
 /// Bar, mix, what a packet takes in the ring, and what is asked: with AVX-512 and without.

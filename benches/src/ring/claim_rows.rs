@@ -10,9 +10,9 @@
 //! ```
 
 use super::Stand;
-use super::table::Table;
 use crate::cores::{cores, stay_on};
 use crate::figures::percentile;
+use crate::table::Table;
 use scope_ring::measure::{self, Feeder, Packets, check_ring};
 use scope_ring::{Pinned, Ring};
 use std::fs::File;

@@ -3,9 +3,9 @@
 //! Writer and reader stay on a core each, as workers and readers do that share a machine on purpose.
 
 use super::Stand;
-use super::table::Table;
 use crate::cores::{cores, stay_on};
 use crate::figures::percentile;
+use crate::table::Table;
 use scope_ring::Reader;
 use scope_ring::measure::{Feeder, Packets};
 use std::sync::atomic::{AtomicBool, Ordering};

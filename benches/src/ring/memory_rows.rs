@@ -1,7 +1,7 @@
 //! What memory takes: copying, non-temporal filling on one and two threads, and what a ring makes resident.
 
 use super::Stand;
-use super::table::Table;
+use crate::table::Table;
 use anyhow::{Context, Result};
 use scope_ring::measure::{copy, fill_rate};
 use std::time::Instant;

@@ -14,15 +14,14 @@ mod pool;
 mod qq;
 mod readers_rows;
 mod search_rows;
-mod table;
 
 use crate::Scale;
 use crate::record::Record;
+use crate::table::Table;
 use anyhow::{Context, Result};
 use scope_ring::Ring;
 use scope_ring::measure::{self, Arena, Feeder, Packets, Sizes};
 use std::sync::Arc;
-use table::Table;
 
 /// One size or mix of packets, and the names of its rows.
 struct Mix {

@@ -10,8 +10,8 @@
 //! before it was counted.
 
 use super::peers::{Consumer, PEERS, Producer};
-use super::table::Table;
 use super::{Mix, Stand, packets_in};
+use crate::table::Table;
 use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::pcapng::padded;
 use scope_ring::measure::{Arena, Packets, SOURCES};

@@ -9,7 +9,7 @@
 //! The clock is read once per batch of 64, which is to its advantage: that is how it was used.
 
 use super::Stand;
-use super::table::Table;
+use crate::table::Table;
 use scope_ring::measure::{Arena, Packets};
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -1,7 +1,7 @@
 //! Segments of all sizes; one to four readers that each see everything; claims per second with one to eight threads.
 
-use super::table::Table;
 use super::{Stand, packets_in};
+use crate::table::Table;
 use scope_ring::measure::{self, Feeder, PacketFollower, Packets, check_ring};
 use scope_ring::{Ring, RingError};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,10 +2,10 @@
 //!
 //! Cold means: something of the ring's size was read before, so that no cache holds what is searched.
 
-use super::table::Table;
 use super::{Stand, packets_in};
 use crate::Scale;
 use crate::figures::percentile;
+use crate::table::Table;
 use scope_packet::pcapng::le32;
 use scope_ring::measure::{self, Feeder, Packets, Sizes, check_ring, sum};
 use scope_ring::{Pinned, Ring};

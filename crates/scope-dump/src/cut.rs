@@ -5,10 +5,11 @@ use crate::output::OutFile;
 use crate::pins::FirstPins;
 use crate::progress::Progress;
 use crate::report::DumpReport;
+use crate::sieve::Sieve;
 use crate::time_text::for_file_name;
-use crate::walk::{Piece, Walk};
-use scope_filter::{Filter, Predicate};
-use scope_packet::{Headers, LinkType};
+use crate::walk::{Candidate, Piece, Read, Walk};
+use scope_filter::{ASKED_MAX, Filter, FilterEngine};
+use scope_packet::LinkType;
 use scope_ring::{Lost, Ring};
 use scope_trigger::Window;
 use std::collections::BTreeMap;
@@ -46,6 +47,8 @@ pub struct DumpOrder {
     pub time_ns: i64,
     /// Which packets are kept.
     pub filter: Filter,
+    /// What evaluates it.
+    pub filter_engine: FilterEngine,
     /// The window.
     pub window: Arc<Window>,
     /// Pins that were taken at the fire.
@@ -75,7 +78,8 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
     let mut cutter = Cutter {
         ring: ring.clone(),
         filter,
-        predicates: Vec::new(),
+        filter_engine: order.filter_engine,
+        sieves: Vec::new(),
         hit: order.hit,
         from_ns,
         folder: order.folder,
@@ -103,8 +107,9 @@ struct Span {
 struct Cutter {
     ring: Arc<Ring>,
     filter: Filter,
+    filter_engine: FilterEngine,
     /// Per lane.
-    predicates: Vec<(LinkType, Predicate)>,
+    sieves: Vec<Arc<Sieve>>,
     hit: Option<HitPacket>,
     from_ns: i64,
     folder: PathBuf,
@@ -154,14 +159,11 @@ impl Cutter {
 
     /// Reads the pieces of one look; lets out what nothing older can come before: `settled_ns` bounds what comes later.
     fn take(&mut self, pieces: &[Piece], span: Span, settled_ns: i64) {
-        while self.predicates.len() < self.ring.lanes() as usize {
-            let link_type = self.ring.lane_info(self.predicates.len() as u32).link_type;
-            self.predicates.push((link_type, self.filter.for_link(link_type)));
-        }
+        self.make_sieves();
         for (index, piece) in pieces.iter().enumerate() {
             let floor_ns = pieces.get(index + 1).map_or(settled_ns, |next| next.min_ns.min(settled_ns));
             if let Some(read) = self.walk.read(pieces, index) {
-                self.take_blocks(piece, read.blocks(), span, floor_ns);
+                self.take_piece(piece, &read, span, floor_ns);
             }
             self.walk.done(pieces, index);
             self.progress.holds(self.walk.held());
@@ -170,31 +172,55 @@ impl Cutter {
         self.progress.holds(self.walk.held());
     }
 
-    fn take_blocks(&mut self, piece: &Piece, blocks: scope_ring::pin::Blocks<'_>, span: Span, floor_ns: i64) {
-        let (link_type, predicate) = self.predicates[piece.lane as usize].clone();
+    /// For lanes that are new; lanes of one link type share one.
+    fn make_sieves(&mut self) {
+        for lane in self.sieves.len() as u32..self.ring.lanes() {
+            let link_type = self.ring.lane_info(lane).link_type;
+            let known = self.sieves.iter().find(|sieve| sieve.link_type() == link_type).cloned();
+            let sieve = known.unwrap_or_else(|| Arc::new(Sieve::new(&self.filter, self.filter_engine, link_type)));
+            self.sieves.push(sieve);
+        }
+    }
+
+    /// Reads one piece: of all that the keys leave, what is inside is asked in batches; the packet that fired is kept
+    /// whatever the answer.
+    fn take_piece(&mut self, piece: &Piece, read: &Read, span: Span, floor_ns: i64) {
+        let sieve = self.sieves[piece.lane as usize].clone();
         let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
-        for (packet, block) in (piece.first_packet..).zip(blocks) {
-            let time_ns = block.time_ns();
-            let is_hit = hit == Some(packet);
-            let inside = time_ns >= self.from_ns && time_ns <= span.reach_ns;
-            if !(is_hit || inside && takes(&predicate, link_type, block.data(), block.original_len())) {
-                continue;
+        let from_ns = self.from_ns;
+        let inside = |candidate: &Candidate<'_>| (from_ns..=span.reach_ns).contains(&candidate.block.time_ns());
+        let may_belong = |candidate: &Candidate<'_>| hit == Some(candidate.packet) || inside(candidate);
+        let mut candidates = read.candidates(sieve.keys(), hit).filter(may_belong);
+        loop {
+            let batch: Vec<Candidate<'_>> = candidates.by_ref().take(ASKED_MAX).collect();
+            if batch.is_empty() {
+                break;
             }
-            let place = Place { time_ns, lane: piece.lane, packet };
-            if time_ns > span.to_ns && !is_hit {
-                self.beyond.push(place, block.bytes());
-                continue;
-            }
-            if piece.ordered && time_ns <= floor_ns && self.waiting.is_empty() {
-                self.write(place, block.bytes());
-                continue;
-            }
-            self.waiting.push(place, block.bytes());
-            if piece.ordered {
-                self.let_out(floor_ns.min(time_ns));
+            let taken = sieve.takes(&batch);
+            for (at, candidate) in batch.iter().enumerate() {
+                let is_hit = hit == Some(candidate.packet);
+                if is_hit || taken >> at & 1 != 0 {
+                    self.keep(piece, candidate, is_hit, span, floor_ns);
+                }
             }
         }
         self.let_out(floor_ns);
+    }
+
+    /// Writes a packet of the dump, or lets it wait for its turn.
+    fn keep(&mut self, piece: &Piece, candidate: &Candidate<'_>, is_hit: bool, span: Span, floor_ns: i64) {
+        let (time_ns, bytes) = (candidate.block.time_ns(), candidate.block.bytes());
+        let place = Place { time_ns, lane: piece.lane, packet: candidate.packet };
+        if time_ns > span.to_ns && !is_hit {
+            return self.beyond.push(place, bytes);
+        }
+        if piece.ordered && time_ns <= floor_ns && self.waiting.is_empty() {
+            return self.write(place, bytes);
+        }
+        self.waiting.push(place, bytes);
+        if piece.ordered {
+            self.let_out(floor_ns.min(time_ns));
+        }
     }
 
     /// Writes what waits and may go out.
@@ -206,7 +232,7 @@ impl Cutter {
 
     fn write(&mut self, place: Place, block: &[u8]) {
         self.progress.wrote(block.len() as u64);
-        let link_type = self.predicates[place.lane as usize].0;
+        let link_type = self.sieves[place.lane as usize].link_type();
         if let Some(file) = self.file(link_type) {
             file.0.write(file.1, place, block);
         } else if let Some((_, unwritten)) = &mut self.unopened {
@@ -284,8 +310,4 @@ impl Cutter {
             }
         }
     }
-}
-
-fn takes(predicate: &Predicate, link_type: LinkType, data: &[u8], original_len: u32) -> bool {
-    predicate.matches(&Headers::parse(link_type, data), data, original_len)
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  worker that fires ──► FirstPins: the oldest part of the window, held at once
 //!                             │ order
-//!  dump thread:  walk (per lane: pin, read, filter, unpin) ─► merge (by time) ─► output (temporary name) ─► rename
+//!  dump thread:  walk (per lane: pin, screen by key, filter, unpin) ─► merge (by time) ─► output (temporary name) ─► rename
 //!                     ▲ rounds, until the workers' clocks say that the window is over
 //! ```
 //!
@@ -12,6 +12,7 @@
 //! | [`cut`] | one dump from order to report: rounds, the clock, the loss |
 //! | [`pins`] | the pins that the firing worker takes |
 //! | [`walk`] | one lane's part of a window, segment after segment |
+//! | `sieve` | which packets belong: the key column first, the filter where that says maybe |
 //! | [`merge`] | the bounded reorder buffer |
 //! | [`output`] | file names, interface numbers, header, rename |
 //! | [`progress`] | how far it is, for whoever watches |
@@ -29,6 +30,7 @@ pub mod output;
 pub mod pins;
 pub mod progress;
 pub mod report;
+mod sieve;
 pub mod time_text;
 pub mod walk;
 

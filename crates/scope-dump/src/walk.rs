@@ -5,17 +5,16 @@
 //! piece's smallest time, what can go out. Pieces are pinned in that order as far as the allowance reaches.
 
 use crate::pins::FirstPins;
-use scope_ring::pin::Blocks;
-use scope_ring::{Lost, Pinned, Ring};
+use scope_packet::KeyEntry;
+use scope_packet::pcapng::PacketBlock;
+use scope_ring::{KeyTest, Lost, Pinned, Ring};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What one segment holds that is still to be read.
 pub(crate) struct Piece {
     pub lane: u32,
     sequence: u64,
-    /// Bytes of the segment, block boundaries.
-    from: u32,
-    to: u32,
     /// Number in the lane of its first packet, and how many there are.
     pub first_packet: u64,
     packets: u64,
@@ -27,11 +26,10 @@ pub(crate) struct Piece {
     needed_then: u64,
 }
 
-/// Where the dump stands in one lane: the next byte and packet to be looked at.
+/// Where the dump stands in one lane: the next packet to be looked at.
 #[derive(Clone, Copy, Default)]
 struct Position {
     sequence: u64,
-    bytes: u32,
     packet: u64,
 }
 
@@ -94,21 +92,18 @@ impl Walk {
             let Some(pinned) = held.or_else(|| self.ring.pin(lane, sequence)) else {
                 continue; // recycled: the next one that is there tells how much is missing
             };
-            let from = if sequence == at.sequence { at.bytes } else { 0 };
             self.note_gap(lane, at.packet, pinned.first_packet());
             let first_packet = at.packet.max(pinned.first_packet());
             let committed = pinned.committed();
             let end_packet = pinned.first_packet() + committed.packets as u64;
-            at = Position { sequence, bytes: committed.bytes, packet: end_packet };
+            at = Position { sequence, packet: end_packet };
             let span = pinned.span().filter(|(min_ns, max_ns, _)| *max_ns >= self.from_ns && *min_ns <= reach_ns);
-            if committed.bytes > from
+            if end_packet > first_packet
                 && let Some((min_ns, _, unordered)) = span
             {
                 pieces.push(Piece {
                     lane,
                     sequence,
-                    from,
-                    to: committed.bytes,
                     first_packet,
                     packets: end_packet - first_packet,
                     min_ns,
@@ -120,7 +115,7 @@ impl Walk {
                 }
             }
             if committed.sealed {
-                at = Position { sequence: sequence + 1, bytes: 0, packet: end_packet };
+                at = Position { sequence: sequence + 1, packet: end_packet };
             }
         }
         self.positions[lane as usize] = at;
@@ -154,7 +149,10 @@ impl Walk {
         if pinned.is_none() {
             self.note_gap(piece.lane, piece.first_packet, piece.first_packet + piece.packets);
         }
-        pinned.map(|pinned| Read { pinned, from: piece.from, to: piece.to })
+        pinned.map(|pinned| {
+            let first = (piece.first_packet - pinned.first_packet()) as u32;
+            Read { pinned, packets: first..first + piece.packets as u32 }
+        })
     }
 
     /// Piece `index` of the last look is done with: further ones are held, and who waits for this dump learns how far it is.
@@ -192,12 +190,33 @@ impl Walk {
 /// A piece, pinned.
 pub(crate) struct Read {
     pinned: Pinned,
-    from: u32,
-    to: u32,
+    /// Indices in the segment.
+    packets: Range<u32>,
+}
+
+/// A packet that may belong to the dump, lent.
+pub(crate) struct Candidate<'a> {
+    /// Number in the lane.
+    pub packet: u64,
+    pub key: KeyEntry,
+    pub block: PacketBlock<'a>,
 }
 
 impl Read {
-    pub(crate) fn blocks(&self) -> Blocks<'_> {
-        self.pinned.blocks(self.from, self.to)
+    /// The packets whose keys pass, and packet `hit` of the lane whatever its key, in the order in which they came. The blocks
+    /// of others are not touched.
+    pub(crate) fn candidates(&self, keys: &KeyTest, hit: Option<u64>) -> impl Iterator<Item = Candidate<'_>> {
+        let first_packet = self.pinned.first_packet();
+        let Range { start, end } = self.packets;
+        let hit = hit.and_then(|hit| u32::try_from(hit.checked_sub(first_packet)?).ok());
+        let hit = hit.filter(|hit| self.packets.contains(hit));
+        let (before, behind) = hit.map_or((end, end), |hit| (hit, hit + 1));
+        let passing = |from: u32, to: u32| self.pinned.matches(keys, from, to);
+        let indices = passing(start, before).chain(hit).chain(passing(behind, end));
+        self.pinned.pick(indices).map(move |(index, block)| Candidate {
+            packet: first_packet + u64::from(index),
+            key: self.pinned.entry(index),
+            block,
+        })
     }
 }

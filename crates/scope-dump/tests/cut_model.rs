@@ -1,8 +1,9 @@
-//! Dumps held against a naive model: random lanes, times that step back, rings that turn, windows anywhere.
+//! Dumps held against a naive model: random lanes, times that step back, rings that turn, windows anywhere, filters that the key
+//! column screens well, badly and not at all. The model asks the filter of every packet.
 
 use proptest::prelude::*;
 use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, cut};
-use scope_filter::{Filter, VlanRule};
+use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
 use scope_ring::{Append, LaneWriter, Ring, RingConfig};
@@ -26,8 +27,67 @@ fn bytes_of(packet: &Model, len: usize) -> Vec<u8> {
         data[0..8].copy_from_slice(&packet.number.to_le_bytes());
         data[8..12].copy_from_slice(&packet.lane.to_le_bytes());
     }
+    if len >= FRAME_BYTES_MIN {
+        frame(&mut data[12..], packet.number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 ^ u64::from(packet.lane));
+    }
     data
 }
+
+/// Shorter packets have no network layer.
+const FRAME_BYTES_MIN: usize = 64;
+
+/// What follows the link layer's addresses: few hosts and ports, so that filters take some; tags, IPv6, ARP, a tunnel, later
+/// fragments.
+fn frame(data: &mut [u8], dice: u64) {
+    let (source, destination, port) = ((dice >> 8) as u8 % 6, (dice >> 16) as u8 % 6, [53, 80, 443][(dice >> 24) as usize % 3]);
+    let at = match dice % 8 {
+        0 => {
+            data[..10].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+            data[16..20].copy_from_slice(&[10, 0, 0, source]);
+            return data[26..30].copy_from_slice(&[10, 0, 0, destination]);
+        }
+        1 => {
+            data[..10].copy_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 10, 17, 64]);
+            data[10..42].fill(0);
+            (data[25], data[41]) = (source, destination);
+            return data[42..46].copy_from_slice(&[0x10, source, 0, port as u8]);
+        }
+        2 => {
+            data[..4].copy_from_slice(&[0x81, 0, 0, 7]);
+            4
+        }
+        _ => 0,
+    };
+    let (fragment, protocol) = match dice % 8 {
+        3 => (0, 47),
+        4 => (0x20, 17),
+        5 | 6 => (0, 6),
+        _ => (0, 17),
+    };
+    data[at..at + 12].copy_from_slice(&[8, 0, 0x45, 0, 0, 40, 0, 1, 0, fragment, 64, protocol]);
+    data[at + 12..at + 22].copy_from_slice(&[0, 0, 10, 0, 0, source, 10, 0, 0, destination]);
+    data[at + 22..at + 26].copy_from_slice(&[0x10, source, (port >> 8) as u8, port as u8]);
+}
+
+/// Filters that the screen answers for nearly alone, for a part, and not at all.
+const FILTERS: [&str; 16] = [
+    "",
+    "host 10.0.0.1",
+    "src host 10.0.0.2 and not port 53",
+    "udp port 53 or host 10.0.0.3",
+    "vlan 7",
+    "vlan and host 10.0.0.1",
+    "net 10.0.0.0/30 and tcp",
+    "ip6 host ::1 or arp",
+    "not ip",
+    "ip proto 47",
+    "ip[6:2] & 0x1fff != 0",
+    "len > 100",
+    "host 10.9.9.9",
+    "ip protochain 6",
+    "(tcp port 80 or tcp port 443) and (host 10.0.0.4 or host 10.0.0.5)",
+    "ether[0] & 1 = 1",
+];
 
 struct Bench {
     ring: Arc<Ring>,
@@ -119,14 +179,19 @@ impl Bench {
     }
 }
 
-fn order(bench: &Bench, hit: Model, window: &Arc<Window>, folder: &std::path::Path, dumps_max: u64) -> DumpOrder {
+fn compiled(filter: &str) -> Filter {
+    Filter::compile(filter, VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap()
+}
+
+fn order(bench: &Bench, hit: Model, filter: &str, window: &Arc<Window>, folder: &std::path::Path, dumps_max: u64) -> DumpOrder {
     DumpOrder {
         id: 1,
         trigger: "model".into(),
         why: "by a test".into(),
         hit: Some(HitPacket { lane: hit.lane, packet: hit.number, link_type: LinkType::ETHERNET }),
         time_ns: hit.time_ns,
-        filter: Filter::compile("", VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap(),
+        filter: compiled(filter),
+        filter_engine: FilterEngine::Native,
         window: window.clone(),
         pins: FirstPins::take(&bench.ring, window.from_ns(), dumps_max),
         folder: folder.to_path_buf(),
@@ -166,6 +231,7 @@ struct Case {
     after_ns: i64,
     grace_ns: i64,
     dumps_max: u64,
+    filter: &'static str,
     seed: u64,
 }
 
@@ -196,7 +262,7 @@ fn check(case: &Case) {
     let hit = next(&mut bench, &mut random);
     let window = Arc::new(Window::new(hit.time_ns - case.before_ns, hit.time_ns + case.after_ns, hit.time_ns));
     let living = bench.living_from();
-    let order = order(&bench, hit, &window, folder.path(), case.dumps_max);
+    let order = order(&bench, hit, case.filter, &window, folder.path(), case.dumps_max);
     let ring = bench.ring.clone();
     let dump = std::thread::spawn(move || cut(&ring, order));
     for _ in 0..case.future {
@@ -208,6 +274,12 @@ fn check(case: &Case) {
     let inside = |packet: &&Model| packet.time_ns >= window.from_ns() && packet.time_ns <= window.to_ns();
     let (mut expected, missing): (Vec<Model>, Vec<Model>) =
         bench.fed.iter().filter(inside).partition(|packet| packet.number >= living[packet.lane as usize]);
+    let predicate = compiled(case.filter).for_link(LinkType::ETHERNET);
+    expected.retain(|packet| {
+        let data = bytes_of(packet, case.len);
+        let taken = predicate.matches(&Headers::parse(LinkType::ETHERNET, &data), &data, data.len() as u32 + 5);
+        taken || (packet.lane, packet.number) == (hit.lane, hit.number)
+    });
     expected.sort();
     let expected: Vec<(i64, Vec<u8>)> = expected.iter().map(|packet| (packet.time_ns, bytes_of(packet, case.len))).collect();
     let written = read(&report);
@@ -236,12 +308,23 @@ fn check(case: &Case) {
 }
 
 fn cases() -> impl Strategy<Value = Case> {
-    let shape = (1u32..5, 17u64..40, prop_oneof![Just(12usize), 40usize..80, Just(1400)], 0usize..9000, 0usize..9000);
+    let shape = (
+        1u32..5,
+        17u64..40,
+        prop_oneof![Just(12usize), 40usize..80, FRAME_BYTES_MIN..200, Just(1400)],
+        0usize..9000,
+        0usize..9000,
+    );
     let times =
         (1i64..2_000_000, prop_oneof![Just(0i64), Just(1_000_000), Just(400_000_000)], 0i64..3_000_000_000, 0i64..3_000_000_000);
-    let rest = (prop_oneof![Just(0i64), Just(4_000_000), Just(1_000_000_000)], 1u64..9, any::<u64>());
+    let grace = prop_oneof![Just(0i64), Just(4_000_000), Just(1_000_000_000)];
+    let rest = (grace, 1u64..9, proptest::sample::select(&FILTERS[..]), any::<u64>());
     (shape, times, rest).prop_map(
-        |((lanes, segments, len, past, future), (step_ns, jitter_ns, before_ns, after_ns), (grace_ns, dumps_max, seed))| Case {
+        |(
+            (lanes, segments, len, past, future),
+            (step_ns, jitter_ns, before_ns, after_ns),
+            (grace_ns, dumps_max, filter, seed),
+        )| Case {
             lanes,
             // Each lane has an open segment at least.
             segments: segments.max(lanes as u64 * 16),
@@ -255,6 +338,7 @@ fn cases() -> impl Strategy<Value = Case> {
             // Packets that come later than the grace are late by contract.
             grace_ns: grace_ns.max(jitter_ns + 2 * step_ns),
             dumps_max,
+            filter,
             seed,
         },
     )
@@ -283,8 +367,32 @@ fn a_window_that_outlasts_the_ring_many_times_is_complete() {
         after_ns: 100_000_000_000,
         grace_ns: 1_000_000_000,
         dumps_max: 8,
+        filter: "",
         seed: 77,
     });
+}
+
+#[test]
+fn every_filter_leaves_the_packets_that_it_takes_and_the_one_that_fired() {
+    let case = |filter, len, jitter_ns| Case {
+        lanes: 2,
+        segments: 64,
+        len,
+        past: 3000,
+        future: 1000,
+        step_ns: 1_000_000,
+        jitter_ns,
+        before_ns: 1_000_000_000,
+        after_ns: 500_000_000,
+        grace_ns: 1_000_000_000,
+        dumps_max: 1,
+        filter,
+        seed: 5,
+    };
+    for filter in FILTERS {
+        check(&case(filter, 120, 0));
+        check(&case(filter, 300, 20_000_000));
+    }
 }
 
 #[test]
@@ -294,7 +402,7 @@ fn packets_later_than_the_reorder_buffer_reaches_find_their_place() {
     let begin_ns = 1_000_000_000_000;
     let hit = bench.feed(0, begin_ns);
     let window = Arc::new(Window::new(begin_ns, begin_ns + 1_000_000_000, begin_ns));
-    let order = order(&bench, hit, &window, folder.path(), 1);
+    let order = order(&bench, hit, "", &window, folder.path(), 1);
     let (ring, progress) = (bench.ring.clone(), order.progress.clone());
     let dump = std::thread::spawn(move || cut(&ring, order));
     // All of it waits for the clock, more than the buffer takes: the oldest go out early.

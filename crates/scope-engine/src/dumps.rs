@@ -3,9 +3,11 @@
 use crate::events::Events;
 use crate::summary;
 use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, cut};
+use scope_filter::FilterEngine;
 use scope_packet::LinkType;
 use scope_ring::Ring;
 use scope_trigger::{Fire, Places, Trigger, Verdict, Window};
+use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -19,6 +21,8 @@ pub struct DumpSettings {
     pub patience: Option<Duration>,
     /// The run ends after so many dumps.
     pub exit_after: Option<u64>,
+    /// What evaluates dump filters.
+    pub filter_engine: FilterEngine,
 }
 
 /// A dump that is being made.
@@ -108,6 +112,7 @@ impl Dumps {
             hit: hit.packet,
             time_ns: hit.time_ns,
             filter: fire.filter,
+            filter_engine: self.settings.filter_engine,
             window: fire.window,
             pins,
             folder: self.settings.folder.clone(),
@@ -118,6 +123,7 @@ impl Dumps {
         let place = fire.place;
         let work = move || {
             let guard = Finish { dumps: dumps.clone(), open, report: Some(failed) };
+            dumps.make_native(&order);
             let report = cut(&dumps.ring, order);
             guard.with(report);
             drop(place);
@@ -127,6 +133,16 @@ impl Dumps {
             let mut report = DumpReport { id, trigger: trigger.to_string(), time_ns: hit.time_ns, ..DumpReport::default() };
             report.error = Some(format!("no thread for the dump: {error}"));
             self.finish(id, report);
+        }
+    }
+
+    /// Makes machine code of a dump's filter, in the dump's own thread.
+    fn make_native(&self, order: &DumpOrder) {
+        if order.filter_engine == FilterEngine::Native
+            && let Err(error) = order.filter.make_native()
+        {
+            let text = format!("dump {} of {}: {error}: the interpreter evaluates its filter", order.id, order.trigger);
+            self.events.log("warning", json!({"text": text}));
         }
     }
 

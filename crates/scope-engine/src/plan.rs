@@ -1,6 +1,6 @@
 //! What a run is told to do, as meant: every text is parsed and checked, every default is filled in.
 
-use scope_filter::VlanRule;
+use scope_filter::{FilterEngine, VlanRule};
 use scope_packet::LinkType;
 use scope_ring::{ClaimGroup, MemoryOptions, RingConfig, Share};
 use scope_source::spec::SourcePlan;
@@ -37,6 +37,8 @@ pub struct RunPlan {
     pub before_ns: i64,
     /// How filters see VLAN tags.
     pub vlan: VlanRule,
+    /// What evaluates filters.
+    pub filter_engine: FilterEngine,
     /// Dumps at once.
     pub dumps_max: usize,
     /// The run ends after so many dumps.

@@ -19,7 +19,7 @@ use crate::summary::{Amount, Summary};
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
-use scope_filter::{Filter, VlanRule};
+use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::LinkType;
 use scope_ring::{ClaimGroup, Machine, Ring, RingConfig, RingMemory};
 use scope_source::file::{FileOptions, FileSource};
@@ -185,6 +185,7 @@ impl Run {
             folder: plan.folder.clone(),
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
             exit_after: plan.exit_after,
+            filter_engine: plan.filter_engine,
         };
         let dumps = Dumps::new(&ring, &places, &events, settings);
         let shared = Shared {
@@ -205,6 +206,7 @@ impl Run {
         let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
         let mut warnings = Vec::new();
         let mut failures = Vec::new();
+        self.make_native(watch, &mut warnings);
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
             for (index, feed) in sources.into_iter().enumerate() {
@@ -229,6 +231,7 @@ impl Run {
                     self.shared.stop.store(true, Ordering::Relaxed);
                 }
                 (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
+                self.make_native(watch, &mut warnings);
                 self.tell(&reports, watch, &mut warnings);
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
@@ -279,6 +282,19 @@ impl Run {
         watch.note(&warning);
         self.shared.events.log("warning", json!({"text": warning}));
         warnings.push(warning);
+    }
+
+    /// Makes machine code of the triggers' filters: before the workers begin, and while they run for link types that one meets.
+    /// Until it is made the interpreter answers; a worker never waits for it.
+    fn make_native(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        if self.plan.filter_engine != FilterEngine::Native {
+            return;
+        }
+        for trigger in self.shared.triggers.iter().map(Trigger::config) {
+            if let Err(error) = trigger.filter.make_native() {
+                self.warn(format!("trigger {}: {error}: the interpreter evaluates its filter", trigger.name), watch, warnings);
+            }
+        }
     }
 
     /// Names dumps that hold segments and don't get on: a disk that doesn't take what is written, most likely.

@@ -1,8 +1,9 @@
 //! The packet path: one thread that polls its source, parses each packet once, asks the triggers, and appends to its lanes.
 //!
 //! ```text
-//!  batch ─► per packet: headers, key ─► triggers; per run of packets of one interface, up to the next hit:
-//!        ─► append ─► a hit? verdict; a fire takes its pins before the next claim
+//!  batch ─► all packets: headers, key ─► triggers, each asked for the batch
+//!        ─► per run of packets of one interface, up to the next hit: append
+//!        ─► a hit? verdict; a fire takes its pins before the next claim
 //!        ─► commit after at most 4 full batches, at once after one that isn't full; then counters, then the clock
 //! ```
 
@@ -10,7 +11,7 @@ use crate::dumps::{Dumps, HitFacts};
 use crate::events::Events;
 use crate::lockstep::Lockstep;
 use scope_dump::HitPacket;
-use scope_filter::Predicate;
+use scope_filter::{ASKED_MAX, Asked, Predicate};
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, DropReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
 use scope_ring::WorkerCounts;
@@ -151,8 +152,8 @@ struct Path<'a> {
     claim_failed: bool,
     /// What this batch lost in front of the ring: packets, from, to.
     lost: Option<(u64, i64, i64)>,
-    /// Triggers that the packet at hand hit.
-    hits: Vec<usize>,
+    /// For each trigger the packets at hand that hit it, a bit each.
+    hits: Vec<u64>,
     /// No packet is wanted any more: the run has its dumps.
     enough: bool,
 }
@@ -174,7 +175,7 @@ impl<'a> Path<'a> {
             batches: 0,
             claim_failed: false,
             lost: None,
-            hits: Vec::new(),
+            hits: vec![0; shared.triggers.len()],
             enough: false,
         }
     }
@@ -211,66 +212,73 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Takes the packets of a batch: those of one interface that follow one another are appended together, up to each hit.
+    /// Takes at most [`ASKED_MAX`] packets: parses them and asks the triggers about all of them; then those of one interface that
+    /// follow one another are appended together, up to each hit.
     fn packets(&mut self, packets: &[Packet<'_>]) {
-        let mut keys = [KeyEntry::default(); BATCH_PACKETS_MAX];
-        let mut from = 0; // what is behind is appended or dropped
-        for (index, packet) in packets.iter().enumerate() {
-            if packet.interface != packets[from].interface {
-                self.store(&packets[from..index], &keys[from..index]);
-                from = index;
-            }
-            let Some(link_type) = self.receive(packet) else {
-                self.store(&packets[from..index], &keys[from..index]);
-                from = index + 1;
-                continue;
-            };
-            let headers = Headers::parse(link_type, packet.data);
-            keys[index] = KeyEntry::new(&headers);
-            if self.has_hits(packet, &headers) {
-                let place = self.store(&packets[from..=index], &keys[from..=index]);
-                from = index + 1;
-                self.on_hits(packet, &headers, link_type, place);
+        let mut parsed = [Headers::default(); ASKED_MAX];
+        let mut asked = [Asked::default(); ASKED_MAX];
+        let mut of_lane = [0u64; LINK_TYPES_MAX as usize];
+        for (at, packet) in packets.iter().enumerate() {
+            if let Attached::Lane { lane, .. } = self.attached(packet.interface as usize) {
+                parsed[at] = Headers::parse(self.lanes[lane].writer.link_type(), packet.data);
+                asked[at] = Asked::new(&parsed[at], KeyEntry::new(&parsed[at]), packet.data, packet.original_len);
+                of_lane[lane] |= 1 << at;
             }
         }
-        self.store(&packets[from..], &keys[from..packets.len()]);
+        let any = self.ask_triggers(&asked[..packets.len()], &of_lane);
+        let mut from = 0; // what is before is appended or dropped
+        for (at, packet) in packets.iter().enumerate() {
+            if packet.interface != packets[from].interface {
+                self.store(&packets[from..at], &asked[from..at]);
+                from = at;
+            }
+            if !self.receive(packet) {
+                self.store(&packets[from..at], &asked[from..at]);
+                from = at + 1;
+            } else if any >> at & 1 != 0 {
+                let place = self.store(&packets[from..=at], &asked[from..=at]);
+                from = at + 1;
+                self.on_hits(packet, &parsed[at], at, place);
+            }
+        }
+        self.store(&packets[from..], &asked[from..packets.len()]);
     }
 
-    /// Counts a packet; the link type of its lane, or `None` where it has none and is dropped.
+    /// Asks every trigger; the bits of packets that hit any.
+    fn ask_triggers(&mut self, asked: &[Asked<'_>], of_lane: &[u64]) -> u64 {
+        self.hits.fill(0);
+        for (lane, &which) in self.lanes.iter().zip(of_lane).filter(|(_, which)| **which != 0) {
+            for (hits, predicate) in self.hits.iter_mut().zip(&lane.predicates) {
+                *hits |= predicate.matches_batch(asked, which);
+            }
+        }
+        self.hits.iter().fold(0, |any, hits| any | hits)
+    }
+
+    /// Counts a packet; whether it has a lane. If not, it is dropped.
     #[inline]
-    fn receive(&mut self, packet: &Packet<'_>) -> Option<LinkType> {
+    fn receive(&mut self, packet: &Packet<'_>) -> bool {
         self.counts.received_packets += 1;
         self.counts.received_bytes += packet.data.len() as u64;
         self.counts.late_packets += u64::from(packet.time_ns < self.clock_ns.saturating_sub(self.grace_ns));
         self.clock_ns = self.clock_ns.max(packet.time_ns);
         self.first_ns = self.first_ns.min(packet.time_ns);
         match self.attached(packet.interface as usize) {
-            Attached::Lane { lane, .. } => Some(self.lanes[lane].writer.link_type()),
+            Attached::Lane { .. } => true,
             Attached::Refused(reason) => {
                 self.drop_packet(packet, reason);
-                None
+                false
             }
-            Attached::NotYet => None,
+            Attached::NotYet => false,
         }
     }
 
-    /// Notes which triggers a packet hits; whether any.
-    #[inline]
-    fn has_hits(&mut self, packet: &Packet<'_>, headers: &Headers) -> bool {
-        let Attached::Lane { lane, .. } = self.ports[packet.interface as usize].place else { return false };
-        let asked = self.lanes[lane].predicates.iter().enumerate();
-        let takes = |predicate: &Predicate| predicate.matches(headers, packet.data, packet.original_len);
-        self.hits.clear();
-        self.hits.extend(asked.filter(|(_, predicate)| takes(predicate)).map(|(trigger, _)| trigger));
-        !self.hits.is_empty()
-    }
-
     /// Appends a run of packets of one interface; the last one's place, or `None` where it had to be dropped.
-    fn store(&mut self, packets: &[Packet<'_>], keys: &[KeyEntry]) -> Option<HitPacket> {
+    fn store(&mut self, packets: &[Packet<'_>], asked: &[Asked<'_>]) -> Option<HitPacket> {
         let port = packets.first()?.interface as usize;
         let Attached::Lane { lane, index } = self.ports[port].place else { return None };
         let kept_bytes_max = self.lanes[lane].writer.kept_bytes_max();
-        let run = Run { packets, keys, lost: self.ports[port].lost, kept_bytes_max };
+        let run = Run { packets, asked, lost: self.ports[port].lost, kept_bytes_max };
         let mut stored = 0;
         while stored < packets.len() {
             stored += self.lanes[lane].writer.append_batch(index, &run, stored);
@@ -351,7 +359,9 @@ impl<'a> Path<'a> {
     }
 
     #[cold]
-    fn on_hits(&mut self, packet: &Packet<'_>, headers: &Headers, link_type: LinkType, place: Option<HitPacket>) {
+    fn on_hits(&mut self, packet: &Packet<'_>, headers: &Headers, at: usize, place: Option<HitPacket>) {
+        let Attached::Lane { lane, .. } = self.ports[packet.interface as usize].place else { return };
+        let link_type = self.lanes[lane].writer.link_type();
         let dumps = &self.shared.dumps;
         if self.waits && dumps.places().open() >= dumps.places().max() {
             // It may wait for a dump to finish. That dump may wait for what this worker has, or for another worker, which
@@ -359,8 +369,7 @@ impl<'a> Path<'a> {
             self.commit();
             self.shared.lockstep.step(self.index, self.clock_ns);
         }
-        for &trigger in &self.hits {
-            let trigger = &self.shared.triggers[trigger];
+        for (trigger, _) in self.shared.triggers.iter().zip(&self.hits).filter(|(_, hits)| **hits >> at & 1 != 0) {
             let hit = Hit {
                 time_ns: packet.time_ns,
                 link_type,
@@ -389,7 +398,7 @@ impl<'a> Path<'a> {
 /// Packets of one interface on their way into their lane.
 struct Run<'a> {
     packets: &'a [Packet<'a>],
-    keys: &'a [KeyEntry],
+    asked: &'a [Asked<'a>],
     /// Packets that were lost here before the first one, beside those that the source knows of.
     lost: u64,
     kept_bytes_max: usize,
@@ -411,7 +420,7 @@ impl Arrivals for Run<'_> {
             lost_before: packet.lost_before + if index == 0 { self.lost } else { 0 },
             ..PacketHead::default()
         };
-        Incoming { head, key: self.keys[index], data: &packet.data[..packet.data.len().min(self.kept_bytes_max)] }
+        Incoming { head, key: *self.asked[index].key(), data: &packet.data[..packet.data.len().min(self.kept_bytes_max)] }
     }
 }
 
@@ -427,7 +436,9 @@ impl Sink for Path<'_> {
             self.keep_step(first.time_ns);
         }
         self.claim_failed = false;
-        self.packets(packets);
+        for packets in packets.chunks(ASKED_MAX) {
+            self.packets(packets);
+        }
         self.batches += 1;
         if packets.len() < BATCH_PACKETS_MAX || self.batches >= BATCHES_PER_COMMIT {
             self.commit();

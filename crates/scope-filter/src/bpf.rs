@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `decode` | checks the instructions and turns each into an [`Op`], whose jumps and memory cells are in range |
 //! | `fuse` | makes the ops fewer to run: jumps go to their last end, a load and the comparison behind it become one |
+//! | `join` | makes one program of several |
 //! | `run` | the loop over the ops |
 //!
 //! Most of a run's time goes into stepping from op to op, so the pairs that libpcap's programs are made of take one step, and
@@ -25,7 +26,10 @@
 
 mod decode;
 mod fuse;
+mod join;
 mod run;
+
+pub(crate) use join::Joined;
 
 /// One instruction as libpcap lays it out.
 #[repr(C)]
@@ -38,15 +42,15 @@ pub(crate) struct Instruction {
 }
 
 /// Words of scratch memory.
-const MEMORY_WORDS: usize = 16;
+pub(crate) const MEMORY_WORDS: usize = 16;
 /// Longest program, instructions.
 const INSTRUCTIONS_MAX: usize = 1 << 20;
 /// Backward jumps in one run (`protochain` loops over headers); a packet that asks for more is rejected.
-const BACKWARD_JUMPS_MAX: u32 = 1 << 16;
+pub(crate) const BACKWARD_JUMPS_MAX: u32 = 1 << 16;
 /// The jump target that accepts the packet.
-const ACCEPT: u32 = u32::MAX;
+pub(crate) const ACCEPT: u32 = u32::MAX;
 /// The jump target that rejects the packet.
-const REJECT: u32 = u32::MAX - 1;
+pub(crate) const REJECT: u32 = u32::MAX - 1;
 // Both lie behind every program: the loop needs no check of its own for its end.
 const _: () = assert!(INSTRUCTIONS_MAX < REJECT as usize);
 
@@ -59,8 +63,8 @@ pub(crate) enum ProgramError {
     Extension,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Operation {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Operation {
     Add,
     Sub,
     Mul,
@@ -73,25 +77,38 @@ enum Operation {
     ShiftRight,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Relation {
+/// What A is asked about an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Relation {
     Equal,
     Greater,
     GreaterOrEqual,
     AnyBit,
 }
 
+impl Relation {
+    #[inline]
+    pub fn holds(self, a: u32, operand: u32) -> bool {
+        match self {
+            Relation::Equal => a == operand,
+            Relation::Greater => a > operand,
+            Relation::GreaterOrEqual => a >= operand,
+            Relation::AnyBit => a & operand != 0,
+        }
+    }
+}
+
 /// The constant that A is compared with, and where the run goes on. Targets are indices of ops, [`ACCEPT`] or [`REJECT`].
 #[derive(Clone, Copy, Debug)]
-struct Branch {
-    k: u32,
-    on_true: u32,
-    on_false: u32,
+pub(crate) struct Branch {
+    pub k: u32,
+    pub on_true: u32,
+    pub on_false: u32,
 }
 
 /// A decoded instruction, or a fused pair. What libpcap's programs mostly do has a form of its own.
 #[derive(Clone, Copy, Debug)]
-enum Op {
+pub(crate) enum Op {
     // Fused: a load at a constant offset into A, then the comparison.
     IfWordEqual(u16, Branch),
     IfHalfEqual(u16, Branch),
@@ -138,22 +155,31 @@ const _: () = assert!(size_of::<Op>() == 16);
 
 /// A program that has been checked.
 #[derive(Debug)]
-pub(crate) struct Program(Vec<Op>);
+pub(crate) struct Program {
+    /// One op for each instruction, of which machine code is made.
+    plain: Vec<Op>,
+    /// The same with fused pairs, which the interpreter runs.
+    fused: Vec<Op>,
+}
 
 impl Program {
     /// Checks and decodes: known opcodes, jumps and memory inside their bounds, no constant division by zero, a return at
     /// the end.
     pub fn new(instructions: &[Instruction]) -> Result<Program, ProgramError> {
-        Ok(Program(fuse::fused(decode::decoded(instructions)?)))
+        Ok(Program::of(decode::decoded(instructions)?))
     }
 
-    /// The program of a filter that nothing passes.
-    pub fn nothing() -> Program {
-        Program(vec![Op::Jump(REJECT)])
+    fn of(plain: Vec<Op>) -> Program {
+        Program { fused: fuse::fused(plain.clone()), plain }
+    }
+
+    /// The ops, none of them fused.
+    pub fn plain(&self) -> &[Op] {
+        &self.plain
     }
 
     /// Runs the program over the captured bytes `data` of a packet that had `original_len` bytes on the wire.
     pub fn accepts(&self, data: &[u8], original_len: u32) -> bool {
-        run::run(&self.0, data, original_len).is_some()
+        run::run(&self.fused, data, original_len).is_some()
     }
 }

@@ -7,16 +7,25 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use scope_packet::{Headers, LinkType};
+use scope_packet::{Headers, KeyEntry, LinkType};
 
-use crate::bpf::{Instruction, Program};
+use crate::asked::{ASKED_MAX, Asked, bits};
+use crate::assembly::Printed;
+use crate::bpf::Program;
 use crate::error::{FilterError, TEMPLATE_HINT};
-use crate::{libpcap, place, template, words};
+use crate::listing;
+use crate::native::{Native, NativeError};
+use crate::screen::Screen;
+use crate::{place, template, words};
 
 /// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is asked for.
 const LINKS_MAX: usize = 64;
 /// Tags that the VLAN rule tells apart; packets with more are asked the last program.
-const TAGS_MAX: usize = 2;
+pub(crate) const TAGS_MAX: usize = 2;
+/// Programs of one predicate.
+pub(crate) const PROGRAMS: usize = TAGS_MAX + 1;
+/// Those of them that [`Choice::ByteOrder`] picks from: this host's order and the other.
+pub(crate) const BYTE_ORDERS: usize = 2;
 
 /// What a filter means on packets with VLAN tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,6 +120,36 @@ impl Filter {
         predicate
     }
 
+    /// The condition that the key entries of all packets of link type `link` fulfil which the filter takes. Derived anew from the
+    /// compiled programs by each call, in some 10 µs to milliseconds. Where the text doesn't compile, only partial entries pass.
+    pub fn screen(&self, link: LinkType) -> Screen {
+        Screen::of(&self.for_link(link), link)
+    }
+
+    /// The programs for `link` in words, compiled anew; none where the text is empty or doesn't compile.
+    pub fn printed(&self, link: LinkType) -> Vec<Printed> {
+        if self.0.everything {
+            return Vec::new();
+        }
+        let listed = listing::compile(&self.0.text, link, self.0.transparent);
+        listed.map_or(Vec::new(), |(choice, listings)| listing::printed(choice, &listings))
+    }
+
+    /// Whether packets with one and two VLAN tags are asked the text behind their tags; see [`VlanRule::Transparent`].
+    pub fn looks_through_tags(&self) -> bool {
+        self.0.transparent
+    }
+
+    /// Makes machine code for the link types that have been asked for, where there is none yet: see [`Predicate::make_native`].
+    ///
+    /// # Errors
+    /// Says, once for each link type, why there is no machine code: the interpreter goes on answering.
+    pub fn make_native(&self) -> Result<(), NativeError> {
+        let known: Vec<Predicate> =
+            self.0.links.read().unwrap_or_else(PoisonError::into_inner).iter().map(|(_, predicate)| predicate.clone()).collect();
+        known.iter().map(Predicate::make_native).fold(Ok(()), Result::and)
+    }
+
     /// Whether the text compiles for `link`.
     pub fn compiles_for(&self, link: LinkType) -> bool {
         !matches!(self.for_link(link).0, Engine::Never)
@@ -133,36 +172,10 @@ impl Filter {
         if self.0.everything {
             return Ok(Predicate(Engine::Everything));
         }
-        let plain = Arc::new(program(text, link)?);
-        if link == LinkType::NULL {
-            let swapped = Arc::new(checked(libpcap::compile_swapped(text, link))?);
-            return Ok(Predicate(Engine::Loopback { plain, swapped }));
-        }
-        let mut by_tags: [Arc<Program>; TAGS_MAX + 1] = std::array::from_fn(|_| plain.clone());
-        if self.0.transparent {
-            for (tags, slot) in by_tags.iter_mut().enumerate().skip(1) {
-                *slot = tagged(text, tags, link).unwrap_or(plain.clone());
-            }
-        }
-        Ok(Predicate(Engine::Interpreted(Arc::new(by_tags))))
+        let (choice, listings) = listing::compile(text, link, self.0.transparent)?;
+        let programs = listings.map(|listing| listing.program);
+        Ok(Predicate(Engine::Programs(Arc::new(Programs { choice, programs, native: Native::new() }))))
     }
-}
-
-/// The program for packets with `tags` tags; `None` where the link type has none.
-fn tagged(text: &str, tags: usize, link: LinkType) -> Option<Arc<Program>> {
-    match program(&format!("{}({text})", "vlan and ".repeat(tags)), link) {
-        Ok(program) => Some(Arc::new(program)),
-        Err(cause) if place::rejects_all(&cause) => Some(Arc::new(Program::nothing())),
-        Err(_) => None,
-    }
-}
-
-fn program(text: &str, link: LinkType) -> Result<Program, String> {
-    checked(libpcap::compile(text, link))
-}
-
-fn checked(compiled: Result<Vec<Instruction>, String>) -> Result<Program, String> {
-    Program::new(&compiled?).map_err(|error| error.to_string())
 }
 
 /// The error for a text that no link type compiles. If it compiles for Ethernet, the text is right and the link types are
@@ -196,23 +209,56 @@ fn about_link(cause: &str) -> bool {
     .any(|word| cause.contains(word))
 }
 
-/// A filter's programs for one link type: for 0, 1, and 2 or more VLAN tags. Clones share them.
+/// What answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FilterEngine {
+    /// Machine code, and the interpreter where there is none (yet).
+    #[default]
+    Native,
+    /// The interpreter.
+    Interpreter,
+}
+
+/// A filter for one link type. Clones share its programs, and the machine code once it is made.
 #[derive(Clone, Debug)]
 pub struct Predicate(Engine);
 
-/// What answers. A further engine is a further variant.
 #[derive(Clone, Debug)]
 enum Engine {
     Everything,
     Never,
-    /// By number of VLAN tags.
-    Interpreted(Arc<[Arc<Program>; TAGS_MAX + 1]>),
+    Programs(Arc<Programs>),
+}
+
+#[derive(Debug)]
+struct Programs {
+    choice: Choice,
+    programs: [Arc<Program>; PROGRAMS],
+    /// Made by whoever has the time: see [`Predicate::make_native`].
+    native: Native,
+}
+
+/// Which of the programs a packet is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Choice {
+    /// By number of VLAN tags, the last program for all beyond.
+    Tags,
     /// BSD loopback writes the address family in the byte order of the host that captured. libpcap learns it from the file's
     /// own order; here the packet shows it: families are small numbers.
-    Loopback {
-        plain: Arc<Program>,
-        swapped: Arc<Program>,
-    },
+    ByteOrder,
+}
+
+impl Choice {
+    #[inline]
+    fn of(self, packet: &Asked<'_>) -> usize {
+        match self {
+            Choice::Tags => (packet.tags as usize).min(TAGS_MAX),
+            Choice::ByteOrder => {
+                let family = packet.data().first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+                usize::from(family & 0xffff == 0 && family != 0)
+            }
+        }
+    }
 }
 
 impl Predicate {
@@ -220,19 +266,63 @@ impl Predicate {
         Predicate(Engine::Never)
     }
 
+    /// The programs that a packet with `tags` VLAN tags may be asked; `None` where it is asked none and matches.
+    pub(crate) fn programs(&self, tags: usize) -> Option<&[Arc<Program>]> {
+        match &self.0 {
+            Engine::Everything => None,
+            Engine::Never => Some(&[]),
+            Engine::Programs(all) => Some(match all.choice {
+                Choice::Tags => &all.programs[tags.min(TAGS_MAX)..][..1],
+                Choice::ByteOrder => &all.programs[..BYTE_ORDERS],
+            }),
+        }
+    }
+
+    /// Makes machine code, if that wasn't tried before; all clones use it from then on, and answer the same as before. It takes
+    /// some 0.1 to 5 ms: not on the packet path.
+    ///
+    /// # Errors
+    /// Says, once, why there is no machine code: the interpreter goes on answering.
+    pub fn make_native(&self) -> Result<(), NativeError> {
+        match &self.0 {
+            Engine::Programs(programs) => programs.native.make(&programs.programs, programs.choice),
+            Engine::Everything | Engine::Never => Ok(()),
+        }
+    }
+
+    /// Whether machine code answers, or none is needed.
+    pub fn is_native(&self) -> bool {
+        match &self.0 {
+            Engine::Programs(programs) => programs.native.is_made(),
+            Engine::Everything | Engine::Never => true,
+        }
+    }
+
     /// Whether the packet with captured bytes `data` and `original_len` bytes on the wire matches. `headers` is the parse of
     /// `data` under the predicate's link type.
     #[inline]
     pub fn matches(&self, headers: &Headers, data: &[u8], original_len: u32) -> bool {
+        self.matches_batch(&[Asked::new(headers, KeyEntry::default(), data, original_len)], 1) != 0
+    }
+
+    /// Which of at most [`ASKED_MAX`] packets match: bit n is the answer for packet n. Only packets with a bit in `which` are
+    /// asked, the others' bits are 0: so a test of the keys decides first, and the program only where that says maybe.
+    #[inline]
+    pub fn matches_batch(&self, packets: &[Asked<'_>], which: u64) -> u64 {
         match &self.0 {
-            Engine::Everything => true,
-            Engine::Never => false,
-            Engine::Interpreted(by_tags) => by_tags[(headers.vlan_tags() as usize).min(TAGS_MAX)].accepts(data, original_len),
-            Engine::Loopback { plain, swapped } => {
-                let family = data.first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
-                let is_swapped = family & 0xffff == 0 && family != 0;
-                if is_swapped { swapped } else { plain }.accepts(data, original_len)
+            Engine::Everything => which & bits(packets),
+            Engine::Never => 0,
+            Engine::Programs(programs) => {
+                programs.native.accepts(packets, which).unwrap_or_else(|| programs.interpret(packets, which))
             }
         }
+    }
+}
+
+impl Programs {
+    fn interpret(&self, packets: &[Asked<'_>], which: u64) -> u64 {
+        let asked = packets.iter().enumerate().take(ASKED_MAX).filter(|(at, _)| which >> at & 1 != 0);
+        let accepts = |packet: &Asked<'_>| self.programs[self.choice.of(packet)].accepts(packet.data(), packet.original_len());
+        asked.fold(0, |hits, (at, packet)| hits | u64::from(accepts(packet)) << at)
     }
 }

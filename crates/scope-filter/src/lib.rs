@@ -3,30 +3,50 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`filter`] | [`Filter`]: one text for all link types, [`Predicate`]: its programs for one, the VLAN rule |
+//! | [`asked`] | [`Asked`]: a packet as predicates are asked about it, one or a batch |
+//! | [`table`] | [`FilterTable`]: many filters, asked by one look-up |
 //! | [`template`] | [`Template`]: dump filters and holdoff keys with `$srcIP` and the like, filled from the packet that fired |
+//! | [`screen`] | [`Screen`]: what the key entries of all packets have in common that a filter takes |
+//! | [`meaning`] | what a text means where libpcap's language surprises, in words |
+//! | [`assembly`] | programs as `tcpdump -d` prints them |
+//! | `listing` | a text's programs for one link type and each number of VLAN tags |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
 //! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
+//! | `pieces` | compiles long texts piece by piece |
 //! | `place` | finds the token at which libpcap's "syntax error" begins |
 //! | `bpf` | classic BPF programs, checked once, and their interpreter |
-//! | `libpcap` | the few functions of libpcap that are called, the only unsafe code |
+//! | `native` | the programs as machine code |
+//! | `libpcap` | the few functions of libpcap that are called |
 //!
 //! The language and its meaning are libpcap's. Nothing here ever asks the network for a name. Absent on purpose: kernel
 //! filters, and any knowledge of triggers or dumps.
 
+pub mod asked;
+pub mod assembly;
 mod bpf;
 pub mod error;
 pub mod filter;
 mod libpcap;
+mod listing;
+pub mod meaning;
+mod native;
+mod pieces;
 mod place;
+pub mod screen;
 #[cfg(test)]
 mod specimens;
+pub mod table;
 pub mod template;
 #[cfg(test)]
 mod tests;
 mod words;
 
+pub use asked::{ASKED_MAX, Asked};
 pub use error::FilterError;
-pub use filter::{Filter, Predicate, VlanRule};
+pub use filter::{Filter, FilterEngine, Predicate, VlanRule};
 pub use libpcap::libpcap_version;
+pub use native::NativeError;
+pub use screen::Screen;
+pub use table::FilterTable;
 pub use template::{Template, TemplateError, Unfilled, host_pair_default};
 pub use words::is_filter_word;

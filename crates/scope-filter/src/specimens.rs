@@ -199,6 +199,36 @@ pub(crate) fn filter(random: &mut Random, depth: u32) -> String {
     }
 }
 
+/// A long list of hosts, nets and ports, as people paste them, sometimes inside something else.
+pub(crate) fn list(random: &mut Random) -> String {
+    let qualifier =
+        random.pick(&["host", "src host", "net", "port", "tcp port", "udp dst port", "src or dst host", "dst portrange"]);
+    let mut text = String::new();
+    for entry in 0..2 + random.below(40) {
+        let known = random.one_in(8);
+        let value = match qualifier.rsplit(' ').next() {
+            Some("port") if known => random.pick(&PORTS).to_string(),
+            Some("port") => random.below(65_536).to_string(),
+            Some("portrange") => format!("{}-{}", random.below(500), 500 + random.below(600)),
+            Some("net") if known => random.pick(&["10.0.0.0/8", "192.168.1.0/24", "2001:db8::/32", "fe80::/10"]).to_string(),
+            Some("net") => format!("10.{}.0.0/16", random.below(256)),
+            _ if known => address(random),
+            _ => format!("10.0.{}.{}", random.below(3), random.below(256)),
+        };
+        let own = entry == 0 || random.below(4) > 0;
+        let joined = if entry == 0 { "" } else { random.pick(&[" or ", " or ", " or ", " || ", " or not ", " and "]) };
+        text.push_str(&format!("{joined}{}{value}", if own { format!("{qualifier} ") } else { String::new() }));
+        if random.one_in(16) {
+            text.push_str(&format!(" or ({})", primitive(random)));
+        }
+    }
+    match random.below(4) {
+        0 => format!("tcp and ({text})"),
+        1 => format!("not ({text}) or {}", primitive(random)),
+        _ => text,
+    }
+}
+
 fn address(random: &mut Random) -> String {
     if random.one_in(3) {
         std::net::Ipv6Addr::from(random.pick(&V6)).to_string()

@@ -1,7 +1,9 @@
 //! What the crate promises, by topic.
 
-mod interpreter;
+mod captures;
+mod engines;
 mod refusals;
+mod table;
 mod tcpdump;
 mod templates;
 mod vlan;

@@ -9,7 +9,7 @@ use std::net::Ipv6Addr;
 
 use crate::error::FilterError;
 
-/// Longest filter text, bytes: about 1300 ports, which libpcap takes some ten seconds to compile.
+/// Longest filter text, bytes: about 1300 ports. In pieces that takes half a second to compile, a text without pieces a second.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 /// Deepest nesting of parentheses and brackets.
 pub(crate) const NESTING_MAX: usize = 256;

@@ -68,26 +68,31 @@ impl KeyEntry {
     }
 
     /// IP protocol.
+    #[inline]
     pub fn protocol(&self) -> u8 {
         self.word as u8
     }
 
     /// What the network layer is.
+    #[inline]
     pub fn kind(&self) -> Kind {
         Kind::of_word(self.word)
     }
 
     /// The packet carries at least one VLAN tag.
+    #[inline]
     pub fn vlan(&self) -> bool {
         self.word & VLAN != 0
     }
 
     /// The packet is a fragment.
+    #[inline]
     pub fn fragment(&self) -> bool {
         self.word & FRAGMENT != 0
     }
 
     /// A filter may see more than the entry does: it can't say no.
+    #[inline]
     pub fn partial(&self) -> bool {
         self.word & PARTIAL != 0
     }

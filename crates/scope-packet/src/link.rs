@@ -1,5 +1,8 @@
 //! Link types as capture files number them (the LINKTYPE_ registry of tcpdump.org).
 
+/// No number above this has a name.
+const NAMED_MAX: u16 = 276;
+
 /// A link type, numbered as in pcap and pcapng files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkType(pub u16);
@@ -54,6 +57,12 @@ impl LinkType {
         }
     }
 
+    /// The type of a name as [`LinkType::name`] gives it, in any case, or of a number.
+    pub fn named(text: &str) -> Option<LinkType> {
+        let named = |number: &u16| LinkType(*number).name().eq_ignore_ascii_case(text);
+        (0..=NAMED_MAX).find(named).or_else(|| text.parse().ok()).map(|number| LinkType(number).canonical())
+    }
+
     /// The registry's name without its LINKTYPE_ prefix; the number where this list knows no name.
     pub fn name(self) -> String {
         let name = match self.0 {
@@ -106,5 +115,17 @@ mod tests {
             assert_eq!(link_type.alias().map_or(link_type, LinkType::canonical), link_type, "{number}");
         }
         assert_eq!(LinkType(12).canonical(), LinkType::RAW);
+    }
+
+    #[test]
+    fn a_type_is_found_by_its_name_or_number() {
+        for number in 0..=u16::MAX {
+            let link_type = LinkType(number);
+            assert_eq!(LinkType::named(&link_type.name()), Some(link_type.canonical()), "{number}");
+            assert!(number <= NAMED_MAX || link_type.name() == number.to_string());
+        }
+        assert_eq!(LinkType::named("linux_sll2"), Some(LinkType::LINUX_SLL2));
+        assert_eq!(LinkType::named("12"), Some(LinkType::RAW));
+        assert_eq!([LinkType::named("ethernot"), LinkType::named("65536"), LinkType::named("")], [None; 3]);
     }
 }

@@ -77,6 +77,15 @@ Examples:
   sudo wirescope demo --live
 ";
 
+const FILTER_EXAMPLES: &str = "\
+Examples:
+  # what a filter means, its program, and what it costs
+  wirescope filter 'host 10.0.0.1 or tcp port 80 and not vlan'
+
+  # how many packets of a file it takes
+  wirescope filter -r trace.pcapng 'udp port 53'
+";
+
 /// What `--version` says behind the program's name.
 fn version() -> String {
     format!("{} ({})\n{}", env!("CARGO_PKG_VERSION"), env!("WIRESCOPE_BUILD"), scope_filter::libpcap_version())
@@ -98,6 +107,8 @@ pub enum Verb {
     Run(Box<RunArgs>),
     /// Show the main job: traffic, one trigger packet, a dump from before and after it
     Demo(DemoArgs),
+    /// Explain a filter: what it means, its program, what it takes of a file, what it costs
+    Filter(FilterArgs),
     /// Say what this machine can sustain at which packet size, and what limits it
     Bench(BenchArgs),
     /// Print a shell's completions
@@ -184,6 +195,9 @@ pub struct RunArgs {
     /// How filters see VLAN tags: through them, or by the letter of libpcap
     #[arg(long, value_name = "RULE", default_value = "transparent", help_heading = "Triggers", value_parser = Words(&["transparent", "exact"]))]
     pub vlan: String,
+    /// What evaluates filters: machine code, or the interpreter, which answers the same
+    #[arg(long, value_name = "ENGINE", default_value = "native", help_heading = "Triggers", value_parser = Words(&["native", "interpreter"]))]
+    pub filter_engine: String,
 
     /// Folder for dumps and the log wirescope.jsonl; it must exist
     #[arg(long, value_name = "DIR", help_heading = "Output", value_hint = ValueHint::DirPath)]
@@ -209,6 +223,24 @@ pub struct DemoArgs {
     /// Folder for the dump [default: a new one, target/demo or wirescope-demo]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
+}
+
+/// `wirescope filter`.
+#[derive(Debug, Args)]
+#[command(after_help = FILTER_EXAMPLES)]
+pub struct FilterArgs {
+    /// The filter, in the language of tcpdump; several words are one filter
+    #[arg(value_name = "EXPR", required = true)]
+    pub expression: Vec<String>,
+    /// Count what it takes of a capture file; '-' is standard input
+    #[arg(short = 'r', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub read: Option<String>,
+    /// How it sees VLAN tags: through them, or by the letter of libpcap
+    #[arg(long, value_name = "RULE", default_value = "transparent", value_parser = Words(&["transparent", "exact"]))]
+    pub vlan: String,
+    /// Explain it for this link type, by name or number [default: those of the file, or ETHERNET]
+    #[arg(long, value_name = "NAME", conflicts_with = "read")]
+    pub link_type: Option<String>,
 }
 
 /// `wirescope bench`.

@@ -10,6 +10,7 @@
 
 mod words;
 
+use crate::Fault;
 use crate::args::BenchArgs;
 use crate::watch::say;
 use scope_ring::measure::{self, Arena, Beside, Feeder, Packets, Run, Sizes, fill_rate};
@@ -70,21 +71,13 @@ struct Figures {
     rows: Vec<Row>,
 }
 
-/// Why there are no figures.
-pub enum Fault {
-    /// Asked for what can't be: nothing was begun.
-    Refused(String),
-    /// A result was wrong, or the system failed.
-    Failed(String),
-}
-
 /// Measures, and says it as text for standard output.
 ///
 /// # Errors
 /// Where the ring can't be had, or a result doesn't check.
 pub fn bench(args: &BenchArgs) -> Result<String, Fault> {
-    let form = Form::choose().map_err(|error| Fault::Refused(error.to_string()))?;
-    let ring_bytes = ring_bytes(args.ring.as_deref()).map_err(Fault::Refused)?;
+    let form = Form::choose().map_err(|error| Fault::Refused(vec![error.to_string()]))?;
+    let ring_bytes = ring_bytes(args.ring.as_deref()).map_err(|fault| Fault::Refused(vec![fault]))?;
     say(&format!("measuring for some 10 to 20 s with {} of memory; keep the machine quiet", crate::words::size(ring_bytes)));
     let figures = measure(ring_bytes, form)?;
     Ok(words::report(&figures))

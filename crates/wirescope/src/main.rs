@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod demo;
+mod explain;
 mod manual;
 mod plan;
 mod record;
@@ -36,11 +37,8 @@ fn main() -> ExitCode {
     let code = match cli.command {
         Verb::Run(args) => run(&args),
         Verb::Demo(args) => demo::demo(&args),
-        Verb::Bench(args) => match bench::bench(&args) {
-            Ok(text) => print(text.as_bytes()),
-            Err(bench::Fault::Refused(fault)) => refused(&[fault]),
-            Err(bench::Fault::Failed(fault)) => failed(&fault),
-        },
+        Verb::Filter(args) => told(explain::explain(&args)),
+        Verb::Bench(args) => told(bench::bench(&args)),
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man => match manual::page() {
             Ok(page) => print(&page),
@@ -67,6 +65,23 @@ fn run(args: &RunArgs) -> u8 {
                 code => code,
             }
         }
+    }
+}
+
+/// Why a command that only tells has nothing to tell.
+enum Fault {
+    /// Asked for what can't be: nothing was begun.
+    Refused(Vec<String>),
+    /// A result was wrong, or the system failed.
+    Failed(String),
+}
+
+/// Prints what a command has to tell.
+fn told(result: Result<String, Fault>) -> u8 {
+    match result {
+        Ok(text) => print(text.as_bytes()),
+        Err(Fault::Refused(faults)) => refused(&faults),
+        Err(Fault::Failed(fault)) => failed(&fault),
     }
 }
 

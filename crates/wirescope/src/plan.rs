@@ -7,7 +7,7 @@ mod triggers;
 use crate::args::RunArgs;
 use crate::words;
 use scope_engine::RunPlan;
-use scope_filter::VlanRule;
+use scope_filter::{FilterEngine, VlanRule};
 use scope_ring::{Machine, MemoryOptions, RingConfig, RingError};
 use scope_source::spec::SHARES_MAX;
 use scope_source::spec::values::{parse_duration_ns, parse_size};
@@ -77,6 +77,15 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
             VlanRule::Transparent
         }
     };
+    let filter_engine = match args.filter_engine.as_str() {
+        "interpreter" => FilterEngine::Interpreter,
+        other => {
+            if other != "native" {
+                faults.add("--filter-engine", format!("'{other}' is no engine; write native or interpreter"));
+            }
+            FilterEngine::Native
+        }
+    };
     let triggers = triggers::plan(args, &times, vlan, &sources.link_types, &mut faults);
     let (ring, segments) = ring(args, &sources, &mut faults);
     let memory = memory(args, &ring, &sources, segments.1 > 0, &mut faults);
@@ -99,6 +108,7 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
         triggers,
         before_ns: times.before_ns,
         vlan,
+        filter_engine,
         dumps_max: dumps_max as usize,
         exit_after,
         folder,

@@ -26,7 +26,8 @@ fn commands_that_tell_tell_what_they_should() {
         }
     };
     check(&["--version"], &["wirescope", env!("CARGO_PKG_VERSION"), "libpcap"]);
-    check(&["--help"], &["run", "demo", "wirescope run"]);
+    check(&["--help"], &["run", "demo", "filter", "wirescope run"]);
+    check(&["filter", "--help"], &["EXPR", "-r", "--vlan", "--link-type"]);
     let flags = [
         "--source",
         "--ring",
@@ -41,6 +42,7 @@ fn commands_that_tell_tell_what_they_should() {
         "--exit-after",
         "--dumps-max",
         "--vlan",
+        "--filter-engine",
         "--out",
         "--ring-out",
         "--summary",

@@ -64,3 +64,21 @@ fn generated_traffic_is_the_same_for_a_seed() {
     let source = "synth:rate=20k,pace=max,flows=50,seed=7,time=3s,trigger-at=1500ms,start=2026-11-20T20:31:00Z";
     check(source, &["--trigger", "udp port 60000", "--before", "1", "--after", "1"], 2);
 }
+
+#[test]
+fn both_filter_engines_give_the_same_run() {
+    let interfaces = vec![Interface::new("left", ETHERNET), Interface::new("right", ETHERNET)];
+    let input = Conversations { interfaces, vlan: 30, ..Conversations::default() }.capture();
+    let place = Place::new();
+    let source = place.source(&input);
+    let with = |engine: &str| {
+        let triggers = ["--trigger", "icmp", "--trigger", "two=tcp port 53 or udp port 53 or port 443", "--dump", "$flow"];
+        run(&source, &[&triggers[..], &["--before", "500ms", "--after", "300ms", "--filter-engine", engine]].concat())
+    };
+    let ((native, dumps), (interpreted, dumps_again)) = (with("native"), with("interpreter"));
+    assert_eq!(native, interpreted);
+    assert!(!dumps.is_empty());
+    for (dump, again) in dumps.iter().zip(&dumps_again) {
+        assert_eq!(difference(dump, again), None);
+    }
+}

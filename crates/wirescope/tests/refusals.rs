@@ -120,6 +120,7 @@ fn sizes_and_durations_that_can_t_be_are_refused() {
     check("bad holdoff", &["--holdoff", "1x"], &["1x", "holdoff"]);
     check("no dumps at all", &["--dumps-max", "0"], &["dumps-max"]);
     check("bad vlan", &["--vlan", "maybe"], &["maybe", "transparent", "exact"]);
+    check("bad engine", &["--filter-engine", "jit"], &["jit", "native", "interpreter"]);
     check("bad summary", &["--summary", "poem"], &["poem", "json"]);
     check("unknown flag", &["--frobnicate"], &["frobnicate"]);
 }

@@ -76,7 +76,7 @@ mod tests {
             instruction(0x06, 0, 0, 0),
         ])
         .unwrap();
-        assert!(is_fused(&program.0[0]) && is_fused(&program.0[2]), "{program:?}");
+        assert!(is_fused(&program.fused[0]) && is_fused(&program.fused[2]), "{program:?}");
         assert!(program.accepts(&[7, 0, 9], 3), "the half is not loaded");
         assert!(program.accepts(&[7], 1), "nor has it to be there");
         assert!(program.accepts(&[1, 0, 7], 3));
@@ -95,7 +95,7 @@ mod tests {
             instruction(0x06, 0, 0, 0),
         ])
         .unwrap();
-        let Op::IfByteEqual(0, branch) = program.0[0] else { panic!("{program:?}") };
+        let Op::IfByteEqual(0, branch) = program.fused[0] else { panic!("{program:?}") };
         assert_eq!((branch.k, branch.on_true, branch.on_false), (7, crate::bpf::ACCEPT, crate::bpf::REJECT));
     }
 
@@ -128,7 +128,7 @@ mod tests {
         for _ in 0..50_000 {
             let instructions = pairs(&mut random);
             let program = Program::new(&instructions).unwrap();
-            fused += program.0.iter().filter(|op| is_fused(op)).count();
+            fused += program.fused.iter().filter(|op| is_fused(op)).count();
             for _ in 0..8 {
                 let data: Vec<u8> = (0..4 + random.below(6)).map(|_| random.below(2) as u8).collect();
                 let expected = libpcap::accepts(&instructions, &data, 1500);

@@ -1,6 +1,6 @@
 //! The loop over a program's ops.
 
-use super::{ACCEPT, BACKWARD_JUMPS_MAX, Branch, MEMORY_WORDS, Op, Operation, Relation};
+use super::{ACCEPT, BACKWARD_JUMPS_MAX, Branch, MEMORY_WORDS, Op, Operation};
 
 /// `None` where the program rejects the packet, be it by a load outside the captured bytes or a division by zero.
 pub(super) fn run(ops: &[Op], data: &[u8], original_len: u32) -> Option<()> {
@@ -34,7 +34,7 @@ pub(super) fn run(ops: &[Op], data: &[u8], original_len: u32) -> Option<()> {
             Op::IfGreater(b) => at = b.next(a > b.k),
             Op::IfGreaterOrEqual(b) => at = b.next(a >= b.k),
             Op::IfAnyBit(b) => at = b.next(a & b.k != 0),
-            Op::IfX(relation, b) => at = b.next(holds(relation, a, x)),
+            Op::IfX(relation, b) => at = b.next(relation.holds(a, x)),
             Op::LoadWord(k) => a = word(data, k)?,
             Op::LoadHalf(k) => a = half(data, k)?,
             Op::LoadByte(k) => a = byte(data, k)?,
@@ -119,14 +119,4 @@ fn compute(operation: Operation, a: u32, b: u32) -> Option<u32> {
         Operation::ShiftLeft => a.checked_shl(b).unwrap_or(0),
         Operation::ShiftRight => a.checked_shr(b).unwrap_or(0),
     })
-}
-
-#[inline]
-fn holds(relation: Relation, a: u32, b: u32) -> bool {
-    match relation {
-        Relation::Equal => a == b,
-        Relation::Greater => a > b,
-        Relation::GreaterOrEqual => a >= b,
-        Relation::AnyBit => a & b != 0,
-    }
 }

@@ -2,6 +2,7 @@
 
 use scope_packet::{Headers, LinkType};
 
+use crate::libpcap::ByteOrder;
 use crate::specimens::Random;
 use crate::{Filter, FilterError, VlanRule, is_filter_word};
 
@@ -111,6 +112,55 @@ fn hostile_texts_are_refused_without_harm() {
     }
 }
 
+/// `part` repeated with `joined` between, up to so many bytes; `{}` in it is a number.
+fn repeated(part: &str, joined: &str, bytes: usize) -> String {
+    let mut text = String::new();
+    for n in 0.. {
+        let next = part.replace("{}", &(n % 250 + 1).to_string()).replace("{16}", &format!("{:x}", n + 1));
+        if text.len() + joined.len() + next.len() > bytes {
+            return text;
+        }
+        text.push_str(if n == 0 { "" } else { joined });
+        text.push_str(&next);
+    }
+    unreachable!("every part takes a byte")
+}
+
+#[test]
+fn the_longest_texts_compile_or_are_refused_in_bounded_time() {
+    let longest = crate::words::TEXT_BYTES_MAX;
+    let optimised = crate::libpcap::OPTIMISED_BYTES_MAX;
+    let parts = [
+        ("host 10.{}.0.{}", " or "),
+        ("port 1{}", " or "),
+        ("host 2001:db8::{16}", " or "),
+        ("net 10.{}.0.0/16", " and not "),
+        ("src net 2001:db8:{16}::/48", " or "),
+        ("tcp[{}] = {}", " or "),
+        ("ip[{}]", " + "),
+        ("(ip[ip[{}]] & 3 = 1)", " and "),
+        ("vlan", " or "),
+        ("not", " "),
+        ("ip6 protochain {}", " or "),
+    ];
+    for (part, joined) in parts {
+        for bytes in [optimised, longest, 1 << 20] {
+            let text = repeated(part, joined, bytes);
+            let text = if part == "ip[{}]" { format!("{} = 1", &text[..text.len().saturating_sub(9)]) } else { text };
+            let begun = std::time::Instant::now();
+            let outcome = Filter::compile(&text, VlanRule::Transparent, &[LinkType::ETHERNET]);
+            let told = match &outcome {
+                Ok(filter) => format!("{:?}", filter.make_native()),
+                Err(error) => error.to_string().chars().take(80).collect(),
+            };
+            let seconds = begun.elapsed().as_secs_f64();
+            eprintln!("{bytes} bytes of '{part}': {seconds:.3} s, {told}");
+            assert!(seconds < 30.0, "{bytes} bytes of '{part}' take {seconds} s");
+            assert_eq!(matches!(outcome, Err(FilterError::TooLong { .. })), bytes > longest, "{part}");
+        }
+    }
+}
+
 #[test]
 fn no_text_makes_libpcap_look_up_a_host_or_a_net() {
     let mut random = Random::new(7);
@@ -168,7 +218,7 @@ fn no_text_makes_libpcap_look_up_a_host_or_a_net() {
         let text: Vec<_> = (0..1 + random.below(8)).map(|_| random.pick(&parts)).collect();
         let text = text.join(random.pick(&[" ", " ", ""]));
         if crate::words::check(&text).is_ok()
-            && let Err(cause) = crate::libpcap::compile(&text, LinkType::ETHERNET)
+            && let Err(cause) = crate::libpcap::compile(&text, LinkType::ETHERNET, ByteOrder::Native)
         {
             let looked_up =
                 ["unknown host", "unknown network", "unknown ether host"].iter().any(|words| cause.starts_with(words));

@@ -63,23 +63,28 @@ const ZERO: KeyEntry = KeyEntry { source: [0; 4], destination: [0; 4], source_po
 const ADDRESS: [u8; 4] = [0xff; 4];
 
 impl KeyTest {
-    fn of(patterns: &[(KeyEntry, KeyEntry)]) -> KeyTest {
+    /// Entries of which the bits under one of the masks are those of its value: (mask, value). More than [`PATTERNS_MAX`] take
+    /// everything.
+    pub fn any_of(patterns: &[(KeyEntry, KeyEntry)]) -> KeyTest {
+        if patterns.len() > PATTERNS_MAX {
+            return KeyTest::all();
+        }
         KeyTest { patterns: patterns.iter().map(|&(mask, value)| Pattern::new(mask, value)).collect() }
     }
 
     /// Takes everything.
     pub fn all() -> KeyTest {
-        KeyTest::of(&[(ZERO, ZERO)])
+        KeyTest::any_of(&[(ZERO, ZERO)])
     }
 
     /// This source address.
     pub fn source(address: [u8; 4]) -> KeyTest {
-        KeyTest::of(&[(KeyEntry { source: ADDRESS, ..ZERO }, KeyEntry { source: address, ..ZERO })])
+        KeyTest::any_of(&[(KeyEntry { source: ADDRESS, ..ZERO }, KeyEntry { source: address, ..ZERO })])
     }
 
     /// This destination address.
     pub fn destination(address: [u8; 4]) -> KeyTest {
-        KeyTest::of(&[(KeyEntry { destination: ADDRESS, ..ZERO }, KeyEntry { destination: address, ..ZERO })])
+        KeyTest::any_of(&[(KeyEntry { destination: ADDRESS, ..ZERO }, KeyEntry { destination: address, ..ZERO })])
     }
 
     /// This address on either side.
@@ -92,17 +97,17 @@ impl KeyTest {
     pub fn net_v4(net: [u8; 4], mask: [u8; 4]) -> KeyTest {
         let source = (KeyEntry { source: mask, ..ZERO }, KeyEntry { source: net, ..ZERO });
         let destination = (KeyEntry { destination: mask, ..ZERO }, KeyEntry { destination: net, ..ZERO });
-        KeyTest::of(&[source, destination]).or(KeyTest::kind(Kind::Ipv6))
+        KeyTest::any_of(&[source, destination]).or(KeyTest::kind(Kind::Ipv6))
     }
 
     /// This source port.
     pub fn source_port(port: u16) -> KeyTest {
-        KeyTest::of(&[(KeyEntry { source_port: u16::MAX, ..ZERO }, KeyEntry { source_port: port, ..ZERO })])
+        KeyTest::any_of(&[(KeyEntry { source_port: u16::MAX, ..ZERO }, KeyEntry { source_port: port, ..ZERO })])
     }
 
     /// This destination port.
     pub fn destination_port(port: u16) -> KeyTest {
-        KeyTest::of(&[(KeyEntry { destination_port: u16::MAX, ..ZERO }, KeyEntry { destination_port: port, ..ZERO })])
+        KeyTest::any_of(&[(KeyEntry { destination_port: u16::MAX, ..ZERO }, KeyEntry { destination_port: port, ..ZERO })])
     }
 
     /// This port on either side.
@@ -131,7 +136,7 @@ impl KeyTest {
     }
 
     fn word(mask: u32, value: u32) -> KeyTest {
-        KeyTest::of(&[(KeyEntry { word: mask, ..ZERO }, KeyEntry { word: value, ..ZERO })])
+        KeyTest::any_of(&[(KeyEntry { word: mask, ..ZERO }, KeyEntry { word: value, ..ZERO })])
     }
 
     /// What both take. Where that needs too many patterns, what the one with fewer takes.
@@ -214,6 +219,10 @@ mod tests {
     fn too_many_patterns_take_more_never_less() {
         let many = (0..PATTERNS_MAX as u16 + 1).map(KeyTest::source_port).reduce(KeyTest::or).unwrap();
         assert_eq!(many, KeyTest::all());
+        let port = |source_port| (KeyEntry { source_port: u16::MAX, ..ZERO }, KeyEntry { source_port, ..ZERO });
+        let ports: Vec<_> = (0..PATTERNS_MAX as u16 + 1).map(port).collect();
+        assert_eq!(KeyTest::any_of(&ports), KeyTest::all());
+        assert!(!KeyTest::any_of(&ports[1..]).takes(&ZERO), "as many as there may be");
         let hosts = (0..5).map(|n| KeyTest::host([n; 4])).reduce(KeyTest::or).unwrap();
         let ports = (1..4).map(KeyTest::port).reduce(KeyTest::or).unwrap();
         assert_eq!(hosts.and(ports.clone()), ports);

@@ -57,6 +57,7 @@ pub struct Summary {
     pub hits: BTreeMap<String, Hits>,
     /// Sorted by time and trigger.
     pub dumps: Vec<Dump>,
+    pub warnings: Vec<String>,
 }
 
 impl Summary {
@@ -79,6 +80,7 @@ impl Summary {
                 .collect::<Result<_, String>>()?,
             hits: hits.iter().map(|(name, value)| Ok((name.clone(), trigger_hits(value)?))).collect::<Result<_, String>>()?,
             dumps: dumps.iter().map(dump).collect::<Result<_, String>>()?,
+            warnings: whole["warnings"].as_array().ok_or("no array 'warnings'")?.iter().map(Value::to_string).collect(),
         };
         summary.dumps.sort_by(|a, b| (a.time_ns, &a.trigger).cmp(&(b.time_ns, &b.trigger)));
         Ok(summary)

@@ -61,6 +61,11 @@ impl Table {
         median(&self.cell(key)?.values.iter().map(|(_, value)| *value).collect::<Vec<_>>())
     }
 
+    /// The smallest value of a row.
+    pub fn min(&self, key: Key) -> Option<f64> {
+        self.cell(key)?.values.iter().map(|(_, value)| *value).min_by(f64::total_cmp)
+    }
+
     /// The largest value of a row.
     pub fn max(&self, key: Key) -> Option<f64> {
         self.cell(key)?.values.iter().map(|(_, value)| *value).max_by(f64::total_cmp)

@@ -1,0 +1,99 @@
+//! A thousand exact filters at once, as dumps have them, against one: in the table that they share, and alone without it.
+
+use super::{asked, expect, matches, native};
+use crate::table::Table;
+use anyhow::{Context, Result};
+use scope_filter::{ASKED_MAX, Asked, Filter, FilterTable, VlanRule};
+use scope_packet::LinkType;
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Filters at once.
+const MANY: u32 = 1000;
+/// Turns over the packets of one go, and goes: the best counts.
+const TURNS: u32 = 400;
+const GOES: usize = 15;
+
+/// The filter of connection `n`, as `$flow` spells it.
+fn flow(n: u32) -> String {
+    let (a, b) = (format!("10.2.{}.{}", n / 250, n % 250 + 1), "10.0.9.9");
+    let (p, q) = (1024 + n, 443);
+    format!(
+        "(tcp and ((src host {a} and src port {p} and dst host {b} and dst port {q}) or \
+         (src host {b} and src port {q} and dst host {a} and dst port {p})))"
+    )
+}
+
+/// A packet of connection `n`.
+fn frame(n: u32) -> Vec<u8> {
+    let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 50, 0, 0, 0x40, 0, 64, 6, 0, 0];
+    bytes.extend([10, 2, (n / 250) as u8, (n % 250) as u8 + 1, 10, 0, 9, 9]);
+    bytes.extend((1024 + n as u16).to_be_bytes());
+    bytes.extend(443u16.to_be_bytes());
+    bytes.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    bytes
+}
+
+/// One filter and a thousand on packets of which one in 16 is of a connection that both know.
+///
+/// # Errors
+/// A filter that doesn't compile.
+pub fn round(background: &[&[u8]], table: &mut Table) -> Result<()> {
+    let known = frame(0);
+    let frames: Vec<&[u8]> =
+        background.iter().enumerate().map(|(at, &frame)| if at % 16 == 0 { &known[..] } else { frame }).collect();
+    let asked = asked(&frames);
+    let expected = vec![0; frames.len().div_ceil(16)];
+    alone(&asked, expected.len() as u64, table)?;
+    for count in [1, MANY] {
+        let mut filters = FilterTable::new(LinkType::ETHERNET);
+        for n in 0..count {
+            let filter = Filter::compile(&flow(n), VlanRule::Transparent, &[LinkType::ETHERNET]).context("a dump's filter")?;
+            filter.make_native()?;
+            filters.insert(n.into(), &filter);
+        }
+        let mut best = f64::MAX;
+        let mut found = Vec::new();
+        for _ in 0..GOES {
+            let begun = Instant::now();
+            for _ in 0..TURNS {
+                found.clear();
+                asked.chunks(ASKED_MAX).for_each(|batch| filters.matches_batch(batch, u64::MAX, |id, _| found.push(id)));
+                black_box(&found);
+            }
+            best = best.min(begun.elapsed().as_nanos() as f64 / f64::from(TURNS) / asked.len() as f64);
+        }
+        let outcome = if found == expected { check_all(&filters, count).map(|()| best) } else { Err(format!("found {found:?}")) };
+        table.put("dumps_1000", &format!("{count} 5-tuple filters"), "ns", outcome);
+    }
+    Ok(())
+}
+
+/// One filter without a table, as a dump that runs alone has it.
+fn alone(asked: &[Asked<'_>], expected: u64, table: &mut Table) -> Result<()> {
+    let predicate = native(&flow(0))?;
+    let mut best = f64::MAX;
+    let mut found = 0;
+    for _ in 0..GOES {
+        let begun = Instant::now();
+        for _ in 0..TURNS {
+            found = black_box(matches(&predicate, asked));
+        }
+        best = best.min(begun.elapsed().as_nanos() as f64 / f64::from(TURNS) / asked.len() as f64);
+    }
+    table.put("dumps_1000", "1 5-tuple filter, without a table", "ns", expect(found, expected).map(|()| best));
+    Ok(())
+}
+
+/// Each filter is found by its own packet, and no other is.
+fn check_all(filters: &FilterTable, count: u32) -> Result<(), String> {
+    for n in 0..count {
+        let bytes = frame(n);
+        let mut found = Vec::new();
+        filters.matches_batch(&asked(&[&bytes]), 1, |id, _| found.push(id));
+        if found != [u64::from(n)] {
+            return Err(format!("the packet of connection {n} finds {found:?}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! A packet as predicates are asked about it.
+
+use std::marker::PhantomData;
+
+use scope_packet::{BATCH_PACKETS_MAX, Headers, KeyEntry};
+
+/// Packets that can be asked about at once: a bit for each. A source's batch is no larger.
+pub const ASKED_MAX: usize = 64;
+const _: () = assert!(BATCH_PACKETS_MAX <= ASKED_MAX && ASKED_MAX == u64::BITS as usize);
+
+/// A packet and what its worker knows of it. Machine code reads these fields where they stand.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Asked<'a> {
+    /// With the length below it is a slice of lifetime `'a`.
+    pub(crate) data: *const u8,
+    pub(crate) captured_bytes: usize,
+    pub(crate) original_bytes: u32,
+    /// VLAN tags.
+    pub(crate) tags: u32,
+    key: KeyEntry,
+    packet: PhantomData<&'a [u8]>,
+}
+
+impl Default for Asked<'_> {
+    /// An empty packet.
+    fn default() -> Self {
+        Asked::new(&Headers::default(), KeyEntry::default(), &[], 0)
+    }
+}
+
+impl<'a> Asked<'a> {
+    /// The packet with captured bytes `data`, which had `original_len` bytes on the wire. `headers` is the parse of `data`, `key`
+    /// its entry in the key column.
+    #[inline]
+    pub fn new(headers: &Headers, key: KeyEntry, data: &'a [u8], original_len: u32) -> Asked<'a> {
+        Asked {
+            data: data.as_ptr(),
+            captured_bytes: data.len(),
+            original_bytes: original_len,
+            tags: headers.vlan_tags(),
+            key,
+            packet: PhantomData,
+        }
+    }
+
+    /// The captured bytes.
+    #[inline]
+    pub fn data(&self) -> &'a [u8] {
+        // SAFETY: `new`, the only place that makes one, took pointer and length from a slice of lifetime `'a`.
+        unsafe { std::slice::from_raw_parts(self.data, self.captured_bytes) }
+    }
+
+    /// Bytes on the wire.
+    #[inline]
+    pub fn original_len(&self) -> u32 {
+        self.original_bytes
+    }
+
+    /// The entry in the key column.
+    #[inline]
+    pub fn key(&self) -> &KeyEntry {
+        &self.key
+    }
+}
+
+/// A bit for each packet, up to [`ASKED_MAX`].
+#[inline]
+pub(crate) fn bits(packets: &[Asked<'_>]) -> u64 {
+    u64::MAX.checked_shr((ASKED_MAX - packets.len().min(ASKED_MAX)) as u32).unwrap_or(0)
+}

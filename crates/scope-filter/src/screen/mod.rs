@@ -1,0 +1,170 @@
+//! Screening: from a filter's programs a condition on key entries that every packet which the filter takes fulfils.
+//!
+//! It is derived from the compiled programs, not from the text: what libpcap makes of `host a or b`, `tcp port 80`,
+//! `gateway`, fragments or `vlan` shifting everything behind it then needs no second grammar that could be wrong. The proof
+//! has two parts, each in a file of its own:
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `case` | what the bytes of a packet have to do with its entry, for each number of tags and kind of packet |
+//! | `explore` | runs a program over all packets of a case at once |
+//! | `value` | what is known of a register meanwhile |
+//! | `clause` | fields of the entry and the values that they may have; the screen is an `or` of such |
+//! | `numbers` | sets of numbers |
+//! | `words` | the condition in words |
+//!
+//! An entry that is `partial` always passes. So does everything where the programs jump back (`protochain`) or where the
+//! exploration would take too long.
+
+mod case;
+mod clause;
+mod explore;
+mod numbers;
+#[cfg(test)]
+mod tests;
+mod value;
+mod words;
+
+use scope_packet::{KeyEntry, Kind, LinkType};
+
+use crate::Predicate;
+use case::Case;
+use clause::{Clause, Clauses, Field};
+
+/// Clauses of one screen; beyond, clauses become one that takes more.
+const CLAUSES_MAX: usize = 64;
+/// Values of one field that a segment's summary is asked for; a clause with more is not held against it.
+const VALUES_ASKED_MAX: u64 = 256;
+
+/// A necessary condition on the key entries of one link type: where it says no, the filter takes no such packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Screen {
+    /// An entry passes where one of them takes it, or where it is partial.
+    clauses: Vec<Clause>,
+}
+
+/// Entries of which the bits under `mask` are those of `value`: what a scan can compare many of at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyPattern {
+    /// The bits that count. Never those of the block's offset, and never the partial bit.
+    pub mask: KeyEntry,
+    /// Their values; 0 where the mask is 0.
+    pub value: KeyEntry,
+}
+
+impl KeyPattern {
+    /// Whether the pattern takes `entry`; the partial bit is the caller's to look at.
+    pub fn takes(&self, entry: &KeyEntry) -> bool {
+        entry.to_number() & self.mask.to_number() == self.value.to_number()
+    }
+}
+
+/// What a summary knows of all packets of a segment. "May" means that it says no only where it is sure.
+pub trait SegmentFacts {
+    /// An entry is partial, or nothing is known.
+    fn may_have_partial(&self) -> bool;
+    /// An address as the entry has it, on either side.
+    fn may_have_address(&self, address: [u8; 4]) -> bool;
+    /// A port on either side.
+    fn may_have_port(&self, port: u16) -> bool;
+    /// An IP protocol.
+    fn may_have_protocol(&self, protocol: u8) -> bool;
+    /// A kind of network layer.
+    fn may_have_kind(&self, kind: Kind) -> bool;
+}
+
+impl Screen {
+    /// Everything passes.
+    pub fn everything() -> Screen {
+        Screen { clauses: vec![Clause::all()] }
+    }
+
+    /// Only partial entries pass.
+    pub fn nothing() -> Screen {
+        Screen { clauses: Vec::new() }
+    }
+
+    /// The screen of a filter's programs for `link`.
+    pub(crate) fn of(predicate: &Predicate, link: LinkType) -> Screen {
+        Screen::try_of(predicate, link).unwrap_or_else(Screen::everything)
+    }
+
+    fn try_of(predicate: &Predicate, link: LinkType) -> Option<Screen> {
+        let mut visits = explore::VISITS_MAX;
+        let mut clauses = Clauses::default();
+        for case in Case::all(link)? {
+            for program in predicate.programs(case.tags)? {
+                let accepted = explore::accepted(program.plain(), &case, &mut visits)?;
+                let possible = accepted.0.into_iter().filter(|clause| case.may_have(clause));
+                possible.for_each(|clause| clauses.add(clause, CLAUSES_MAX));
+            }
+        }
+        clauses.settle(CLAUSES_MAX);
+        Some(Screen { clauses: clauses.0 })
+    }
+
+    /// Whether the filter may take a packet with this entry.
+    #[inline]
+    pub fn may_match(&self, entry: &KeyEntry) -> bool {
+        entry.partial() || self.clauses.iter().any(|clause| clause.takes(entry))
+    }
+
+    /// Whether nothing at all is screened out.
+    pub fn is_everything(&self) -> bool {
+        self.clauses.iter().any(|clause| Field::ALL.iter().all(|&field| clause.takes_all(field)))
+    }
+
+    /// Whether the filter may take a packet of a segment.
+    pub fn may_match_segment(&self, facts: &impl SegmentFacts) -> bool {
+        facts.may_have_partial() || self.clauses.iter().any(|clause| clause.may_be_among(facts))
+    }
+
+    /// The screen as at most `most` patterns, of which an entry must have one, or be partial. They take all that the screen
+    /// takes; what needs more patterns is left out of the demand, so they may take more. One empty pattern takes all.
+    pub fn patterns(&self, most: usize) -> Vec<KeyPattern> {
+        let mut patterns = Vec::new();
+        for (index, clause) in self.clauses.iter().enumerate() {
+            let still_to_come = self.clauses.len() - index - 1;
+            let Some(room) = most.checked_sub(patterns.len() + still_to_come).filter(|&room| room > 0) else {
+                return vec![KeyPattern::default()];
+            };
+            patterns.extend(clause.patterns(room));
+        }
+        patterns
+    }
+}
+
+impl Clause {
+    /// At most `most` patterns, at least one, that take what the clause takes.
+    fn patterns(&self, most: usize) -> Vec<KeyPattern> {
+        let mut patterns = vec![KeyPattern::default()];
+        for field in Field::ALL.into_iter().filter(|&field| !self.takes_all(field)) {
+            let Some(prefixes) = self.get(field).prefixes(field.bits(), most / patterns.len()) else { continue };
+            let with = |pattern: &KeyPattern, (mask, value): (u32, u32)| {
+                let mut both = *pattern;
+                field.put(&mut both.mask, mask);
+                field.put(&mut both.value, value);
+                both
+            };
+            patterns = patterns.iter().flat_map(|pattern| prefixes.iter().map(|&prefix| with(pattern, prefix))).collect();
+        }
+        patterns
+    }
+
+    fn may_be_among(&self, facts: &impl SegmentFacts) -> bool {
+        let one_may_be = |field: Field, may_have: &dyn Fn(u32) -> bool| {
+            let numbers = self.get(field);
+            let mut values = numbers.ranges().iter().flat_map(|&(first, last)| first..=last);
+            numbers.len() > VALUES_ASKED_MAX || values.any(may_have)
+        };
+        let kinds = [Kind::Other, Kind::Ipv4, Kind::Ipv6, Kind::Arp];
+        one_may_be(Field::Kind, &|kind| facts.may_have_kind(kinds[kind as usize]))
+            && one_may_be(Field::Protocol, &|protocol| facts.may_have_protocol(protocol as u8))
+            && [Field::Source, Field::Destination]
+                .into_iter()
+                .all(|field| one_may_be(field, &|address| facts.may_have_address(address.to_be_bytes())))
+            && [Field::SourcePort, Field::DestinationPort]
+                .into_iter()
+                .all(|field| one_may_be(field, &|port| facts.may_have_port(port as u16)))
+    }
+}

@@ -1,0 +1,127 @@
+//! No packet that the exact filter takes is screened out: generated filters and packets, of all link types.
+
+use super::packets::{any_filter, any_link, any_packet};
+use super::{Segment, entry};
+use crate::screen::{KeyPattern, Screen};
+use crate::specimens::Random;
+use crate::{Filter, VlanRule};
+use scope_packet::{Headers, KeyEntry, LinkType};
+
+/// Pairs of filter and packet in the ordinary test and in the long one.
+const PAIRS: u64 = 200_000;
+const PAIRS_LONG: u64 = 10_000_000;
+/// Packets that each filter is held against.
+const PACKETS: u64 = 100;
+/// Patterns as the ring's scan takes them, and more.
+const PATTERNS: [usize; 3] = [1, 16, 200];
+
+/// What became of the pairs.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub pairs: u64,
+    pub matched: u64,
+    pub screened_out: u64,
+    /// Not matched, and not partial: what could be screened out at best.
+    pub could_be: u64,
+}
+
+/// Holds the screen of a filter against packets; fails where it loses one.
+pub fn hold(filter: &Filter, link: LinkType, packets: &[Vec<u8>], tally: &mut Tally) {
+    let (predicate, screen) = (filter.for_link(link), filter.screen(link));
+    let patterns = PATTERNS.map(|most| screen.patterns(most));
+    assert!(patterns.iter().zip(PATTERNS).all(|(patterns, most)| patterns.len() <= most));
+    let entries: Vec<KeyEntry> = packets.iter().map(|data| entry(link, data)).collect();
+    let mut any = false;
+    for (data, entry) in packets.iter().zip(&entries) {
+        let matches = predicate.matches(&Headers::parse(link, data), data, data.len() as u32);
+        let may_match = screen.may_match(entry);
+        let told = || format!("{} on {}: {data:02x?}\n{screen}", filter.text(), link.name());
+        assert!(may_match || !matches, "lost: {}", told());
+        assert!(!may_match || patterns.iter().all(|patterns| pass(patterns, entry)), "lost by its patterns: {}", told());
+        any |= matches;
+        tally.pairs += 1;
+        tally.matched += u64::from(matches);
+        tally.screened_out += u64::from(!may_match);
+        tally.could_be += u64::from(!matches && !entry.partial());
+    }
+    let entries: Vec<KeyEntry> = entries.into_iter().filter(|entry| !entry.partial() || any).collect();
+    let told = || format!("{} on {}\n{screen}", filter.text(), link.name());
+    assert!(!any || screen.may_match_segment(&Segment(&entries)), "lost with its segment: {}", told());
+    let one = |entry: &KeyEntry| !screen.may_match(entry) || screen.may_match_segment(&Segment(&[*entry]));
+    assert!(entries.iter().all(one), "lost with its segment: {}", told());
+}
+
+fn pass(patterns: &[KeyPattern], entry: &KeyEntry) -> bool {
+    entry.partial() || patterns.iter().any(|pattern| pattern.takes(entry))
+}
+
+fn generated(seed: u64, pairs: u64) -> Tally {
+    let (mut random, mut tally) = (Random::new(seed), Tally::default());
+    while tally.pairs < pairs {
+        let link = any_link(&mut random);
+        let text = any_filter(&mut random);
+        let rule = if random.one_in(3) { VlanRule::Exact } else { VlanRule::Transparent };
+        let Ok(filter) = Filter::compile(&text, rule, &[link]) else { continue };
+        let packets: Vec<_> = (0..PACKETS).map(|_| any_packet(&mut random, link)).collect();
+        hold(&filter, link, &packets, &mut tally);
+    }
+    tally
+}
+
+#[test]
+fn screening_never_loses_a_packet_that_the_filter_takes() {
+    let tally = generated(31, PAIRS);
+    println!("{tally:?}");
+    assert!(tally.matched > tally.pairs / 10, "too few match: {tally:?}");
+    assert!(tally.screened_out > tally.pairs / 10, "too few are screened out: {tally:?}");
+}
+
+#[test]
+#[ignore = "some minutes: make fuzz-filters"]
+fn fuzz_screening_over_ten_million_pairs() {
+    let tally = generated(32, PAIRS_LONG);
+    println!("{tally:?}");
+    assert!(tally.pairs >= PAIRS_LONG && tally.screened_out > PAIRS_LONG / 10, "{tally:?}");
+}
+
+#[test]
+fn partial_entries_always_pass_and_unknown_link_types_are_never_screened() {
+    let mut random = Random::new(33);
+    for text in ["host 10.9.9.9", "ip proto 99", "src host 10.0.0.1 and src host 10.0.0.2"] {
+        let filter = Filter::compile_filled(text, VlanRule::Transparent, LinkType::ETHERNET).unwrap();
+        let screen = filter.screen(LinkType::ETHERNET);
+        let partial = (0..200).map(|_| entry(LinkType::ETHERNET, &any_packet(&mut random, LinkType::ETHERNET)));
+        let partial: Vec<_> = partial.filter(KeyEntry::partial).collect();
+        assert!(partial.len() > 20 && partial.iter().all(|entry| screen.may_match(entry)), "{text}");
+    }
+    let radio = Filter::compile("host 10.0.0.1", VlanRule::Transparent, &[LinkType(127)]).unwrap();
+    assert!(radio.screen(LinkType(127)).is_everything());
+    assert!(!radio.screen(LinkType::ETHERNET).is_everything());
+}
+
+#[test]
+fn texts_that_are_compiled_in_pieces_are_screened_alike() {
+    let (mut random, mut tally) = (Random::new(34), Tally::default());
+    let hosts = (0..60).map(|n| format!("host 10.0.0.{n}")).collect::<Vec<_>>().join(" or ");
+    for text in [hosts.clone(), format!("udp and not ({hosts})"), format!("port 53 and ({hosts})")] {
+        for link in [LinkType::ETHERNET, LinkType::RAW, LinkType::NULL] {
+            let filter = Filter::compile(&text, VlanRule::Transparent, &[link]).unwrap();
+            assert!(filter.printed(link).iter().all(|printed| printed.lines.is_empty()), "one program: {text}");
+            assert!(!filter.screen(link).is_everything(), "{text}");
+            let packets: Vec<_> = (0..400).map(|_| any_packet(&mut random, link)).collect();
+            hold(&filter, link, &packets, &mut tally);
+        }
+    }
+    assert!(tally.matched > tally.pairs / 20 && tally.screened_out > tally.pairs / 10, "{tally:?}");
+}
+
+#[test]
+fn what_is_not_followed_lets_everything_pass() {
+    for text in ["ip protochain 6", "ip6 protochain 17", ""] {
+        let filter = Filter::compile(text, VlanRule::Transparent, &[]).unwrap();
+        assert!(filter.screen(LinkType::ETHERNET).is_everything(), "{text}");
+    }
+    assert_eq!(Screen::everything().patterns(16), [KeyPattern::default()]);
+    assert_eq!(Screen::everything().to_string(), "everything");
+    assert!(Screen::nothing().patterns(16).is_empty());
+}
