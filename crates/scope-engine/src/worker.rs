@@ -139,6 +139,8 @@ struct Path<'a> {
     claim_failed: bool,
     /// What this batch lost in front of the ring: packets, from, to.
     lost: Option<(u64, i64, i64)>,
+    /// The packets at hand, parsed.
+    parsed: Box<[(Headers, KeyEntry); ASKED_MAX]>,
     /// For each trigger the packets at hand that hit it, a bit each.
     hits: Vec<u64>,
     /// No packet is wanted any more: the run has its dumps.
@@ -161,6 +163,7 @@ impl<'a> Path<'a> {
             batches: 0,
             claim_failed: false,
             lost: None,
+            parsed: Box::new([(Headers::default(), KeyEntry::default()); ASKED_MAX]),
             hits: vec![0; shared.triggers.len()],
             enough: false,
         }
@@ -200,36 +203,38 @@ impl<'a> Path<'a> {
 
     /// Parses packets, asks the triggers about them, and stores them; at most [`ASKED_MAX`] packets.
     fn packets(&mut self, packets: &[Packet<'_>]) {
-        let mut parsed = [Headers::default(); ASKED_MAX];
-        let mut asked = [Asked::default(); ASKED_MAX];
         let mut of_lane = [0u64; LINK_TYPES_MAX as usize];
         for (at, packet) in packets.iter().enumerate() {
             if let Attached::Lane { lane, .. } = self.attached(packet.interface as usize) {
-                let headers = &mut parsed[at];
+                let (headers, key) = &mut self.parsed[at];
                 headers.read(self.lanes[lane].writer.link_type(), packet.data);
-                asked[at] = Asked::new(headers, KeyEntry::new(headers, packet.data), packet.data, packet.original_len);
+                *key = KeyEntry::new(headers, packet.data);
                 of_lane[lane] |= 1 << at;
             }
         }
-        let any = self.ask_triggers(&asked[..packets.len()], &of_lane);
+        let any = if self.hits.is_empty() { 0 } else { self.ask_triggers(packets, &of_lane) };
         for (at, packet) in packets.iter().enumerate() {
-            self.packet(packet, &parsed[at], *asked[at].key(), (any >> at & 1 != 0).then_some(at));
+            self.packet(packet, at, any >> at & 1 != 0);
         }
     }
 
     /// Asks every trigger; the bits of packets that hit any.
-    fn ask_triggers(&mut self, asked: &[Asked<'_>], of_lane: &[u64]) -> u64 {
+    fn ask_triggers(&mut self, packets: &[Packet<'_>], of_lane: &[u64]) -> u64 {
+        let asked: [Asked<'_>; ASKED_MAX] = std::array::from_fn(|at| match (packets.get(at), &self.parsed[at]) {
+            (Some(packet), (headers, key)) => Asked::new(headers, *key, packet.data, packet.original_len),
+            (None, _) => Asked::default(),
+        });
         self.hits.fill(0);
         for (lane, &which) in self.lanes.iter().zip(of_lane).filter(|(_, which)| **which != 0) {
             for (hits, predicate) in self.hits.iter_mut().zip(&lane.predicates) {
-                *hits |= predicate.matches_batch(asked, which);
+                *hits |= predicate.matches_batch(&asked[..packets.len()], which);
             }
         }
         self.hits.iter().fold(0, |any, hits| any | hits)
     }
 
-    /// Stores one packet, and lets triggers decide if it is a hit: then `hit` is its place in the batch.
-    fn packet(&mut self, packet: &Packet<'_>, headers: &Headers, key: KeyEntry, hit: Option<usize>) {
+    /// Stores the packet at this place of the batch, and lets triggers decide if it is a hit.
+    fn packet(&mut self, packet: &Packet<'_>, at: usize, is_hit: bool) {
         self.counts.received_packets += 1;
         self.counts.received_bytes += packet.data.len() as u64;
         self.counts.late_packets += u64::from(packet.time_ns < self.clock_ns.saturating_sub(self.grace_ns));
@@ -241,12 +246,13 @@ impl<'a> Path<'a> {
             Attached::Refused(reason) => return self.drop_packet(packet, reason),
             Attached::NotYet => return,
         };
+        let (headers, key) = self.parsed[at];
         let stored = self.store(packet, port, lane, index, key);
-        if let Some(at) = hit {
+        if is_hit {
             let writer = &self.lanes[lane].writer;
             let link_type = writer.link_type();
             let place = stored.map(|number| HitPacket { lane: writer.lane(), packet: number, link_type });
-            self.on_hits(packet, headers, link_type, at, place);
+            self.on_hits(packet, &headers, link_type, at, place);
         }
     }
 
