@@ -207,6 +207,7 @@ impl<'a> Path<'a> {
         for (at, packet) in packets.iter().enumerate() {
             if let Attached::Lane { lane, .. } = self.attached(packet.interface as usize) {
                 let (headers, key) = &mut self.parsed[at];
+                *headers = Headers::default(); // what a packet lacks must not be the last one's
                 headers.read(self.lanes[lane].writer.link_type(), packet.data);
                 *key = KeyEntry::new(headers, packet.data);
                 of_lane[lane] |= 1 << at;
