@@ -139,8 +139,6 @@ struct Path<'a> {
     claim_failed: bool,
     /// What this batch lost in front of the ring: packets, from, to.
     lost: Option<(u64, i64, i64)>,
-    /// The packets at hand, parsed.
-    parsed: Box<[(Headers, KeyEntry); ASKED_MAX]>,
     /// For each trigger the packets at hand that hit it, a bit each.
     hits: Vec<u64>,
     /// No packet is wanted any more: the run has its dumps.
@@ -163,7 +161,6 @@ impl<'a> Path<'a> {
             batches: 0,
             claim_failed: false,
             lost: None,
-            parsed: Box::new([(Headers::default(), KeyEntry::default()); ASKED_MAX]),
             hits: vec![0; shared.triggers.len()],
             enough: false,
         }
@@ -203,39 +200,36 @@ impl<'a> Path<'a> {
 
     /// Parses packets, asks the triggers about them, and stores them; at most [`ASKED_MAX`] packets.
     fn packets(&mut self, packets: &[Packet<'_>]) {
+        let mut parsed = [Headers::default(); ASKED_MAX];
+        let mut asked = [Asked::default(); ASKED_MAX];
         let mut of_lane = [0u64; LINK_TYPES_MAX as usize];
         for (at, packet) in packets.iter().enumerate() {
             if let Attached::Lane { lane, .. } = self.attached(packet.interface as usize) {
-                let (headers, key) = &mut self.parsed[at];
-                *headers = Headers::default(); // what a packet lacks must not be the last one's
+                let headers = &mut parsed[at];
                 headers.read(self.lanes[lane].writer.link_type(), packet.data);
-                *key = KeyEntry::new(headers, packet.data);
+                asked[at] = Asked::new(headers, KeyEntry::new(headers, packet.data), packet.data, packet.original_len);
                 of_lane[lane] |= 1 << at;
             }
         }
-        let any = if self.hits.is_empty() { 0 } else { self.ask_triggers(packets, &of_lane) };
+        let any = self.ask_triggers(&asked[..packets.len()], &of_lane);
         for (at, packet) in packets.iter().enumerate() {
-            self.packet(packet, at, any >> at & 1 != 0);
+            self.packet(packet, &parsed[at], *asked[at].key(), (any >> at & 1 != 0).then_some(at));
         }
     }
 
     /// Asks every trigger; the bits of packets that hit any.
-    fn ask_triggers(&mut self, packets: &[Packet<'_>], of_lane: &[u64]) -> u64 {
-        let asked: [Asked<'_>; ASKED_MAX] = std::array::from_fn(|at| match (packets.get(at), &self.parsed[at]) {
-            (Some(packet), (headers, key)) => Asked::new(headers, *key, packet.data, packet.original_len),
-            (None, _) => Asked::default(),
-        });
+    fn ask_triggers(&mut self, asked: &[Asked<'_>], of_lane: &[u64]) -> u64 {
         self.hits.fill(0);
         for (lane, &which) in self.lanes.iter().zip(of_lane).filter(|(_, which)| **which != 0) {
             for (hits, predicate) in self.hits.iter_mut().zip(&lane.predicates) {
-                *hits |= predicate.matches_batch(&asked[..packets.len()], which);
+                *hits |= predicate.matches_batch(asked, which);
             }
         }
         self.hits.iter().fold(0, |any, hits| any | hits)
     }
 
-    /// Stores the packet at this place of the batch, and lets triggers decide if it is a hit.
-    fn packet(&mut self, packet: &Packet<'_>, at: usize, is_hit: bool) {
+    /// Stores one packet, and lets triggers decide if it is a hit: then `hit` is its place in the batch.
+    fn packet(&mut self, packet: &Packet<'_>, headers: &Headers, key: KeyEntry, hit: Option<usize>) {
         self.counts.received_packets += 1;
         self.counts.received_bytes += packet.data.len() as u64;
         self.counts.late_packets += u64::from(packet.time_ns < self.clock_ns.saturating_sub(self.grace_ns));
@@ -247,13 +241,12 @@ impl<'a> Path<'a> {
             Attached::Refused(reason) => return self.drop_packet(packet, reason),
             Attached::NotYet => return,
         };
-        let (headers, key) = self.parsed[at];
         let stored = self.store(packet, port, lane, index, key);
-        if is_hit {
+        if let Some(at) = hit {
             let writer = &self.lanes[lane].writer;
             let link_type = writer.link_type();
             let place = stored.map(|number| HitPacket { lane: writer.lane(), packet: number, link_type });
-            self.on_hits(packet, &headers, link_type, at, place);
+            self.on_hits(packet, headers, link_type, at, place);
         }
     }
 
