@@ -1,6 +1,6 @@
 //! A run from start to end.
 //!
-//! 1. The ring is mapped and made resident.
+//! 1. The ring is mapped and made resident; machine code of the triggers' filters is made.
 //! 2. The sources are opened, in the order given; nothing is captured before the ring is ready. Up to here nothing is created:
 //!    what can't be opened is refused.
 //! 3. One thread per worker; the main thread looks after orders, status and events.
@@ -114,6 +114,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         control.stops() == 0
     })?;
     let memory = ring.memory();
+    // Before the sources are opened: live packets would wait meanwhile.
+    let interpreted = make_native(&plan);
     let sources = open_sources(&plan)?;
     let events = Arc::new(Events::open(&plan.folder).map_err(|cause| EngineError::System {
         place: plan.folder.join(crate::events::EVENTS_FILE).display().to_string(),
@@ -123,7 +125,20 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let run = Run::new(plan, ring, events, &sources, control.stops() > 0);
     run.log_start(&memory);
     watch.started(&memory);
-    run.go(sources, names, control, watch)
+    run.go(sources, names, interpreted, control, watch)
+}
+
+/// Makes machine code of the triggers' filters: before the workers begin, and while they run for link types that one has met.
+/// Until it is made the interpreter answers; a worker never waits for it. Says where none can be made, once.
+fn make_native(plan: &RunPlan) -> Vec<String> {
+    if plan.filter_engine != FilterEngine::Native {
+        return Vec::new();
+    }
+    let failed = |trigger: &TriggerConfig| {
+        let error = trigger.filter.make_native().err()?;
+        Some(format!("trigger {}: {error}: the interpreter evaluates its filter", trigger.name))
+    };
+    plan.triggers.iter().filter_map(failed).collect()
 }
 
 /// Opens every source: one entry per worker. All files together are one source, shared out where several workers are asked for.
@@ -202,11 +217,18 @@ impl Run {
     }
 
     /// Workers from start to end, with the main thread beside them.
-    fn go(self, sources: Vec<Feed>, names: Vec<String>, control: &Control, watch: &dyn Watch) -> Result<Summary, EngineError> {
+    fn go(
+        self,
+        sources: Vec<Feed>,
+        names: Vec<String>,
+        interpreted: Vec<String>,
+        control: &Control,
+        watch: &dyn Watch,
+    ) -> Result<Summary, EngineError> {
         let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
         let mut warnings = Vec::new();
         let mut failures = Vec::new();
-        self.make_native(watch, &mut warnings);
+        interpreted.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
             for (index, feed) in sources.into_iter().enumerate() {
@@ -231,7 +253,7 @@ impl Run {
                     self.shared.stop.store(true, Ordering::Relaxed);
                 }
                 (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
-                self.make_native(watch, &mut warnings);
+                make_native(&self.plan).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 self.tell(&reports, watch, &mut warnings);
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
@@ -282,19 +304,6 @@ impl Run {
         watch.note(&warning);
         self.shared.events.log("warning", json!({"text": warning}));
         warnings.push(warning);
-    }
-
-    /// Makes machine code of the triggers' filters: before the workers begin, and while they run for link types that one meets.
-    /// Until it is made the interpreter answers; a worker never waits for it.
-    fn make_native(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
-        if self.plan.filter_engine != FilterEngine::Native {
-            return;
-        }
-        for trigger in self.shared.triggers.iter().map(Trigger::config) {
-            if let Err(error) = trigger.filter.make_native() {
-                self.warn(format!("trigger {}: {error}: the interpreter evaluates its filter", trigger.name), watch, warnings);
-            }
-        }
     }
 
     /// Names dumps that hold segments and don't get on: a disk that doesn't take what is written, most likely.
