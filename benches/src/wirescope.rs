@@ -71,6 +71,17 @@ impl Run {
         Ok(())
     }
 
+    /// Memory of the process that is in use now, the ring included, KiB.
+    ///
+    /// # Errors
+    /// Where it has ended.
+    pub fn resident_kib(&self) -> Result<u64> {
+        let status = read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().next()).context("wirescope ended before its time")?;
+        Ok(number.parse()?)
+    }
+
     /// Tells it to stop, as Ctrl-C does.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The bars of the part `filter`: ratios within one run, medians over its rounds.
 
-use super::{SMALL, dump_rows, trigger_rows};
+use super::{SMALL, dump_rows, storm_rows, trigger_rows};
 use crate::record::{Bar, Limit};
 use crate::table::{Key, Table};
 
@@ -16,6 +16,7 @@ pub fn bars(table: &Table) -> Vec<Bar> {
         time("dump_screened_ns", table, dump_rows::DUMP, 2.0),
         dump_screened_ratio(table),
         trigger_ns(table),
+        hit_storm(table),
     ]
 }
 
@@ -63,6 +64,14 @@ fn trigger_ns(table: &Table) -> Bar {
     Bar { name: "trigger_ns", value, limit: Limit::AtMost(4.0), faults: table.faults(&keys) }
 }
 
+/// 1 where both storms held.
+fn hit_storm(table: &Table) -> Bar {
+    let keys = storm_rows::ROWS.map(|(name, _)| ("hit_storm", name));
+    let faults = table.faults(&keys);
+    let value = if faults.is_empty() { 1.0 } else { 0.0 };
+    Bar { name: "hit_storm", value: Some(value), limit: Limit::AtLeast(1.0), faults }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +89,7 @@ mod tests {
             "dump_screened_ns",
             "dump_screened_ratio",
             "trigger_ns",
+            "hit_storm",
         ];
         assert_eq!(bars.iter().map(|bar| bar.name).collect::<Vec<_>>(), names);
         assert!(bars.iter().all(|bar| !bar.holds() && !bar.faults.is_empty()), "{bars:?}");

@@ -2,6 +2,11 @@
 
 use scope_packet::LinkType;
 
+/// A number that whoever runs the long tests may give by the environment.
+pub fn asked_for(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
 /// A small generator of numbers (xorshift): a seed gives the same specimens on every machine.
 pub(crate) struct Random(u64);
 

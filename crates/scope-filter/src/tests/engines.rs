@@ -10,7 +10,7 @@ use crate::filter::Choice;
 use crate::libpcap::{self, ByteOrder};
 use crate::native::Native;
 use crate::pieces::Pieces;
-use crate::specimens::{LINKS, Random, damaged_packet, filter, list, packet};
+use crate::specimens::{self, LINKS, Random, damaged_packet, filter, list, packet};
 
 /// One program in all engines.
 pub(super) struct Engines {
@@ -101,8 +101,7 @@ fn the_engines_agree_with_libpcap_on_generated_filters_and_packets() {
 #[test]
 #[ignore = "make fuzz-filters"]
 fn the_engines_agree_with_libpcap_for_as_long_as_is_asked() {
-    let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
-    agree_on_pairs(number("SEED", 1), number("PAIRS", 10_000_000));
+    agree_on_pairs(specimens::asked_for("SEED", 1), specimens::asked_for("PAIRS", 10_000_000));
 }
 
 #[test]
