@@ -15,6 +15,7 @@ struct RawProgram {
     instructions: *mut c_void,
 }
 
+// SAFETY: these are the declarations of libpcap's own headers.
 unsafe extern "C" {
     fn pcap_open_dead(link: c_int, snap_bytes: c_int) -> *mut c_void;
     fn pcap_close(handle: *mut c_void);

@@ -150,6 +150,7 @@ mod foreign {
 
 #[cfg(peer_moodycamel)]
 const MOODYCAMEL: Option<fn(usize) -> Ends> = Some(|capacity| {
+    // SAFETY: these are the functions that the peer's shim in `benches/peers` defines, with the same types.
     unsafe extern "C" {
         fn moodycamel_new(capacity: usize) -> *mut std::ffi::c_void;
         fn moodycamel_free(pair: *mut std::ffi::c_void);
@@ -165,6 +166,7 @@ const MOODYCAMEL: Option<fn(usize) -> Ends> = None;
 
 #[cfg(peer_rte_ring)]
 const RTE_RING: Option<fn(usize) -> Ends> = Some(|capacity| {
+    // SAFETY: these are the functions that the peer's shim in `benches/peers` defines, with the same types.
     unsafe extern "C" {
         fn peer_rte_ring_new(capacity: usize) -> *mut std::ffi::c_void;
         fn peer_rte_ring_free(ring: *mut std::ffi::c_void);

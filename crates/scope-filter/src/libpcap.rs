@@ -36,6 +36,7 @@ struct RawHandle {
     _opaque: [u8; 0],
 }
 
+// SAFETY: these are the declarations of libpcap's own headers, `FILE` that of libc.
 unsafe extern "C" {
     fn pcap_fopen_offline(stream: *mut libc::FILE, cause: *mut c_char) -> *mut RawHandle;
     fn pcap_close(handle: *mut RawHandle);

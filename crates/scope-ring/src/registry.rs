@@ -61,7 +61,8 @@ impl Registry {
         entry.write(&mut block);
         let header = region.header();
         let at = header.interface_bytes.load(Ordering::Relaxed);
-        region.write_interface(at as usize, &block);
+        // SAFETY: only here, under the registry's lock; `at` is where the area ends so far.
+        unsafe { region.write_interface(at as usize, &block) };
         header.interface_bytes.store(at + block.len() as u64, Ordering::Release); // after the block's bytes
         entries.push(entry);
         header.interfaces.store(number + 1, Ordering::Release);

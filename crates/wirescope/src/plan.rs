@@ -210,7 +210,7 @@ fn ring_fault(error: &RingError, sources: &Sources) -> String {
             size(segment_bytes)
         ),
         RingError::NoMemory { ring_bytes, available, limit } => format!(
-            "--ring: {} are more than there is: {} of memory are available ({limit}); choose a smaller --ring",
+            "--ring: {} are more than there is: {} of memory are available ({limit}), and some of it has to stay free; choose a smaller --ring",
             size(ring_bytes),
             size(available)
         ),

@@ -135,6 +135,11 @@ impl Cursor {
         (self.sequence, self.packet, self.bytes) = (sequence, packet, bytes);
     }
 
+    /// Missed, and not yet told with a batch.
+    pub(super) fn untold(&self) -> u64 {
+        self.gap
+    }
+
     /// Counts `packets` as missed.
     pub(super) fn miss(&mut self, packets: u64) {
         self.missed += packets;

@@ -40,6 +40,8 @@ struct LaneClaims {
     packet: u64,
     /// The segment that was claimed last, until it is finished: only its end tells what a gap behind it holds.
     last: Option<Pinned>,
+    /// Missed, and not yet told with a segment.
+    gap: u64,
     /// At most one for each member that ended.
     left: Vec<Cursor>,
 }
@@ -84,6 +86,7 @@ impl ReaderGroup {
         if let Some(mut left) = claims.left.pop() {
             own.left.store(claims.left.len() as u64, Ordering::Release);
             cursor.stand_at(left.sequence, left.packet, left.bytes);
+            cursor.miss(left.untold());
             return left.pinned.take();
         }
         let published = ring.region().lane(lane).published().packets; // looked at first: these lie in segments below `end`
@@ -96,8 +99,9 @@ impl ReaderGroup {
         };
         own.next.store(claims.next, Ordering::Release);
         own.missed.fetch_add(missed, Ordering::Release);
-        cursor.miss(missed);
+        claims.gap += missed;
         let pinned = pinned?;
+        cursor.miss(std::mem::take(&mut claims.gap));
         claims.last = pinned.again();
         cursor.stand_at(pinned.sequence(), pinned.first_packet(), 0);
         Some(pinned)

@@ -198,10 +198,13 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.slot_base(slot).add(range.start), range.len()) }
     }
 
-    /// Copies an interface description into the interface area; the area is append-only and its writer holds the registry's lock.
-    pub fn write_interface(&self, at: usize, bytes: &[u8]) {
+    /// Copies an interface description into the interface area.
+    ///
+    /// # Safety
+    /// Nobody else writes meanwhile, and `at` isn't below `Header::interface_bytes`: readers look at what lies below.
+    pub unsafe fn write_interface(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= INTERFACE_AREA_BYTES);
-        // SAFETY: inside the area by the assertion; readers look only below `Header::interface_bytes`, which grows afterwards.
+        // SAFETY: inside the area by the assertion; nobody reads or writes these bytes by this function's contract.
         unsafe {
             let to = self.tables.base().add(self.layout.interfaces_at + at);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());

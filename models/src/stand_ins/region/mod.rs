@@ -168,7 +168,9 @@ impl Region {
         (&raw const self.slots[slot as usize]).cast_mut().cast()
     }
 
-    pub fn write_interface(&self, _at: usize, _bytes: &[u8]) {}
+    /// # Safety
+    /// As the real one's; the models have no interface area.
+    pub unsafe fn write_interface(&self, _at: usize, _bytes: &[u8]) {}
 }
 
 /// Bytes of a slot for writing, in the place of a slice made of the address: `build.rs` has module `stream` call this.
