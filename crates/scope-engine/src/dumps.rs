@@ -123,7 +123,7 @@ impl Dumps {
         let place = fire.place;
         let work = move || {
             let guard = Finish { dumps: dumps.clone(), open, report: Some(failed) };
-            dumps.make_native(&order);
+            dumps.prepare(&order);
             let report = cut(&dumps.ring, order);
             guard.with(report);
             drop(place);
@@ -136,11 +136,9 @@ impl Dumps {
         }
     }
 
-    /// Makes machine code of a dump's filter, in the dump's own thread.
-    fn make_native(&self, order: &DumpOrder) {
-        if order.filter_engine == FilterEngine::Native
-            && let Err(error) = order.filter.make_native()
-        {
+    /// Makes a dump's filter ready, in the dump's own thread.
+    fn prepare(&self, order: &DumpOrder) {
+        if let Err(error) = order.filter.prepare(order.filter_engine) {
             let text = format!("dump {} of {}: {error}: the interpreter evaluates its filter", order.id, order.trigger);
             self.events.log("warning", json!({"text": text}));
         }

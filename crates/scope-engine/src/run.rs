@@ -19,7 +19,7 @@ use crate::summary::{Amount, Summary};
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
-use scope_filter::{Filter, FilterEngine, VlanRule};
+use scope_filter::{Filter, VlanRule};
 use scope_packet::LinkType;
 use scope_ring::{ClaimGroup, Machine, Ring, RingConfig, RingMemory};
 use scope_source::file::{FileOptions, FileSource};
@@ -115,7 +115,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     })?;
     let memory = ring.memory();
     // Before the sources are opened: live packets would wait meanwhile.
-    let interpreted = make_native(&plan);
+    let interpreted = prepare_filters(&plan);
     let sources = open_sources(&plan)?;
     let events = Arc::new(Events::open(&plan.folder).map_err(|cause| EngineError::System {
         place: plan.folder.join(crate::events::EVENTS_FILE).display().to_string(),
@@ -130,12 +130,9 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
 
 /// Makes machine code of the triggers' filters: before the workers begin, and while they run for link types that one has met.
 /// Until it is made the interpreter answers; a worker never waits for it. Says where none can be made, once.
-fn make_native(plan: &RunPlan) -> Vec<String> {
-    if plan.filter_engine != FilterEngine::Native {
-        return Vec::new();
-    }
+fn prepare_filters(plan: &RunPlan) -> Vec<String> {
     let failed = |trigger: &TriggerConfig| {
-        let error = trigger.filter.make_native().err()?;
+        let error = trigger.filter.prepare(plan.filter_engine).err()?;
         Some(format!("trigger {}: {error}: the interpreter evaluates its filter", trigger.name))
     };
     plan.triggers.iter().filter_map(failed).collect()
@@ -253,7 +250,7 @@ impl Run {
                     self.shared.stop.store(true, Ordering::Relaxed);
                 }
                 (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
-                make_native(&self.plan).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
+                prepare_filters(&self.plan).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 self.tell(&reports, watch, &mut warnings);
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();

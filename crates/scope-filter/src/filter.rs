@@ -5,7 +5,7 @@
 //! E says `vlan`, or VlanRule::Exact, or the link type has no VLANs:   every packet -> E
 //! ```
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use scope_packet::{Headers, KeyEntry, LinkType};
 
@@ -15,7 +15,7 @@ use crate::bpf::Program;
 use crate::error::{FilterError, TEMPLATE_HINT};
 use crate::listing;
 use crate::native::{Native, NativeError};
-use crate::screen::Screen;
+use crate::screen::{KeyPattern, Screen};
 use crate::{place, template, words};
 
 /// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is asked for.
@@ -24,6 +24,8 @@ const LINKS_MAX: usize = 64;
 pub(crate) const TAGS_MAX: usize = 2;
 /// Programs of one predicate.
 pub(crate) const PROGRAMS: usize = TAGS_MAX + 1;
+/// Patterns that an entry is held against before the interpreter is asked; more cost as much as a short program.
+const PATTERNS_MAX: usize = 8;
 /// Those of them that [`Choice::ByteOrder`] picks from: this host's order and the other.
 pub(crate) const BYTE_ORDERS: usize = 2;
 
@@ -150,6 +152,21 @@ impl Filter {
         known.iter().map(Predicate::make_native).fold(Ok(()), Result::and)
     }
 
+    /// Makes ready what `engine` answers with, for the link types that have been asked for: machine code, or, where that isn't
+    /// wanted or can't be made, the test of the keys before the interpreter. What is ready already costs next to nothing.
+    ///
+    /// # Errors
+    /// As [`Filter::make_native`].
+    pub fn prepare(&self, engine: FilterEngine) -> Result<(), NativeError> {
+        let made = match engine {
+            FilterEngine::Native => self.make_native(),
+            FilterEngine::Interpreter => Ok(()),
+        };
+        let known = self.0.links.read().unwrap_or_else(PoisonError::into_inner).clone();
+        known.iter().for_each(|(link, predicate)| predicate.make_screen(*link));
+        made
+    }
+
     /// Whether the text compiles for `link`.
     pub fn compiles_for(&self, link: LinkType) -> bool {
         !matches!(self.for_link(link).0, Engine::Never)
@@ -174,7 +191,7 @@ impl Filter {
         }
         let (choice, listings) = listing::compile(text, link, self.0.transparent)?;
         let programs = listings.map(|listing| listing.program);
-        Ok(Predicate(Engine::Programs(Arc::new(Programs { choice, programs, native: Native::new() }))))
+        Ok(Predicate(Engine::Programs(Arc::new(Programs { choice, programs, native: Native::new(), keys: OnceLock::new() }))))
     }
 }
 
@@ -236,6 +253,8 @@ struct Programs {
     programs: [Arc<Program>; PROGRAMS],
     /// Made by whoever has the time: see [`Predicate::make_native`].
     native: Native,
+    /// What entries of packets that the programs take have, one of these or the partial bit: see [`Predicate::make_screen`].
+    keys: OnceLock<Vec<KeyPattern>>,
 }
 
 /// Which of the programs a packet is asked.
@@ -298,15 +317,25 @@ impl Predicate {
         }
     }
 
+    /// Derives what the interpreter asks of a packet's key before it runs a program, if there is no machine code: with that a
+    /// program is as quick as such a test.
+    fn make_screen(&self, link: LinkType) {
+        if let Engine::Programs(programs) = &self.0
+            && !programs.native.is_made()
+        {
+            programs.keys.get_or_init(|| Screen::of(self, link).patterns(PATTERNS_MAX));
+        }
+    }
+
     /// Whether the packet with captured bytes `data` and `original_len` bytes on the wire matches. `headers` is the parse of
     /// `data` under the predicate's link type.
     #[inline]
     pub fn matches(&self, headers: &Headers, data: &[u8], original_len: u32) -> bool {
-        self.matches_batch(&[Asked::new(headers, KeyEntry::default(), data, original_len)], 1) != 0
+        self.matches_batch(&[Asked::new(headers, KeyEntry::new(headers), data, original_len)], 1) != 0
     }
 
     /// Which of at most [`ASKED_MAX`] packets match: bit n is the answer for packet n. Only packets with a bit in `which` are
-    /// asked, the others' bits are 0: so a test of the keys decides first, and the program only where that says maybe.
+    /// asked, the others' bits are 0. Before the interpreter a packet's key is asked, if [`Filter::prepare`] was.
     #[inline]
     pub fn matches_batch(&self, packets: &[Asked<'_>], which: u64) -> u64 {
         match &self.0 {
@@ -321,7 +350,9 @@ impl Predicate {
 
 impl Programs {
     fn interpret(&self, packets: &[Asked<'_>], which: u64) -> u64 {
-        let asked = packets.iter().enumerate().take(ASKED_MAX).filter(|(at, _)| which >> at & 1 != 0);
+        let keys = self.keys.get().map(Vec::as_slice);
+        let may = |entry: &KeyEntry| keys.is_none_or(|keys| entry.partial() || keys.iter().any(|key| key.takes(entry)));
+        let asked = packets.iter().enumerate().take(ASKED_MAX).filter(|(at, packet)| which >> at & 1 != 0 && may(packet.key()));
         let accepts = |packet: &Asked<'_>| self.programs[self.choice.of(packet)].accepts(packet.data(), packet.original_len());
         asked.fold(0, |hits, (at, packet)| hits | u64::from(accepts(packet)) << at)
     }

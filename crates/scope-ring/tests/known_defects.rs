@@ -247,3 +247,13 @@ fn one_mebibyte_is_ring_enough() {
     feed_segments(&ring, &mut writer, 100);
     assert_eq!(accounts(&ring, 0).len(), 15);
 }
+
+#[test]
+#[should_panic(expected = "a packet of 16385 bytes for a lane that keeps 16384: cut it to `kept_bytes_max` first")]
+fn a_packet_that_no_segment_takes_is_told_as_the_mistake_that_it_is_and_not_tried_for_ever() {
+    let ring = ring(16, 64 * KIB, 1);
+    let mut writer = lane(&ring, 0);
+    assert_eq!(writer.kept_bytes_max(), 16 * KIB);
+    feed(&mut writer, 10, 16 * KIB);
+    feed(&mut writer, 1, 16 * KIB + 1);
+}

@@ -24,7 +24,8 @@ pub trait Arrivals {
     /// How many there are.
     fn count(&self) -> usize;
 
-    /// Packet `index`, below [`Arrivals::count`]. It may be asked for more than once. Mark it `#[inline(always)]`.
+    /// Packet `index`, below [`Arrivals::count`]. It may be asked for more than once, and must not panic: what of the batch is
+    /// written by then would be there without being counted. Mark it `#[inline(always)]`.
     fn packet(&self, index: usize) -> Incoming<'_>;
 }
 

@@ -4,7 +4,7 @@ use super::packets::{any_filter, any_link, any_packet};
 use super::{Segment, entry};
 use crate::screen::{KeyPattern, Screen};
 use crate::specimens::{self, Random};
-use crate::{Filter, VlanRule};
+use crate::{Asked, Filter, FilterEngine, VlanRule};
 use scope_packet::{Headers, KeyEntry, LinkType};
 
 /// Pairs of filter and packet in the ordinary test.
@@ -30,9 +30,16 @@ pub fn hold(filter: &Filter, link: LinkType, packets: &[Vec<u8>], tally: &mut Ta
     let patterns = PATTERNS.map(|most| screen.patterns(most));
     assert!(patterns.iter().zip(PATTERNS).all(|(patterns, most)| patterns.len() <= most));
     let entries: Vec<KeyEntry> = packets.iter().map(|data| entry(link, data)).collect();
+    let parsed: Vec<Headers> = packets.iter().map(|data| Headers::parse(link, data)).collect();
+    let asked = || parsed.iter().zip(packets).zip(&entries);
+    let asked = asked().map(|((headers, data), entry)| Asked::new(headers, *entry, data, data.len() as u32));
+    let asked: Vec<Asked<'_>> = asked.collect();
     let mut any = false;
-    for (data, entry) in packets.iter().zip(&entries) {
-        let matches = predicate.matches(&Headers::parse(link, data), data, data.len() as u32);
+    let by_programs: Vec<bool> = asked.iter().map(|packet| predicate.matches_batch(&[*packet], 1) != 0).collect();
+    filter.prepare(FilterEngine::Interpreter).unwrap();
+    let by_keys_first: Vec<bool> = asked.iter().map(|packet| predicate.matches_batch(&[*packet], 1) != 0).collect();
+    assert_eq!(by_keys_first, by_programs, "{} on {}\n{screen}", filter.text(), link.name());
+    for ((data, entry), matches) in packets.iter().zip(&entries).zip(by_programs) {
         let may_match = screen.may_match(entry);
         let told = || format!("{} on {}: {data:02x?}\n{screen}", filter.text(), link.name());
         assert!(may_match || !matches, "lost: {}", told());
