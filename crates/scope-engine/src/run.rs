@@ -124,7 +124,9 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let names = sources.iter().map(|feed| feed.source.name().to_string()).collect();
     let run = Run::new(plan, ring, events, &sources, control.stops() > 0);
     run.log_start(&memory);
-    watch.started(&memory);
+    if control.stops() == 0 {
+        watch.started(&memory);
+    }
     run.go(sources, names, interpreted, control, watch)
 }
 

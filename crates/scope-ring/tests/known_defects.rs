@@ -249,11 +249,11 @@ fn one_mebibyte_is_ring_enough() {
 }
 
 #[test]
-#[should_panic(expected = "a packet of 16385 bytes for a lane that keeps 16384: cut it to `kept_bytes_max` first")]
+#[should_panic(expected = "a packet of 65536 bytes for a lane that keeps 16384: cut it to `kept_bytes_max` first")]
 fn a_packet_that_no_segment_takes_is_told_as_the_mistake_that_it_is_and_not_tried_for_ever() {
     let ring = ring(16, 64 * KIB, 1);
     let mut writer = lane(&ring, 0);
-    assert_eq!(writer.kept_bytes_max(), 16 * KIB);
-    feed(&mut writer, 10, 16 * KIB);
-    feed(&mut writer, 1, 16 * KIB + 1);
+    assert_eq!(writer.kept_bytes_max(), 16 << 10);
+    feed(&mut writer, 10, 16 << 10);
+    feed(&mut writer, 1, 64 << 10);
 }

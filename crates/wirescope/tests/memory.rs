@@ -220,6 +220,7 @@ fn a_signal_while_the_ring_is_made_resident_ends_the_run_in_good_order() {
     let done = started.finish(LIMIT);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     done.summary().assert_adds_up();
+    assert!(!done.stderr.contains("recording"), "nothing was recorded: {}", done.stderr);
 }
 
 /// What a control group shows of itself is shown to the run alone, in a mount name space of its own; no group is made.
