@@ -127,7 +127,9 @@ pub enum RingError {
         needed: u64,
     },
     /// The machine doesn't have that much memory.
-    #[error("ring of {ring_bytes} B: only {available} B of memory are available ({limit}), and some of it has to stay free; choose a smaller --ring")]
+    #[error(
+        "ring of {ring_bytes} B: only {available} B of memory are available ({limit}), and some of it has to stay free; choose a smaller --ring"
+    )]
     NoMemory {
         /// As asked for, bytes.
         ring_bytes: u64,
