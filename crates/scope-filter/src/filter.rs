@@ -191,8 +191,10 @@ fn refusal(text: &str, causes: &[(LinkType, String)]) -> FilterError {
     }
 }
 
-/// Whether libpcap's refusal is about the link type (or the filter as a whole) and has no place in the text.
+/// Whether libpcap's refusal is about the link type (or the filter as a whole) and has no place in the text. Names out of the
+/// text, which it puts in quotes, say nothing of that.
 fn about_link(cause: &str) -> bool {
+    let own_words: String = cause.split('\'').step_by(2).collect();
     [
         "upport",
         "data link type",
@@ -206,7 +208,7 @@ fn about_link(cause: &str) -> bool {
         "memory",
     ]
     .iter()
-    .any(|word| cause.contains(word))
+    .any(|word| own_words.contains(word))
 }
 
 /// What answers.
