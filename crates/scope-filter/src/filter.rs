@@ -121,7 +121,8 @@ impl Filter {
     }
 
     /// The condition that the key entries of all packets of link type `link` fulfil which the filter takes. Derived anew from the
-    /// compiled programs by each call, in some 10 µs to milliseconds. Where the text doesn't compile, only partial entries pass.
+    /// compiled programs by each call, in some 10 µs to two seconds, where it is given up and everything passes. Where
+    /// the text doesn't compile, only partial entries pass.
     pub fn screen(&self, link: LinkType) -> Screen {
         Screen::of(&self.for_link(link), link)
     }
