@@ -15,8 +15,10 @@ use crate::error::{SHELL_HINT, TEMPLATE_HINT};
 use crate::libpcap;
 use crate::words::{Kind, Token, tokens};
 
-/// How long a search goes on.
+/// How long a search goes on; libpcap's compilation that it waits for then is its last.
 const SEARCH_TIME_MAX: Duration = Duration::from_secs(1);
+/// What is said where the search ends too early.
+const LONG_HINT: &str = "the text is too long to find the place in time: it is there or behind";
 
 /// What may follow a prefix to make a whole text of it, without names.
 const ENDINGS: [&str; 22] = [
@@ -60,18 +62,20 @@ pub(crate) fn find(text: &str, link: LinkType) -> Fault {
     while dead - alive > 1 && began.elapsed() < SEARCH_TIME_MAX {
         let doubled = (2 * alive).max(1);
         let prefix = if doubled < dead { doubled } else { alive + (dead - alive) / 2 };
-        if is_alive(text, &tokens[..prefix], link) {
-            alive = prefix;
-        } else {
-            dead = prefix;
+        match is_alive(text, &tokens[..prefix], link, began) {
+            Some(true) => alive = prefix,
+            Some(false) => dead = prefix,
+            None => break,
         }
     }
     let at = tokens.get(alive).map_or(text.trim_end().len(), |token| token.at);
-    Fault { at, hint: hint(&tokens, alive) }
+    let hint = if dead - alive > 1 { LONG_HINT.into() } else { hint(&tokens, alive) };
+    Fault { at, hint }
 }
 
-fn is_alive(text: &str, prefix: &[Token], link: LinkType) -> bool {
-    let Some(last) = prefix.last() else { return true };
+/// `None` where the time, which counts from `began`, has run out: of a long text one ending alone may take a second.
+fn is_alive(text: &str, prefix: &[Token], link: LinkType, began: Instant) -> Option<bool> {
+    let Some(last) = prefix.last() else { return Some(true) };
     let mut open = Vec::new();
     for token in prefix.iter().filter(|token| token.kind == Kind::Symbol) {
         match token.text {
@@ -83,10 +87,16 @@ fn is_alive(text: &str, prefix: &[Token], link: LinkType) -> bool {
     }
     let in_brackets = open.last() == Some(&']');
     let closing: String = open.iter().rev().filter(|&&bracket| bracket == ')' || !in_brackets).collect();
-    ENDINGS.iter().any(|ending| {
+    for ending in ENDINGS {
+        if began.elapsed() >= SEARCH_TIME_MAX {
+            return None;
+        }
         let whole = format!("{}{ending}{closing}", &text[..last.end()]);
-        libpcap::understands(&whole, link)
-    })
+        if libpcap::understands(&whole, link) {
+            return Some(true);
+        }
+    }
+    Some(false)
 }
 
 /// libpcap's refusal of a text that is correct but can match nothing.

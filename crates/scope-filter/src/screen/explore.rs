@@ -11,6 +11,8 @@
 //! Loads outside the packet and divisions by zero reject; here they go on, which takes more entries, never fewer. A register
 //! that is never read again is forgotten, so that states which differ in nothing else meet.
 
+use std::time::Instant;
+
 use super::CLAUSES_MAX;
 use super::case::Case;
 use super::clause::{Clause, Clauses, Field};
@@ -20,8 +22,6 @@ use crate::bpf::{ACCEPT, Branch, MEMORY_WORDS, Op, Operation, REJECT, Relation};
 
 /// States that wait at one op; beyond, the two that are most alike become one that takes what either takes.
 const STATES_MAX: usize = 16;
-/// States that wait in one exploration of all cases, counted at each op; beyond, every entry may be accepted.
-pub(super) const VISITS_MAX: usize = 1 << 22;
 
 /// What is known when the run stands at an op.
 #[derive(Clone, Debug)]
@@ -36,8 +36,8 @@ struct State {
     words: [Option<u32>; 8],
 }
 
-/// Entries of the case that the program may accept; `None` where the program jumps back or `visits` run out.
-pub(super) fn accepted(program: &[Op], case: &Case, visits: &mut usize) -> Option<Clauses> {
+/// Entries of the case that the program may accept; `None` where the program jumps back, or where it takes longer than `until`.
+pub(super) fn accepted(program: &[Op], case: &Case, until: Instant) -> Option<Clauses> {
     let read_later = &read_later(program)?;
     let (ends, waiting) = (&ends(program), vec![Vec::new(); program.len()]);
     let mut run = Run { case, read_later, ends, waiting, accepted: Clauses::default() };
@@ -46,7 +46,9 @@ pub(super) fn accepted(program: &[Op], case: &Case, visits: &mut usize) -> Optio
     run.enter(0, start);
     for (at, op) in program.iter().enumerate() {
         for state in std::mem::take(&mut run.waiting[at]) {
-            *visits = visits.checked_sub(1)?;
+            if Instant::now() >= until {
+                return None;
+            }
             run.step(at as u32, op, state);
         }
     }

@@ -14,7 +14,7 @@
 //! | `words` | the condition in words |
 //!
 //! An entry that is `partial` always passes. So does everything where the programs jump back (`protochain`) or where the
-//! exploration would take too long.
+//! exploration takes too long.
 
 mod case;
 mod clause;
@@ -25,12 +25,17 @@ mod tests;
 mod value;
 mod words;
 
+use std::time::{Duration, Instant};
+
 use scope_packet::{KeyEntry, Kind, LinkType};
 
 use crate::Predicate;
 use case::Case;
 use clause::{Clause, Clauses, Field};
 
+/// How long a screen is derived; beyond, everything passes. A dump waits meanwhile, and the ring doesn't: lists of some hundred
+/// ports or ranges took seconds, in which the window was lost.
+const DERIVING_TIME_MAX: Duration = Duration::from_secs(2);
 /// Clauses of one screen; beyond, clauses become one that takes more.
 const CLAUSES_MAX: usize = 64;
 /// Values of one field that a segment's summary is asked for; a clause with more is not held against it.
@@ -90,11 +95,11 @@ impl Screen {
     }
 
     fn try_of(predicate: &Predicate, link: LinkType) -> Option<Screen> {
-        let mut visits = explore::VISITS_MAX;
+        let until = Instant::now() + DERIVING_TIME_MAX;
         let mut clauses = Clauses::default();
         for case in Case::all(link)? {
             for program in predicate.programs(case.tags)? {
-                let accepted = explore::accepted(program.plain(), &case, &mut visits)?;
+                let accepted = explore::accepted(program.plain(), &case, until)?;
                 let possible = accepted.0.into_iter().filter(|clause| case.may_have(clause));
                 possible.for_each(|clause| clauses.add(clause, CLAUSES_MAX));
             }

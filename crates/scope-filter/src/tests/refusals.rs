@@ -34,6 +34,10 @@ fn a_syntax_error_says_its_place() {
     check("tcp § udp", 4);
     check("tcp and and udp", 8);
     check("ip[0] & 0xf foo", 12);
+    // Names that have words of libpcap's refusals of link types in them.
+    for name in ["support", "onlyx", "memory"] {
+        check(&format!("tcp port {name}"), 9);
+    }
 }
 
 #[test]
@@ -159,6 +163,18 @@ fn the_longest_texts_compile_or_are_refused_in_bounded_time() {
             assert_eq!(matches!(outcome, Err(FilterError::TooLong { .. })), bytes > longest, "{part}");
         }
     }
+}
+
+/// The place of the fault was once searched for half a minute: the time was looked at between prefixes, not between endings.
+#[test]
+fn the_fault_at_the_end_of_a_long_text_is_refused_in_bounded_time() {
+    let text = repeated("host 10.0.{}.1", " or ", crate::words::TEXT_BYTES_MAX - 10) + " or or";
+    let begun = std::time::Instant::now();
+    let error = refusal(&text, &[]);
+    let seconds = begun.elapsed().as_secs_f64();
+    assert!(seconds < 15.0, "{seconds} s");
+    let (at, told) = (error.at().unwrap(), error.to_string());
+    assert!(at >= text.len() - 2 || told.contains("there or behind"), "{told}");
 }
 
 #[test]
