@@ -95,17 +95,21 @@ pub(crate) fn excerpt(text: &str, at: usize) -> String {
     let at = text.floor_char_boundary(at);
     let from = text.floor_char_boundary(at.saturating_sub(SHOWN_BYTES));
     let to = text.ceil_char_boundary((at + SHOWN_BYTES).min(text.len()));
-    let plain = |part: &str| part.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
     let (before, behind) = (plain(&text[from..at]), plain(&text[at..to]));
     let cut = |cut: bool| if cut { "..." } else { "" };
     let caret_at = before.chars().count() + cut(from > 0).len();
     format!("\n  {}{before}{behind}{}\n  {}^", cut(from > 0), cut(to < text.len()), " ".repeat(caret_at))
 }
 
+/// Without control characters, which a terminal would obey.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 fn shortened(text: &str) -> String {
     match tokens(text).iter().take_while(|token| token.end() <= 2 * SHOWN_BYTES).last() {
-        Some(last) if last.end() < text.trim_end().len() => format!("{} ...", &text[..last.end()]),
-        _ => text.into(),
+        Some(last) if last.end() < text.trim_end().len() => format!("{} ...", plain(&text[..last.end()])),
+        _ => plain(text),
     }
 }
 

@@ -301,7 +301,7 @@ impl Predicate {
     }
 
     /// Makes machine code, if that wasn't tried before; all clones use it from then on, and answer the same as before. It takes
-    /// some 0.1 to 5 ms: not on the packet path.
+    /// some 0.1 to 5 ms, for the longest texts seconds: not on the packet path.
     ///
     /// # Errors
     /// Says, once, why there is no machine code: the interpreter goes on answering.

@@ -10,7 +10,7 @@
 //!
 //! The meaning is the interpreter's, to the last bit. Pages of code are written first and made executable afterwards, never both
 //! at once (`cranelift-jit` maps them writable and then changes them to readable and executable); they are given back when the
-//! last user of the predicate is gone. Making code takes some 0.1 to 5 ms: whoever has packets waiting leaves it to others.
+//! last user of the predicate is gone. Making code takes some 0.1 to 5 ms, for the longest texts seconds: whoever has packets waiting leaves it to others.
 
 mod emit;
 mod facts;

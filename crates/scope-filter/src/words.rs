@@ -9,7 +9,8 @@ use std::net::Ipv6Addr;
 
 use crate::error::FilterError;
 
-/// Longest filter text, bytes: about 1300 ports. In pieces that takes half a second to compile, a text without pieces a second.
+/// Longest filter text, bytes: about 1300 ports. In pieces that takes about half a second to compile, one sum of so many terms,
+/// which can't be cut, some seconds.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 /// Deepest nesting of parentheses and brackets.
 pub(crate) const NESTING_MAX: usize = 256;

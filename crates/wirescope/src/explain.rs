@@ -12,7 +12,7 @@ mod words;
 
 use crate::Fault;
 use crate::args::FilterArgs;
-use packets::{Engine, Taken, Tally};
+use packets::{Cost, Taken, Tally};
 use scope_filter::{Filter, Screen, VlanRule, meaning};
 use scope_packet::LinkType;
 use scope_source::file::{FileOptions, FileSource};
@@ -35,7 +35,7 @@ struct OfLink {
     /// What the file's packets of this type came to; `None` without a file.
     tally: Option<Tally>,
     /// Time of a packet by engine, ns, over how many packets; `None` where there are no packets to measure with.
-    cost: Option<(Vec<(Engine, f64)>, usize)>,
+    cost: Option<(Vec<Cost>, usize)>,
 }
 
 /// Explains the filter, as text for standard output.

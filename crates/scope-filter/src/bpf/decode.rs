@@ -1,9 +1,12 @@
 //! Checks the instructions of a program and decodes them, one by one.
 
+use std::ops::Range;
+
 use super::{ACCEPT, Branch, INSTRUCTIONS_MAX, Instruction, MEMORY_WORDS, Op, Operation, ProgramError, REJECT, Relation};
 
-/// Loads from here on are the kernel's own extensions (packet type, interface index), which packets in memory don't have.
-const EXTENSIONS_FROM: u32 = 0xffff_f000;
+/// Loads from here are the kernel's own extensions (packet type, interface index; `SKF_AD_OFF`, `SKF_AD_MAX` of linux/filter.h),
+/// which packets in memory don't have. Beyond, libpcap means what lies before a packet: nothing.
+const EXTENSIONS: Range<u32> = 0xffff_f000..0xffff_f040;
 
 /// The op of each instruction.
 pub(super) fn decoded(instructions: &[Instruction]) -> Result<Vec<Op>, ProgramError> {
@@ -20,7 +23,7 @@ pub(super) fn decoded(instructions: &[Instruction]) -> Result<Vec<Op>, ProgramEr
     }
     let mut ops = Vec::with_capacity(len);
     for (at, instruction) in instructions.iter().enumerate() {
-        if matches!(instruction.code, 0x20 | 0x28 | 0x30) && instruction.k >= EXTENSIONS_FROM {
+        if matches!(instruction.code, 0x20 | 0x28 | 0x30) && EXTENSIONS.contains(&instruction.k) {
             return Err(ProgramError::Extension);
         }
         ops.push(decode(instruction, at, len).ok_or_else(|| invalid(at))?);

@@ -33,8 +33,8 @@ use crate::Predicate;
 use case::Case;
 use clause::{Clause, Clauses, Field};
 
-/// How long a screen is derived; beyond, everything passes. A dump waits meanwhile, and the ring doesn't: lists of some hundred
-/// ports or ranges took seconds, in which the window was lost.
+/// How long a screen is derived; beyond, everything passes. A dump waits meanwhile, and the ring doesn't: lists of many hundred
+/// ports took seconds, in which the window was lost. Only speed depends on it, never what a filter takes.
 const DERIVING_TIME_MAX: Duration = Duration::from_secs(2);
 /// Clauses of one screen; beyond, clauses become one that takes more.
 const CLAUSES_MAX: usize = 64;

@@ -5,17 +5,33 @@ use std::sync::Arc;
 /// Ranges of one set; one that would need more holds everything between its ends. Above what the longest filter text makes.
 const RANGES_MAX: usize = 8192;
 
-/// A set of numbers. Ranges are inclusive, ascending, and neither overlap nor touch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Numbers(Arc<[(u32, u32)]>);
+/// A set of numbers.
+#[derive(Clone, Debug, Eq)]
+pub(super) struct Numbers {
+    /// Inclusive, ascending; they neither overlap nor touch.
+    ranges: Arc<[(u32, u32)]>,
+    /// How many numbers: sets are told apart by it mostly.
+    len: u64,
+}
+
+impl PartialEq for Numbers {
+    fn eq(&self, other: &Numbers) -> bool {
+        self.len == other.len && (Arc::ptr_eq(&self.ranges, &other.ranges) || self.ranges == other.ranges)
+    }
+}
 
 impl Numbers {
+    fn new(ranges: Vec<(u32, u32)>) -> Numbers {
+        let len = ranges.iter().map(|&(first, last)| u64::from(last - first) + 1).sum();
+        Numbers { ranges: ranges.into(), len }
+    }
+
     pub fn none() -> Numbers {
-        Numbers(Arc::new([]))
+        Numbers::new(Vec::new())
     }
 
     pub fn range(first: u32, last: u32) -> Numbers {
-        if first <= last { Numbers(Arc::new([(first, last)])) } else { Numbers::none() }
+        if first <= last { Numbers::new(vec![(first, last)]) } else { Numbers::none() }
     }
 
     pub fn one(number: u32) -> Numbers {
@@ -39,29 +55,29 @@ impl Numbers {
         if joined.len() > RANGES_MAX {
             joined = vec![(joined[0].0, joined[joined.len() - 1].1)];
         }
-        Numbers(joined.into())
+        Numbers::new(joined)
     }
 
     pub fn ranges(&self) -> &[(u32, u32)] {
-        &self.0
+        &self.ranges
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ranges.is_empty()
     }
 
     /// How many numbers.
     pub fn len(&self) -> u64 {
-        self.0.iter().map(|&(first, last)| u64::from(last - first) + 1).sum()
+        self.len
     }
 
     #[inline]
     pub fn contains(&self, number: u32) -> bool {
-        match *self.0 {
+        match *self.ranges {
             [(first, last)] => first <= number && number <= last,
             _ => {
-                let next = self.0.partition_point(|&(_, last)| last < number);
-                self.0.get(next).is_some_and(|&(first, _)| first <= number)
+                let next = self.ranges.partition_point(|&(_, last)| last < number);
+                self.ranges.get(next).is_some_and(|&(first, _)| first <= number)
             }
         }
     }
@@ -70,11 +86,11 @@ impl Numbers {
         if other.is_within(self) {
             return self.clone();
         }
-        Numbers::joined(self.0.iter().chain(other.0.iter()).copied().collect())
+        Numbers::joined(self.ranges.iter().chain(other.ranges.iter()).copied().collect())
     }
 
     pub fn and(&self, other: &Numbers) -> Numbers {
-        let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let (mut a, mut b) = (self.ranges.iter().peekable(), other.ranges.iter().peekable());
         let mut common = Vec::new();
         while let (Some(left), Some(right)) = (a.peek(), b.peek()) {
             let (first, last) = (left.0.max(right.0), left.1.min(right.1));
@@ -87,13 +103,13 @@ impl Numbers {
                 b.next()
             };
         }
-        Numbers(common.into())
+        Numbers::new(common)
     }
 
     /// All others of 0..=`last`.
     pub fn complement(&self, last: u32) -> Numbers {
-        let (mut ranges, mut next) = (Vec::with_capacity(self.0.len() + 1), Some(0));
-        for &(from, to) in self.0.iter() {
+        let (mut ranges, mut next) = (Vec::with_capacity(self.ranges.len() + 1), Some(0));
+        for &(from, to) in self.ranges.iter() {
             if let Some(next) = next.filter(|&next| next < from) {
                 ranges.push((next, from - 1));
             }
@@ -102,14 +118,18 @@ impl Numbers {
         if let Some(next) = next.filter(|&next| next <= last) {
             ranges.push((next, last));
         }
-        Numbers(ranges.into())
+        Numbers::new(ranges)
     }
 
     pub fn is_within(&self, other: &Numbers) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-            || self.0.iter().all(|&(first, last)| {
-                let at = other.0.partition_point(|range| range.1 < first);
-                other.0.get(at).is_some_and(|range| range.0 <= first && last <= range.1)
+        if Arc::ptr_eq(&self.ranges, &other.ranges) {
+            return true;
+        }
+        let mut left = &*other.ranges;
+        self.len <= other.len
+            && self.ranges.iter().all(|&(first, last)| {
+                left = &left[left.iter().position(|range| range.1 >= first).unwrap_or(left.len())..];
+                left.first().is_some_and(|range| range.0 <= first && last <= range.1)
             })
     }
 
@@ -118,7 +138,7 @@ impl Numbers {
     pub fn prefixes(&self, bits: u32, most: usize) -> Option<Vec<(u32, u32)>> {
         let all = u32::MAX >> (32 - bits);
         let mut prefixes = Vec::new();
-        for &(first, last) in self.0.iter() {
+        for &(first, last) in self.ranges.iter() {
             let (mut next, last) = (u64::from(first), u64::from(last));
             while next <= last {
                 let aligned = if next == 0 { bits } else { next.trailing_zeros().min(bits) };

@@ -78,12 +78,12 @@ impl Engine {
         }
     }
 
-    /// The predicate, answered for by this engine; `None` where there is no machine code.
-    fn predicate(self, filter: &Filter, link: LinkType) -> Option<Predicate> {
+    /// The predicate, answered for by this engine, or why it can't be.
+    fn predicate(self, filter: &Filter, link: LinkType) -> Result<Predicate, String> {
         let predicate = filter.for_link(link);
         match self {
-            Engine::Interpreter => Some(predicate),
-            Engine::Native => predicate.make_native().is_ok().then_some(predicate),
+            Engine::Interpreter => Ok(predicate),
+            Engine::Native => predicate.make_native().map(|()| predicate).map_err(|error| error.to_string()),
         }
     }
 }
@@ -196,22 +196,28 @@ impl Sink for Counter<'_> {
     fn idle(&mut self, _clock_ns: i64) {}
 }
 
-/// Time of a packet by engine, ns, with the packets in the processor's cache and parsed.
+/// What an engine takes for a packet, ns, or why it doesn't answer.
+pub type Cost = (Engine, Result<f64, String>);
+
+/// Time of a packet by engine, with the packets in the processor's cache and parsed.
 ///
 /// # Errors
 /// Two engines, or two rounds, don't take the same packets.
-pub fn cost(filter: &Filter, link: LinkType, sample: &[(Vec<u8>, u32)]) -> Result<Vec<(Engine, f64)>, String> {
+pub fn cost(filter: &Filter, link: LinkType, sample: &[(Vec<u8>, u32)]) -> Result<Vec<Cost>, String> {
     let parsed: Vec<(Headers, &[u8], u32)> =
         sample.iter().map(|(data, len)| (Headers::parse(link, data), &data[..], *len)).collect();
     let expected = count(&filter.for_link(link), &parsed);
     let of_engine = |engine: Engine| {
-        let predicate = engine.predicate(filter, link)?;
+        let predicate = match engine.predicate(filter, link) {
+            Ok(predicate) => predicate,
+            Err(reason) => return Ok((engine, Err(reason))),
+        };
         let rounds = (0..ROUNDS).map(|_| round(&predicate, &parsed, expected));
         let best = rounds.collect::<Option<Vec<f64>>>().and_then(|rounds| rounds.into_iter().min_by(f64::total_cmp));
         let fault = || format!("the {} takes other packets each time; this is a defect, please report it", engine.name());
-        Some(best.ok_or_else(fault).map(|best| (engine, best)))
+        best.ok_or_else(fault).map(|best| (engine, Ok(best)))
     };
-    Engine::ALL.into_iter().filter_map(of_engine).collect()
+    Engine::ALL.into_iter().map(of_engine).collect()
 }
 
 /// Time of a packet, ns; `None` where other packets are taken than `expected`.

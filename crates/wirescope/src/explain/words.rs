@@ -1,6 +1,6 @@
 //! The explanation of a filter as people read it.
 
-use super::packets::{TAG_COUNTS, Tally};
+use super::packets::{Cost, TAG_COUNTS, Tally};
 use super::{OfLink, Report};
 use crate::words::{counted, number};
 use scope_filter::VlanRule;
@@ -79,7 +79,14 @@ fn link(text: &mut String, of_link: &OfLink, report: &Report) {
     if let Some((cost, packets)) = &of_link.cost {
         let of = if of_link.tally.is_some() { "of the file's" } else { "generated" };
         let title = format!("Time per packet ({name}, {} {of} packets in the processor's cache)", number(*packets as u64));
-        section(text, &title, cost.iter().map(|(engine, ns)| format!("{:<12} {ns:.1} ns", engine.name())));
+        section(text, &title, cost.iter().map(cost_words));
+    }
+}
+
+fn cost_words((engine, cost): &Cost) -> String {
+    match cost {
+        Ok(ns) => format!("{:<12} {ns:.1} ns", engine.name()),
+        Err(reason) => format!("{:<12} not to be had: {reason}", engine.name()),
     }
 }
 
