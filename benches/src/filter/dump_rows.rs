@@ -7,7 +7,7 @@ use super::native;
 use crate::place::Place;
 use crate::table::Table;
 use anyhow::{Context, Result};
-use scope_dump::{DumpOrder, DumpReport, FirstPins, Progress, cut};
+use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, Progress, cut};
 use scope_filter::{ASKED_MAX, Asked, Filter, FilterEngine, Predicate, VlanRule};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
@@ -93,7 +93,7 @@ impl Full {
             filter_engine: FilterEngine::Native,
             window,
             pins: FirstPins::take(&self.ring, from_ns, 1),
-            folder: folder.path().to_path_buf(),
+            output: DumpOutput::in_folder(folder.path())?,
             progress: Arc::new(Progress::default()),
             patience: None,
         };

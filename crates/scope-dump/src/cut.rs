@@ -1,11 +1,13 @@
 //! One dump from order to report: rounds of looking, reading, filtering and writing until the clocks say that it is over.
 
+use crate::form::DumpFormat;
 use crate::merge::{Beyond, Place, Waiting};
-use crate::output::OutFile;
+use crate::output::{OutFile, publish_facts};
 use crate::pins::FirstPins;
 use crate::progress::Progress;
 use crate::report::DumpReport;
 use crate::sieve::Sieve;
+use crate::target::DumpOutput;
 use crate::time_text::for_file_name;
 use crate::walk::{Candidate, Piece, Read, Walk};
 use scope_filter::{ASKED_MAX, Filter, FilterEngine};
@@ -14,7 +16,6 @@ use scope_ring::{Lost, Ring};
 use scope_trigger::Window;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,8 +54,8 @@ pub struct DumpOrder {
     pub window: Arc<Window>,
     /// Pins that were taken at the fire.
     pub pins: FirstPins,
-    /// Folder for the files.
-    pub folder: PathBuf,
+    /// Where the files go.
+    pub output: Arc<DumpOutput>,
     /// How far it is, for whoever watches.
     pub progress: Arc<Progress>,
     /// Live: how long after the window's end, by the monotonic clock, to wait at most for workers that have stopped telling the
@@ -70,6 +71,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         why: order.why.clone(),
         time_ns: order.time_ns,
         filter: order.filter.text().to_string(),
+        to_stream: order.output.is_stream(),
         ..DumpReport::default()
     };
     let filter = order.filter;
@@ -82,7 +84,8 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         sieves: Vec::new(),
         hit: order.hit,
         from_ns,
-        folder: order.folder,
+        output: order.output,
+        intro: report.clone(),
         progress: order.progress,
         waiting: Waiting::default(),
         beyond: Beyond::default(),
@@ -112,7 +115,9 @@ struct Cutter {
     sieves: Vec<Arc<Sieve>>,
     hit: Option<HitPacket>,
     from_ns: i64,
-    folder: PathBuf,
+    output: Arc<DumpOutput>,
+    /// What was known of the dump at its beginning.
+    intro: DumpReport,
     progress: Arc<Progress>,
     waiting: Waiting,
     beyond: Beyond,
@@ -145,10 +150,14 @@ impl Cutter {
             let reach_ns = if over { to_ns } else { i64::MAX };
             let pieces = self.walk.look(reach_ns);
             self.take(&pieces, Span { to_ns, reach_ns }, if over { i64::MAX } else { settled_ns });
+            if self.files.values().any(OutFile::reader_gone) {
+                self.progress.set_reader_gone();
+            }
             if over {
                 return;
             }
             if pieces.is_empty() {
+                self.files.values_mut().for_each(OutFile::hand_on);
                 self.ring.wait_for_seal(seals, sleep);
                 sleep = (sleep * 2).min(SLEEP_MAX);
             } else {
@@ -242,12 +251,26 @@ impl Cutter {
 
     fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
-            match OutFile::create(&self.folder, link_type) {
+            let created = self.fits(link_type).and_then(|()| OutFile::create(&self.output, link_type, &self.intro));
+            match created {
                 Ok(file) => drop(self.files.insert(link_type, file)),
                 Err(error) => self.unopened = Some((error, 0)),
             }
         }
         self.files.get_mut(&link_type).map(|file| (file, &*self.ring))
+    }
+
+    /// A pipe takes one link type: that of the packet that fired, or the first.
+    fn fits(&self, link_type: LinkType) -> io::Result<()> {
+        let taken = self.hit.map(|hit| hit.link_type).or(self.files.keys().next().copied()).filter(|taken| *taken != link_type);
+        match taken.filter(|_| self.output.is_stream()) {
+            Some(taken) => Err(io::Error::other(format!(
+                "a pipe takes one link type, here {}: packets of {} are left out; write into a folder",
+                taken.name(),
+                link_type.name()
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Settles the loss, closes the files, gives them their names.
@@ -271,12 +294,14 @@ impl Cutter {
         }
         report.packets = self.files.values().map(|file| file.packets).sum();
         report.bytes = self.files.values().map(|file| file.bytes).sum();
-        let unwritten = self.files.values().map(|file| file.unwritten).sum::<u64>() + self.unopened.as_ref().map_or(0, |u| u.1);
-        let failed = self.files.values().find_map(|file| file.error.as_ref()).or(self.unopened.as_ref().map(|u| &u.0));
-        report.error = failed.map(|error| format!("{}: {error}", self.folder.display()));
+        let unwritten =
+            self.files.values().map(|file| file.unwritten.packets).sum::<u64>() + self.unopened.as_ref().map_or(0, |u| u.1);
+        let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
+        let failed = self.files.values().find_map(OutFile::complaint).or(unopened);
+        report.error = failed.map(|error| format!("{}: {error}", self.output.place()));
         report.lost_min += unwritten;
         report.lost_max += unwritten;
-        let spans = self.files.values().filter_map(|file| file.unwritten_span).chain(report.missing);
+        let spans = self.files.values().filter_map(|file| file.unwritten.span_ns).chain(report.missing);
         report.missing = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         if self.unopened.is_some() {
             report.missing = Some((report.from_ns, report.to_ns)); // nothing of it could be written
@@ -296,18 +321,26 @@ impl Cutter {
 
     fn publish(self, report: &mut DumpReport, main_type: LinkType) {
         let stem = format!("{}_{}_{:04}", for_file_name(report.time_ns), report.trigger, report.id);
+        let _publishing = self.output.budget.as_ref().map(|budget| budget.publish(&stem));
         let mut files = self.files;
-        let main = files.remove(&main_type).map(|file| (stem.clone(), file));
-        let others = files.into_iter().map(|(link_type, file)| (format!("{stem}_{}", link_type.name()), file));
+        let main = files.remove(&main_type).map(|file| (None, file));
+        let others = files.into_iter().map(|(link_type, file)| (Some(link_type.name()), file));
         let facts = report.clone();
-        for (name, file) in main.into_iter().chain(others) {
-            match file.publish(&facts, &name) {
-                Ok(path) => report.paths.push(std::path::absolute(&path).unwrap_or(path)),
-                Err(error) => {
-                    report.complete = false;
-                    report.error.get_or_insert(format!("{}: {error}", Path::new(&name).display()));
-                }
+        let mut failed = None;
+        for (suffix, file) in main.into_iter().chain(others) {
+            match file.publish(&facts, &stem, suffix.as_deref()) {
+                Ok(path) => report.paths.extend(path.map(|path| std::path::absolute(&path).unwrap_or(path))),
+                Err(error) => failed = failed.or(Some(error)),
             }
+        }
+        if self.output.format == DumpFormat::Pcap
+            && let Some(main) = report.paths.first()
+        {
+            failed = failed.or(publish_facts(&self.output, main, &facts).err());
+        }
+        if let Some(error) = failed {
+            report.complete = false;
+            report.error.get_or_insert(format!("{}: {stem}: {error}", self.output.place()));
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The first [`HEADER_BYTES`] of the file are reserved while it is written and patched before it gets its name: a section
 //! header with the facts as its comment, then padding up to the end of the reserve.
 
+use crate::mark::APPLICATION;
 use crate::report::DumpReport;
 use crate::time_text::iso;
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN};
@@ -18,8 +19,7 @@ const COMMENT_BYTES_MAX: usize = HEADER_BYTES - 512;
 /// The reserved part of the file, filled in.
 pub(crate) fn header(report: &DumpReport) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_BYTES);
-    let application = concat!("wirescope ", env!("CARGO_PKG_VERSION"));
-    pcapng::section_header(&mut out, application, &facts(report));
+    pcapng::section_header(&mut out, APPLICATION, &facts(report));
     assert!(out.len() + BLOCK_BYTES_MIN <= HEADER_BYTES, "the facts are bounded");
     let from = out.len();
     out.resize(HEADER_BYTES, 0);
@@ -27,14 +27,25 @@ pub(crate) fn header(report: &DumpReport) -> Vec<u8> {
     out
 }
 
-/// The facts in plain words, one a line.
-pub(crate) fn facts(report: &DumpReport) -> String {
+/// What is known of a dump before it is made, for a pipe.
+pub(crate) fn intro(report: &DumpReport) -> String {
+    format!("{}written to a pipe: window, hits and losses stand at its end", who(report))
+}
+
+/// Who fired, why, and what is kept.
+fn who(report: &DumpReport) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "dump {} of trigger {}, fired {} at {}", report.id, report.trigger, report.why, iso(report.time_ns));
     let filter: String = report.filter.chars().take(FILTER_CHARS_MAX).collect();
     let cut = if filter.len() < report.filter.len() { " ... (cut)" } else { "" };
     let shown = if report.filter.is_empty() { "everything" } else { &filter };
     let _ = writeln!(text, "filter: {shown}{cut}");
+    text
+}
+
+/// The facts in plain words, one a line.
+pub(crate) fn facts(report: &DumpReport) -> String {
+    let mut text = who(report);
     let _ = writeln!(text, "window: {} to {}", iso(report.from_ns), iso(report.to_ns));
     let _ = writeln!(text, "packets: {}", report.packets);
     text.push_str(&loss(report));

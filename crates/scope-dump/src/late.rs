@@ -6,6 +6,7 @@
 //!  at the end, only if B has packets: A and sorted B  ─────► file C, which takes A's place
 //! ```
 
+use crate::form::DumpFormat;
 use crate::merge::Place;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -23,7 +24,7 @@ impl LateRun {
         LateRun { file: BufWriter::new(file), index: Vec::new(), bytes: 0 }
     }
 
-    /// Adds one block, its interface number patched already.
+    /// Adds one packet in the form that its file has.
     pub(crate) fn push(&mut self, place: Place, block: &[u8]) -> io::Result<()> {
         self.file.write_all(block)?;
         self.index.push((place, self.bytes, block.len() as u32));
@@ -31,9 +32,9 @@ impl LateRun {
         Ok(())
     }
 
-    /// Writes `main` (a file of whole pcapng blocks, of which the first `head_bytes` are copied as they are) and this run,
-    /// merged by time, to `out`. At equal times the main run goes first: it was read first.
-    pub(crate) fn merge_into(mut self, main: &mut File, head_bytes: u64, out: &mut impl Write) -> io::Result<()> {
+    /// Writes `main` (a file of this format, whose head is copied as it is) and this run, merged by time, to `out`. At equal
+    /// times the main run goes first: it was read first.
+    pub(crate) fn merge_into(mut self, main: &mut File, format: DumpFormat, out: &mut impl Write) -> io::Result<()> {
         self.file.flush()?;
         let late = self.file.get_ref();
         self.index.sort_unstable();
@@ -41,9 +42,9 @@ impl LateRun {
         let mut block = Vec::new();
         main.seek(SeekFrom::Start(0))?;
         let mut main = io::BufReader::with_capacity(1 << 20, main);
-        io::copy(&mut (&mut main).take(head_bytes), out)?;
+        io::copy(&mut (&mut main).take(format.head_bytes()), out)?;
         loop {
-            let time_ns = read_block(&mut main, &mut block)?;
+            let time_ns = format.read(&mut main, &mut block)?;
             while let Some((_, at, len)) = waiting.next_if(|(place, ..)| time_ns.is_none_or(|time_ns| place.time_ns < time_ns)) {
                 let mut bytes = vec![0; *len as usize];
                 late.read_exact_at(&mut bytes, *at)?;
@@ -55,20 +56,4 @@ impl LateRun {
             out.write_all(&block)?;
         }
     }
-}
-
-/// Reads the next block of the main run: its packet's time; of a block that holds none, a time before all others, so that it
-/// keeps its place. `None` at the end.
-fn read_block(main: &mut impl Read, block: &mut Vec<u8>) -> io::Result<Option<i64>> {
-    let mut head = [0; 8];
-    match main.read_exact(&mut head) {
-        Err(end) if end.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        other => other?,
-    }
-    let total = scope_packet::pcapng::le32(&head, 4) as usize;
-    block.clear();
-    block.extend(head);
-    block.resize(total, 0);
-    main.read_exact(&mut block[8..])?;
-    Ok(Some(scope_packet::pcapng::PacketBlock::first(block).map_or(i64::MIN, |packet| packet.time_ns())))
 }

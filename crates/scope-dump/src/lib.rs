@@ -14,7 +14,11 @@
 //! | [`walk`] | one lane's part of a window, segment after segment |
 //! | `sieve` | which packets belong: the key column first, the filter where that says maybe |
 //! | [`merge`] | the bounded reorder buffer |
-//! | [`output`] | file names, interface numbers, header, rename |
+//! | [`output`] | a dump's files: interface numbers, header, the act of naming |
+//! | [`form`] | the two forms of a file, pcapng and pcap |
+//! | [`target`] | where files go: a folder, one name, a pipe |
+//! | [`budget`] | what the folder's dumps may take, and making room |
+//! | `mark` | by what a dump's file is known |
 //! | [`progress`] | how far it is, for whoever watches |
 //! | [`report`] | what became of a dump |
 //! | [`late`] | packets that came too late for their place, merged in at the end |
@@ -22,19 +26,26 @@
 //! Absent on purpose: triggers' conditions, threads, and any change of a packet: its block is copied, only the interface
 //! number is patched.
 
+pub mod budget;
 pub mod cut;
+pub mod form;
 pub mod header;
 pub mod late;
+mod mark;
 pub mod merge;
 pub mod output;
 pub mod pins;
 pub mod progress;
 pub mod report;
 mod sieve;
+pub mod target;
 pub mod time_text;
 pub mod walk;
 
+pub use budget::{Budget, FreeMin, Limits};
 pub use cut::{DumpOrder, HitPacket, cut};
+pub use form::DumpFormat;
 pub use pins::FirstPins;
 pub use progress::Progress;
 pub use report::DumpReport;
+pub use target::{DumpOutput, Target};

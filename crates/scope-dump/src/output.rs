@@ -5,23 +5,30 @@
 //! ```
 //! Interfaces are numbered by first use; the four bytes of a packet block that name its interface are all that is patched.
 //! With a second interface, some link types change to the number that libpcap reads in such files ([`LinkType::alias`]).
-//! A file that can't be written any more (a full disk) keeps its whole blocks, is closed and named, and says what it lacks.
+//! A file that can't be written any more (a full disk, a budget that is used up) keeps its whole blocks, is closed and named, and
+//! says what it lacks.
+//!
+//! Into a pipe everything goes as it comes: a short header, packets that come too late for their place behind it, and at the end
+//! the facts, in the statistics blocks. A reader that goes away ends it.
 
-use crate::header::{HEADER_BYTES, header};
+use crate::budget::Charged;
+use crate::form::DumpFormat;
+use crate::header::{HEADER_BYTES, facts, header};
 use crate::late::LateRun;
+use crate::mark::{APPLICATION, FACTS};
 use crate::merge::Place;
 use crate::report::DumpReport;
-use scope_packet::pcapng::{BLOCK_BYTES_MIN, PacketBlock};
+use crate::target::{DumpOutput, Target, numbered};
 use scope_packet::{LinkType, pcapng};
 use scope_ring::Ring;
+use scope_store::Folder;
 use std::collections::BTreeMap;
-use std::ffi::CString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -30,43 +37,76 @@ const FIRST_LINK_TYPE_AT: u64 = HEADER_BYTES as u64 + 8;
 /// Names tried for one file before giving up.
 const NAMES_MAX: u32 = 1000;
 
+/// Packets, their bytes, and the smallest and largest of their times.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub packets: u64,
+    bytes: u64,
+    pub span_ns: Option<(i64, i64)>,
+}
+
+impl Tally {
+    fn add(&mut self, packets: u64, bytes: u64, span_ns: Option<(i64, i64)>) {
+        self.packets += packets;
+        self.bytes += bytes;
+        self.span_ns = self.span_ns.into_iter().chain(span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    }
+}
+
 /// One output file.
 pub(crate) struct OutFile {
     link_type: LinkType,
-    folder: PathBuf,
+    output: Arc<DumpOutput>,
     file: File,
     buffer: Vec<u8>,
+    /// What of the buffer is packets.
+    buffered: Tally,
     /// Bytes that are in the file for sure, whole blocks.
     written: u64,
+    charged: Charged,
     /// The run's interface number to the file's own, and packets written of it.
     interfaces: BTreeMap<u32, (u32, u64)>,
     last: Option<Place>,
     late: Option<LateRun>,
+    /// What the late run holds.
+    late_tally: Tally,
+    /// Packets that stand behind their place, in a pipe.
+    out_of_order: u64,
     pub packets: u64,
     pub bytes: u64,
-    /// Packets that couldn't be written, and the smallest and largest of their times.
-    pub unwritten: u64,
-    pub unwritten_span: Option<(i64, i64)>,
+    /// Packets that couldn't be written.
+    pub unwritten: Tally,
     pub error: Option<io::Error>,
 }
 
 impl OutFile {
-    pub(crate) fn create(folder: &Path, link_type: LinkType) -> io::Result<OutFile> {
-        let file = unnamed(folder)?;
-        file.set_permissions(std::fs::Permissions::from_mode(0o640))?;
+    /// `intro` is what is known of the dump by now: a pipe is told at once.
+    pub(crate) fn create(output: &Arc<DumpOutput>, link_type: LinkType, intro: &DumpReport) -> io::Result<OutFile> {
+        let file = match &output.target {
+            Target::Folder(folder) | Target::File { folder, .. } => folder.unnamed()?,
+            Target::Stream(stream) => stream.try_clone()?,
+        };
+        let mut buffer = output.format.head(link_type);
+        if output.is_stream() && output.format == DumpFormat::Pcapng {
+            buffer.clear();
+            pcapng::section_header(&mut buffer, APPLICATION, &crate::header::intro(intro));
+        }
         Ok(OutFile {
             link_type,
-            folder: folder.to_path_buf(),
+            output: output.clone(),
             file,
-            buffer: vec![0; HEADER_BYTES],
+            buffer,
+            buffered: Tally::default(),
             written: 0,
+            charged: Charged::to(&output.budget),
             interfaces: BTreeMap::new(),
             last: None,
             late: None,
+            late_tally: Tally::default(),
+            out_of_order: 0,
             packets: 0,
             bytes: 0,
-            unwritten: 0,
-            unwritten_span: None,
+            unwritten: Tally::default(),
             error: None,
         })
     }
@@ -75,24 +115,31 @@ impl OutFile {
         self.link_type
     }
 
+    fn format(&self) -> DumpFormat {
+        self.output.format
+    }
+
     /// Writes one packet's block to its place.
     pub(crate) fn write(&mut self, ring: &Ring, place: Place, block: &[u8]) {
-        if self.error.is_some() {
-            self.note_unwritten(place.time_ns);
-            return;
+        let bytes = u64::from(pcapng::le32(block, 20));
+        let span_ns = Some((place.time_ns, place.time_ns));
+        if self.error.is_some() || !self.format().holds(place.time_ns) {
+            return self.unwritten.add(1, bytes, span_ns);
         }
         let number = self.interface(ring, pcapng::le32(block, 8));
-        let result = if self.last.is_some_and(|last| place < last) {
+        self.packets += 1;
+        self.bytes += bytes;
+        let is_late = self.last.is_some_and(|last| place < last);
+        let result = if is_late && !self.output.is_stream() {
+            self.late_tally.add(1, bytes, span_ns);
             self.write_late(place, block, number)
         } else {
-            self.last = Some(place);
-            let at = self.buffer.len();
-            self.buffer.extend(block);
-            self.buffer[at + 8..at + 12].copy_from_slice(&number.to_le_bytes());
+            self.out_of_order += u64::from(is_late);
+            self.last = self.last.max(Some(place));
+            self.format().packet(&mut self.buffer, block, number);
+            self.buffered.add(1, bytes, span_ns);
             if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
         };
-        self.packets += 1;
-        self.bytes += pcapng::le32(block, 20) as u64;
         if let Err(error) = result {
             self.fail(error);
         }
@@ -100,12 +147,13 @@ impl OutFile {
 
     fn write_late(&mut self, place: Place, block: &[u8], number: u32) -> io::Result<()> {
         if self.late.is_none() {
-            self.late = Some(LateRun::new(unnamed(&self.folder)?));
+            self.late = Some(LateRun::new(unnamed(&self.output)?));
         }
-        let mut patched = block.to_vec();
-        patched[8..12].copy_from_slice(&number.to_le_bytes());
+        let mut record = Vec::with_capacity(block.len());
+        self.format().packet(&mut record, block, number);
+        self.charged.charge(record.len() as u64)?;
         match &mut self.late {
-            Some(late) => late.push(place, &patched),
+            Some(late) => late.push(place, &record),
             None => Ok(()),
         }
     }
@@ -114,9 +162,12 @@ impl OutFile {
     fn interface(&mut self, ring: &Ring, run_number: u32) -> u32 {
         let own = self.interfaces.len() as u32;
         let entry = self.interfaces.entry(run_number).or_insert_with(|| {
-            // The first one's number is put right when the header is patched.
-            let number = if own == 0 { self.link_type } else { self.link_type.alias().unwrap_or(self.link_type) };
-            describe(&mut self.buffer, ring, run_number, number);
+            // The first one's number is put right when the header is patched; in a pipe nothing is.
+            let keeps = own == 0 && !self.output.is_stream();
+            let number = if keeps { self.link_type } else { self.link_type.alias().unwrap_or(self.link_type) };
+            if self.output.format == DumpFormat::Pcapng {
+                describe(&mut self.buffer, ring, run_number, number);
+            }
             (own, 0)
         });
         entry.1 += 1;
@@ -124,34 +175,49 @@ impl OutFile {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.charged.charge(self.buffer.len() as u64)?;
         self.file.write_all(&self.buffer)?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
+        self.buffered = Tally::default();
         Ok(())
+    }
+
+    /// Hands what there is to the reader of a pipe, while nothing else is to be done.
+    pub(crate) fn hand_on(&mut self) {
+        if self.output.is_stream()
+            && self.error.is_none()
+            && self.buffered.packets > 0
+            && let Err(error) = self.flush()
+        {
+            self.fail(error);
+        }
+    }
+
+    /// Whether the pipe takes nothing more.
+    pub(crate) fn reader_gone(&self) -> bool {
+        self.output.is_stream() && self.error.is_some()
     }
 
     /// Gives up: what is whole on disk stays, the rest counts as unwritten.
     fn fail(&mut self, error: io::Error) {
-        let buffer = std::mem::take(&mut self.buffer);
-        let mut rest = &buffer[..];
-        while rest.len() >= BLOCK_BYTES_MIN {
-            if let Some(block) = PacketBlock::first(rest) {
-                self.note_unwritten(block.time_ns());
-                self.packets = self.packets.saturating_sub(1);
-                self.bytes = self.bytes.saturating_sub(block.data().len() as u64);
-            }
-            rest = rest.get(pcapng::le32(rest, 4).max(BLOCK_BYTES_MIN as u32) as usize..).unwrap_or(&[]);
+        self.buffer = Vec::new();
+        for lost in [std::mem::take(&mut self.buffered), std::mem::take(&mut self.late_tally)] {
+            self.packets = self.packets.saturating_sub(lost.packets);
+            self.bytes = self.bytes.saturating_sub(lost.bytes);
+            self.unwritten.add(lost.packets, lost.bytes, lost.span_ns);
         }
-        let _ = self.file.set_len(self.written);
+        if !self.output.is_stream() {
+            let _ = self.file.set_len(self.written);
+        }
         self.error = Some(error);
     }
 
-    fn note_unwritten(&mut self, time_ns: i64) {
-        self.unwritten += 1;
-        self.unwritten_span = Some(match self.unwritten_span {
-            None => (time_ns, time_ns),
-            Some((from_ns, to_ns)) => (from_ns.min(time_ns), to_ns.max(time_ns)),
-        });
+    /// Why packets aren't in the file.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let beyond = (self.unwritten.packets > 0)
+            .then(|| "packets after 2106-02-07 don't fit into a pcap file; write --dump-format pcapng".to_string());
+        self.error.as_ref().map(io::Error::to_string).or(beyond)
     }
 
     /// Ends the packets: an interface where there is none, late packets merged in, statistics.
@@ -166,49 +232,112 @@ impl OutFile {
     }
 
     fn try_finish_packets(&mut self, ring: &Ring, fallback: Option<u32>, lost: (u64, u64), end_ns: i64) -> io::Result<()> {
-        if self.interfaces.is_empty() {
+        if self.interfaces.is_empty() && self.format() == DumpFormat::Pcapng {
             let run_number = fallback.unwrap_or(u32::MAX);
             describe(&mut self.buffer, ring, run_number, self.link_type);
             self.interfaces.insert(run_number, (0, 0));
         }
         self.flush()?;
         if let Some(late) = self.late.take() {
-            let merged = unnamed(&self.folder)?;
-            merged.set_permissions(std::fs::Permissions::from_mode(0o640))?;
-            let mut out = io::BufWriter::with_capacity(BUFFER_BYTES, merged);
-            late.merge_into(&mut self.file, HEADER_BYTES as u64, &mut out)?;
+            let mut out = io::BufWriter::with_capacity(BUFFER_BYTES, unnamed(&self.output)?);
+            late.merge_into(&mut self.file, self.output.format, &mut out)?;
             self.file = out.into_inner().map_err(|error| error.into_error())?;
             self.written = self.file.metadata()?.len();
+            self.late_tally = Tally::default();
         }
-        // The packets that this file has and those that it may lack; the latter stand with its first interface.
-        for (own, packets) in self.interfaces.values() {
-            let dropped = if *own == 0 { lost.1 } else { 0 };
-            pcapng::statistics(&mut self.buffer, *own, end_ns, packets + dropped, dropped);
+        if self.output.is_stream() {
+            return Ok(()); // its statistics come with the facts
         }
+        self.statistics(lost, end_ns, "");
         self.flush()
     }
 
-    /// Patches the header and gives the file its name; the name.
-    pub(crate) fn publish(mut self, report: &DumpReport, stem: &str) -> io::Result<PathBuf> {
-        if self.written < HEADER_BYTES as u64 {
+    /// The packets that this file has and those that it may lack; the latter, and the facts, stand with its first interface.
+    fn statistics(&mut self, lost: (u64, u64), end_ns: i64, facts: &str) {
+        if self.format() == DumpFormat::Pcap {
+            return;
+        }
+        for (own, packets) in self.interfaces.values() {
+            let (dropped, comment) = if *own == 0 { (lost.1, facts) } else { (0, "") };
+            pcapng::statistics_with(&mut self.buffer, *own, end_ns, (packets + dropped, dropped), comment);
+        }
+    }
+
+    /// Patches the header and gives the file its name; where it is. A pipe is told the facts, and has no name.
+    pub(crate) fn publish(mut self, report: &DumpReport, stem: &str, suffix: Option<&str>) -> io::Result<Option<PathBuf>> {
+        let Some(folder) = self.output.folder().cloned() else {
+            return self.end_stream(report).map(|()| None);
+        };
+        if self.written < self.format().head_bytes() {
             return Err(self.error.take().unwrap_or_else(|| io::Error::other("nothing could be written")));
         }
-        self.file.write_all_at(&header(report), 0)?;
-        if let Some(alias) = self.link_type.alias().filter(|_| self.interfaces.len() > 1) {
-            self.file.write_all_at(&alias.0.to_le_bytes(), FIRST_LINK_TYPE_AT)?;
-        }
-        self.file.sync_data()?;
-        for attempt in 1..=NAMES_MAX {
-            let again = if attempt == 1 { String::new() } else { format!("-{attempt}") };
-            let path = self.folder.join(format!("{stem}{again}.pcapng"));
-            match give_name(&self.file, &path) {
-                Err(taken) if taken.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(other) => return Err(other),
-                Ok(()) => return Ok(path),
+        if self.format() == DumpFormat::Pcapng {
+            self.file.write_all_at(&header(report), 0)?;
+            if let Some(alias) = self.link_type.alias().filter(|_| self.interfaces.len() > 1) {
+                self.file.write_all_at(&alias.0.to_le_bytes(), FIRST_LINK_TYPE_AT)?;
             }
         }
-        Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{stem}.pcapng and {NAMES_MAX} names like it are taken")))
+        self.file.sync_data()?;
+        let output = self.output.clone();
+        let path = name(&folder, &self.file, &mut self.charged, &|attempt| output.file_name(stem, suffix, attempt))?;
+        Ok(Some(path))
     }
+
+    fn end_stream(&mut self, report: &DumpReport) -> io::Result<()> {
+        if self.error.is_some() {
+            return Ok(()); // it is in the report
+        }
+        let mut facts = facts(report);
+        if self.out_of_order > 0 {
+            facts.push_str(&format!("\nout of order: {} packets came too late for their place", self.out_of_order));
+        }
+        self.statistics((report.lost_min, report.lost_max), report.to_ns, &facts);
+        self.flush()
+    }
+}
+
+/// Writes the facts that a pcap file can't hold into a text file beside it; `main` is that file.
+pub(crate) fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpReport) -> io::Result<()> {
+    let Some(folder) = output.folder() else { return Ok(()) };
+    let text = format!("{APPLICATION}\n{}\n", facts(report));
+    let mut charged = Charged::to(&output.budget);
+    charged.charge(text.len() as u64)?;
+    let mut file = folder.unnamed()?;
+    file.write_all(text.as_bytes())?;
+    file.sync_data()?;
+    let beside = Path::new(main.file_name().unwrap_or_default()).with_extension(FACTS);
+    name(folder, &file, &mut charged, &|attempt| numbered(&beside, attempt)).map(drop)
+}
+
+/// Gives a file the first of its possible names that isn't taken.
+fn name(folder: &Folder, file: &File, charged: &mut Charged, names: &dyn Fn(u32) -> PathBuf) -> io::Result<PathBuf> {
+    let bytes = file.metadata()?.len();
+    let first = names(1);
+    let named = charged.name(bytes, || {
+        for attempt in 1..=NAMES_MAX {
+            let name = names(attempt);
+            match folder.give_name(file, name.as_os_str()) {
+                Err(taken) if taken.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(other) => return Err(other),
+                Ok(()) => return Ok(name),
+            }
+        }
+        let text = format!("{} and {NAMES_MAX} names like it are taken", first.display());
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
+    })?;
+    Ok(place(folder).join(named))
+}
+
+/// Where the folder is by now: it may have been moved since it was opened.
+fn place(folder: &Folder) -> PathBuf {
+    let link = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
+    let now = std::fs::read_link(link).ok().filter(|path| path.is_dir());
+    now.unwrap_or_else(|| folder.path().to_path_buf())
+}
+
+/// A file that has no name yet, where the dump's files go.
+fn unnamed(output: &DumpOutput) -> io::Result<File> {
+    output.folder().ok_or_else(|| io::Error::other("a pipe has no folder"))?.unnamed()
 }
 
 fn describe(out: &mut Vec<u8>, ring: &Ring, run_number: u32, link_type: LinkType) {
@@ -216,18 +345,4 @@ fn describe(out: &mut Vec<u8>, ring: &Ring, run_number: u32, link_type: LinkType
         Some(entry) => pcapng::interface(out, link_type, &entry.name, &entry.description),
         None => pcapng::interface(out, link_type, "none", "no packet was received"),
     }
-}
-
-/// A file in `folder` that has no name yet, so that nothing half-written is ever found, not even after a crash.
-fn unnamed(folder: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o640).open(folder)
-}
-
-/// Gives an unnamed file its name; fails where the name is taken.
-fn give_name(file: &File, path: &Path) -> io::Result<()> {
-    let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    let to = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: both are strings with a closing zero byte that outlive the call.
-    let result = unsafe { libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

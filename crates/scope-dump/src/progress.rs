@@ -1,7 +1,7 @@
 //! How far a dump is: counters that anybody may read while it is made.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How far one dump is.
@@ -9,13 +9,19 @@ use std::time::{Duration, Instant};
 pub struct Progress {
     packets: AtomicU64,
     bytes: AtomicU64,
+    reader_gone: AtomicBool,
     /// Segments held, and since when nothing has changed about it. Locked once per piece of a segment.
     hold: Mutex<(u64, Instant)>,
 }
 
 impl Default for Progress {
     fn default() -> Progress {
-        Progress { packets: AtomicU64::new(0), bytes: AtomicU64::new(0), hold: Mutex::new((0, Instant::now())) }
+        Progress {
+            packets: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            reader_gone: AtomicBool::new(false),
+            hold: Mutex::new((0, Instant::now())),
+        }
     }
 }
 
@@ -28,6 +34,15 @@ impl Progress {
     /// A piece is done with, and `segments` are held now.
     pub(crate) fn holds(&self, segments: u64) {
         *self.hold.lock().expect("no panic while held") = (segments, Instant::now());
+    }
+
+    pub(crate) fn set_reader_gone(&self) {
+        self.reader_gone.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the pipe that the dump is written into takes nothing more.
+    pub fn reader_gone(&self) -> bool {
+        self.reader_gone.load(Ordering::Relaxed)
     }
 
     /// Packets written, and the bytes of their blocks.

@@ -31,6 +31,8 @@ pub struct DumpReport {
     pub missing: Option<(i64, i64)>,
     /// Nothing inside the window was lost.
     pub complete: bool,
+    /// It went into a pipe.
+    pub to_stream: bool,
     /// The files, absolute.
     pub paths: Vec<PathBuf>,
     /// Hits that it took in.

@@ -2,7 +2,7 @@
 //! column screens well, badly and not at all. The model asks the filter of every packet.
 
 use proptest::prelude::*;
-use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, cut};
+use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, cut};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
@@ -194,7 +194,7 @@ fn order(bench: &Bench, hit: Model, filter: &str, window: &Arc<Window>, folder: 
         filter_engine: FilterEngine::Native,
         window: window.clone(),
         pins: FirstPins::take(&bench.ring, window.from_ns(), dumps_max),
-        folder: folder.to_path_buf(),
+        output: DumpOutput::in_folder(folder).unwrap(),
         progress: Arc::new(Progress::default()),
         patience: None,
     }

@@ -1,22 +1,24 @@
 //! From a fire to the finished file: numbers, pins, one thread per dump, reports.
 
 use crate::events::Events;
+use crate::exec::Exec;
 use crate::summary;
-use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, cut};
+use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, cut};
 use scope_filter::FilterEngine;
 use scope_packet::LinkType;
 use scope_ring::Ring;
 use scope_trigger::{Fire, Places, Trigger, Verdict, Window};
 use serde_json::json;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// What all dumps of a run share.
 pub struct DumpSettings {
-    /// Folder for the files, absolute.
-    pub folder: PathBuf,
+    /// Where the files go.
+    pub output: Arc<DumpOutput>,
+    /// What runs after each.
+    pub exec: Option<Arc<Exec>>,
     /// See [`DumpOrder::patience`].
     pub patience: Option<Duration>,
     /// The run ends after so many dumps.
@@ -115,7 +117,7 @@ impl Dumps {
             filter_engine: self.settings.filter_engine,
             window: fire.window,
             pins,
-            folder: self.settings.folder.clone(),
+            output: self.settings.output.clone(),
             patience: self.settings.patience,
             progress,
         };
@@ -162,6 +164,9 @@ impl Dumps {
 
     fn finish(&self, id: u64, report: DumpReport) {
         self.events.log("dump", summary::dump(&report));
+        if let Some(exec) = &self.settings.exec {
+            exec.offer(&report);
+        }
         let mut state = self.lock();
         state.open.retain(|open| open.id != id);
         state.reports.push(report);

@@ -1,7 +1,7 @@
 //! `wirescope.jsonl`: one JSON line per event, written by a thread of its own, so that no worker ever waits for a disk.
 //!
 //! Events: `start`, `hit` (one that started no dump; at most 100 a second are listed, the rest comes as `hits` with counts),
-//! `dump`, `loss`, `warning`, `end`. Each line has `event` and `logged`, the wall clock's time.
+//! `dump`, `loss`, `warning`, `alarm` (raised, cleared), `deleted`, `exec`, `end`. Each line has `event` and `logged`, the wall clock's time.
 
 use scope_dump::time_text::iso;
 use scope_packet::time::NS_PER_SECOND;
@@ -50,6 +50,12 @@ impl Events {
         let writer = std::thread::Builder::new().name("events".into()).spawn(move || write_lines(file, &receiver))?;
         let hits = HitLog { second: Instant::now(), listed: 0, counted: BTreeMap::new() };
         Ok(Events { sender: Mutex::new(Some(sender)), writer: Mutex::new(Some(writer)), hits: Mutex::new(hits) })
+    }
+
+    /// A log that goes nowhere: for a run without a folder.
+    pub fn nowhere() -> Events {
+        let hits = HitLog { second: Instant::now(), listed: 0, counted: BTreeMap::new() };
+        Events { sender: Mutex::default(), writer: Mutex::default(), hits: Mutex::new(hits) }
     }
 
     /// Logs one event. Not for workers: it waits while the writer is far behind.

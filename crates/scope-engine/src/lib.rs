@@ -8,7 +8,10 @@
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`dumps`] | from a fire to the finished file |
+//! | [`exec`] | commands after dumps |
+//! | [`space`] | whether there is room for dumps |
 //! | [`events`] | `wirescope.jsonl`, one line per event |
+//! | [`mod@printable`] | foreign text made fit to be shown |
 //! | [`status`] | what a run says of itself while it goes |
 //! | [`summary`] | what a run says at its end |
 //!
@@ -16,15 +19,21 @@
 
 pub mod dumps;
 pub mod events;
+pub mod exec;
 pub mod lockstep;
 mod memory_watch;
 pub mod plan;
+pub mod printable;
 pub mod run;
+pub mod space;
 pub mod status;
 pub mod summary;
 pub mod worker;
 
-pub use plan::{RunPlan, SourceEntry};
+pub use exec::{ExecCounts, ExecPlan};
+pub use plan::{DumpPlan, RunPlan, SingleDump, SourceEntry};
+pub use printable::printable;
 pub use run::{Control, EngineError, Watch, ring_config, run};
+pub use space::SpaceSummary;
 pub use status::{DumpStatus, Status, WorkerStatus};
 pub use summary::{DumpSummary, Summary};

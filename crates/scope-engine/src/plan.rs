@@ -1,5 +1,7 @@
 //! What a run is told to do, as meant: every text is parsed and checked, every default is filled in.
 
+use crate::exec::ExecPlan;
+use scope_dump::{DumpFormat, Limits};
 use scope_filter::{FilterEngine, VlanRule};
 use scope_packet::LinkType;
 use scope_ring::{ClaimGroup, MemoryOptions, RingConfig, Share};
@@ -16,6 +18,28 @@ pub struct SourceEntry {
     pub plan: SourcePlan,
     /// Whose segments its lanes claim: those of its share, or the common ones.
     pub group: ClaimGroup,
+}
+
+/// The place of a run's only dump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SingleDump {
+    /// This file, absolute; it doesn't exist.
+    File(PathBuf),
+    /// Standard output.
+    Stdout,
+}
+
+/// How dumps are written, and what follows them.
+#[derive(Clone, Debug, Default)]
+pub struct DumpPlan {
+    /// Their form.
+    pub format: DumpFormat,
+    /// What those in the run's folder may take.
+    pub limits: Limits,
+    /// The run makes one dump, and this is its place instead of the folder.
+    pub single: Option<SingleDump>,
+    /// What is run after each.
+    pub exec: Option<ExecPlan>,
 }
 
 /// One run.
@@ -43,8 +67,10 @@ pub struct RunPlan {
     pub dumps_max: usize,
     /// The run ends after so many dumps.
     pub exit_after: Option<u64>,
-    /// Folder for dumps and `wirescope.jsonl`.
-    pub folder: PathBuf,
+    /// Folder for dumps and `wirescope.jsonl`; a run with a single dump elsewhere may do without.
+    pub folder: Option<PathBuf>,
+    /// How dumps are written.
+    pub dump: DumpPlan,
     /// Where the whole ring goes at the end.
     pub ring_out: Option<PathBuf>,
 }

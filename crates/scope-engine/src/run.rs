@@ -1,32 +1,39 @@
 //! A run from start to end.
 //!
+//! 0. The thread for commands after dumps is started: it may start processes when others no longer may.
 //! 1. The ring is mapped and made resident; machine code of the triggers' filters is made.
 //! 2. The sources are opened, in the order given; nothing is captured before the ring is ready. Up to here nothing is created:
 //!    what can't be opened is refused.
 //! 3. One thread per worker; the main thread looks after orders, status and events.
 //! 4. The run ends when every source has ended, when somebody says stop, or when it has its dumps.
 //! 5. Workers end: what the kernel still holds is taken, lanes are committed and sealed, clocks go to the end of time.
-//! 6. So every dump ends; their reports are waited for.
+//! 6. So every dump ends; their reports are waited for, then the commands that follow dumps.
 //! 7. The ring is written out, if asked for; the summary is drawn up from the counters.
 
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
+use crate::exec::{Exec, Groups};
 use crate::lockstep::Lockstep;
 use crate::memory_watch::MemoryWatch;
-use crate::plan::RunPlan;
+use crate::plan::{RunPlan, SingleDump};
+use crate::space::{Space, Told};
 use crate::status::{Status, StatusTaker};
 use crate::summary::{Amount, Summary};
 use crate::worker::{Feed, Shared, WorkerReport, work};
-use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
+use scope_dump::{Budget, DumpOutput, DumpReport, Target};
 use scope_filter::{Filter, VlanRule};
 use scope_packet::LinkType;
 use scope_ring::{ClaimGroup, Machine, Ring, RingConfig, RingMemory};
 use scope_source::file::{FileOptions, FileSource};
 use scope_source::spec::SourcePlan;
 use scope_source::{Source, SourceError, Timing, afpacket, synth};
+use scope_store::Folder;
 use scope_trigger::{Places, Trigger, TriggerConfig};
 use serde_json::json;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -47,6 +54,7 @@ pub const MANUAL: &str = "manual";
 pub struct Control {
     stops: AtomicU32,
     fires: AtomicU32,
+    commands: Arc<Groups>,
 }
 
 impl Control {
@@ -59,6 +67,11 @@ impl Control {
     /// Fire every armed trigger by hand; with no trigger, dump the last `before` of everything. Legal at any time.
     pub fn fire(&self) {
         self.fires.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Kills the commands that run after dumps; none begins any more. Legal at any time: for who ends the process at once.
+    pub fn end_commands(&self) {
+        self.commands.end_all();
     }
 
     /// Stops asked for so far.
@@ -79,8 +92,10 @@ pub trait Watch: Sync {
     fn started(&self, memory: &RingMemory);
     /// Once a second.
     fn status(&self, status: &Status);
-    /// Something worth a line: a warning of a source, a fire by hand.
+    /// Something worth a line: a fire by hand, room for dumps again.
     fn note(&self, line: &str);
+    /// Something that isn't as it should be.
+    fn warning(&self, line: &str);
     /// A dump is finished.
     fn dump(&self, report: &DumpReport);
 }
@@ -107,6 +122,7 @@ pub enum EngineError {
 
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
+    let exec = start_exec(&plan, control)?;
     let (segment_bytes, segments) = plan.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
     let ring = Ring::ready(&plan.ring, &plan.shares, &plan.memory, &|done| {
@@ -117,17 +133,50 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     // Before the sources are opened: live packets would wait meanwhile.
     let interpreted = prepare_filters(&plan);
     let sources = open_sources(&plan)?;
-    let events = Arc::new(Events::open(&plan.folder).map_err(|cause| EngineError::System {
-        place: plan.folder.join(crate::events::EVENTS_FILE).display().to_string(),
-        cause,
-    })?);
+    let output = open_output(&plan)?;
+    let events = Arc::new(open_events(&plan)?);
     let names = sources.iter().map(|feed| feed.source.name().to_string()).collect();
-    let run = Run::new(plan, ring, events, &sources, control.stops() > 0);
+    let run = Run::new(plan, ring, (events, output, exec), &sources, control.stops() > 0);
     run.log_start(&memory);
     if control.stops() == 0 {
         watch.started(&memory);
     }
     run.go(sources, names, interpreted, control, watch)
+}
+
+/// Starts what runs after dumps, if anything does.
+fn start_exec(plan: &RunPlan, control: &Control) -> Result<Option<Arc<Exec>>, EngineError> {
+    let Some(exec) = plan.dump.exec.clone() else { return Ok(None) };
+    let started = Exec::start(exec, &control.commands);
+    started.map(Some).map_err(|cause| EngineError::System { place: "--exec".to_string(), cause })
+}
+
+/// Opens the log, if the run has a folder for it.
+fn open_events(plan: &RunPlan) -> Result<Events, EngineError> {
+    let Some(folder) = &plan.folder else { return Ok(Events::nowhere()) };
+    let place = || folder.join(crate::events::EVENTS_FILE).display().to_string();
+    Events::open(folder).map_err(|cause| EngineError::System { place: place(), cause })
+}
+
+/// Opens what dumps are written to, and its budget.
+fn open_output(plan: &RunPlan) -> Result<Arc<DumpOutput>, EngineError> {
+    let open = || {
+        let mut budget = None;
+        let target = match &plan.dump.single {
+            Some(SingleDump::Stdout) => Target::Stream(File::from(std::io::stdout().as_fd().try_clone_to_owned()?)),
+            Some(SingleDump::File(path)) => {
+                let folder = Arc::new(Folder::open(path.parent().unwrap_or(Path::new("/")))?);
+                Target::File { folder, name: path.file_name().unwrap_or_default().to_os_string() }
+            }
+            None => {
+                let folder = Arc::new(Folder::open(plan.folder.as_deref().unwrap_or(Path::new(".")))?);
+                budget = plan.dump.limits.any().then(|| Budget::open(plan.dump.limits, &folder)).transpose()?;
+                Target::Folder(folder)
+            }
+        };
+        Ok(Arc::new(DumpOutput { format: plan.dump.format, target, budget }))
+    };
+    open().map_err(|cause| EngineError::System { place: "the folder for dumps".to_string(), cause })
 }
 
 /// Makes machine code of the triggers' filters: before the workers begin, and while they run for link types that one has met.
@@ -188,15 +237,23 @@ struct Run {
     shared: Shared,
     manual: Trigger,
     live: bool,
+    space: Space,
+    exec: Option<Arc<Exec>>,
 }
 
+/// What a run writes to, and what follows it.
+type Outputs = (Arc<Events>, Arc<DumpOutput>, Option<Arc<Exec>>);
+
 impl Run {
-    fn new(plan: RunPlan, ring: Arc<Ring>, events: Arc<Events>, sources: &[Feed], stopped: bool) -> Run {
+    fn new(plan: RunPlan, ring: Arc<Ring>, (events, output, exec): Outputs, sources: &[Feed], stopped: bool) -> Run {
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
+        let space = Space::new(output.budget.clone());
+        output.budget.iter().for_each(|budget| places.heed(budget.full()));
         let settings = DumpSettings {
-            folder: plan.folder.clone(),
+            output,
+            exec: exec.clone(),
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
             exit_after: plan.exit_after,
             filter_engine: plan.filter_engine,
@@ -212,7 +269,7 @@ impl Run {
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
-        Run { manual: manual_trigger(&plan), plan, shared, live }
+        Run { manual: manual_trigger(&plan), plan, shared, live, space, exec }
     }
 
     /// Workers from start to end, with the main thread beside them.
@@ -248,7 +305,7 @@ impl Run {
             let mut last_status = Instant::now();
             while self.shared.ended.load(Ordering::Acquire) < workers.len() {
                 std::thread::park_timeout(LOOK_EVERY);
-                if control.stops() > 0 || self.shared.dumps.all_done() {
+                if control.stops() > 0 || self.shared.dumps.all_done() || self.reader_gone() {
                     self.shared.stop.store(true, Ordering::Relaxed);
                 }
                 (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
@@ -256,7 +313,7 @@ impl Run {
                 self.tell(&reports, watch, &mut warnings);
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
-                    watch.status(&taker.take(&self.shared, self.hits()));
+                    watch.status(&Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) });
                     self.shared.events.flush_hits();
                     self.log_loss(&mut taker);
                     self.tell_of_long_holds(watch);
@@ -276,6 +333,10 @@ impl Run {
             self.tell(&reports, watch, &mut warnings);
         }
         self.tell(&reports, watch, &mut warnings);
+        if let Some(exec) = &self.exec {
+            exec.finish();
+        }
+        self.tell_of_commands(watch, &mut warnings);
         Ok(self.finish(names, reports, warnings, failures))
     }
 
@@ -297,10 +358,30 @@ impl Run {
             new.into_iter().for_each(|warning| self.warn(warning, watch, warnings));
         }
         self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
+        for told in self.space.look(&self.shared.events) {
+            match told {
+                Told::Warning(warning) => self.warn(warning, watch, warnings),
+                Told::Note(note) => watch.note(&note),
+            }
+        }
+        self.tell_of_commands(watch, warnings);
+    }
+
+    /// Passes on what became of commands after dumps.
+    fn tell_of_commands(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        for news in self.exec.iter().flat_map(|exec| exec.news()) {
+            self.shared.events.log("exec", news.to_json());
+            news.complaint().into_iter().for_each(|warning| self.warn(warning, watch, warnings));
+        }
+    }
+
+    /// Whether the dump goes into a pipe that nobody reads any more.
+    fn reader_gone(&self) -> bool {
+        self.plan.dump.single.is_some() && self.shared.dumps.open().iter().any(|dump| dump.progress.reader_gone())
     }
 
     fn warn(&self, warning: String, watch: &dyn Watch, warnings: &mut Vec<String>) {
-        watch.note(&warning);
+        watch.warning(&warning);
         self.shared.events.log("warning", json!({"text": warning}));
         warnings.push(warning);
     }
@@ -316,7 +397,7 @@ impl Run {
                     held.as_secs_f64()
                 );
                 self.shared.events.log("long_hold", json!({"dump": dump.id, "segments": segments}));
-                watch.note(&line);
+                watch.warning(&line);
             }
         }
     }
@@ -398,6 +479,12 @@ impl Run {
         let triggers = self.shared.triggers.iter().chain(manual);
         summary.hits = triggers.map(|trigger| (trigger.config().name.clone(), trigger.counts())).collect();
         summary.dumps = self.shared.dumps.reports();
+        summary.space = self.space.summary();
+        summary.exec = self.exec.as_ref().map(|exec| exec.counts());
+        let refused: u64 = summary.hits.iter().map(|(_, counts)| counts.no_space).sum();
+        if refused > 0 {
+            failures.push(format!("{refused} hits started no dump: there was no space for it"));
+        }
         for dump in summary.dumps.iter().filter(|dump| !dump.complete) {
             failures.push(match &dump.error {
                 Some(error) => format!("dump {} is incomplete: {error}", dump.id),

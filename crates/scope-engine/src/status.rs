@@ -3,6 +3,7 @@
 use crate::dumps::OpenDump;
 use crate::events::now_ns;
 use crate::worker::Shared;
+use scope_dump::budget::Standing;
 use scope_packet::{DropReason, Drops};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -28,6 +29,8 @@ pub struct Status {
     pub dumps_done: usize,
     /// Hits so far.
     pub hits: u64,
+    /// Where the budget of dumps stands, if there is one.
+    pub space: Option<Standing>,
     /// Every worker.
     pub workers: Vec<WorkerStatus>,
     /// Every open dump.
@@ -122,6 +125,7 @@ impl StatusTaker {
             dumps_open: open.len(),
             dumps_done: shared.dumps.done(),
             hits,
+            space: None,
             workers,
             dumps,
         }

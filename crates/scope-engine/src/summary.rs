@@ -1,5 +1,7 @@
 //! What a run says at its end: plain values; [`Summary::to_json`] spells them as the contract has them.
 
+use crate::exec::ExecCounts;
+use crate::space::SpaceSummary;
 use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
 use scope_packet::{DropReason, Drops};
@@ -52,6 +54,10 @@ pub struct Summary {
     pub time_clamped: u64,
     /// Packets that were cut to what a segment can keep.
     pub cut: u64,
+    /// What dumps take, where that is bounded.
+    pub space: Option<SpaceSummary>,
+    /// What became of commands after dumps, where there are any.
+    pub exec: Option<ExecCounts>,
     /// Warnings that came up, in plain words.
     pub warnings: Vec<String>,
     /// Something that was promised and not done, in plain words: exit code 1.
@@ -81,6 +87,8 @@ impl Summary {
             "adds_up": self.adds_up,
             "time_clamped": self.time_clamped,
             "cut": self.cut,
+            "dump_space": self.space.as_ref().map(SpaceSummary::to_json),
+            "exec": self.exec.as_ref().map(exec),
             "warnings": self.warnings,
             "failures": self.failures,
         })
@@ -102,11 +110,21 @@ fn source((worker, (spec, counters)): (usize, &(String, SourceCounters))) -> Val
     })
 }
 
+fn exec(counts: &ExecCounts) -> Value {
+    json!({
+        "started": counts.started,
+        "failed": counts.failed,
+        "timed_out": counts.timed_out,
+        "exec_skipped": counts.skipped,
+    })
+}
+
 fn hits(counts: &HitCounts) -> Value {
     json!({
         "fired": counts.fired,
         "extended": counts.extended,
         "held_off": counts.held_off,
+        "no_space": counts.no_space,
         "too_many": counts.too_many,
         "template_unfilled": counts.template_unfilled,
         "disarmed": counts.disarmed,

@@ -273,10 +273,18 @@ impl<'a> PacketBlock<'a> {
 
 /// Appends an interface statistics block: packets received and dropped on `interface`, cumulative since the run began.
 pub fn statistics(out: &mut Vec<u8>, interface: u32, time_ns: i64, received: u64, dropped: u64) {
+    statistics_with(out, interface, time_ns, (received, dropped), "");
+}
+
+/// The same with a comment, where it isn't empty.
+pub fn statistics_with(out: &mut Vec<u8>, interface: u32, time_ns: i64, (received, dropped): (u64, u64), comment: &str) {
     let mut body = Vec::with_capacity(STATISTICS_BYTES - BLOCK_BYTES_MIN);
     body.extend(interface.to_le_bytes());
     body.extend(((time_ns as u64 >> 32) as u32).to_le_bytes());
     body.extend((time_ns as u32).to_le_bytes());
+    if !comment.is_empty() {
+        option(&mut body, OPTION_COMMENT, comment.as_bytes());
+    }
     option(&mut body, 4, &received.to_le_bytes());
     option(&mut body, 5, &dropped.to_le_bytes());
     option(&mut body, 0, &[]);

@@ -1,7 +1,8 @@
 //! The cap on dumps at once: each open dump has a place, and gives it back when its file is finished.
 
 use crate::window::Window;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 /// Dumps, beside those whose windows are open, that may be finishing at once for workers that can wait.
@@ -21,6 +22,8 @@ pub enum Full {
 /// All places. Shared by all triggers of a run.
 #[derive(Debug)]
 pub struct Places {
+    /// Up while there is no room on disk for a further dump.
+    no_space: OnceLock<Arc<AtomicBool>>,
     max: usize,
     grace_ns: i64,
     /// Protected by the lock: dumps that are open, and how many may still begin.
@@ -45,7 +48,17 @@ impl Places {
     /// `max` places at once, for at most `total` dumps in all; dumps end when the clock is `grace_ns` beyond their window.
     pub fn new(max: usize, grace_ns: i64, total: Option<u64>) -> Arc<Places> {
         let open = Open { windows: Vec::new(), left: total.unwrap_or(u64::MAX) };
-        Arc::new(Places { max, grace_ns, open: Mutex::new(open), freed: Condvar::new() })
+        Arc::new(Places { no_space: OnceLock::new(), max, grace_ns, open: Mutex::new(open), freed: Condvar::new() })
+    }
+
+    /// From now on no dump begins while `full` is up. Once per run.
+    pub fn heed(&self, full: Arc<AtomicBool>) {
+        self.no_space.get_or_init(|| full);
+    }
+
+    /// Whether there is no room on disk for a further dump. One load.
+    pub fn no_space(&self) -> bool {
+        self.no_space.get().is_some_and(|full| full.load(Ordering::Relaxed))
     }
 
     /// How far beyond a window's end the clock must be before its dump ends, ns.

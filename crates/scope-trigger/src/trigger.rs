@@ -1,7 +1,7 @@
 //! One trigger: which filter makes a packet a hit, and what becomes of each hit.
 //!
-//! Each hit is counted once, by the first that applies: `disarmed`, `extended`, `held_off`, `template_unfilled`, `too_many`,
-//! `fired`. The numbers add up to the trigger's hits.
+//! Each hit is counted once, by the first that applies: `disarmed`, `extended`, `held_off`, `template_unfilled`, `no_space`,
+//! `too_many`, `fired`. The numbers add up to the trigger's hits.
 
 use crate::holdoff::Holdoff;
 use crate::places::{Full, Place, Places};
@@ -75,6 +75,8 @@ pub enum Verdict {
         /// The name.
         name: String,
     },
+    /// The dumps' folder has no room for another.
+    NoSpace,
     /// All places for dumps are taken, or the run has all the dumps that it was to make.
     TooMany,
     /// A dump begins.
@@ -89,6 +91,7 @@ impl Verdict {
             Verdict::Extended => "extended",
             Verdict::HeldOff => "held_off",
             Verdict::TemplateUnfilled { .. } => "template_unfilled",
+            Verdict::NoSpace => "no_space",
             Verdict::TooMany => "too_many",
             Verdict::Fired(_) => "fired",
         }
@@ -104,6 +107,8 @@ pub struct HitCounts {
     pub extended: u64,
     /// Too soon after a fire.
     pub held_off: u64,
+    /// No room for the dump.
+    pub no_space: u64,
     /// All places taken.
     pub too_many: u64,
     /// The template's fields weren't there.
@@ -115,7 +120,7 @@ pub struct HitCounts {
 impl HitCounts {
     /// All hits.
     pub fn total(&self) -> u64 {
-        self.fired + self.extended + self.held_off + self.too_many + self.template_unfilled + self.disarmed
+        self.fired + self.extended + self.held_off + self.no_space + self.too_many + self.template_unfilled + self.disarmed
     }
 
     fn count(&mut self, verdict: &Verdict) {
@@ -124,6 +129,7 @@ impl HitCounts {
             Verdict::Extended => &mut self.extended,
             Verdict::HeldOff => &mut self.held_off,
             Verdict::TemplateUnfilled { .. } => &mut self.template_unfilled,
+            Verdict::NoSpace => &mut self.no_space,
             Verdict::TooMany => &mut self.too_many,
             Verdict::Fired(_) => &mut self.fired,
         } += 1;
@@ -256,6 +262,9 @@ impl Trigger {
             Ok(text) => text,
             Err(name) => return Some(Verdict::TemplateUnfilled { name: name.clone() }),
         };
+        if places.no_space() {
+            return Some(Verdict::NoSpace);
+        }
         if wait_at_ns.is_none() && places.open() >= places.max() {
             return Some(Verdict::TooMany); // before the filter is compiled: a storm of hits costs little
         }
@@ -349,10 +358,23 @@ mod tests {
         let arp = [[0u8; 12].as_slice(), &[8, 6], &[0; 10]].concat();
         assert_eq!(bench.hit(102 * S, &arp), "template_unfilled");
         let counts = bench.trigger.counts();
-        let expected = HitCounts { fired: 2, extended: 1, held_off: 1, too_many: 1, template_unfilled: 1, disarmed: 0 };
+        let expected =
+            HitCounts { fired: 2, extended: 1, held_off: 1, too_many: 1, template_unfilled: 1, ..HitCounts::default() };
         assert_eq!((counts, counts.total()), (expected, 6));
         assert_eq!((bench.held[0].window.from_ns(), bench.held[0].window.to_ns()), (90 * S, 106 * S - 1));
         assert_eq!(bench.held[1].filter.text(), "host 10.0.0.3");
+    }
+
+    #[test]
+    fn without_room_no_dump_begins_and_nothing_is_held_off() {
+        let mut bench = Bench::new(2, |config| config.single = true);
+        let full = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        bench.places.heed(full.clone());
+        assert_eq!(bench.hit(100 * S, &frame(2)), "no_space");
+        full.store(false, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(bench.hit(100 * S + 1, &frame(2)), "fired", "neither held off nor disarmed by what was refused");
+        let expected = HitCounts { fired: 1, no_space: 1, ..HitCounts::default() };
+        assert_eq!((bench.trigger.counts(), bench.trigger.counts().total()), (expected, 2));
     }
 
     #[test]

@@ -63,6 +63,9 @@ Examples:
   wirescope run -r trace.pcapng --trigger icmp --dump 'host $srcIP' \\
       --before 2 --after 1 --summary json --out dumps
 
+  # one dump, straight into another program
+  wirescope run -r trace.pcapng --trigger icmp -w - | tshark -r -
+
   # no trigger: record for 5 s and keep the whole ring
   wirescope run --source synth:rate=10k,time=5s --ring 128MiB \\
       --out dumps --ring-out ring.pcapng
@@ -199,15 +202,42 @@ pub struct RunArgs {
     #[arg(long, value_name = "ENGINE", default_value = "native", help_heading = "Triggers", value_parser = Words(&["native", "interpreter"]))]
     pub filter_engine: String,
 
+    /// Run this command after each dump, by /bin/sh -c, with the facts in its environment: WIRESCOPE_FILE and others
+    #[arg(long, value_name = "CMD", help_heading = "Output", value_hint = ValueHint::CommandString)]
+    pub exec: Option<String>,
+    /// Most commands at once; further dumps wait for theirs
+    #[arg(long, value_name = "N", default_value = "4", help_heading = "Output", allow_hyphen_values = true)]
+    pub exec_max: String,
+    /// How long a command may take before it is ended
+    #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Output", allow_hyphen_values = true)]
+    pub exec_timeout: String,
     /// Folder for dumps and the log wirescope.jsonl; it must exist
     #[arg(long, value_name = "DIR", help_heading = "Output", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
+    /// Write a single dump into this new file and end; '-' is standard output
+    #[arg(short = 'w', long, value_name = "FILE", help_heading = "Output", value_hint = ValueHint::FilePath)]
+    pub write: Option<PathBuf>,
+    /// Form of dumps: pcapng, or pcap with the facts in a text file beside it
+    #[arg(long, value_name = "FORM", default_value = "pcapng", help_heading = "Output", value_parser = Words(&["pcapng", "pcap"]))]
+    pub dump_format: String,
+    /// Bytes that all dumps in the folder may take, those of earlier runs included; then new ones are refused
+    #[arg(long, value_name = "SIZE", help_heading = "Output", allow_hyphen_values = true)]
+    pub dump_budget: Option<String>,
+    /// Free space of the folder's file system that dumps leave, as 5GiB or 10%; then new ones are refused
+    #[arg(long, value_name = "SIZE|PERCENT", help_heading = "Output", allow_hyphen_values = true)]
+    pub dump_min_free: Option<String>,
+    /// Delete the oldest dumps in the folder instead of refusing new ones
+    #[arg(long, help_heading = "Output")]
+    pub dump_rotate: bool,
     /// Write the whole ring into this new file at the end
     #[arg(long, value_name = "FILE", help_heading = "Output", value_hint = ValueHint::FilePath)]
     pub ring_out: Option<PathBuf>,
     /// Print the summary as one JSON object, and nothing else on standard output
     #[arg(long, value_name = "FORM", help_heading = "Output", value_parser = Words(&["json"]))]
     pub summary: Option<String>,
+    /// What standard error is written in: lines of text, or one JSON object a line
+    #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Output", value_parser = Words(&["text", "json"]))]
+    pub log_format: String,
     /// Also a line for each worker and open dump
     #[arg(short = 'v', long, action = ArgAction::Count, help_heading = "Output")]
     pub verbose: u8,

@@ -12,7 +12,7 @@ mod words;
 
 use crate::Fault;
 use crate::args::BenchArgs;
-use crate::watch::say;
+use crate::speech::{Level, say};
 use scope_ring::measure::{self, Arena, Beside, Feeder, Packets, Run, Sizes, fill_rate};
 use scope_ring::{Form, Machine, Ring, RingError, RingMemory};
 use scope_source::spec::values::parse_size;
@@ -78,7 +78,10 @@ struct Figures {
 pub fn bench(args: &BenchArgs) -> Result<String, Fault> {
     let form = Form::choose().map_err(|error| Fault::Refused(vec![error.to_string()]))?;
     let ring_bytes = ring_bytes(args.ring.as_deref()).map_err(|fault| Fault::Refused(vec![fault]))?;
-    say(&format!("measuring for some 10 to 20 s with {} of memory; keep the machine quiet", crate::words::size(ring_bytes)));
+    say(
+        Level::Info,
+        &format!("measuring for some 10 to 20 s with {} of memory; keep the machine quiet", crate::words::size(ring_bytes)),
+    );
     let figures = measure(ring_bytes, form)?;
     Ok(words::report(&figures))
 }

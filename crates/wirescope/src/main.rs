@@ -7,6 +7,7 @@ mod explain;
 mod manual;
 mod plan;
 mod record;
+mod speech;
 mod watch;
 mod words;
 
@@ -14,11 +15,11 @@ use args::{Cli, RunArgs, Verb};
 use clap::Parser;
 use record::Ended;
 use scope_engine::Control;
+use speech::{Level, LogFormat, say};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use watch::say;
 
 /// Everything promised was done.
 const DONE: u8 = 0;
@@ -49,23 +50,31 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &RunArgs) -> u8 {
+    speech::choose(if args.log_format == "json" { LogFormat::Json } else { LogFormat::Text });
     let planned = match plan::plan(args) {
         Ok(planned) => planned,
         Err(faults) => return refused(&faults),
     };
-    let json = planned.json;
+    let (json, stdout_taken) = (planned.json, planned.stdout_taken);
     match record::record(planned, &Arc::new(Control::default())) {
         Ended::Refused(fault) => refused(&[fault]),
         Ended::Failed(fault) => failed(&fault),
         Ended::Done(summary) => {
             let text = if json { format!("{}\n", summary.to_json()) } else { words::summary(&summary) };
-            summary.failures.iter().for_each(|failure| say(&format!("wirescope: {failure}")));
-            match print(text.as_bytes()) {
+            summary.failures.iter().for_each(|failure| say(Level::Error, &format!("wirescope: {failure}")));
+            let told = if stdout_taken { tell_summary(&text) } else { print(text.as_bytes()) };
+            match told {
                 DONE if !record::kept_promises(&summary) => UNDONE,
                 code => code,
             }
         }
     }
+}
+
+/// Tells the summary on standard error, where the dump has taken standard output.
+fn tell_summary(text: &str) -> u8 {
+    text.lines().for_each(|line| say(Level::Info, line));
+    DONE
 }
 
 /// Why a command that only tells has nothing to tell.
@@ -87,13 +96,13 @@ fn told(result: Result<String, Fault>) -> u8 {
 
 /// Tells all faults of what was asked for.
 fn refused(faults: &[String]) -> u8 {
-    faults.iter().for_each(|fault| say(&format!("wirescope: {fault}")));
+    faults.iter().for_each(|fault| say(Level::Error, &format!("wirescope: {fault}")));
     REFUSED
 }
 
 /// Tells what went wrong on the way.
 fn failed(fault: &str) -> u8 {
-    say(&format!("wirescope: {fault}"));
+    say(Level::Error, &format!("wirescope: {fault}"));
     UNDONE
 }
 

@@ -1,12 +1,13 @@
 //! From the command line as written to the run as meant: everything is checked, all faults are told at once, nothing is created.
 
+mod outputs;
 mod places;
 mod sources;
 mod triggers;
 
 use crate::args::RunArgs;
 use crate::words;
-use scope_engine::RunPlan;
+use scope_engine::{RunPlan, SingleDump};
 use scope_filter::{FilterEngine, VlanRule};
 use scope_ring::{Machine, MemoryOptions, RingConfig, RingError};
 use scope_source::spec::SHARES_MAX;
@@ -52,6 +53,8 @@ pub struct Planned {
     pub segments: (usize, usize),
     /// The summary is one JSON object.
     pub json: bool,
+    /// The dump goes to standard output, so that the summary can't.
+    pub stdout_taken: bool,
     /// A line for each worker and dump.
     pub verbose: bool,
 }
@@ -90,15 +93,19 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
     let (ring, segments) = ring(args, &sources, &mut faults);
     let memory = memory(args, &ring, &sources, segments.1 > 0, &mut faults);
     let dumps_max = count("--dumps-max", &args.dumps_max, DUMPS_MAX, &mut faults);
-    let exit_after = args.exit_after.as_ref().map(|text| count("--exit-after", text, u64::MAX, &mut faults));
-    let folder = places::folder(args.out.as_deref(), &mut faults);
+    let exit_after = outputs::exit_after(args, &mut faults);
+    let (folder, dump) = outputs::plan(args, &mut faults);
     let ring_out = places::ring_out(args.ring_out.as_deref(), &mut faults);
     if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
         faults.add("--summary", format!("'{form}' is no form of a summary; write json, or leave the flag away for plain words"));
     }
+    if !["text", "json"].contains(&args.log_format.as_str()) {
+        faults.add("--log-format", format!("'{}' is no form of a log; write text or json", args.log_format));
+    }
     if !faults.is_empty() {
         return Err(faults.into_lines());
     }
+    let stdout_taken = dump.single == Some(SingleDump::Stdout);
     let run = RunPlan {
         sources: sources.entries,
         ring,
@@ -112,9 +119,10 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
         dumps_max: dumps_max as usize,
         exit_after,
         folder,
+        dump,
         ring_out,
     };
-    Ok(Planned { run, segments, json: args.summary.is_some(), verbose: args.verbose > 0 })
+    Ok(Planned { run, segments, json: args.summary.is_some(), stdout_taken, verbose: args.verbose > 0 })
 }
 
 fn duration(flag: &str, text: &str, faults: &mut Faults) -> i64 {

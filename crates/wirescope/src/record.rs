@@ -1,7 +1,8 @@
 //! A planned run from its first word to its summary: signals in, words out.
 
 use crate::plan::Planned;
-use crate::watch::{Teller, say};
+use crate::speech::{Level, say};
+use crate::watch::Teller;
 use crate::words;
 use scope_engine::{Control, RunPlan, Summary, Watch};
 use scope_source::spec::SourcePlan;
@@ -59,7 +60,8 @@ fn listen(control: &Arc<Control>) -> std::io::Result<()> {
                 _ if control.stops() == 0 => control.stop(),
                 _ => {
                     // Files in the making have no name yet: they vanish with the process.
-                    say("wirescope: stopped twice; ended at once, without a summary");
+                    control.end_commands();
+                    say(Level::Error, "wirescope: stopped twice; ended at once, without a summary");
                     std::process::exit(1);
                 }
             }

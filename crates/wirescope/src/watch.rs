@@ -1,10 +1,12 @@
 //! What a run tells while it goes, on standard error: on a terminal rewritten in place, otherwise now and then a plain line.
 
+use crate::speech::{self, Level, say};
 use crate::words;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use scope_engine::{DumpSummary, Status, Watch};
+use scope_engine::{DumpSummary, Status, Watch, printable};
 use scope_ring::RingMemory;
-use std::io::{IsTerminal, Write};
+use serde_json::{Map, Value, json};
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -15,11 +17,6 @@ const PLAIN_EVERY_S: f64 = 60.0;
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 /// Lines of the status on a terminal at most; more workers and dumps are not shown.
 const LINES_MAX: usize = 24;
-
-/// One line on standard error. Nobody to read it is no reason to stop.
-pub fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
 
 /// Lines on standard error that may be rewritten.
 pub struct Teller {
@@ -43,7 +40,7 @@ impl Teller {
     /// Tells a line for each worker and dump, too, if `verbose`.
     pub fn new(verbose: bool) -> Teller {
         let shown = Shown { progress: None, lines: Vec::new(), progress_told: Instant::now(), next_plain_s: PLAIN_EVERY_S };
-        let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
+        let bars = (std::io::stderr().is_terminal() && !speech::is_json()).then(MultiProgress::new);
         Teller { verbose, bars, started: AtomicBool::new(false), shown: Mutex::new(shown) }
     }
 
@@ -58,6 +55,15 @@ impl Teller {
         shown.lines.drain(..).for_each(|line| line.finish_and_clear());
         if let Some(progress) = shown.progress.take() {
             progress.finish_and_clear();
+        }
+    }
+
+    /// One line; what is rewritten stays below it.
+    fn tell(&self, level: Level, line: &str) {
+        let line = printable(line); // a line is one line, whoever wrote parts of it
+        match &self.bars {
+            Some(bars) => bars.suspend(|| say(level, &line)),
+            None => say(level, &line),
         }
     }
 
@@ -82,7 +88,7 @@ impl Teller {
             shown.lines.push(bars.add(bar));
         }
         for (bar, line) in shown.lines.iter().zip(lines) {
-            bar.set_message(line);
+            bar.set_message(printable(&line).into_owned());
             bar.tick();
         }
     }
@@ -94,7 +100,7 @@ impl Watch for Teller {
         let Some(bars) = &self.bars else {
             if shown.progress_told.elapsed() >= PROGRESS_EVERY && done < total {
                 shown.progress_told = Instant::now();
-                say(&format!("ring: {} of {} ready", words::size(done), words::size(total)));
+                say(Level::Info, &format!("ring: {} of {} ready", words::size(done), words::size(total)));
             }
             return;
         };
@@ -133,17 +139,47 @@ impl Watch for Teller {
             return;
         }
         shown.next_plain_s += PLAIN_EVERY_S;
-        lines.iter().for_each(|line| say(line));
+        if speech::is_json() {
+            return speech::say_event(Level::Info, "status", &lines.join("\n"), facts(status));
+        }
+        lines.iter().for_each(|line| say(Level::Info, line));
     }
 
     fn note(&self, line: &str) {
-        match &self.bars {
-            Some(bars) => bars.suspend(|| say(line)),
-            None => say(line),
-        }
+        self.tell(Level::Info, line);
+    }
+
+    fn warning(&self, line: &str) {
+        self.tell(Level::Warning, line);
     }
 
     fn dump(&self, report: &DumpSummary) {
-        words::dump(report).iter().for_each(|line| self.note(line));
+        let lines = words::dump(report);
+        if speech::is_json() {
+            let level = if report.complete { Level::Info } else { Level::Warning };
+            let facts = Map::from_iter([("dump".to_string(), scope_engine::summary::dump(report))]);
+            return speech::say_event(level, "dump", &lines.join("\n"), facts);
+        }
+        lines.iter().for_each(|line| self.note(line));
     }
+}
+
+/// The figures of a status.
+fn facts(status: &Status) -> Map<String, Value> {
+    let dropped: Map<String, Value> =
+        status.dropped.iter().map(|(reason, packets)| (reason.name().to_string(), packets.into())).collect();
+    let facts = json!({
+        "elapsed_s": status.elapsed_s,
+        "packets_per_s": status.packets_per_s,
+        "bits_per_s": status.bits_per_s,
+        "packets": status.packets,
+        "ring_ns": status.depth_ns,
+        "dropped": dropped,
+        "hits": status.hits,
+        "dumps_open": status.dumps_open,
+        "dumps_done": status.dumps_done,
+        "dump_bytes": status.space.map(|space| space.used),
+        "no_space": status.space.is_some_and(|space| space.full),
+    });
+    if let Value::Object(facts) = facts { facts } else { Map::new() }
 }

@@ -1,7 +1,7 @@
 //! Figures and reports in plain words, as people read them.
 
 use scope_dump::time_text::iso;
-use scope_engine::{DumpSummary, Status, Summary};
+use scope_engine::{DumpSummary, Status, Summary, printable};
 use scope_packet::Drops;
 use scope_ring::RingMemory;
 use std::fmt::Write;
@@ -90,14 +90,15 @@ pub fn memory(memory: &RingMemory) -> String {
 pub fn status(status: &Status) -> String {
     let dropped: u64 = status.dropped.iter().map(|(_, packets)| packets).sum();
     format!(
-        "{:>5.0} s  {} packets/s  {}  ring {}  dropped {}  dumps {} open, {} done",
+        "{:>5.0} s  {} packets/s  {}  ring {}  dropped {}  dumps {} open, {} done{}",
         status.elapsed_s,
         number(status.packets_per_s as u64),
         bit_rate(status.bits_per_s),
         span(status.depth_ns),
         number(dropped),
         status.dumps_open,
-        status.dumps_done
+        status.dumps_done,
+        if status.space.is_some_and(|space| space.full) { ", NO SPACE for more" } else { "" }
     )
 }
 
@@ -113,7 +114,8 @@ pub fn details(status: &Status) -> Vec<String> {
         let written = counted(dump.packets, "packet");
         format!("      dump {} {}  {written}  {rates}  {} to its end", dump.id, dump.trigger, span(dump.lag_ns))
     });
-    workers.chain(dumps).collect()
+    let space = status.space.map(|space| format!("      dumps take {}; {} are free", size(space.used), size(space.free)));
+    workers.chain(dumps).chain(space).collect()
 }
 
 /// The summary at the end.
@@ -140,6 +142,7 @@ pub fn summary(summary: &Summary) -> String {
             (hits.fired, "fired"),
             (hits.extended, "extended an open dump"),
             (hits.held_off, "held off"),
+            (hits.no_space, "found no space for a dump"),
             (hits.too_many, "found too many dumps open"),
             (hits.template_unfilled, "lacked a field of the template"),
             (hits.disarmed, "came when it was disarmed"),
@@ -151,6 +154,22 @@ pub fn summary(summary: &Summary) -> String {
     }
     line(&mut text, format!("memory    {}", summary.memory));
     summary.dumps.iter().flat_map(dump).for_each(|words| line(&mut text, words));
+    if let Some(exec) = &summary.exec {
+        let fates = [(exec.failed, "failed"), (exec.timed_out, "took too long"), (exec.skipped, "skipped")];
+        let told = fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!(", {} {fate}", number(*count)));
+        line(&mut text, format!("commands  {} run{}", number(exec.started), told.collect::<String>()));
+    }
+    if let Some(space) = &summary.space {
+        let deleted = match space.standing.deleted {
+            0 => String::new(),
+            dumps => format!("; {} deleted to make room", counted(dumps, "dump")),
+        };
+        let of = space.bytes_max.map_or(String::new(), |bytes| format!(" of {}", size(bytes)));
+        line(
+            &mut text,
+            format!("space     dumps take {}{of}, {} are free{deleted}", size(space.standing.used), size(space.standing.free)),
+        );
+    }
     summary.ring_out.iter().for_each(|path| line(&mut text, format!("ring      {}", path.display())));
     summary.warnings.iter().for_each(|warning| line(&mut text, format!("warning   {warning}")));
     summary.failures.iter().for_each(|failure| line(&mut text, format!("failure   {failure}")));
@@ -158,7 +177,7 @@ pub fn summary(summary: &Summary) -> String {
 }
 
 fn line(text: &mut String, words: String) {
-    text.push_str(&words);
+    text.push_str(&printable(&words));
     text.push('\n');
 }
 

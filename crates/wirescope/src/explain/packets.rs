@@ -8,7 +8,7 @@ use scope_source::{Polled, Source, SourceError};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use crate::watch::say;
+use crate::speech::{Level, say};
 
 /// Packets of each link type that are kept for measuring, and bytes of each: few enough to stay in the processor's cache.
 const SAMPLE_PACKETS_MAX: usize = 256;
@@ -95,7 +95,7 @@ impl Engine {
 pub fn of_file(filter: &Filter, mut file: FileSource) -> Result<Vec<(LinkType, Taken)>, String> {
     let mut counter = Counter::new(filter);
     let result = counter.run(&mut file);
-    file.warnings().iter().for_each(|warning| say(warning));
+    file.warnings().iter().for_each(|warning| say(Level::Warning, warning));
     result?;
     Ok(counter.links.into_iter().map(|of_link| (of_link.link, of_link.taken)).collect())
 }

@@ -6,19 +6,13 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The folder for dumps, absolute.
-pub fn folder(given: Option<&Path>, faults: &mut Faults) -> PathBuf {
-    let Some(path) = given else {
-        faults.add("--out", "there is no folder for dumps and the log; add --out DIR");
-        return PathBuf::new();
-    };
-    writable_folder(path, "--out", faults).unwrap_or_default()
-}
-
 /// The file for the whole ring, absolute. It must not exist: nothing is ever overwritten.
 pub fn ring_out(given: Option<&Path>, faults: &mut Faults) -> Option<PathBuf> {
-    let path = given?;
-    let place = "--ring-out";
+    new_file(given?, "--ring-out", faults)
+}
+
+/// A file that is to be made, absolute; `place` is the flag that names it.
+pub fn new_file(path: &Path, place: &str, faults: &mut Faults) -> Option<PathBuf> {
     let Some(name) = path.file_name() else {
         faults.add(place, format!("{} names no file; write e.g. ring.pcapng", path.display()));
         return None;
@@ -31,7 +25,8 @@ pub fn ring_out(given: Option<&Path>, faults: &mut Faults) -> Option<PathBuf> {
     writable_folder(parent, place, faults).map(|folder| folder.join(name))
 }
 
-fn writable_folder(path: &Path, place: &str, faults: &mut Faults) -> Option<PathBuf> {
+/// The folder `path`, absolute; `place` is the flag that names it.
+pub fn writable_folder(path: &Path, place: &str, faults: &mut Faults) -> Option<PathBuf> {
     let shown = path.display();
     let fault = match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -17,6 +17,7 @@ pub struct Hits {
     pub fired: u64,
     pub extended: u64,
     pub held_off: u64,
+    pub no_space: u64,
     pub too_many: u64,
     pub template_unfilled: u64,
     pub disarmed: u64,
@@ -24,7 +25,7 @@ pub struct Hits {
 
 impl Hits {
     pub fn sum(&self) -> u64 {
-        self.fired + self.extended + self.held_off + self.too_many + self.template_unfilled + self.disarmed
+        self.fired + self.extended + self.held_off + self.no_space + self.too_many + self.template_unfilled + self.disarmed
     }
 }
 
@@ -124,6 +125,7 @@ fn trigger_hits(value: &Value) -> Result<Hits, String> {
         fired: number(value, "fired")?,
         extended: number(value, "extended")?,
         held_off: number(value, "held_off")?,
+        no_space: number(value, "no_space")?,
         too_many: number(value, "too_many")?,
         template_unfilled: number(value, "template_unfilled")?,
         disarmed: number(value, "disarmed")?,

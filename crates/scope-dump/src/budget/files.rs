@@ -1,0 +1,102 @@
+//! The files of a folder that are dumps: listed, told apart, deleted. No link is followed, and nothing else is touched.
+
+use crate::mark::{FACTS, MARK_BYTES, PCAP, PCAPNG, is_dump_name, marked_stem};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat};
+use scope_store::Folder;
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A file with a dump's name. Ordered by age.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Entry {
+    /// Time of its last change, ns since the epoch.
+    changed_ns: i128,
+    pub name: String,
+    pub bytes: u64,
+}
+
+impl Entry {
+    /// One that was just made.
+    pub fn new(name: &str, bytes: u64) -> Entry {
+        let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128);
+        Entry { changed_ns: now_ns, name: name.to_string(), bytes }
+    }
+
+    /// The name without its ending, and the ending.
+    fn parts(&self) -> (&str, &str) {
+        self.name.rsplit_once('.').unwrap_or((&self.name, ""))
+    }
+}
+
+/// Tells each file with a dump's name.
+pub(super) fn list(folder: &Folder, mut each: impl FnMut(Entry)) -> io::Result<()> {
+    let handle = openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    for entry in Dir::new(handle)? {
+        let entry = entry?;
+        if let Some(name) = entry.file_name().to_str().ok().filter(|name| is_dump_name(name))
+            && let Some(entry) = look_at(folder, name)
+        {
+            each(entry);
+        }
+    }
+    Ok(())
+}
+
+/// The file of that name, if it is one and no link.
+fn look_at(folder: &Folder, name: &str) -> Option<Entry> {
+    let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let changed_ns = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    is_file.then(|| Entry { changed_ns, name: name.to_string(), bytes: stat.st_size as u64 })
+}
+
+/// All files of the dump that the first entry belongs to, what vouches for them last; `None` where it isn't known for one of
+/// Wirescope's, or is just getting its files' names.
+pub(super) fn of_one_dump(folder: &Folder, entries: &VecDeque<Entry>, publishing: &BTreeSet<String>) -> Option<Vec<Entry>> {
+    let first = entries.front()?;
+    let beside = |entry: &&Entry| {
+        let (stem, ending) = entry.parts();
+        ending == FACTS && first.parts().0.starts_with(stem)
+    };
+    let voucher = if first.parts().1 == PCAP { entries.iter().find(beside)? } else { first };
+    let stem = mark_of(folder, voucher)?;
+    if publishing.contains(&stem) {
+        return None;
+    }
+    let again = |entry: &Entry| suffix_of_again(entry.parts().0.strip_prefix(&stem).unwrap_or_default()).to_string();
+    let belongs = |entry: &&Entry| match entry.parts() {
+        (own, _) if !own.starts_with(&stem) || again(entry) != again(voucher) => false,
+        (_, PCAPNG) => mark_of(folder, entry).as_ref() == Some(&stem),
+        (_, PCAP) => voucher.parts().1 == FACTS,
+        _ => *entry == voucher,
+    };
+    let mut found: Vec<Entry> = entries.iter().filter(belongs).cloned().collect();
+    found.sort_by_key(|entry| entry.parts().1 == FACTS);
+    Some(found)
+}
+
+/// `-2` of `_LINUX_SLL-2`: what a file got because its name was taken.
+fn suffix_of_again(rest: &str) -> &str {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    rest.rfind('-').filter(|at| digits(&rest[at + 1..])).map_or("", |at| &rest[at..])
+}
+
+/// What the file says that it is a dump of.
+fn mark_of(folder: &Folder, entry: &Entry) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file: File = openat(folder, entry.name.as_str(), flags, Mode::empty()).ok()?.into();
+    if FileType::from_raw_mode(fstat(&file).ok()?.st_mode) != FileType::RegularFile {
+        return None;
+    }
+    let mut begin = Vec::new();
+    file.take(MARK_BYTES as u64).read_to_end(&mut begin).ok()?;
+    marked_stem(&entry.name, &begin)
+}
+
+/// Deletes it if it is still what was looked at.
+pub(super) fn delete(folder: &Folder, entry: &Entry) -> bool {
+    look_at(folder, &entry.name).is_some_and(|now| now.bytes == entry.bytes) && folder.remove(OsStr::new(&entry.name)).is_ok()
+}

@@ -1,0 +1,160 @@
+//! The account, the bound, and what is deleted to make room and what never is.
+
+use super::*;
+use crate::header::header;
+use crate::report::DumpReport;
+use std::fs::{FileTimes, OpenOptions};
+use std::path::Path;
+use std::time::SystemTime;
+
+const MIB: u64 = 1 << 20;
+
+fn name(id: u64) -> String {
+    format!("2026-11-20T20-31-05.{id:09}Z_hit_{id:04}")
+}
+
+/// A dump of `bytes`, the older the smaller its number.
+fn dump(folder: &Path, name: &str, id: u64, bytes: u64) {
+    let report = DumpReport { id, trigger: "hit".into(), why: "by hand".into(), ..DumpReport::default() };
+    let mut content = header(&report);
+    content.resize(bytes as usize, 0);
+    put(folder, name, id, &content);
+}
+
+fn put(folder: &Path, name: &str, age: u64, content: &[u8]) {
+    let path = folder.join(name);
+    std::fs::write(&path, content).unwrap();
+    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + age);
+    OpenOptions::new().write(true).open(&path).unwrap().set_times(FileTimes::new().set_modified(changed)).unwrap();
+}
+
+fn open(folder: &Path, limits: Limits) -> Arc<Budget> {
+    Budget::open(limits, &Arc::new(Folder::open(folder).unwrap())).unwrap()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn dumps_of_earlier_runs_count_and_nothing_else_does() {
+    let place = tempfile::tempdir().unwrap();
+    dump(place.path(), &format!("{}.pcapng", name(1)), 1, 3 * MIB);
+    put(place.path(), &format!("{}_RAW.pcap", name(2)), 2, &vec![0; MIB as usize]);
+    put(place.path(), "wirescope.jsonl", 3, &vec![0; 9 * MIB as usize]);
+    std::os::unix::fs::symlink("wirescope.jsonl", place.path().join(format!("{}.pcapng", name(3)))).unwrap();
+    let budget = open(place.path(), Limits { bytes_max: Some(10 * MIB), ..Limits::default() });
+    assert_eq!((budget.standing().used, budget.is_full()), (4 * MIB, false));
+}
+
+#[test]
+fn what_is_charged_is_bounded_and_given_back() {
+    let place = tempfile::tempdir().unwrap();
+    let budget = open(place.path(), Limits { bytes_max: Some(4 * MIB), ..Limits::default() });
+    let account = Some(budget.clone());
+    let mut first = Charged::to(&account);
+    first.charge(3 * MIB).unwrap();
+    assert!(!budget.is_full(), "1 MiB is left");
+    let mut second = Charged::to(&account);
+    let error = second.charge(MIB + 1).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    assert!(error.to_string().contains("3.0 MiB of the 4.0 MiB"), "{error}");
+    second.charge(1).unwrap();
+    assert!(budget.is_full() && matches!(&budget.look()[..], [Change::Full(_)]));
+    first.name(3 * MIB, || Ok("x".into())).unwrap();
+    drop(first);
+    assert!(budget.look().is_empty(), "said once");
+    drop(second);
+    assert!(!budget.is_full(), "what got no name is given back");
+    assert_eq!(budget.look(), [Change::Room]);
+}
+
+#[test]
+fn room_that_others_made_is_found() {
+    let place = tempfile::tempdir().unwrap();
+    let path = format!("{}.pcapng", name(1));
+    dump(place.path(), &path, 1, 4 * MIB);
+    let budget = open(place.path(), Limits { bytes_max: Some(4 * MIB), ..Limits::default() });
+    assert!(budget.is_full() && matches!(&budget.look()[..], [Change::Full(_)]));
+    std::fs::remove_file(place.path().join(path)).unwrap();
+    std::thread::sleep(2 * READ_PAUSE_MIN);
+    assert_eq!((budget.look(), budget.is_full()), (vec![Change::Room], false));
+}
+
+#[test]
+fn free_space_is_kept_in_bytes_and_in_parts() {
+    let place = tempfile::tempdir().unwrap();
+    let with = |free_min| open(place.path(), Limits { free_min: Some(free_min), ..Limits::default() });
+    assert!(!with(FreeMin::Bytes(0)).is_full() && !with(FreeMin::Ppm(0)).is_full());
+    let full = with(FreeMin::Ppm(1_000_000));
+    let error = Charged::to(&Some(full.clone())).charge(1).unwrap_err().to_string();
+    assert!(full.is_full() && error.contains("--dump-min-free"), "{error}");
+    assert!(with(FreeMin::Bytes(u64::MAX)).is_full());
+}
+
+#[test]
+fn the_oldest_dumps_are_deleted_and_never_anything_else() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name);
+    for id in 1..=4 {
+        dump(place.path(), &format!("{}.pcapng", name(id)), id, MIB);
+    }
+    dump(place.path(), &format!("{}_RAW.pcapng", name(1)), 1, MIB);
+    // Older than all, with names of dumps: not marked, marked for another dump, links.
+    put(place.path(), &format!("{}.pcapng", name(11)), 0, &vec![0; MIB as usize]);
+    dump(place.path(), &format!("{}.pcapng", name(12)), 0, MIB);
+    put(place.path(), &format!("{}.pcap", name(13)), 0, &vec![0; MIB as usize]);
+    dump(place.path(), "elsewhere", 0, MIB);
+    std::os::unix::fs::symlink(path("elsewhere"), path(&format!("{}.pcapng", name(0)))).unwrap();
+    let budget = open(place.path(), Limits { bytes_max: Some(9 * MIB), rotate: true, ..Limits::default() });
+    assert_eq!(budget.standing().used, 8 * MIB);
+    let mut writing = Charged::to(&Some(budget.clone()));
+    writing.charge(MIB).unwrap();
+    let deleted = |changes: Vec<Change>| {
+        changes
+            .into_iter()
+            .map(|change| if let Change::Deleted { names, .. } = change { names.join(" ") } else { format!("{change:?}") })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(deleted(budget.look()), [format!("{0}.pcapng {0}_RAW.pcapng", name(1))], "both files of the oldest");
+    let publishing = budget.publish(&name(2));
+    writing.charge(2 * MIB).unwrap();
+    assert_eq!(deleted(budget.look()), [format!("{}.pcapng", name(3))], "not the one that is being made");
+    drop(publishing);
+    assert!(!budget.is_full());
+    let mut all = writing;
+    let mut taken = 0;
+    while all.charge(MIB / 2).is_ok() {
+        taken += 1;
+        std::thread::sleep(2 * READ_PAUSE_MIN);
+        assert!(taken < 20);
+    }
+    assert!(budget.is_full());
+    let kept = [name(11), name(12), name(13)];
+    let left = names(place.path());
+    assert_eq!(left.len(), 5, "{left:?}");
+    assert!(kept.iter().all(|kept| left.iter().any(|left| left.starts_with(kept))), "{left:?}");
+    assert!(path("elsewhere").is_file());
+}
+
+#[test]
+fn the_files_of_a_pcap_dump_go_together_by_the_text_beside_them() {
+    let place = tempfile::tempdir().unwrap();
+    let report = DumpReport { id: 1, trigger: "hit".into(), why: "by hand".into(), ..DumpReport::default() };
+    let facts = format!("{}\n{}", crate::mark::APPLICATION, crate::header::facts(&report));
+    for again in ["", "-2"] {
+        let age = again.len() as u64;
+        put(place.path(), &format!("{}{again}.pcap", name(1)), age, &vec![0; MIB as usize]);
+        put(place.path(), &format!("{}_RAW{again}.pcap", name(1)), age, &vec![0; MIB as usize]);
+        put(place.path(), &format!("{}{again}.txt", name(1)), age + 1, facts.as_bytes());
+    }
+    let budget = open(place.path(), Limits { bytes_max: Some(4 * MIB + 4096), rotate: true, ..Limits::default() });
+    assert!(!budget.is_full());
+    assert_eq!(
+        names(place.path()),
+        [format!("{}-2.pcap", name(1)), format!("{}-2.txt", name(1)), format!("{}_RAW-2.pcap", name(1))]
+    );
+}

@@ -1,0 +1,101 @@
+//! Whether there is room for dumps: looks at their budget while a run goes, and says what changes.
+
+use crate::events::Events;
+use scope_dump::budget::{Change, Standing};
+use scope_dump::{Budget, FreeMin};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Name of the alarm in `wirescope.jsonl`.
+const ALARM: &str = "dump_space";
+
+/// Something to be told.
+pub(crate) enum Told {
+    /// New dumps are refused from now on.
+    Warning(String),
+    /// For who watches.
+    Note(String),
+}
+
+/// What dumps took at the end of a run.
+#[derive(Clone, Debug, Default)]
+pub struct SpaceSummary {
+    /// Where the budget stands.
+    pub standing: Standing,
+    /// Bytes that dumps may take.
+    pub bytes_max: Option<u64>,
+    /// Free space that is kept, as it was asked for.
+    pub free_min: Option<FreeMin>,
+}
+
+impl SpaceSummary {
+    /// As the summary has it.
+    pub fn to_json(&self) -> Value {
+        let Standing { used, free, full, deleted } = self.standing;
+        let (bytes, percent) = match self.free_min {
+            Some(FreeMin::Bytes(bytes)) => (Some(bytes), None),
+            Some(FreeMin::Ppm(ppm)) => (None, Some(f64::from(ppm) / 1e4)),
+            None => (None, None),
+        };
+        json!({
+            "used": used,
+            "budget": self.bytes_max,
+            "free": free,
+            "min_free": bytes,
+            "min_free_percent": percent,
+            "full": full,
+            "deleted": deleted,
+        })
+    }
+}
+
+/// Watches the budget of a run, if it has one.
+pub(crate) struct Space {
+    budget: Option<Arc<Budget>>,
+}
+
+impl Space {
+    pub(crate) fn new(budget: Option<Arc<Budget>>) -> Space {
+        Space { budget }
+    }
+
+    /// Looks; logs what has changed, and gives it back in words.
+    pub(crate) fn look(&self, events: &Events) -> Vec<Told> {
+        let Some(budget) = &self.budget else { return Vec::new() };
+        let changes = budget.look();
+        changes.into_iter().map(|change| tell(change, budget, events)).collect()
+    }
+
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        self.budget.as_ref().map(|budget| budget.standing())
+    }
+
+    pub(crate) fn summary(&self) -> Option<SpaceSummary> {
+        let budget = self.budget.as_ref()?;
+        let limits = budget.limits();
+        Some(SpaceSummary { standing: budget.standing(), bytes_max: limits.bytes_max, free_min: limits.free_min })
+    }
+}
+
+fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
+    let alarm = |state: &str, why: Option<&str>| {
+        let Standing { used, free, .. } = budget.standing();
+        events.log("alarm", json!({"alarm": ALARM, "state": state, "why": why, "used": used, "free": free}));
+    };
+    match change {
+        Change::Full(why) => {
+            alarm("raised", Some(&why));
+            let remedy =
+                if budget.limits().rotate { "there is nothing left to delete" } else { "move dumps away, or add --dump-rotate" };
+            Told::Warning(format!("no space for dumps: {why}; new ones are refused until there is room: {remedy}"))
+        }
+        Change::Room => {
+            alarm("cleared", None);
+            Told::Note("there is space for dumps again".to_string())
+        }
+        Change::Deleted { names, bytes } => {
+            events.log("deleted", json!({"files": names, "bytes": bytes, "why": "--dump-rotate"}));
+            Told::Note(format!("deleted to make room: {}", names.join(", ")))
+        }
+    }
+}

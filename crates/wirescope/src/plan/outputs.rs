@@ -1,0 +1,126 @@
+//! How dumps are written and what follows them, as meant: form, place, budget, commands.
+
+use super::places::{new_file, writable_folder};
+use super::{Faults, count, duration, naming};
+use crate::args::RunArgs;
+use scope_dump::{DumpFormat, FreeMin, Limits, budget};
+use scope_engine::{DumpPlan, ExecPlan, SingleDump};
+use scope_source::spec::values::{parse_percent, parse_size};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Commands at once at most.
+const EXEC_MAX: u64 = 256;
+/// The word for standard output.
+const STDOUT: &str = "-";
+
+/// The folder for dumps and the log, absolute, and how dumps are written.
+pub fn plan(args: &RunArgs, faults: &mut Faults) -> (Option<PathBuf>, DumpPlan) {
+    let folder = match &args.out {
+        Some(path) => writable_folder(path, "--out", faults),
+        None if args.write.is_some() => None,
+        None => {
+            faults.add("--out", "there is no folder for dumps and the log; add --out DIR, or -w FILE for a single dump");
+            None
+        }
+    };
+    let plan = DumpPlan {
+        format: format(&args.dump_format, faults),
+        limits: limits(args, faults),
+        single: single(args, faults),
+        exec: exec(args, faults),
+    };
+    (folder, plan)
+}
+
+/// How many dumps end the run: one where a single dump is written.
+pub fn exit_after(args: &RunArgs, faults: &mut Faults) -> Option<u64> {
+    let given = args.exit_after.as_ref().map(|text| count("--exit-after", text, u64::MAX, faults));
+    if args.write.is_some() && given.is_some_and(|number| number > 1) {
+        faults.add("--exit-after", "-w writes a single dump; write --exit-after 1, or --out DIR instead of -w");
+    }
+    given.or(args.write.is_some().then_some(1))
+}
+
+fn format(text: &str, faults: &mut Faults) -> DumpFormat {
+    match text {
+        "pcap" => DumpFormat::Pcap,
+        other => {
+            if other != "pcapng" {
+                faults.add("--dump-format", format!("'{other}' is no form of a dump; write pcapng or pcap"));
+            }
+            DumpFormat::Pcapng
+        }
+    }
+}
+
+fn limits(args: &RunArgs, faults: &mut Faults) -> Limits {
+    let bytes_max = args.dump_budget.as_ref().and_then(|text| match parse_size(text) {
+        Ok(bytes) if bytes >= budget::ROOM_MIN => Some(bytes),
+        Ok(_) => {
+            faults.add("--dump-budget", format!("'{text}' is too little for any dump; write at least 1MiB"));
+            None
+        }
+        Err(cause) => {
+            faults.add("--dump-budget", format!("{}; write e.g. --dump-budget 50GiB", naming(text, cause)));
+            None
+        }
+    });
+    let free_min = args.dump_min_free.as_ref().and_then(|text| free_min(text, faults));
+    let given = [
+        ("--dump-budget", args.dump_budget.is_some()),
+        ("--dump-min-free", args.dump_min_free.is_some()),
+        ("--dump-rotate", args.dump_rotate),
+    ];
+    if args.write.is_some() {
+        for (flag, _) in given.iter().filter(|(_, given)| *given) {
+            faults.add(flag, "it bounds the dumps of a folder, and -w writes a single one; leave it away, or write --out DIR");
+        }
+    } else if args.dump_rotate && args.dump_budget.is_none() && args.dump_min_free.is_none() {
+        faults
+            .add("--dump-rotate", "there is no bound at which old dumps would be deleted; add --dump-budget or --dump-min-free");
+    }
+    Limits { bytes_max, free_min, rotate: args.dump_rotate }
+}
+
+fn free_min(text: &str, faults: &mut Faults) -> Option<FreeMin> {
+    let parsed = match text.trim_end().ends_with('%') {
+        true => parse_percent(text).map(FreeMin::Ppm),
+        false => parse_size(text).map(FreeMin::Bytes),
+    };
+    match parsed {
+        Ok(FreeMin::Ppm(ppm)) if ppm >= 1_000_000 => {
+            faults.add("--dump-min-free", format!("'{text}' is the whole file system; write less than 100%"));
+            None
+        }
+        Ok(free_min) => Some(free_min),
+        Err(cause) => {
+            faults.add("--dump-min-free", format!("{}; write e.g. --dump-min-free 10% or 5GiB", naming(text, cause)));
+            None
+        }
+    }
+}
+
+fn single(args: &RunArgs, faults: &mut Faults) -> Option<SingleDump> {
+    let text = args.write.as_deref()?;
+    if text != Path::new(STDOUT) {
+        return new_file(text, "-w", faults).map(SingleDump::File);
+    }
+    if args.summary.is_some() {
+        faults.add("-w", "the dump and --summary can't both have standard output; write -w FILE, or leave --summary away");
+    }
+    Some(SingleDump::Stdout)
+}
+
+fn exec(args: &RunArgs, faults: &mut Faults) -> Option<ExecPlan> {
+    let at_once = count("--exec-max", &args.exec_max, EXEC_MAX, faults);
+    let timeout_ns = duration("--exec-timeout", &args.exec_timeout, faults);
+    let command = args.exec.clone()?;
+    if command.trim().is_empty() || command.contains('\0') {
+        faults.add("--exec", "there is no command in it; write e.g. --exec 'gzip \"$WIRESCOPE_FILE\"'");
+    }
+    if timeout_ns == 0 {
+        faults.add("--exec-timeout", "a command needs some time; write e.g. --exec-timeout 60s");
+    }
+    Some(ExecPlan { command, at_once: at_once as usize, timeout: Duration::from_nanos(timeout_ns.max(0) as u64) })
+}

@@ -1,0 +1,90 @@
+//! What is said on standard error: lines of text for people, or one JSON object a line for programs.
+//!
+//! No control character of foreign text (names of interfaces in capture files, output of commands) is said as it is.
+
+use scope_dump::time_text::iso;
+use scope_engine::events::now_ns;
+use scope_engine::printable;
+use serde_json::{Map, Value};
+use std::io::Write;
+use std::sync::OnceLock;
+
+/// What standard error is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines of text.
+    Text,
+    /// One object a line: `time`, `level`, `event`, `text` and facts.
+    Json,
+}
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// As it should be.
+    Info,
+    /// Not as it should be.
+    Warning,
+    /// A promise was not kept, or nothing was begun.
+    Error,
+}
+
+/// One for the whole process: whoever speaks, speaks so. Text before it is chosen.
+static CHOSEN: OnceLock<LogFormat> = OnceLock::new();
+
+/// Chooses the form, once, before anything is said.
+pub fn choose(format: LogFormat) {
+    let _ = CHOSEN.set(format);
+}
+
+/// Whether JSON was chosen.
+pub fn is_json() -> bool {
+    CHOSEN.get() == Some(&LogFormat::Json)
+}
+
+/// Says something in one or several lines. Nobody to read it is no reason to stop.
+pub fn say(level: Level, text: &str) {
+    if is_json() {
+        return say_event(level, "note", text, Map::new());
+    }
+    for line in text.lines() {
+        let _ = writeln!(std::io::stderr(), "{}", printable(line));
+    }
+}
+
+/// Says an event with its facts, in JSON.
+pub fn say_event(level: Level, event: &str, text: &str, facts: Map<String, Value>) {
+    let _ = writeln!(std::io::stderr(), "{}", object(level, event, text, facts));
+}
+
+fn object(level: Level, event: &str, text: &str, facts: Map<String, Value>) -> Value {
+    let level = match level {
+        Level::Info => "info",
+        Level::Warning => "warning",
+        Level::Error => "error",
+    };
+    let mut object = Map::new();
+    object.insert("time".to_string(), iso(now_ns()).into());
+    object.insert("level".to_string(), level.into());
+    object.insert("event".to_string(), event.into());
+    object.insert("text".to_string(), text.into());
+    for (key, value) in facts {
+        object.entry(key).or_insert(value);
+    }
+    Value::Object(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_one_line_whatever_its_text_and_facts_replace_none_of_its_keys() {
+        let facts: Map<String, Value> = [("time", 1), ("packets", 2)].map(|(key, value)| (key.to_string(), value.into())).into();
+        let line = object(Level::Warning, "status", "a\nb\u{1b}[2J", facts).to_string();
+        assert!(!line.contains(['\n', '\u{1b}']), "{line}");
+        let read: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&read["level"], &read["event"], &read["packets"]), (&"warning".into(), &"status".into(), &2.into()));
+        assert!(read["time"].is_string() && read["text"] == "a\nb\u{1b}[2J");
+    }
+}

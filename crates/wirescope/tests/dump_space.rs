@@ -1,0 +1,286 @@
+//! Room for dumps: the budget of a folder, free space that is kept, and folders that fill, vanish or may not be written to.
+
+mod run;
+
+use run::{Done, Place, Started, is_finished_dump, is_root, wait_until};
+use scope_testkit::oracle;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+/// Half a second of this is a dump of 2.5 MiB.
+const TRAFFIC: &str = "synth:rate=5k,size=1000,flows=100,seed=1";
+const DUMP_BYTES: std::ops::Range<u64> = 2 * MIB..3 * MIB;
+
+/// A run on [`TRAFFIC`] that makes a dump of the last half second whenever it is told to.
+struct Scope {
+    started: Started,
+    out: PathBuf,
+}
+
+impl Scope {
+    fn new(place: &Place, more: &[&str]) -> Scope {
+        let mut arguments = vec!["--source", TRAFFIC, "--before", "500ms"];
+        arguments.extend(more);
+        let scope = Scope { started: Started::new(place.command(&arguments)), out: place.out() };
+        wait_until("the start", || scope.log("start") > 0);
+        std::thread::sleep(Duration::from_millis(700)); // more than a dump's past
+        scope
+    }
+
+    fn events(&self) -> Vec<Value> {
+        events(&self.out)
+    }
+
+    /// Events of a kind so far.
+    fn log(&self, event: &str) -> usize {
+        self.events().iter().filter(|line| line["event"] == event).count()
+    }
+
+    /// Fires and waits for the dump.
+    fn dump(&self) {
+        let before = self.log("dump");
+        self.started.signal(libc::SIGUSR1);
+        wait_until("the dump", || self.log("dump") > before);
+    }
+
+    /// Fires and waits until the log says that there is no dump.
+    fn refused(&self) {
+        let refused = || self.events().iter().filter(|line| line["verdict"] == "no_space").count();
+        let before = refused();
+        self.started.signal(libc::SIGUSR1);
+        wait_until("the refusal", || refused() > before);
+    }
+
+    fn alarms(&self, state: &str) -> usize {
+        self.events().iter().filter(|line| line["event"] == "alarm" && line["state"] == state).count()
+    }
+
+    fn stop(self) -> Done {
+        self.started.signal(libc::SIGINT);
+        self.started.finish(Duration::from_secs(30))
+    }
+}
+
+fn events(folder: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(folder.join("wirescope.jsonl")).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn dumps(folder: &Path) -> Vec<PathBuf> {
+    run::names(folder).into_iter().filter(|name| is_finished_dump(name)).map(|name| folder.join(name)).collect()
+}
+
+fn bytes(paths: &[PathBuf]) -> u64 {
+    paths.iter().map(|path| path.metadata().unwrap().len()).sum()
+}
+
+#[test]
+fn beyond_the_budget_dumps_are_refused_counted_and_alarmed_until_there_is_room() {
+    let place = Place::new();
+    let scope = Scope::new(&place, &["--dump-budget", "5632KiB"]);
+    scope.dump();
+    scope.dump();
+    wait_until("the alarm", || scope.alarms("raised") == 1);
+    scope.refused();
+    scope.refused();
+    let made = dumps(&place.out());
+    assert_eq!(made.len(), 2, "nothing is deleted by itself");
+    assert!(made.iter().all(|path| DUMP_BYTES.contains(&bytes(std::slice::from_ref(path)))), "{}", bytes(&made));
+    std::fs::remove_file(&made[0]).unwrap();
+    wait_until("room", || scope.alarms("cleared") == 1);
+    scope.dump();
+    let done = scope.stop();
+    assert_eq!(done.code(), Some(1), "dumps that were promised weren't made: {}", done.stderr);
+    let summary = done.summary();
+    summary.assert_adds_up();
+    let hits = summary.hits["manual"];
+    assert_eq!((hits.fired, hits.no_space, hits.sum()), (3, 2, 5));
+    assert!(summary.dumps.iter().all(|dump| dump.complete), "{summary:?}");
+    // The third dump fills it again, so the warning comes once per change of state.
+    let warnings = done.stderr.lines().filter(|line| line.starts_with("no space for dumps")).count();
+    assert_eq!(warnings, 2, "{}", done.stderr);
+    let whole: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(whole["dump_space"]["budget"], 5632 << 10);
+    assert_eq!(whole["dump_space"]["used"], bytes(&dumps(&place.out())));
+    assert!(whole["failures"].to_string().contains("2 hits started no dump"), "{whole}");
+}
+
+#[test]
+fn dumps_of_earlier_runs_count() {
+    let place = Place::new();
+    let scope = Scope::new(&place, &[]);
+    scope.dump();
+    assert_eq!(scope.stop().code(), Some(0));
+    let scope = Scope::new(&place, &["--dump-budget", "3MiB"]);
+    assert_eq!(scope.alarms("raised"), 1, "from the start");
+    scope.refused();
+    assert_eq!(scope.stop().code(), Some(1));
+    assert_eq!(dumps(&place.out()).len(), 1);
+}
+
+#[test]
+fn a_dump_that_meets_the_bound_while_it_is_written_is_whole_up_to_there_and_says_so() {
+    let place = Place::new();
+    let scope = Scope::new(&place, &["--dump-budget", "2MiB"]);
+    scope.dump();
+    let done = scope.stop();
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let summary = done.summary();
+    summary.assert_adds_up();
+    let dump = summary.only_dump();
+    assert!(!dump.complete && dump.lost_max > 0 && dump.packets > 0, "{dump:?}");
+    assert!(done.stderr.contains("--dump-budget"), "{}", done.stderr);
+    let held = oracle::read(&dump.path).unwrap().capture.packets.len() as u64;
+    assert_eq!(held, dump.packets);
+    assert!((2300..2700).contains(&(held + dump.lost_max)), "half a second of 5000 a second: {dump:?}");
+    assert!(dump.path.metadata().unwrap().len() <= 2 * MIB);
+    oracle::opens_cleanly(&dump.path).unwrap();
+}
+
+#[test]
+fn rotation_deletes_the_oldest_dumps_and_nothing_else() {
+    let place = Place::new();
+    let foreign = place.out().join("2020-11-20T20-31-05.123456789Z_other_0001.pcapng");
+    std::fs::write(&foreign, vec![7; 100_000]).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", place.out().join("2020-11-20T20-31-05.123456789Z_link_0001.pcapng")).unwrap();
+    let scope = Scope::new(&place, &[]);
+    scope.dump();
+    assert_eq!(scope.stop().code(), Some(0));
+    let is_ours = |path: &&PathBuf| !path.to_string_lossy().contains("/2020-");
+    let first: Vec<PathBuf> = dumps(&place.out()).iter().filter(is_ours).cloned().collect();
+    assert_eq!(first.len(), 1);
+    let scope = Scope::new(&place, &["--dump-budget", "5632KiB", "--dump-rotate"]);
+    (0..3).for_each(|_| scope.dump());
+    let deleted: Vec<Value> = scope.events().into_iter().filter(|line| line["event"] == "deleted").collect();
+    let done = scope.stop();
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let summary = done.summary();
+    assert!(summary.dumps.iter().all(|dump| dump.complete), "{summary:?}");
+    assert!(deleted.len() >= 2, "the earlier run's dump, and this run's first: {deleted:#?}");
+    assert_eq!(deleted[0]["files"][0], first[0].file_name().unwrap().to_str().unwrap(), "the oldest goes first");
+    assert!(!first[0].exists() && foreign.exists());
+    assert!(place.out().join("2020-11-20T20-31-05.123456789Z_link_0001.pcapng").symlink_metadata().is_ok());
+    assert!(summary.dumps[2].path.exists(), "the newest stays");
+    assert!(bytes(&dumps(&place.out()).iter().filter(is_ours).cloned().collect::<Vec<_>>()) <= 5632 << 10);
+}
+
+/// A small file system over the folder for dumps; gone when dropped.
+struct Disk {
+    folder: PathBuf,
+}
+
+impl Disk {
+    fn over(place: &Place, size: &str) -> Disk {
+        let disk = Disk { folder: place.out() };
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&disk.folder).status();
+        assert!(mounted.unwrap().success(), "mount");
+        disk
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("-l").arg(&self.folder).status());
+    }
+}
+
+#[test]
+fn free_space_is_left_as_asked_for() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let _disk = Disk::over(&place, "16m");
+    let filler = place.out().join("filler");
+    std::fs::write(&filler, vec![1; 5 << 20]).unwrap();
+    let scope = Scope::new(&place, &["--dump-min-free", "50%"]);
+    scope.dump(); // of 16 MiB 5 are taken, then 7.5: less than 1 MiB is left of the half
+    wait_until("the alarm", || scope.alarms("raised") == 1);
+    scope.refused();
+    std::fs::remove_file(&filler).unwrap();
+    wait_until("room", || scope.alarms("cleared") == 1);
+    scope.dump();
+    let done = scope.stop();
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let summary = done.summary();
+    assert_eq!((summary.hits["manual"].fired, summary.hits["manual"].no_space), (2, 1));
+    assert!(summary.dumps.iter().all(|dump| dump.complete), "{summary:?}");
+    assert!(done.stderr.contains("--dump-min-free"), "{}", done.stderr);
+}
+
+#[test]
+fn a_disk_that_fills_fails_its_dumps_and_has_room_again() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let _disk = Disk::over(&place, "4m");
+    let filler = place.out().join("filler");
+    let scope = Scope::new(&place, &[]);
+    std::fs::write(&filler, vec![1; 3 << 20]).unwrap();
+    scope.dump();
+    std::fs::remove_file(&filler).unwrap();
+    for path in dumps(&place.out()) {
+        std::fs::remove_file(path).unwrap();
+    }
+    scope.dump();
+    let done = scope.stop();
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let summary = done.summary();
+    summary.assert_adds_up();
+    assert_eq!(summary.dumps.iter().map(|dump| dump.complete).collect::<Vec<_>>(), [false, true], "{summary:?}");
+    assert!(done.stderr.to_lowercase().contains("no space"), "{}", done.stderr);
+    assert_eq!(summary.stored, summary.received, "capture went on");
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_to_fails_its_dumps_until_it_may() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let _disk = Disk::over(&place, "16m");
+    let scope = Scope::new(&place, &[]);
+    let immutable = |on: &str| Command::new("chattr").arg(on).arg(place.out()).status().is_ok_and(|status| status.success());
+    if !immutable("+i") {
+        return run::skip("folders can't be made immutable here");
+    }
+    scope.dump();
+    assert!(immutable("-i"));
+    scope.dump();
+    let done = scope.stop();
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let summary = done.summary();
+    assert_eq!(summary.dumps.iter().map(|dump| dump.complete).collect::<Vec<_>>(), [false, true], "{summary:?}");
+    assert!(done.stderr.contains("not permitted") || done.stderr.contains("denied"), "{}", done.stderr);
+    assert_eq!(summary.stored, summary.received);
+}
+
+#[test]
+fn a_folder_that_is_moved_keeps_its_dumps_and_one_that_is_removed_fails_them() {
+    let place = Place::new();
+    let scope = Scope::new(&place, &[]);
+    let moved = place.path("moved");
+    std::fs::rename(place.out(), &moved).unwrap();
+    std::fs::create_dir(place.out()).unwrap();
+    let scope = Scope { out: moved.clone(), ..scope };
+    scope.dump();
+    assert_eq!((dumps(&moved).len(), dumps(&place.out()).len()), (1, 0), "it was opened once");
+    let kept = dumps(&moved);
+    std::fs::rename(&kept[0], place.path("kept.pcapng")).unwrap();
+    std::fs::remove_dir_all(&moved).unwrap();
+    scope.started.signal(libc::SIGUSR1);
+    std::thread::sleep(Duration::from_millis(700));
+    let done = scope.stop();
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let summary = done.summary();
+    summary.assert_adds_up();
+    assert_eq!(summary.dumps.iter().map(|dump| dump.complete).collect::<Vec<_>>(), [true, false], "{summary:?}");
+    assert_eq!(summary.dumps[0].path.parent(), Some(moved.as_path()), "where it really is");
+    assert!(done.stderr.contains("No such file or directory"), "{}", done.stderr);
+    assert_eq!(summary.stored, summary.received, "capture went on");
+}

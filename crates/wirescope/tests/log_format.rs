@@ -1,0 +1,76 @@
+//! What standard error is written in: one JSON object a line for programs, text for people; no control character as it is.
+
+mod run;
+
+use run::{Place, Started, wait_until};
+use serde_json::Value;
+use std::time::Duration;
+
+const TRIGGER: [&str; 6] = ["--trigger", "hit=udp port 60000", "--before", "100ms", "--after", "100ms"];
+
+fn lines(stderr: &str) -> Vec<Value> {
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let lines: Vec<Value> = stderr.lines().map(parse).collect();
+    for line in &lines {
+        let time = line["time"].as_str().unwrap_or_default();
+        assert!(time.ends_with('Z') && time.parse::<jiff::Timestamp>().is_ok(), "{line}");
+        assert!(["info", "warning", "error"].contains(&line["level"].as_str().unwrap_or_default()), "{line}");
+        assert!(line["event"].is_string() && line["text"].is_string(), "{line}");
+    }
+    lines
+}
+
+#[test]
+fn with_json_every_line_on_standard_error_is_an_object() {
+    let place = Place::new();
+    let source = ["--source", "synth:rate=10k,time=2s,trigger-at=1s", "--log-format", "json", "--exec", "echo oh; exit 1"];
+    let done = place.run(&[&source[..], &TRIGGER].concat());
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let lines = lines(&done.stderr);
+    let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
+    let line = of("dump")[0];
+    let dump = &line["dump"];
+    assert_eq!((&dump["trigger"], &dump["complete"], &line["level"]), (&"hit".into(), &true.into(), &"info".into()));
+    assert_eq!(dump["packets"].as_u64(), Some(done.summary().only_dump().packets));
+    let warnings: Vec<_> = of("note").into_iter().filter(|line| line["level"] == "warning").collect();
+    assert!(warnings.iter().any(|line| line["text"].as_str().unwrap().contains("failed with exit code 1: oh")), "{warnings:?}");
+    assert!(of("note").iter().any(|line| line["level"] == "info"), "the ring is told");
+}
+
+#[test]
+fn faults_are_objects_too() {
+    let place = Place::new();
+    let done = place.run(&["--log-format", "json", "--trigger", "a=udp prot 5", "--before", "soon"]);
+    assert_eq!(done.code(), Some(2));
+    let lines = lines(&done.stderr);
+    assert!(lines.len() >= 3 && lines.iter().all(|line| line["level"] == "error"), "{lines:?}");
+    assert!(lines.iter().any(|line| line["text"].as_str().unwrap().contains("--before: 'soon'")), "{lines:?}");
+}
+
+#[test]
+fn a_status_has_its_figures() {
+    let place = Place::new();
+    let started = Started::new(place.command(&["--source", "synth:rate=1k", "--log-format", "json"]));
+    wait_until("the start", || place.out().join("wirescope.jsonl").exists());
+    std::thread::sleep(Duration::from_secs(61)); // a status line comes once a minute where there is no terminal
+    started.signal(libc::SIGINT);
+    let done = started.finish(Duration::from_secs(20));
+    let status = lines(&done.stderr).into_iter().find(|line| line["event"] == "status").expect("a status");
+    assert!(status["packets"].as_u64().unwrap() > 50_000 && status["dumps_open"] == 0 && status["no_space"] == false, "{status}");
+    assert!(status["dropped"].is_object() && status["packets_per_s"].as_f64().unwrap() > 500.0, "{status}");
+}
+
+#[test]
+fn text_holds_no_control_character_of_foreign_data() {
+    let place = Place::new();
+    let exec = r"printf 'evil\033[2J\ttext'; exit 1";
+    let source = ["--source", "synth:rate=10k,time=2s,trigger-at=1s", "--exec", exec];
+    let done = place.run(&[&source[..], &TRIGGER].concat());
+    let odd = |letter: char| letter.is_control() && letter != '\n';
+    assert!(!done.stderr.contains(odd), "{:?}", done.stderr);
+    assert!(done.stderr.contains(r"evil\u{1b}[2J\ttext"), "{}", done.stderr);
+    let file = place.path("no\u{1b}[2J\nfile");
+    let done = place.run(&["-r", file.to_str().unwrap()]);
+    assert_eq!(done.code(), Some(2));
+    assert!(!done.stderr.contains(odd), "{:?}", done.stderr);
+}
