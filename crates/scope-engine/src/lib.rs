@@ -7,6 +7,8 @@
 //! | [`worker`] | the packet path: one thread per source queue |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
 //! | `memory_watch` | whether the system takes memory back |
+//! | [`triggers`] | the triggers in force: replaced as a set between two batches |
+//! | [`reload`] | a change of triggers and limits while a run goes |
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`events`] | `wirescope.jsonl`, one line per event |
 //! | [`status`] | what a run says of itself while it goes |
@@ -19,12 +21,15 @@ pub mod events;
 pub mod lockstep;
 mod memory_watch;
 pub mod plan;
+pub mod reload;
 pub mod run;
 pub mod status;
 pub mod summary;
+pub mod triggers;
 pub mod worker;
 
 pub use plan::{RunPlan, SourceEntry};
+pub use reload::{Change, Reload};
 pub use run::{Control, EngineError, Watch, ring_config, run};
 pub use status::{DumpStatus, Status, WorkerStatus};
 pub use summary::{DumpSummary, Summary};

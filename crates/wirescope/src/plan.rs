@@ -113,6 +113,7 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
         exit_after,
         folder,
         ring_out,
+        config: String::new(),
     };
     Ok(Planned { run, segments, json: args.summary.is_some(), verbose: args.verbose > 0 })
 }
