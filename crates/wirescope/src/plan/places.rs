@@ -1,28 +1,34 @@
 //! Where a run may write: its folder, and the file for the whole ring. Looked at only, nothing is created.
 
-use super::Faults;
+use super::{Faults, Look};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The folder for dumps, absolute.
-pub fn folder(given: Option<&Path>, faults: &mut Faults) -> PathBuf {
+pub fn folder(given: Option<&Path>, look: Look<'_>, faults: &mut Faults) -> PathBuf {
     let Some(path) = given else {
         faults.add("--out", "there is no folder for dumps and the log; add --out DIR");
         return PathBuf::new();
     };
-    writable_folder(path, "--out", faults).unwrap_or_default()
+    match look {
+        Look::Machine => writable_folder(path, "--out", faults).unwrap_or_default(),
+        Look::Nowhere | Look::Known(_) => path.to_path_buf(),
+    }
 }
 
 /// The file for the whole ring, absolute. It must not exist: nothing is ever overwritten.
-pub fn ring_out(given: Option<&Path>, faults: &mut Faults) -> Option<PathBuf> {
+pub fn ring_out(given: Option<&Path>, look: Look<'_>, faults: &mut Faults) -> Option<PathBuf> {
     let path = given?;
     let place = "--ring-out";
     let Some(name) = path.file_name() else {
         faults.add(place, format!("{} names no file; write e.g. ring.pcapng", path.display()));
         return None;
     };
+    if look != Look::Machine {
+        return Some(path.to_path_buf());
+    }
     if path.symlink_metadata().is_ok() {
         faults.add(place, format!("{} exists and is never overwritten; remove it or choose another name", path.display()));
         return None;
