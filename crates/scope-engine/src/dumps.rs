@@ -21,8 +21,6 @@ pub struct DumpSettings {
     pub exec: Option<Arc<Exec>>,
     /// See [`DumpOrder::patience`].
     pub patience: Option<Duration>,
-    /// The run ends after so many dumps.
-    pub exit_after: Option<u64>,
     /// What evaluates dump filters.
     pub filter_engine: FilterEngine,
 }
@@ -46,6 +44,8 @@ pub struct Dumps {
     events: Arc<Events>,
     settings: DumpSettings,
     started: AtomicU64,
+    /// The run ends after so many dumps; `u64::MAX`: after none.
+    exit_after: AtomicU64,
     state: Mutex<State>,
     finished: Condvar,
 }
@@ -54,8 +54,6 @@ pub struct Dumps {
 struct State {
     open: Vec<Arc<OpenDump>>,
     reports: Vec<DumpReport>,
-    /// Windows of all dumps, kept only where the run ends after some.
-    windows: Vec<Arc<Window>>,
     /// Reports that the run hasn't spoken of yet start here.
     told: usize,
 }
@@ -71,14 +69,21 @@ pub struct HitFacts {
 }
 
 impl Dumps {
-    /// Nothing has fired yet.
-    pub fn new(ring: &Arc<Ring>, places: &Arc<Places>, events: &Arc<Events>, settings: DumpSettings) -> Arc<Dumps> {
+    /// Nothing has fired yet. The run ends after `exit_after` dumps.
+    pub fn new(
+        ring: &Arc<Ring>,
+        places: &Arc<Places>,
+        events: &Arc<Events>,
+        settings: DumpSettings,
+        exit_after: Option<u64>,
+    ) -> Arc<Dumps> {
         Arc::new(Dumps {
             ring: ring.clone(),
             places: places.clone(),
             events: events.clone(),
             settings,
             started: AtomicU64::new(0),
+            exit_after: AtomicU64::new(exit_after.unwrap_or(u64::MAX)),
             state: Mutex::default(),
             finished: Condvar::new(),
         })
@@ -100,13 +105,7 @@ impl Dumps {
         let progress = Arc::new(Progress::default());
         let open =
             Arc::new(OpenDump { id, trigger: trigger.to_string(), window: fire.window.clone(), progress: progress.clone() });
-        {
-            let mut state = self.lock();
-            state.open.push(open.clone());
-            if self.settings.exit_after.is_some() {
-                state.windows.push(fire.window.clone());
-            }
-        }
+        self.lock().open.push(open.clone());
         let order = DumpOrder {
             id,
             trigger: trigger.to_string(),
@@ -208,14 +207,19 @@ impl Dumps {
 
     /// Whether the run has all the dumps that it is to end after, and a worker at `clock_ns` needn't go on for any of them.
     pub fn enough(&self, clock_ns: i64) -> bool {
-        let Some(exit_after) = self.settings.exit_after else { return false };
-        self.started.load(Ordering::Relaxed) >= exit_after
-            && self.lock().windows.iter().all(|window| window.to_ns().saturating_add(self.places.grace_ns()) < clock_ns)
+        self.started.load(Ordering::Relaxed) >= self.exit_after.load(Ordering::Relaxed)
+            && self.lock().open.iter().all(|dump| dump.window.to_ns().saturating_add(self.places.grace_ns()) < clock_ns)
+    }
+
+    /// From now on at most `dumps_max` dumps at once; the run ends after `exit_after`, those of before included.
+    pub fn set_limits(&self, dumps_max: usize, exit_after: Option<u64>) {
+        self.places.set_limits(dumps_max, exit_after);
+        self.exit_after.store(exit_after.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Whether all the dumps that the run is to end after are finished.
     pub fn all_done(&self) -> bool {
-        self.settings.exit_after.is_some_and(|exit_after| self.lock().reports.len() as u64 >= exit_after)
+        self.lock().reports.len() as u64 >= self.exit_after.load(Ordering::Relaxed)
     }
 }
 

@@ -7,6 +7,8 @@
 //! | [`worker`] | the packet path: one thread per source queue |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
 //! | `memory_watch` | whether the system takes memory back |
+//! | [`triggers`] | the triggers in force: replaced as a set between two batches |
+//! | [`reload`] | a change of triggers and limits while a run goes |
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`exec`] | commands after dumps |
 //! | [`space`] | whether there is room for dumps |
@@ -24,15 +26,18 @@ pub mod lockstep;
 mod memory_watch;
 pub mod plan;
 pub mod printable;
+pub mod reload;
 pub mod run;
 pub mod space;
 pub mod status;
 pub mod summary;
+pub mod triggers;
 pub mod worker;
 
 pub use exec::{ExecCounts, ExecPlan};
 pub use plan::{DumpPlan, RunPlan, SingleDump, SourceEntry};
 pub use printable::printable;
+pub use reload::{Change, Reload};
 pub use run::{Control, EngineError, Watch, ring_config, run};
 pub use space::SpaceSummary;
 pub use status::{DumpStatus, Status, WorkerStatus};

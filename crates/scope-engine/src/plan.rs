@@ -73,6 +73,8 @@ pub struct RunPlan {
     pub dump: DumpPlan,
     /// Where the whole ring goes at the end.
     pub ring_out: Option<PathBuf>,
+    /// The configuration that reproduces this run; goes into the log as it is.
+    pub config: String,
 }
 
 impl RunPlan {

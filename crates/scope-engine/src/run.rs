@@ -16,20 +16,22 @@ use crate::exec::{Exec, Groups};
 use crate::lockstep::Lockstep;
 use crate::memory_watch::MemoryWatch;
 use crate::plan::{RunPlan, SingleDump};
+use crate::reload::{Reload, reload, unready};
 use crate::space::{Space, Told};
 use crate::status::{Status, StatusTaker};
 use crate::summary::{Amount, Summary};
+use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::time_text::iso;
 use scope_dump::{Budget, DumpOutput, DumpReport, Target};
-use scope_filter::{Filter, VlanRule};
+use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::LinkType;
 use scope_ring::{ClaimGroup, Machine, Ring, RingConfig, RingMemory};
 use scope_source::file::{FileOptions, FileSource};
 use scope_source::spec::SourcePlan;
 use scope_source::{Source, SourceError, Timing, afpacket, synth};
 use scope_store::Folder;
-use scope_trigger::{Places, Trigger, TriggerConfig};
+use scope_trigger::{Places, TriggerConfig};
 use serde_json::json;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -55,6 +57,8 @@ pub struct Control {
     stops: AtomicU32,
     fires: AtomicU32,
     commands: Arc<Groups>,
+    /// Protected by the lock: one change that waits for the run's main thread.
+    reload: Mutex<Option<Reload>>,
 }
 
 impl Control {
@@ -74,6 +78,19 @@ impl Control {
         self.commands.end_all();
     }
 
+    /// Change triggers and limits, or say why they don't change. Legal at any time.
+    ///
+    /// # Errors
+    /// Gives the order back while an earlier one waits: ask again a little later.
+    pub fn reload(&self, order: Reload) -> Result<(), Reload> {
+        let mut waiting = self.reload.lock().expect("no panic while held");
+        if waiting.is_some() {
+            return Err(order);
+        }
+        *waiting = Some(order);
+        Ok(())
+    }
+
     /// Stops asked for so far.
     pub fn stops(&self) -> u32 {
         self.stops.load(Ordering::Relaxed)
@@ -81,6 +98,10 @@ impl Control {
 
     pub(crate) fn take_fires(&self) -> u32 {
         self.fires.swap(0, Ordering::Relaxed)
+    }
+
+    fn take_reload(&self) -> Option<Reload> {
+        self.reload.lock().expect("no panic while held").take()
     }
 }
 
@@ -131,7 +152,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     })?;
     let memory = ring.memory();
     // Before the sources are opened: live packets would wait meanwhile.
-    let interpreted = prepare_filters(&plan);
+    let interpreted = prepare_filters(plan.filter_engine, plan.triggers.iter());
     let sources = open_sources(&plan)?;
     let output = open_output(&plan)?;
     let events = Arc::new(open_events(&plan)?);
@@ -181,12 +202,8 @@ fn open_output(plan: &RunPlan) -> Result<Arc<DumpOutput>, EngineError> {
 
 /// Makes machine code of the triggers' filters: before the workers begin, and while they run for link types that one has met.
 /// Until it is made the interpreter answers; a worker never waits for it. Says where none can be made, once.
-fn prepare_filters(plan: &RunPlan) -> Vec<String> {
-    let failed = |trigger: &TriggerConfig| {
-        let error = trigger.filter.prepare(plan.filter_engine).err()?;
-        Some(format!("trigger {}: {error}: the interpreter evaluates its filter", trigger.name))
-    };
-    plan.triggers.iter().filter_map(failed).collect()
+fn prepare_filters<'a>(engine: FilterEngine, triggers: impl Iterator<Item = &'a TriggerConfig>) -> Vec<String> {
+    triggers.filter_map(|trigger| unready(trigger, engine)).collect()
 }
 
 /// Opens every source: one entry per worker. All files together are one source, shared out where several workers are asked for.
@@ -235,7 +252,6 @@ fn feed(source: impl Source + 'static, group: ClaimGroup) -> Feed {
 struct Run {
     plan: RunPlan,
     shared: Shared,
-    manual: Trigger,
     live: bool,
     space: Space,
     exec: Option<Arc<Exec>>,
@@ -255,13 +271,12 @@ impl Run {
             output,
             exec: exec.clone(),
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
-            exit_after: plan.exit_after,
             filter_engine: plan.filter_engine,
         };
-        let dumps = Dumps::new(&ring, &places, &events, settings);
+        let dumps = Dumps::new(&ring, &places, &events, settings, plan.exit_after);
         let shared = Shared {
             ring,
-            triggers: plan.triggers.iter().cloned().map(Trigger::new).collect(),
+            triggers: Triggers::new(&plan.triggers, manual_trigger(&plan)),
             dumps,
             events,
             lockstep: Lockstep::new(sources.len()),
@@ -269,7 +284,7 @@ impl Run {
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
-        Run { manual: manual_trigger(&plan), plan, shared, live, space, exec }
+        Run { plan, shared, live, space, exec }
     }
 
     /// Workers from start to end, with the main thread beside them.
@@ -309,7 +324,12 @@ impl Run {
                     self.shared.stop.store(true, Ordering::Relaxed);
                 }
                 (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
-                prepare_filters(&self.plan).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
+                self.reload(control, watch).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
+                let triggers = self.shared.triggers.current();
+                prepare_filters(self.plan.filter_engine, triggers.triggers.iter().map(|trigger| trigger.config()))
+                    .into_iter()
+                    .for_each(|warning| self.warn(warning, watch, &mut warnings));
+                drop(triggers);
                 self.tell(&reports, watch, &mut warnings);
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
@@ -340,11 +360,19 @@ impl Run {
         Ok(self.finish(names, reports, warnings, failures))
     }
 
+    /// Does a reload that waits, once every worker has taken the one before it over.
+    fn reload(&self, control: &Control, watch: &dyn Watch) -> Vec<String> {
+        match self.shared.triggers.settle().then(|| control.take_reload()).flatten() {
+            Some(order) => reload(order, &self.shared, self.plan.filter_engine, manual_trigger(&self.plan), watch),
+            None => Vec::new(),
+        }
+    }
+
     /// Fires every armed trigger, or, where there is none, dumps the last `before` of everything.
     fn fire_by_hand(&self, watch: &dyn Watch) {
         let at_ns = self.shared.ring.heard().map_or_else(now_ns, |(_, heard_ns)| heard_ns);
-        let triggers =
-            if self.shared.triggers.is_empty() { std::slice::from_ref(&self.manual) } else { &self.shared.triggers[..] };
+        let set = self.shared.triggers.current();
+        let triggers = if set.triggers.is_empty() { std::slice::from_ref(&set.manual) } else { &set.triggers[..] };
         for trigger in triggers {
             let verdict = self.shared.dumps.fire_by_hand(trigger, at_ns);
             watch.note(&format!("trigger {} by hand: {verdict}", trigger.config().name));
@@ -403,7 +431,7 @@ impl Run {
     }
 
     fn hits(&self) -> u64 {
-        self.shared.triggers.iter().map(|trigger| trigger.counts().total()).sum::<u64>() + self.manual.counts().total()
+        self.shared.triggers.counts().iter().map(|(_, hits)| hits.total()).sum()
     }
 
     fn log_start(&self, memory: &RingMemory) {
@@ -435,6 +463,7 @@ impl Run {
                 "segment_bytes": ring.segment_bytes(),
                 "memory": memory.to_string(),
                 "triggers": triggers,
+                "config": self.plan.config,
             }),
         );
     }
@@ -475,9 +504,7 @@ impl Run {
             failures.extend(report.failure.map(|failure| format!("source failed: {failure}")));
             summary.sources.push((name, report.counters));
         }
-        let manual = (self.manual.counts().total() > 0).then_some(&self.manual);
-        let triggers = self.shared.triggers.iter().chain(manual);
-        summary.hits = triggers.map(|trigger| (trigger.config().name.clone(), trigger.counts())).collect();
+        summary.hits = self.shared.triggers.counts();
         summary.dumps = self.shared.dumps.reports();
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());
@@ -514,9 +541,9 @@ impl Run {
 }
 
 /// What a fire by hand does where there is no trigger: the last `before` of everything. It hits no packet.
-fn manual_trigger(plan: &RunPlan) -> Trigger {
+fn manual_trigger(plan: &RunPlan) -> TriggerConfig {
     let filter = Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).expect("the empty filter compiles");
-    Trigger::new(TriggerConfig {
+    TriggerConfig {
         name: MANUAL.to_string(),
         filter,
         template: None,
@@ -526,7 +553,7 @@ fn manual_trigger(plan: &RunPlan) -> Trigger {
         holdoff_key: None,
         vlan: plan.vlan,
         single: false,
-    })
+    }
 }
 
 /// Sizes of the ring for `workers` workers, each of which knows `link_types` link types at the start.

@@ -10,6 +10,7 @@
 use crate::dumps::{Dumps, HitFacts};
 use crate::events::Events;
 use crate::lockstep::Lockstep;
+use crate::triggers::{TriggerSet, Triggers};
 use scope_dump::HitPacket;
 use scope_filter::{ASKED_MAX, Asked, Predicate};
 use scope_packet::pcapng::PacketHead;
@@ -17,7 +18,7 @@ use scope_packet::{BATCH_PACKETS_MAX, DropReason, Headers, Interface, KeyEntry, 
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
-use scope_trigger::{Hit, Trigger, Verdict};
+use scope_trigger::{Hit, Verdict};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -31,8 +32,8 @@ const WAIT_STEP: Duration = Duration::from_micros(100);
 pub struct Shared {
     /// The ring.
     pub ring: Arc<Ring>,
-    /// Triggers, in the order given.
-    pub triggers: Vec<Trigger>,
+    /// Triggers.
+    pub triggers: Triggers,
     /// Dumps.
     pub dumps: Arc<Dumps>,
     /// Event log.
@@ -139,6 +140,8 @@ struct Path<'a> {
     grace_ns: i64,
     groups: Vec<ClaimGroup>,
     shared: &'a Shared,
+    /// The triggers that it asks.
+    set: Arc<TriggerSet>,
     /// One for each link type and claim group that has come.
     lanes: Vec<Lane>,
     ports: Vec<Port>,
@@ -160,6 +163,7 @@ struct Path<'a> {
 
 impl<'a> Path<'a> {
     fn new(index: u32, timing: Timing, grace_ns: i64, groups: Vec<ClaimGroup>, shared: &'a Shared) -> Path<'a> {
+        let set = shared.triggers.current();
         Path {
             index,
             waits: timing == Timing::Waits,
@@ -175,8 +179,19 @@ impl<'a> Path<'a> {
             batches: 0,
             claim_failed: false,
             lost: None,
-            hits: vec![0; shared.triggers.len()],
+            hits: vec![0; set.triggers.len()],
+            set,
             enough: false,
+        }
+    }
+
+    /// Asks the triggers in force from here on: between two batches, so that no packet is asked both or none.
+    #[cold]
+    fn take_triggers(&mut self) {
+        self.set = self.shared.triggers.current();
+        self.hits = vec![0; self.set.triggers.len()];
+        for lane in &mut self.lanes {
+            lane.predicates = predicates(&self.set, lane.writer.link_type());
         }
     }
 
@@ -353,8 +368,7 @@ impl<'a> Path<'a> {
             return Err(DropReason::LinkTypes);
         }
         let writer = self.shared.ring.open_lane_in(group, self.index, link_type).ok_or(DropReason::LinkTypes)?;
-        let predicates = self.shared.triggers.iter().map(|trigger| trigger.config().filter.for_link(link_type)).collect();
-        self.lanes.push(Lane { writer, group, predicates });
+        self.lanes.push(Lane { writer, group, predicates: predicates(&self.set, link_type) });
         Ok(self.lanes.len() - 1)
     }
 
@@ -369,7 +383,7 @@ impl<'a> Path<'a> {
             self.commit();
             self.shared.lockstep.step(self.index, self.clock_ns);
         }
-        for (trigger, _) in self.shared.triggers.iter().zip(&self.hits).filter(|(_, hits)| **hits >> at & 1 != 0) {
+        for (trigger, _) in self.set.triggers.iter().zip(&self.hits).filter(|(_, hits)| **hits >> at & 1 != 0) {
             let hit = Hit {
                 time_ns: packet.time_ns,
                 link_type,
@@ -393,6 +407,11 @@ impl<'a> Path<'a> {
             }
         }
     }
+}
+
+/// What the triggers ask of packets of one link type.
+fn predicates(set: &TriggerSet, link_type: LinkType) -> Vec<Predicate> {
+    set.triggers.iter().map(|trigger| trigger.config().filter.for_link(link_type)).collect()
 }
 
 /// Packets of one interface on their way into their lane.
@@ -430,6 +449,9 @@ impl Sink for Path<'_> {
     }
 
     fn batch(&mut self, packets: &[Packet<'_>]) {
+        if self.shared.triggers.is_past(&self.set) {
+            self.take_triggers();
+        }
         if self.waits
             && let Some(first) = packets.first()
         {
@@ -454,6 +476,9 @@ impl Sink for Path<'_> {
     }
 
     fn idle(&mut self, clock_ns: i64) {
+        if self.shared.triggers.is_past(&self.set) {
+            self.take_triggers(); // so that what is gone can be freed though nothing comes
+        }
         self.clock_ns = self.clock_ns.max(clock_ns);
         if self.waits {
             self.shared.lockstep.step(self.index, clock_ns);

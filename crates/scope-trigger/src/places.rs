@@ -1,7 +1,7 @@
 //! The cap on dumps at once: each open dump has a place, and gives it back when its file is finished.
 
 use crate::window::Window;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub enum Full {
 pub struct Places {
     /// Up while there is no room on disk for a further dump.
     no_space: OnceLock<Arc<AtomicBool>>,
-    max: usize,
+    max: AtomicUsize,
     grace_ns: i64,
     /// Protected by the lock: dumps that are open, and how many may still begin.
     open: Mutex<Open>,
@@ -34,7 +34,9 @@ pub struct Places {
 #[derive(Debug)]
 struct Open {
     windows: Vec<Arc<Window>>,
-    left: u64,
+    /// Dumps that have begun, and how many may in all.
+    begun: u64,
+    total: u64,
 }
 
 /// One dump's place; free again when it is dropped.
@@ -47,8 +49,9 @@ pub struct Place {
 impl Places {
     /// `max` places at once, for at most `total` dumps in all; dumps end when the clock is `grace_ns` beyond their window.
     pub fn new(max: usize, grace_ns: i64, total: Option<u64>) -> Arc<Places> {
-        let open = Open { windows: Vec::new(), left: total.unwrap_or(u64::MAX) };
-        Arc::new(Places { no_space: OnceLock::new(), max, grace_ns, open: Mutex::new(open), freed: Condvar::new() })
+        let open = Open { windows: Vec::new(), begun: 0, total: total.unwrap_or(u64::MAX) };
+        let (no_space, max) = (OnceLock::new(), AtomicUsize::new(max));
+        Arc::new(Places { no_space, max, grace_ns, open: Mutex::new(open), freed: Condvar::new() })
     }
 
     /// From now on no dump begins while `full` is up. Once per run.
@@ -61,6 +64,14 @@ impl Places {
         self.no_space.get().is_some_and(|full| full.load(Ordering::Relaxed))
     }
 
+    /// From now on `max` places at once and `total` dumps in all, those that have begun included. Who has a place keeps it.
+    pub fn set_limits(&self, max: usize, total: Option<u64>) {
+        let mut open = self.lock();
+        open.total = total.unwrap_or(u64::MAX);
+        self.max.store(max, Ordering::Relaxed);
+        self.freed.notify_all();
+    }
+
     /// How far beyond a window's end the clock must be before its dump ends, ns.
     pub fn grace_ns(&self) -> i64 {
         self.grace_ns
@@ -68,7 +79,7 @@ impl Places {
 
     /// Dumps that may be open at once.
     pub fn max(&self) -> usize {
-        self.max
+        self.max.load(Ordering::Relaxed)
     }
 
     /// Dumps that are open now.
@@ -84,17 +95,20 @@ impl Places {
     pub fn take(self: &Arc<Self>, window: &Arc<Window>, wait_at_ns: Option<i64>) -> Result<Place, Full> {
         let mut open = self.lock();
         let counted = match wait_at_ns {
-            None => open.windows.len() >= self.max,
+            None => open.windows.len() >= self.max(),
             Some(at_ns) => {
                 let still_open = open.windows.iter().filter(|window| window.to_ns() >= at_ns).count();
-                still_open >= self.max || open.windows.len() >= self.max + CLOSING_MAX
+                still_open >= self.max() || open.windows.len() >= self.max() + CLOSING_MAX
             }
         };
         if counted {
             let ends_by_itself = |at_ns| open.windows.iter().any(|window| window.to_ns().saturating_add(self.grace_ns) < at_ns);
             return Err(if wait_at_ns.is_some_and(ends_by_itself) { Full::ForNow } else { Full::ForGood });
         }
-        open.left = open.left.checked_sub(1).ok_or(Full::ForGood)?;
+        if open.begun >= open.total {
+            return Err(Full::ForGood);
+        }
+        open.begun += 1;
         open.windows.push(window.clone());
         Ok(Place { places: self.clone(), window: window.clone() })
     }
@@ -150,6 +164,19 @@ mod tests {
         assert_eq!(places.take(&window(30), Some(16)).unwrap_err(), Full::ForNow);
         drop(held);
         assert!(places.take(&window(30), Some(16)).is_ok());
+    }
+
+    #[test]
+    fn limits_that_change_count_what_has_begun() {
+        let places = Places::new(1, 0, Some(1));
+        let _first = places.take(&window(10), None).unwrap();
+        places.set_limits(2, Some(2));
+        let second = places.take(&window(10), None).unwrap();
+        drop(second);
+        assert_eq!(places.take(&window(10), None).unwrap_err(), Full::ForGood, "two have begun");
+        places.set_limits(1, None);
+        assert_eq!((places.open(), places.max()), (1, 1));
+        assert_eq!(places.take(&window(10), None).unwrap_err(), Full::ForGood, "the first one keeps its place");
     }
 
     #[test]

@@ -33,6 +33,18 @@ pub struct TriggerConfig {
     pub single: bool,
 }
 
+impl TriggerConfig {
+    /// Whether both say the same in every point, so that one may go on in the place of the other.
+    pub fn same_as(&self, other: &TriggerConfig) -> bool {
+        let texts = |config: &TriggerConfig| {
+            let text = |template: &Option<Template>| template.as_ref().map(|template| template.text().to_string());
+            (config.name.clone(), config.filter.text().to_string(), text(&config.template), text(&config.holdoff_key))
+        };
+        let rest = |config: &TriggerConfig| (config.before_ns, config.after_ns, config.holdoff_ns, config.vlan, config.single);
+        texts(self) == texts(other) && rest(self) == rest(other)
+    }
+}
+
 /// The packet that hit, lent.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
@@ -121,6 +133,16 @@ impl HitCounts {
     /// All hits.
     pub fn total(&self) -> u64 {
         self.fired + self.extended + self.held_off + self.no_space + self.too_many + self.template_unfilled + self.disarmed
+    }
+
+    /// Adds the hits of another trigger.
+    pub fn add(&mut self, other: &HitCounts) {
+        self.fired += other.fired;
+        self.extended += other.extended;
+        self.held_off += other.held_off;
+        self.too_many += other.too_many;
+        self.template_unfilled += other.template_unfilled;
+        self.disarmed += other.disarmed;
     }
 
     fn count(&mut self, verdict: &Verdict) {

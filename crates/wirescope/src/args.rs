@@ -3,6 +3,7 @@
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, Args, Command, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use scope_config::Settings;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -43,6 +44,8 @@ Signals:
                    summary; a second one ends at once
   SIGUSR1          fire every armed trigger by hand; with no trigger, dump the
                    last --before of everything
+  SIGHUP           with --config: read the file again; triggers, windows and
+                   limits change between two packets, what can't is named
 
 Exit codes:
   0  done
@@ -69,6 +72,21 @@ Examples:
   # no trigger: record for 5 s and keep the whole ring
   wirescope run --source synth:rate=10k,time=5s --ring 128MiB \\
       --out dumps --ring-out ring.pcapng
+";
+
+const CONFIG_EXAMPLES: &str = "\
+A configuration file is TOML with the long names of run's flags as keys; flags
+override it. On SIGHUP a run reads its file again.
+
+Examples:
+  # all settings with their defaults: the beginning of a file
+  wirescope config show > wirescope.toml
+
+  # every fault of a file, with its line
+  wirescope config check wirescope.toml
+
+  # what a run with this file and these flags would mean
+  wirescope config show --config wirescope.toml --ring 8GiB
 ";
 
 const DEMO_EXAMPLES: &str = "\
@@ -114,6 +132,13 @@ pub enum Verb {
     Filter(FilterArgs),
     /// Say what this machine can sustain at which packet size, and what limits it
     Bench(BenchArgs),
+    /// Check a configuration file, or show what holds
+    #[command(after_help = CONFIG_EXAMPLES)]
+    Config {
+        /// What to do with it.
+        #[command(subcommand)]
+        what: ConfigVerb,
+    },
     /// Print a shell's completions
     Completions {
         /// For which shell.
@@ -124,10 +149,30 @@ pub enum Verb {
     Man,
 }
 
+/// `wirescope config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigVerb {
+    /// Name every fault of a file; creates nothing, opens no source
+    Check {
+        /// The configuration file.
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Print what would hold, and where each value comes from: default, file or flag
+    Show(Box<RunArgs>),
+}
+
 /// `wirescope run`.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
+    /// Take settings from this file; flags override it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// The same as below, each with where it came from
+    #[arg(skip)]
+    pub settings: Settings,
+
     /// Where packets come from; may be given several times
     #[arg(long, value_name = "SRC", help_heading = "Sources")]
     pub source: Vec<String>,
@@ -138,7 +183,7 @@ pub struct RunArgs {
     #[arg(short = 'r', value_name = "FILE", help_heading = "Sources", value_hint = ValueHint::FilePath)]
     pub read: Vec<String>,
     /// Keep so many bytes of each packet, where a source has no snaplen= of its own; 0: all
-    #[arg(short = 's', value_name = "BYTES", help_heading = "Sources", allow_hyphen_values = true)]
+    #[arg(short = 's', long, value_name = "BYTES", help_heading = "Sources", allow_hyphen_values = true)]
     pub snap_len: Option<String>,
 
     /// Memory for packets

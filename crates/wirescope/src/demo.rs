@@ -2,11 +2,12 @@
 
 mod live;
 
-use crate::args::{Cli, DemoArgs, Verb};
-use crate::plan::{self, Planned};
+use crate::args::{Cli, DemoArgs};
+use crate::config;
+use crate::plan::{self, Look, Planned};
 use crate::record::{self, Ended};
 use crate::{DONE, REFUSED, UNDONE, failed, print, refused, words};
-use clap::Parser;
+use clap::CommandFactory;
 use scope_dump::time_text::iso;
 use scope_engine::{Control, DumpSummary, Summary};
 use scope_packet::{Interface, Packet, Sink};
@@ -87,11 +88,10 @@ fn arguments(source: &str, template: &str, folder: &Path) -> Vec<String> {
 /// The same way as from the command line: there is no second one.
 fn planned(arguments: &[String]) -> Result<Planned, Vec<String>> {
     let program = std::iter::once("wirescope".to_string());
-    match Cli::try_parse_from(program.chain(arguments.iter().cloned())).map(|cli| cli.command) {
-        Ok(Verb::Run(args)) => plan::plan(&args),
-        Ok(_) => Err(vec!["demo: its command is not 'run'".to_string()]),
-        Err(error) => Err(vec![error.to_string()]),
-    }
+    let matches = Cli::command().try_get_matches_from(program.chain(arguments.iter().cloned()));
+    let matches = matches.map_err(|error| vec![error.to_string()])?;
+    let run = matches.subcommand_matches("run").ok_or_else(|| vec!["demo: its command is not 'run'".to_string()])?;
+    plan::plan(&config::read(run)?, Look::Machine)
 }
 
 fn tell(text: &str) {

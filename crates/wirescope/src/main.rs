@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod config;
 mod demo;
 mod explain;
 mod manual;
@@ -11,8 +12,9 @@ mod speech;
 mod watch;
 mod words;
 
-use args::{Cli, RunArgs, Verb};
-use clap::Parser;
+use args::{Cli, ConfigVerb, Verb};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use plan::Look;
 use record::Ended;
 use scope_engine::Control;
 use speech::{Level, LogFormat, say};
@@ -29,17 +31,20 @@ const UNDONE: u8 = 1;
 const REFUSED: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // A limit on file sizes is then an error of the write that meets it, as a full disk is, and no sudden end.
     let met = Arc::new(AtomicBool::new(false));
     if let Err(error) = signal_hook::flag::register(libc::SIGXFSZ, met) {
         return ExitCode::from(failed(&format!("signals: {error}")));
     }
     let code = match cli.command {
-        Verb::Run(args) => run(&args),
+        Verb::Run(_) => run(below(&matches, &["run"])),
         Verb::Demo(args) => demo::demo(&args),
         Verb::Filter(args) => told(explain::explain(&args)),
         Verb::Bench(args) => told(bench::bench(&args)),
+        Verb::Config { what: ConfigVerb::Check { file } } => config::check(&file),
+        Verb::Config { what: ConfigVerb::Show(_) } => told(config::show(below(&matches, &["config", "show"]))),
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man => match manual::page() {
             Ok(page) => print(&page),
@@ -49,9 +54,17 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-fn run(args: &RunArgs) -> u8 {
-    speech::choose(if args.log_format == "json" { LogFormat::Json } else { LogFormat::Text });
-    let planned = match plan::plan(args) {
+/// What the command line says of a command.
+fn below<'a>(matches: &'a ArgMatches, commands: &[&str]) -> &'a ArgMatches {
+    commands.iter().fold(matches, |matches, command| matches.subcommand_matches(command).unwrap_or(matches))
+}
+
+fn run(matches: &ArgMatches) -> u8 {
+    let planned = config::read(matches).and_then(|args| {
+        speech::choose(if args.log_format == "json" { LogFormat::Json } else { LogFormat::Text });
+        plan::plan(&args, Look::Machine)
+    });
+    let planned = match planned {
         Ok(planned) => planned,
         Err(faults) => return refused(&faults),
     };

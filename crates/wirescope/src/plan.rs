@@ -2,13 +2,17 @@
 
 mod outputs;
 mod places;
-mod sources;
-mod triggers;
+pub mod sources;
+pub mod triggers;
 
 use crate::args::RunArgs;
+use crate::config::places::placed;
+use crate::config::reload::Reloader;
 use crate::words;
+use scope_config::Settings;
 use scope_engine::{RunPlan, SingleDump};
 use scope_filter::{FilterEngine, VlanRule};
+use scope_packet::LinkType;
 use scope_ring::{Machine, MemoryOptions, RingConfig, RingError};
 use scope_source::spec::SHARES_MAX;
 use scope_source::spec::values::{parse_duration_ns, parse_size};
@@ -20,6 +24,17 @@ use triggers::Times;
 const DURATION_NS_MAX: i64 = 366 * 86_400 * 1_000_000_000;
 /// Dumps at once at most.
 const DUMPS_MAX: u64 = 1000;
+
+/// How much of the machine is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look<'a> {
+    /// Everything that the run will need: interfaces, files, folders, memory.
+    Machine,
+    /// Nothing: a file is checked that may be for another machine.
+    Nowhere,
+    /// Nothing, and sources bring these link types: they are open already.
+    Known(&'a [LinkType]),
+}
 
 /// Faults of a command line, one text each: `PLACE: CAUSE; REMEDY`.
 #[derive(Debug, Default)]
@@ -35,12 +50,22 @@ impl Faults {
         self.0.push(fault.to_string());
     }
 
+    /// A fault of a source, which its text may not name.
+    fn add_source(&mut self, spec: &str, fault: impl Display) {
+        let fault = fault.to_string();
+        match fault.starts_with("source '") {
+            true => self.add_line(fault),
+            false => self.add(&format!("source '{spec}'"), fault),
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    fn into_lines(self) -> Vec<String> {
-        self.0
+    /// All of them; those of values that came from a file with their lines.
+    fn into_lines(self, settings: &Settings) -> Vec<String> {
+        self.0.into_iter().map(|fault| placed(settings, fault)).collect()
     }
 }
 
@@ -51,6 +76,8 @@ pub struct Planned {
     pub run: RunPlan,
     /// Bytes and number of the ring's segments.
     pub segments: (usize, usize),
+    /// Reads the configuration file again, where there is one.
+    pub reload: Option<Reloader>,
     /// The summary is one JSON object.
     pub json: bool,
     /// The dump goes to standard output, so that the summary can't.
@@ -63,9 +90,9 @@ pub struct Planned {
 ///
 /// # Errors
 /// All faults, each with place, cause and remedy.
-pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
+pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
     let mut faults = Faults::default();
-    let sources = sources::plan(args, &mut faults);
+    let sources = sources::plan(args, look, &mut faults);
     let times = Times {
         before_ns: duration("--before", &args.before, &mut faults),
         after_ns: duration("--after", &args.after, &mut faults),
@@ -91,11 +118,11 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
     };
     let triggers = triggers::plan(args, &times, vlan, &sources.link_types, &mut faults);
     let (ring, segments) = ring(args, &sources, &mut faults);
-    let memory = memory(args, &ring, &sources, segments.1 > 0, &mut faults);
+    let memory = memory(args, &ring, &sources, segments.1 > 0, look, &mut faults);
     let dumps_max = count("--dumps-max", &args.dumps_max, DUMPS_MAX, &mut faults);
     let exit_after = outputs::exit_after(args, &mut faults);
-    let (folder, dump) = outputs::plan(args, &mut faults);
-    let ring_out = places::ring_out(args.ring_out.as_deref(), &mut faults);
+    let (folder, dump) = outputs::plan(args, look, &mut faults);
+    let ring_out = places::ring_out(args.ring_out.as_deref(), look, &mut faults);
     if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
         faults.add("--summary", format!("'{form}' is no form of a summary; write json, or leave the flag away for plain words"));
     }
@@ -103,7 +130,7 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
         faults.add("--log-format", format!("'{}' is no form of a log; write text or json", args.log_format));
     }
     if !faults.is_empty() {
-        return Err(faults.into_lines());
+        return Err(faults.into_lines(&args.settings));
     }
     let stdout_taken = dump.single == Some(SingleDump::Stdout);
     let run = RunPlan {
@@ -121,15 +148,18 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
         folder,
         dump,
         ring_out,
+        config: args.settings.to_toml(),
     };
-    Ok(Planned { run, segments, json: args.summary.is_some(), stdout_taken, verbose: args.verbose > 0 })
+    let reload = Reloader::of(&args.settings, &run.link_types);
+    Ok(Planned { run, segments, reload, json: args.summary.is_some(), stdout_taken, verbose: args.verbose > 0 })
 }
 
-fn duration(flag: &str, text: &str, faults: &mut Faults) -> i64 {
+fn duration(place: &str, text: &str, faults: &mut Faults) -> i64 {
+    let flag = place.rsplit(": ").next().unwrap_or(place);
     match parse_duration_ns(text) {
         Ok(ns) if ns <= DURATION_NS_MAX => return ns,
-        Ok(_) => faults.add(flag, format!("'{text}' is more than a year; write less")),
-        Err(cause) => faults.add(flag, format!("{}; write e.g. {flag} 30s or {flag} 250ms", naming(text, cause))),
+        Ok(_) => faults.add(place, format!("'{text}' is more than a year; write less")),
+        Err(cause) => faults.add(place, format!("{}; write e.g. {flag} 30s or {flag} 250ms", naming(text, cause))),
     }
     0
 }
@@ -187,7 +217,14 @@ fn ring(args: &RunArgs, sources: &Sources, faults: &mut Faults) -> (RingConfig, 
 }
 
 /// What is asked of the ring's memory, checked against the machine's nodes, and their memory if the ring's sizes are right.
-fn memory(args: &RunArgs, ring: &RingConfig, sources: &Sources, sized: bool, faults: &mut Faults) -> MemoryOptions {
+fn memory(
+    args: &RunArgs,
+    ring: &RingConfig,
+    sources: &Sources,
+    sized: bool,
+    look: Look<'_>,
+    faults: &mut Faults,
+) -> MemoryOptions {
     let node = args.numa.as_ref().and_then(|text| match text.parse::<u32>() {
         Ok(node) => Some(node),
         Err(_) => {
@@ -196,7 +233,8 @@ fn memory(args: &RunArgs, ring: &RingConfig, sources: &Sources, sized: bool, fau
         }
     });
     let options = MemoryOptions { locked: args.mlock, node, without_hugetlb: false };
-    if node.is_some()
+    if look == Look::Machine
+        && node.is_some()
         && let Err(error) = options.check(if sized { ring.ring_bytes } else { 0 }, &Machine::this())
     {
         faults.add_line(ring_fault(&error, sources));

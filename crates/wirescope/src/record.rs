@@ -1,5 +1,6 @@
 //! A planned run from its first word to its summary: signals in, words out.
 
+use crate::config::reload::Reloader;
 use crate::plan::Planned;
 use crate::speech::{Level, say};
 use crate::watch::Teller;
@@ -7,7 +8,7 @@ use crate::words;
 use scope_engine::{Control, RunPlan, Summary, Watch};
 use scope_source::spec::SourcePlan;
 use scope_source::synth::{Size, SynthOptions};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
 
@@ -29,11 +30,15 @@ pub enum Ended {
 }
 
 /// Runs to the end and tells how it goes on standard error. `control` stops it from elsewhere.
-pub fn record(planned: Planned, control: &Arc<Control>) -> Ended {
-    if let Err(error) = listen(control) {
+pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
+    let reload = planned.reload.take();
+    if let Err(error) = listen(control, reload) {
         return Ended::Refused(format!("signals: can't be listened to: {error}"));
     }
     let teller = Teller::new(planned.verbose);
+    if planned.verbose {
+        teller.note(&format!("configuration of this run:\n{}", planned.run.config));
+    }
     teller.note(&ring_words(&planned));
     let ended = scope_engine::run(planned.run, control, &teller);
     teller.clear();
@@ -49,14 +54,21 @@ pub fn kept_promises(summary: &Summary) -> bool {
     summary.failures.is_empty() && summary.dumps.iter().all(|dump| dump.complete && dump.error.is_none())
 }
 
-/// From here on SIGINT and SIGTERM stop the run, the second time at once; SIGUSR1 fires by hand.
-fn listen(control: &Arc<Control>) -> std::io::Result<()> {
+/// From here on SIGINT and SIGTERM stop the run, the second time at once; SIGUSR1 fires by hand; SIGHUP reads the
+/// configuration file again, where there is one.
+fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])?;
+    let reload = reload.map(|reload| reload.listen(control.clone())).transpose()?;
+    if reload.is_some() {
+        signals.add_signal(SIGHUP)?;
+    }
     let control = control.clone();
     std::thread::Builder::new().name("signals".to_string()).spawn(move || {
         for signal in signals.forever() {
             match signal {
                 SIGUSR1 => control.fire(),
+                // One that waits already is as good as two.
+                SIGHUP => drop(reload.as_ref().map(|wake| wake.try_send(()))),
                 _ if control.stops() == 0 => control.stop(),
                 _ => {
                     // Files in the making have no name yet: they vanish with the process.

@@ -1,7 +1,7 @@
 //! How dumps are written and what follows them, as meant: form, place, budget, commands.
 
 use super::places::{new_file, writable_folder};
-use super::{Faults, count, duration, naming};
+use super::{Faults, Look, count, duration, naming};
 use crate::args::RunArgs;
 use scope_dump::{DumpFormat, FreeMin, Limits, budget};
 use scope_engine::{DumpPlan, ExecPlan, SingleDump};
@@ -15,9 +15,9 @@ const EXEC_MAX: u64 = 256;
 const STDOUT: &str = "-";
 
 /// The folder for dumps and the log, absolute, and how dumps are written.
-pub fn plan(args: &RunArgs, faults: &mut Faults) -> (Option<PathBuf>, DumpPlan) {
+pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> (Option<PathBuf>, DumpPlan) {
     let folder = match &args.out {
-        Some(path) => writable_folder(path, "--out", faults),
+        Some(path) => writable_folder(path, "--out", look, faults),
         None if args.write.is_some() => None,
         None => {
             faults.add("--out", "there is no folder for dumps and the log; add --out DIR, or -w FILE for a single dump");
@@ -27,7 +27,7 @@ pub fn plan(args: &RunArgs, faults: &mut Faults) -> (Option<PathBuf>, DumpPlan) 
     let plan = DumpPlan {
         format: format(&args.dump_format, faults),
         limits: limits(args, faults),
-        single: single(args, faults),
+        single: single(args, look, faults),
         exec: exec(args, faults),
     };
     (folder, plan)
@@ -101,10 +101,10 @@ fn free_min(text: &str, faults: &mut Faults) -> Option<FreeMin> {
     }
 }
 
-fn single(args: &RunArgs, faults: &mut Faults) -> Option<SingleDump> {
+fn single(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> Option<SingleDump> {
     let text = args.write.as_deref()?;
     if text != Path::new(STDOUT) {
-        return new_file(text, "-w", faults).map(SingleDump::File);
+        return new_file(text, "-w", look, faults).map(SingleDump::File);
     }
     if args.summary.is_some() {
         faults.add("-w", "the dump and --summary can't both have standard output; write -w FILE, or leave --summary away");

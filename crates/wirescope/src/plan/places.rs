@@ -1,32 +1,38 @@
 //! Where a run may write: its folder, and the file for the whole ring. Looked at only, nothing is created.
 
-use super::Faults;
+use super::{Faults, Look};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The file for the whole ring, absolute. It must not exist: nothing is ever overwritten.
-pub fn ring_out(given: Option<&Path>, faults: &mut Faults) -> Option<PathBuf> {
-    new_file(given?, "--ring-out", faults)
+pub fn ring_out(given: Option<&Path>, look: Look<'_>, faults: &mut Faults) -> Option<PathBuf> {
+    new_file(given?, "--ring-out", look, faults)
 }
 
 /// A file that is to be made, absolute; `place` is the flag that names it.
-pub fn new_file(path: &Path, place: &str, faults: &mut Faults) -> Option<PathBuf> {
+pub fn new_file(path: &Path, place: &str, look: Look<'_>, faults: &mut Faults) -> Option<PathBuf> {
     let Some(name) = path.file_name() else {
         faults.add(place, format!("{} names no file; write e.g. ring.pcapng", path.display()));
         return None;
     };
+    if look != Look::Machine {
+        return Some(path.to_path_buf());
+    }
     if path.symlink_metadata().is_ok() {
         faults.add(place, format!("{} exists and is never overwritten; remove it or choose another name", path.display()));
         return None;
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    writable_folder(parent, place, faults).map(|folder| folder.join(name))
+    writable_folder(parent, place, look, faults).map(|folder| folder.join(name))
 }
 
 /// The folder `path`, absolute; `place` is the flag that names it.
-pub fn writable_folder(path: &Path, place: &str, faults: &mut Faults) -> Option<PathBuf> {
+pub fn writable_folder(path: &Path, place: &str, look: Look<'_>, faults: &mut Faults) -> Option<PathBuf> {
+    if look != Look::Machine {
+        return Some(path.to_path_buf());
+    }
     let shown = path.display();
     let fault = match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,7 +1,7 @@
 //! Sources as meant, and looked at before the run: is the interface there and may we capture, is the file a capture, which
 //! link types will come.
 
-use super::Faults;
+use super::{Faults, Look};
 use crate::args::RunArgs;
 use scope_engine::SourceEntry;
 use scope_packet::{Interface, LinkType, Packet, Sink};
@@ -11,6 +11,10 @@ use scope_source::file::{FILES_MAX, FileOptions, FileSource};
 use scope_source::spec::{self, AfPacketPlan, FilePlan, SHARES_MAX, SNAP_LEN_MAX, SourcePlan, SourceSpec, values};
 use scope_source::{Source, SourceError};
 use std::collections::BTreeSet;
+
+/// What a filter may be meant for where nobody has looked at what a source brings: besides cooked and raw packets, 802.11.
+const LINK_TYPES_ANY: [LinkType; 7] =
+    [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL, LinkType::LINUX_SLL2, LinkType::PPP, LinkType(105), LinkType(127)];
 
 /// All sources of a run.
 #[derive(Debug, Default)]
@@ -26,7 +30,7 @@ pub struct Sources {
 }
 
 /// Reads and looks at every source.
-pub fn plan(args: &RunArgs, faults: &mut Faults) -> Sources {
+pub fn plan(args: &RunArgs, at: Look<'_>, faults: &mut Faults) -> Sources {
     let specs = specs(args);
     let (mut entries, mut shares) = (Vec::new(), Vec::new());
     for spec in specs {
@@ -45,11 +49,11 @@ pub fn plan(args: &RunArgs, faults: &mut Faults) -> Sources {
     cut_packets(args, &mut entries, faults);
     check_together(&entries, faults);
     check_shares(&entries, &shares, faults);
-    look(entries, shares, faults)
+    look(entries, shares, at, faults)
 }
 
 /// All sources as `--source` would have them, in the order of the flags `--source`, `-i`, `-r`.
-fn specs(args: &RunArgs) -> Vec<String> {
+pub fn specs(args: &RunArgs) -> Vec<String> {
     let given = args.source.iter().cloned();
     let interfaces = args.interface.iter().map(|name| format!("afpacket:{}", spec::escape(name)));
     let files = args.read.iter().map(|path| format!("file:{}", spec::escape(path)));
@@ -148,20 +152,21 @@ fn check_shares(entries: &[SourceEntry], shares: &[Share], faults: &mut Faults) 
     }
 }
 
-/// Opens what can be opened without disturbing anything.
-fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, faults: &mut Faults) -> Sources {
+/// Opens what can be opened without disturbing anything, if it is to look at the machine.
+fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults: &mut Faults) -> Sources {
     let mut link_types = BTreeSet::new();
     let mut common_files: Option<BTreeSet<LinkType>> = None;
     let (mut lanes, mut file_lanes) = (0, 0);
     let file_workers = files(&entries).map(|(_, plan)| plan.workers).max().unwrap_or(1);
     for entry in &entries {
         let found = match &entry.plan {
+            _ if at != Look::Machine => Ok(vec![LinkType::ETHERNET]),
             SourcePlan::AfPacket(plan) => interface_link_types(plan, &entry.spec),
             SourcePlan::File(plan) => file_link_types_of(plan, file_workers),
             SourcePlan::Synth(_) => Ok(vec![LinkType::ETHERNET]),
         };
         let found = found.unwrap_or_else(|error| {
-            faults.add_line(error);
+            faults.add_source(&entry.spec, error);
             Vec::new()
         });
         let known = found.len().max(1) as u32;
@@ -186,6 +191,13 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, faults: &mut Faults) 
         ));
     }
     lanes += file_workers * file_lanes;
+    match at {
+        Look::Known(known) => link_types.extend(known),
+        Look::Nowhere if entries.iter().any(|entry| !matches!(entry.plan, SourcePlan::Synth(_))) => {
+            link_types.extend(LINK_TYPES_ANY);
+        }
+        _ => {}
+    }
     if link_types.is_empty() {
         link_types.insert(LinkType::ETHERNET);
     }
@@ -242,8 +254,8 @@ mod tests {
         let cli = Cli::parse_from([&["wirescope", "run"], arguments].concat());
         let Verb::Run(args) = cli.command else { panic!("not run") };
         let mut faults = Faults::default();
-        let sources = plan(&args, &mut faults);
-        (sources, faults.into_lines().join("\n"))
+        let sources = plan(&args, Look::Machine, &mut faults);
+        (sources, faults.into_lines(&args.settings).join("\n"))
     }
 
     #[test]

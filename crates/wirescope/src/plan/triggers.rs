@@ -1,17 +1,20 @@
 //! Triggers as meant: names, filters, templates, which template belongs to which trigger.
 
-use super::Faults;
+use super::{Faults, duration};
 use crate::args::RunArgs;
+use scope_config::Own;
 use scope_filter::{Filter, Template, VlanRule, is_filter_word};
 use scope_packet::LinkType;
 use scope_trigger::TriggerConfig;
+use std::collections::BTreeMap;
 
 /// Letters of a trigger's name at most: it becomes part of file names.
 const NAME_LEN_MAX: usize = 64;
 /// Triggers at most.
 const TRIGGERS_MAX: usize = 256;
 
-/// What all triggers of a run have in common, ns.
+/// What all triggers of a run have in common, but for those with words of their own, ns.
+#[derive(Clone, Copy)]
 pub struct Times {
     pub before_ns: i64,
     pub after_ns: i64,
@@ -33,10 +36,39 @@ fn take_apart(text: &str) -> Written<'_> {
     if head.is_empty() {
         return Written { name: None, expression: rest };
     }
-    let letters = head.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-    match letters && !rest.starts_with('=') && !is_filter_word(head) {
+    match is_name(head) && !rest.starts_with('=') && !is_filter_word(head) {
         true => Written { name: Some(head), expression: rest },
         false => unnamed,
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+}
+
+/// The name that a trigger as typed has, if it has one.
+pub fn name_of(text: &str) -> Option<&str> {
+    take_apart(text).name
+}
+
+/// What a trigger in a configuration file says of itself.
+type OwnWords = BTreeMap<&'static str, Own>;
+
+/// The own words of the trigger at `index`, if it was written as a table.
+fn own_words(args: &RunArgs, index: usize) -> Option<&OwnWords> {
+    args.settings.values("trigger").get(index)?.own.as_ref()
+}
+
+/// A trigger's own windows, where it has some.
+fn own_times(name: &str, own: &OwnWords, times: &Times, faults: &mut Faults) -> Times {
+    let mut own_or = |key: &str, general: i64| match own.get(key) {
+        Some(own) => duration(&format!("trigger '{name}': {key}"), &own.text, faults),
+        None => general,
+    };
+    Times {
+        before_ns: own_or("before", times.before_ns),
+        after_ns: own_or("after", times.after_ns),
+        holdoff_ns: own_or("holdoff", times.holdoff_ns),
     }
 }
 
@@ -48,30 +80,50 @@ fn word_in_a_names_place(text: &str) -> Option<&str> {
 /// Every trigger of the command line.
 pub fn plan(args: &RunArgs, times: &Times, vlan: VlanRule, link_types: &[LinkType], faults: &mut Faults) -> Vec<TriggerConfig> {
     check_flags(args, faults);
-    let templates: Vec<Option<Template>> = args.dump.iter().map(|text| template(text, vlan, link_types, faults)).collect();
-    let holdoff_key = args.holdoff_key.as_deref().and_then(|text| {
-        let parsed = Template::parse(text).map_err(|error| faults.add("--holdoff-key", error));
-        parsed.ok()
-    });
+    let templates: Vec<Option<Template>> = args
+        .dump
+        .iter()
+        .map(|text| {
+            let place = format!("--dump '{}'", text.chars().take(120).collect::<String>());
+            template(&place, text, vlan, link_types, faults)
+        })
+        .collect();
+    let holdoff_key = args.holdoff_key.as_deref().and_then(|text| holdoff_key("--holdoff-key", text, faults));
     let mut triggers: Vec<TriggerConfig> = Vec::new();
     let mut names: Vec<String> = Vec::new();
+    let nothing = OwnWords::new();
     for (index, text) in args.trigger.iter().enumerate() {
-        let written = take_apart(text);
+        let own = own_words(args, index);
+        let written = match own {
+            Some(own) => Written { name: own.get("name").map(|own| own.text.as_str()), expression: text },
+            None => take_apart(text),
+        };
         let name = written.name.map_or_else(|| format!("trigger{}", index + 1), str::to_string);
         check_name(&name, &names, faults);
         names.push(name.clone());
         let Some(filter) = filter(&name, text, written.expression, vlan, link_types, faults) else { continue };
-        let template = if templates.len() == 1 { templates.first() } else { templates.get(index) };
+        let general = if templates.len() == 1 { templates.first() } else { templates.get(index) };
+        let own = own.unwrap_or(&nothing);
+        let times = own_times(&name, own, times, faults);
+        let place = |key: &str| format!("trigger '{name}': {key}");
+        let template = match own.get("dump") {
+            Some(own) => template(&place("dump"), &own.text, vlan, link_types, faults),
+            None => general.cloned().flatten(),
+        };
+        let holdoff_key = match own.get("holdoff-key") {
+            Some(own) => self::holdoff_key(&place("holdoff-key"), &own.text, faults),
+            None => holdoff_key.clone(),
+        };
         triggers.push(TriggerConfig {
-            name,
             filter,
-            template: template.cloned().flatten(),
+            template,
             before_ns: times.before_ns,
             after_ns: times.after_ns,
             holdoff_ns: times.holdoff_ns,
-            holdoff_key: holdoff_key.clone(),
+            holdoff_key,
             vlan,
-            single: args.single,
+            single: own.get("single").map_or(args.single, |own| own.text == "true"),
+            name,
         });
     }
     triggers
@@ -97,6 +149,9 @@ fn check_flags(args: &RunArgs, faults: &mut Faults) {
 }
 
 fn check_name(name: &str, earlier: &[String], faults: &mut Faults) {
+    if !is_name(name) {
+        faults.add(&format!("trigger '{name}'"), "that is no name; write letters, digits, - and _");
+    }
     if earlier.iter().any(|other| other == name) {
         faults.add("--trigger", format!("the name '{name}' is given twice; choose another for one of them"));
     }
@@ -125,16 +180,19 @@ fn filter(
     }
 }
 
-fn template(text: &str, vlan: VlanRule, link_types: &[LinkType], faults: &mut Faults) -> Option<Template> {
-    let place = format!("--dump '{}'", text.chars().take(120).collect::<String>());
+fn template(place: &str, text: &str, vlan: VlanRule, link_types: &[LinkType], faults: &mut Faults) -> Option<Template> {
     match Template::parse(text) {
         Ok(template) => match template.check(vlan, link_types) {
             Ok(()) => return Some(template),
-            Err(error) => faults.add(&place, error),
+            Err(error) => faults.add(place, error),
         },
-        Err(error) => faults.add(&place, error),
+        Err(error) => faults.add(place, error),
     }
     None
+}
+
+fn holdoff_key(place: &str, text: &str, faults: &mut Faults) -> Option<Template> {
+    Template::parse(text).map_err(|error| faults.add(place, error)).ok()
 }
 
 #[cfg(test)]
@@ -149,7 +207,7 @@ mod tests {
         let mut faults = Faults::default();
         let times = Times { before_ns: 1, after_ns: 2, holdoff_ns: 3 };
         let triggers = plan(&args, &times, VlanRule::Transparent, &[LinkType::ETHERNET], &mut faults);
-        if faults.is_empty() { Ok(triggers) } else { Err(faults.into_lines()) }
+        if faults.is_empty() { Ok(triggers) } else { Err(faults.into_lines(&args.settings)) }
     }
 
     #[test]

@@ -1,0 +1,282 @@
+//! A file as written: TOML to texts, each with its line, held against the table of keys; all faults at once.
+//!
+//! ```toml
+//! ring = "8GiB"                                # a value of one's own
+//! dumps-max = 8                                # a plain number, where one is meant
+//! mlock = true                                 # a switch
+//! source = ["afpacket:eth0", "afpacket:eth1"]  # a list; a single string is a list of one
+//! [[trigger]]                                  # an element of a list with words of its own
+//! name = "dns"
+//! expr = "udp port 53"
+//! before = 5
+//! ```
+
+use crate::keys::{Key, Keys, Kind, Shape, nearest};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use toml_edit::{Document, Item, TableLike};
+
+/// Longest file, bytes.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Most that a [`Kind::Count`] counts.
+const COUNT_MAX: i64 = 9;
+/// Letters of a value that a fault repeats.
+const SHOWN_MAX: usize = 60;
+
+/// Where a value came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// This line of the file.
+    File(usize),
+    /// The command line.
+    Flag,
+}
+
+/// A word that an element of a list says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// The value; switches are `true` or `false`.
+    pub text: String,
+    /// Its line.
+    pub line: usize,
+}
+
+/// One value: as the flag of that name would take it.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// The text; of a switch that is on `true`, of a count how often.
+    pub text: OsString,
+    /// Where from.
+    pub origin: Origin,
+    /// What an element that was a table says besides.
+    pub own: Option<BTreeMap<&'static str, Own>>,
+}
+
+impl Value {
+    /// A value without words of its own.
+    pub fn new(text: impl Into<OsString>, origin: Origin) -> Value {
+        Value { text: text.into(), origin, own: None }
+    }
+}
+
+/// A file, read.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The file.
+    pub file: PathBuf,
+    /// What it says, by key. A switch that is off and a list without elements are there with no values.
+    pub values: Vec<(String, Vec<Value>)>,
+}
+
+/// Why there is nothing to take from a file: lines `FILE:LINE: KEY: CAUSE; REMEDY`, all faults at once.
+pub type FileError = Vec<String>;
+
+impl Written {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// All faults, with place, cause and remedy.
+    pub fn read(path: &Path, keys: &Keys) -> Result<Written, FileError> {
+        let file = path.display().to_string();
+        let text = text(path).map_err(|fault| vec![format!("{file}: {fault}")])?;
+        Written::parse(path, &text, keys)
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// As [`Written::read`].
+    pub fn parse(path: &Path, text: &str, keys: &Keys) -> Result<Written, FileError> {
+        let file = path.display().to_string();
+        let document = Document::parse(text).map_err(|error| {
+            let line = line_of(text, error.span());
+            let cause = error.message().lines().map(str::trim).collect::<Vec<_>>().join(", ");
+            vec![format!("{file}:{line}: no TOML: {cause}; mend this line: words are KEY = VALUE, text stands in quotes")]
+        })?;
+        let mut reader = Reader { text, file: &file, faults: Vec::new() };
+        let mut values = Vec::new();
+        for (name, item) in document.as_table().iter() {
+            let line = reader.line(document.as_table().key(name).and_then(|key| key.span()));
+            match keys.get(name) {
+                Some(key) => values.push((name.to_string(), reader.values(key, item, line))),
+                None => reader.fault(line, name, format!("there is no such key; {}", nearest(name, keys.names()))),
+            }
+        }
+        if reader.faults.is_empty() { Ok(Written { file: path.into(), values }) } else { Err(reader.in_order()) }
+    }
+}
+
+/// The text of a regular file that isn't too long.
+fn text(path: &Path) -> Result<String, String> {
+    let told = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => "no such file; write it, or see 'wirescope config show'".to_string(),
+        _ => format!("can't be read: {error}; give another file, or change its mode"),
+    };
+    // A pipe would be waited for, and can't be read again.
+    let kind = std::fs::metadata(path).map_err(told)?;
+    if kind.is_dir() {
+        return Err("is a folder; give a file".to_string());
+    }
+    if !kind.is_file() {
+        return Err("is no regular file, and a reload would read it again; give a file".to_string());
+    }
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(told)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err("is longer than 1 MiB, so it is no configuration; give another file".to_string());
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        format!("is no UTF-8 text (at byte {at}); save it as UTF-8, or give another file")
+    })
+}
+
+/// The line of a place in a text, from 1.
+fn line_of(text: &str, span: Option<Range<usize>>) -> usize {
+    let at = span.map_or(0, |span| span.start.min(text.len()));
+    text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// A file that is being read: gathers faults.
+struct Reader<'a> {
+    text: &'a str,
+    file: &'a str,
+    faults: Vec<(usize, String)>,
+}
+
+impl Reader<'_> {
+    fn line(&self, span: Option<Range<usize>>) -> usize {
+        line_of(self.text, span)
+    }
+
+    fn fault(&mut self, line: usize, key: &str, fault: String) {
+        self.faults.push((line, format!("{}:{line}: {key}: {fault}", self.file)));
+    }
+
+    /// All faults, by their lines.
+    fn in_order(mut self) -> FileError {
+        self.faults.sort_by_key(|(line, _)| *line);
+        self.faults.into_iter().map(|(_, fault)| fault).collect()
+    }
+
+    /// The values of one key; none where it is faulty.
+    fn values(&mut self, key: &Key, item: &Item, line: usize) -> Vec<Value> {
+        if key.kind == Kind::List {
+            return self.elements(key, item, line);
+        }
+        match scalar(key.kind, item) {
+            Some(text) if text == "false" && key.kind == Kind::Switch => Vec::new(),
+            Some(text) if text == "0" && key.kind == Kind::Count => Vec::new(),
+            Some(text) => vec![Value::new(text, Origin::File(line))],
+            None => {
+                let remedy = format!("{}; write {}", unfit(item), example(&key.name, key.kind));
+                self.fault(line, &key.name, remedy);
+                Vec::new()
+            }
+        }
+    }
+
+    /// The elements of a list.
+    fn elements(&mut self, key: &Key, item: &Item, line: usize) -> Vec<Value> {
+        if let Some(tables) = item.as_array_of_tables().filter(|_| key.shape.is_some()) {
+            return tables.iter().filter_map(|table| self.element(key, table, self.line(table.span()))).collect();
+        }
+        if let Some(array) = item.as_array() {
+            let mut values = Vec::new();
+            for element in array {
+                let line = element.span().map_or(line, |span| self.line(Some(span)));
+                match (element.as_str(), element.as_inline_table().filter(|_| key.shape.is_some())) {
+                    (Some(text), _) => values.push(Value::new(text, Origin::File(line))),
+                    (None, Some(table)) => values.extend(self.element(key, table, line)),
+                    (None, None) => {
+                        let found = unfit(&Item::Value(element.clone()));
+                        self.fault(line, &key.name, format!("an element of the list {found}; {}", list_example(key)));
+                    }
+                }
+            }
+            return values;
+        }
+        match item.as_str() {
+            Some(text) => vec![Value::new(text, Origin::File(line))],
+            None => {
+                self.fault(line, &key.name, format!("{}; {}", unfit(item), list_example(key)));
+                Vec::new()
+            }
+        }
+    }
+
+    /// An element that is a table.
+    fn element(&mut self, key: &Key, table: &dyn TableLike, line: usize) -> Option<Value> {
+        let Shape { main, more } = key.shape?;
+        let (mut text, mut own, faults) = (None, BTreeMap::new(), self.faults.len());
+        for (name, item) in table.iter() {
+            let line = table.key(name).and_then(|key| key.span()).map_or(line, |span| self.line(Some(span)));
+            let place = format!("{}.{name}", key.name);
+            let known = more.iter().find(|(known, _)| *known == name);
+            let kind = if name == main { Some(Kind::Text) } else { known.map(|(_, kind)| *kind) };
+            let Some(kind) = kind else {
+                let names = [main].into_iter().chain(more.iter().map(|(name, _)| *name));
+                self.fault(line, &place, format!("there is no such key; {}", nearest(name, names)));
+                continue;
+            };
+            match (scalar(kind, item), known) {
+                (None, _) => self.fault(line, &place, format!("{}; write {}", unfit(item), example(name, kind))),
+                (Some(value), Some((name, _))) => drop(own.insert(*name, Own { text: value, line })),
+                (Some(value), None) => text = Some(value),
+            }
+        }
+        if text.is_none() && self.faults.len() == faults {
+            self.fault(line, &key.name, format!("there is no '{main}' in it; add {}", example(main, Kind::Text)));
+        }
+        Some(Value { text: text?.into(), origin: Origin::File(line), own: Some(own) })
+    }
+}
+
+/// The text of a value that is of the right kind.
+fn scalar(kind: Kind, item: &Item) -> Option<String> {
+    let number = || item.as_integer().map(|number| number.to_string());
+    match kind {
+        Kind::Switch => item.as_bool().map(|on| on.to_string()),
+        Kind::Count => {
+            let count = item.as_integer().filter(|count| (0..=COUNT_MAX).contains(count));
+            count.or(item.as_bool().map(i64::from)).map(|count| count.to_string())
+        }
+        Kind::Text | Kind::List => item.as_str().map(str::to_string),
+        Kind::Amount => {
+            let fraction = || item.as_float().filter(|number| number.is_finite()).map(|number| number.to_string());
+            item.as_str().map(str::to_string).or_else(number).or_else(fraction)
+        }
+    }
+}
+
+/// That something isn't what it should be: what it is.
+fn unfit(item: &Item) -> String {
+    let shown = || item.to_string().trim().chars().take(SHOWN_MAX).collect::<String>();
+    match item {
+        Item::Value(value) if value.is_array() => "is a list, which doesn't fit".to_string(),
+        Item::Value(value) if !value.is_inline_table() => format!("is {}, which doesn't fit", shown()),
+        _ => "is a table, which doesn't fit".to_string(),
+    }
+}
+
+fn example(name: &str, kind: Kind) -> String {
+    match kind {
+        Kind::Switch => format!("{name} = true or {name} = false"),
+        Kind::Count => format!("{name} = true, or a number from 0 to {COUNT_MAX}"),
+        Kind::Text | Kind::List => format!("{name} = \"...\", in quotes"),
+        Kind::Amount => format!("{name} = \"...\", in quotes, or a plain number"),
+    }
+}
+
+fn list_example(Key { name, shape, .. }: &Key) -> String {
+    match shape {
+        Some(Shape { main, .. }) => format!("write {name} = [\"...\"], or [[{name}]] with {main} = \"...\""),
+        None => format!("write {name} = [\"...\"]"),
+    }
+}

@@ -1,0 +1,77 @@
+//! A change of triggers and limits while a run goes: what is asked for, and what is said of it.
+
+use crate::run::Watch;
+use crate::worker::Shared;
+use scope_filter::FilterEngine;
+use scope_packet::LinkType;
+use scope_trigger::TriggerConfig;
+use serde_json::json;
+
+/// What a configuration that was read again asks of the run.
+#[derive(Debug)]
+pub enum Reload {
+    /// It is right: to be taken, between two batches.
+    Take(Box<Change>),
+    /// It has these faults: nothing of it is taken.
+    Refuse(Vec<String>),
+}
+
+/// What changes, as meant.
+#[derive(Debug)]
+pub struct Change {
+    /// All triggers, in the order given.
+    pub triggers: Vec<TriggerConfig>,
+    /// What a fire by hand takes where there is no trigger, ns.
+    pub before_ns: i64,
+    /// Dumps at once.
+    pub dumps_max: usize,
+    /// The run ends after so many dumps, those of before included.
+    pub exit_after: Option<u64>,
+    /// Names of the settings that change.
+    pub changed: Vec<String>,
+    /// What can't change while the run goes, in plain words.
+    pub kept: Vec<String>,
+}
+
+/// Does what is asked, from the run's main thread. Machine code is made before any worker sees the triggers. Returns warnings:
+/// what is kept as it was, which filters have no machine code.
+pub(crate) fn reload(
+    order: Reload,
+    shared: &Shared,
+    engine: FilterEngine,
+    manual: TriggerConfig,
+    watch: &dyn Watch,
+) -> Vec<String> {
+    let change = match order {
+        Reload::Take(change) => change,
+        Reload::Refuse(faults) => {
+            shared.events.log("reload", json!({"ok": false, "faults": faults, "changed": [], "kept": []}));
+            faults.iter().for_each(|fault| watch.note(&format!("wirescope: {fault}")));
+            watch.note("reload: refused; the old configuration goes on");
+            return Vec::new();
+        }
+    };
+    let links: Vec<LinkType> = (0..shared.ring.lanes()).map(|lane| shared.ring.lane_info(lane).link_type).collect();
+    let mut warnings: Vec<String> = change.kept.iter().map(|kept| format!("reload: {kept}")).collect();
+    for trigger in &change.triggers {
+        warnings.extend(made_ready(trigger, &links, engine));
+    }
+    shared.triggers.replace(&change.triggers, TriggerConfig { before_ns: change.before_ns, ..manual });
+    shared.dumps.set_limits(change.dumps_max, change.exit_after);
+    shared.events.log("reload", json!({"ok": true, "faults": [], "changed": change.changed, "kept": change.kept}));
+    let what = if change.changed.is_empty() { "nothing".to_string() } else { change.changed.join(", ") };
+    watch.note(&format!("reload: taken; changed: {what}"));
+    warnings
+}
+
+/// Makes a trigger's programs and machine code for every link type that has come. Says why there is no machine code, if so.
+fn made_ready(trigger: &TriggerConfig, links: &[LinkType], engine: FilterEngine) -> Option<String> {
+    links.iter().for_each(|&link| drop(trigger.filter.for_link(link)));
+    unready(trigger, engine)
+}
+
+/// Makes a trigger's filter ready for the link types that are known; in words why there is no machine code, once.
+pub(crate) fn unready(trigger: &TriggerConfig, engine: FilterEngine) -> Option<String> {
+    let error = trigger.filter.prepare(engine).err()?;
+    Some(format!("trigger {}: {error}: the interpreter evaluates its filter", trigger.name))
+}

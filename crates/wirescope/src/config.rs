@@ -1,0 +1,84 @@
+//! Settings of a run: the configuration file and the flags laid over each other, checked, shown, and read again.
+
+mod keys;
+pub mod places;
+pub mod reload;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{Cli, RunArgs};
+use crate::plan::{self, Look};
+use crate::{Fault, print, refused};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use scope_config::{Given, Settings, Written};
+use std::path::{Path, PathBuf};
+
+/// The settings of `wirescope run`, of which `matches` are the flags, with those of the file that `--config` names.
+///
+/// # Errors
+/// All faults of the file's form, with their lines. What its words mean is the plan's to judge.
+pub fn read(matches: &ArgMatches) -> Result<RunArgs, Vec<String>> {
+    let keys = keys::all();
+    let file = matches.get_one::<PathBuf>("config");
+    let written = file.map(|path| Written::read(path, &keys)).transpose()?;
+    meant(Settings::merge(&keys, written, &keys::given(matches, &keys)))
+}
+
+/// The settings of a file alone.
+fn of_file(path: &Path, flags: &Given) -> Result<RunArgs, Vec<String>> {
+    let keys = keys::all();
+    meant(Settings::merge(&keys, Some(Written::read(path, &keys)?), flags))
+}
+
+/// Settings as the command line would have them.
+fn meant(settings: Settings) -> Result<RunArgs, Vec<String>> {
+    let parse = |only: Option<&str>| {
+        let run = ["wirescope".into(), "run".into()].into_iter();
+        let matches = Cli::command().try_get_matches_from(run.chain(settings.arguments(only)))?;
+        RunArgs::from_arg_matches(matches.subcommand_matches("run").unwrap_or(&matches))
+    };
+    // The first line of clap's words is the fault; the rest is about the command line.
+    let first_line =
+        |error: clap::Error| error.to_string().lines().next().unwrap_or("").trim_start_matches("error: ").to_string();
+    let alone: Vec<String> = settings
+        .from_file()
+        .filter_map(|key| {
+            let error = parse(Some(key)).err()?;
+            let place = settings.values(key).first().and_then(|value| settings.place(value)).unwrap_or_default();
+            Some(format!("{place}{key}: {}", first_line(error)))
+        })
+        .collect();
+    if !alone.is_empty() {
+        return Err(alone);
+    }
+    match parse(None) {
+        Ok(args) => Ok(RunArgs { settings, ..args }),
+        Err(error) => Err(vec![format!(
+            "{}: {}",
+            settings.file().map_or("command line".into(), |file| file.display().to_string()),
+            first_line(error)
+        )]),
+    }
+}
+
+/// `wirescope config check FILE`.
+pub fn check(path: &Path) -> u8 {
+    match of_file(path, &Given::new()).and_then(|args| plan::plan(&args, Look::Nowhere)) {
+        Err(faults) => refused(&faults),
+        Ok(_) => {
+            let file = path.display();
+            let line = format!(
+                "{file}: in order; what only a start can tell was not looked at: interfaces and files of sources, the folders of out and ring-out, memory and nodes\n"
+            );
+            print(line.as_bytes())
+        }
+    }
+}
+
+/// `wirescope config show`.
+///
+/// # Errors
+/// All faults of the file's form.
+pub fn show(matches: &ArgMatches) -> Result<String, Fault> {
+    read(matches).map(|args| args.settings.to_toml()).map_err(Fault::Refused)
+}

@@ -1,0 +1,97 @@
+//! SIGHUP: the configuration file is read again while the run goes.
+//!
+//! 1. The signal's thread wakes the reloader's thread; signals that come meanwhile are one.
+//! 2. File and flags are laid over each other and checked as at the start, but nothing of the machine is looked at. Any fault:
+//!    the old configuration goes on as a whole.
+//! 3. What may change while a run goes ([`LIVE`]) is taken from the new settings, everything else stays and is named.
+//! 4. The engine makes machine code and puts the new triggers in force between two batches.
+
+use super::{meant, of_file};
+use crate::plan::{self, Look};
+use scope_config::{Given, Settings};
+use scope_engine::{Change, Control, Reload};
+use scope_packet::LinkType;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// Keys that may change while a run goes.
+pub const LIVE: [&str; 9] = ["trigger", "dump", "before", "after", "holdoff", "holdoff-key", "single", "exit-after", "dumps-max"];
+/// How often the engine is asked whether it has done the order before.
+const ASK_EVERY: Duration = Duration::from_millis(2);
+
+/// Reads the configuration again.
+#[derive(Debug)]
+pub struct Reloader {
+    path: PathBuf,
+    flags: Given,
+    /// What holds now.
+    settings: Settings,
+    link_types: Vec<LinkType>,
+}
+
+impl Reloader {
+    /// For a run with `settings`; `None` where they have no file.
+    pub fn of(settings: &Settings, link_types: &[LinkType]) -> Option<Reloader> {
+        let path = settings.file()?.to_path_buf();
+        Some(Reloader { path, flags: settings.flags(), settings: settings.clone(), link_types: link_types.to_vec() })
+    }
+
+    /// What the file asks for now.
+    fn read(&mut self) -> Reload {
+        match self.change() {
+            Ok(change) => Reload::Take(Box::new(change)),
+            Err(faults) => Reload::Refuse(faults),
+        }
+    }
+
+    fn change(&mut self) -> Result<Change, Vec<String>> {
+        let look = Look::Known(&self.link_types);
+        let new = of_file(&self.path, &self.flags)?;
+        plan::plan(&new, look)?;
+        let kept = |key: &str| !LIVE.contains(&key);
+        let settings = new.settings.keeping(&self.settings, kept);
+        let told = |key: &str| {
+            let (old, new) = (self.settings.value_text(key), new.settings.value_text(key));
+            format!("{key}: can't change while the run goes: {old} goes on, {new} comes with the next start")
+        };
+        let kept = new.settings.changed(&self.settings).filter(|key| kept(key)).map(told).collect();
+        let changed = settings.changed(&self.settings).map(str::to_string).collect();
+        let args = meant(settings)?;
+        let run = plan::plan(&args, look)?.run;
+        self.settings = args.settings;
+        Ok(Change {
+            triggers: run.triggers,
+            before_ns: run.before_ns,
+            dumps_max: run.dumps_max,
+            exit_after: run.exit_after,
+            changed,
+            kept,
+        })
+    }
+
+    /// Starts its thread, which reads the file whenever something is sent, until the run ends.
+    ///
+    /// # Errors
+    /// Where there is no thread for it.
+    pub fn listen(mut self, control: Arc<Control>) -> std::io::Result<SyncSender<()>> {
+        let (wake, woken) = sync_channel(1);
+        let work = move || self.work(&woken, &control);
+        std::thread::Builder::new().name("reload".to_string()).spawn(work)?;
+        Ok(wake)
+    }
+
+    fn work(&mut self, woken: &Receiver<()>, control: &Control) {
+        while woken.recv().is_ok() {
+            let mut order = self.read();
+            while let Err(again) = control.reload(order) {
+                if control.stops() > 0 {
+                    return;
+                }
+                order = again;
+                std::thread::sleep(ASK_EVERY);
+            }
+        }
+    }
+}

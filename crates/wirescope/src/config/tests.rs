@@ -1,0 +1,267 @@
+//! Every key of the table, right and wrong; what is shown means what was given.
+
+use super::{keys, meant, of_file};
+use crate::args::RunArgs;
+use crate::plan::{self, Look};
+use proptest::prelude::*;
+use scope_config::{Given, Kind, Settings, Written};
+use std::path::Path;
+
+/// The commented example.
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wirescope.toml");
+/// Stands in no key's values.
+const NONSENSE: &str = "$nix %";
+/// Keys whose every text means something, or is for the machine to judge.
+const ANY_TEXT: [&str; 2] = ["out", "ring-out"];
+
+/// The settings of a text in the file "t.toml".
+fn settings(text: &str) -> Result<RunArgs, Vec<String>> {
+    let keys = keys::all();
+    meant(Settings::merge(&keys, Some(Written::parse(Path::new("t.toml"), text, &keys)?), &Given::new()))
+}
+
+/// What a check says of a text.
+fn faults(text: &str) -> Vec<String> {
+    settings(text).and_then(|args| plan::plan(&args, Look::Nowhere)).err().unwrap_or_default()
+}
+
+/// A file that is right, without the key `but`.
+fn good_without(but: &str) -> String {
+    let lines = ["source = \"synth:\"\n", "out = \"x\"\n", "trigger = \"udp\"\n"];
+    lines.into_iter().filter(|line| !line.starts_with(&format!("{but} "))).collect()
+}
+
+/// Asserts that a text has exactly one fault that names `key` at the line that says `key = VALUE`.
+fn check_wrong(key: &str, value: &str) {
+    let text = format!("{}{key} = {value}\n", good_without(key));
+    let place = format!("t.toml:{}: ", text.lines().count());
+    let said = faults(&text);
+    // A list that couldn't be read also leaves other words without what they belong to.
+    let of_it: Vec<&String> = said.iter().filter(|fault| fault.starts_with(&place)).collect();
+    assert!(!of_it.is_empty(), "{key} = {value}: no fault at {place}in {said:#?}");
+    assert!(of_it.iter().all(|fault| fault.len() > place.len() + 10), "{said:#?}");
+}
+
+#[test]
+fn a_value_of_a_wrong_type_is_named_with_its_line_for_every_key() {
+    assert_eq!(faults(&good_without("none")), [""; 0]);
+    let keys = keys::all();
+    assert!(keys.0.len() >= 19, "{:?}", keys.0);
+    for key in &keys.0 {
+        let wrong: &[&str] = match key.kind {
+            Kind::Switch => &["1", "\"true\"", "[true]", "{ a = 1 }", "2026-01-01"],
+            Kind::Count => &["-1", "10", "\"1\"", "[1]", "1.5"],
+            Kind::Text => &["1", "true", "[\"a\"]", "{ a = 1 }", "2026-01-01"],
+            Kind::Amount => &["true", "[\"a\"]", "{ a = 1 }", "2026-01-01", "nan", "inf"],
+            Kind::List => &["1", "true", "[1]", "[[\"a\"]]", "[{ a = 1 }]", "{ a = 1 }", "2026-01-01"],
+        };
+        wrong.iter().for_each(|value| check_wrong(&key.name, value));
+    }
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_line_for_every_key() {
+    for key in keys::all().0.iter().filter(|key| !matches!(key.kind, Kind::Switch | Kind::Count)) {
+        if ANY_TEXT.contains(&key.name.as_str()) {
+            check_wrong(&key.name, "\"\"");
+        } else {
+            check_wrong(&key.name, &format!("\"{NONSENSE}\""));
+        }
+    }
+    check_wrong("ring", "-1");
+    check_wrong("ring", "\"1KiB\"");
+    check_wrong("before", "-5");
+    check_wrong("before", "40000000");
+    check_wrong("dumps-max", "0");
+    check_wrong("dumps-max", "1001");
+    check_wrong("exit-after", "1.5");
+    check_wrong("source", "[\"synth:\", \"afpacket:eth0,workers=0x\"]");
+}
+
+#[test]
+fn words_of_a_trigger_are_checked_at_their_own_lines() {
+    let text = "source = \"synth:\"\nout = \"x\"\n[[trigger]]\nname = \"a\"\nexpr = \"udp\"\nbefore = \"soon\"\nholdoff-key = \"$nix\"\n\
+                [[trigger]]\nname = \"b c\"\nexpr = \"udp prt 5\"\n[[trigger]]\nnam = \"d\"\n[[trigger]]\nname = \"e\"\n";
+    let check = |said: &[String], words: &[&str]| {
+        assert_eq!(said.len(), words.len(), "{said:#?}");
+        said.iter().zip(words).for_each(|(fault, word)| assert!(fault.starts_with(word), "'{fault}' is not '{word}'"));
+    };
+    check(
+        &faults(text),
+        &["t.toml:12: trigger.nam: there is no such key; did you mean 'name'?", "t.toml:13: trigger: there is no 'expr'"],
+    );
+    let mut said = faults(text.split("[[trigger]]\nnam ").next().unwrap());
+    said.sort();
+    let expected = [
+        "t.toml:6: trigger 'a': before: 'soon'",
+        "t.toml:7: trigger 'a': holdoff-key: ",
+        "t.toml:8: trigger 'b c': ",
+        "t.toml:9: trigger 'b c': that is no name",
+    ];
+    let own_line = |fault: &String| expected.iter().any(|word| fault.starts_with(&word.replace(":9:", ":8:")));
+    assert!(said.len() == 4 && said.iter().all(own_line), "{said:#?}");
+}
+
+#[test]
+fn unknown_keys_are_refused_with_the_nearest_known_one_and_all_faults_come_at_once() {
+    let said = faults("rng = 5\nhold_off = 3\nxyzzy = 1\nmlock = 5\n[sorce]\nspec = 1\n");
+    let expected = ["t.toml:1: rng: ", "t.toml:2: hold_off: ", "t.toml:3: xyzzy: ", "t.toml:4: mlock: is 5", "t.toml:5: sorce: "];
+    assert_eq!(said.len(), expected.len(), "{said:#?}");
+    said.iter().zip(expected).for_each(|(fault, word)| assert!(fault.starts_with(word), "'{fault}' is not '{word}'"));
+    for (at, nearest) in [(0, "'ring'"), (1, "'holdoff'"), (4, "'source'")] {
+        assert!(said[at].contains(nearest), "{}", said[at]);
+    }
+}
+
+#[test]
+fn bad_toml_is_refused_with_its_line() {
+    for (text, line) in [("a = \n", 1), ("ring = 1\nring = 2\n", 2), ("\n\n[[trigger\n", 3), ("x = \"a\n", 1)] {
+        let said = faults(text);
+        assert!(said.len() == 1 && said[0].starts_with(&format!("t.toml:{line}: no TOML: ")), "{text:?}: {said:?}");
+    }
+}
+
+#[test]
+fn a_trigger_s_own_words_stand_above_the_general_ones() {
+    let text = "source = \"synth:\"\nout = \"x\"\nbefore = 5\nsingle = true\ndump = \"ip\"\n\
+                trigger = [\"a=udp\", { expr = \"tcp\", before = \"7s\", single = false, dump = \"\" }]\n";
+    let triggers = plan::plan(&settings(text).unwrap(), Look::Nowhere).unwrap().run.triggers;
+    let told: Vec<_> = triggers
+        .iter()
+        .map(|t| {
+            (
+                t.name.as_str(),
+                t.before_ns / 1_000_000_000,
+                t.after_ns / 1_000_000_000,
+                t.single,
+                t.template.as_ref().unwrap().text(),
+            )
+        })
+        .collect();
+    assert_eq!(told, [("a", 5, 10, true, "ip"), ("trigger2", 7, 10, false, "")]);
+}
+
+/// The example with every key in force.
+fn whole_example() -> String {
+    let text = std::fs::read_to_string(EXAMPLE).unwrap();
+    let uncommented = |line: &str| match line.strip_prefix('#') {
+        Some(rest) if rest.starts_with(|first: char| first.is_ascii_lowercase()) && rest.contains(" = ") => rest.to_string(),
+        _ => line.to_string(),
+    };
+    text.lines().map(|line| uncommented(line) + "\n").collect()
+}
+
+#[test]
+fn the_example_is_in_order_as_it_stands_and_with_every_key_in_force() {
+    let args = of_file(Path::new(EXAMPLE), &Given::new()).unwrap();
+    let planned = plan::plan(&args, Look::Nowhere).unwrap();
+    assert_eq!(planned.run.triggers.len(), 2);
+    assert_eq!(faults(&whole_example()), [""; 0]);
+}
+
+#[test]
+fn the_example_has_every_key_and_its_default() {
+    let keys = keys::all();
+    let written = Written::parse(Path::new(EXAMPLE), &whole_example(), &keys).unwrap();
+    let unset = settings("").unwrap().settings;
+    for key in &keys.0 {
+        let found = written.values.iter().find(|(name, _)| *name == key.name);
+        let (_, values) = found.unwrap_or_else(|| panic!("docs/wirescope.toml lacks '{}'", key.name));
+        if let Some(default) = &key.default {
+            assert_eq!(values[0].text.to_str(), Some(default.as_str()), "{}", key.name);
+        }
+        if matches!(key.kind, Kind::Switch | Kind::Count) {
+            assert!(values.is_empty(), "{} is off", key.name);
+        }
+        assert_eq!(unset.values(&key.name).len(), usize::from(key.default.is_some()), "{}", key.name);
+    }
+}
+
+/// A text as a TOML string.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+/// A time as people write it: a string or a number.
+fn time() -> impl Strategy<Value = String> {
+    prop_oneof![
+        (0u32..100_000).prop_map(|seconds| seconds.to_string()),
+        (0u32..100_000).prop_map(|ms| format!("\"{ms}ms\"")),
+        (0u32..1000).prop_map(|n| format!("{}.5", n)),
+    ]
+}
+
+fn filter() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["udp", "tcp port 80", "tcp[tcpflags] & tcp-rst != 0", "len > 5", "", "vlan"])
+        .prop_map(str::to_string)
+}
+
+fn template() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["", "$flow", "host {srcIP}", "ip and\n\thost $dstIP"]).prop_map(|text| quoted(text))
+}
+
+/// One element of `trigger`, with the number that makes its name the only one.
+fn trigger(number: usize) -> impl Strategy<Value = String> {
+    let own = prop::collection::btree_map(0usize..6, time(), 0..6);
+    (filter(), own, template(), any::<bool>(), any::<bool>()).prop_map(move |(expr, own, template, table, single)| {
+        if !table {
+            return quoted(&format!("t{number}={expr}"));
+        }
+        let words = own.into_iter().map(|(which, time)| match which {
+            0 => format!(", before = {time}"),
+            1 => format!(", after = {time}"),
+            2 => format!(", holdoff = {time}"),
+            3 => format!(", dump = {template}"),
+            4 => format!(", single = {single}"),
+            _ => ", holdoff-key = '$srcIP'".to_string(),
+        });
+        format!("{{ expr = {}, name = \"t{number}\"{} }}", quoted(&expr), words.collect::<String>())
+    })
+}
+
+/// A configuration that is in order.
+fn configuration() -> impl Strategy<Value = String> {
+    let triggers = prop::collection::vec(any::<u8>(), 1..4)
+        .prop_flat_map(|all| all.iter().enumerate().map(|(number, _)| trigger(number).boxed()).collect::<Vec<_>>());
+    let path = "[^\\x00]{1,20}".prop_filter("a path with a name", |path| Path::new(path).file_name().is_some());
+    let source = prop_oneof![
+        Just("\"synth:rate=10\"".to_string()),
+        Just("[\"afpacket:eth0\", { spec = \"afpacket:eth1,workers=2\" }]".to_string()),
+        Just("[{ spec = 'file:a\\,b.pcap' }]".to_string()),
+    ];
+    let more = (time(), 1u32..1000, any::<bool>(), 0u8..4, prop::option::of(template()), prop::option::of(16u32..64));
+    (triggers, path, source, more).prop_map(|(triggers, path, source, (before, dumps_max, switch, verbose, dump, mib))| {
+        let mut text = format!("source = {source}\nout = {}\nring-out = {}\n", quoted(&path), quoted(&path));
+        text += &format!("before = {before}\ndumps-max = {dumps_max}\nsingle = {switch}\nverbose = {verbose}\n");
+        text += &dump.map_or(String::new(), |dump| format!("dump = [{dump}]\n"));
+        text += &mib.map_or(String::new(), |mib| format!("ring = \"{mib}MiB\"\n"));
+        text + &format!("trigger = [{}]\n", triggers.join(", "))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_shown_is_in_order_and_means_the_same(text in configuration()) {
+        let given = settings(&text).map_err(|faults| TestCaseError::fail(format!("{faults:?}\n{text}")))?;
+        prop_assert_eq!(faults(&text), [""; 0], "{}", text);
+        let shown = given.settings.to_toml();
+        let again = settings(&shown).map_err(|faults| TestCaseError::fail(format!("{faults:?}\n{shown}")))?;
+        prop_assert_eq!(faults(&shown), [""; 0], "{}", shown);
+        let changed: Vec<&str> = again.settings.changed(&given.settings).collect();
+        prop_assert!(changed.is_empty(), "{:?} changed by\n{}", changed, shown);
+        let without_origins = |text: &str| text.lines().map(|line| line.rsplit_once(" # ").map_or(line, |(head, _)| head).to_string()).collect::<Vec<_>>();
+        prop_assert_eq!(without_origins(&again.settings.to_toml()), without_origins(&shown));
+        let meant = |args: &RunArgs| {
+            let run = plan::plan(args, Look::Nowhere).expect("checked above").run;
+            let triggers: Vec<String> = run.triggers.iter().map(|trigger| format!("{trigger:?}")).collect();
+            (run.folder, run.ring_out, run.before_ns, run.dumps_max, run.ring.ring_bytes, triggers.len())
+        };
+        prop_assert_eq!(meant(&given), meant(&again));
+        let (one, other) = (plan::plan(&given, Look::Nowhere), plan::plan(&again, Look::Nowhere));
+        for (one, other) in one.expect("checked").run.triggers.iter().zip(&other.expect("checked").run.triggers) {
+            prop_assert!(one.same_as(other), "{:?} is not {:?}", one, other);
+        }
+    }
+}
