@@ -14,6 +14,7 @@ use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
 use scope_ring::WorkerCounts;
 use scope_ring::measure::{self, Packets, SOURCES, Sizes};
 use scope_ring::{Append, LaneWriter, Ring};
+use scope_store::Folder;
 use scope_trigger::Window;
 use std::sync::Arc;
 use std::time::Instant;
@@ -93,7 +94,7 @@ impl Full {
             filter_engine: FilterEngine::Native,
             window,
             pins: FirstPins::take(&self.ring, from_ns, 1),
-            folder: folder.path().to_path_buf(),
+            folder: Arc::new(Folder::open(folder.path())?),
             progress: Arc::new(Progress::default()),
             patience: None,
         };

@@ -11,10 +11,11 @@ use crate::walk::{Candidate, Piece, Read, Walk};
 use scope_filter::{ASKED_MAX, Filter, FilterEngine};
 use scope_packet::LinkType;
 use scope_ring::{Lost, Ring};
+use scope_store::Folder;
 use scope_trigger::Window;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,7 +55,7 @@ pub struct DumpOrder {
     /// Pins that were taken at the fire.
     pub pins: FirstPins,
     /// Folder for the files.
-    pub folder: PathBuf,
+    pub folder: Arc<Folder>,
     /// How far it is, for whoever watches.
     pub progress: Arc<Progress>,
     /// Live: how long after the window's end, by the monotonic clock, to wait at most for workers that have stopped telling the
@@ -112,7 +113,7 @@ struct Cutter {
     sieves: Vec<Arc<Sieve>>,
     hit: Option<HitPacket>,
     from_ns: i64,
-    folder: PathBuf,
+    folder: Arc<Folder>,
     progress: Arc<Progress>,
     waiting: Waiting,
     beyond: Beyond,
@@ -273,7 +274,7 @@ impl Cutter {
         report.bytes = self.files.values().map(|file| file.bytes).sum();
         let unwritten = self.files.values().map(|file| file.unwritten).sum::<u64>() + self.unopened.as_ref().map_or(0, |u| u.1);
         let failed = self.files.values().find_map(|file| file.error.as_ref()).or(self.unopened.as_ref().map(|u| &u.0));
-        report.error = failed.map(|error| format!("{}: {error}", self.folder.display()));
+        report.error = failed.map(|error| format!("{}: {error}", self.folder.path().display()));
         report.lost_min += unwritten;
         report.lost_max += unwritten;
         let spans = self.files.values().filter_map(|file| file.unwritten_span).chain(report.missing);

@@ -14,14 +14,14 @@ use crate::report::DumpReport;
 use scope_packet::pcapng::{BLOCK_BYTES_MIN, PacketBlock};
 use scope_packet::{LinkType, pcapng};
 use scope_ring::Ring;
+use scope_store::Folder;
 use std::collections::BTreeMap;
-use std::ffi::CString;
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -33,7 +33,7 @@ const NAMES_MAX: u32 = 1000;
 /// One output file.
 pub(crate) struct OutFile {
     link_type: LinkType,
-    folder: PathBuf,
+    folder: Arc<Folder>,
     file: File,
     buffer: Vec<u8>,
     /// Bytes that are in the file for sure, whole blocks.
@@ -51,12 +51,11 @@ pub(crate) struct OutFile {
 }
 
 impl OutFile {
-    pub(crate) fn create(folder: &Path, link_type: LinkType) -> io::Result<OutFile> {
-        let file = unnamed(folder)?;
-        file.set_permissions(std::fs::Permissions::from_mode(0o640))?;
+    pub(crate) fn create(folder: &Arc<Folder>, link_type: LinkType) -> io::Result<OutFile> {
+        let file = folder.unnamed()?;
         Ok(OutFile {
             link_type,
-            folder: folder.to_path_buf(),
+            folder: folder.clone(),
             file,
             buffer: vec![0; HEADER_BYTES],
             written: 0,
@@ -100,7 +99,7 @@ impl OutFile {
 
     fn write_late(&mut self, place: Place, block: &[u8], number: u32) -> io::Result<()> {
         if self.late.is_none() {
-            self.late = Some(LateRun::new(unnamed(&self.folder)?));
+            self.late = Some(LateRun::new(self.folder.unnamed()?));
         }
         let mut patched = block.to_vec();
         patched[8..12].copy_from_slice(&number.to_le_bytes());
@@ -173,8 +172,7 @@ impl OutFile {
         }
         self.flush()?;
         if let Some(late) = self.late.take() {
-            let merged = unnamed(&self.folder)?;
-            merged.set_permissions(std::fs::Permissions::from_mode(0o640))?;
+            let merged = self.folder.unnamed()?;
             let mut out = io::BufWriter::with_capacity(BUFFER_BYTES, merged);
             late.merge_into(&mut self.file, HEADER_BYTES as u64, &mut out)?;
             self.file = out.into_inner().map_err(|error| error.into_error())?;
@@ -200,11 +198,11 @@ impl OutFile {
         self.file.sync_data()?;
         for attempt in 1..=NAMES_MAX {
             let again = if attempt == 1 { String::new() } else { format!("-{attempt}") };
-            let path = self.folder.join(format!("{stem}{again}.pcapng"));
-            match give_name(&self.file, &path) {
+            let name = format!("{stem}{again}.pcapng");
+            match self.folder.give_name(&self.file, OsStr::new(&name)) {
                 Err(taken) if taken.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(other) => return Err(other),
-                Ok(()) => return Ok(path),
+                Ok(()) => return Ok(self.folder.path().join(name)),
             }
         }
         Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{stem}.pcapng and {NAMES_MAX} names like it are taken")))
@@ -216,18 +214,4 @@ fn describe(out: &mut Vec<u8>, ring: &Ring, run_number: u32, link_type: LinkType
         Some(entry) => pcapng::interface(out, link_type, &entry.name, &entry.description),
         None => pcapng::interface(out, link_type, "none", "no packet was received"),
     }
-}
-
-/// A file in `folder` that has no name yet, so that nothing half-written is ever found, not even after a crash.
-fn unnamed(folder: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o640).open(folder)
-}
-
-/// Gives an unnamed file its name; fails where the name is taken.
-fn give_name(file: &File, path: &Path) -> io::Result<()> {
-    let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    let to = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: both are strings with a closing zero byte that outlive the call.
-    let result = unsafe { libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

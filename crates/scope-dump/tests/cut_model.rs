@@ -7,6 +7,7 @@ use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
 use scope_ring::{Append, LaneWriter, Ring, RingConfig};
+use scope_store::Folder;
 use scope_trigger::Window;
 use std::sync::Arc;
 use std::time::Duration;
@@ -194,7 +195,7 @@ fn order(bench: &Bench, hit: Model, filter: &str, window: &Arc<Window>, folder: 
         filter_engine: FilterEngine::Native,
         window: window.clone(),
         pins: FirstPins::take(&bench.ring, window.from_ns(), dumps_max),
-        folder: folder.to_path_buf(),
+        folder: Arc::new(Folder::open(folder).unwrap()),
         progress: Arc::new(Progress::default()),
         patience: None,
     }

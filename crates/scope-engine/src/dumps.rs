@@ -6,17 +6,17 @@ use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, cut};
 use scope_filter::FilterEngine;
 use scope_packet::LinkType;
 use scope_ring::Ring;
+use scope_store::Folder;
 use scope_trigger::{Fire, Places, Trigger, Verdict, Window};
 use serde_json::json;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// What all dumps of a run share.
 pub struct DumpSettings {
-    /// Folder for the files, absolute.
-    pub folder: PathBuf,
+    /// Folder for the files.
+    pub folder: Arc<Folder>,
     /// See [`DumpOrder::patience`].
     pub patience: Option<Duration>,
     /// The run ends after so many dumps.

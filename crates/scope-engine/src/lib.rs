@@ -6,6 +6,8 @@
 //! | [`run`] | a run from start to end: who starts when, what ends it |
 //! | [`worker`] | the packet path: one thread per source queue |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
+//! | [`rights`] | giving up root, capabilities, system calls and files |
+//! | `outputs` | the folders that a run writes to |
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`events`] | `wirescope.jsonl`, one line per event |
@@ -18,7 +20,9 @@ pub mod dumps;
 pub mod events;
 pub mod lockstep;
 mod memory_watch;
+mod outputs;
 pub mod plan;
+pub mod rights;
 pub mod run;
 pub mod status;
 pub mod summary;

@@ -1,5 +1,6 @@
 //! What a run is told to do, as meant: every text is parsed and checked, every default is filled in.
 
+use crate::rights::RightsPlan;
 use scope_filter::{FilterEngine, VlanRule};
 use scope_packet::LinkType;
 use scope_ring::{ClaimGroup, MemoryOptions, RingConfig, Share};
@@ -47,6 +48,8 @@ pub struct RunPlan {
     pub folder: PathBuf,
     /// Where the whole ring goes at the end.
     pub ring_out: Option<PathBuf>,
+    /// What the process gives up once everything is open; `None`: nothing, because it does other things as well.
+    pub rights: Option<RightsPlan>,
 }
 
 impl RunPlan {

@@ -1,19 +1,25 @@
 //! A run from start to end.
 //!
 //! 1. The ring is mapped and made resident; machine code of the triggers' filters is made.
-//! 2. The sources are opened, in the order given; nothing is captured before the ring is ready. Up to here nothing is created:
-//!    what can't be opened is refused.
-//! 3. One thread per worker; the main thread looks after orders, status and events.
-//! 4. The run ends when every source has ended, when somebody says stop, or when it has its dumps.
-//! 5. Workers end: what the kernel still holds is taken, lanes are committed and sealed, clocks go to the end of time.
-//! 6. So every dump ends; their reports are waited for.
-//! 7. The ring is written out, if asked for; the summary is drawn up from the counters.
+//! 2. The folder for dumps and that of `--ring-out` are opened; from here on they are these handles, not paths.
+//! 3. The sources are opened, in the order given; nothing is captured before the ring is ready.
+//! 4. Rights are given up, in all threads: root, capabilities, all system calls and files that the rest doesn't need ([`rights`]
+//!    tells in which order). Whatever needs a right comes before this line; every byte of a packet is looked at behind it. Up
+//!    to here nothing is created: what can't be opened is refused.
+//! 5. The log is opened, as the user that the run is now. One thread per worker; the main thread looks after orders, status and
+//!    events.
+//! 6. The run ends when every source has ended, when somebody says stop, or when it has its dumps.
+//! 7. Workers end: what the kernel still holds is taken, lanes are committed and sealed, clocks go to the end of time.
+//! 8. So every dump ends; their reports are waited for.
+//! 9. The ring is written out, if asked for; the summary is drawn up from the counters.
 
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
 use crate::lockstep::Lockstep;
 use crate::memory_watch::MemoryWatch;
+use crate::outputs::Outputs;
 use crate::plan::RunPlan;
+use crate::rights::{self, Rights};
 use crate::status::{Status, StatusTaker};
 use crate::summary::{Amount, Summary};
 use crate::worker::{Feed, Shared, WorkerReport, work};
@@ -75,8 +81,10 @@ impl Control {
 pub trait Watch: Sync {
     /// The ring's memory is being made resident: bytes done so far, of so many.
     fn prefault(&self, done: u64, total: u64);
-    /// Sources are open and the ring is ready, in `memory`: capture begins.
-    fn started(&self, memory: &RingMemory);
+    /// Sources are open and the ring is ready, in `memory`: capture begins, with these rights (`None`: none were given up).
+    fn started(&self, memory: &RingMemory, rights: Option<&Rights>);
+    /// What came of trying, in every thread, what must not be possible any more; where that was asked for.
+    fn selftest(&self, facts: &serde_json::Value);
     /// Once a second.
     fn status(&self, status: &Status);
     /// Something worth a line: a warning of a source, a fire by hand.
@@ -94,6 +102,9 @@ pub enum EngineError {
     /// The ring couldn't be made.
     #[error(transparent)]
     Ring(#[from] scope_ring::RingError),
+    /// Rights couldn't be given up.
+    #[error(transparent)]
+    Rights(#[from] rights::RightsError),
     /// A file or a thread couldn't be made.
     #[error("{place}: {cause}")]
     System {
@@ -116,15 +127,17 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let memory = ring.memory();
     // Before the sources are opened: live packets would wait meanwhile.
     let interpreted = make_native(&plan);
+    let outputs = Outputs::open(&plan)?;
     let sources = open_sources(&plan)?;
-    let events = Arc::new(Events::open(&plan.folder).map_err(|cause| EngineError::System {
+    let rights = plan.rights.as_ref().map(|plan| rights::give_up(plan, &outputs.writable())).transpose()?;
+    let events = Arc::new(Events::open(&outputs.folder).map_err(|cause| EngineError::System {
         place: plan.folder.join(crate::events::EVENTS_FILE).display().to_string(),
         cause,
     })?);
     let names = sources.iter().map(|feed| feed.source.name().to_string()).collect();
-    let run = Run::new(plan, ring, events, &sources, control.stops() > 0);
+    let run = Run::new(plan, outputs, rights, ring, events, &sources, control.stops() > 0);
     run.log_start(&memory);
-    watch.started(&memory);
+    watch.started(&memory, run.rights.as_ref());
     run.go(sources, names, interpreted, control, watch)
 }
 
@@ -186,18 +199,28 @@ fn feed(source: impl Source + 'static, group: ClaimGroup) -> Feed {
 /// One run, its parts wired together.
 struct Run {
     plan: RunPlan,
+    outputs: Outputs,
+    rights: Option<Rights>,
     shared: Shared,
     manual: Trigger,
     live: bool,
 }
 
 impl Run {
-    fn new(plan: RunPlan, ring: Arc<Ring>, events: Arc<Events>, sources: &[Feed], stopped: bool) -> Run {
+    fn new(
+        plan: RunPlan,
+        outputs: Outputs,
+        rights: Option<Rights>,
+        ring: Arc<Ring>,
+        events: Arc<Events>,
+        sources: &[Feed],
+        stopped: bool,
+    ) -> Run {
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
         let settings = DumpSettings {
-            folder: plan.folder.clone(),
+            folder: outputs.folder.clone(),
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
             exit_after: plan.exit_after,
             filter_engine: plan.filter_engine,
@@ -213,7 +236,7 @@ impl Run {
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
-        Run { manual: manual_trigger(&plan), plan, shared, live }
+        Run { manual: manual_trigger(&plan), plan, outputs, rights, shared, live }
     }
 
     /// Workers from start to end, with the main thread beside them.
@@ -244,6 +267,7 @@ impl Run {
                     }
                 }
             }
+            failures.extend(self.try_rights(watch));
             let mut taker = StatusTaker::new(names.clone(), self.live);
             let mut memory = MemoryWatch::new(Machine::this(), &self.shared.ring);
             let mut last_status = Instant::now();
@@ -322,6 +346,18 @@ impl Run {
         }
     }
 
+    /// Tries from inside, where that was asked for, what must not be possible any more; why that is a failure, if it is.
+    fn try_rights(&self, watch: &dyn Watch) -> Option<String> {
+        let rights = self.rights.as_ref().filter(|_| self.plan.rights.as_ref().is_some_and(|plan| plan.selftest))?;
+        match rights::selftest(rights, &self.outputs.writable()) {
+            Ok(tried) => {
+                watch.selftest(&tried.facts);
+                (!tried.passed).then(|| "rights: something is possible that must not be; the self-test says what".to_string())
+            }
+            Err(error) => Some(format!("rights: the self-test couldn't be made: {error}")),
+        }
+    }
+
     fn hits(&self) -> u64 {
         self.shared.triggers.iter().map(|trigger| trigger.counts().total()).sum::<u64>() + self.manual.counts().total()
     }
@@ -354,6 +390,7 @@ impl Run {
                 "ring_bytes": ring.segments() as u64 * ring.segment_bytes() as u64,
                 "segment_bytes": ring.segment_bytes(),
                 "memory": memory.to_string(),
+                "rights": self.rights.as_ref().map(Rights::to_string),
                 "triggers": triggers,
             }),
         );
@@ -405,8 +442,8 @@ impl Run {
                 None => format!("dump {} is incomplete: {} to {} packets are missing", dump.id, dump.lost_min, dump.lost_max),
             });
         }
-        if let Some(path) = &self.plan.ring_out {
-            match scope_store::write_ring(&self.shared.ring, path) {
+        if let Some((folder, name)) = &self.outputs.ring_out {
+            match scope_store::write_ring(&self.shared.ring, folder, name) {
                 Ok(paths) => summary.ring_out = paths,
                 Err(error) => failures.push(format!("the ring couldn't be written out: {error}")),
             }

@@ -3,5 +3,7 @@
 //! Absent for now: continuous retention, volumes, recovery, search.
 
 pub mod file;
+pub mod folder;
 
 pub use file::{StoreError, write_ring};
+pub use folder::Folder;

@@ -208,6 +208,13 @@ pub struct RunArgs {
     /// Print the summary as one JSON object, and nothing else on standard output
     #[arg(long, value_name = "FORM", help_heading = "Output", value_parser = Words(&["json"]))]
     pub summary: Option<String>,
+    /// User to be once sockets and files are open, when started as root; root: stay root, without capabilities [default: the
+    /// first who can write to the folder of wirescope, that folder's owner, nobody, root]
+    #[arg(long, value_name = "NAME", help_heading = "Rights")]
+    pub user: Option<String>,
+    /// Try in every thread what must not be possible any more; one JSON object on standard output
+    #[arg(long, hide = true, help_heading = "Rights")]
+    pub rights_selftest: bool,
     /// Also a line for each worker and open dump
     #[arg(short = 'v', long, action = ArgAction::Count, help_heading = "Output")]
     pub verbose: u8,

@@ -88,10 +88,16 @@ fn arguments(source: &str, template: &str, folder: &Path) -> Vec<String> {
 fn planned(arguments: &[String]) -> Result<Planned, Vec<String>> {
     let program = std::iter::once("wirescope".to_string());
     match Cli::try_parse_from(program.chain(arguments.iter().cloned())).map(|cli| cli.command) {
-        Ok(Verb::Run(args)) => plan::plan(&args),
+        Ok(Verb::Run(args)) => plan::plan(&args).map(keep_rights),
         Ok(_) => Err(vec!["demo: its command is not 'run'".to_string()]),
         Err(error) => Err(vec![error.to_string()]),
     }
+}
+
+/// The demo's other threads send, wire and clear up: this process keeps its rights.
+fn keep_rights(mut planned: Planned) -> Planned {
+    planned.run.rights = None;
+    planned
 }
 
 fn tell(text: &str) {

@@ -1,6 +1,7 @@
 //! From the command line as written to the run as meant: everything is checked, all faults are told at once, nothing is created.
 
 mod places;
+mod rights;
 mod sources;
 mod triggers;
 
@@ -96,6 +97,7 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
     if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
         faults.add("--summary", format!("'{form}' is no form of a summary; write json, or leave the flag away for plain words"));
     }
+    let rights = rights::plan(args, &mut faults);
     if !faults.is_empty() {
         return Err(faults.into_lines());
     }
@@ -113,6 +115,7 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
         exit_after,
         folder,
         ring_out,
+        rights: Some(rights),
     };
     Ok(Planned { run, segments, json: args.summary.is_some(), verbose: args.verbose > 0 })
 }

@@ -2,6 +2,7 @@
 
 use crate::words;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use scope_engine::rights::Rights;
 use scope_engine::{DumpSummary, Status, Watch};
 use scope_ring::RingMemory;
 use std::io::{IsTerminal, Write};
@@ -113,10 +114,17 @@ impl Watch for Teller {
         }
     }
 
-    fn started(&self, memory: &RingMemory) {
+    fn started(&self, memory: &RingMemory, rights: Option<&Rights>) {
         self.started.store(true, Ordering::Relaxed);
         self.clear();
         self.note(&words::memory(memory));
+        if let Some(rights) = rights {
+            self.note(&rights.to_string());
+        }
+    }
+
+    fn selftest(&self, facts: &serde_json::Value) {
+        let _ = writeln!(std::io::stdout(), "{facts}");
     }
 
     fn status(&self, status: &Status) {
