@@ -1,7 +1,8 @@
 //! A run from start to end.
 //!
-//! 1. The ring is mapped and made resident; machine code of the triggers' filters is made.
-//! 2. The folder for dumps and that of `--ring-out` are opened; from here on they are these handles, not paths.
+//! 1. The folder for dumps and that of `--ring-out` are opened; from here on they are these handles, not paths. Who the run will
+//!    be is decided by who can write there.
+//! 2. The ring is mapped, locked and made resident; machine code of the triggers' filters is made.
 //! 3. The sources are opened, in the order given; nothing is captured before the ring is ready.
 //! 4. Rights are given up, in all threads: root, capabilities, all system calls and files that the rest doesn't need ([`rights`]
 //!    tells in which order). Whatever needs a right comes before this line; every byte of a packet is looked at behind it. Up
@@ -118,6 +119,8 @@ pub enum EngineError {
 
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
+    let outputs = Outputs::open(&plan)?;
+    let decision = plan.rights.as_ref().map(|plan| rights::decide(plan, &outputs.writable())).transpose()?;
     let (segment_bytes, segments) = plan.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
     let ring = Ring::ready(&plan.ring, &plan.shares, &plan.memory, &|done| {
@@ -127,9 +130,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let memory = ring.memory();
     // Before the sources are opened: live packets would wait meanwhile.
     let interpreted = make_native(&plan);
-    let outputs = Outputs::open(&plan)?;
     let sources = open_sources(&plan)?;
-    let rights = plan.rights.as_ref().map(|plan| rights::give_up(plan, &outputs.writable())).transpose()?;
+    let rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
     let events = Arc::new(Events::open(&outputs.folder).map_err(|cause| EngineError::System {
         place: plan.folder.join(crate::events::EVENTS_FILE).display().to_string(),
         cause,

@@ -115,13 +115,26 @@ impl fmt::Display for Rights {
 const STEPS: [&str; 6] =
     ["", "giving up capabilities", "giving up the right to gain any", "Landlock", "the filter of clone3", "seccomp"];
 
-/// Gives up, for all threads of the process, what `plan` says; `writable` is the dump folder and whatever else the run will
-/// write. For good: there is no way back.
+/// Who the run will be: decided before anything is begun, since nobody may be fit.
+pub struct Decision<'a> {
+    plan: &'a RightsPlan,
+    choice: user::Choice,
+}
+
+/// Decides who to be; `writable` is the dump folder and whatever else the run will write. Changes nothing.
+///
+/// # Errors
+/// The user that was named can't write there, or this process can't become that user.
+pub fn decide<'a>(plan: &'a RightsPlan, writable: &[Writable<'_>]) -> Result<Decision<'a>, RightsError> {
+    Ok(Decision { plan, choice: user::choose(&plan.user, writable)? })
+}
+
+/// Gives up, for all threads of the process, everything that a run with these folders doesn't need. For good: there is no way back.
 ///
 /// # Errors
 /// Some rights may be given up already then: the caller must not go on.
-pub fn give_up(plan: &RightsPlan, writable: &[Writable<'_>]) -> Result<Rights, RightsError> {
-    let choice = user::choose(&plan.user, writable)?;
+pub fn give_up(decision: Decision<'_>, writable: &[Writable<'_>]) -> Result<Rights, RightsError> {
+    let Decision { plan, choice } = decision;
     let files = FileRules::new(writable, &plan.readable).map_err(RightsError::step("making Landlock's rules"))?;
     let calls = calls::filters().map_err(RightsError::step("making the list of system calls"))?;
     let seccomp = calls.is_some();

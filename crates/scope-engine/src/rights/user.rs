@@ -155,9 +155,10 @@ fn best(root: User, writable: &[Writable<'_>]) -> Choice {
     let words = match where_to.as_str() {
         "" => "root (nobody else can be taken on here)".to_string(),
         folder => {
-            let who = refused.join(" nor ");
-            let one = &refused[0];
-            format!("root (neither {who} can write to {folder}; to have it so: chown -R {one} '{folder}', or --user NAME)")
+            let (who, first) = (refused.join(" or "), &refused[0]);
+            format!(
+                "root ({folder} is not writable for {who}; to have it so: chown -R {first} '{folder}', or name one by --user)"
+            )
         }
     };
     Choice { become_user: Some(root), words }

@@ -160,6 +160,12 @@ impl Started {
         line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
     }
 
+    /// What the system says of each of its threads: `/proc/PID/task/TID/status`.
+    pub fn threads(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("a child that runs");
+        entries.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("status")).ok()).collect()
+    }
+
     /// Waits for the end; a run that takes longer than `limit` fails the test.
     pub fn finish(mut self, limit: Duration) -> Done {
         let begin = Instant::now();
