@@ -11,6 +11,7 @@
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`events`] | `wirescope.jsonl`, one line per event |
+//! | [`service`] | words to the service manager |
 //! | [`status`] | what a run says of itself while it goes |
 //! | [`summary`] | what a run says at its end |
 //!
@@ -24,6 +25,7 @@ mod outputs;
 pub mod plan;
 pub mod rights;
 pub mod run;
+pub mod service;
 pub mod status;
 pub mod summary;
 pub mod worker;

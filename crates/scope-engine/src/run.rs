@@ -86,6 +86,8 @@ pub trait Watch: Sync {
     fn started(&self, memory: &RingMemory, rights: Option<&Rights>);
     /// What came of trying, in every thread, what must not be possible any more; where that was asked for.
     fn selftest(&self, facts: &serde_json::Value);
+    /// The sources are told to stop, or have ended.
+    fn stopping(&self);
     /// Once a second.
     fn status(&self, status: &Status);
     /// Something worth a line: a warning of a source, a fire by hand.
@@ -275,8 +277,8 @@ impl Run {
             let mut last_status = Instant::now();
             while self.shared.ended.load(Ordering::Acquire) < workers.len() {
                 std::thread::park_timeout(LOOK_EVERY);
-                if control.stops() > 0 || self.shared.dumps.all_done() {
-                    self.shared.stop.store(true, Ordering::Relaxed);
+                if (control.stops() > 0 || self.shared.dumps.all_done()) && !self.shared.stop.swap(true, Ordering::Relaxed) {
+                    watch.stopping();
                 }
                 (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
                 make_native(&self.plan).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
@@ -289,6 +291,9 @@ impl Run {
                     self.tell_of_long_holds(watch);
                     memory.look().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 }
+            }
+            if !self.shared.stop.swap(true, Ordering::Relaxed) {
+                watch.stopping();
             }
             taker.take(&self.shared, self.hits());
             self.log_loss(&mut taker);

@@ -3,6 +3,7 @@
 use crate::words;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use scope_engine::rights::Rights;
+use scope_engine::service::Service;
 use scope_engine::{DumpSummary, Status, Watch};
 use scope_ring::RingMemory;
 use std::io::{IsTerminal, Write};
@@ -27,6 +28,8 @@ pub struct Teller {
     verbose: bool,
     /// Rewrites in place; `None` where standard error is no terminal.
     bars: Option<MultiProgress>,
+    /// Whoever started this process as a service.
+    service: Option<Service>,
     started: AtomicBool,
     shown: Mutex<Shown>,
 }
@@ -45,7 +48,12 @@ impl Teller {
     pub fn new(verbose: bool) -> Teller {
         let shown = Shown { progress: None, lines: Vec::new(), progress_told: Instant::now(), next_plain_s: PLAIN_EVERY_S };
         let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
-        Teller { verbose, bars, started: AtomicBool::new(false), shown: Mutex::new(shown) }
+        let service = Service::from_environment();
+        let fault =
+            service.as_ref().err().map(|error| format!("NOTIFY_SOCKET: {error}: the service manager isn't told anything"));
+        fault.iter().for_each(|fault| say(fault));
+        let service = service.ok().flatten();
+        Teller { verbose, bars, service, started: AtomicBool::new(false), shown: Mutex::new(shown) }
     }
 
     /// Whether capture has begun.
@@ -121,6 +129,11 @@ impl Watch for Teller {
         if let Some(rights) = rights {
             self.note(&rights.to_string());
         }
+        self.service.iter().for_each(Service::ready);
+    }
+
+    fn stopping(&self) {
+        self.service.iter().for_each(Service::stopping);
     }
 
     fn selftest(&self, facts: &serde_json::Value) {
@@ -129,6 +142,7 @@ impl Watch for Teller {
 
     fn status(&self, status: &Status) {
         let mut lines = vec![words::status(status)];
+        self.service.iter().for_each(|service| service.status(status, &lines[0]));
         if self.verbose {
             lines.extend(words::details(status));
         }
