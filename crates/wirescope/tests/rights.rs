@@ -234,6 +234,14 @@ fn a_user_who_is_not_there_or_can_t_write_is_refused_before_anything_starts() {
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
     assert!(done.stderr.contains(&remedy), "{}", done.stderr);
     assert_eq!(names(&place.out()), ["wirescope.jsonl"]);
+    // The same where nobody was named: root without capabilities may not write to what belongs to others, either.
+    let place = Place::new();
+    let command = command(&place, DAEMON, &[]);
+    std::fs::write(place.out().join("wirescope.jsonl"), "").unwrap();
+    std::fs::set_permissions(place.out().join("wirescope.jsonl"), PermissionsExt::from_mode(0o600)).unwrap();
+    let done = run::finish(command);
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    assert!(done.stderr.contains(&format!("chown -R daemon '{}'", place.out().display())), "{}", done.stderr);
 }
 
 #[test]

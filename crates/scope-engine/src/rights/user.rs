@@ -1,6 +1,6 @@
 //! Who a run is once everything is open: looked up, tried in a thread, taken on by the process.
 
-use super::{RightsError, Writable};
+use super::{RightsError, Writable, capabilities};
 use rustix::fs::fstat;
 use std::ffi::{CStr, CString};
 use std::io;
@@ -17,7 +17,7 @@ const ENTRY_BYTES: usize = 64 << 10;
 /// A user of this system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct User {
-    /// As the user database spells it, or `#1234` where it has no entry.
+    /// As the user database spells it, or the number where it has no entry.
     pub name: String,
     /// Number.
     pub uid: u32,
@@ -69,7 +69,7 @@ impl User {
         // SAFETY: both take nothing and never fail.
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
         let known = User::numbered(uid).ok().flatten();
-        User { name: known.map_or_else(|| format!("#{uid}"), |user| user.name), uid, gid }
+        User { name: known.map_or_else(|| uid.to_string(), |user| user.name), uid, gid }
     }
 
     /// The whole process becomes this user, without any other groups. For good.
@@ -108,7 +108,10 @@ impl User {
                 && libc::syscall(libc::SYS_setresgid, no_change, gid, no_change) == 0
                 && libc::syscall(libc::SYS_setresuid, no_change, uid, no_change) == 0
         };
-        if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+        if !done {
+            return Err(io::Error::last_os_error());
+        }
+        capabilities::drop_all().map_err(io::Error::from_raw_os_error) // root has them still
     }
 }
 
@@ -118,7 +121,7 @@ pub fn choose(choice: &UserChoice, writable: &[Writable<'_>]) -> Result<Choice, 
     match choice {
         UserChoice::Named(user) => named(user, &current, writable),
         UserChoice::Best if current.uid != 0 => Ok(Choice { become_user: None, words: current.name }),
-        UserChoice::Best => Ok(best(current, writable)),
+        UserChoice::Best => best(current, writable),
     }
 }
 
@@ -135,7 +138,7 @@ fn named(user: &User, current: &User, writable: &[Writable<'_>]) -> Result<Choic
 }
 
 /// Root has named nobody: the first who can write, else root itself, whom no capabilities leave with the files of root.
-fn best(root: User, writable: &[Writable<'_>]) -> Choice {
+fn best(root: User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
     let by_name = |name| User::named(name).ok().flatten().filter(|user| user.uid != 0);
     let owner = writable.first().and_then(owner);
     let candidates = [by_name(OWN_USER).map(|user| (user, "")), owner, by_name(NOBODY).map(|user| (user, ""))];
@@ -145,7 +148,7 @@ fn best(root: User, writable: &[Writable<'_>]) -> Choice {
         match user.try_on(writable) {
             Ok(()) => {
                 let words = format!("{}{remark}", user.name);
-                return Choice { become_user: Some(user), words };
+                return Ok(Choice { become_user: Some(user), words });
             }
             Err(Obstacle::Change(_)) => {}
             Err(Obstacle::Write(folder, _)) => where_to = folder,
@@ -153,7 +156,7 @@ fn best(root: User, writable: &[Writable<'_>]) -> Choice {
         refused.push(user.name);
     }
     let words = match where_to.as_str() {
-        "" => "root (nobody else can be taken on here)".to_string(),
+        "" => "root".to_string(),
         folder => {
             let (who, first) = (refused.join(" or "), &refused[0]);
             format!(
@@ -161,13 +164,20 @@ fn best(root: User, writable: &[Writable<'_>]) -> Choice {
             )
         }
     };
-    Choice { become_user: Some(root), words }
+    match root.try_on(writable) {
+        Err(Obstacle::Write(folder, cause)) => {
+            Err(RightsError::NotWritable { user: refused.into_iter().next().unwrap_or(root.name), folder, cause })
+        }
+        // A namespace of an ordinary user, most likely: that user's rights are all that root has here.
+        Err(Obstacle::Change(_)) => Ok(Choice { become_user: None, words: format!("{words} with its groups") }),
+        Ok(()) => Ok(Choice { become_user: Some(root), words }),
+    }
 }
 
 /// The dump folder's owner, if that isn't root.
 fn owner((folder, _): &Writable<'_>) -> Option<(User, &'static str)> {
     let stat = fstat(folder).ok().filter(|stat| stat.st_uid != 0)?;
-    let unknown = || User { name: format!("#{}", stat.st_uid), uid: stat.st_uid, gid: stat.st_gid };
+    let unknown = || User { name: stat.st_uid.to_string(), uid: stat.st_uid, gid: stat.st_gid };
     let user = User::numbered(stat.st_uid).ok().flatten().unwrap_or_else(unknown);
     Some((user, " (the dump folder's owner)"))
 }
