@@ -81,6 +81,57 @@ fn a_service_that_gave_up_its_rights_still_reaches_the_manager() {
     check(&place, &manager, watched(&place, &format!("@{name}"), &["--user", "nobody"]));
 }
 
+/// One thread of another process that stands still, and goes on when this is dropped. Both by the same thread of this process.
+struct Frozen(i32);
+
+impl Frozen {
+    fn freeze(thread: i32) -> Frozen {
+        let nothing = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: numbers and null pointers, which these requests don't look at.
+        let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, thread, nothing, nothing) == 0 };
+        assert!(seized, "{}", std::io::Error::last_os_error());
+        let frozen = Frozen(thread);
+        // SAFETY: as above; nobody asks for the status.
+        unsafe {
+            assert_eq!(libc::ptrace(libc::PTRACE_INTERRUPT, thread, nothing, nothing), 0);
+            assert_eq!(libc::waitpid(thread, std::ptr::null_mut(), libc::__WALL), thread);
+        }
+        frozen
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let nothing = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: numbers and null pointers; the thread is this one's to let go.
+        unsafe { libc::ptrace(libc::PTRACE_DETACH, self.0, nothing, nothing) };
+    }
+}
+
+#[test]
+fn the_watchdog_hears_nothing_while_a_worker_is_stuck_and_again_when_it_goes_on() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let path = place.path("socket");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let started = Started::new(watched(&place, path.to_str().unwrap(), &[]));
+    assert_eq!(next(&manager), "READY=1");
+    assert!(next(&manager).ends_with("\nWATCHDOG=1"));
+    let frozen = Frozen::freeze(started.thread("worker-0").expect("a worker"));
+    next(&manager); // its clock had moved before
+    for _ in 0..3 {
+        let said = next(&manager);
+        assert!(said.starts_with("STATUS=") && !said.contains("WATCHDOG"), "{said}");
+    }
+    drop(frozen);
+    let alive = std::iter::repeat_with(|| next(&manager)).take(3).any(|said| said.ends_with("\nWATCHDOG=1"));
+    assert!(alive);
+    started.signal(libc::SIGINT);
+    assert_eq!(started.finish(run::LIMIT).code(), Some(0));
+}
+
 #[test]
 fn a_run_that_is_refused_is_never_ready_and_a_manager_that_is_gone_stops_nothing() {
     let place = Place::new();
