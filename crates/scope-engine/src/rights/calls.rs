@@ -52,12 +52,13 @@ const REQUESTS: &[c_ulong] = &[
     TIOCGWINSZ as c_ulong,
     FIONREAD as c_ulong,
     FIONBIO as c_ulong,
-    0x8910, // SIOCGIFNAME
-    0x8913, // SIOCGIFFLAGS
-    0x8921, // SIOCGIFMTU
-    0x8927, // SIOCGIFHWADDR
-    0x8933, // SIOCGIFINDEX
-    0x8946, // SIOCETHTOOL
+    SIOCGIFNAME,
+    SIOCGIFFLAGS,
+    SIOCGIFMTU,
+    SIOCGIFHWADDR,
+    SIOCGIFINDEX,
+    SIOCETHTOOL,
+    SIOCGHWTSTAMP,
 ];
 /// Names of threads and of memory.
 const PRCTL: &[c_int] = &[PR_SET_NAME, PR_GET_NAME, PR_SET_VMA];
