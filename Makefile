@@ -7,7 +7,7 @@ TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 LIVE_DEMO := $(filter-out 0 no off,$(LIVE))
 SCRIPTS := $(CURDIR)/scripts
 
-.PHONY: help demo test bench fuzz-filters lint build models tsan fences clean
+.PHONY: help demo test bench fuzz-filters lint build models tsan fences deb deb-test clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo 'make tsan          the ring under ThreadSanitizer'
 	@echo 'make fences        what commit and seal of the ring store last, read from the compiled code'
 	@echo 'make build         the release binary, $(TARGET_DIR)/release/wirescope'
+	@echo 'make deb           a Debian package with the service, $(TARGET_DIR)/deb/wirescope_*.deb; deb-test installs it into a copy of this system'
 	@echo 'make clean         removes what was built'
 	@echo 'demo, test, bench, lint and build install what is missing (gcc, libpcap-dev; the tests: tcpdump, tshark, tcpreplay, iproute2; fences: binutils).'
 
@@ -75,6 +76,13 @@ fences:
 	@$(SCRIPTS)/install-missing.sh fences
 	@$(SCRIPTS)/check-fences.sh --self-test
 	@$(SCRIPTS)/check-fences.sh
+
+deb: build
+	@echo 'making the Debian package'
+	@$(SCRIPTS)/deb.sh $(TARGET_DIR)/release/wirescope $(TARGET_DIR)/deb
+
+deb-test: build
+	@$(SCRIPTS)/deb-test.sh "$$($(SCRIPTS)/deb.sh $(TARGET_DIR)/release/wirescope $(TARGET_DIR)/deb)"
 
 clean:
 	@cargo clean

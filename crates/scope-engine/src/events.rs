@@ -5,12 +5,12 @@
 
 use scope_dump::time_text::iso;
 use scope_packet::time::NS_PER_SECOND;
+use scope_store::Folder;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -43,9 +43,8 @@ struct HitLog {
 
 impl Events {
     /// Appends to the log in `folder`.
-    pub fn open(folder: &Path) -> io::Result<Events> {
-        let path = folder.join(EVENTS_FILE);
-        let file = OpenOptions::new().append(true).create(true).mode(0o640).open(path)?;
+    pub fn open(folder: &Folder) -> io::Result<Events> {
+        let file = folder.append(OsStr::new(EVENTS_FILE))?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
         let writer = std::thread::Builder::new().name("events".into()).spawn(move || write_lines(file, &receiver))?;
         let hits = HitLog { second: Instant::now(), listed: 0, counted: BTreeMap::new() };
@@ -144,7 +143,7 @@ mod tests {
     #[test]
     fn hits_beyond_the_bound_become_counts_and_nothing_is_forgotten() {
         let folder = tempfile::tempdir().unwrap();
-        let events = Events::open(folder.path()).unwrap();
+        let events = Events::open(&Folder::open(folder.path()).unwrap()).unwrap();
         for n in 0..250 {
             events.hit("t", n, "held_off", None);
         }

@@ -9,6 +9,7 @@
 //! command leaves running in its group is killed when it ends: nothing outlives its bound. Its outcome changes nothing of the run.
 
 use crate::printable::printable;
+use crate::rights::spawn_free;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -23,7 +24,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ pub const WAITING_MAX: usize = 64;
 pub const OUTPUT_BYTES_MAX: usize = 4096;
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long whoever ends the process at once waits for the commands' end.
+const END_WAIT: Duration = Duration::from_millis(200);
 /// How often the thread looks at what runs.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Reads of one look at most, so that a command that talks without end holds up no other.
@@ -91,25 +94,28 @@ pub enum ExecNews {
     },
 }
 
-/// Process groups that run now, so that whoever ends the process at once can end them, too.
+/// Commands that run now, and whether they must end. Only the thread that started them kills them: others may have lost that right.
 #[derive(Debug, Default)]
 pub struct Groups {
-    /// Protected by the lock: no further one may begin; those that run.
-    state: Mutex<(bool, Vec<Pid>)>,
+    /// Protected by the lock: no further one may begin; how many run.
+    state: Mutex<(bool, usize)>,
+    ended: Condvar,
 }
 
 impl Groups {
-    /// Kills all that run; none begins afterwards.
+    /// Has all that run killed, and waits for that at most [`END_WAIT`]; none begins afterwards.
     pub fn end_all(&self) {
         let mut state = self.lock();
         state.0 = true;
-        for group in &state.1 {
-            let _ = kill_process_group(*group, Signal::KILL);
-        }
+        drop(self.ended.wait_timeout_while(state, END_WAIT, |(_, running)| *running > 0));
     }
 
-    fn lock(&self) -> MutexGuard<'_, (bool, Vec<Pid>)> {
+    fn lock(&self) -> MutexGuard<'_, (bool, usize)> {
         self.state.lock().expect("no panic while held")
+    }
+
+    fn must_end(&self) -> bool {
+        self.lock().0
     }
 
     fn start(&self, command: &mut Command) -> io::Result<(Child, Pid)> {
@@ -119,7 +125,7 @@ impl Groups {
         }
         let child = command.spawn()?;
         let group = Pid::from_child(&child);
-        state.1.push(group);
+        state.1 += 1;
         Ok((child, group))
     }
 
@@ -127,7 +133,8 @@ impl Groups {
     fn end(&self, group: Pid) {
         let mut state = self.lock();
         let _ = kill_process_group(group, Signal::KILL);
-        state.1.retain(|other| *other != group);
+        state.1 -= 1;
+        self.ended.notify_all();
     }
 }
 
@@ -190,7 +197,7 @@ impl Exec {
         let thread = {
             let (desk, groups) = (desk.clone(), groups.clone());
             let work = move || Runner { plan, desk: &desk, groups: &groups, running: Vec::new() }.work(&jobs);
-            std::thread::Builder::new().name("exec".to_string()).spawn(work)?
+            spawn_free("exec", work)?
         };
         Ok(Arc::new(Exec { timeout, sender: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)), desk }))
     }
@@ -362,6 +369,7 @@ impl Runner<'_> {
             }
             // Who was told to end has its grace, and so has all of its group.
             let gone = match running.told_to_end {
+                _ if self.groups.must_end() => true,
                 Some(told) => told.elapsed() >= GRACE,
                 None => running.has_ended(),
             };

@@ -6,6 +6,8 @@
 //! | [`run`] | a run from start to end: who starts when, what ends it |
 //! | [`worker`] | the packet path: one thread per source queue |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
+//! | [`rights`] | giving up root, capabilities, system calls and files |
+//! | `outputs` | the folders that a run writes to |
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
 //! | [`reload`] | a change of triggers and limits while a run goes |
@@ -14,6 +16,7 @@
 //! | [`space`] | whether there is room for dumps |
 //! | [`events`] | `wirescope.jsonl`, one line per event |
 //! | [`mod@printable`] | foreign text made fit to be shown |
+//! | [`service`] | words to the service manager |
 //! | [`status`] | what a run says of itself while it goes |
 //! | [`summary`] | what a run says at its end |
 //!
@@ -24,10 +27,13 @@ pub mod events;
 pub mod exec;
 pub mod lockstep;
 mod memory_watch;
+mod outputs;
 pub mod plan;
 pub mod printable;
 pub mod reload;
+pub mod rights;
 pub mod run;
+pub mod service;
 pub mod space;
 pub mod status;
 pub mod summary;

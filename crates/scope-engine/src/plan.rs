@@ -1,6 +1,7 @@
 //! What a run is told to do, as meant: every text is parsed and checked, every default is filled in.
 
 use crate::exec::ExecPlan;
+use crate::rights::RightsPlan;
 use scope_dump::{DumpFormat, Limits};
 use scope_filter::{FilterEngine, VlanRule};
 use scope_packet::LinkType;
@@ -75,6 +76,8 @@ pub struct RunPlan {
     pub ring_out: Option<PathBuf>,
     /// The configuration that reproduces this run; goes into the log as it is.
     pub config: String,
+    /// What the process gives up once everything is open; `None`: nothing, because it does other things as well.
+    pub rights: Option<RightsPlan>,
 }
 
 impl RunPlan {

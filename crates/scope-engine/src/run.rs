@@ -1,41 +1,44 @@
 //! A run from start to end.
 //!
-//! 0. The thread for commands after dumps is started: it may start processes when others no longer may.
-//! 1. The ring is mapped and made resident; machine code of the triggers' filters is made.
-//! 2. The sources are opened, in the order given; nothing is captured before the ring is ready. Up to here nothing is created:
-//!    what can't be opened is refused.
-//! 3. One thread per worker; the main thread looks after orders, status and events.
-//! 4. The run ends when every source has ended, when somebody says stop, or when it has its dumps.
-//! 5. Workers end: what the kernel still holds is taken, lanes are committed and sealed, clocks go to the end of time.
-//! 6. So every dump ends; their reports are waited for, then the commands that follow dumps.
-//! 7. The ring is written out, if asked for; the summary is drawn up from the counters.
+//! 1. The thread for commands after dumps is started: it keeps the right to start processes.
+//! 2. The folder for dumps and that of `--ring-out` are opened; from here on they are these handles, not paths. Who the run will
+//!    be is decided by who can write there.
+//! 3. The ring is mapped, locked and made resident; machine code of the triggers' filters is made.
+//! 4. The sources are opened, in the order given; nothing is captured before the ring is ready.
+//! 5. Rights are given up, in all threads: root, capabilities, all system calls and files that the rest doesn't need ([`rights`]
+//!    tells in which order). Whatever needs a right comes before this line; every byte of a packet is looked at behind it. Up
+//!    to here nothing is created: what can't be opened is refused.
+//! 6. The log is opened, as the user that the run is now. One thread per worker; the main thread looks after orders, status and
+//!    events.
+//! 7. The run ends when every source has ended, when somebody says stop, or when it has its dumps.
+//! 8. Workers end: what the kernel still holds is taken, lanes are committed and sealed, clocks go to the end of time.
+//! 9. So every dump ends; their reports are waited for, then the commands that follow dumps.
+//! 10. The ring is written out, if asked for; the summary is drawn up from the counters.
 
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
 use crate::exec::{Exec, Groups};
 use crate::lockstep::Lockstep;
 use crate::memory_watch::MemoryWatch;
-use crate::plan::{RunPlan, SingleDump};
+use crate::outputs::Outputs;
+use crate::plan::RunPlan;
 use crate::reload::{Reload, reload, unready};
+use crate::rights::{self, Rights};
 use crate::space::{Space, Told};
 use crate::status::{Status, StatusTaker};
 use crate::summary::{Amount, Summary};
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::time_text::iso;
-use scope_dump::{Budget, DumpOutput, DumpReport, Target};
+use scope_dump::DumpReport;
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::LinkType;
 use scope_ring::{ClaimGroup, Machine, Ring, RingConfig, RingMemory};
 use scope_source::file::{FileOptions, FileSource};
 use scope_source::spec::SourcePlan;
 use scope_source::{Source, SourceError, Timing, afpacket, synth};
-use scope_store::Folder;
 use scope_trigger::{Places, TriggerConfig};
 use serde_json::json;
-use std::fs::File;
-use std::os::fd::AsFd;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -109,8 +112,16 @@ impl Control {
 pub trait Watch: Sync {
     /// The ring's memory is being made resident: bytes done so far, of so many.
     fn prefault(&self, done: u64, total: u64);
-    /// Sources are open and the ring is ready, in `memory`: capture begins.
-    fn started(&self, memory: &RingMemory);
+    /// Sources are open and the ring is ready, in `memory`: capture begins, with these rights (`None`: none were given up).
+    fn started(&self, memory: &RingMemory, rights: Option<&Rights>);
+    /// What came of trying, in every thread, what must not be possible any more; where that was asked for.
+    fn selftest(&self, facts: &serde_json::Value);
+    /// Triggers and limits are about to change.
+    fn reloading(&self);
+    /// They have, or stay as they are.
+    fn reloaded(&self);
+    /// The sources are told to stop, or have ended.
+    fn stopping(&self);
     /// Once a second.
     fn status(&self, status: &Status);
     /// Something worth a line: a fire by hand, room for dumps again.
@@ -130,6 +141,9 @@ pub enum EngineError {
     /// The ring couldn't be made.
     #[error(transparent)]
     Ring(#[from] scope_ring::RingError),
+    /// Rights couldn't be given up.
+    #[error(transparent)]
+    Rights(#[from] rights::RightsError),
     /// A file or a thread couldn't be made.
     #[error("{place}: {cause}")]
     System {
@@ -144,6 +158,8 @@ pub enum EngineError {
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
     let exec = start_exec(&plan, control)?;
+    let outputs = Outputs::open(&plan)?;
+    let decision = plan.rights.as_ref().map(|plan| rights::decide(plan, &outputs.writable())).transpose()?;
     let (segment_bytes, segments) = plan.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
     let ring = Ring::ready(&plan.ring, &plan.shares, &plan.memory, &|done| {
@@ -154,13 +170,13 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     // Before the sources are opened: live packets would wait meanwhile.
     let interpreted = prepare_filters(plan.filter_engine, plan.triggers.iter());
     let sources = open_sources(&plan)?;
-    let output = open_output(&plan)?;
-    let events = Arc::new(open_events(&plan)?);
+    let rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
+    let events = Arc::new(outputs.open_events()?);
     let names = sources.iter().map(|feed| feed.source.name().to_string()).collect();
-    let run = Run::new(plan, ring, (events, output, exec), &sources, control.stops() > 0);
+    let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.stops() > 0);
     run.log_start(&memory);
     if control.stops() == 0 {
-        watch.started(&memory);
+        watch.started(&memory, run.rights.as_ref());
     }
     run.go(sources, names, interpreted, control, watch)
 }
@@ -170,34 +186,6 @@ fn start_exec(plan: &RunPlan, control: &Control) -> Result<Option<Arc<Exec>>, En
     let Some(exec) = plan.dump.exec.clone() else { return Ok(None) };
     let started = Exec::start(exec, &control.commands);
     started.map(Some).map_err(|cause| EngineError::System { place: "--exec".to_string(), cause })
-}
-
-/// Opens the log, if the run has a folder for it.
-fn open_events(plan: &RunPlan) -> Result<Events, EngineError> {
-    let Some(folder) = &plan.folder else { return Ok(Events::nowhere()) };
-    let place = || folder.join(crate::events::EVENTS_FILE).display().to_string();
-    Events::open(folder).map_err(|cause| EngineError::System { place: place(), cause })
-}
-
-/// Opens what dumps are written to, and its budget.
-fn open_output(plan: &RunPlan) -> Result<Arc<DumpOutput>, EngineError> {
-    let open = || {
-        let mut budget = None;
-        let target = match &plan.dump.single {
-            Some(SingleDump::Stdout) => Target::Stream(File::from(std::io::stdout().as_fd().try_clone_to_owned()?)),
-            Some(SingleDump::File(path)) => {
-                let folder = Arc::new(Folder::open(path.parent().unwrap_or(Path::new("/")))?);
-                Target::File { folder, name: path.file_name().unwrap_or_default().to_os_string() }
-            }
-            None => {
-                let folder = Arc::new(Folder::open(plan.folder.as_deref().unwrap_or(Path::new(".")))?);
-                budget = plan.dump.limits.any().then(|| Budget::open(plan.dump.limits, &folder)).transpose()?;
-                Target::Folder(folder)
-            }
-        };
-        Ok(Arc::new(DumpOutput { format: plan.dump.format, target, budget }))
-    };
-    open().map_err(|cause| EngineError::System { place: "the folder for dumps".to_string(), cause })
 }
 
 /// Makes machine code of the triggers' filters: before the workers begin, and while they run for link types that one has met.
@@ -251,24 +239,33 @@ fn feed(source: impl Source + 'static, group: ClaimGroup) -> Feed {
 /// One run, its parts wired together.
 struct Run {
     plan: RunPlan,
+    outputs: Outputs,
+    rights: Option<Rights>,
     shared: Shared,
     live: bool,
     space: Space,
     exec: Option<Arc<Exec>>,
 }
 
-/// What a run writes to, and what follows it.
-type Outputs = (Arc<Events>, Arc<DumpOutput>, Option<Arc<Exec>>);
+/// What was opened and begun before the first packet.
+struct Ready {
+    outputs: Outputs,
+    rights: Option<Rights>,
+    ring: Arc<Ring>,
+    events: Arc<Events>,
+    exec: Option<Arc<Exec>>,
+}
 
 impl Run {
-    fn new(plan: RunPlan, ring: Arc<Ring>, (events, output, exec): Outputs, sources: &[Feed], stopped: bool) -> Run {
+    fn new(plan: RunPlan, ready: Ready, sources: &[Feed], stopped: bool) -> Run {
+        let Ready { outputs, rights, ring, events, exec } = ready;
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
-        let space = Space::new(output.budget.clone());
-        output.budget.iter().for_each(|budget| places.heed(budget.full()));
+        let space = Space::new(outputs.dump.budget.clone());
+        outputs.dump.budget.iter().for_each(|budget| places.heed(budget.full()));
         let settings = DumpSettings {
-            output,
+            output: outputs.dump.clone(),
             exec: exec.clone(),
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
             filter_engine: plan.filter_engine,
@@ -284,7 +281,7 @@ impl Run {
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
-        Run { plan, shared, live, space, exec }
+        Run { plan, outputs, rights, shared, live, space, exec }
     }
 
     /// Workers from start to end, with the main thread beside them.
@@ -315,13 +312,15 @@ impl Run {
                     }
                 }
             }
+            failures.extend(self.try_rights(watch));
             let mut taker = StatusTaker::new(names.clone(), self.live);
             let mut memory = MemoryWatch::new(Machine::this(), &self.shared.ring);
             let mut last_status = Instant::now();
             while self.shared.ended.load(Ordering::Acquire) < workers.len() {
                 std::thread::park_timeout(LOOK_EVERY);
-                if control.stops() > 0 || self.shared.dumps.all_done() || self.reader_gone() {
-                    self.shared.stop.store(true, Ordering::Relaxed);
+                let over = control.stops() > 0 || self.shared.dumps.all_done() || self.reader_gone();
+                if over && !self.shared.stop.swap(true, Ordering::Relaxed) {
+                    watch.stopping();
                 }
                 (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
                 self.reload(control, watch).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
@@ -339,6 +338,9 @@ impl Run {
                     self.tell_of_long_holds(watch);
                     memory.look().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 }
+            }
+            if !self.shared.stop.swap(true, Ordering::Relaxed) {
+                watch.stopping();
             }
             taker.take(&self.shared, self.hits());
             self.log_loss(&mut taker);
@@ -363,7 +365,12 @@ impl Run {
     /// Does a reload that waits, once every worker has taken the one before it over.
     fn reload(&self, control: &Control, watch: &dyn Watch) -> Vec<String> {
         match self.shared.triggers.settle().then(|| control.take_reload()).flatten() {
-            Some(order) => reload(order, &self.shared, self.plan.filter_engine, manual_trigger(&self.plan), watch),
+            Some(order) => {
+                watch.reloading();
+                let warnings = reload(order, &self.shared, self.plan.filter_engine, manual_trigger(&self.plan), watch);
+                watch.reloaded();
+                warnings
+            }
             None => Vec::new(),
         }
     }
@@ -430,6 +437,18 @@ impl Run {
         }
     }
 
+    /// Tries from inside, where that was asked for, what must not be possible any more; why that is a failure, if it is.
+    fn try_rights(&self, watch: &dyn Watch) -> Option<String> {
+        let rights = self.rights.as_ref().filter(|_| self.plan.rights.as_ref().is_some_and(|plan| plan.selftest))?;
+        match rights::selftest(rights, &self.outputs.writable()) {
+            Ok(tried) => {
+                watch.selftest(&tried.facts);
+                (!tried.passed).then(|| "rights: something is possible that must not be; the self-test says what".to_string())
+            }
+            Err(error) => Some(format!("rights: the self-test couldn't be made: {error}")),
+        }
+    }
+
     fn hits(&self) -> u64 {
         self.shared.triggers.counts().iter().map(|(_, hits)| hits.total()).sum()
     }
@@ -462,6 +481,7 @@ impl Run {
                 "ring_bytes": ring.segments() as u64 * ring.segment_bytes() as u64,
                 "segment_bytes": ring.segment_bytes(),
                 "memory": memory.to_string(),
+                "rights": self.rights.as_ref().map(Rights::to_string),
                 "triggers": triggers,
                 "config": self.plan.config,
             }),
@@ -518,8 +538,8 @@ impl Run {
                 None => format!("dump {} is incomplete: {} to {} packets are missing", dump.id, dump.lost_min, dump.lost_max),
             });
         }
-        if let Some(path) = &self.plan.ring_out {
-            match scope_store::write_ring(&self.shared.ring, path) {
+        if let Some((folder, name)) = &self.outputs.ring_out {
+            match scope_store::write_ring(&self.shared.ring, folder, name) {
                 Ok(paths) => summary.ring_out = paths,
                 Err(error) => failures.push(format!("the ring couldn't be written out: {error}")),
             }

@@ -8,11 +8,12 @@
 //! in with this file's, and its description says so. Where there are several, link types stand under the number that
 //! libpcap reads in such files ([`LinkType::alias`]).
 
+use crate::folder::Folder;
 use scope_packet::{LinkType, pcapng};
 use scope_ring::{Pinned, Ring};
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,9 +31,9 @@ pub struct StoreError {
     pub cause: io::Error,
 }
 
-/// Writes all sealed segments of `ring` to `path`, oldest first by order of sealing; a second link type gives a second file,
+/// Writes all sealed segments of `ring` to the new file `name` in `folder`, oldest first by order of sealing; a second link type gives a second file,
 /// `NAME_LINKTYPE.EXT`. Nothing that exists is overwritten. The writers are closed already, so nothing changes meanwhile.
-pub fn write_ring(ring: &Arc<Ring>, path: &Path) -> Result<Vec<PathBuf>, StoreError> {
+pub fn write_ring(ring: &Arc<Ring>, folder: &Folder, name: &OsStr) -> Result<Vec<PathBuf>, StoreError> {
     let mut link_types: Vec<LinkType> = Vec::new();
     for lane in 0..ring.lanes() {
         let link_type = ring.lane_info(lane).link_type;
@@ -45,9 +46,11 @@ pub fn write_ring(ring: &Arc<Ring>, path: &Path) -> Result<Vec<PathBuf>, StoreEr
     }
     let mut paths = Vec::new();
     for (index, link_type) in link_types.into_iter().enumerate() {
-        let name = if index == 0 { path.to_path_buf() } else { with_suffix(path, &link_type.name()) };
-        write_file(ring, link_type, &name).map_err(|cause| StoreError { path: name.display().to_string(), cause })?;
-        paths.push(std::path::absolute(&name).unwrap_or(name));
+        let name = if index == 0 { PathBuf::from(name) } else { with_suffix(Path::new(name), &link_type.name()) };
+        let path = folder.path().join(&name);
+        write_file(ring, link_type, folder, name.as_os_str())
+            .map_err(|cause| StoreError { path: path.display().to_string(), cause })?;
+        paths.push(path);
     }
     Ok(paths)
 }
@@ -62,11 +65,11 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn write_file(ring: &Arc<Ring>, link_type: LinkType, path: &Path) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(path)?;
+fn write_file(ring: &Arc<Ring>, link_type: LinkType, folder: &Folder, name: &OsStr) -> io::Result<()> {
+    let mut file = folder.create_new(name)?;
     let result = write_parts(ring, link_type, &mut file).and_then(|()| file.sync_data());
     if result.is_err() {
-        let _ = std::fs::remove_file(path); // half a file says nothing true
+        let _ = folder.remove(name); // half a file says nothing true
     }
     result
 }

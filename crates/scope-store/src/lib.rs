@@ -1,4 +1,5 @@
-//! Retention on disk: for now the store file, a head and whole segments, as a run leaves its ring behind at the end.
+//! The opened folder that a run writes into; retention on disk: for now the store file, a head and whole segments, as a run
+//! leaves its ring behind at the end.
 //!
 //! Absent for now: continuous retention, volumes, recovery, search.
 

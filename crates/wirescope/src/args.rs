@@ -283,6 +283,13 @@ pub struct RunArgs {
     /// What standard error is written in: lines of text, or one JSON object a line
     #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Output", value_parser = Words(&["text", "json"]))]
     pub log_format: String,
+    /// User to be once sockets and files are open, when started as root; root: stay root, without capabilities [default: the
+    /// first who can write to the folder of wirescope, that folder's owner, nobody, root]
+    #[arg(long, value_name = "NAME", help_heading = "Rights")]
+    pub user: Option<String>,
+    /// Try in every thread what must not be possible any more; one JSON object on standard output
+    #[arg(long, hide = true, help_heading = "Rights")]
+    pub rights_selftest: bool,
     /// Also a line for each worker and open dump
     #[arg(short = 'v', long, action = ArgAction::Count, help_heading = "Output")]
     pub verbose: u8,

@@ -2,6 +2,7 @@
 
 mod outputs;
 mod places;
+mod rights;
 pub mod sources;
 pub mod triggers;
 
@@ -129,6 +130,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
     if !["text", "json"].contains(&args.log_format.as_str()) {
         faults.add("--log-format", format!("'{}' is no form of a log; write text or json", args.log_format));
     }
+    let rights = rights::plan(args, look, &mut faults);
     if !faults.is_empty() {
         return Err(faults.into_lines(&args.settings));
     }
@@ -149,6 +151,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
         dump,
         ring_out,
         config: args.settings.to_toml(),
+        rights: Some(rights),
     };
     let reload = Reloader::of(&args.settings, &run.link_types);
     Ok(Planned { run, segments, reload, json: args.summary.is_some(), stdout_taken, verbose: args.verbose > 0 })

@@ -3,10 +3,12 @@
 use crate::speech::{self, Level, say};
 use crate::words;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use scope_engine::rights::Rights;
+use scope_engine::service::Service;
 use scope_engine::{DumpSummary, Status, Watch, printable};
 use scope_ring::RingMemory;
 use serde_json::{Map, Value, json};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -23,6 +25,8 @@ pub struct Teller {
     verbose: bool,
     /// Rewrites in place; `None` where standard error is no terminal.
     bars: Option<MultiProgress>,
+    /// Whoever started this process as a service.
+    service: Option<Service>,
     started: AtomicBool,
     shown: Mutex<Shown>,
 }
@@ -41,7 +45,12 @@ impl Teller {
     pub fn new(verbose: bool) -> Teller {
         let shown = Shown { progress: None, lines: Vec::new(), progress_told: Instant::now(), next_plain_s: PLAIN_EVERY_S };
         let bars = (std::io::stderr().is_terminal() && !speech::is_json()).then(MultiProgress::new);
-        Teller { verbose, bars, started: AtomicBool::new(false), shown: Mutex::new(shown) }
+        let service = Service::from_environment();
+        let fault =
+            service.as_ref().err().map(|error| format!("NOTIFY_SOCKET: {error}: the service manager isn't told anything"));
+        fault.iter().for_each(|fault| say(Level::Warning, fault));
+        let service = service.ok().flatten();
+        Teller { verbose, bars, service, started: AtomicBool::new(false), shown: Mutex::new(shown) }
     }
 
     /// Whether capture has begun.
@@ -119,14 +128,35 @@ impl Watch for Teller {
         }
     }
 
-    fn started(&self, memory: &RingMemory) {
+    fn started(&self, memory: &RingMemory, rights: Option<&Rights>) {
         self.started.store(true, Ordering::Relaxed);
         self.clear();
         self.note(&words::memory(memory));
+        if let Some(rights) = rights {
+            self.note(&rights.to_string());
+        }
+        self.service.iter().for_each(Service::ready);
+    }
+
+    fn reloading(&self) {
+        self.service.iter().for_each(Service::reloading);
+    }
+
+    fn reloaded(&self) {
+        self.service.iter().for_each(Service::ready);
+    }
+
+    fn stopping(&self) {
+        self.service.iter().for_each(Service::stopping);
+    }
+
+    fn selftest(&self, facts: &serde_json::Value) {
+        let _ = writeln!(std::io::stdout(), "{facts}");
     }
 
     fn status(&self, status: &Status) {
         let mut lines = vec![words::status(status)];
+        self.service.iter().for_each(|service| service.status(status, &lines[0]));
         if self.verbose {
             lines.extend(words::details(status));
         }

@@ -160,6 +160,20 @@ impl Started {
         line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
     }
 
+    /// What the system says of each of its threads: `/proc/PID/task/TID/status`.
+    pub fn threads(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("a child that runs");
+        entries.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("status")).ok()).collect()
+    }
+
+    /// The number of its thread with this name.
+    pub fn thread(&self, name: &str) -> Option<i32> {
+        let entries = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("a child that runs");
+        let named = |path: &Path| std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name);
+        let path = entries.flatten().map(|entry| entry.path()).find(|path| named(path))?;
+        path.file_name()?.to_str()?.parse().ok()
+    }
+
     /// Waits for the end; a run that takes longer than `limit` fails the test.
     pub fn finish(mut self, limit: Duration) -> Done {
         let begin = Instant::now();

@@ -1,0 +1,83 @@
+//! Where a run writes: folders that are opened once, before rights are given up, and written to under these handles.
+
+use crate::events::{EVENTS_FILE, Events};
+use crate::plan::{RunPlan, SingleDump};
+use crate::rights::Writable;
+use crate::run::EngineError;
+use scope_dump::{Budget, DumpOutput, Target};
+use scope_store::Folder;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The open folders of a run.
+pub struct Outputs {
+    /// For the log; a run with a single dump elsewhere may do without.
+    log: Option<Arc<Folder>>,
+    /// Where dumps go.
+    pub dump: Arc<DumpOutput>,
+    /// For the whole ring at the end, and the name that it gets there.
+    pub ring_out: Option<(Folder, OsString)>,
+}
+
+impl Outputs {
+    /// Opens them; nothing is made in them.
+    pub fn open(plan: &RunPlan) -> Result<Outputs, EngineError> {
+        let log = plan.folder.as_deref().map(open).transpose()?.map(Arc::new);
+        let ring_out = plan.ring_out.as_deref().map(open_parent).transpose()?;
+        let mut budget = None;
+        let target = match &plan.dump.single {
+            Some(SingleDump::Stdout) => Target::Stream(stdout().map_err(fault("standard output"))?),
+            Some(SingleDump::File(path)) => {
+                let (folder, name) = open_parent(path)?;
+                Target::File { folder: Arc::new(folder), name }
+            }
+            None => {
+                let folder = log.clone().map_or_else(|| open(Path::new(".")).map(Arc::new), Ok)?;
+                let limits = plan.dump.limits;
+                let opened = limits.any().then(|| Budget::open(limits, &folder)).transpose();
+                budget = opened.map_err(fault(&folder.path().display().to_string()))?;
+                Target::Folder(folder)
+            }
+        };
+        Ok(Outputs { log, dump: Arc::new(DumpOutput { format: plan.dump.format, target, budget }), ring_out })
+    }
+
+    /// Opens the log, if there is a folder for it.
+    pub fn open_events(&self) -> Result<Events, EngineError> {
+        let Some(folder) = &self.log else { return Ok(Events::nowhere()) };
+        Events::open(folder).map_err(fault(&folder.path().join(EVENTS_FILE).display().to_string()))
+    }
+
+    /// What stays writable, the dump folder first.
+    pub fn writable(&self) -> Vec<Writable<'_>> {
+        let log = self.log.iter().map(|folder| (&**folder, OsStr::new(EVENTS_FILE)));
+        let single = match &self.dump.target {
+            Target::File { folder, name } => Some((&**folder, name.as_os_str())),
+            Target::Folder(_) | Target::Stream(_) => None,
+        };
+        let ring_out = self.ring_out.iter().map(|(folder, name)| (folder, name.as_os_str()));
+        log.chain(single).chain(ring_out).collect()
+    }
+}
+
+fn stdout() -> io::Result<File> {
+    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+}
+
+fn open(path: &Path) -> Result<Folder, EngineError> {
+    Folder::open(path).map_err(fault(&path.display().to_string()))
+}
+
+/// The folder of a file that will be made, and the file's name.
+fn open_parent(path: &Path) -> Result<(Folder, OsString), EngineError> {
+    Ok((open(path.parent().unwrap_or(Path::new("/")))?, path.file_name().unwrap_or_default().to_os_string()))
+}
+
+fn fault(place: &str) -> impl FnOnce(io::Error) -> EngineError {
+    let place = place.to_string();
+    move |cause| EngineError::System { place, cause }
+}

@@ -1,0 +1,217 @@
+//! Who a run is once everything is open: looked up, tried in a thread, taken on by the process.
+
+use super::{RightsError, Writable, capabilities};
+use rustix::fs::fstat;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+
+/// Who a run is, where root starts it and names nobody, and this user is there.
+const OWN_USER: &str = "wirescope";
+/// Who has no rights by custom.
+const NOBODY: &str = "nobody";
+/// Room for the strings of an entry of the user database, bytes.
+const ENTRY_BYTES: usize = 64 << 10;
+
+/// A user of this system.
+#[derive(Clone, Debug, PartialEq)]
+pub struct User {
+    /// As the user database spells it, or the number where it has no entry.
+    pub name: String,
+    /// Number.
+    pub uid: u32,
+    /// Number of the first group.
+    pub gid: u32,
+}
+
+/// Who the run is to be.
+#[derive(Clone, Debug)]
+pub enum UserChoice {
+    /// Whoever can write where the run writes, with the least rights.
+    Best,
+    /// This one, or nobody at all.
+    Named(User),
+}
+
+/// What came of it.
+pub struct Choice {
+    /// The process is to take it on; `None`: it is whom it was started as, and may not change that.
+    pub become_user: Option<User>,
+    /// The name, and what is to be said of it.
+    pub words: String,
+}
+
+/// Why somebody can't be the one.
+enum Obstacle {
+    /// The process may not become this user.
+    Change(io::Error),
+    /// The user may not write there.
+    Write(String, io::Error),
+}
+
+impl User {
+    /// The user with this name; `None` if there is none.
+    pub fn named(name: &str) -> io::Result<Option<User>> {
+        let Ok(name) = CString::new(name) else { return Ok(None) };
+        // SAFETY: the name outlives the call; the other arguments are as `look_up` says.
+        look_up(|entry, buffer, len, found| unsafe { libc::getpwnam_r(name.as_ptr(), entry, buffer, len, found) })
+    }
+
+    /// The user with this number; `None` if the user database has none.
+    pub fn numbered(uid: u32) -> io::Result<Option<User>> {
+        // SAFETY: the arguments are as `look_up` says.
+        look_up(|entry, buffer, len, found| unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) })
+    }
+
+    /// Who this process is.
+    pub fn current() -> User {
+        // SAFETY: both take nothing and never fail.
+        let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+        let known = User::numbered(uid).ok().flatten();
+        User { name: known.map_or_else(|| uid.to_string(), |user| user.name), uid, gid }
+    }
+
+    /// The whole process becomes this user, without any other groups. For good.
+    pub fn take_on(&self) -> io::Result<()> {
+        // SAFETY: these take numbers only (no groups: no list is read). The C library does it in all threads, or in none.
+        let done = unsafe {
+            (libc::getgroups(0, null_mut()) == 0 || libc::setgroups(0, null_mut()) == 0)
+                && libc::setresgid(self.gid, self.gid, self.gid) == 0
+                && libc::setresuid(self.uid, self.uid, self.uid) == 0
+        };
+        if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Tries in a thread, which alone takes on the user for its short life, whether all of `writable` can be written.
+    fn try_on(&self, writable: &[Writable<'_>]) -> Result<(), Obstacle> {
+        let attempt = || {
+            self.take_on_in_thread().map_err(Obstacle::Change)?;
+            for (folder, file) in writable {
+                folder.try_writing(file).map_err(|cause| Obstacle::Write(folder.path().display().to_string(), cause))?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| match std::thread::Builder::new().name("rights".to_string()).spawn_scoped(scope, attempt) {
+            Ok(thread) => thread.join().unwrap_or_else(|_| Err(Obstacle::Change(io::Error::other("the thread panicked")))),
+            Err(error) => Err(Obstacle::Change(error)),
+        })
+    }
+
+    fn take_on_in_thread(&self) -> io::Result<()> {
+        let no_change: libc::c_long = -1;
+        let (uid, gid) = (libc::c_long::from(self.uid), libc::c_long::from(self.gid));
+        // SAFETY: the calls themselves, below the C library, change the calling thread only; the groups' list is not read. The
+        // saved user stays root: who tries only asks what the effective one may.
+        let done = unsafe {
+            libc::syscall(libc::SYS_setgroups, 0, null_mut::<libc::gid_t>()) == 0
+                && libc::syscall(libc::SYS_setresgid, no_change, gid, no_change) == 0
+                && libc::syscall(libc::SYS_setresuid, no_change, uid, no_change) == 0
+        };
+        if !done {
+            return Err(io::Error::last_os_error());
+        }
+        capabilities::drop_all().map_err(io::Error::from_raw_os_error) // root has them still
+    }
+}
+
+/// Decides who to be; the first of `writable` is the dump folder.
+pub fn choose(choice: &UserChoice, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
+    let current = User::current();
+    match choice {
+        UserChoice::Named(user) => named(user, &current, writable),
+        UserChoice::Best if current.uid != 0 => Ok(Choice { become_user: None, words: current.name }),
+        UserChoice::Best => best(current, writable),
+    }
+}
+
+fn named(user: &User, current: &User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
+    let name = || user.name.clone();
+    if user.uid == current.uid && current.uid != 0 {
+        return Ok(Choice { become_user: None, words: name() });
+    }
+    match user.try_on(writable) {
+        Ok(()) => Ok(Choice { become_user: Some(user.clone()), words: name() }),
+        Err(Obstacle::Change(cause)) => Err(RightsError::NotAllowed { user: name(), cause }),
+        Err(Obstacle::Write(folder, cause)) => Err(RightsError::NotWritable { user: name(), folder, cause }),
+    }
+}
+
+/// Root has named nobody: the first who can write, else root itself, whom no capabilities leave with the files of root.
+fn best(root: User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
+    let by_name = |name| User::named(name).ok().flatten().filter(|user| user.uid != 0);
+    let owner = writable.first().and_then(owner);
+    let candidates = [by_name(OWN_USER).map(|user| (user, "")), owner, by_name(NOBODY).map(|user| (user, ""))];
+    let mut refused = Vec::new();
+    let mut where_to = String::new();
+    for (user, remark) in candidates.into_iter().flatten() {
+        match user.try_on(writable) {
+            Ok(()) => {
+                let words = format!("{}{remark}", user.name);
+                return Ok(Choice { become_user: Some(user), words });
+            }
+            Err(Obstacle::Change(_)) => {}
+            Err(Obstacle::Write(folder, _)) => where_to = folder,
+        }
+        refused.push(user.name);
+    }
+    let words = match where_to.as_str() {
+        "" => "root".to_string(),
+        folder => {
+            let (who, first) = (refused.join(" or "), &refused[0]);
+            format!(
+                "root ({folder} is not writable for {who}; to have it so: chown -R {first} '{folder}', or name one by --user)"
+            )
+        }
+    };
+    match root.try_on(writable) {
+        Err(Obstacle::Write(folder, cause)) => {
+            Err(RightsError::NotWritable { user: refused.into_iter().next().unwrap_or(root.name), folder, cause })
+        }
+        // A namespace of an ordinary user, most likely: that user's rights are all that root has here.
+        Err(Obstacle::Change(_)) => Ok(Choice { become_user: None, words: format!("{words} with its groups") }),
+        Ok(()) => Ok(Choice { become_user: Some(root), words }),
+    }
+}
+
+/// The dump folder's owner, if that isn't root.
+fn owner((folder, _): &Writable<'_>) -> Option<(User, &'static str)> {
+    let stat = fstat(folder).ok().filter(|stat| stat.st_uid != 0)?;
+    let unknown = || User { name: stat.st_uid.to_string(), uid: stat.st_uid, gid: stat.st_gid };
+    let user = User::numbered(stat.st_uid).ok().flatten().unwrap_or_else(unknown);
+    Some((user, " (the dump folder's owner)"))
+}
+
+/// Asks the user database: `ask` gets room for an entry, room for its strings and the length of that, and where to say that it
+/// found one.
+fn look_up(
+    ask: impl Fn(*mut libc::passwd, *mut libc::c_char, usize, *mut *mut libc::passwd) -> libc::c_int,
+) -> io::Result<Option<User>> {
+    let mut strings = vec![0; ENTRY_BYTES];
+    let mut entry = MaybeUninit::<libc::passwd>::uninit();
+    let mut found = null_mut();
+    match ask(entry.as_mut_ptr(), strings.as_mut_ptr(), strings.len(), &mut found) {
+        0 if found.is_null() => Ok(None),
+        // SAFETY: it was found, so the entry is filled, and its name points into `strings`, which is still there.
+        0 => unsafe {
+            let entry = entry.assume_init();
+            let name = CStr::from_ptr(entry.pw_name).to_string_lossy().into_owned();
+            Ok(Some(User { name, uid: entry.pw_uid, gid: entry.pw_gid }))
+        },
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_name_and_number_and_those_that_are_not_there_are_not() {
+        let root = User { name: "root".into(), uid: 0, gid: 0 };
+        assert_eq!(User::named("root").unwrap(), Some(root.clone()));
+        assert_eq!(User::numbered(0).unwrap(), Some(root));
+        assert_eq!(User::named("no-such-user-here").unwrap(), None);
+        assert_eq!(User::named("a\0b").unwrap(), None);
+    }
+}

@@ -1,0 +1,352 @@
+//! What a run gives up once everything is open: tried from inside in every thread, looked at from outside, and what goes on all
+//! the same.
+//!
+//! Most of it needs root; it says so and passes without it, except in CI.
+
+mod live_lab;
+mod run;
+
+use live_lab::{Live, hit_frame, mixed_frames, stop_complete};
+use run::{Done, Place, Started, is_root, names, skip, wait_until, wirescope};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The user who may nothing.
+const NOBODY: u32 = 65534;
+/// Another one that Debian always has.
+const DAEMON: u32 = 1;
+/// A second of traffic and a dump in the midst of it.
+const TRAFFIC: [&str; 10] = [
+    "--source",
+    "synth:rate=20k,time=1s,trigger-at=500ms",
+    "--ring",
+    "64MiB",
+    "--trigger",
+    "udp port 60000",
+    "--before",
+    "200ms",
+    "--after",
+    "200ms",
+];
+
+/// `wirescope run` with [`TRAFFIC`], its folder owned by `owner`.
+fn command(place: &Place, owner: u32, arguments: &[&str]) -> Command {
+    place.open_to_all();
+    chown(place.out(), Some(owner), Some(owner)).unwrap();
+    let mut command = wirescope(&["run", "--out"]);
+    command.arg(place.out()).args(TRAFFIC).args(arguments);
+    command
+}
+
+fn selftest(done: &Done) -> Value {
+    let line = done.stdout.lines().next().unwrap_or_default();
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {}\n{}", done.stdout, done.stderr))
+}
+
+fn rights_line(done: &Done) -> &str {
+    let lines: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("rights: ")).collect();
+    assert_eq!(lines.len(), 1, "{}", done.stderr);
+    lines[0]
+}
+
+fn assert_all_refused(tried: &Value) {
+    for (key, due) in [
+        ("new_socket", "EPERM"),
+        ("new_packet_socket", "EPERM"),
+        ("write_outside", "EACCES"),
+        ("exec", "EPERM"),
+        ("fork", "EPERM"),
+        ("ptrace", "EPERM"),
+        ("write_inside", "ok"),
+    ] {
+        assert_eq!(tried[key], due, "{key} in {tried}");
+    }
+    assert_eq!((&tried["capabilities"], &tried["seccomp"]), (&0.into(), &2.into()), "{tried}");
+    assert_eq!((&tried["landlock"], &tried["passed"]), (&true.into(), &true.into()), "{tried}");
+    let threads = tried["threads"].as_array().unwrap();
+    for name in ["wirescope", "signals", "events", "worker-0"] {
+        assert!(threads.iter().any(|thread| thread["name"] == name), "no thread {name} in {tried}");
+    }
+}
+
+/// Whether this kernel has what is tested; else says so.
+fn has_landlock(tried: &Value) -> bool {
+    if tried["landlock"] == false {
+        skip("this kernel has no Landlock");
+    }
+    tried["landlock"] == true
+}
+
+#[test]
+fn in_every_thread_everything_that_a_run_does_not_need_is_impossible() {
+    if !is_root() {
+        return;
+    }
+    for (owner, user) in [(NOBODY, "nobody"), (0, "root")] {
+        let place = Place::new();
+        let done = run::finish(command(&place, owner, &["--rights-selftest", "--user", user]));
+        let tried = selftest(&done);
+        if !has_landlock(&tried) {
+            return;
+        }
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        assert_eq!(tried["user"], user);
+        assert_all_refused(&tried);
+        for thread in tried["threads"].as_array().unwrap() {
+            assert_eq!(thread["bounding"], "0000000000000000", "{thread}");
+        }
+        let start: Value =
+            serde_json::from_str(std::fs::read_to_string(place.out().join("wirescope.jsonl")).unwrap().lines().next().unwrap())
+                .unwrap();
+        assert_eq!(start["rights"], rights_line(&done));
+        let begin = format!("rights: user {user}, no capabilities, seccomp, Landlock (ABI ");
+        assert!(rights_line(&done).starts_with(&begin), "{}", rights_line(&done));
+    }
+}
+
+#[test]
+fn a_program_with_file_capabilities_gives_them_up_without_root() {
+    let Some(live) = Live::or_skip() else { return };
+    live.place.open_to_all();
+    chown(live.place.out(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let binary = live.place.path("wirescope");
+    std::fs::copy(env!("CARGO_BIN_EXE_wirescope"), &binary).unwrap();
+    let setcap = Command::new("setcap").arg("cap_net_raw,cap_net_admin,cap_ipc_lock=ep").arg(&binary).output();
+    match setcap {
+        Ok(output) if output.status.success() => {}
+        other => return skip(&format!("setcap: {other:?}")),
+    }
+    let mut command = Command::new(&binary);
+    command.args(["run", "-i", "vb", "--ring", "64MiB", "--mlock", "--rights-selftest", "--out"]).arg(live.place.out());
+    command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    let started = live.lab.b().enter(|| Started::new(command));
+    wait_until("the log", || live.place.out_names() == ["wirescope.jsonl"]);
+    live.sender().send(&mixed_frames(1, 100)).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let done = live_lab::stop(started);
+    let tried = selftest(&done);
+    if has_landlock(&tried) {
+        assert_all_refused(&tried);
+    }
+    assert!(done.stdout.contains("received  100 packets"), "{}", done.stdout);
+    assert!(done.stderr.contains("locked"), "{}", done.stderr);
+}
+
+#[test]
+fn capture_and_dumps_go_on_without_any_rights() {
+    let Some(live) = Live::or_skip() else { return };
+    // The ring goes into the folder for dumps: the one above it belongs to root.
+    live.place.open_to_all();
+    chown(live.place.out(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let ring = live.place.out().join("ring.pcapng");
+    let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--after", "300ms"];
+    let source = ["--source", "afpacket:vb,workers=2", "--ring-out", ring.to_str().unwrap()];
+    let started = live.start_at(&live.place, &[&source[..], &orders].concat());
+    for thread in started.threads() {
+        let lines: BTreeMap<&str, &str> = thread.lines().filter_map(|line| line.split_once(":\t")).collect();
+        let name = lines["Name"];
+        for (key, due) in [
+            ("CapEff", "0000000000000000"),
+            ("CapPrm", "0000000000000000"),
+            ("CapInh", "0000000000000000"),
+            ("CapBnd", "0000000000000000"),
+            ("CapAmb", "0000000000000000"),
+            ("NoNewPrivs", "1"),
+            ("Seccomp", "2"),
+            ("Uid", "65534\t65534\t65534\t65534"),
+        ] {
+            assert_eq!(lines[key], due, "{key} of thread {name}");
+        }
+        assert_eq!(lines["Groups"].trim(), "", "thread {name}");
+    }
+    let mut frames = mixed_frames(1, 500);
+    frames.insert(250, hit_frame(&[]));
+    live.sender().send(&frames).unwrap();
+    live.wait_for_dumps(1);
+    let summary = stop_complete(started, frames.len());
+    std::fs::rename(&ring, live.ring_path()).unwrap();
+    let found = live.check_only_dump(&summary, "ip or ip6", &hit_frame(&[]));
+    assert_eq!(found.packets.len(), frames.len());
+    let dump = summary.only_dump().path.metadata().unwrap();
+    assert_eq!((dump.uid(), dump.mode() & 0o7777), (NOBODY, 0o640));
+}
+
+#[test]
+fn started_as_root_a_run_is_who_can_write_with_the_least_rights_and_says_who() {
+    if !is_root() {
+        return;
+    }
+    let own_user = std::fs::read_to_string("/etc/passwd").unwrap().lines().any(|line| line.starts_with("wirescope:"));
+    // Owner and mode of the folder, what is given, who it is.
+    for (owner, mode, arguments, user, expected) in [
+        (DAEMON, 0o755, &[][..], DAEMON, "user daemon (the dump folder's owner), no capabilities"),
+        (0, 0o700, &[], 0, "nobody; to have it so: chown -R "),
+        (0, 0o755, &["--user", "root"], 0, "user root, no capabilities"),
+        (0, 0o777, &["--user", "daemon"], DAEMON, "user daemon, no capabilities"),
+        (
+            0,
+            0o777,
+            &[],
+            if own_user { 0 } else { NOBODY },
+            if own_user { "user wirescope" } else { "user nobody, no capabilities" },
+        ),
+    ] {
+        let place = Place::new();
+        let command = command(&place, owner, arguments);
+        std::fs::set_permissions(place.out(), PermissionsExt::from_mode(mode)).unwrap();
+        let done = run::finish(command);
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        assert!(rights_line(&done).contains(expected), "{expected}: {}", rights_line(&done));
+        assert_eq!(place.out_names().len(), 2, "{:?}", place.out_names());
+        for name in place.out_names() {
+            let found = place.out().join(&name).metadata().unwrap();
+            assert!(own_user || found.uid() == user, "{name} belongs to {}", found.uid());
+        }
+    }
+}
+
+#[test]
+fn a_user_who_is_not_there_or_can_t_write_is_refused_before_anything_starts() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let done = run::finish(command(&place, 0, &["--user", "no-such-user", "--holdoff", "never"]));
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    for fault in ["--user: there is no user 'no-such-user'", "useradd --system no-such-user", "--holdoff: "] {
+        assert!(done.stderr.contains(fault), "'{fault}' is missing in: {}", done.stderr);
+    }
+    let out = place.out().display().to_string();
+    let done = run::finish(command(&place, 0, &["--user", "nobody"]));
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    let remedy = format!("chown -R nobody '{out}'");
+    assert!(done.stderr.contains(&remedy) && !done.stderr.contains("ready"), "{}", done.stderr);
+    // A log of an earlier run that this user can't go on with.
+    std::fs::set_permissions(place.out(), PermissionsExt::from_mode(0o777)).unwrap();
+    std::fs::write(place.out().join("wirescope.jsonl"), "").unwrap();
+    std::fs::set_permissions(place.out().join("wirescope.jsonl"), PermissionsExt::from_mode(0o600)).unwrap();
+    let done = run::finish(command(&place, 0, &["--user", "nobody"]));
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    assert!(done.stderr.contains(&remedy), "{}", done.stderr);
+    assert_eq!(names(&place.out()), ["wirescope.jsonl"]);
+    // The same where nobody was named: root without capabilities may not write to what belongs to others, either.
+    let place = Place::new();
+    let command = command(&place, DAEMON, &[]);
+    std::fs::write(place.out().join("wirescope.jsonl"), "").unwrap();
+    std::fs::set_permissions(place.out().join("wirescope.jsonl"), PermissionsExt::from_mode(0o600)).unwrap();
+    let done = run::finish(command);
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    assert!(done.stderr.contains(&format!("chown -R daemon '{}'", place.out().display())), "{}", done.stderr);
+}
+
+#[test]
+fn who_is_not_root_can_t_become_somebody_else() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let command = command(&place, NOBODY, &["--user", "daemon"]);
+    let binary = place.path("wirescope");
+    std::fs::copy(env!("CARGO_BIN_EXE_wirescope"), &binary).unwrap();
+    let mut as_nobody = Command::new(&binary);
+    as_nobody.args(command.get_args()).uid(NOBODY).gid(NOBODY).current_dir("/");
+    let done = run::finish(as_nobody);
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    assert!(done.stderr.contains("--user: only root can become another user"), "{}", done.stderr);
+    assert!(place.out_names().is_empty());
+}
+
+#[test]
+fn no_file_is_readable_for_everybody_whatever_the_umask_says() {
+    for umask in [0o000, 0o022, 0o077] {
+        let place = Place::new();
+        let ring = place.path("ring.pcapng");
+        let mut command = wirescope(&["run", "--out"]);
+        command.arg(place.out()).args(TRAFFIC).arg("--ring-out").arg(&ring);
+        // SAFETY: between fork and exec; umask takes a number and never fails.
+        unsafe {
+            command.pre_exec(move || {
+                libc::umask(umask);
+                Ok(())
+            })
+        };
+        let done = run::finish(command);
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        let files: Vec<_> = place.out_names().iter().map(|name| place.out().join(name)).chain([ring]).collect();
+        assert_eq!(files.len(), 3, "{files:?}");
+        for file in files {
+            let mode = file.metadata().unwrap().mode() & 0o777;
+            assert!(mode & 0o137 == 0 && mode & 0o600 == 0o600, "{mode:o}: {} under {umask:o}", file.display());
+        }
+    }
+}
+
+#[test]
+fn dumps_go_to_the_folder_that_was_opened_even_when_it_was_moved_meanwhile() {
+    let place = Place::new();
+    let source = "synth:rate=1k,time=20s";
+    let started = Started::new(place.command(&["--source", source, "--before", "1", "--exit-after", "1"]));
+    wait_until("the log", || place.out_names() == ["wirescope.jsonl"]);
+    let moved = place.path("moved");
+    std::fs::rename(place.out(), &moved).unwrap();
+    std::fs::create_dir(place.out()).unwrap();
+    started.signal(libc::SIGUSR1);
+    let done = started.finish(run::LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert_eq!(names(&moved).len(), 2, "{:?}", names(&moved));
+    assert!(place.out_names().is_empty());
+}
+
+/// Lets a system call fail as where the kernel doesn't have it.
+fn without(calls: &[i64]) -> BpfProgram {
+    let rules = calls.iter().map(|&call| (call, Vec::new())).collect();
+    let missing = SeccompAction::Errno(libc::ENOSYS as u32);
+    let architecture = std::env::consts::ARCH.try_into().unwrap();
+    SeccompFilter::new(rules, SeccompAction::Allow, missing, architecture).unwrap().try_into().unwrap()
+}
+
+#[test]
+fn a_kernel_without_seccomp_or_landlock_is_said_and_everything_else_is_given_up() {
+    let landlock = [libc::SYS_landlock_create_ruleset, libc::SYS_landlock_restrict_self];
+    for (missing, expected) in [
+        (&landlock[..], "no capabilities, seccomp, no Landlock in this kernel: "),
+        (&[libc::SYS_seccomp], "no capabilities, no seccomp in this kernel: "),
+        (&[landlock[0], libc::SYS_seccomp], "no capabilities, no seccomp in this kernel: "),
+    ] {
+        let place = Place::new();
+        let mut command = wirescope(&["run", "--out"]);
+        command.arg(place.out()).args(TRAFFIC);
+        let filter = without(missing);
+        // SAFETY: between fork and exec only system calls are made; the filter was made before.
+        unsafe { command.pre_exec(move || seccompiler::apply_filter(&filter).map_err(std::io::Error::other)) };
+        let done = run::finish(command);
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        assert!(rights_line(&done).contains(expected), "{}", rights_line(&done));
+        assert_eq!(rights_line(&done).contains("no Landlock"), missing.contains(&landlock[0]), "{}", rights_line(&done));
+        assert_eq!(place.out_names().len(), 2, "{:?}", place.out_names());
+    }
+}
+
+#[test]
+fn a_self_test_that_finds_something_possible_fails_the_run() {
+    let place = Place::new();
+    let mut command = wirescope(&["run", "--rights-selftest", "--out"]);
+    command.arg(place.out()).args(TRAFFIC);
+    let filter = without(&[libc::SYS_landlock_create_ruleset]);
+    // SAFETY: between fork and exec only system calls are made; the filter was made before.
+    unsafe { command.pre_exec(move || seccompiler::apply_filter(&filter).map_err(std::io::Error::other)) };
+    let done = run::finish(command);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let tried = selftest(&done);
+    assert_eq!((&tried["write_outside"], &tried["passed"]), (&"possible".into(), &false.into()), "{tried}");
+    assert!(leftovers(Path::new("/var/tmp")).is_empty() && leftovers(Path::new("/tmp")).is_empty());
+}
+
+fn leftovers(folder: &Path) -> Vec<String> {
+    names(folder).into_iter().filter(|name| name.starts_with("wirescope-selftest-")).collect()
+}

@@ -1,0 +1,110 @@
+#!/bin/sh
+# Looks into the Debian package, and, as root, installs it into a copy of this system that is gone afterwards: an overlay in a
+# mount namespace of its own.
+#
+# usage: deb-test.sh PACKAGE
+set -eu
+package=$1
+name=wirescope
+PATH="$PATH:/usr/sbin:/sbin"
+export PATH
+
+fail() { echo "deb-test: $*" >&2; exit 1; }
+# skip WHY: says what isn't tested; with CI=true in the environment nothing may be left out.
+skip() { [ "${CI:-}" != true ] || fail "must not be skipped in CI: $*"; echo "skipped: $*"; }
+has() { echo "$listing" | grep -Eq "^$1 root/root .* \./$2\$" || fail "not in the package as it should be: $1 $2"; }
+# In the copy: `check WHAT COMMAND...` must succeed.
+check() { what=$1; shift; "$@" || fail "$what"; }
+
+contents() {
+    listing=$(dpkg-deb -c "$package")
+    has -rwxr-xr-x usr/bin/wirescope
+    has -rw-r--r-- lib/systemd/system/wirescope.service
+    has -rw-r--r-- etc/wirescope/wirescope.toml
+    has -rw-r--r-- usr/share/man/man1/wirescope.1.gz
+    has -rw-r--r-- usr/share/bash-completion/completions/wirescope
+    has -rw-r--r-- usr/share/zsh/vendor-completions/_wirescope
+    has -rw-r--r-- usr/share/fish/vendor_completions.d/wirescope.fish
+    has -rw-r--r-- usr/share/doc/wirescope/copyright
+    [ "$(dpkg-deb -I "$package" conffiles)" = /etc/wirescope/wirescope.toml ] || fail 'the settings are no conffile'
+    dpkg-deb -f "$package" Depends | grep -q 'libc6 (>= .*libpcap0.8 (>= ' || fail 'its libraries are missing in Depends'
+    for script in postinst prerm postrm; do
+        dpkg-deb -I "$package" $script | sh -n || fail "$script is no shell script"
+        if dpkg-deb -I "$package" $script | grep -E 'systemctl.*(start|enable)|deb-systemd-invoke|invoke-rc'; then
+            fail "$script starts something"
+        fi
+    done
+    echo 'contents: as they should be'
+}
+
+unit() {
+    if ! command -v systemd-analyze >/dev/null 2>&1; then
+        skip 'the unit: there is no systemd-analyze here'
+        return
+    fi
+    dpkg-deb -x "$package" "$work/root"
+    # Another place for the program: verify looks for it in this system.
+    sed "s|/usr/bin/wirescope|$work/root/usr/bin/wirescope|" "$work/root/lib/systemd/system/wirescope.service" >"$work/wirescope.service"
+    said=$(SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --man=no --recursive-errors=no "$work/wirescope.service" 2>&1) ||
+        fail "the unit: $said"
+    [ -z "$said" ] || fail "the unit: $said"
+    echo 'unit: nothing to complain of'
+}
+
+# Runs inside the copy's mount namespace; $root is the copy.
+installed() {
+    in_root() { chroot "$root" "$@"; }
+    check 'installing' in_root dpkg -i "/$name.deb"
+    check 'the user' in_root getent passwd wirescope
+    [ "$(in_root stat -c '%U:%G %a' /var/lib/wirescope)" = 'wirescope:wirescope 750' ] || fail 'the folder for dumps'
+    check 'the program runs' in_root wirescope --version
+    in_root test ! -e /etc/systemd/system/multi-user.target.wants/wirescope.service || fail 'the service is enabled'
+    [ -z "$(in_root sh -c 'cat /proc/[0-9]*/comm | grep -x wirescope')" ] || fail 'something was started'
+    # As the service runs it: as this user, into this folder.
+    check 'a run as the user of the service' in_root setpriv --reuid wirescope --regid wirescope --clear-groups \
+        wirescope run --source synth:rate=10k,time=1s,trigger-at=500ms --ring 64MiB --trigger 'udp port 60000' \
+        --before 100ms --after 100ms --out /var/lib/wirescope
+    # Settings of one's own survive another installation; dumps survive everything.
+    echo '# mine' >>"$root/etc/wirescope/wirescope.toml"
+    check 'installing again' in_root dpkg -i "/$name.deb"
+    check 'own settings stay' grep -q '# mine' "$root/etc/wirescope/wirescope.toml"
+    check 'removing' in_root dpkg -r $name
+    check 'own settings stay' grep -q '# mine' "$root/etc/wirescope/wirescope.toml"
+    check 'purging' in_root dpkg -P $name
+    [ ! -e "$root/etc/wirescope/wirescope.toml" ] || fail 'settings stay after a purge'
+    ls "$root"/var/lib/wirescope/*.pcapng >/dev/null || fail 'dumps are gone after a purge'
+    echo 'installed, run, installed again, removed, purged: as it should be'
+}
+
+# Makes the copy: what is written to it is in memory only.
+copy() {
+    mount -t tmpfs -o size=512m tmpfs "$work/memory" || return 1
+    mkdir "$work/memory/upper" "$work/memory/work" "$work/memory/root"
+    mount -t overlay overlay -o "lowerdir=/,upperdir=$work/memory/upper,workdir=$work/memory/work" "$work/memory/root" || return 1
+    root=$work/memory/root
+    mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && rm -rf "$root/run/systemd"
+    cp "$package" "$root/$name.deb"
+}
+
+if [ "${2:-}" = inside ]; then
+    work=$3
+    copy || { echo 'no copy of this system can be made here'; exit 3; }
+    installed
+    exit 0
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/root" "$work/memory"
+contents
+unit
+if [ "$(id -u)" -ne 0 ]; then
+    skip 'the installation: it needs root'
+    exit 0
+fi
+code=0
+unshare --mount --propagation private --pid --fork "$0" "$package" inside "$work" >"$work/log" 2>&1 || code=$?
+case $code in
+    0) tail -n 1 "$work/log" ;;
+    3) skip "the installation: $(tail -n 2 "$work/log" | paste -s -d ' ')" ;;
+    *) cat "$work/log" >&2; exit 1 ;;
+esac

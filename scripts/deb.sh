@@ -1,0 +1,81 @@
+#!/bin/sh
+# Makes the Debian package out of a built binary with dpkg-deb alone: what it holds is a handful of files.
+# Prints the package's path. Changes nothing outside of its own folder.
+#
+# usage: deb.sh BINARY FOLDER
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+root=$here/..
+binary=$1
+folder=$2
+name=wirescope
+revision=1
+
+if ! command -v dpkg-deb >/dev/null 2>&1; then
+    echo "no dpkg-deb here; the package can only be made on Debian and its kin" >&2
+    exit 2
+fi
+umask 022
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$root/Cargo.toml")-$revision
+architecture=$(dpkg --print-architecture)
+stage=$folder/stage
+rm -rf "$stage"
+mkdir -p "$stage/DEBIAN"
+
+# put MODE FROM TO: a file of the package.
+put() { install -D -m "$1" "$2" "$stage/$3"; }
+
+# The libraries that the binary names, as packages with the version they were built against.
+depends() {
+    objdump -p "$binary" | sed -n 's/^ *NEEDED *//p' | while read -r library; do
+        package=$(dpkg-query -S "*/$library" 2>/dev/null | sed -n "s/^\([^:, ]*\):$architecture: .*/\1/p" | head -n 1)
+        [ -n "$package" ] || { echo "no Debian package has $library, which the binary needs" >&2; exit 1; }
+        built=$(dpkg-query -W -f '${Version}' "$package:$architecture" | sed 's/^[0-9]*://; s/[-+].*//')
+        case $package in
+            lib*gcc*) echo "$package" ;; # its version is that of the compiler, whatever it offers
+            *) echo "$package (>= $built)" ;;
+        esac
+    done | sort -u | paste -s -d, | sed 's/,/, /g'
+}
+
+put 0755 "$binary" "usr/bin/$name"
+strip --strip-unneeded "$stage/usr/bin/$name"
+put 0644 "$root/packaging/wirescope.service" "lib/systemd/system/$name.service"
+put 0644 "$root/packaging/wirescope.toml" "etc/wirescope/wirescope.toml"
+made=$folder/made
+mkdir -p "$made"
+"$binary" man | gzip -9n >"$made/wirescope.1.gz"
+put 0644 "$made/wirescope.1.gz" "usr/share/man/man1/wirescope.1.gz"
+for shell in bash zsh fish; do "$binary" completions $shell >"$made/$shell"; done
+put 0644 "$made/bash" "usr/share/bash-completion/completions/wirescope"
+put 0644 "$made/zsh" "usr/share/zsh/vendor-completions/_wirescope"
+put 0644 "$made/fish" "usr/share/fish/vendor_completions.d/wirescope.fish"
+put 0644 "$root/README.md" "usr/share/doc/wirescope/README.md"
+cat "$root/LICENSE-MIT" "$root/LICENSE-APACHE" >"$made/copyright"
+put 0644 "$made/copyright" "usr/share/doc/wirescope/copyright"
+
+for script in postinst prerm postrm; do put 0755 "$root/packaging/$script" "DEBIAN/$script"; done
+echo /etc/wirescope/wirescope.toml >"$stage/DEBIAN/conffiles"
+depends=$(depends)
+[ -n "$depends" ]
+cat >"$stage/DEBIAN/control" <<END
+Package: $name
+Version: $version
+Architecture: $architecture
+Maintainer: Wirescope <wirescope@localhost>
+Section: net
+Priority: optional
+Depends: $depends, passwd
+Installed-Size: $(du -sk "$stage" | cut -f 1)
+Description: storage oscilloscope for networks
+ Records every packet all the time into a ring in memory, watches the traffic
+ for a trigger, and hands over exactly the packets around it, from before and
+ after, as a pcapng file that says of itself whether anything is missing.
+ .
+ Brings a systemd unit, which nothing starts by itself.
+END
+package=$folder/${name}_${version}_$architecture.deb
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || date +%s)}
+export SOURCE_DATE_EPOCH
+dpkg-deb --root-owner-group --build -Zxz "$stage" "$package" >/dev/null
+echo "$package"
