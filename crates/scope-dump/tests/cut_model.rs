@@ -7,7 +7,6 @@ use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
 use scope_ring::{Append, LaneWriter, Ring, RingConfig};
-use scope_store::Folder;
 use scope_trigger::Window;
 use std::sync::Arc;
 use std::time::Duration;
