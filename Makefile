@@ -22,7 +22,7 @@ help:
 	@echo 'make fences        what commit and seal of the ring store last, read from the compiled code'
 	@echo 'make build         the release binary, $(TARGET_DIR)/release/wirescope'
 	@echo 'make clean         removes what was built'
-	@echo 'demo, test, bench, lint and build install what is missing (gcc, libpcap-dev; the tests: tcpdump, tshark, tcpreplay, iproute2; fences: binutils).'
+	@echo 'demo, test, bench, lint and build install what is missing (gcc, libpcap-dev; the tests: tcpdump, tshark, tcpreplay, iproute2, e2fsprogs; fences: binutils).'
 
 build:
 	@$(SCRIPTS)/install-missing.sh build
