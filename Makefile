@@ -23,7 +23,7 @@ help:
 	@echo 'make build         the release binary, $(TARGET_DIR)/release/wirescope'
 	@echo 'make deb           a Debian package with the service, $(TARGET_DIR)/deb/wirescope_*.deb; deb-test installs it into a copy of this system'
 	@echo 'make clean         removes what was built'
-	@echo 'demo, test, bench, lint and build install what is missing (gcc, libpcap-dev; the tests: tcpdump, tshark, tcpreplay, iproute2; fences: binutils).'
+	@echo 'demo, test, bench, lint and build install what is missing (gcc, libpcap-dev; the tests: tcpdump, tshark, tcpreplay, iproute2, e2fsprogs; fences: binutils).'
 
 build:
 	@$(SCRIPTS)/install-missing.sh build

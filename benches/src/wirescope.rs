@@ -172,7 +172,7 @@ impl Finished {
 
     /// Hits of all triggers.
     pub fn hits_total(&self) -> u64 {
-        let verdicts = ["fired", "extended", "held_off", "too_many", "template_unfilled", "disarmed"];
+        let verdicts = ["fired", "extended", "held_off", "no_space", "too_many", "template_unfilled", "disarmed"];
         verdicts.iter().map(|verdict| self.hits(verdict)).sum()
     }
 

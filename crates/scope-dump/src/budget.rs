@@ -32,6 +32,8 @@ const DELETED_MAX: usize = 100;
 const READ_PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Nor before this many times what the last reading took.
 const READ_PAUSE_TIMES: u32 = 20;
+/// It is read again at least so often, or [`READ_PAUSE_TIMES`] what that takes: others may write there, too.
+const READ_EVERY: Duration = Duration::from_secs(10);
 /// Changes that wait to be told; beyond, the oldest are forgotten (their numbers aren't).
 const CHANGES_MAX: usize = 1000;
 
@@ -112,6 +114,7 @@ struct State {
     /// `oldest` is all there is.
     all: bool,
     next_read: Option<Instant>,
+    last_read: Option<Instant>,
     /// Dumps that are getting their names.
     publishing: BTreeSet<String>,
     changes: VecDeque<Change>,
@@ -146,6 +149,9 @@ impl Budget {
     /// Measures again and makes room where that is asked for; what has changed since this was last asked.
     pub fn look(&self) -> Vec<Change> {
         let mut state = self.lock();
+        if state.last_read.is_none_or(|last| last.elapsed() >= READ_EVERY) {
+            self.read_if_due(&mut state);
+        }
         self.settle(&mut state);
         state.changes.drain(..).collect()
     }
@@ -265,6 +271,7 @@ impl Budget {
                 state.all = false;
             }
         });
+        state.last_read = Some(began);
         state.next_read = Some(Instant::now() + READ_PAUSE_MIN.max(began.elapsed() * READ_PAUSE_TIMES));
         result?;
         found.sort_unstable();

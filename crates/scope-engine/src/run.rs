@@ -51,6 +51,8 @@ const STATUS_EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A dump that holds segments for longer than this without reading one to its end is named.
 const LONG_HOLD: Duration = Duration::from_secs(5);
+/// Warnings that the summary repeats; all are told when they come up.
+const WARNINGS_MAX: usize = 1000;
 /// Name of the trigger behind a fire by hand where there is none.
 pub const MANUAL: &str = "manual";
 
@@ -418,7 +420,11 @@ impl Run {
     fn warn(&self, warning: String, watch: &dyn Watch, warnings: &mut Vec<String>) {
         watch.warning(&warning);
         self.shared.events.log("warning", json!({"text": warning}));
-        warnings.push(warning);
+        match warnings.len() {
+            ..WARNINGS_MAX => warnings.push(warning),
+            WARNINGS_MAX => warnings.push("further warnings are in the log only".to_string()),
+            _ => {}
+        }
     }
 
     /// Names dumps that hold segments and don't get on: a disk that doesn't take what is written, most likely.

@@ -213,3 +213,18 @@ fn facts(status: &Status) -> Map<String, Value> {
     });
     if let Value::Object(facts) = facts { facts } else { Map::new() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_of_a_status_say_how_a_run_goes_and_whether_there_is_space() {
+        let space = scope_dump::budget::Standing { used: 5, full: true, ..Default::default() };
+        let facts = facts(&Status { packets: 7, hits: 2, dumps_open: 1, space: Some(space), ..Status::default() });
+        assert_eq!((&facts["packets"], &facts["hits"], &facts["dumps_open"]), (&7.into(), &2.into(), &1.into()));
+        assert_eq!((&facts["dump_bytes"], &facts["no_space"]), (&5.into(), &true.into()));
+        assert_eq!(facts["dropped"]["kernel"], 0);
+        assert_eq!(super::facts(&Status::default())["dump_bytes"], Value::Null);
+    }
+}
