@@ -26,5 +26,5 @@ pub mod worker;
 
 pub use plan::{RunPlan, SourceEntry};
 pub use run::{Control, EngineError, Watch, ring_config, run};
-pub use status::{DumpStatus, Status, WorkerStatus};
+pub use status::{DumpStatus, InterfaceStatus, Status, WorkerStatus};
 pub use summary::{DumpSummary, Summary};

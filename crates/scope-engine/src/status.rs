@@ -4,7 +4,9 @@ use crate::dumps::OpenDump;
 use crate::events::now_ns;
 use crate::worker::Shared;
 use scope_packet::{DropReason, Drops};
+use scope_source::SourceCounters;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The run at one moment. Rates are over the time since the last status.
@@ -30,8 +32,21 @@ pub struct Status {
     pub hits: u64,
     /// Every worker.
     pub workers: Vec<WorkerStatus>,
+    /// Every live interface.
+    pub interfaces: Vec<InterfaceStatus>,
     /// Every open dump.
     pub dumps: Vec<DumpStatus>,
+}
+
+/// One live interface, all its workers together.
+#[derive(Clone, Debug)]
+pub struct InterfaceStatus {
+    /// Its source, as typed.
+    pub source: String,
+    /// Its name.
+    pub interface: Arc<str>,
+    /// So far, over all the times that it was there.
+    pub counters: SourceCounters,
 }
 
 /// One worker.
@@ -123,6 +138,7 @@ impl StatusTaker {
             dumps_done: shared.dumps.done(),
             hits,
             workers,
+            interfaces: Vec::new(),
             dumps,
         }
     }
