@@ -6,6 +6,7 @@ use scope_packet::{Interface, Packet, Sink};
 use scope_source::afpacket::{self, AfPacketOptions, AfPacketSource};
 use scope_source::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceError};
 use scope_testkit::lab::{Lab, Namespace, RawSender};
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -125,8 +126,8 @@ fn poll_to_the_end(source: &mut AfPacketSource, seen: &Seen) -> Ended {
     }
 }
 
-/// Captures by `sources`, a thread each, while `task` runs.
-fn capture_during(sources: Vec<AfPacketSource>, rights: Rights, task: impl FnOnce(&Seen)) -> (Vec<Ended>, Seen) {
+/// Captures by `sources`, a thread of namespace a each, while `task` runs.
+fn capture_during(lab: &Lab, sources: Vec<AfPacketSource>, rights: Rights, task: impl FnOnce(&Seen)) -> (Vec<Ended>, Seen) {
     let seen: Vec<Seen> = sources.iter().map(|_| Seen::default()).collect();
     let ended = std::thread::scope(|scope| {
         let workers: Vec<_> = sources
@@ -134,10 +135,12 @@ fn capture_during(sources: Vec<AfPacketSource>, rights: Rights, task: impl FnOnc
             .zip(&seen)
             .map(|(mut source, seen)| {
                 scope.spawn(move || {
-                    if rights == Rights::Dropped {
-                        drop_capabilities();
-                    }
-                    poll_to_the_end(&mut source, seen)
+                    lab.a().enter(|| {
+                        if rights == Rights::Dropped {
+                            drop_capabilities();
+                        }
+                        poll_to_the_end(&mut source, seen)
+                    })
                 })
             })
             .collect();
@@ -193,13 +196,6 @@ fn frames(seed: u32, count: u32, len: usize) -> Vec<Vec<u8>> {
     (0..count).map(one).collect()
 }
 
-/// Packets that the device `name` of `namespace` has taken in, by its own count.
-fn taken_in(namespace: &Namespace, name: &str) -> u64 {
-    let table = namespace.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev")).unwrap();
-    let line = table.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':')).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
 /// Removes `va` and `vb` and makes them again, down.
 fn make_again(lab: &Lab) {
     lab.a().ip(&["link", "del", "va"]).unwrap();
@@ -231,39 +227,61 @@ fn wait_for_link(namespace: &Namespace, interface: &str) {
     }
 }
 
+/// A burst of frames, and when it was sent.
+struct Burst {
+    from: Instant,
+    to: Instant,
+    frames: Vec<Vec<u8>>,
+}
+
+/// Sends some 20,000 packets a second until it is over, all different.
+fn send_bursts(sender: &RawSender, over: &AtomicBool) -> Vec<Burst> {
+    let mut bursts = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        let frames = frames(bursts.len() as u32, 20, 200);
+        let from = Instant::now();
+        sender.send(&frames).unwrap();
+        bursts.push(Burst { from, to: Instant::now(), frames });
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    bursts
+}
+
 fn check_flaps_lose_nothing(workers: u32) {
     const FLAPS: usize = 50;
     let Some(lab) = Lab::or_skip() else { return };
     let sender = RawSender::open(lab.b(), "vb").unwrap();
-    let before = taken_in(lab.a(), "va");
-    let load = frames(1, 400, 200);
     let over = AtomicBool::new(false);
-    let (ended, seen) = capture_during(open_in(lab.a(), &options("va", workers)), Rights::Kept, |seen| {
+    let (mut bursts, mut down) = (Vec::new(), Vec::new());
+    let (ended, seen) = capture_during(&lab, open_in(lab.a(), &options("va", workers)), Rights::Kept, |seen| {
         std::thread::scope(|scope| {
-            let _over = SetAtEnd(&over);
-            // What is sent while there is no link the kernel throws away before it is counted.
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    sender.send_paced(&load, 20_000).unwrap();
-                }
-            });
+            let set_at_end = SetAtEnd(&over);
+            let sending = scope.spawn(|| send_bursts(&sender, &over));
             for flap in 1..=FLAPS {
+                std::thread::sleep(Duration::from_millis(20));
+                let from = Instant::now();
                 lab.a().ip(&["link", "set", "va", "down"]).unwrap();
                 lab.a().ip(&["link", "set", "va", "up"]).unwrap();
                 wait_for_link(lab.b(), "vb");
-                let so_far = seen.received.load(Ordering::Relaxed);
+                down.push((from, Instant::now()));
                 seen.wait_for("va", InterfaceState::Up, flap);
-                if workers == 1 {
-                    seen.wait_for_packets(so_far + 50); // again, and not only before
-                }
             }
+            std::thread::sleep(Duration::from_millis(20));
+            drop(set_at_end);
+            bursts = sending.join().unwrap();
         });
         std::thread::sleep(Duration::from_millis(100));
     });
-    let received: u64 = ended.iter().map(|ended| ended.kept.packets.len() as u64).sum();
-    let lost = taken_in(lab.a(), "va") - before - received;
-    eprintln!("{workers} workers, {FLAPS} flaps: {received} packets received, {lost} lost");
-    assert!(received > 5000, "{received}: no load");
+    let received: BTreeSet<&[u8]> = ended.iter().flat_map(|ended| ended.kept.of("va")).collect();
+    let is_due = |burst: &&Burst| down.iter().all(|(from, to)| burst.to < *from || burst.from > *to);
+    let due: Vec<&Vec<u8>> = bursts.iter().filter(is_due).flat_map(|burst| &burst.frames).collect();
+    let lost = due.iter().filter(|frame| !received.contains(&frame[..])).count();
+    eprintln!(
+        "{workers} workers, {FLAPS} flaps: {} packets sent, {} of them while the interface was up, interface_flap_loss {lost}",
+        20 * bursts.len(),
+        due.len()
+    );
+    assert!(due.len() > 5000, "{}: no load", due.len());
     assert_eq!(lost, 0);
     assert_eq!((seen.count("va", InterfaceState::Down), seen.count("va", InterfaceState::Up)), (FLAPS, FLAPS));
     assert!(ended.iter().all(|ended| ended.kept.interfaces.len() == 1 && ended.error.is_none()));
@@ -282,7 +300,7 @@ fn fifty_flaps_under_load_lose_nothing_with_two_workers() {
 fn check_one_made_again_is_captured_again(options: &AfPacketOptions, rights: Rights, times: u32) {
     let Some(lab) = Lab::or_skip() else { return };
     let load = |round| frames(round, 300, 120);
-    let (ended, seen) = capture_during(open_in(lab.a(), options), rights, |seen| {
+    let (ended, seen) = capture_during(&lab, open_in(lab.a(), options), rights, |seen| {
         RawSender::open(lab.b(), "vb").unwrap().send(&load(0)).unwrap();
         for round in 1..=times {
             make_again(&lab);
@@ -329,7 +347,7 @@ fn without_rights_spare_sockets_serve_an_interface_of_two_workers_again() {
 fn without_rights_and_spare_sockets_it_ends_with_the_remedy() {
     let Some(lab) = Lab::or_skip() else { return };
     let bare = AfPacketOptions { spares: Some(0), ..options("va", 2) };
-    let (ended, seen) = capture_during(open_in(lab.a(), &bare), Rights::Dropped, |seen| {
+    let (ended, seen) = capture_during(&lab, open_in(lab.a(), &bare), Rights::Dropped, |seen| {
         RawSender::open(lab.b(), "vb").unwrap().send(&frames(0, 300, 120)).unwrap();
         lab.a().ip(&["link", "del", "va"]).unwrap();
         seen.wait_for("va", InterfaceState::Gone, 1);
@@ -350,7 +368,7 @@ fn a_pattern_takes_what_matches_now_and_what_comes_later() {
     for (rights, workers) in [(Rights::Kept, 1), (Rights::Dropped, 1), (Rights::Dropped, 2)] {
         let Some(lab) = Lab::or_skip() else { return };
         let some = AfPacketOptions { spares: Some(2), ..options("v*", workers) };
-        let (ended, seen) = capture_during(open_in(lab.a(), &some), rights, |seen| {
+        let (ended, seen) = capture_during(&lab, open_in(lab.a(), &some), rights, |seen| {
             assert_eq!(seen.count("lo", InterfaceState::New), 0);
             seen.wait_for("va", InterfaceState::New, 1);
             seen.wait_for("afpacket:v*", InterfaceState::Spare(2), 1);
@@ -392,7 +410,7 @@ fn a_pattern_takes_what_matches_now_and_what_comes_later() {
 #[test]
 fn a_pattern_that_matches_nothing_yet_waits() {
     let Some(lab) = Lab::or_skip() else { return };
-    let (ended, seen) = capture_during(open_in(lab.a(), &options("later*", 1)), Rights::Kept, |seen| {
+    let (ended, seen) = capture_during(&lab, open_in(lab.a(), &options("later*", 1)), Rights::Kept, |seen| {
         add_link(&lab, "later0", "vb9");
         seen.wait_for("later0", InterfaceState::New, 1);
         take_up(&lab, "later0", "vb9");
@@ -407,7 +425,7 @@ fn a_pattern_that_matches_nothing_yet_waits() {
 fn without_rights_the_socket_of_one_that_is_gone_serves_one_of_another_name() {
     let Some(lab) = Lab::or_skip() else { return };
     let bare = AfPacketOptions { spares: Some(0), ..options("v*", 1) };
-    let (ended, _) = capture_during(open_in(lab.a(), &bare), Rights::Dropped, |seen| {
+    let (ended, _) = capture_during(&lab, open_in(lab.a(), &bare), Rights::Dropped, |seen| {
         RawSender::open(lab.b(), "vb").unwrap().send(&frames(0, 300, 120)).unwrap();
         for round in 1..=3u32 {
             let old = if round == 1 { "va".to_string() } else { format!("v{}", round - 1) };
@@ -429,7 +447,7 @@ fn without_rights_the_socket_of_one_that_is_gone_serves_one_of_another_name() {
 fn frames_of_a_larger_mtu_come_whole() {
     let Some(lab) = Lab::or_skip() else { return };
     let long = frames(2, 50, 9014);
-    let (ended, seen) = capture_during(open_in(lab.a(), &options("va", 1)), Rights::Kept, |seen| {
+    let (ended, seen) = capture_during(&lab, open_in(lab.a(), &options("va", 1)), Rights::Kept, |seen| {
         RawSender::open(lab.b(), "vb").unwrap().send(&frames(1, 50, 1514)).unwrap();
         lab.a().ip(&["link", "set", "va", "mtu", "9000"]).unwrap();
         lab.b().ip(&["link", "set", "vb", "mtu", "9000"]).unwrap();
@@ -446,7 +464,7 @@ fn frames_of_a_larger_mtu_come_whole() {
 fn an_mtu_beyond_a_block_is_told() {
     let Some(lab) = Lab::or_skip() else { return };
     let small = AfPacketOptions { block_bytes: 64 << 10, ..options("va", 1) };
-    let (_, seen) = capture_during(open_in(lab.a(), &small), Rights::Kept, |seen| {
+    let (_, seen) = capture_during(&lab, open_in(lab.a(), &small), Rights::Kept, |seen| {
         lab.a().ip(&["link", "set", "va", "mtu", "65535"]).unwrap();
         seen.wait_for("va", InterfaceState::Mtu(65535), 1);
     });
@@ -457,7 +475,7 @@ fn an_mtu_beyond_a_block_is_told() {
 #[test]
 fn a_link_that_is_lost_at_the_other_end_is_told() {
     let Some(lab) = Lab::or_skip() else { return };
-    let (_, seen) = capture_during(open_in(lab.a(), &options("va", 1)), Rights::Kept, |seen| {
+    let (_, seen) = capture_during(&lab, open_in(lab.a(), &options("va", 1)), Rights::Kept, |seen| {
         lab.b().ip(&["link", "set", "vb", "down"]).unwrap();
         seen.wait_for("va", InterfaceState::Down, 1);
         lab.b().ip(&["link", "set", "vb", "up"]).unwrap();
@@ -474,7 +492,7 @@ fn one_worker_serves_three_interfaces_and_none_is_starved() {
     let source = lab.a().enter(|| afpacket::open_shared(&[spec("va"), spec(&others[0].0), spec(&others[1].0)])).unwrap();
     assert_eq!(source.name(), "afpacket:va,workers=0 + afpacket:va1,workers=0 + afpacket:va2,workers=0");
     let (flood, slow) = (frames(0, 60_000, 100), [frames(1, 200, 100), frames(2, 200, 100)]);
-    let (mut ended, _) = capture_during(vec![source], Rights::Kept, |seen| {
+    let (mut ended, _) = capture_during(&lab, vec![source], Rights::Kept, |seen| {
         std::thread::scope(|scope| {
             let lab = &lab;
             let flooding = scope.spawn(|| RawSender::open(lab.b(), "vb").unwrap().send_paced(&flood, 60_000).unwrap());
