@@ -444,6 +444,43 @@ fn without_rights_the_socket_of_one_that_is_gone_serves_one_of_another_name() {
 }
 
 #[test]
+fn more_changes_than_can_be_told_are_found_all_the_same() {
+    let Some(lab) = Lab::or_skip() else { return };
+    let mut sources = open_in(lab.a(), &options("va", 1));
+    let index = lab.a().enter(|| index_of("va"));
+    // Nobody reads meanwhile. At the end there is another interface of the same name and number, and one is gone for good.
+    for round in 0..400 {
+        lab.a().ip(&["link", "set", "va", "mtu", &(1000 + round).to_string()]).unwrap();
+    }
+    lab.a().ip(&["link", "del", "va"]).unwrap();
+    let made = ["link", "add", "va", "index", &index.to_string(), "arp", "off", "type", "veth", "peer", "name", "vb"];
+    lab.a().ip(&[&made[..], &["netns", lab.b().name()]].concat()).unwrap();
+    take_up(&lab, "va", "vb");
+    let mut kept = Kept::default();
+    let begun = Instant::now();
+    let mut states = Vec::new();
+    while !states.contains(&InterfaceState::Back) {
+        sources[0].poll(&mut kept).unwrap();
+        states.extend(sources[0].news().into_iter().map(|news| news.state));
+        assert!(begun.elapsed() < LIMIT, "{states:?}");
+    }
+    assert!(states.len() < 400, "the socket took all in, so nothing was tried");
+    RawSender::open(lab.b(), "vb").unwrap().send(&frames(1, 300, 120)).unwrap();
+    while kept.packets.len() < 300 {
+        sources[0].poll(&mut kept).unwrap();
+        assert!(begun.elapsed() < LIMIT, "{} packets", kept.packets.len());
+    }
+    assert!(kept.of("va") == frames(1, 300, 120));
+}
+
+/// The number of interface `name` of this thread's namespace.
+fn index_of(name: &str) -> u32 {
+    let name = std::ffi::CString::new(name).unwrap();
+    // SAFETY: a C string that lives through the call.
+    unsafe { libc::if_nametoindex(name.as_ptr()) }
+}
+
+#[test]
 fn frames_of_a_larger_mtu_come_whole() {
     let Some(lab) = Lab::or_skip() else { return };
     let long = frames(2, 50, 9014);
