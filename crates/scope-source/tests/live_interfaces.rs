@@ -3,7 +3,7 @@
 //! Needs root; says so and passes without it, except in CI.
 
 use scope_packet::{Interface, Packet, Sink};
-use scope_source::afpacket::{self, AfPacketOptions, AfPacketSource};
+use scope_source::afpacket::{self, AfPacketOptions, AfPacketSource, PORTS_MAX};
 use scope_source::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceError};
 use scope_testkit::lab::{Lab, Namespace, RawSender};
 use std::collections::BTreeSet;
@@ -405,6 +405,22 @@ fn a_pattern_takes_what_matches_now_and_what_comes_later() {
         assert!(refused.iter().all(|text| text.contains("va3") && text.contains("spare=")), "{refused:?}");
         assert!(ended.iter().all(|ended| ended.error.is_none()));
     }
+}
+
+#[test]
+fn a_pattern_takes_so_many_interfaces_and_says_which_it_does_not() {
+    let Some(lab) = Lab::or_skip() else { return };
+    for number in 0..=PORTS_MAX / 2 {
+        let (end_a, end_b) = (format!("m{number}"), format!("n{number}"));
+        lab.a().ip(&["link", "add", &end_a, "type", "veth", "peer", "name", &end_b]).unwrap();
+    }
+    let tiny = AfPacketOptions { block_bytes: 64 << 10, blocks: 2, ..AfPacketOptions::new("*") };
+    let mut source = open_in(lab.a(), &tiny).remove(0);
+    let news = source.news();
+    let of = |state| news.iter().filter(|news| news.state == state).map(|news| &news.text).collect::<Vec<_>>();
+    // These, lo and va.
+    assert_eq!((of(InterfaceState::New).len(), of(InterfaceState::Refused).len()), (PORTS_MAX, 4));
+    assert!(of(InterfaceState::Refused).iter().all(|text| text.contains("at most 64")), "{news:?}");
 }
 
 #[test]

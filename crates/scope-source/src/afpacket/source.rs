@@ -275,22 +275,22 @@ impl AfPacketSource {
     }
 
     /// Reads what became of interfaces and follows it.
-    fn follow_links(&mut self) -> Result<(), SourceError> {
+    fn follow_links(&mut self) {
         if self.links_failed {
-            return Ok(());
+            return;
         }
         let news = match self.links.read() {
             Ok(news) => news,
             Err(cause) => {
                 self.links_failed = true;
                 self.warnings.push(format!("changes of interfaces are not told any more: {cause}; start again to follow them"));
-                return Ok(());
+                return;
             }
         };
         for change in &news.changes {
             match change {
                 Change::Gone(index) => self.leave(*index),
-                Change::Link(link) => self.changed(link)?,
+                Change::Link(link) => self.changed(link),
             }
         }
         if news.listed {
@@ -302,7 +302,6 @@ impl AfPacketSource {
                 self.take_up(&link);
             }
         }
-        Ok(())
     }
 
     /// An interface was removed: its socket takes what it still has.
@@ -328,14 +327,14 @@ impl AfPacketSource {
     }
 
     /// An interface is there, changed or new.
-    fn changed(&mut self, link: &Link) -> Result<(), SourceError> {
+    fn changed(&mut self, link: &Link) {
         let Some(port) = self.ports.iter_mut().find(|port| port.stage == Stage::Bound && port.device.index == link.index) else {
-            self.take_up(link);
-            return Ok(());
+            return self.take_up(link);
         };
-        if port.joining {
-            port.join_group(link.state)?;
-            port.open_gate()?;
+        if port.joining
+            && let Err(error) = port.join_group(link.state).and_then(|()| port.open_gate())
+        {
+            port.warn(error.to_string());
         }
         let number = port.intake.interface as usize;
         self.tell_of_state(number, link);
@@ -345,7 +344,6 @@ impl AfPacketSource {
             self.tell(&name, InterfaceState::Mtu(link.mtu), text);
             self.warn_of_long_frames(number, link);
         }
-        Ok(())
     }
 
     /// Captures an interface from now on, if it is wanted, isn't captured yet and wasn't refused.
@@ -411,8 +409,9 @@ impl AfPacketSource {
         }
     }
 
+    /// Tells what all workers of the interface see alike, and what is this one's own trouble.
     fn tell(&mut self, interface: &str, state: InterfaceState, text: String) {
-        if self.leads && self.news.len() < NEWS_MAX {
+        if (self.leads || state == InterfaceState::Refused) && self.news.len() < NEWS_MAX {
             self.news.push(InterfaceNews { interface: interface.to_string(), state, text });
         }
     }
@@ -534,19 +533,19 @@ impl Source for AfPacketSource {
         if self.ended {
             return Ok(Polled::Ended);
         }
-        self.follow_links()?;
+        self.follow_links();
         self.announce(sink);
         let mut clock_ns = realtime_ns();
         let mut packets = self.take_blocks(sink);
         if packets == 0 {
             self.wait()?;
-            self.follow_links()?;
+            self.follow_links();
             self.announce(sink);
             // Before the look at the rings: what comes after this look is younger.
             clock_ns = realtime_ns();
             packets = self.take_blocks(sink);
         }
-        let quiet = self.ports.iter().all(Port::is_quiet);
+        let quiet = self.ports.iter().all(|port| port.stage == Stage::Parked || port.is_quiet());
         self.ports.iter_mut().try_for_each(|port| port.count_losses(sink))?;
         self.park();
         if packets > 0 {
