@@ -46,5 +46,5 @@ pub use printable::printable;
 pub use reload::{Change, Reload};
 pub use run::{Control, EngineError, Watch, ring_config, run};
 pub use space::SpaceSummary;
-pub use status::{DumpStatus, Status, WorkerStatus};
+pub use status::{DumpStatus, InterfaceStatus, Status, WorkerStatus};
 pub use summary::{DumpSummary, Summary};

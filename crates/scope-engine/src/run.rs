@@ -25,18 +25,19 @@ use crate::plan::RunPlan;
 use crate::reload::{Reload, reload, unready};
 use crate::rights::{self, Rights};
 use crate::space::{Space, Told};
-use crate::status::{Status, StatusTaker};
+use crate::status::{InterfaceStatus, Status, StatusTaker};
 use crate::summary::{Amount, Summary};
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
-use scope_dump::time_text::iso;
 use scope_dump::DumpReport;
+use scope_dump::time_text::iso;
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::LinkType;
 use scope_ring::{ClaimGroup, Machine, Ring, RingConfig, RingMemory};
+use scope_source::afpacket::AfPacketOptions;
 use scope_source::file::{FileOptions, FileSource};
-use scope_source::spec::SourcePlan;
-use scope_source::{Source, SourceError, Timing, afpacket, synth};
+use scope_source::spec::{AfPacketPlan, Pattern, SourcePlan};
+use scope_source::{InterfaceNews, InterfaceState, Source, SourceError, Timing, afpacket, synth};
 use scope_trigger::{Places, TriggerConfig};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -196,12 +197,14 @@ fn prepare_filters<'a>(engine: FilterEngine, triggers: impl Iterator<Item = &'a 
     triggers.filter_map(|trigger| unready(trigger, engine)).collect()
 }
 
-/// Opens every source: one entry per worker. All files together are one source, shared out where several workers are asked for.
+/// Opens every source: one entry per worker. All files together are one source, shared out where several workers are asked for;
+/// so are all interfaces with `workers=0`, by one worker.
 fn open_sources(plan: &RunPlan) -> Result<Vec<Feed>, SourceError> {
     let mut sources: Vec<Feed> = Vec::new();
     let mut files = FileOptions::default();
     let mut file_groups = Vec::new();
     let mut file_workers = 1;
+    let (mut shared, mut shared_groups) = (Vec::new(), Vec::new());
     for entry in &plan.sources {
         match &entry.plan {
             SourcePlan::File(file) => {
@@ -212,10 +215,12 @@ fn open_sources(plan: &RunPlan) -> Result<Vec<Feed>, SourceError> {
                 file_workers = file_workers.max(file.workers);
             }
             SourcePlan::AfPacket(live) => {
-                let mut options = afpacket::AfPacketOptions::new(&live.interface);
-                options.workers = live.workers;
-                options.snap_len = live.snap_len;
-                options.promiscuous = live.promiscuous;
+                let options = live_options(live);
+                if live.workers == 0 {
+                    shared.push((options, entry.spec.clone()));
+                    shared_groups.push(entry.group);
+                    continue;
+                }
                 sources.extend(afpacket::open(&options, &entry.spec)?.into_iter().map(|source| feed(source, entry.group)));
             }
             SourcePlan::Synth(options) => {
@@ -230,7 +235,23 @@ fn open_sources(plan: &RunPlan) -> Result<Vec<Feed>, SourceError> {
             sources.push(Feed { source, groups: file_groups.clone() });
         }
     }
+    if !shared.is_empty() {
+        sources.push(Feed { source: Box::new(afpacket::open_shared(&shared)?), groups: shared_groups });
+    }
     Ok(sources)
+}
+
+/// What live capture is told. Many interfaces, or those that share a worker, are slow ones: each has a smaller ring.
+fn live_options(live: &AfPacketPlan) -> AfPacketOptions {
+    let mut options = AfPacketOptions::new(&live.interface);
+    if live.workers == 0 || Pattern::new(&live.interface).is_glob() {
+        options = options.with_small_ring();
+    }
+    options.workers = live.workers;
+    options.spares = live.spares;
+    options.snap_len = live.snap_len;
+    options.promiscuous = live.promiscuous;
+    options
 }
 
 /// A source that has only one part.
@@ -334,7 +355,9 @@ impl Run {
                 self.tell(&reports, watch, &mut warnings);
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
-                    watch.status(&Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) });
+                    let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) };
+                    status.interfaces = interfaces(&names, &reports);
+                    watch.status(&status);
                     self.shared.events.flush_hits();
                     self.log_loss(&mut taker);
                     self.tell_of_long_holds(watch);
@@ -391,7 +414,10 @@ impl Run {
     /// Passes on what has come up: warnings, finished dumps.
     fn tell(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
         for report in reports {
-            let new = std::mem::take(&mut report.lock().expect("no panic while held").warnings);
+            let mut report = report.lock().expect("no panic while held");
+            let (news, new) = (std::mem::take(&mut report.news), std::mem::take(&mut report.warnings));
+            drop(report); // the worker needs it
+            news.into_iter().for_each(|news| self.tell_of_interface(news, watch, warnings));
             new.into_iter().for_each(|warning| self.warn(warning, watch, warnings));
         }
         self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
@@ -425,6 +451,18 @@ impl Run {
             WARNINGS_MAX => warnings.push("further warnings are in the log only".to_string()),
             _ => {}
         }
+    }
+
+    /// What became of an interface: an event, and a warning or just a line.
+    fn tell_of_interface(&self, news: InterfaceNews, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        let mut facts = json!({"interface": news.interface, "state": news.state.name(), "text": news.text});
+        match news.state {
+            InterfaceState::Mtu(bytes) => facts["mtu"] = bytes.into(),
+            InterfaceState::Spare(sockets) => facts["sockets"] = sockets.into(),
+            _ => {}
+        }
+        self.shared.events.log("interface", facts);
+        if news.state.warns() { self.warn(news.text, watch, warnings) } else { watch.note(&news.text) }
     }
 
     /// Names dumps that hold segments and don't get on: a disk that doesn't take what is written, most likely.
@@ -522,6 +560,7 @@ impl Run {
         summary.dropped = total.dropped;
         summary.cut = total.cut_packets;
         summary.memory = self.shared.ring.memory().to_string();
+        summary.interfaces = interfaces(&names, &reports);
         for (name, report) in names.into_iter().zip(reports) {
             let report = report.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
             summary.unreadable += report.counters.unreadable;
@@ -564,6 +603,24 @@ impl Run {
         }
         summary
     }
+}
+
+/// Each live interface of each source, all workers' shares together.
+fn interfaces(names: &[String], reports: &[Mutex<WorkerReport>]) -> Vec<InterfaceStatus> {
+    let mut interfaces: Vec<InterfaceStatus> = Vec::new();
+    for (source, report) in names.iter().zip(reports) {
+        for part in &report.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).interfaces {
+            let same = |entry: &&mut InterfaceStatus| entry.source == *source && entry.interface == part.interface;
+            match interfaces.iter_mut().find(same) {
+                Some(entry) => entry.counters.add(&part.counters),
+                None => {
+                    let (source, interface) = (source.clone(), part.interface.clone());
+                    interfaces.push(InterfaceStatus { source, interface, counters: part.counters });
+                }
+            }
+        }
+    }
+    interfaces
 }
 
 /// What a fire by hand does where there is no trigger: the last `before` of everything. It hits no packet.

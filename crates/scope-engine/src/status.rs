@@ -5,7 +5,9 @@ use crate::events::now_ns;
 use crate::worker::Shared;
 use scope_dump::budget::Standing;
 use scope_packet::{DropReason, Drops};
+use scope_source::SourceCounters;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The run at one moment. Rates are over the time since the last status.
@@ -33,8 +35,21 @@ pub struct Status {
     pub space: Option<Standing>,
     /// Every worker.
     pub workers: Vec<WorkerStatus>,
+    /// Every live interface.
+    pub interfaces: Vec<InterfaceStatus>,
     /// Every open dump.
     pub dumps: Vec<DumpStatus>,
+}
+
+/// One live interface, all its workers together.
+#[derive(Clone, Debug)]
+pub struct InterfaceStatus {
+    /// Its source, as typed.
+    pub source: String,
+    /// Its name.
+    pub interface: Arc<str>,
+    /// So far, over all the times that it was there.
+    pub counters: SourceCounters,
 }
 
 /// One worker.
@@ -135,6 +150,7 @@ impl StatusTaker {
             hits,
             space: None,
             workers,
+            interfaces: Vec::new(),
             dumps,
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::exec::ExecCounts;
 use crate::space::SpaceSummary;
+use crate::status::InterfaceStatus;
 use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
 use scope_packet::{DropReason, Drops};
@@ -46,6 +47,8 @@ pub struct Summary {
     pub late: u64,
     /// Every source's own counters, one entry per worker: its text and the counters.
     pub sources: Vec<(String, SourceCounters)>,
+    /// Every live interface's counters, all its workers together.
+    pub interfaces: Vec<InterfaceStatus>,
     /// Every worker's numbers add up.
     pub adds_up: bool,
     /// Packets older than one before them in their source.
@@ -84,6 +87,7 @@ impl Summary {
             "stepped_back": self.stepped_back,
             "late": self.late,
             "sources": self.sources.iter().enumerate().map(source).collect::<Vec<_>>(),
+            "interfaces": self.interfaces.iter().map(interface).collect::<Vec<_>>(),
             "adds_up": self.adds_up,
             "time_clamped": self.time_clamped,
             "cut": self.cut,
@@ -98,10 +102,23 @@ impl Summary {
 /// One source's side of the conservation law: live `offered = kernel_dropped + waiting + received`, files
 /// `offered = received + unreadable`, generated traffic `offered = received`.
 fn source((worker, (spec, counters)): (usize, &(String, SourceCounters))) -> Value {
+    let mut value = law(counters);
+    value["source"] = spec.as_str().into();
+    value["worker"] = worker.into();
+    value
+}
+
+/// The same of one live interface, over all the times that it was there.
+fn interface(entry: &InterfaceStatus) -> Value {
+    let mut value = law(&entry.counters);
+    value["interface"] = entry.interface[..].into();
+    value["source"] = entry.source.as_str().into();
+    value
+}
+
+fn law(counters: &SourceCounters) -> Value {
     let gone = counters.received + counters.kernel_dropped + counters.unreadable;
     json!({
-        "source": spec,
-        "worker": worker,
         "offered": counters.offered,
         "received": counters.received,
         "kernel_dropped": counters.kernel_dropped,

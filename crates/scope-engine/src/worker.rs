@@ -17,7 +17,7 @@ use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, DropReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
-use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
+use scope_source::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Hit, Verdict};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -53,8 +53,12 @@ pub struct Shared {
 pub struct WorkerReport {
     /// Its source's counters.
     pub counters: SourceCounters,
+    /// The same for each of its live interfaces.
+    pub interfaces: Vec<InterfaceCounters>,
     /// Warnings that nobody has read yet.
     pub warnings: Vec<String>,
+    /// What became of its interfaces, which nobody has read yet.
+    pub news: Vec<InterfaceNews>,
     /// Why its source failed.
     pub failure: Option<SourceError>,
 }
@@ -84,7 +88,9 @@ pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport
         let ended = !matches!(polled, Ok(Polled::Packets | Polled::Nothing));
         let mut report = report.lock().expect("no panic while held");
         report.counters = source.counters();
+        source.interfaces(&mut report.interfaces);
         report.warnings.extend(source.warnings());
+        report.news.extend(source.news());
         report.failure = polled.err();
         if ended {
             return;

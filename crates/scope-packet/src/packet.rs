@@ -63,7 +63,8 @@ pub struct Interface {
     pub snap_len: u32,
     /// Where its times come from.
     pub timestamps: TimestampSource,
-    /// Which part of its source it belongs to, from 0: the number of the file where several are fed as one, else 0.
+    /// Which part of its source it belongs to, from 0: the number of the file, or of what was asked for live, where several are fed
+    /// as one, else 0.
     pub part: u32,
 }
 

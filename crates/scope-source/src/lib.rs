@@ -15,6 +15,7 @@ pub mod spec;
 pub mod synth;
 
 use scope_packet::Sink;
+use std::sync::Arc;
 
 /// How a source's time runs, which decides who waits for whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,80 @@ pub struct SourceCounters {
     pub time_clamped: u64,
 }
 
+impl SourceCounters {
+    /// Adds what another socket or file of the same source counted.
+    pub fn add(&mut self, other: &SourceCounters) {
+        self.received += other.received;
+        self.offered += other.offered;
+        self.kernel_dropped += other.kernel_dropped;
+        self.unreadable += other.unreadable;
+        self.stepped_back += other.stepped_back;
+        self.time_clamped += other.time_clamped;
+    }
+}
+
+/// What one live interface brought, cumulative over all the times that it was there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceCounters {
+    /// Its name.
+    pub interface: Arc<str>,
+    /// This worker's share.
+    pub counters: SourceCounters,
+}
+
+/// What became of a live interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterfaceState {
+    /// It matches what is asked for, and is captured from now on.
+    New,
+    /// Up, with a link.
+    Up,
+    /// Down, or without a link: nothing comes.
+    Down,
+    /// Removed.
+    Gone,
+    /// There again after it was removed, and captured again.
+    Back,
+    /// Packets may have so many bytes behind their link header now.
+    Mtu(u32),
+    /// It is there and can't be captured.
+    Refused,
+    /// None in particular: so many sockets wait for interfaces to come.
+    Spare(u32),
+}
+
+impl InterfaceState {
+    /// The word of the event log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            InterfaceState::New => "new",
+            InterfaceState::Up => "up",
+            InterfaceState::Down => "down",
+            InterfaceState::Gone => "gone",
+            InterfaceState::Back => "back",
+            InterfaceState::Mtu(_) => "mtu",
+            InterfaceState::Refused => "refused",
+            InterfaceState::Spare(_) => "spare",
+        }
+    }
+
+    /// Whether it is a warning; else all is as asked for.
+    pub const fn warns(self) -> bool {
+        !matches!(self, InterfaceState::New | InterfaceState::Spare(_))
+    }
+}
+
+/// A change of a live interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceNews {
+    /// Its name, or what was asked for where no single one is meant.
+    pub interface: String,
+    /// What became of it.
+    pub state: InterfaceState,
+    /// The same in plain words.
+    pub text: String,
+}
+
 /// A source of packets, polled by one worker thread.
 ///
 /// A trait object per worker: one call per poll of up to some thousand packets costs nothing. It lends what it has and
@@ -86,6 +161,14 @@ pub trait Source: Send {
     fn warnings(&mut self) -> Vec<String> {
         Vec::new()
     }
+
+    /// Counters of each live interface so far, into what an earlier call filled: a new one is added behind.
+    fn interfaces(&self, _into: &mut Vec<InterfaceCounters>) {}
+
+    /// What became of live interfaces since the last call. Where several workers share them, one of them tells.
+    fn news(&mut self) -> Vec<InterfaceNews> {
+        Vec::new()
+    }
 }
 
 /// Why a source can't be opened or failed while running. Texts say place, cause and remedy.
@@ -100,7 +183,7 @@ pub enum SourceError {
         cause: String,
     },
     /// There is no such interface.
-    #[error("no interface '{name}'; there are: {known}{}", if name == "any" { "; capturing on all at once isn't supported: give several -i" } else { "" })]
+    #[error("no interface '{name}'; there are: {known}{}", if name == "any" { "; for all interfaces write *" } else { "" })]
     NoInterface {
         /// As typed.
         name: String,
@@ -125,11 +208,16 @@ pub enum SourceError {
         /// What is wrong, and what would be right.
         cause: String,
     },
-    /// The interface doesn't exist any more; what it had received was handed over.
-    #[error("interface '{interface}' was removed: nothing more comes from it; start again when it is back")]
-    Removed {
+    /// An interface has come (back) and there is no socket for it; nothing else of the source is left.
+    #[error(
+        "no packet socket is left for interface '{interface}' ({cause}); start again with a larger spare=, or with the right to open them"
+    )]
+    NoSocket {
         /// Interface.
         interface: String,
+        /// Why none can be opened.
+        #[source]
+        cause: std::io::Error,
     },
     /// A system call failed.
     #[error("{place}: {cause}")]

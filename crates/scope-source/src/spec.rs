@@ -1,7 +1,7 @@
 //! Sources as the operator types them, `NAME:WHAT,option=value,...`, and as they are meant.
 //!
 //! ```text
-//! afpacket:IFACE,workers=2,snaplen=128,promisc=off,share=30%
+//! afpacket:IFACE,workers=2,snaplen=128,promisc=off,share=30%    afpacket:eth*,workers=0,spare=8
 //! file:PATH,pace=1
 //! synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
 //! ```
@@ -16,6 +16,7 @@ pub mod values;
 use std::str::FromStr;
 
 use crate::SourceError;
+pub use crate::afpacket::{Pattern, SPARES_MAX};
 pub use crate::synth::WORKERS_MAX;
 use crate::synth::{Prepare, Size, SynthOptions};
 use values::{parse_count, parse_duration_ns, parse_percent, parse_size, parse_time_ns};
@@ -40,9 +41,14 @@ const fn option(name: &'static str, example: &'static str, meaning: &'static str
     OptionHelp { name, example, meaning }
 }
 
-/// Options of `afpacket:IFACE`.
+/// Options of `afpacket:IFACE`, or of `afpacket:eth*`.
 pub const AFPACKET: &[OptionHelp] = &[
-    option("workers", "2", "threads that share the interface by flow (1)"),
+    option("workers", "2", "threads that share the interface by flow; 0: one for all sources with 0 (1)"),
+    option(
+        "spare",
+        "4",
+        "sockets kept by each thread for interfaces that come once rights are dropped (4; one interface, one thread: 0)",
+    ),
     option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
     option("promisc", "off", "on or off: take packets for other hosts, too (on)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
@@ -81,10 +87,12 @@ pub const KINDS: &[(&str, &str, &[OptionHelp])] =
 /// Live capture as meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AfPacketPlan {
-    /// Name of the interface.
+    /// Name of the interface, or a pattern: each `*` stands for any letters.
     pub interface: String,
-    /// How many workers share it.
+    /// How many workers share it; 0: one that all sources with 0 share.
     pub workers: u32,
+    /// Spare sockets of each worker; `None`: as many as are needed.
+    pub spares: Option<u32>,
     /// Bytes kept of each packet; `None`: all.
     pub snap_len: Option<u32>,
     /// Take packets for other hosts, too.
@@ -125,7 +133,7 @@ pub enum SourcePlan {
 }
 
 impl SourcePlan {
-    /// How many workers poll it.
+    /// How many workers of its own poll it; 0: one that it shares.
     pub fn workers(&self) -> u32 {
         match self {
             SourcePlan::AfPacket(plan) => plan.workers,
@@ -175,7 +183,8 @@ fn read(text: &str) -> Result<SourceSpec, Vec<String>> {
 fn afpacket(interface: String, options: &mut Options<'_>) -> AfPacketPlan {
     AfPacketPlan {
         interface,
-        workers: options.take("workers", workers).unwrap_or(1),
+        workers: options.take("workers", live_workers).unwrap_or(1),
+        spares: options.take("spare", spares),
         snap_len: options.take("snaplen", snap_len).unwrap_or(None),
         promiscuous: options.take("promisc", switch).unwrap_or(true),
     }
@@ -219,6 +228,17 @@ fn workers(text: &str) -> Result<u32, String> {
     match whole(text)? {
         count @ 1..=WORKERS_MAX => Ok(count),
         _ => Err(format!("'{text}' is not 1 to {WORKERS_MAX}")),
+    }
+}
+
+fn live_workers(text: &str) -> Result<u32, String> {
+    if whole::<u32>(text)? == 0 { Ok(0) } else { workers(text) }
+}
+
+fn spares(text: &str) -> Result<u32, String> {
+    match whole(text)? {
+        count @ 0..=SPARES_MAX => Ok(count),
+        _ => Err(format!("'{text}' is not 0 to {SPARES_MAX}")),
     }
 }
 

@@ -409,6 +409,12 @@ fn check_gaps_lie_in_reported_spans(kept: &Kept, frames: &[Vec<u8>]) {
     }
 }
 
+/// What was told of interfaces that warns.
+fn told(source: &mut AfPacketSource) -> Vec<String> {
+    assert!(source.warnings().is_empty());
+    source.news().into_iter().filter(|news| news.state.warns()).map(|news| news.text).collect()
+}
+
 #[test]
 fn an_interface_that_goes_down_is_waited_for() {
     let Some(lab) = Lab::or_skip() else { return };
@@ -425,10 +431,9 @@ fn an_interface_that_goes_down_is_waited_for() {
     });
     let packets = kept.iter().flat_map(|(kept, _)| kept.packets.iter().map(|packet| &packet.data));
     assert!(counted(packets) == counted(frames.iter().chain(&frames)));
-    for source in &mut sources {
-        assert_eq!(source.warnings(), ["interface va went down; waiting for it", "interface va is up again"]);
-        assert!(source.warnings().is_empty());
-    }
+    assert_eq!(told(&mut sources[0]), ["interface va went down; waiting for it", "interface va is up again"]);
+    assert!(told(&mut sources[0]).is_empty());
+    assert!(told(&mut sources[1]).is_empty(), "one of them tells");
 }
 
 #[test]
@@ -446,28 +451,7 @@ fn an_interface_that_is_down_at_the_start_is_waited_for() {
     });
     let packets = kept.iter().flat_map(|(kept, _)| kept.packets.iter().map(|packet| &packet.data));
     assert!(counted(packets) == counted(&frames));
-    for source in &mut sources {
-        assert_eq!(source.warnings(), ["interface va is down; waiting for it", "interface va is up again"]);
-    }
-}
-
-#[test]
-fn an_interface_that_is_removed_ends_its_source_with_a_word() {
-    let Some(lab) = Lab::or_skip() else { return };
-    let mut sources = open_in(lab.a(), &options(1));
-    lab.a().ip(&["link", "del", "va"]).unwrap();
-    let began = Instant::now();
-    let mut sink = Kept::default();
-    let error = loop {
-        match sources[0].poll(&mut sink) {
-            Ok(polled) => assert!(polled != Polled::Ended && began.elapsed() < Duration::from_secs(5)),
-            Err(error) => break error,
-        }
-    };
-    assert!(error.to_string().contains("'va' was removed"), "{error}");
-    assert!(sink.packets.is_empty());
-    let warnings = sources[0].warnings();
-    assert_eq!(warnings.iter().filter(|text| text.contains("was removed")).count(), 1, "{warnings:?}");
+    assert_eq!(told(&mut sources[0]), ["interface va is down; waiting for it", "interface va is up again"]);
 }
 
 #[test]
@@ -514,7 +498,7 @@ fn options_that_can_not_be_are_refused() {
         change(&mut options);
         assert!(matches!(afpacket::open(&options, "afpacket:lo"), Err(SourceError::Spec { .. })), "{options:?}");
     };
-    check(|options| options.workers = 0);
+    check(|options| options.spares = Some(afpacket::SPARES_MAX + 1));
     check(|options| options.workers = afpacket::WORKERS_MAX + 1);
     check(|options| options.blocks = 1);
     check(|options| options.blocks = u32::MAX);

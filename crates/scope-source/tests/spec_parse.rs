@@ -13,6 +13,10 @@ fn faults(text: &str) -> Vec<String> {
     parse(text).expect_err(text).iter().map(|fault| fault.to_string()).collect()
 }
 
+fn live(interface: &str) -> AfPacketPlan {
+    AfPacketPlan { interface: interface.into(), workers: 1, spares: None, snap_len: None, promiscuous: true }
+}
+
 fn file(path: &str) -> FilePlan {
     FilePlan { path: path.to_string(), pace: None, workers: 1, snap_len: None }
 }
@@ -21,11 +25,12 @@ fn file(path: &str) -> FilePlan {
 fn the_examples_of_the_manual_mean_what_they_say() {
     assert_eq!(
         plan("afpacket:eth0,workers=2,snaplen=128,promisc=off"),
-        SourcePlan::AfPacket(AfPacketPlan { interface: "eth0".into(), workers: 2, snap_len: Some(128), promiscuous: false })
+        SourcePlan::AfPacket(AfPacketPlan { workers: 2, snap_len: Some(128), promiscuous: false, ..live("eth0") })
     );
+    assert_eq!(plan("afpacket:eth0"), SourcePlan::AfPacket(live("eth0")));
     assert_eq!(
-        plan("afpacket:eth0"),
-        SourcePlan::AfPacket(AfPacketPlan { interface: "eth0".into(), workers: 1, snap_len: None, promiscuous: true })
+        plan("afpacket:eth*,workers=0,spare=8"),
+        SourcePlan::AfPacket(AfPacketPlan { workers: 0, spares: Some(8), ..live("eth*") })
     );
     assert_eq!(plan("file:x.pcap,pace=1"), SourcePlan::File(FilePlan { pace: Some(1.0), ..file("x.pcap") }));
     assert_eq!(plan("file:-,pace=max,workers=4"), SourcePlan::File(FilePlan { workers: 4, ..file("-") }));

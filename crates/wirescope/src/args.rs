@@ -176,7 +176,7 @@ pub struct RunArgs {
     /// Where packets come from; may be given several times
     #[arg(long, value_name = "SRC", help_heading = "Sources")]
     pub source: Vec<String>,
-    /// Capture on an interface: --source afpacket:IFACE
+    /// Capture on an interface, or on all that match 'eth*': --source afpacket:IFACE
     #[arg(short = 'i', value_name = "IFACE", help_heading = "Sources")]
     pub interface: Vec<String>,
     /// Read a capture file: --source file:FILE; '-' is standard input

@@ -1,7 +1,7 @@
 //! Figures and reports in plain words, as people read them.
 
 use scope_dump::time_text::iso;
-use scope_engine::{DumpSummary, Status, Summary, printable};
+use scope_engine::{DumpSummary, InterfaceStatus, Status, Summary, printable};
 use scope_packet::Drops;
 use scope_ring::RingMemory;
 use std::fmt::Write;
@@ -109,13 +109,14 @@ pub fn details(status: &Status) -> Vec<String> {
         let lag = worker.lag_ns.map_or("times are not of now".to_string(), |ns| format!("lag {}", span(ns)));
         format!("      worker {number} {}  {}  {lag}", worker.source, rates(worker.packets_per_s, worker.bits_per_s))
     });
+    let interfaces = status.interfaces.iter().map(|entry| format!("      interface {}", interface(entry)));
     let dumps = status.dumps.iter().map(|dump| {
         let rates = rates(dump.packets_per_s, dump.bits_per_s);
         let written = counted(dump.packets, "packet");
         format!("      dump {} {}  {written}  {rates}  {} to its end", dump.id, dump.trigger, span(dump.lag_ns))
     });
     let space = status.space.map(|space| format!("      dumps take {}; {} are free", size(space.used), size(space.free)));
-    workers.chain(dumps).chain(space).collect()
+    workers.chain(interfaces).chain(dumps).chain(space).collect()
 }
 
 /// The summary at the end.
@@ -128,6 +129,7 @@ pub fn summary(summary: &Summary) -> String {
         line(&mut text, format!("filtered  {}", amount(summary.filtered.packets, summary.filtered.bytes)));
     }
     line(&mut text, format!("dropped   {}", drops(&summary.dropped)));
+    summary.interfaces.iter().for_each(|entry| line(&mut text, format!("interface {}", interface(entry))));
     let odd = [
         (summary.unreadable, "packets in damaged records could not be read"),
         (summary.stepped_back, "packets were older than one before them"),
@@ -174,6 +176,15 @@ pub fn summary(summary: &Summary) -> String {
     summary.warnings.iter().for_each(|warning| line(&mut text, format!("warning   {warning}")));
     summary.failures.iter().for_each(|failure| line(&mut text, format!("failure   {failure}")));
     text
+}
+
+/// What one live interface brought, and what the kernel dropped of it.
+fn interface(entry: &InterfaceStatus) -> String {
+    let dropped = match entry.counters.kernel_dropped {
+        0 => "none dropped by the kernel".to_string(),
+        packets => format!("{} dropped by the kernel", number(packets)),
+    };
+    format!("{}: {}, {dropped}", entry.interface, counted(entry.counters.received, "packet"))
 }
 
 fn line(text: &mut String, words: String) {

@@ -234,9 +234,7 @@ fn an_interface_that_is_removed_is_told_and_the_other_one_is_captured_on() {
     live.sender().send(&frames[100..]).unwrap();
     // The window ends, though one of the two workers has nothing to tell the time by.
     live.wait_for_dumps(1);
-    started.signal(libc::SIGINT);
-    let done = started.finish(Duration::from_secs(10));
-    assert_eq!(done.code(), Some(1), "a source failed while another ran on: {}", done.stderr);
+    let done = stop(started);
     assert!(done.stderr.contains(&other) && done.stderr.contains("removed"), "{}", done.stderr);
     let summary = done.summary();
     live_lab::assert_nothing_lost(&summary, frames.len());

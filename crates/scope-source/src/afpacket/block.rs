@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! block:  0 version u32 | 4 private area | 8 status u32 | 12 packets u32 | 16 first packet at u32 | 20 bytes used u32
+//!         32 time of the first packet, s u32, ns u32
 //! packet: 0 next packet u32 | 4 s u32 | 8 ns u32 | 12 captured u32 | 16 original u32 | 20 status u32
 //!         24 frame at u16 | 26 network header at u16 | 28 hash u32 | 32 VLAN TCI u32 | 36 VLAN TPID u16
 //!         48 sockaddr_ll, 20 bytes, of it 10: packet type u8 | free room | the frame
@@ -14,6 +15,8 @@ use scope_packet::time::NS_PER_SECOND;
 pub(super) const STATUS_AT: usize = 8;
 /// Where the number of packets of a block stands.
 pub(super) const PACKETS_AT: usize = 12;
+/// Where the time of a block's first packet stands, seconds and ns.
+pub(super) const FIRST_TIME_AT: usize = 32;
 /// Bytes of a block's own header.
 pub(super) const BLOCK_HEAD_BYTES: usize = 48;
 
@@ -25,6 +28,8 @@ const PACKET_HEAD_BYTES: usize = ADDRESS_AT + 20;
 
 /// Bytes of a VLAN tag.
 pub(super) const TAG_BYTES: usize = 4;
+/// What a block and a frame's headers take of a block beside the frame, at most: the kernel leaves at most 64 bytes free to align.
+pub(super) const OVERHEAD_BYTES: u32 = (BLOCK_HEAD_BYTES + PACKET_HEAD_BYTES + TAG_BYTES + 64) as u32;
 /// A tag stands behind the two Ethernet addresses.
 const ADDRESSES_BYTES: usize = 12;
 /// The tag protocol where the kernel names none (802.1Q).

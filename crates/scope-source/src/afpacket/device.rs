@@ -1,14 +1,12 @@
-//! The network interface as capture sees it: its number, link type and clock, and whether it is up.
-
-use std::io;
-use std::time::{Duration, Instant};
+//! The network interface as capture sees it: its number, link type and clock.
 
 use scope_packet::{LinkType, TimestampSource};
 
+use super::links::Link;
 use super::socket::Socket;
 
-/// What does not change while capture runs.
-#[derive(Clone, Debug)]
+/// What does not change for as long as the interface is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Device {
     pub index: i32,
     pub link_type: LinkType,
@@ -20,7 +18,7 @@ pub(super) struct Device {
 const ARPHRD_RAWIP: u16 = 519;
 
 /// What [`link_type`] knows, in words.
-pub(super) const SUPPORTED: &str = "Ethernet, loopback, raw IP (tun, ipip, sit), 802.11 with radiotap";
+const SUPPORTED: &str = "Ethernet, loopback, raw IP (tun, ipip, sit), 802.11 with radiotap";
 
 /// The link type of frames from an interface of ARPHRD kind `kind`; `None` where it isn't supported.
 fn link_type(kind: u16) -> Option<LinkType> {
@@ -33,112 +31,24 @@ fn link_type(kind: u16) -> Option<LinkType> {
 }
 
 impl Device {
-    /// Looks at the interface named `name`. The inner error is the kind of an interface that isn't supported.
-    pub(super) fn look(socket: &Socket, name: &str) -> io::Result<Result<Device, u16>> {
-        let kind = socket.hardware_kind(name)?;
-        let Some(link_type) = link_type(kind) else { return Ok(Err(kind)) };
-        // Most drivers answer with an error: they have no such clock.
-        let hardware = socket.stamps_in_hardware(name).unwrap_or(false);
-        Ok(Ok(Device {
-            index: socket.interface_index(name)?,
-            link_type,
-            loopback: kind == libc::ARPHRD_LOOPBACK,
-            timestamps: if hardware { TimestampSource::Hardware } else { TimestampSource::Kernel },
-        }))
-    }
-}
-
-/// Whether the interface is there and up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LinkState {
-    Up,
-    Down,
-    Gone,
-}
-
-/// While an interface is not up, it is looked at this often.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// Follows an interface down and up, and says so once each time. The packet socket itself goes on by itself.
-pub(super) struct LinkWatch {
-    name: String,
-    index: i32,
-    state: LinkState,
-    gone: Option<Instant>,
-    looked: Instant,
-    warnings: Vec<String>,
-}
-
-impl LinkWatch {
-    /// Warnings that wait at once; more are not kept until these are fetched.
-    const WARNINGS_MAX: usize = 64;
-
-    pub(super) fn begin(socket: &Socket, name: &str, index: i32) -> LinkWatch {
-        let mut watch = LinkWatch {
-            name: name.to_string(),
-            index,
-            state: LinkState::Up,
-            gone: None,
-            looked: Instant::now(),
-            warnings: Vec::new(),
+    /// The device behind `link`; the error says why it can't be captured.
+    pub(super) fn of(socket: &Socket, link: &Link) -> Result<Device, String> {
+        let Some(link_type) = link_type(link.kind) else {
+            return Err(format!("interface {} is of kind {} (ARPHRD); supported are {SUPPORTED}", link.name, link.kind));
         };
-        if !matches!(socket.is_up(index), Ok(true)) {
-            watch.state = LinkState::Down;
-            watch.warn(format!("interface {name} is down; waiting for it"));
-        }
-        watch
+        // Most drivers answer with an error: they have no such clock.
+        let hardware = socket.stamps_in_hardware(&link.name).unwrap_or(false);
+        Ok(Device {
+            index: link.index,
+            link_type,
+            loopback: link.kind == libc::ARPHRD_LOOPBACK,
+            timestamps: if hardware { TimestampSource::Hardware } else { TimestampSource::Kernel },
+        })
     }
 
-    pub(super) fn is_up(&self) -> bool {
-        self.state == LinkState::Up
-    }
-
-    /// Since when the interface doesn't exist any more.
-    pub(super) fn gone_since(&self) -> Option<Instant> {
-        self.gone
-    }
-
-    /// The socket said that the interface went down.
-    pub(super) fn went_down(&mut self, socket: &Socket) {
-        if self.state == LinkState::Up {
-            self.state = LinkState::Down;
-            self.warn(format!("interface {} went down; waiting for it", self.name));
-        }
-        self.look_now(socket);
-    }
-
-    /// Looks whether the interface has come up, if it is time to.
-    pub(super) fn look(&mut self, socket: &Socket) {
-        if self.state == LinkState::Down && self.looked.elapsed() >= LOOK_EVERY {
-            self.look_now(socket);
-        }
-    }
-
-    fn look_now(&mut self, socket: &Socket) {
-        self.looked = Instant::now();
-        match socket.is_up(self.index) {
-            Ok(true) => {
-                self.state = LinkState::Up;
-                self.warn(format!("interface {} is up again", self.name));
-            }
-            Ok(false) => {}
-            Err(cause) if matches!(cause.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
-                self.state = LinkState::Gone;
-                self.gone = Some(Instant::now());
-                self.warn(format!("interface {} was removed; nothing more will come from it", self.name));
-            }
-            Err(_) => {}
-        }
-    }
-
-    pub(super) fn warn(&mut self, text: String) {
-        if self.warnings.len() < Self::WARNINGS_MAX {
-            self.warnings.push(text);
-        }
-    }
-
-    pub(super) fn take_warnings(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.warnings)
+    /// Whether it may be the same device, made again under another number.
+    pub(super) fn is_like(&self, other: &Device) -> bool {
+        Device { index: other.index, ..self.clone() } == *other
     }
 }
 

@@ -1,7 +1,8 @@
 //! The fan-out group: how the kernel deals one interface's packets out to several sockets.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::socket::Socket;
 
@@ -48,5 +49,30 @@ impl FanoutGroup {
         let mut id = self.id.lock().unwrap_or_else(PoisonError::into_inner);
         *id = Some(socket.join_fanout(*id, self.mode.number())?);
         Ok(())
+    }
+}
+
+/// The groups of one source's workers: one for each interface that is captured.
+pub(super) struct Groups {
+    mode: FanoutMode,
+    /// By the interface's number; a group lives as long as one of its sockets.
+    of: Mutex<BTreeMap<i32, Weak<FanoutGroup>>>,
+}
+
+impl Groups {
+    pub(super) fn new(mode: FanoutMode) -> Groups {
+        Groups { mode, of: Mutex::default() }
+    }
+
+    /// The group of interface `index`.
+    pub(super) fn of(&self, index: i32) -> Arc<FanoutGroup> {
+        let mut groups = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.retain(|_, group| group.strong_count() > 0);
+        if let Some(group) = groups.get(&index).and_then(Weak::upgrade) {
+            return group;
+        }
+        let group = Arc::new(FanoutGroup::new(self.mode));
+        groups.insert(index, Arc::downgrade(&group));
+        group
     }
 }

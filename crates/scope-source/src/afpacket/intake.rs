@@ -8,13 +8,12 @@ use super::losses::Losses;
 use super::socket::KernelCounts;
 use crate::SourceCounters;
 
-/// The interface's number: a socket has only one.
-const INTERFACE: u32 = 0;
+const EMPTY: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
 
-const EMPTY: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: INTERFACE, flags: 0, lost_before: 0 };
-
-/// Counts and times of one worker's packets.
+/// Counts and times of one socket's packets.
 pub(super) struct Intake {
+    /// The interface's number in its source, 0 before it has one.
+    pub interface: u32,
     pub rules: Rules,
     pub losses: Losses,
     pub counters: SourceCounters,
@@ -26,7 +25,7 @@ pub(super) struct Intake {
 
 impl Intake {
     pub(super) fn begin(rules: Rules, losses: Losses) -> Intake {
-        Intake { rules, losses, counters: SourceCounters::default(), newest_ns: 0, kernel_times: 0 }
+        Intake { interface: 0, rules, losses, counters: SourceCounters::default(), newest_ns: 0, kernel_times: 0 }
     }
 
     /// Pushes all packets of `block`.
@@ -50,7 +49,7 @@ impl Intake {
                 data: &block[frame.start..frame.start + frame.len],
                 original_len: frame.original_len,
                 time_ns: frame.time_ns,
-                interface: INTERFACE,
+                interface: self.interface,
                 flags: if frame.outgoing { FLAGS_OUTBOUND } else { 0 },
                 lost_before: self.losses.before_packet(frame.time_ns),
             };
@@ -67,7 +66,7 @@ impl Intake {
         self.counters.offered += counts.offered;
         self.counters.kernel_dropped += counts.dropped;
         if let Some((since_ns, until_ns)) = self.losses.counted(counts.dropped, clock_ns) {
-            sink.lost(INTERFACE, counts.dropped, since_ns, until_ns);
+            sink.lost(self.interface, counts.dropped, since_ns, until_ns);
         }
     }
 

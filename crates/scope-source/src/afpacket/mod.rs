@@ -2,26 +2,35 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `source` | one worker's interfaces, polled together; they may come and go |
+//! | `opening` | from what is asked for to the workers' sources |
+//! | `links` | the interfaces of this machine, as the kernel tells their changes |
+//! | `pattern` | which of them are meant |
 //! | `socket` | the system calls, as safe methods |
 //! | `ring` | the memory shared with the kernel, and who owns a block when |
 //! | `block` | the walk through one block; stripped VLAN tags are put back in place |
 //! | `gate` | the BPF programs that keep the ring shut before and after capture |
-//! | `device` | the interface: link type, clock, down and up |
+//! | `device` | what of an interface stays as it is: link type, clock |
 //! | `fanout` | dealing packets out to several workers |
 //! | `intake` | from a block to the sink, and the counts |
 //! | `losses` | the kernel's counts, and where in capture time packets were lost |
 //!
-//! Law, at the end of every poll: `offered = kernel_dropped + waiting + received + unreadable`, where waiting is what lies in
-//! the ring; after [`Source::stop`] and `Ended` nothing waits.
+//! Law of each interface, at the end of every poll: `offered = kernel_dropped + waiting + received + unreadable`, where waiting is
+//! what lies in the ring; after [`stop`](crate::Source::stop) and `Ended` nothing waits. An interface that is removed is taken to
+//! its end before its socket serves another one.
 
 mod block;
 mod device;
 mod fanout;
 mod gate;
 mod intake;
+mod links;
 mod losses;
+mod opening;
+mod pattern;
 mod ring;
 mod socket;
+mod source;
 
 use std::io;
 use std::sync::Arc;
@@ -29,19 +38,27 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use scope_packet::{Interface, LinkType, Sink, TimestampSource};
 
-use crate::{Polled, Source, SourceCounters, SourceError, Timing};
+use crate::SourceError;
 use block::{Rules, TAG_BYTES};
-use device::{Device, LinkWatch};
+use device::Device;
 use fanout::FanoutGroup;
 use intake::Intake;
+use links::{Link, LinkState};
 use losses::Losses;
 use ring::BlockRing;
-use socket::{Socket, Woken};
+use socket::Socket;
 
 pub use fanout::FanoutMode;
+pub use opening::{open, open_shared};
+pub use pattern::Pattern;
+pub use source::{AfPacketSource, INTERFACES_KNOWN_MAX, PORTS_MAX};
 
 /// Most workers of one interface.
 pub const WORKERS_MAX: u32 = 64;
+/// Most spare sockets of one worker.
+pub const SPARES_MAX: u32 = 64;
+/// Spare sockets of a worker where none are asked for, of a source whose interfaces can't do without.
+const SPARES: u32 = 4;
 /// Most ring memory of one worker, bytes: the kernel's own bound lies near it.
 pub const RING_BYTES_MAX: u64 = 2 << 30;
 /// A poll returns after the block in which it reaches this many packets.
@@ -52,14 +69,20 @@ const POLL_WAIT: Duration = Duration::from_millis(10);
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Snap length where none is asked for: more than any packet, and what other tools understand.
 const SNAP_LEN_MAX: u32 = 256 << 10;
+/// Warnings of one socket that wait at once; more are not kept until these are fetched.
+const WARNINGS_MAX: usize = 64;
 
-/// What is asked of live capture on one interface.
+/// What is asked of live capture on one interface, or on all that match a pattern.
 #[derive(Clone, Debug)]
 pub struct AfPacketOptions {
-    /// Name of the interface.
+    /// Name of the interface, or a [`Pattern`].
     pub interface: String,
-    /// Sockets, each polled by a worker of its own; 1 to [`WORKERS_MAX`].
+    /// Sockets of each interface, each polled by a worker of its own; 1 to [`WORKERS_MAX`]. 0 stands for one that polls what else
+    /// has 0, too: see [`open_shared`].
     pub workers: u32,
+    /// Sockets that each worker opens beforehand, for interfaces that come when the right to open any is given up; at most
+    /// [`SPARES_MAX`]. `None`: none for a single socket, which serves again when its interface is back, else 4.
+    pub spares: Option<u32>,
     /// Most bytes kept of a packet, a VLAN tag that is put back included; `None` or 0: all.
     pub snap_len: Option<u32>,
     /// Also packets that are addressed to other hosts.
@@ -80,6 +103,7 @@ impl AfPacketOptions {
         AfPacketOptions {
             interface: interface.to_string(),
             workers: 1,
+            spares: None,
             snap_len: None,
             promiscuous: true,
             block_bytes: 1 << 20,
@@ -96,10 +120,29 @@ impl AfPacketOptions {
         }
     }
 
+    /// A smaller ring, as suits one of many interfaces: 8 MiB.
+    pub fn with_small_ring(self) -> AfPacketOptions {
+        AfPacketOptions { block_bytes: 256 << 10, blocks: 32, ..self }
+    }
+
+    /// Spare sockets of each worker.
+    fn spares(&self) -> u32 {
+        let needs_some = self.workers > 1 || Pattern::new(&self.interface).is_glob();
+        self.spares.unwrap_or(if needs_some { SPARES } else { 0 })
+    }
+
+    /// Longest frame that a block takes whole, bytes.
+    fn frame_bytes_max(&self) -> u32 {
+        self.block_bytes - block::OVERHEAD_BYTES
+    }
+
     /// Refuses what can't be, in words for the operator.
     fn check(&self) -> Result<(), String> {
-        if self.workers == 0 || self.workers > WORKERS_MAX {
-            return Err(format!("workers={} is not possible; 1 to {WORKERS_MAX} are", self.workers));
+        if self.workers > WORKERS_MAX {
+            return Err(format!("workers={} is not possible; 0 to {WORKERS_MAX} are", self.workers));
+        }
+        if self.spares() > SPARES_MAX {
+            return Err(format!("spare={} is not possible; 0 to {SPARES_MAX} are", self.spares()));
         }
         if self.block_bytes < 65536 || !self.block_bytes.is_multiple_of(4096) {
             return Err(format!("blocks of {} bytes are not possible; multiples of 4096 from 65536 on are", self.block_bytes));
@@ -119,143 +162,162 @@ impl AfPacketOptions {
     }
 }
 
-/// Opens live capture; the sources are to be polled by one worker each. `spec` is what the operator typed.
-///
-/// Capture begins here, not at the first poll: what comes meanwhile waits in the kernel's ring.
-///
-/// # Errors
-/// [`SourceError::Spec`] for options that can't be and interfaces whose link type isn't supported, `NoInterface`,
-/// `NoPermission`, `System` for the rest.
-pub fn open(options: &AfPacketOptions, spec: &str) -> Result<Vec<AfPacketSource>, SourceError> {
-    options.check().map_err(|cause| SourceError::Spec { spec: spec.to_string(), cause })?;
-    let known = socket::interface_names();
-    if !known.contains(&options.interface) {
-        return Err(SourceError::NoInterface { name: options.interface.clone(), known: known.join(", ") });
-    }
-    // The order is what keeps packets of other interfaces, and packets dealt out twice, from slipping in.
-    // 1. Each worker's socket is opened mute (protocol 0): a fresh packet socket with a protocol hears every interface.
-    // 2. It is made ready, its gate shut, and bound to the interface; then it listens, behind the shut gate.
-    let group = (options.workers > 1).then(|| Arc::new(FanoutGroup::new(options.fanout)));
-    let mut sources =
-        (0..options.workers).map(|_| AfPacketSource::prepare(options, spec, group.clone())).collect::<Result<Vec<_>, _>>()?;
-    // 3. All join the fan-out group. Older kernels let only sockets join that listen: on an interface that is down a later poll
-    //    does it.
-    for source in &mut sources {
-        source.join_group()?;
-    }
-    // 4. All gates are opened; only now does the kernel count and keep packets.
-    for source in &mut sources {
-        source.open_gate()?;
-    }
-    Ok(sources)
+/// Where a socket stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Bound to an interface that is there.
+    Bound,
+    /// Its interface was removed then: what the kernel still holds is taken.
+    Leaving(Instant),
+    /// Taken to its end, ready for the next interface.
+    Parked,
 }
 
-/// One worker's share of a live interface.
-pub struct AfPacketSource {
+/// One socket with its ring: one worker's share of one interface.
+struct Port {
     spec: String,
     interface: Interface,
-    announced: bool,
+    stage: Stage,
     device: Device,
     // The ring is unmapped before its socket is closed: fields are dropped in this order.
     ring: BlockRing,
     socket: Socket,
     snap_len: u32,
-    /// The group that is still to be joined, and the gate opened behind it.
-    joining: Option<Arc<FanoutGroup>>,
+    promiscuous: bool,
+    /// With several workers: the socket belongs to this group for its life, and so to one interface.
+    group: Option<Arc<FanoutGroup>>,
+    /// The group is still to be joined, and the gate to be opened behind it.
+    joining: bool,
     block_timeout: Duration,
-    watch: LinkWatch,
     intake: Intake,
     /// Capture clock less ours, ns: 0 unless the card's clock stamps the packets.
     clock_ahead_ns: i64,
     kernel_times_told: bool,
-    stopped: Option<Instant>,
-    ended: bool,
+    warnings: Vec<String>,
 }
 
-impl AfPacketSource {
-    fn prepare(options: &AfPacketOptions, spec: &str, group: Option<Arc<FanoutGroup>>) -> Result<AfPacketSource, SourceError> {
-        let name = &options.interface;
-        let fault = |doing: &'static str| move |cause| SourceError::System { place: format!("{doing} on {name}"), cause };
-        let socket = Socket::open_mute().map_err(|cause| match cause.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => no_permission(name),
-            _ => fault("opening a packet socket")(cause),
-        })?;
-        let device = Device::look(&socket, name).map_err(fault("asking for the link type"))?.map_err(|kind| {
-            let cause = format!("interface {name} is of kind {kind} (ARPHRD); supported are {}", device::SUPPORTED);
-            SourceError::Spec { spec: spec.to_string(), cause }
-        })?;
-        socket.set_version(TAG_BYTES as u32).map_err(fault("asking for TPACKET_V3"))?;
-        if device.timestamps == TimestampSource::Hardware {
-            socket.ask_hardware_times().map_err(fault("asking for hardware timestamps"))?;
-        }
-        let ring_fault = |cause| SourceError::System {
-            place: format!(
-                "making a capture ring of {} MiB on {name} (fewer workers or a smaller ring need less)",
-                (u64::from(options.block_bytes) * u64::from(options.blocks)) >> 20
-            ),
-            cause,
+/// What a socket is made ready for.
+struct Place<'a> {
+    link: &'a Link,
+    device: Device,
+    /// See [`Interface::part`].
+    part: u32,
+    group: Option<Arc<FanoutGroup>>,
+}
+
+impl Port {
+    /// Makes `socket`, which may have served another interface, ready for this one, behind its shut gate. Needs no rights. With an
+    /// error the socket comes back.
+    fn prepare(
+        socket: Socket,
+        place: Place<'_>,
+        options: &AfPacketOptions,
+        spec: &str,
+    ) -> Result<Port, (SourceError, Option<Socket>)> {
+        let Place { link, device, part, group } = place;
+        let ring = match ready(&socket, &link.name, device.timestamps, options) {
+            Ok(ring) => ring,
+            // With half a ring it could serve nobody.
+            Err(error) => return Err((error, socket.drop_ring().is_ok().then_some(socket))),
         };
-        socket.make_ring(options.block_bytes, options.blocks, options.block_timeout_ms).map_err(ring_fault)?;
-        let ring = BlockRing::map(socket.fd(), options.block_bytes as usize, options.blocks as usize).map_err(ring_fault)?;
-        socket.set_filter(&gate::shut()).map_err(fault("attaching a filter"))?;
-        socket.bind(device.index, 0).map_err(fault("binding"))?;
-        if options.promiscuous {
-            socket.set_promiscuous(device.index).map_err(fault("turning promiscuous mode on (promisc=off does without)"))?;
-        }
-        socket.bind(device.index, libc::ETH_P_ALL as u16).map_err(fault("binding"))?;
-        let watch = LinkWatch::begin(&socket, name, device.index);
-        // An interface that is down leaves ENETDOWN behind, which the watch has told already.
-        socket.take_error().map_err(fault("binding"))?;
         let snap_len = options.snap_len();
         let interface = Interface {
-            name: name.clone(),
+            name: link.name.clone(),
             description: String::new(),
             link_type: device.link_type,
             snap_len: if snap_len == SNAP_LEN_MAX { 0 } else { snap_len },
             timestamps: device.timestamps,
-            part: 0,
+            part,
         };
         let rules = Rules { ethernet: device.link_type == LinkType::ETHERNET, snap_len: snap_len as usize };
-        Ok(AfPacketSource {
+        let losses = Losses::begin(realtime_ns(), i64::from(options.block_timeout_ms) * 1_000_000);
+        let mut port = Port {
             spec: spec.to_string(),
             interface,
-            announced: false,
+            stage: Stage::Bound,
+            device,
             ring,
             socket,
             snap_len,
-            joining: group,
+            promiscuous: options.promiscuous,
+            joining: group.is_some(),
+            group,
             block_timeout: Duration::from_millis(options.block_timeout_ms.into()),
-            watch,
-            intake: Intake::begin(rules, Losses::begin(realtime_ns(), i64::from(options.block_timeout_ms) * 1_000_000)),
+            intake: Intake::begin(rules, losses),
             clock_ahead_ns: 0,
             kernel_times_told: false,
-            stopped: None,
-            ended: false,
-            device,
-        })
+            warnings: Vec::new(),
+        };
+        match port.bind() {
+            Ok(()) => Ok(port),
+            Err(error) => Err((error, port.into_socket().ok().flatten())),
+        }
+    }
+
+    /// Binds to the device, in an order that keeps packets of other interfaces out.
+    fn bind(&mut self) -> Result<(), SourceError> {
+        let index = self.device.index;
+        self.socket.bind(index, 0).map_err(|cause| self.fault("binding", cause))?;
+        if self.promiscuous {
+            let doing = "turning promiscuous mode on (promisc=off does without)";
+            self.socket.set_promiscuous(index).map_err(|cause| self.fault(doing, cause))?;
+        }
+        self.socket.bind(index, libc::ETH_P_ALL as u16).map_err(|cause| self.fault("binding", cause))?;
+        // An interface that is down leaves ENETDOWN behind, which the route socket tells, too.
+        self.socket.take_error().map_err(|cause| self.fault("binding", cause))?;
+        Ok(())
+    }
+
+    /// Goes on with an interface that has come back as `device`; what the ring still holds stays in it. The gate is open.
+    fn bind_again(&mut self, device: Device) -> Result<(), SourceError> {
+        self.device = device;
+        self.bind()?;
+        self.stage = Stage::Bound;
+        Ok(())
+    }
+
+    /// Whether the socket served the interface `name`, which is gone, and can be bound again.
+    fn can_serve_again(&self, name: &str) -> bool {
+        self.stage != Stage::Bound && self.group.is_none() && self.interface.name == name
+    }
+
+    /// The socket, to be made ready for another interface; `None` where it belongs to a group.
+    fn into_socket(self) -> io::Result<Option<Socket>> {
+        let Port { ring, socket, group, joining, .. } = self;
+        drop(ring);
+        if group.is_some() && !joining {
+            return Ok(None);
+        }
+        socket.set_filter(&gate::shut())?;
+        socket.drop_ring()?;
+        Ok(Some(socket))
+    }
+
+    fn warn(&mut self, text: String) {
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push(text);
+        }
     }
 
     fn fault(&self, doing: &str, cause: io::Error) -> SourceError {
         SourceError::System { place: format!("{doing} on {}", self.interface.name), cause }
     }
 
-    /// Joins the fan-out group if there is one. Where the kernel wants the interface to be up for that and it isn't, a later
-    /// poll does it.
-    fn join_group(&mut self) -> Result<(), SourceError> {
-        let Some(group) = self.joining.take() else { return Ok(()) };
+    /// Joins the fan-out group if there is one. Where the kernel wants the interface to be up for that and it isn't, it is done when
+    /// the interface comes up.
+    fn join_group(&mut self, state: LinkState) -> Result<(), SourceError> {
+        let Some(group) = self.group.as_ref().filter(|_| self.joining) else { return Ok(()) };
         match group.join(&self.socket) {
-            Ok(()) => Ok(()),
-            Err(cause) if cause.raw_os_error() == Some(libc::EINVAL) && !self.watch.is_up() => {
-                self.joining = Some(group);
-                Ok(())
-            }
-            Err(cause) => Err(self.fault("joining a fan-out group", cause)),
+            Ok(()) => self.joining = false,
+            Err(cause) if cause.raw_os_error() == Some(libc::EINVAL) && state == LinkState::Down => {}
+            Err(cause) => return Err(self.fault("joining a fan-out group", cause)),
         }
+        Ok(())
     }
 
     /// Lets packets in, unless the group has still to be joined: outside it the socket would get what its fellows get.
     fn open_gate(&mut self) -> Result<(), SourceError> {
-        if self.joining.is_some() {
+        if self.joining {
             return Ok(());
         }
         self.socket.take_counts().map_err(|cause| self.fault("reading the kernel's counts", cause))?;
@@ -264,42 +326,43 @@ impl AfPacketSource {
         self.socket.set_filter(&program).map_err(|cause| self.fault("attaching a filter", cause))
     }
 
-    /// Pushes the blocks that are ready; returns the number of packets.
-    fn take_blocks(&mut self, sink: &mut dyn Sink) -> u64 {
+    /// Lets nothing in any more. The ring stays as it is and is polled empty; what the shut gate turns away is not counted.
+    fn shut_gate(&mut self) {
+        self.joining = false;
+        if let Err(cause) = self.socket.set_filter(&gate::shut()) {
+            self.warn(format!("{}: capture could not be shut: {cause}", self.interface.name));
+        }
+    }
+
+    /// Pushes the next block, which is ready; returns the number of packets.
+    fn take_block(&mut self, sink: &mut dyn Sink) -> u64 {
         let before = self.intake.counters;
-        while self.intake.counters.received - before.received < POLL_PACKETS {
-            let Some(block) = self.ring.take() else { break };
+        if let Some(block) = self.ring.take() {
             self.intake.take_block(block, sink);
             self.ring.give_back();
         }
         let unreadable = self.intake.counters.unreadable - before.unreadable;
         if unreadable > 0 {
-            self.watch.warn(format!("{}: {unreadable} packets of the kernel's ring are unreadable", self.spec));
+            self.warn(format!("{}: {unreadable} packets of the kernel's ring are unreadable", self.spec));
         }
         self.intake.counters.received - before.received
     }
 
+    /// Whether nothing lies in the ring, nor comes into being there.
+    fn is_quiet(&self) -> bool {
+        !self.ring.is_ready() && !self.ring.holds_packets()
+    }
+
     /// Where the card stamps packets: how far its clock is ahead, and a word if some packets carry the other clock.
     fn compare_clocks(&mut self, clock_ns: i64) {
+        if self.device.timestamps != TimestampSource::Hardware {
+            return;
+        }
         self.clock_ahead_ns = self.intake.newest_ns - clock_ns;
         if self.intake.kernel_times > 0 && !self.kernel_times_told {
             self.kernel_times_told = true;
-            self.watch.warn(format!("interface {}: some packets carry the kernel's time, not the card's", self.interface.name));
+            self.warn(format!("interface {}: some packets carry the kernel's time, not the card's", self.interface.name));
         }
-    }
-
-    /// Waits for a block. Interfaces that go down or come up are noticed here.
-    fn wait(&mut self) -> Result<(), SourceError> {
-        let woken = self.socket.wait(POLL_WAIT).map_err(|cause| self.fault("waiting for packets", cause))?;
-        if woken == Woken::InterfaceDown {
-            self.watch.went_down(&self.socket);
-        }
-        self.watch.look(&self.socket);
-        if self.watch.is_up() && self.joining.is_some() {
-            self.join_group()?;
-            self.open_gate()?;
-        }
-        Ok(())
     }
 
     /// Reads the kernel's counts and reports what was lost.
@@ -310,92 +373,38 @@ impl AfPacketSource {
         Ok(())
     }
 
-    /// Whether a stopped source has handed over all that the kernel held. The last open block is closed by its timer: ending
-    /// before that would lose the tail.
-    fn is_drained(&mut self) -> bool {
-        let Some(stopped) = self.stopped else { return false };
-        if stopped.elapsed() < 2 * self.block_timeout || self.ring.is_ready() {
+    /// Whether a socket that nothing comes to since `ended` has handed over all that the kernel held. The last open block is closed
+    /// by its timer: ending before that would lose the tail.
+    fn is_drained(&mut self, ended: Instant) -> bool {
+        if ended.elapsed() < 2 * self.block_timeout || self.ring.is_ready() {
             return false;
         }
-        if self.intake.waiting() > 0 && stopped.elapsed() < DRAIN_MAX {
+        let waiting = self.intake.waiting();
+        if waiting > 0 && ended.elapsed() < DRAIN_MAX {
             return false;
         }
-        if self.intake.waiting() > 0 {
-            self.watch.warn(format!("{}: the kernel did not hand over the last {} packets", self.spec, self.intake.waiting()));
+        if waiting > 0 {
+            self.warn(format!("{}: the kernel did not hand over the last {waiting} packets", self.spec));
         }
         true
     }
 }
 
-impl Source for AfPacketSource {
-    fn name(&self) -> &str {
-        &self.spec
-    }
-
-    fn timing(&self) -> Timing {
-        Timing::Live
-    }
-
-    /// Twice the block timeout: the kernel's timer closes a block at its second tick, at the latest.
-    fn grace_ns(&self) -> i64 {
-        2 * self.block_timeout.as_nanos() as i64
-    }
-
-    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Polled, SourceError> {
-        if !self.announced {
-            sink.interface(&self.interface);
-            self.announced = true;
-        }
-        if self.ended {
-            return Ok(Polled::Ended);
-        }
-        let mut clock_ns = realtime_ns();
-        let mut packets = self.take_blocks(sink);
-        if packets == 0 {
-            self.wait()?;
-            // Before the look at the ring: what comes after this look is younger.
-            clock_ns = realtime_ns();
-            packets = self.take_blocks(sink);
-        }
-        let quiet = !self.ring.is_ready() && !self.ring.holds_packets();
-        self.count_losses(sink)?;
-        if packets > 0 {
-            if self.device.timestamps == TimestampSource::Hardware {
-                self.compare_clocks(clock_ns);
-            }
-            return Ok(Polled::Packets);
-        }
-        if self.is_drained() {
-            self.ended = true;
-            return Ok(Polled::Ended);
-        }
-        if self.stopped.is_none() && quiet && self.watch.gone_since().is_some_and(|gone| gone.elapsed() >= 2 * self.block_timeout)
-        {
-            self.ended = true;
-            return Err(SourceError::Removed { interface: self.interface.name.clone() });
-        }
-        if quiet {
-            sink.idle(clock_ns + self.clock_ahead_ns - self.grace_ns());
-        }
-        Ok(Polled::Nothing)
-    }
-
-    fn counters(&self) -> SourceCounters {
-        self.intake.counters
-    }
-
-    fn stop(&mut self) {
-        self.joining = None;
-        // The ring stays as it is and is polled empty; what the shut gate turns away is not counted.
-        if let Err(cause) = self.socket.set_filter(&gate::shut()) {
-            self.watch.warn(format!("{}: capture could not be shut: {cause}", self.spec));
-        }
-        self.stopped = Some(Instant::now());
-    }
-
-    fn warnings(&mut self) -> Vec<String> {
-        self.watch.take_warnings()
-    }
+/// Gives `socket` its settings and its ring, behind a shut gate.
+fn ready(socket: &Socket, name: &str, times: TimestampSource, options: &AfPacketOptions) -> Result<BlockRing, SourceError> {
+    let fault = |doing: &'static str| move |cause| SourceError::System { place: format!("{doing} on {name}"), cause };
+    socket.set_version(TAG_BYTES as u32).map_err(fault("asking for TPACKET_V3"))?;
+    socket.ask_times(times).map_err(fault("asking for timestamps"))?;
+    let ring_fault = |cause| SourceError::System {
+        place: format!(
+            "making a capture ring of {} MiB on {name} (fewer workers or a smaller ring need less)",
+            (u64::from(options.block_bytes) * u64::from(options.blocks)) >> 20
+        ),
+        cause,
+    };
+    socket.set_filter(&gate::shut()).map_err(fault("attaching a filter"))?;
+    socket.make_ring(options.block_bytes, options.blocks, options.block_timeout_ms).map_err(ring_fault)?;
+    BlockRing::map(socket.fd(), options.block_bytes as usize, options.blocks as usize).map_err(ring_fault)
 }
 
 fn no_permission(interface: &str) -> SourceError {

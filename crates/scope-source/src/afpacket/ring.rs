@@ -9,7 +9,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::block::{BLOCK_HEAD_BYTES, PACKETS_AT, STATUS_AT};
+use scope_packet::time::NS_PER_SECOND;
+
+use super::block::{BLOCK_HEAD_BYTES, FIRST_TIME_AT, PACKETS_AT, STATUS_AT};
 
 /// The mapped ring of one socket, and the place of the next block to take.
 pub(super) struct BlockRing {
@@ -57,6 +59,13 @@ impl BlockRing {
     pub(super) fn is_ready(&self) -> bool {
         // Acquire: the kernel wrote the packets before the status word.
         self.head_word(STATUS_AT).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Time of the first packet, ns since the epoch, of the next block, if the kernel has handed that over.
+    pub(super) fn ready_since_ns(&self) -> Option<i64> {
+        let word = |at| i64::from(self.head_word(at).load(Ordering::Relaxed));
+        // Its Acquire orders the words behind it.
+        self.is_ready().then(|| word(FIRST_TIME_AT) * NS_PER_SECOND + word(FIRST_TIME_AT + 4))
     }
 
     /// Whether packets lie in the next block, be it handed over or still being filled. May say so of an old block that the

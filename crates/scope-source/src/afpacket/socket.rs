@@ -1,25 +1,17 @@
 //! The packet socket: each system call that live capture needs, as a safe method.
 
-use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
+
+use scope_packet::TimestampSource;
 
 /// Packets per the kernel's count since the last look; dropped ones are among the offered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KernelCounts {
     pub offered: u64,
     pub dropped: u64,
-}
-
-/// What a wait on the socket ended with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Woken {
-    /// Packets may be there, or the time is up.
-    Normally,
-    /// The interface went down.
-    InterfaceDown,
 }
 
 /// An AF_PACKET socket.
@@ -75,9 +67,17 @@ impl Socket {
         self.set(libc::PACKET_RX_RING, &request)
     }
 
-    /// Asks for the network card's own times.
-    pub(super) fn ask_hardware_times(&self) -> io::Result<()> {
-        self.set(libc::PACKET_TIMESTAMP, &libc::SOF_TIMESTAMPING_RAW_HARDWARE)
+    /// Gives the receive ring, which is not mapped any more, back.
+    pub(super) fn drop_ring(&self) -> io::Result<()> {
+        // SAFETY: all-zero bytes are a valid tpacket_req3: a ring of no blocks.
+        let request: libc::tpacket_req3 = unsafe { std::mem::zeroed() };
+        self.set(libc::PACKET_RX_RING, &request)
+    }
+
+    /// Says whose times packets carry: the network card's own or the kernel's.
+    pub(super) fn ask_times(&self, source: TimestampSource) -> io::Result<()> {
+        let hardware = source == TimestampSource::Hardware;
+        self.set(libc::PACKET_TIMESTAMP, &if hardware { libc::SOF_TIMESTAMPING_RAW_HARDWARE } else { 0 })
     }
 
     /// Promiscuous for as long as this socket lives.
@@ -114,57 +114,14 @@ impl Socket {
         Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
     }
 
-    /// Waits until a block is handed over, at most `timeout`.
-    pub(super) fn wait(&self, timeout: Duration) -> io::Result<Woken> {
-        let mut waiting = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN | libc::POLLERR, revents: 0 };
-        // SAFETY: one pollfd that lives through the call.
-        let ready = unsafe { libc::poll(&raw mut waiting, 1, timeout.as_millis() as libc::c_int) };
-        if ready < 0 {
-            let cause = io::Error::last_os_error();
-            return if cause.kind() == io::ErrorKind::Interrupted { Ok(Woken::Normally) } else { Err(cause) };
-        }
-        if waiting.revents & (libc::POLLERR | libc::POLLNVAL) == 0 {
-            return Ok(Woken::Normally);
-        }
-        match self.take_error()? {
-            None => Ok(Woken::Normally),
-            Some(cause) if cause.raw_os_error() == Some(libc::ENETDOWN) => Ok(Woken::InterfaceDown),
-            Some(cause) => Err(cause),
-        }
-    }
-
-    /// The name of interface `index`, which may have changed; an error if it is gone.
-    pub(super) fn interface_name(&self, index: i32) -> io::Result<CString> {
-        let mut request = empty_request();
-        request.ifr_ifru.ifru_ifindex = index;
-        self.ioctl(libc::SIOCGIFNAME, &mut request)?;
-        let name: Vec<u8> = request.ifr_name.iter().map(|&c| c as u8).take_while(|&c| c != 0).collect();
-        Ok(CString::new(name)?)
-    }
-
-    /// The number of the interface named `name`.
-    pub(super) fn interface_index(&self, name: &str) -> io::Result<i32> {
-        let mut request = request_for(name.as_bytes())?;
-        self.ioctl(libc::SIOCGIFINDEX, &mut request)?;
-        // SAFETY: the kernel filled this member for this request.
-        Ok(unsafe { request.ifr_ifru.ifru_ifindex })
-    }
-
-    /// The kind of hardware of the interface named `name`, as ARPHRD numbers it.
-    pub(super) fn hardware_kind(&self, name: &str) -> io::Result<u16> {
-        let mut request = request_for(name.as_bytes())?;
-        self.ioctl(libc::SIOCGIFHWADDR, &mut request)?;
-        // SAFETY: the kernel filled this member for this request.
-        Ok(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })
-    }
-
-    /// Whether interface `index` is up; an error if it is gone.
-    pub(super) fn is_up(&self, index: i32) -> io::Result<bool> {
-        let mut request = request_for(self.interface_name(index)?.as_bytes())?;
-        self.ioctl(libc::SIOCGIFFLAGS, &mut request)?;
-        // SAFETY: the kernel filled this member for this request.
-        let flags = unsafe { request.ifr_ifru.ifru_flags };
-        Ok(flags & libc::IFF_UP as i16 != 0)
+    /// The number of the interface that the socket is bound to; -1 when that was removed.
+    pub(super) fn bound_index(&self) -> io::Result<i32> {
+        // SAFETY: all-zero bytes are a valid sockaddr_ll.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the address lives through the call and `len` is its length, so the kernel writes no farther.
+        check(unsafe { libc::getsockname(self.0.as_raw_fd(), (&raw mut address).cast(), &raw mut len) })?;
+        Ok(address.sll_ifindex)
     }
 
     /// Whether the card of the interface named `name` stamps every packet that it receives, now.
@@ -224,21 +181,12 @@ fn request_for(name: &[u8]) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// The interfaces of this network namespace.
-pub(super) fn interface_names() -> Vec<String> {
-    let mut names = Vec::new();
-    // SAFETY: the kernel's list is an array that ends with a zero index; each name is a C string; all is copied before it is
-    // freed, and freed once.
-    unsafe {
-        let list = libc::if_nameindex();
-        let mut entry = list;
-        while !entry.is_null() && (*entry).if_index != 0 {
-            names.push(std::ffi::CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned());
-            entry = entry.add(1);
-        }
-        if !list.is_null() {
-            libc::if_freenameindex(list);
-        }
+/// Waits until one of `waiting` has something, at most `timeout`.
+pub(super) fn wait_any(waiting: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
+    // SAFETY: as many pollfds as are said, which live through the call.
+    let ready = unsafe { libc::poll(waiting.as_mut_ptr(), waiting.len() as libc::nfds_t, timeout.as_millis() as libc::c_int) };
+    match check(ready) {
+        Err(cause) if cause.kind() == io::ErrorKind::Interrupted => Ok(()),
+        result => result,
     }
-    names
 }

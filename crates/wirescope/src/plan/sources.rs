@@ -8,7 +8,7 @@ use scope_packet::{Interface, LinkType, Packet, Sink};
 use scope_ring::{ClaimGroup, LINK_TYPES_MAX, Share};
 use scope_source::afpacket::{self, AfPacketOptions};
 use scope_source::file::{FILES_MAX, FileOptions, FileSource};
-use scope_source::spec::{self, AfPacketPlan, FilePlan, SHARES_MAX, SNAP_LEN_MAX, SourcePlan, SourceSpec, values};
+use scope_source::spec::{self, AfPacketPlan, FilePlan, Pattern, SHARES_MAX, SNAP_LEN_MAX, SourcePlan, SourceSpec, values};
 use scope_source::{Source, SourceError};
 use std::collections::BTreeSet;
 
@@ -126,14 +126,18 @@ fn check_together(entries: &[SourceEntry], faults: &mut Faults) {
             ));
         }
     }
-    let mut interfaces = BTreeSet::new();
-    for entry in entries {
-        if let SourcePlan::AfPacket(plan) = &entry.plan
-            && !interfaces.insert(&plan.interface)
-        {
+    let patterns: Vec<(&SourceEntry, Pattern)> = entries
+        .iter()
+        .filter_map(|entry| match &entry.plan {
+            SourcePlan::AfPacket(plan) => Some((entry, Pattern::new(&plan.interface))),
+            _ => None,
+        })
+        .collect();
+    for (at, (entry, pattern)) in patterns.iter().enumerate() {
+        if let Some((other, _)) = patterns[..at].iter().find(|(_, other)| other.overlaps(pattern)) {
             faults.add_line(format!(
-                "source '{}': its packets would come twice; name the interface once, with workers=2",
-                entry.spec
+                "sources '{}' and '{}': packets of an interface that both mean would come twice; name it once, with workers=2",
+                other.spec, entry.spec
             ));
         }
     }
@@ -156,6 +160,7 @@ fn check_shares(entries: &[SourceEntry], shares: &[Share], faults: &mut Faults) 
 fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults: &mut Faults) -> Sources {
     let mut link_types = BTreeSet::new();
     let mut common_files: Option<BTreeSet<LinkType>> = None;
+    let mut shared_link_types = BTreeSet::new();
     let (mut lanes, mut file_lanes) = (0, 0);
     let file_workers = files(&entries).map(|(_, plan)| plan.workers).max().unwrap_or(1);
     for entry in &entries {
@@ -178,11 +183,16 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
                 share.lanes = file_workers * known;
                 file_lanes += known;
             }
+            (plan, None) if plan.workers() == 0 => shared_link_types.extend(found),
             (plan, share) => {
-                lanes += plan.workers() * known;
-                share.into_iter().for_each(|share| share.lanes = plan.workers() * known);
+                let workers = plan.workers().max(1);
+                lanes += workers * known;
+                share.into_iter().for_each(|share| share.lanes = workers * known);
             }
         }
+    }
+    if entries.iter().any(|entry| entry.plan.workers() == 0 && entry.group.share().is_none()) {
+        lanes += shared_link_types.len().max(1) as u32;
     }
     file_lanes += common_files.map_or(0, |link_types| link_types.len().max(1) as u32);
     if file_lanes > LINK_TYPES_MAX && files(&entries).any(|(entry, _)| entry.group.share().is_some()) {
@@ -204,10 +214,15 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
     Sources { entries, shares, link_types: link_types.into_iter().collect(), lanes: lanes.max(1) }
 }
 
-/// Opens capture on the interface for a moment, in the smallest ring and not promiscuous, so that it says what is missing.
+/// Opens capture on the interface, or on all that match, for a moment, in the smallest ring and not promiscuous, so that it says what is missing.
 fn interface_link_types(plan: &AfPacketPlan, spec: &str) -> Result<Vec<LinkType>, SourceError> {
-    let options =
-        AfPacketOptions { promiscuous: false, block_bytes: 64 << 10, blocks: 2, ..AfPacketOptions::new(&plan.interface) };
+    let options = AfPacketOptions {
+        promiscuous: false,
+        spares: Some(0),
+        block_bytes: 64 << 10,
+        blocks: 2,
+        ..AfPacketOptions::new(&plan.interface)
+    };
     let mut seen = LinkTypes::default();
     for mut source in afpacket::open(&options, spec)? {
         source.poll(&mut seen)?;
@@ -237,7 +252,9 @@ struct LinkTypes(Vec<LinkType>);
 
 impl Sink for LinkTypes {
     fn interface(&mut self, interface: &Interface) {
-        self.0.push(interface.link_type);
+        if !self.0.contains(&interface.link_type) {
+            self.0.push(interface.link_type);
+        }
     }
     fn batch(&mut self, _: &[Packet<'_>]) {}
     fn lost(&mut self, _: u32, _: u64, _: i64, _: i64) {}
@@ -270,6 +287,7 @@ mod tests {
         check(&["--source", "file:-,workers=2"], &["leave workers= away"]);
         check(&["-i", "nosuch0", "-i", "nosuch0"], &["come twice", "no interface 'nosuch0'"]);
         check(&["--source", "synth:", "-s", "64"], &["whole packets"]);
+        check(&["-i", "nosuch*", "-i", "nosuch0"], &["'afpacket:nosuch*' and 'afpacket:nosuch0'", "come twice"]);
         check(&["-r", "/a", "-s", "1G"], &["-s: ", "262144"]);
         check(&[], &["no source of packets"]);
     }
