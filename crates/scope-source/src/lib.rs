@@ -6,11 +6,13 @@
 //! | [`afpacket`] | live capture with TPACKET_V3 |
 //! | [`file`] | pcap and pcapng files, one or several merged by time |
 //! | [`synth`] | generated traffic |
+//! | [`nic`] | network cards: facts, counters, what stands in the way of capture |
 //!
 //! Absent on purpose: a source knows nothing of rings, triggers or threads. Whoever polls it is the worker.
 
 pub mod afpacket;
 pub mod file;
+pub mod nic;
 pub mod spec;
 pub mod synth;
 

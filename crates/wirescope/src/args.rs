@@ -111,6 +111,8 @@ pub enum Verb {
     Filter(FilterArgs),
     /// Say what this machine can sustain at which packet size, and what limits it
     Bench(BenchArgs),
+    /// List the interfaces, what is known of them, and what is missing to capture there
+    Devices(DevicesArgs),
     /// Print a shell's completions
     Completions {
         /// For which shell.
@@ -249,6 +251,14 @@ pub struct BenchArgs {
     /// Memory to measure in [default: a quarter of what is free, at most 1GiB]
     #[arg(long, value_name = "SIZE")]
     pub ring: Option<String>,
+}
+
+/// `wirescope devices`.
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    /// Print one JSON object; what a driver doesn't answer is null
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Words that help and completions propose. Others pass here and are refused together with all other faults.

@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod demo;
+mod devices;
 mod explain;
 mod manual;
 mod plan;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Verb::Demo(args) => demo::demo(&args),
         Verb::Filter(args) => told(explain::explain(&args)),
         Verb::Bench(args) => told(bench::bench(&args)),
+        Verb::Devices(args) => devices::devices(&args),
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man => match manual::page() {
             Ok(page) => print(&page),

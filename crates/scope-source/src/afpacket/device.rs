@@ -20,10 +20,10 @@ pub(super) struct Device {
 const ARPHRD_RAWIP: u16 = 519;
 
 /// What [`link_type`] knows, in words.
-pub(super) const SUPPORTED: &str = "Ethernet, loopback, raw IP (tun, ipip, sit), 802.11 with radiotap";
+pub(crate) const SUPPORTED: &str = "Ethernet, loopback, raw IP (tun, ipip, sit), 802.11 with radiotap";
 
 /// The link type of frames from an interface of ARPHRD kind `kind`; `None` where it isn't supported.
-fn link_type(kind: u16) -> Option<LinkType> {
+pub(crate) fn link_type(kind: u16) -> Option<LinkType> {
     match kind {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::ETHERNET),
         libc::ARPHRD_NONE | ARPHRD_RAWIP | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT => Some(LinkType::RAW),

@@ -38,7 +38,9 @@ use losses::Losses;
 use ring::BlockRing;
 use socket::{Socket, Woken};
 
+pub(crate) use device::{SUPPORTED, link_type};
 pub use fanout::FanoutMode;
+pub(crate) use socket::interface_names;
 
 /// Most workers of one interface.
 pub const WORKERS_MAX: u32 = 64;
@@ -399,8 +401,20 @@ impl Source for AfPacketSource {
 }
 
 fn no_permission(interface: &str) -> SourceError {
-    let program = std::env::current_exe().map_or_else(|_| "wirescope".to_string(), |path| path.display().to_string());
-    SourceError::NoPermission { interface: interface.to_string(), program }
+    SourceError::NoPermission { interface: interface.to_string(), program: this_program() }
+}
+
+/// Path of this program, for commands that are to change it.
+pub(crate) fn this_program() -> String {
+    std::env::current_exe().map_or_else(|_| "wirescope".to_string(), |path| path.display().to_string())
+}
+
+/// Whether this process may open packet sockets, found by opening one that hears nothing.
+///
+/// # Errors
+/// The system's: EPERM without CAP_NET_RAW.
+pub fn may_capture() -> io::Result<()> {
+    Socket::open_mute().map(drop)
 }
 
 /// The kernel's clock of packets, now: ns since the epoch.

@@ -225,7 +225,7 @@ fn request_for(name: &[u8]) -> io::Result<libc::ifreq> {
 }
 
 /// The interfaces of this network namespace.
-pub(super) fn interface_names() -> Vec<String> {
+pub(crate) fn interface_names() -> Vec<String> {
     let mut names = Vec::new();
     // SAFETY: the kernel's list is an array that ends with a zero index; each name is a C string; all is copied before it is
     // freed, and freed once.
