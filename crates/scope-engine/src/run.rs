@@ -11,8 +11,10 @@
 
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
+use crate::health::Health;
 use crate::lockstep::Lockstep;
 use crate::memory_watch::MemoryWatch;
+use crate::nic_watch::NicStatus;
 use crate::plan::RunPlan;
 use crate::status::{Status, StatusTaker};
 use crate::summary::{Amount, Summary};
@@ -228,6 +230,8 @@ impl Run {
         let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
         let mut warnings = Vec::new();
         let mut failures = Vec::new();
+        let mut health = Health::begin(&self.plan, &names, self.live, &self.shared);
+        health.notes(&self.shared).iter().for_each(|note| watch.note(note));
         interpreted.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
@@ -257,15 +261,18 @@ impl Run {
                 self.tell(&reports, watch, &mut warnings);
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
-                    watch.status(&taker.take(&self.shared, self.hits()));
+                    let mut status = taker.take(&self.shared, self.hits());
+                    let notes = health.look(&mut status, &self.shared, &reports);
+                    notes.iter().for_each(|note| watch.note(note));
+                    watch.status(&status);
                     self.shared.events.flush_hits();
-                    self.log_loss(&mut taker);
+                    health.log_loss(&mut taker, &self.shared);
                     self.tell_of_long_holds(watch);
                     memory.look().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 }
             }
-            taker.take(&self.shared, self.hits());
-            self.log_loss(&mut taker);
+            health.look(&mut taker.take(&self.shared, self.hits()), &self.shared, &reports);
+            health.log_loss(&mut taker, &self.shared);
             for (index, worker) in workers.into_iter().enumerate() {
                 if worker.join().is_err() {
                     failures.push(format!("worker {index} failed: this is a defect of wirescope"));
@@ -277,7 +284,8 @@ impl Run {
             self.tell(&reports, watch, &mut warnings);
         }
         self.tell(&reports, watch, &mut warnings);
-        Ok(self.finish(names, reports, warnings, failures))
+        let nics = health.end(&reports);
+        Ok(self.finish(names, reports, nics, warnings, failures))
     }
 
     /// Fires every armed trigger, or, where there is none, dumps the last `before` of everything.
@@ -359,24 +367,16 @@ impl Run {
         );
     }
 
-    /// Logs packets that were dropped since this was last looked at.
-    fn log_loss(&self, taker: &mut StatusTaker) {
-        let dropped: serde_json::Map<String, serde_json::Value> =
-            taker.new_drops().into_iter().map(|(reason, packets)| (reason.name().to_string(), packets.into())).collect();
-        if !dropped.is_empty() {
-            self.shared.events.log("loss", json!({"packets": dropped}));
-        }
-    }
-
     /// Draws up the summary, writes the ring out, closes the log.
     fn finish(
         self,
         names: Vec<String>,
         reports: Vec<Mutex<WorkerReport>>,
+        nics: Vec<NicStatus>,
         warnings: Vec<String>,
         mut failures: Vec<String>,
     ) -> Summary {
-        let mut summary = Summary { warnings, ..Summary::default() };
+        let mut summary = Summary { warnings, nics, ..Summary::default() };
         let counters = self.shared.ring.counters();
         summary.adds_up = counters.add_up();
         let total = counters.total();

@@ -2,6 +2,8 @@
 
 use crate::dumps::OpenDump;
 use crate::events::now_ns;
+use crate::nic_watch::NicStatus;
+use crate::thread_times::WorkerTime;
 use crate::worker::Shared;
 use scope_packet::{DropReason, Drops};
 use std::collections::BTreeMap;
@@ -32,6 +34,8 @@ pub struct Status {
     pub workers: Vec<WorkerStatus>,
     /// Every open dump.
     pub dumps: Vec<DumpStatus>,
+    /// Every network card under a live source.
+    pub nics: Vec<NicStatus>,
 }
 
 /// One worker.
@@ -45,6 +49,8 @@ pub struct WorkerStatus {
     pub bits_per_s: f64,
     /// How far its clock is behind the wall clock, ns; `None` where its times aren't of now.
     pub lag_ns: Option<i64>,
+    /// How its thread spent the time since the last status; `None`: unknown.
+    pub time: Option<WorkerTime>,
 }
 
 /// One open dump, which is a reader of the ring.
@@ -105,7 +111,7 @@ impl StatusTaker {
                 let now = (counts.received_packets, counts.received_bytes);
                 let (packets_per_s, bits_per_s) = rates(&mut self.workers[index], now, seconds);
                 let lag_ns = self.live.then(|| now_ns() - shared.ring.clock_ns(index as u32));
-                WorkerStatus { source: self.names[index].clone(), packets_per_s, bits_per_s, lag_ns }
+                WorkerStatus { source: self.names[index].clone(), packets_per_s, bits_per_s, lag_ns, time: None }
             })
             .collect();
         let open = shared.dumps.open();
@@ -124,6 +130,7 @@ impl StatusTaker {
             hits,
             workers,
             dumps,
+            nics: Vec::new(),
         }
     }
 

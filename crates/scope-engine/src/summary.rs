@@ -1,5 +1,6 @@
 //! What a run says at its end: plain values; [`Summary::to_json`] spells them as the contract has them.
 
+use crate::nic_watch::{NicStatus, nics_json};
 use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
 use scope_packet::{DropReason, Drops};
@@ -42,6 +43,8 @@ pub struct Summary {
     pub unreadable: u64,
     /// Packets older than their worker's clock less its grace: windows that they belong to may have been over.
     pub late: u64,
+    /// Every network card under a live source: its counters since the run began, beside the law.
+    pub nics: Vec<NicStatus>,
     /// Every source's own counters, one entry per worker: its text and the counters.
     pub sources: Vec<(String, SourceCounters)>,
     /// Every worker's numbers add up.
@@ -78,6 +81,7 @@ impl Summary {
             "stepped_back": self.stepped_back,
             "late": self.late,
             "sources": self.sources.iter().enumerate().map(source).collect::<Vec<_>>(),
+            "nic": nics_json(&self.nics),
             "adds_up": self.adds_up,
             "time_clamped": self.time_clamped,
             "cut": self.cut,
@@ -89,7 +93,7 @@ impl Summary {
 
 /// One source's side of the conservation law: live `offered = kernel_dropped + waiting + received`, files
 /// `offered = received + unreadable`, generated traffic `offered = received`.
-fn source((worker, (spec, counters)): (usize, &(String, SourceCounters))) -> Value {
+pub(crate) fn source((worker, (spec, counters)): (usize, &(String, SourceCounters))) -> Value {
     let gone = counters.received + counters.kernel_dropped + counters.unreadable;
     json!({
         "source": spec,
@@ -102,7 +106,8 @@ fn source((worker, (spec, counters)): (usize, &(String, SourceCounters))) -> Val
     })
 }
 
-fn hits(counts: &HitCounts) -> Value {
+/// Hits of one trigger by verdict.
+pub(crate) fn hits(counts: &HitCounts) -> Value {
     json!({
         "fired": counts.fired,
         "extended": counts.extended,

@@ -53,6 +53,31 @@ pub struct SourceCounters {
     pub stepped_back: u64,
     /// Packets whose time lay outside what is stored and was clamped.
     pub time_clamped: u64,
+    /// Live: packets that aren't as they are on the wire.
+    pub altered: Altered,
+}
+
+/// Packets of a live source that aren't as they are, or were, on the wire. All of them count as received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Altered {
+    /// Received, and longer than the interface's MTU: card or kernel joined several (GRO, LRO), or the peer's MTU is larger.
+    pub joined: u64,
+    /// Sent by this host, and longer than the MTU: the card is to split them (TSO, GSO).
+    pub split: u64,
+    /// Their checksum has still to be filled in (checksum offload).
+    pub unchecked: u64,
+    /// Cut to the snap length that was asked for.
+    pub sliced: u64,
+}
+
+impl Altered {
+    /// Adds the counts of `other`.
+    pub fn add(&mut self, other: &Altered) {
+        self.joined += other.joined;
+        self.split += other.split;
+        self.unchecked += other.unchecked;
+        self.sliced += other.sliced;
+    }
 }
 
 /// A source of packets, polled by one worker thread.

@@ -1,10 +1,14 @@
 //! Figures and reports in plain words, as people read them.
 
 use scope_dump::time_text::iso;
-use scope_engine::{DumpSummary, Status, Summary};
+use scope_engine::{DumpSummary, NicStatus, Status, Summary};
 use scope_packet::Drops;
 use scope_ring::RingMemory;
 use std::fmt::Write;
+
+/// Counters of a network card that tell of lost packets.
+const NIC_LOSSES: [&str; 6] =
+    ["rx_dropped", "rx_missed_errors", "rx_fifo_errors", "rx_over_errors", "rx_crc_errors", "rx_length_errors"];
 
 /// Bytes: `64 KiB`, `1 GiB`, `1.5 MiB`, `100 B`.
 pub fn size(bytes: u64) -> String {
@@ -106,14 +110,30 @@ pub fn details(status: &Status) -> Vec<String> {
     let rates = |packets: f64, bits: f64| format!("{} packets/s  {}", number(packets as u64), bit_rate(bits));
     let workers = status.workers.iter().enumerate().map(|(number, worker)| {
         let lag = worker.lag_ns.map_or("times are not of now".to_string(), |ns| format!("lag {}", span(ns)));
-        format!("      worker {number} {}  {}  {lag}", worker.source, rates(worker.packets_per_s, worker.bits_per_s))
+        let busy = worker.time.map_or(String::new(), |time| format!("  busy {:.0} %", time.busy * 100.0));
+        format!("      worker {number} {}  {}  {lag}{busy}", worker.source, rates(worker.packets_per_s, worker.bits_per_s))
     });
+    let nics = status.nics.iter().map(|status| format!("      nic {}", nic(status)));
     let dumps = status.dumps.iter().map(|dump| {
         let rates = rates(dump.packets_per_s, dump.bits_per_s);
         let written = counted(dump.packets, "packet");
         format!("      dump {} {}  {written}  {rates}  {} to its end", dump.id, dump.trigger, span(dump.lag_ns))
     });
-    workers.chain(dumps).collect()
+    workers.chain(nics).chain(dumps).collect()
+}
+
+/// What a network card counted since the run began: what it received, and every loss that it knows of.
+fn nic(status: &NicStatus) -> String {
+    let what = match status.counters.get("rx_packets") {
+        Some(packets) => format!("{} received", counted(*packets, "packet")),
+        None => "counters unknown".to_string(),
+    };
+    let losses = NIC_LOSSES.iter().map(|name| (*name, status.count(name)));
+    let driver = status.driver.iter().map(|(name, count)| (name.as_str(), *count));
+    let told: Vec<String> =
+        losses.chain(driver).filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {}", number(count))).collect();
+    let told = if told.is_empty() { "nothing lost that it knows of".to_string() } else { told.join(", ") };
+    format!("{}: {what}, {told}", status.interface)
 }
 
 /// The summary at the end.
@@ -135,6 +155,7 @@ pub fn summary(summary: &Summary) -> String {
     for (packets, what) in odd.iter().filter(|(packets, _)| *packets > 0) {
         line(&mut text, format!("note      {} {what}", number(*packets)));
     }
+    summary.nics.iter().for_each(|status| line(&mut text, format!("nic       {}", nic(status))));
     for (name, hits) in &summary.hits {
         let fates = [
             (hits.fired, "fired"),

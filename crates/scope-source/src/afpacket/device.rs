@@ -32,7 +32,17 @@ pub(crate) fn link_type(kind: u16) -> Option<LinkType> {
     }
 }
 
+/// Bytes before what the MTU counts: an Ethernet header and two VLAN tags.
+const LINK_HEAD_BYTES: u32 = 22;
+
 impl Device {
+    /// Longest packet that passes this interface as one on the wire, bytes. `None` where the MTU can't be asked for, or headers of
+    /// the capturing driver stand before the packet.
+    pub(super) fn wire_bytes_max(&self, socket: &Socket, name: &str) -> Option<u32> {
+        let plain = [LinkType::ETHERNET, LinkType::RAW].contains(&self.link_type);
+        plain.then(|| socket.mtu(name).ok()).flatten().map(|mtu| mtu.saturating_add(LINK_HEAD_BYTES))
+    }
+
     /// Looks at the interface named `name`. The inner error is the kind of an interface that isn't supported.
     pub(super) fn look(socket: &Socket, name: &str) -> io::Result<Result<Device, u16>> {
         let kind = socket.hardware_kind(name)?;

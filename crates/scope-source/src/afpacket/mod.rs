@@ -29,7 +29,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use scope_packet::{Interface, LinkType, Sink, TimestampSource};
 
-use crate::{Polled, Source, SourceCounters, SourceError, Timing};
+use crate::{Altered, Polled, Source, SourceCounters, SourceError, Timing};
 use block::{Rules, TAG_BYTES};
 use device::{Device, LinkWatch};
 use fanout::FanoutGroup;
@@ -217,7 +217,11 @@ impl AfPacketSource {
             timestamps: device.timestamps,
             part: 0,
         };
-        let rules = Rules { ethernet: device.link_type == LinkType::ETHERNET, snap_len: snap_len as usize };
+        let mut intake = Intake::begin(
+            Rules { ethernet: device.link_type == LinkType::ETHERNET, snap_len: snap_len as usize },
+            Losses::begin(realtime_ns(), i64::from(options.block_timeout_ms) * 1_000_000),
+        );
+        intake.wire_bytes_max = device.wire_bytes_max(&socket, name).unwrap_or(u32::MAX);
         Ok(AfPacketSource {
             spec: spec.to_string(),
             interface,
@@ -228,7 +232,7 @@ impl AfPacketSource {
             joining: group,
             block_timeout: Duration::from_millis(options.block_timeout_ms.into()),
             watch,
-            intake: Intake::begin(rules, Losses::begin(realtime_ns(), i64::from(options.block_timeout_ms) * 1_000_000)),
+            intake,
             clock_ahead_ns: 0,
             kernel_times_told: false,
             stopped: None,
@@ -274,11 +278,26 @@ impl AfPacketSource {
             self.intake.take_block(block, sink);
             self.ring.give_back();
         }
+        self.look_at_long_packets(before.altered);
         let unreadable = self.intake.counters.unreadable - before.unreadable;
         if unreadable > 0 {
             self.watch.warn(format!("{}: {unreadable} packets of the kernel's ring are unreadable", self.spec));
         }
         self.intake.counters.received - before.received
+    }
+
+    /// Packets longer than the MTU that was known: it may have grown since, then they are as they were on the wire.
+    fn look_at_long_packets(&mut self, before: Altered) {
+        let altered = &mut self.intake.counters.altered;
+        if (altered.joined, altered.split) == (before.joined, before.split) {
+            return;
+        }
+        if let Some(wire_bytes_max) = self.device.wire_bytes_max(&self.socket, &self.interface.name)
+            && wire_bytes_max != self.intake.wire_bytes_max
+        {
+            (altered.joined, altered.split) = (before.joined, before.split);
+            self.intake.wire_bytes_max = wire_bytes_max;
+        }
     }
 
     /// Where the card stamps packets: how far its clock is ahead, and a word if some packets carry the other clock.

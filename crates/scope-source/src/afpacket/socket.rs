@@ -158,6 +158,14 @@ impl Socket {
         Ok(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })
     }
 
+    /// Most bytes that the interface named `name` takes behind the link header.
+    pub(super) fn mtu(&self, name: &str) -> io::Result<u32> {
+        let mut request = request_for(name.as_bytes())?;
+        self.ioctl(libc::SIOCGIFMTU, &mut request)?;
+        // SAFETY: the kernel filled this member for this request.
+        Ok(u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
+    }
+
     /// Whether interface `index` is up; an error if it is gone.
     pub(super) fn is_up(&self, index: i32) -> io::Result<bool> {
         let mut request = request_for(self.interface_name(index)?.as_bytes())?;
