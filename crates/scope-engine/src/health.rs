@@ -14,6 +14,7 @@ use crate::status::{Status, StatusTaker};
 use crate::summary::{hits, source};
 use crate::thread_times::{ThreadTimes, WorkerTime};
 use crate::worker::{Shared, WorkerReport};
+use scope_filter::FilterEngine;
 use scope_packet::DropReason;
 use scope_source::nic::Advice;
 use scope_source::spec::SourcePlan;
@@ -50,6 +51,7 @@ impl Health {
                 "live": live,
                 "captures": plan.sources.iter().filter_map(capture).collect::<Vec<_>>(),
                 "dumps_max": plan.dumps_max,
+                "interpreter": plan.filter_engine == FilterEngine::Interpreter,
                 "nic": nics_json(&nics.status()),
             }),
         );

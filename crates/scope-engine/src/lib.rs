@@ -11,12 +11,14 @@
 //! | `health` | what the log says of a run's health |
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`dumps`] | from a fire to the finished file |
+//! | [`doctor`] | where a run loses packets, found from its log |
 //! | [`events`] | `wirescope.jsonl`, one line per event |
 //! | [`status`] | what a run says of itself while it goes |
 //! | [`summary`] | what a run says at its end |
 //!
 //! Absent on purpose: command lines, terminals, exit codes.
 
+pub mod doctor;
 pub mod dumps;
 pub mod events;
 mod health;

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod demo;
 mod devices;
+mod doctor;
 mod explain;
 mod manual;
 mod plan;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Verb::Filter(args) => told(explain::explain(&args)),
         Verb::Bench(args) => told(bench::bench(&args)),
         Verb::Devices(args) => devices::devices(&args),
+        Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man => match manual::page() {
             Ok(page) => print(&page),
