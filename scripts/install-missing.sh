@@ -44,6 +44,8 @@ missing_packages() {
         command -v tcpdump >/dev/null 2>&1 || echo tcpdump
         { command -v tshark && command -v capinfos; } >/dev/null 2>&1 || echo tshark
         command -v tcpreplay >/dev/null 2>&1 || echo tcpreplay
+        command -v mkfs.ext4 >/dev/null 2>&1 || echo e2fsprogs
+        { command -v fsfreeze && command -v setpriv; } >/dev/null 2>&1 || echo util-linux
     fi
 }
 
