@@ -226,6 +226,7 @@ pub fn dump(report: &DumpSummary) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scope_engine::{WorkerStatus, WorkerTime};
 
     #[test]
     fn figures_read_well() {
@@ -262,6 +263,27 @@ mod tests {
         };
         let said = super::status(&busy);
         assert_eq!(said, "10000 s  2,345,678 packets/s  9.87 Gbit/s  ring 12.3 s  dropped 0  dumps 0 open, 0 done");
+    }
+
+    #[test]
+    fn workers_and_cards_have_a_line_each() {
+        let worker = WorkerStatus { source: "afpacket:eth0".to_string(), ..WorkerStatus::default() };
+        let time = Some(WorkerTime { busy: 0.314, starved: 0.0 });
+        let count = |name: &str, count| (name.to_string(), count);
+        let counters = [count("rx_packets", 1234), count("rx_missed_errors", 5)].into_iter().collect();
+        let driver = [count("rx_no_dma_resources", 5)].into_iter().collect();
+        let nic = NicStatus { interface: "eth0".to_string(), counters, driver, ..NicStatus::default() };
+        let unknown = NicStatus { interface: "tun0".to_string(), ..NicStatus::default() };
+        let workers = vec![WorkerStatus { time, lag_ns: Some(0), ..worker }];
+        let said = details(&Status { workers, nics: vec![nic, unknown], ..Status::default() });
+        assert_eq!(
+            said,
+            [
+                "      worker 0 afpacket:eth0  0 packets/s  0 bit/s  lag 0 s  busy 31 %",
+                "      nic eth0: 1,234 packets received, rx_missed_errors 5, rx_no_dma_resources 5",
+                "      nic tun0: counters unknown, nothing lost that it knows of",
+            ]
+        );
     }
 
     #[test]

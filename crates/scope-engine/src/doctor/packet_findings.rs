@@ -9,14 +9,14 @@ const TRIGGERS_MANY: u64 = 8;
 const BUSY_CERTAIN: f64 = 0.95;
 
 pub(super) fn add(facts: &Facts, found: &mut Vec<Finding>) {
-    facts.nics.iter().for_each(|nic| card(nic, found));
+    facts.nics.iter().for_each(|nic| card(facts, nic, found));
     kernel_queue(facts, found);
     kernel_ring(facts, found);
     ring(facts, found);
 }
 
 /// What the card says that it lost. Drivers fold the same loss into several counters, so the largest is taken, not the sum.
-fn card(nic: &NicFacts, found: &mut Vec<Finding>) {
+fn card(facts: &Facts, nic: &NicFacts, found: &mut Vec<Finding>) {
     let name = &nic.interface;
     let no_room = ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"].map(|counter| nic.count(counter)).into_iter().max();
     let no_room = no_room.unwrap_or(0);
@@ -44,13 +44,31 @@ fn card(nic: &NicFacts, found: &mut Vec<Finding>) {
             let cause = format!("the driver of {name} counts lost packets ({counter})");
             found.push(Finding::loss("driver_drops", Stage::Nic, Sureness::Likely, packets.max(dropped), cause, &remedies));
         }
-        _ if dropped > 0 => {
-            let cause = format!("{name} counts dropped packets (rx_dropped): no memory, or nobody who wanted them");
-            let more = "more memory for the kernel to take packets in: sysctl -w vm.min_free_kbytes=131072";
-            found.push(Finding::loss("rx_dropped", Stage::Nic, Sureness::Possible, dropped, cause, &[&larger, more]));
-        }
+        _ if dropped > 0 => found.push(dropped_behind_the_card(facts, nic, dropped, &larger)),
         _ => {}
     }
+}
+
+/// `rx_dropped` counts what a driver had no memory for, and also what capture got and nobody else on this host wanted. Where capture
+/// got every packet that the card received, it is taken for the latter.
+fn dropped_behind_the_card(facts: &Facts, nic: &NicFacts, dropped: u64, larger: &str) -> Finding {
+    let name = &nic.interface;
+    let of_nic = facts.captures.iter().filter(|capture| capture.interface == *name);
+    let offered: u64 = of_nic.filter_map(|capture| facts.sources.get(&capture.source)).map(|source| source.offered).sum();
+    let may_join = nic.altered.joined > 0 || nic.remedy("joined").is_some();
+    let all_seen = offered >= nic.count("rx_packets");
+    let cause = format!(
+        "{name} counts {dropped} dropped packets (rx_dropped): {}",
+        match (all_seen, may_join) {
+            (true, _) => "capture got all that it received, so most likely nobody else wanted them",
+            (false, true) => "no memory, or nobody who wanted them; joined packets hide which",
+            (false, false) => "no memory, or nobody who wanted them",
+        }
+    );
+    let memory = "more memory for the kernel to take packets in: sysctl -w vm.min_free_kbytes=131072";
+    let finding = Finding::note("rx_dropped", Stage::Nic, Sureness::Possible, cause, &[larger, memory]);
+    let loses = !all_seen && !may_join;
+    Finding { loses, lost_max: if loses { dropped } else { 0 }, ..finding }
 }
 
 /// The kernel's queue counts for the whole machine, so other interfaces may be behind it.
