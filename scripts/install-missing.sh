@@ -43,10 +43,11 @@ missing_packages() {
     if [ "$want" = test ]; then
         command -v tcpdump >/dev/null 2>&1 || echo tcpdump
         { command -v tshark && command -v capinfos; } >/dev/null 2>&1 || echo tshark
-        command -v chattr >/dev/null 2>&1 || echo e2fsprogs
+        { command -v chattr && command -v mkfs.ext4; } >/dev/null 2>&1 || echo e2fsprogs
         command -v tcpreplay >/dev/null 2>&1 || echo tcpreplay
         command -v setcap >/dev/null 2>&1 || echo libcap2-bin
         command -v systemd-analyze >/dev/null 2>&1 || echo systemd
+        { command -v fsfreeze && command -v setpriv; } >/dev/null 2>&1 || echo util-linux
     fi
 }
 

@@ -1,8 +1,8 @@
 //! `wirescope.jsonl`: one JSON line per event, written by a thread of its own, so that no worker ever waits for a disk.
 //!
 //! Events: `start`, `hit` (one that started no dump; at most 100 a second are listed, the rest comes as `hits` with counts),
-//! `dump`, `loss`, `interface` (what became of one), `warning`, `alarm` (raised, cleared), `deleted`, `exec`, `reload`, `end`. Each line
-//! has `event` and `logged`, the wall clock's time.
+//! `dump`, `interface` (what became of one), `warning`, `alarm` (raised, cleared), `deleted`, `exec`, `reload`, `end`, and those of
+//! `health.rs` (`machine`, `status`, `note`, `loss`). Each line has `event` and `logged`, the wall clock's time.
 
 use scope_dump::time_text::iso;
 use scope_packet::time::NS_PER_SECOND;

@@ -8,12 +8,16 @@
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
 //! | [`rights`] | giving up root, capabilities, system calls and files |
 //! | `outputs` | the folders that a run writes to |
+//! | `nic_watch` | the network cards under live sources |
+//! | `thread_times` | how busy the workers are |
+//! | `health` | what the log says of a run's health |
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
 //! | [`reload`] | a change of triggers and limits while a run goes |
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`exec`] | commands after dumps |
 //! | [`space`] | whether there is room for dumps |
+//! | [`doctor`] | where a run loses packets, found from its log |
 //! | [`events`] | `wirescope.jsonl`, one line per event |
 //! | [`mod@printable`] | foreign text made fit to be shown |
 //! | [`service`] | words to the service manager |
@@ -22,11 +26,14 @@
 //!
 //! Absent on purpose: command lines, terminals, exit codes.
 
+pub mod doctor;
 pub mod dumps;
 pub mod events;
 pub mod exec;
+mod health;
 pub mod lockstep;
 mod memory_watch;
+mod nic_watch;
 mod outputs;
 pub mod plan;
 pub mod printable;
@@ -37,10 +44,12 @@ pub mod service;
 pub mod space;
 pub mod status;
 pub mod summary;
+mod thread_times;
 pub mod triggers;
 pub mod worker;
 
 pub use exec::{ExecCounts, ExecPlan};
+pub use nic_watch::NicStatus;
 pub use plan::{DumpPlan, RunPlan, SingleDump, SourceEntry};
 pub use printable::printable;
 pub use reload::{Change, Reload};
@@ -48,3 +57,4 @@ pub use run::{Control, EngineError, Watch, ring_config, run};
 pub use space::SpaceSummary;
 pub use status::{DumpStatus, InterfaceStatus, Status, WorkerStatus};
 pub use summary::{DumpSummary, Summary};
+pub use thread_times::WorkerTime;

@@ -18,8 +18,10 @@
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
 use crate::exec::{Exec, Groups};
+use crate::health::Health;
 use crate::lockstep::Lockstep;
 use crate::memory_watch::MemoryWatch;
+use crate::nic_watch::NicStatus;
 use crate::outputs::Outputs;
 use crate::plan::RunPlan;
 use crate::reload::{Reload, reload, unready};
@@ -319,6 +321,8 @@ impl Run {
         let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
         let mut warnings = Vec::new();
         let mut failures = Vec::new();
+        let mut health = Health::begin(&self.plan, &names, self.live, &self.shared);
+        health.notes(&self.shared).iter().for_each(|note| watch.note(note));
         interpreted.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
@@ -357,9 +361,11 @@ impl Run {
                     last_status = Instant::now();
                     let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) };
                     status.interfaces = interfaces(&names, &reports);
+                    let notes = health.look(&mut status, &self.shared, &reports);
+                    notes.iter().for_each(|note| watch.note(note));
                     watch.status(&status);
                     self.shared.events.flush_hits();
-                    self.log_loss(&mut taker);
+                    health.log_loss(&mut taker, &self.shared);
                     self.tell_of_long_holds(watch);
                     memory.look().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 }
@@ -367,8 +373,8 @@ impl Run {
             if !self.shared.stop.swap(true, Ordering::Relaxed) {
                 watch.stopping();
             }
-            taker.take(&self.shared, self.hits());
-            self.log_loss(&mut taker);
+            health.look(&mut taker.take(&self.shared, self.hits()), &self.shared, &reports);
+            health.log_loss(&mut taker, &self.shared);
             for (index, worker) in workers.into_iter().enumerate() {
                 if worker.join().is_err() {
                     failures.push(format!("worker {index} failed: this is a defect of wirescope"));
@@ -384,7 +390,8 @@ impl Run {
             exec.finish();
         }
         self.tell_of_commands(watch, &mut warnings);
-        Ok(self.finish(names, reports, warnings, failures))
+        let nics = health.end(&reports);
+        Ok(self.finish(names, reports, nics, warnings, failures))
     }
 
     /// Does a reload that waits, once every worker has taken the one before it over.
@@ -532,24 +539,16 @@ impl Run {
         );
     }
 
-    /// Logs packets that were dropped since this was last looked at.
-    fn log_loss(&self, taker: &mut StatusTaker) {
-        let dropped: serde_json::Map<String, serde_json::Value> =
-            taker.new_drops().into_iter().map(|(reason, packets)| (reason.name().to_string(), packets.into())).collect();
-        if !dropped.is_empty() {
-            self.shared.events.log("loss", json!({"packets": dropped}));
-        }
-    }
-
     /// Draws up the summary, writes the ring out, closes the log.
     fn finish(
         self,
         names: Vec<String>,
         reports: Vec<Mutex<WorkerReport>>,
+        nics: Vec<NicStatus>,
         warnings: Vec<String>,
         mut failures: Vec<String>,
     ) -> Summary {
-        let mut summary = Summary { warnings, ..Summary::default() };
+        let mut summary = Summary { warnings, nics, ..Summary::default() };
         let counters = self.shared.ring.counters();
         summary.adds_up = counters.add_up();
         let total = counters.total();

@@ -2,6 +2,8 @@
 
 use crate::dumps::OpenDump;
 use crate::events::now_ns;
+use crate::nic_watch::NicStatus;
+use crate::thread_times::WorkerTime;
 use crate::worker::Shared;
 use scope_dump::budget::Standing;
 use scope_packet::{DropReason, Drops};
@@ -39,6 +41,8 @@ pub struct Status {
     pub interfaces: Vec<InterfaceStatus>,
     /// Every open dump.
     pub dumps: Vec<DumpStatus>,
+    /// Every network card under a live source.
+    pub nics: Vec<NicStatus>,
 }
 
 /// One live interface, all its workers together.
@@ -65,6 +69,8 @@ pub struct WorkerStatus {
     pub lag_ns: Option<i64>,
     /// Whether its clock has moved since the last status; always, where its times aren't of now: then it may wait.
     pub moves: bool,
+    /// How its thread spent the time since the last status; `None`: unknown.
+    pub time: Option<WorkerTime>,
 }
 
 /// One open dump, which is a reader of the ring.
@@ -131,7 +137,7 @@ impl StatusTaker {
                 let lag_ns = self.live.then(|| now_ns() - clock_ns);
                 let stood_ns = std::mem::replace(&mut self.clocks_ns[index], clock_ns);
                 let moves = !self.live || clock_ns > stood_ns || clock_ns == i64::MAX;
-                WorkerStatus { source: self.names[index].clone(), packets_per_s, bits_per_s, lag_ns, moves }
+                WorkerStatus { source: self.names[index].clone(), packets_per_s, bits_per_s, lag_ns, moves, time: None }
             })
             .collect();
         let open = shared.dumps.open();
@@ -152,6 +158,7 @@ impl StatusTaker {
             workers,
             interfaces: Vec::new(),
             dumps,
+            nics: Vec::new(),
         }
     }
 

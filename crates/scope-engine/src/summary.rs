@@ -1,6 +1,7 @@
 //! What a run says at its end: plain values; [`Summary::to_json`] spells them as the contract has them.
 
 use crate::exec::ExecCounts;
+use crate::nic_watch::{NicStatus, nics_json};
 use crate::space::SpaceSummary;
 use crate::status::InterfaceStatus;
 use scope_dump::DumpReport;
@@ -45,6 +46,8 @@ pub struct Summary {
     pub unreadable: u64,
     /// Packets older than their worker's clock less its grace: windows that they belong to may have been over.
     pub late: u64,
+    /// Every network card under a live source: its counters since the run began, beside the law.
+    pub nics: Vec<NicStatus>,
     /// Every source's own counters, one entry per worker: its text and the counters.
     pub sources: Vec<(String, SourceCounters)>,
     /// Every live interface's counters, all its workers together.
@@ -88,6 +91,7 @@ impl Summary {
             "late": self.late,
             "sources": self.sources.iter().enumerate().map(source).collect::<Vec<_>>(),
             "interfaces": self.interfaces.iter().map(interface).collect::<Vec<_>>(),
+            "nic": nics_json(&self.nics),
             "adds_up": self.adds_up,
             "time_clamped": self.time_clamped,
             "cut": self.cut,
@@ -101,7 +105,7 @@ impl Summary {
 
 /// One source's side of the conservation law: live `offered = kernel_dropped + waiting + received`, files
 /// `offered = received + unreadable`, generated traffic `offered = received`.
-fn source((worker, (spec, counters)): (usize, &(String, SourceCounters))) -> Value {
+pub(crate) fn source((worker, (spec, counters)): (usize, &(String, SourceCounters))) -> Value {
     let mut value = law(counters);
     value["source"] = spec.as_str().into();
     value["worker"] = worker.into();
@@ -136,7 +140,8 @@ fn exec(counts: &ExecCounts) -> Value {
     })
 }
 
-fn hits(counts: &HitCounts) -> Value {
+/// Hits of one trigger by verdict.
+pub(crate) fn hits(counts: &HitCounts) -> Value {
     json!({
         "fired": counts.fired,
         "extended": counts.extended,

@@ -6,11 +6,13 @@
 //! | [`afpacket`] | live capture with TPACKET_V3 |
 //! | [`file`] | pcap and pcapng files, one or several merged by time |
 //! | [`synth`] | generated traffic |
+//! | [`nic`] | network cards: facts, counters, what stands in the way of capture |
 //!
 //! Absent on purpose: a source knows nothing of rings, triggers or threads. Whoever polls it is the worker.
 
 pub mod afpacket;
 pub mod file;
+pub mod nic;
 pub mod spec;
 pub mod synth;
 
@@ -52,6 +54,31 @@ pub struct SourceCounters {
     pub stepped_back: u64,
     /// Packets whose time lay outside what is stored and was clamped.
     pub time_clamped: u64,
+    /// Live: packets that aren't as they are on the wire.
+    pub altered: Altered,
+}
+
+/// Packets of a live source that aren't as they are, or were, on the wire. All of them count as received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Altered {
+    /// Received, and longer than the interface's MTU: card or kernel joined several (GRO, LRO), or the peer's MTU is larger.
+    pub joined: u64,
+    /// Sent by this host, and longer than the MTU: the card is to split them (TSO, GSO).
+    pub split: u64,
+    /// Their checksum has still to be filled in (checksum offload).
+    pub unchecked: u64,
+    /// Cut to the snap length that was asked for.
+    pub sliced: u64,
+}
+
+impl Altered {
+    /// Adds the counts of `other`.
+    pub fn add(&mut self, other: &Altered) {
+        self.joined += other.joined;
+        self.split += other.split;
+        self.unchecked += other.unchecked;
+        self.sliced += other.sliced;
+    }
 }
 
 impl SourceCounters {

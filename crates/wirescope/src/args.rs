@@ -107,6 +107,20 @@ Examples:
   wirescope filter -r trace.pcapng 'udp port 53'
 ";
 
+const DOCTOR_EXAMPLES: &str = "\
+Exit codes:
+  0  nothing is lost
+  1  losses were found
+  2  it can't look, with the reason
+
+Examples:
+  # the run that writes its dumps here, be it running, ended or dead
+  wirescope doctor --out dumps
+
+  # the run of this process
+  sudo wirescope doctor --pid $(pgrep -x wirescope)
+";
+
 /// What `--version` says behind the program's name.
 fn version() -> String {
     format!("{} ({})\n{}", env!("CARGO_PKG_VERSION"), env!("WIRESCOPE_BUILD"), scope_filter::libpcap_version())
@@ -139,6 +153,10 @@ pub enum Verb {
         #[command(subcommand)]
         what: ConfigVerb,
     },
+    /// List the interfaces, what is known of them, and what is missing to capture there
+    Devices(DevicesArgs),
+    /// Say where a run loses packets, how sure that is, and what to change
+    Doctor(DoctorArgs),
     /// Print a shell's completions
     Completions {
         /// For which shell.
@@ -331,6 +349,32 @@ pub struct BenchArgs {
     /// Memory to measure in [default: a quarter of what is free, at most 1GiB]
     #[arg(long, value_name = "SIZE")]
     pub ring: Option<String>,
+}
+
+/// `wirescope devices`.
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    /// Print one JSON object; what a driver doesn't answer is null
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wirescope doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub struct DoctorArgs {
+    /// The folder for dumps of a run: its last one is looked at
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["log", "pid"])]
+    pub out: Option<PathBuf>,
+    /// The log of a run, wirescope.jsonl under whatever name
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "pid")]
+    pub log: Option<PathBuf>,
+    /// The process of a run that is going on
+    #[arg(long, value_name = "N")]
+    pub pid: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Words that help and completions propose. Others pass here and are refused together with all other faults.

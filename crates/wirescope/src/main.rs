@@ -4,6 +4,8 @@ mod args;
 mod bench;
 mod config;
 mod demo;
+mod devices;
+mod doctor;
 mod explain;
 mod manual;
 mod plan;
@@ -45,6 +47,8 @@ fn main() -> ExitCode {
         Verb::Bench(args) => told(bench::bench(&args)),
         Verb::Config { what: ConfigVerb::Check { file } } => config::check(&file),
         Verb::Config { what: ConfigVerb::Show(_) } => told(config::show(below(&matches, &["config", "show"]))),
+        Verb::Devices(args) => devices::devices(&args),
+        Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man => match manual::page() {
             Ok(page) => print(&page),

@@ -25,7 +25,7 @@ pub fn page() -> io::Result<Vec<u8>> {
     man.render_description_section(&mut text)?;
     man.render_subcommands_section(&mut text)?;
     man.render_extra_section(&mut text)?;
-    for name in ["run", "config", "demo", "filter"] {
+    for name in ["run", "config", "demo", "filter", "devices", "doctor"] {
         if let Some(command) = whole.find_subcommand(name) {
             command_section(command, &mut text)?;
         }

@@ -1,10 +1,14 @@
 //! Figures and reports in plain words, as people read them.
 
 use scope_dump::time_text::iso;
-use scope_engine::{DumpSummary, InterfaceStatus, Status, Summary, printable};
+use scope_engine::{DumpSummary, InterfaceStatus, NicStatus, Status, Summary, printable};
 use scope_packet::Drops;
 use scope_ring::RingMemory;
 use std::fmt::Write;
+
+/// Counters of a network card that tell of lost packets.
+const NIC_LOSSES: [&str; 6] =
+    ["rx_dropped", "rx_missed_errors", "rx_fifo_errors", "rx_over_errors", "rx_crc_errors", "rx_length_errors"];
 
 /// Bytes: `64 KiB`, `1 GiB`, `1.5 MiB`, `100 B`.
 pub fn size(bytes: u64) -> String {
@@ -107,16 +111,32 @@ pub fn details(status: &Status) -> Vec<String> {
     let rates = |packets: f64, bits: f64| format!("{} packets/s  {}", number(packets as u64), bit_rate(bits));
     let workers = status.workers.iter().enumerate().map(|(number, worker)| {
         let lag = worker.lag_ns.map_or("times are not of now".to_string(), |ns| format!("lag {}", span(ns)));
-        format!("      worker {number} {}  {}  {lag}", worker.source, rates(worker.packets_per_s, worker.bits_per_s))
+        let busy = worker.time.map_or(String::new(), |time| format!("  busy {:.0} %", time.busy * 100.0));
+        format!("      worker {number} {}  {}  {lag}{busy}", worker.source, rates(worker.packets_per_s, worker.bits_per_s))
     });
     let interfaces = status.interfaces.iter().map(|entry| format!("      interface {}", interface(entry)));
+    let nics = status.nics.iter().map(|status| format!("      nic {}", nic(status)));
     let dumps = status.dumps.iter().map(|dump| {
         let rates = rates(dump.packets_per_s, dump.bits_per_s);
         let written = counted(dump.packets, "packet");
         format!("      dump {} {}  {written}  {rates}  {} to its end", dump.id, dump.trigger, span(dump.lag_ns))
     });
     let space = status.space.map(|space| format!("      dumps take {}; {} are free", size(space.used), size(space.free)));
-    workers.chain(interfaces).chain(dumps).chain(space).collect()
+    workers.chain(interfaces).chain(nics).chain(dumps).chain(space).collect()
+}
+
+/// What a network card counted since the run began: what it received, and every loss that it knows of.
+fn nic(status: &NicStatus) -> String {
+    let what = match status.counters.get("rx_packets") {
+        Some(packets) => format!("{} received", counted(*packets, "packet")),
+        None => "counters unknown".to_string(),
+    };
+    let losses = NIC_LOSSES.iter().map(|name| (*name, status.count(name)));
+    let driver = status.driver.iter().map(|(name, count)| (name.as_str(), *count));
+    let told: Vec<String> =
+        losses.chain(driver).filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {}", number(count))).collect();
+    let told = if told.is_empty() { "nothing lost that it knows of".to_string() } else { told.join(", ") };
+    format!("{}: {what}, {told}", status.interface)
 }
 
 /// The summary at the end.
@@ -139,6 +159,7 @@ pub fn summary(summary: &Summary) -> String {
     for (packets, what) in odd.iter().filter(|(packets, _)| *packets > 0) {
         line(&mut text, format!("note      {} {what}", number(*packets)));
     }
+    summary.nics.iter().for_each(|status| line(&mut text, format!("nic       {}", nic(status))));
     for (name, hits) in &summary.hits {
         let fates = [
             (hits.fired, "fired"),
@@ -235,6 +256,7 @@ pub fn dump(report: &DumpSummary) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scope_engine::{WorkerStatus, WorkerTime};
 
     #[test]
     fn figures_read_well() {
@@ -271,6 +293,27 @@ mod tests {
         };
         let said = super::status(&busy);
         assert_eq!(said, "10000 s  2,345,678 packets/s  9.87 Gbit/s  ring 12.3 s  dropped 0  dumps 0 open, 0 done");
+    }
+
+    #[test]
+    fn workers_and_cards_have_a_line_each() {
+        let worker = WorkerStatus { source: "afpacket:eth0".to_string(), ..WorkerStatus::default() };
+        let time = Some(WorkerTime { busy: 0.314, starved: 0.0 });
+        let count = |name: &str, count| (name.to_string(), count);
+        let counters = [count("rx_packets", 1234), count("rx_missed_errors", 5)].into_iter().collect();
+        let driver = [count("rx_no_dma_resources", 5)].into_iter().collect();
+        let nic = NicStatus { interface: "eth0".to_string(), counters, driver, ..NicStatus::default() };
+        let unknown = NicStatus { interface: "tun0".to_string(), ..NicStatus::default() };
+        let workers = vec![WorkerStatus { time, lag_ns: Some(0), ..worker }];
+        let said = details(&Status { workers, nics: vec![nic, unknown], ..Status::default() });
+        assert_eq!(
+            said,
+            [
+                "      worker 0 afpacket:eth0  0 packets/s  0 bit/s  lag 0 s  busy 31 %",
+                "      nic eth0: 1,234 packets received, rx_missed_errors 5, rx_no_dma_resources 5",
+                "      nic tun0: counters unknown, nothing lost that it knows of",
+            ]
+        );
     }
 
     #[test]

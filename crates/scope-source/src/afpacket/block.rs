@@ -54,6 +54,8 @@ pub(super) struct Frame {
     pub outgoing: bool,
     /// The time is the network card's.
     pub hardware_time: bool,
+    /// The checksum has still to be filled in by the card.
+    pub unchecked: bool,
 }
 
 /// What the walk must know of its interface.
@@ -127,6 +129,7 @@ fn read_frame(block: &mut [u8], at: usize, rules: Rules) -> Option<Frame> {
         time_ns: u32_at(head, 4)? as i64 * NS_PER_SECOND + u32_at(head, 8)? as i64,
         outgoing: head[PACKET_TYPE_AT] == libc::PACKET_OUTGOING,
         hardware_time: status & libc::TP_STATUS_TS_RAW_HARDWARE != 0,
+        unchecked: status & libc::TP_STATUS_CSUMNOTREADY != 0,
     };
     if mac < PACKET_HEAD_BYTES || frame.start.checked_add(frame.len)? > block.len() {
         return None;

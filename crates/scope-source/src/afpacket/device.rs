@@ -18,10 +18,10 @@ pub(super) struct Device {
 const ARPHRD_RAWIP: u16 = 519;
 
 /// What [`link_type`] knows, in words.
-const SUPPORTED: &str = "Ethernet, loopback, raw IP (tun, ipip, sit), 802.11 with radiotap";
+pub(crate) const SUPPORTED: &str = "Ethernet, loopback, raw IP (tun, ipip, sit), 802.11 with radiotap";
 
 /// The link type of frames from an interface of ARPHRD kind `kind`; `None` where it isn't supported.
-fn link_type(kind: u16) -> Option<LinkType> {
+pub(crate) fn link_type(kind: u16) -> Option<LinkType> {
     match kind {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::ETHERNET),
         libc::ARPHRD_NONE | ARPHRD_RAWIP | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT => Some(LinkType::RAW),
@@ -29,6 +29,9 @@ fn link_type(kind: u16) -> Option<LinkType> {
         _ => None,
     }
 }
+
+/// Bytes before what the MTU counts: an Ethernet header and two VLAN tags.
+const LINK_HEAD_BYTES: u32 = 22;
 
 impl Device {
     /// The device behind `link`; the error says why it can't be captured.
@@ -44,6 +47,13 @@ impl Device {
             loopback: link.kind == libc::ARPHRD_LOOPBACK,
             timestamps: if hardware { TimestampSource::Hardware } else { TimestampSource::Kernel },
         })
+    }
+
+    /// Longest packet that passes this interface as one on the wire, bytes. `None` where the MTU can't be asked for, or headers of
+    /// the capturing driver stand before the packet.
+    pub(super) fn wire_bytes_max(&self, socket: &Socket, name: &str) -> Option<u32> {
+        let plain = [LinkType::ETHERNET, LinkType::RAW].contains(&self.link_type);
+        plain.then(|| socket.mtu(name).ok()).flatten().map(|mtu| mtu.saturating_add(LINK_HEAD_BYTES))
     }
 
     /// Whether it may be the same device, made again under another number.

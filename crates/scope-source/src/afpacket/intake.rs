@@ -21,11 +21,14 @@ pub(super) struct Intake {
     pub newest_ns: i64,
     /// Received packets that carry the kernel's time.
     pub kernel_times: u64,
+    /// A packet that is longer on the wire, bytes, was joined or is still to be split.
+    pub wire_bytes_max: u32,
 }
 
 impl Intake {
     pub(super) fn begin(rules: Rules, losses: Losses) -> Intake {
-        Intake { interface: 0, rules, losses, counters: SourceCounters::default(), newest_ns: 0, kernel_times: 0 }
+        let counters = SourceCounters::default();
+        Intake { interface: 0, rules, losses, counters, newest_ns: 0, kernel_times: 0, wire_bytes_max: u32::MAX }
     }
 
     /// Pushes all packets of `block`.
@@ -56,9 +59,22 @@ impl Intake {
             self.counters.stepped_back += u64::from(frame.time_ns < self.newest_ns);
             self.newest_ns = self.newest_ns.max(frame.time_ns);
             self.kernel_times += u64::from(!frame.hardware_time && !frame.outgoing);
+            if (frame.original_len > self.wire_bytes_max) | (frame.original_len as usize > frame.len) | frame.unchecked {
+                self.count_altered(frame);
+            }
         }
         self.counters.received += frames.len() as u64;
         sink.batch(&packets[..frames.len()]);
+    }
+
+    #[cold]
+    fn count_altered(&mut self, frame: &Frame) {
+        let longer = frame.original_len > self.wire_bytes_max;
+        let altered = &mut self.counters.altered;
+        altered.joined += u64::from(longer && !frame.outgoing);
+        altered.split += u64::from(longer && frame.outgoing);
+        altered.unchecked += u64::from(frame.unchecked);
+        altered.sliced += u64::from(frame.original_len as usize > frame.len);
     }
 
     /// Takes over the kernel's counts, read just before `clock_ns` (capture clock), and reports what was lost.

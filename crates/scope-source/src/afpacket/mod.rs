@@ -38,7 +38,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use scope_packet::{Interface, LinkType, Sink, TimestampSource};
 
-use crate::SourceError;
+use crate::{Altered, SourceError};
 use block::{Rules, TAG_BYTES};
 use device::Device;
 use fanout::FanoutGroup;
@@ -48,9 +48,11 @@ use losses::Losses;
 use ring::BlockRing;
 use socket::Socket;
 
+pub(crate) use device::{SUPPORTED, link_type};
 pub use fanout::FanoutMode;
 pub use opening::{open, open_shared};
 pub use pattern::Pattern;
+pub(crate) use socket::interface_names;
 pub use source::{AfPacketSource, INTERFACES_KNOWN_MAX, PORTS_MAX};
 
 /// Most workers of one interface.
@@ -231,6 +233,8 @@ impl Port {
         };
         let rules = Rules { ethernet: device.link_type == LinkType::ETHERNET, snap_len: snap_len as usize };
         let losses = Losses::begin(realtime_ns(), i64::from(options.block_timeout_ms) * 1_000_000);
+        let mut intake = Intake::begin(rules, losses);
+        intake.wire_bytes_max = device.wire_bytes_max(&socket, &link.name).unwrap_or(u32::MAX);
         let mut port = Port {
             spec: spec.to_string(),
             interface,
@@ -243,7 +247,7 @@ impl Port {
             joining: group.is_some(),
             group,
             block_timeout: Duration::from_millis(options.block_timeout_ms.into()),
-            intake: Intake::begin(rules, losses),
+            intake,
             clock_ahead_ns: 0,
             kernel_times_told: false,
             warnings: Vec::new(),
@@ -341,6 +345,7 @@ impl Port {
             self.intake.take_block(block, sink);
             self.ring.give_back();
         }
+        self.look_at_long_packets(before.altered);
         let unreadable = self.intake.counters.unreadable - before.unreadable;
         if unreadable > 0 {
             self.warn(format!("{}: {unreadable} packets of the kernel's ring are unreadable", self.spec));
@@ -351,6 +356,20 @@ impl Port {
     /// Whether nothing lies in the ring, nor comes into being there.
     fn is_quiet(&self) -> bool {
         !self.ring.is_ready() && !self.ring.holds_packets()
+    }
+
+    /// Packets longer than the MTU that was known: it may have grown since, then they are as they were on the wire.
+    fn look_at_long_packets(&mut self, before: Altered) {
+        let altered = &mut self.intake.counters.altered;
+        if (altered.joined, altered.split) == (before.joined, before.split) {
+            return;
+        }
+        if let Some(wire_bytes_max) = self.device.wire_bytes_max(&self.socket, &self.interface.name)
+            && wire_bytes_max != self.intake.wire_bytes_max
+        {
+            (altered.joined, altered.split) = (before.joined, before.split);
+            self.intake.wire_bytes_max = wire_bytes_max;
+        }
     }
 
     /// Where the card stamps packets: how far its clock is ahead, and a word if some packets carry the other clock.
@@ -408,8 +427,20 @@ fn ready(socket: &Socket, name: &str, times: TimestampSource, options: &AfPacket
 }
 
 fn no_permission(interface: &str) -> SourceError {
-    let program = std::env::current_exe().map_or_else(|_| "wirescope".to_string(), |path| path.display().to_string());
-    SourceError::NoPermission { interface: interface.to_string(), program }
+    SourceError::NoPermission { interface: interface.to_string(), program: this_program() }
+}
+
+/// Path of this program, for commands that are to change it.
+pub(crate) fn this_program() -> String {
+    std::env::current_exe().map_or_else(|_| "wirescope".to_string(), |path| path.display().to_string())
+}
+
+/// Whether this process may open packet sockets, found by opening one that hears nothing.
+///
+/// # Errors
+/// The system's: EPERM without CAP_NET_RAW.
+pub fn may_capture() -> io::Result<()> {
+    Socket::open_mute().map(drop)
 }
 
 /// The kernel's clock of packets, now: ns since the epoch.

@@ -124,6 +124,14 @@ impl Socket {
         Ok(address.sll_ifindex)
     }
 
+    /// Most bytes that the interface named `name` takes behind the link header.
+    pub(super) fn mtu(&self, name: &str) -> io::Result<u32> {
+        let mut request = request_for(name.as_bytes())?;
+        self.ioctl(libc::SIOCGIFMTU, &mut request)?;
+        // SAFETY: the kernel filled this member for this request.
+        Ok(u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
+    }
+
     /// Whether the card of the interface named `name` stamps every packet that it receives, now.
     pub(super) fn stamps_in_hardware(&self, name: &str) -> io::Result<bool> {
         // SAFETY: all-zero bytes are a valid hwtstamp_config.
@@ -189,4 +197,23 @@ pub(super) fn wait_any(waiting: &mut [libc::pollfd], timeout: Duration) -> io::R
         Err(cause) if cause.kind() == io::ErrorKind::Interrupted => Ok(()),
         result => result,
     }
+}
+
+/// The interfaces of this network namespace.
+pub(crate) fn interface_names() -> Vec<String> {
+    let mut names = Vec::new();
+    // SAFETY: the kernel's list is an array that ends with a zero index; each name is a C string; all is copied before it is
+    // freed, and freed once.
+    unsafe {
+        let list = libc::if_nameindex();
+        let mut entry = list;
+        while !entry.is_null() && (*entry).if_index != 0 {
+            names.push(std::ffi::CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned());
+            entry = entry.add(1);
+        }
+        if !list.is_null() {
+            libc::if_freenameindex(list);
+        }
+    }
+    names
 }

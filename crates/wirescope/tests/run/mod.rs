@@ -153,6 +153,11 @@ impl Started {
         assert_eq!(sent, 0, "signal {signal}");
     }
 
+    /// Number of the process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Bytes of shared memory that are resident in it.
     pub fn shared_resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();

@@ -1,0 +1,199 @@
+//! What is known of a run, in plain values: read from its log and the system, or made up by a test.
+
+use scope_source::Altered;
+use scope_source::nic::Softnet;
+use std::collections::BTreeMap;
+
+/// What has become of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// It wrote its last line.
+    #[default]
+    Ended,
+    /// Its process is there.
+    Running,
+    /// Its process is there, and stopped by a signal.
+    Stopped,
+    /// Its process is gone, and wrote no last line.
+    Dead,
+    /// It wrote no last line, and whether its process is there isn't known.
+    Unknown,
+}
+
+/// A live source as it was asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Capture {
+    /// As typed.
+    pub source: String,
+    /// Its interface.
+    pub interface: String,
+    /// Workers.
+    pub workers: u64,
+    /// Bytes kept of each packet; `None`: all.
+    pub snap_len: Option<u64>,
+    /// Also packets for other hosts.
+    pub promiscuous: bool,
+}
+
+/// One source's side of the conservation law, packets; all its workers together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SourceFacts {
+    /// What it was offered.
+    pub offered: u64,
+    /// What its workers received.
+    pub received: u64,
+    /// What the kernel dropped.
+    pub kernel_dropped: u64,
+    /// What couldn't be read.
+    pub unreadable: u64,
+}
+
+/// Packets that the kernel dropped before a worker came for them, by what went on in the second before they were missed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelLosses {
+    /// A worker had no time left.
+    pub busy: u64,
+    /// A worker was ready to run, and others had its processor.
+    pub starved: u64,
+    /// The whole process stood still.
+    pub stalled: u64,
+    /// None of these, or it isn't known.
+    pub other: u64,
+}
+
+/// One network card, since the run began.
+#[derive(Clone, Debug, Default)]
+pub struct NicFacts {
+    /// Its interface.
+    pub interface: String,
+    /// The kernel's counters; empty: unknown.
+    pub counters: BTreeMap<String, u64>,
+    /// The driver's own counters of losses.
+    pub driver: BTreeMap<String, u64>,
+    /// Packets that aren't as they are on the wire.
+    pub altered: Altered,
+    /// Switched on; `None`: unknown, or it isn't there.
+    pub up: Option<bool>,
+    /// Something is at its other end.
+    pub running: Option<bool>,
+    /// The run's notes: kind and remedy.
+    pub notes: Vec<(String, String)>,
+}
+
+impl NicFacts {
+    /// A counter of the kernel's; 0 where it isn't known.
+    pub fn count(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+
+    /// The remedy that the run noted for `kind`.
+    pub fn remedy(&self, kind: &str) -> Option<&str> {
+        self.notes.iter().find(|(known, _)| known == kind).map(|(_, remedy)| remedy.as_str())
+    }
+}
+
+/// One finished dump.
+#[derive(Clone, Debug, Default)]
+pub struct DumpFacts {
+    /// Number in the run.
+    pub id: u64,
+    /// Nothing inside its window was lost.
+    pub complete: bool,
+    /// Packets that it lacks, at least.
+    pub lost_min: u64,
+    /// Packets that it lacks, at most.
+    pub lost_max: u64,
+    /// Why writing failed.
+    pub error: Option<String>,
+}
+
+/// A file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// Bytes that may still be written.
+    pub free_bytes: u64,
+    /// Bytes in all.
+    pub bytes: u64,
+}
+
+/// One run. Counts are since it began.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// What has become of it.
+    pub state: State,
+    /// It captures, or captured, live.
+    pub live: bool,
+    /// Its process.
+    pub pid: Option<u64>,
+    /// When that process began, in ticks of the machine.
+    pub pid_began: Option<u64>,
+    /// Time of its first line.
+    pub began: Option<jiff::Timestamp>,
+    /// Seconds from its first line to its last one so far.
+    pub elapsed_s: f64,
+    /// All its sources, as typed.
+    pub specs: Vec<String>,
+    /// Its live sources.
+    pub captures: Vec<Capture>,
+    /// Each source's counts, by its text.
+    pub sources: BTreeMap<String, SourceFacts>,
+    /// Packets dropped, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// The sum of those that were told one after another; `dropped` holds them, too.
+    pub losses_told: BTreeMap<String, u64>,
+    /// The kernel's part of them, by what went on.
+    pub kernel: KernelLosses,
+    /// Largest part of a second that a worker ran while the kernel dropped.
+    pub busy_max: f64,
+    /// Longest that the process stood still while packets were lost, seconds.
+    pub stalled_s: f64,
+    /// Packets cut because a segment can't keep more.
+    pub cut: u64,
+    /// Packets that came after windows that they belong to may have been over.
+    pub late: u64,
+    /// Network cards.
+    pub nics: Vec<NicFacts>,
+    /// The kernel's queue between cards and sockets, of the whole machine.
+    pub softnet: Option<Softnet>,
+    /// Triggers that were armed.
+    pub triggers: u64,
+    /// Filters run in the interpreter because that was asked for.
+    pub interpreter_asked: bool,
+    /// Hits by verdict, of all triggers.
+    pub hits: BTreeMap<String, u64>,
+    /// Dumps that may be open at once.
+    pub dumps_max: Option<u64>,
+    /// Finished dumps.
+    pub dumps: Vec<DumpFacts>,
+    /// Times that a dump was named for holding segments without getting on.
+    pub long_holds: u64,
+    /// Bytes of the ring.
+    pub ring_bytes: u64,
+    /// What the ring's memory is, in the run's words.
+    pub memory: String,
+    /// Warnings, in the run's words.
+    pub warnings: Vec<String>,
+    /// Failures, in the run's words.
+    pub failures: Vec<String>,
+    /// The file system of the dump folder, now.
+    pub disk: Option<Disk>,
+    /// Lines of the log that couldn't be read.
+    pub unreadable_lines: u64,
+}
+
+impl Facts {
+    /// Filters that run in the interpreter because no machine code could be made of them.
+    pub fn interpreted(&self) -> usize {
+        self.warnings.iter().filter(|warning| warning.contains("the interpreter evaluates")).count()
+    }
+
+    /// Packets dropped for `reason`.
+    pub fn dropped(&self, reason: &str) -> u64 {
+        self.dropped.get(reason).copied().unwrap_or(0)
+    }
+
+    /// Hits with `verdict`.
+    pub fn hits(&self, verdict: &str) -> u64 {
+        self.hits.get(verdict).copied().unwrap_or(0)
+    }
+}

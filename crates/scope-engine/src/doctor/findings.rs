@@ -1,0 +1,352 @@
+//! From facts to findings, in order of effect: a pure function, so that recorded counters test it.
+
+use super::facts::{Facts, NicFacts, State};
+use super::packet_findings;
+use std::cmp::Reverse;
+
+/// Free space below which a dump folder is nearly full: one part in so many.
+const DISK_LOW_PART: u64 = 50;
+/// Seconds after which a run that has received nothing is idle.
+const IDLE_S: f64 = 2.0;
+
+/// Where something is lost, in the order that packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The network card, and what its driver does.
+    Nic,
+    /// The kernel's queue between card and sockets.
+    KernelQueue,
+    /// The capture ring that the kernel fills for a worker.
+    KernelRing,
+    /// The worker that empties it.
+    Worker,
+    /// The ring that holds history.
+    Ring,
+    /// Dumps, and who may have one.
+    Dumps,
+    /// The disk that dumps are written to.
+    DumpDisk,
+    /// The run as a whole.
+    Run,
+}
+
+impl Stage {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stage::Nic => "NIC",
+            Stage::KernelQueue => "kernel queue",
+            Stage::KernelRing => "kernel ring",
+            Stage::Worker => "worker",
+            Stage::Ring => "ring",
+            Stage::Dumps => "dumps",
+            Stage::DumpDisk => "dump disk",
+            Stage::Run => "run",
+        }
+    }
+}
+
+/// How sure it is that the cause is the one named. Counts are always as counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sureness {
+    /// The counters say so.
+    Certain,
+    /// What was going on at the time says so.
+    Likely,
+    /// It could be something else.
+    Possible,
+}
+
+impl Sureness {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Sureness::Certain => "certain",
+            Sureness::Likely => "likely",
+            Sureness::Possible => "possible",
+        }
+    }
+}
+
+/// Something that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// One word for programs.
+    pub kind: &'static str,
+    /// Where.
+    pub stage: Stage,
+    /// How sure the cause is.
+    pub sureness: Sureness,
+    /// Packets lost, at least.
+    pub lost_min: u64,
+    /// Packets lost, at most.
+    pub lost_max: u64,
+    /// Packets or promised dumps are lost. If not, it is worth knowing all the same.
+    pub loses: bool,
+    /// Why, in plain words.
+    pub cause: String,
+    /// What to change, what helps most first.
+    pub remedies: Vec<String>,
+}
+
+impl Finding {
+    /// Something worth knowing that loses nothing.
+    pub(super) fn note(kind: &'static str, stage: Stage, sureness: Sureness, cause: String, remedies: &[&str]) -> Finding {
+        let remedies = remedies.iter().map(|remedy| remedy.to_string()).collect();
+        Finding { kind, stage, sureness, lost_min: 0, lost_max: 0, loses: false, cause, remedies }
+    }
+
+    /// A loss of `packets`.
+    pub(super) fn loss(
+        kind: &'static str,
+        stage: Stage,
+        sureness: Sureness,
+        packets: u64,
+        cause: String,
+        remedies: &[&str],
+    ) -> Finding {
+        let note = Finding::note(kind, stage, sureness, cause, remedies);
+        Finding { lost_min: packets, lost_max: packets, loses: true, ..note }
+    }
+}
+
+/// Everything that is to be said of a run: losses first, the largest first; then what is worth knowing.
+pub fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    packet_findings::add(facts, &mut found);
+    dumps(facts, &mut found);
+    run(facts, &mut found);
+    altered(facts, &mut found);
+    idle(facts, &mut found);
+    settings(facts, &mut found);
+    found.sort_by_key(|finding| (!finding.loses, Reverse((finding.lost_min, finding.lost_max)), finding.sureness, finding.stage));
+    found
+}
+
+fn dumps(facts: &Facts, found: &mut Vec<Finding>) {
+    let failed: Vec<_> = facts.dumps.iter().filter_map(|dump| Some((dump, dump.error.as_ref()?))).collect();
+    if let Some((first, error)) = failed.first() {
+        let full = error.contains("os error 28") || error.contains("No space");
+        let mut finding = Finding::loss(
+            if full { "dump_disk_full" } else { "dump_failed" },
+            Stage::DumpDisk,
+            Sureness::Certain,
+            0,
+            format!("{} of {} dumps could not be written whole; dump {}: {error}", failed.len(), facts.dumps.len(), first.id),
+            match full {
+                true => &["free space there, or write elsewhere with --out", "narrower --dump templates and shorter windows"],
+                false => &["look at that folder: does it exist, is it writable, is its disk well?", "write elsewhere with --out"],
+            },
+        );
+        // Dumps may lack the same packets: what the worst one lacks is said, not the sum.
+        finding.lost_min = failed.iter().map(|(dump, _)| dump.lost_min).max().unwrap_or(0);
+        finding.lost_max = failed.iter().map(|(dump, _)| dump.lost_max).max().unwrap_or(0);
+        found.push(finding);
+    }
+    let short: Vec<_> = facts.dumps.iter().filter(|dump| !dump.complete && dump.error.is_none()).collect();
+    if !short.is_empty() {
+        let lost_min = short.iter().map(|dump| dump.lost_min).max().unwrap_or(0);
+        let lost_max = short.iter().map(|dump| dump.lost_max).max().unwrap_or(0);
+        let overwritten = facts.dropped.values().all(|&packets| packets == 0);
+        let stuck = facts.long_holds > 0;
+        let cause = format!(
+            "that many lacks the worst of {} incomplete dumps, of {}: {}",
+            short.len(),
+            facts.dumps.len(),
+            match (stuck, overwritten) {
+                (true, _) => "the disk didn't take what they wrote, and the ring went on without them",
+                (false, true) => "their past was overwritten in the ring before it was read",
+                (false, false) => "packets of their windows were dropped on the way, or overwritten before they were read",
+            }
+        );
+        let remedies: &[&str] = match (stuck, overwritten) {
+            (true, _) => &["a faster disk for dumps: --out", "a larger --ring"],
+            (false, true) => &["a larger --ring", "a shorter --before", "a faster disk, narrower --dump templates"],
+            (false, false) => &["what is said of the dropped packets", "a larger --ring, a shorter --before"],
+        };
+        let stage = if stuck { Stage::DumpDisk } else { Stage::Ring };
+        let sureness = if stuck || overwritten { Sureness::Likely } else { Sureness::Possible };
+        let loss = Finding::loss("dumps_incomplete", stage, sureness, lost_min, cause, remedies);
+        found.push(Finding { lost_max, ..loss });
+    }
+    let refused = facts.hits("no_space");
+    if refused > 0 {
+        let cause = format!("{refused} hits got no dump: the dump folder has reached its budget or its least free space");
+        let remedies = ["move finished dumps away", "a larger --dump-budget, a smaller --dump-min-free", "--dump-rotate"];
+        found.push(Finding::loss("dumps_refused", Stage::DumpDisk, Sureness::Certain, 0, cause, &remedies));
+    }
+    let too_many = facts.hits("too_many");
+    if too_many > 0 {
+        let places = facts.dumps_max.map_or(String::new(), |places| format!(" ({places})"));
+        let cause = format!("{too_many} hits got no dump of their own: all places for dumps at once were taken{places}");
+        let remedies = ["a --holdoff-key such as '$srcIP', or a longer --holdoff", "a larger --dumps-max", "a shorter --after"];
+        found.push(Finding::note("too_many", Stage::Dumps, Sureness::Certain, cause, &remedies));
+    }
+}
+
+fn run(facts: &Facts, found: &mut Vec<Finding>) {
+    let pid = facts.pid.unwrap_or(0);
+    match facts.state {
+        State::Dead => found.push(Finding::loss(
+            "died",
+            Stage::Run,
+            Sureness::Certain,
+            0,
+            format!("process {pid} is gone without a last word: killed, or the machine stopped; its ring is lost with it"),
+            &["look for the kernel's reason: journalctl -k | grep -i 'out of memory'", "a smaller --ring if memory ran out"],
+        )),
+        State::Stopped => {
+            let resume = format!("kill -CONT {pid}");
+            let cause = format!("process {pid} is stopped by a signal: the kernel drops what its capture ring can't hold");
+            let finding = Finding::loss("stopped", Stage::Run, Sureness::Certain, 0, cause, &[&resume]);
+            found.push(Finding { loses: facts.live, ..finding });
+        }
+        State::Ended | State::Running | State::Unknown => {}
+    }
+    let own = ["source failed", "the ring couldn't", "the event log", "no thread"];
+    for failure in facts.failures.iter().filter(|failure| own.iter().any(|words| failure.contains(words))) {
+        found.push(Finding::loss("failed", Stage::Run, Sureness::Certain, 0, failure.clone(), &[]));
+    }
+    let unreadable: u64 = facts.sources.values().map(|source| source.unreadable).sum();
+    if unreadable > 0 {
+        let cause = format!("{unreadable} packets in damaged records could not be read");
+        found.push(Finding::loss(
+            "unreadable",
+            Stage::Run,
+            Sureness::Certain,
+            unreadable,
+            cause,
+            &["get a whole copy of the file"],
+        ));
+    }
+    if facts.late > 0 {
+        let cause = format!(
+            "{} packets came so late that windows that they belong to may have been over: clocks that step, or files out of order",
+            facts.late
+        );
+        let remedies = ["one clock for all cards and the host (chrony, phc2sys)", "sort files first: reordercap"];
+        found.push(Finding::note("late", Stage::Dumps, Sureness::Possible, cause, &remedies));
+    }
+    if facts.cut > 0 {
+        let cause = format!("{} packets are longer than a segment can keep, and were cut", facts.cut);
+        found.push(Finding::note("cut", Stage::Ring, Sureness::Certain, cause, &["a larger --segment"]));
+    }
+    if facts.unreadable_lines > 0 {
+        let cause = format!("{} lines of the log can't be read; what they told isn't known here", facts.unreadable_lines);
+        found.push(Finding::note("log_damaged", Stage::Run, Sureness::Certain, cause, &[]));
+    }
+}
+
+/// Packets that aren't as they are on the wire.
+fn altered(facts: &Facts, found: &mut Vec<Finding>) {
+    for nic in &facts.nics {
+        let NicFacts { interface, altered, .. } = nic;
+        let mut add = |kind, packets: u64, what: &str, remedy: &str| {
+            if packets > 0 {
+                let cause = format!("{packets} packets on {interface} {what}");
+                let remedy = nic.remedy(kind).unwrap_or(remedy);
+                found.push(Finding::note(kind, Stage::Nic, Sureness::Certain, cause, &[remedy]));
+            }
+        };
+        add(
+            "joined",
+            altered.joined,
+            "are longer than its MTU: joined on the way in, not as they came over the wire",
+            &format!("ethtool -K {interface} gro off lro off"),
+        );
+        add(
+            "split",
+            altered.split,
+            "are longer than its MTU: sent by this host, still to be split by the card",
+            &format!("ethtool -K {interface} tso off gso off"),
+        );
+        add(
+            "checksums",
+            altered.unchecked,
+            "have checksums that the card was still to fill in: tools call them wrong",
+            &format!("ethtool -K {interface} tx off"),
+        );
+        let snap_len = facts.captures.iter().find(|capture| capture.interface == *interface).and_then(|capture| capture.snap_len);
+        let asked = snap_len.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
+        add(
+            "sliced",
+            altered.sliced,
+            &format!("were cut to the snap length{asked} that was asked for"),
+            "a larger snaplen= or -s, or none",
+        );
+    }
+}
+
+/// Live sources to which nothing comes.
+fn idle(facts: &Facts, found: &mut Vec<Finding>) {
+    for capture in &facts.captures {
+        let offered = facts.sources.get(&capture.source).map(|source| source.offered);
+        if offered != Some(0) || (facts.elapsed_s < IDLE_S && facts.state != State::Ended) {
+            continue;
+        }
+        let name = &capture.interface;
+        let nic = facts.nics.iter().find(|nic| nic.interface == *name);
+        let arrived = nic.filter(|nic| !nic.counters.is_empty()).map(|nic| nic.count("rx_packets") + nic.count("tx_packets"));
+        let (up, running) = (nic.and_then(|nic| nic.up), nic.and_then(|nic| nic.running));
+        let up_line = format!("ip link set dev {name} up");
+        let promiscuous = format!("capture without promisc=off: --source 'afpacket:{name}'");
+        let (sureness, cause, remedies): (_, &str, Vec<&str>) = match (up, running, arrived) {
+            (Some(false), ..) => (Sureness::Certain, "the interface is down", vec![&up_line]),
+            (_, Some(false), _) => (Sureness::Certain, "the interface has no link", vec!["look at cable, switch port or peer"]),
+            (.., Some(1..)) => (
+                Sureness::Possible,
+                "the card counts packets that capture never sees: an XDP program or another driver takes them first",
+                vec!["look for one: ip link show, bpftool net"],
+            ),
+            _ if !capture.promiscuous => {
+                (Sureness::Likely, "only packets for this host are taken, and none came", vec![&promiscuous])
+            }
+            (.., Some(0)) => (
+                Sureness::Likely,
+                "nothing arrives at this interface",
+                vec!["is it the right one? wirescope devices", "is the switch's mirror port set up?"],
+            ),
+            _ => (Sureness::Possible, "nothing comes, and the card's counters aren't known", vec!["wirescope devices"]),
+        };
+        let cause = format!("no packet at all on {name}: {cause}");
+        found.push(Finding::note("idle", Stage::Nic, sureness, cause, &remedies));
+    }
+}
+
+/// Settings that cost speed or safety.
+fn settings(facts: &Facts, found: &mut Vec<Finding>) {
+    let interpreted = facts.interpreted();
+    if facts.interpreter_asked {
+        let cause = "filters run in the interpreter, several times slower than machine code: that was asked for".to_string();
+        found.push(Finding::note("interpreted", Stage::Worker, Sureness::Certain, cause, &["--filter-engine native"]));
+    } else if interpreted > 0 {
+        let cause = format!("{interpreted} filters run in the interpreter, several times slower than machine code");
+        let remedies = ["let the process map executable memory (SELinux execmem, MemoryDenyWriteExecute=no)"];
+        found.push(Finding::note("interpreted", Stage::Worker, Sureness::Certain, cause, &remedies));
+    }
+    if facts.warnings.iter().any(|warning| warning.contains("has swapped out")) {
+        let cause = "the system swaps the ring out: packets may be dropped while it is read back".to_string();
+        let remedies = ["--mlock", "a smaller --ring", "swapoff"];
+        found.push(Finding::note("swapped", Stage::Ring, Sureness::Certain, cause, &remedies));
+    }
+    if facts.memory.contains("normal 4 KiB pages") {
+        let reserve = format!("sysctl vm.nr_hugepages={}", facts.ring_bytes.div_ceil(2 << 20));
+        let cause = "the ring is made of normal pages: each packet costs more than in huge pages".to_string();
+        found.push(Finding::note("normal_pages", Stage::Ring, Sureness::Certain, cause, &[&reserve]));
+    }
+    if let Some(disk) = facts.disk.filter(|disk| disk.free_bytes < disk.bytes / DISK_LOW_PART) {
+        let cause = format!("the dump folder's disk has {} MiB left of {} MiB", disk.free_bytes >> 20, disk.bytes >> 20);
+        let remedies = ["move finished dumps away", "write elsewhere with --out"];
+        found.push(Finding::note("disk_low", Stage::DumpDisk, Sureness::Certain, cause, &remedies));
+    }
+    for nic in &facts.nics {
+        if let Some(remedy) = nic.remedy("nic_ring").filter(|_| nic.count("rx_missed_errors") == 0) {
+            let cause = format!("{} has a small receive ring: a burst may be lost there", nic.interface);
+            found.push(Finding::note("nic_ring", Stage::Nic, Sureness::Possible, cause, &[remedy]));
+        }
+        if let Some(remedy) = nic.remedy("joined").filter(|_| nic.altered.joined == 0) {
+            let cause = format!("{} may join received packets; none longer than its MTU has come", nic.interface);
+            found.push(Finding::note("may_join", Stage::Nic, Sureness::Possible, cause, &[remedy]));
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Facts out of `wirescope.jsonl`: of its last run, or of the one with a given process.
+//!
+//! Lines are read one by one and may be cut, damaged or of a later version: what isn't understood is counted or passed over.
+
+use super::facts::{Capture, DumpFacts, Facts, NicFacts, SourceFacts, State};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// Bytes of a line that are read; longer ones count as unreadable.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+/// Dumps and warnings that are kept of a run; of more the first ones.
+const KEPT_MAX: usize = 10_000;
+/// A second took so long, seconds: the process stood still.
+const STALLED_S: f64 = 2.5;
+/// Part of a second from which a worker had no time left.
+const BUSY: f64 = 0.75;
+/// Part of a second that a worker waited for a processor, from which that explains a loss.
+const STARVED: f64 = 0.2;
+
+/// Why a log can't be looked at. Texts say place, cause and remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// It can't be opened or read.
+    #[error("{path}: {cause}; give the folder of a run with --out, its log with --log, or its process with --pid")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// The system's own words.
+        #[source]
+        cause: io::Error,
+    },
+    /// No run is in it.
+    #[error("{path}: no run has written this log; give that of a run with --log, or its folder with --out")]
+    NoRun {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The process asked for isn't in it.
+    #[error("{path}: the run of process {pid} is not in this log; it is of an earlier version, or {pid} is no run")]
+    NotThatRun {
+        /// Which.
+        path: PathBuf,
+        /// Process.
+        pid: u64,
+    },
+}
+
+/// Reads the log at `path`: its last run, or the last one of process `pid`.
+///
+/// # Errors
+/// The log can't be read, or no such run is in it.
+pub fn read(path: &Path, pid: Option<u64>) -> Result<Facts, LogError> {
+    let fault = |cause| LogError::File { path: path.to_path_buf(), cause };
+    let mut reader = BufReader::new(File::open(path).map_err(fault)?);
+    let mut runs = Runs { wanted: pid, ..Runs::default() };
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(fault)? == 0 {
+            break;
+        }
+        runs.take(&line);
+    }
+    match (runs.finish(), pid) {
+        (Some(facts), _) => Ok(facts),
+        (None, None) => Err(LogError::NoRun { path: path.to_path_buf() }),
+        (None, Some(pid)) => Err(LogError::NotThatRun { path: path.to_path_buf(), pid }),
+    }
+}
+
+/// Facts of the last run in `text`, as [`read`] reads them; for logs that were recorded.
+pub fn parse(text: &str) -> Option<Facts> {
+    let mut runs = Runs::default();
+    text.lines().for_each(|line| runs.take(line.as_bytes()));
+    runs.finish()
+}
+
+/// The runs of a log, one after another; the last one that is wanted stays.
+#[derive(Default)]
+struct Runs {
+    wanted: Option<u64>,
+    current: Option<Facts>,
+    last: Option<Facts>,
+}
+
+impl Runs {
+    fn take(&mut self, line: &[u8]) {
+        let Ok(Value::Object(event)) = serde_json::from_slice::<Value>(line) else {
+            if let Some(facts) = &mut self.current {
+                facts.unreadable_lines += 1;
+            }
+            return;
+        };
+        let kind = event.get("event").and_then(Value::as_str).unwrap_or("");
+        if kind == "start" {
+            self.close();
+            self.current = Some(Facts { state: State::Unknown, ..Facts::default() });
+        }
+        if let Some(facts) = &mut self.current {
+            take_time(facts, &event);
+            take_event(facts, kind, &event);
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(facts) = self.current.take()
+            && (self.wanted.is_none() || self.wanted == facts.pid)
+        {
+            self.last = Some(facts);
+        }
+    }
+
+    fn finish(mut self) -> Option<Facts> {
+        self.close();
+        self.last
+    }
+}
+
+/// A run lasts from its first line to its last one so far.
+fn take_time(facts: &mut Facts, event: &Map<String, Value>) {
+    let logged = event.get("logged").and_then(Value::as_str).and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    if let Some(logged) = logged {
+        let began = *facts.began.get_or_insert(logged);
+        facts.elapsed_s = logged.duration_since(began).as_secs_f64().max(0.0);
+    }
+}
+
+fn take_event(facts: &mut Facts, kind: &str, event: &Map<String, Value>) {
+    match kind {
+        "start" => {
+            facts.specs = texts(event.get("sources"));
+            facts.ring_bytes = number(event.get("ring_bytes"));
+            facts.memory = text(event.get("memory"));
+            facts.triggers = event.get("triggers").and_then(Value::as_array).map_or(0, |triggers| triggers.len() as u64);
+        }
+        "machine" => take_machine(facts, event),
+        "status" => take_counts(facts, event),
+        "loss" => take_loss(facts, event),
+        "dump" if facts.dumps.len() < KEPT_MAX => facts.dumps.push(dump(event)),
+        "long_hold" => facts.long_holds += 1,
+        "warning" if facts.warnings.len() < KEPT_MAX => facts.warnings.push(text(event.get("text"))),
+        "end" => {
+            facts.state = State::Ended;
+            facts.failures = texts(event.get("failures"));
+            take_counts(facts, event);
+        }
+        _ => {}
+    }
+}
+
+fn take_machine(facts: &mut Facts, event: &Map<String, Value>) {
+    facts.pid = event.get("pid").and_then(Value::as_u64);
+    facts.pid_began = event.get("pid_began").and_then(Value::as_u64);
+    facts.live = event.get("live").and_then(Value::as_bool).unwrap_or(false);
+    facts.interpreter_asked = event.get("interpreter").and_then(Value::as_bool).unwrap_or(false);
+    facts.dumps_max = event.get("dumps_max").and_then(Value::as_u64);
+    let captures = event.get("captures").and_then(Value::as_array).into_iter().flatten();
+    facts.captures = captures
+        .map(|capture| Capture {
+            source: text(capture.get("source")),
+            interface: text(capture.get("interface")),
+            workers: number(capture.get("workers")),
+            snap_len: capture.get("snap_len").and_then(Value::as_u64).filter(|bytes| *bytes > 0),
+            promiscuous: capture.get("promiscuous").and_then(Value::as_bool).unwrap_or(true),
+        })
+        .collect();
+    take_nics(facts, event);
+}
+
+/// What `status` and `end` have in common: all counts since the run began.
+fn take_counts(facts: &mut Facts, event: &Map<String, Value>) {
+    for (reason, packets) in counts(event.get("dropped")) {
+        let dropped = facts.dropped.entry(reason).or_default();
+        *dropped = packets.max(*dropped);
+    }
+    facts.cut = number(event.get("cut"));
+    facts.late = number(event.get("late"));
+    facts.sources.clear();
+    for source in event.get("sources").and_then(Value::as_array).into_iter().flatten() {
+        let sum: &mut SourceFacts = facts.sources.entry(text(source.get("source"))).or_default();
+        sum.offered += number(source.get("offered"));
+        sum.received += number(source.get("received"));
+        sum.kernel_dropped += number(source.get("kernel_dropped"));
+        sum.unreadable += number(source.get("unreadable"));
+    }
+    facts.hits.clear();
+    for trigger in event.get("hits").and_then(Value::as_object).into_iter().flat_map(Map::values) {
+        for (verdict, hits) in counts(Some(trigger)) {
+            *facts.hits.entry(verdict).or_default() += hits;
+        }
+    }
+    take_nics(facts, event);
+    if let Some(softnet) = event.get("softnet").filter(|softnet| softnet.is_object()) {
+        facts.softnet = Some(scope_source::nic::Softnet {
+            dropped: number(softnet.get("dropped")),
+            squeezed: number(softnet.get("squeezed")),
+        });
+    }
+}
+
+fn take_nics(facts: &mut Facts, event: &Map<String, Value>) {
+    if let Some(nics) = event.get("nic").and_then(Value::as_object) {
+        facts.nics = nics.iter().map(|(interface, nic)| nic_facts(interface, nic)).collect();
+    }
+}
+
+fn nic_facts(interface: &str, nic: &Value) -> NicFacts {
+    let altered = nic.get("altered").unwrap_or(&Value::Null);
+    let link = nic.get("link").unwrap_or(&Value::Null);
+    let notes = nic.get("notes").and_then(Value::as_array).into_iter().flatten();
+    NicFacts {
+        interface: interface.to_string(),
+        counters: counts(Some(nic)),
+        driver: counts(nic.get("driver")),
+        altered: scope_source::Altered {
+            joined: number(altered.get("joined")),
+            split: number(altered.get("split")),
+            unchecked: number(altered.get("unchecked")),
+            sliced: number(altered.get("sliced")),
+        },
+        up: link.get("up").and_then(Value::as_bool),
+        running: link.get("running").and_then(Value::as_bool),
+        notes: notes.map(|note| (text(note.get("kind")), text(note.get("remedy")))).collect(),
+    }
+}
+
+/// Losses come each second, the counts that hold them only now and then: what came last is larger.
+fn take_loss(facts: &mut Facts, event: &Map<String, Value>) {
+    let lost = counts(event.get("packets"));
+    facts.losses_seen(&lost);
+    let kernel = lost.get("kernel").copied().unwrap_or(0);
+    if kernel == 0 {
+        return;
+    }
+    let workers = event.get("workers").and_then(Value::as_array).into_iter().flatten();
+    let part = |worker: &Value, name: &str| worker.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+    let (busy, starved) = workers.fold((0.0, 0.0), |(busy, starved): (f64, f64), worker| {
+        (busy.max(part(worker, "busy")), starved.max(part(worker, "starved")))
+    });
+    let seconds = event.get("seconds").and_then(Value::as_f64).unwrap_or(1.0);
+    if seconds >= STALLED_S {
+        facts.kernel.stalled += kernel;
+        facts.stalled_s = facts.stalled_s.max(seconds);
+    } else if busy >= BUSY {
+        facts.kernel.busy += kernel;
+        facts.busy_max = facts.busy_max.max(busy);
+    } else if starved >= STARVED {
+        facts.kernel.starved += kernel;
+    } else {
+        facts.kernel.other += kernel;
+    }
+}
+
+impl Facts {
+    /// Adds up losses that were told one after another, as far as no count has them yet.
+    fn losses_seen(&mut self, lost: &BTreeMap<String, u64>) {
+        for (reason, packets) in lost {
+            let told = self.losses_told.entry(reason.clone()).or_default();
+            *told += packets;
+            let dropped = self.dropped.entry(reason.clone()).or_default();
+            *dropped = (*dropped).max(*told);
+        }
+    }
+}
+
+fn dump(event: &Map<String, Value>) -> DumpFacts {
+    DumpFacts {
+        id: number(event.get("id")),
+        complete: event.get("complete").and_then(Value::as_bool).unwrap_or(false),
+        lost_min: number(event.get("lost_min")),
+        lost_max: number(event.get("lost_max")),
+        error: event.get("error").and_then(Value::as_str).map(String::from),
+    }
+}
+
+/// The members of an object that are counts.
+fn counts(value: Option<&Value>) -> BTreeMap<String, u64> {
+    let members = value.and_then(Value::as_object).into_iter().flatten();
+    members.filter_map(|(name, value)| Some((name.clone(), value.as_u64()?))).collect()
+}
+
+fn number(value: Option<&Value>) -> u64 {
+    value.and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// Foreign text: control characters could play with a terminal.
+fn text(value: Option<&Value>) -> String {
+    let text = value.and_then(Value::as_str).unwrap_or("");
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+fn texts(value: Option<&Value>) -> Vec<String> {
+    value.and_then(Value::as_array).into_iter().flatten().take(KEPT_MAX).map(|value| text(Some(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: &str = r#"{"event":"start","sources":["afpacket:a"],"ring_bytes":1024,"memory":"m","triggers":[{}]}"#;
+
+    fn parsed(lines: &[&str]) -> Facts {
+        parse(&lines.join("\n")).expect("a run")
+    }
+
+    #[test]
+    fn the_last_run_of_a_log_is_read_and_damage_is_counted() {
+        let end = r#"{"event":"end","dropped":{"kernel":9},"failures":["one"]}"#;
+        let facts = parsed(&[START, end, START, "{\"event\":\"sta", "\u{0}\u{0}"]);
+        assert_eq!((facts.state, facts.dropped("kernel"), facts.unreadable_lines), (State::Unknown, 0, 2));
+        let facts = parsed(&["rubbish", START, end]);
+        assert_eq!((facts.state, facts.dropped("kernel"), facts.failures.len()), (State::Ended, 9, 1));
+        assert_eq!((facts.specs, facts.ring_bytes, facts.triggers), (vec!["afpacket:a".to_string()], 1024, 1));
+        assert!(parse("").is_none() && parse(end).is_none());
+    }
+
+    #[test]
+    fn losses_and_counts_of_the_same_packets_are_not_added() {
+        let loss = r#"{"event":"loss","packets":{"kernel":5}}"#;
+        let status = |dropped| format!(r#"{{"event":"status","elapsed_s":10,"dropped":{{"kernel":{dropped}}}}}"#);
+        assert_eq!(parsed(&[START, loss, &status(5)]).dropped("kernel"), 5);
+        assert_eq!(parsed(&[START, loss, &status(5), loss, loss]).dropped("kernel"), 15);
+        assert_eq!(parsed(&[START, loss, &status(7)]).dropped("kernel"), 7);
+    }
+
+    #[test]
+    fn losses_are_told_apart_by_what_went_on() {
+        let loss = |facts: &str| format!(r#"{{"event":"loss","packets":{{"kernel":1}},{facts}}}"#);
+        let check = |facts: &str, expected: KernelLosses| assert_eq!(parsed(&[START, &loss(facts)]).kernel, expected, "{facts}");
+        use super::super::facts::KernelLosses;
+        let none = KernelLosses::default();
+        check(r#""seconds":1,"workers":[{"busy":0.1,"starved":0},{"busy":0.97,"starved":0}]"#, KernelLosses { busy: 1, ..none });
+        check(r#""seconds":1,"workers":[{"busy":0.5,"starved":0.4}]"#, KernelLosses { starved: 1, ..none });
+        check(r#""seconds":4,"workers":[{"busy":0.9,"starved":0.4}]"#, KernelLosses { stalled: 1, ..none });
+        check(r#""seconds":1,"workers":[null]"#, KernelLosses { other: 1, ..none });
+        check(r#""workers":"x""#, KernelLosses { other: 1, ..none });
+    }
+
+    #[test]
+    fn foreign_text_has_no_control_characters() {
+        assert_eq!(text(Some(&Value::from("a\u{1b}[2Jb\n"))), "a [2Jb ");
+    }
+}

@@ -1,0 +1,179 @@
+//! What a run writes down of its own health: the machine at the start, a `status` line now and then, and with each loss what its
+//! workers did meanwhile. All of it is gathered by the main thread; `doctor` reads it.
+//!
+//! | event | what it says |
+//! |---|---|
+//! | `machine` | once, behind `start`: process, interfaces and their settings |
+//! | `status` | after 1 s (files: 10 s), then each 10 s: counters by stage, workers, ring, dumps, cards |
+//! | `note` | a card's setting that makes capture lose or change packets, with the line that mends it |
+//! | `loss` | packets that were dropped since the last second, by reason, and what was going on |
+
+use crate::nic_watch::{NicStatus, NicWatch, nics_json};
+use crate::plan::{RunPlan, SourceEntry};
+use crate::status::{Status, StatusTaker};
+use crate::summary::{hits, source};
+use crate::thread_times::{ThreadTimes, WorkerTime};
+use crate::worker::{Shared, WorkerReport};
+use scope_filter::FilterEngine;
+use scope_packet::DropReason;
+use scope_source::nic::Advice;
+use scope_source::spec::SourcePlan;
+use serde_json::{Map, Value, json};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// From one `status` line to the next.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// To the first one of a live run.
+const FIRST_LINE: Duration = Duration::from_millis(900);
+
+/// Gathers what the log says of one run's health.
+pub(crate) struct Health {
+    names: Vec<String>,
+    nics: NicWatch,
+    threads: ThreadTimes,
+    times: Vec<Option<WorkerTime>>,
+    looked: Instant,
+    /// Seconds from the look before to the last one: many more than 1 when the process stood still.
+    passed_s: f64,
+    next_line: Instant,
+}
+
+impl Health {
+    /// Opens what it needs, and logs the machine. `names` are the workers' sources.
+    pub(crate) fn begin(plan: &RunPlan, names: &[String], live: bool, shared: &Shared) -> Health {
+        let nics = NicWatch::begin(&plan.sources);
+        shared.events.log(
+            "machine",
+            json!({
+                "pid": std::process::id(),
+                "pid_began": process_began("self"),
+                "live": live,
+                "captures": plan.sources.iter().filter_map(capture).collect::<Vec<_>>(),
+                "dumps_max": plan.dumps_max,
+                "interpreter": plan.filter_engine == FilterEngine::Interpreter,
+                "nic": nics_json(&nics.status()),
+            }),
+        );
+        Health {
+            names: names.to_vec(),
+            nics,
+            threads: ThreadTimes::new(names.len()),
+            times: vec![None; names.len()],
+            looked: Instant::now(),
+            passed_s: 0.0,
+            next_line: Instant::now() + if live { FIRST_LINE } else { LINE_EVERY },
+        }
+    }
+
+    /// Looks at everything, once a second; fills in what `status` says of cards and workers, and logs it when it is time to.
+    /// Returns notes to be said.
+    pub(crate) fn look(&mut self, status: &mut Status, shared: &Shared, reports: &[Mutex<WorkerReport>]) -> Vec<String> {
+        self.passed_s = self.looked.elapsed().as_secs_f64();
+        self.looked = Instant::now();
+        self.times = self.threads.look();
+        self.nics.look(&self.names, reports);
+        status.nics = self.nics.status();
+        for (worker, time) in status.workers.iter_mut().zip(&self.times) {
+            worker.time = *time;
+        }
+        if Instant::now() >= self.next_line {
+            self.next_line = Instant::now() + LINE_EVERY;
+            shared.events.log("status", self.line(status, shared, reports));
+        }
+        self.notes(shared)
+    }
+
+    /// Notes about cards that have come up, logged, in plain words.
+    pub(crate) fn notes(&mut self, shared: &Shared) -> Vec<String> {
+        let say = |note: &Advice| {
+            shared.events.log("note", json!({"kind": note.kind, "text": note.what, "remedy": note.remedy}));
+            format!("note: {}: {}", note.what, note.remedy)
+        };
+        self.nics.notes().iter().map(say).collect()
+    }
+
+    /// A last look, and every card.
+    pub(crate) fn end(&mut self, reports: &[Mutex<WorkerReport>]) -> Vec<NicStatus> {
+        self.nics.look(&self.names, reports);
+        self.nics.status()
+    }
+
+    /// Logs packets that were dropped since this was last looked at.
+    pub(crate) fn log_loss(&self, taker: &mut StatusTaker, shared: &Shared) {
+        let dropped: Map<String, Value> =
+            taker.new_drops().into_iter().map(|(reason, packets)| (reason.name().to_string(), packets.into())).collect();
+        if !dropped.is_empty() {
+            let mut facts = self.meanwhile(shared);
+            facts["packets"] = dropped.into();
+            shared.events.log("loss", facts);
+        }
+    }
+
+    /// What went on in the last second.
+    fn meanwhile(&self, shared: &Shared) -> Value {
+        json!({
+            "seconds": self.passed_s,
+            "workers": self.times.iter().map(worker_time).collect::<Vec<_>>(),
+            "pinned": shared.ring.budget().taken(),
+            "segments": shared.ring.segments(),
+            "dumps_open": shared.dumps.open().len(),
+        })
+    }
+
+    fn line(&self, status: &Status, shared: &Shared, reports: &[Mutex<WorkerReport>]) -> Value {
+        let total = shared.ring.counters().total();
+        let dropped: Map<String, Value> =
+            DropReason::ALL.iter().map(|&reason| (reason.name().to_string(), total.dropped.get(reason).into())).collect();
+        let sources = self.names.iter().zip(reports).enumerate().map(|(worker, (name, report))| {
+            let counters = report.lock().expect("no panic while held").counters;
+            source((worker, &(name.clone(), counters)))
+        });
+        let hits: Map<String, Value> = shared.triggers.counts().into_iter().map(|(name, counts)| (name, hits(&counts))).collect();
+        let mut facts = self.meanwhile(shared);
+        let more = json!({
+            "elapsed_s": status.elapsed_s,
+            "packets_per_s": status.packets_per_s,
+            "received": {"packets": total.received_packets, "bytes": total.received_bytes},
+            "stored": {"packets": total.stored_packets, "bytes": total.stored_bytes},
+            "filtered": {"packets": total.filtered_packets},
+            "dropped": dropped,
+            "cut": total.cut_packets,
+            "late": total.late_packets,
+            "sources": sources.collect::<Vec<_>>(),
+            "hits": hits,
+            "lag_ns": status.workers.iter().map(|worker| worker.lag_ns).collect::<Vec<_>>(),
+            "depth_ns": status.depth_ns,
+            "dumps_done": status.dumps_done,
+            "nic": nics_json(&status.nics),
+            "softnet": self.nics.softnet().map(|softnet| json!({"dropped": softnet.dropped, "squeezed": softnet.squeezed})),
+        });
+        if let (Value::Object(facts), Value::Object(more)) = (&mut facts, more) {
+            facts.extend(more);
+        }
+        facts
+    }
+}
+
+/// How a live source captures.
+fn capture(entry: &SourceEntry) -> Option<Value> {
+    let SourcePlan::AfPacket(live) = &entry.plan else { return None };
+    Some(json!({
+        "source": entry.spec,
+        "interface": live.interface,
+        "workers": live.workers,
+        "snap_len": live.snap_len,
+        "promiscuous": live.promiscuous,
+    }))
+}
+
+fn worker_time(time: &Option<WorkerTime>) -> Value {
+    time.map_or(Value::Null, |time| json!({"busy": time.busy, "starved": time.starved}))
+}
+
+/// When a process began, in ticks since the machine started: with its number it names one process for good. `pid` may be `self`.
+pub(crate) fn process_began(pid: &str) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything, the 20th word.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}

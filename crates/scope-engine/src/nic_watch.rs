@@ -1,0 +1,168 @@
+//! The network cards under a run's live sources: notes at the start and as packets tell, counters each second. All of it stands
+//! beside the conservation law, not in it.
+
+use crate::plan::SourceEntry;
+use crate::worker::WorkerReport;
+use scope_source::Altered;
+use scope_source::nic::{Advice, Ethtool, Link, Nic, NicCounters, Softnet, advise, superpacket_advice};
+use scope_source::spec::SourcePlan;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// Interfaces that are watched at most.
+const WATCHED_MAX: usize = 64;
+
+/// What one network card did since the run began.
+#[derive(Clone, Debug, Default)]
+pub struct NicStatus {
+    /// Its interface.
+    pub interface: String,
+    /// The kernel's counters of it, by their names in `/sys/class/net/NAME/statistics`; empty: unknown.
+    pub counters: BTreeMap<String, u64>,
+    /// Those of the driver's own counters that tell of losses.
+    pub driver: BTreeMap<String, u64>,
+    /// Packets that aren't as they are on the wire.
+    pub altered: Altered,
+    /// What the kernel says of the interface; `None`: it isn't there.
+    pub link: Option<Link>,
+    /// What was noted of it.
+    pub notes: Vec<Advice>,
+}
+
+impl NicStatus {
+    /// As summary and log spell it.
+    pub fn to_json(&self) -> Value {
+        let mut object: Map<String, Value> = self.counters.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
+        object.insert("driver".into(), json!(self.driver));
+        let Altered { joined, split, unchecked, sliced } = self.altered;
+        object.insert("altered".into(), json!({"joined": joined, "split": split, "unchecked": unchecked, "sliced": sliced}));
+        object.insert(
+            "link".into(),
+            self.link.map_or(Value::Null, |link| json!({"up": link.up, "running": link.running, "mtu": link.mtu})),
+        );
+        let note = |note: &Advice| json!({"kind": note.kind, "what": note.what, "remedy": note.remedy});
+        object.insert("notes".into(), self.notes.iter().map(note).collect());
+        object.into()
+    }
+
+    /// Packets that a counter tells of; 0 where it isn't known.
+    pub fn count(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// The object `nic`: an entry for each interface.
+pub fn nics_json(nics: &[NicStatus]) -> Value {
+    let entries: Map<String, Value> = nics.iter().map(|nic| (nic.interface.clone(), nic.to_json())).collect();
+    entries.into()
+}
+
+/// Watches the cards of one run. What it needs open it opens at the beginning.
+pub(crate) struct NicWatch {
+    ethtool: Option<Ethtool>,
+    watched: Vec<(NicCounters, NicStatus)>,
+    /// Interface of each live source, by its text.
+    by_spec: Vec<(String, String)>,
+    softnet_before: Option<Softnet>,
+    /// Notes that nobody has said yet.
+    untold: Vec<Advice>,
+}
+
+impl NicWatch {
+    /// Begins with the interfaces of `sources`; each counter's growth counts from here.
+    pub(crate) fn begin(sources: &[SourceEntry]) -> NicWatch {
+        let live = sources.iter().filter_map(|entry| match &entry.plan {
+            SourcePlan::AfPacket(live) => Some((entry.spec.clone(), live.interface.clone())),
+            _ => None,
+        });
+        let by_spec: Vec<(String, String)> = live.collect();
+        let ethtool = if by_spec.is_empty() { None } else { Ethtool::open().ok() };
+        let softnet_before = if by_spec.is_empty() { None } else { Softnet::now() };
+        let mut watch = NicWatch { ethtool, watched: Vec::new(), by_spec: by_spec.clone(), softnet_before, untold: Vec::new() };
+        by_spec.iter().for_each(|(_, interface)| watch.follow(interface));
+        watch
+    }
+
+    fn follow(&mut self, interface: &str) {
+        if self.watched.len() >= WATCHED_MAX || self.watched.iter().any(|(_, status)| status.interface == interface) {
+            return;
+        }
+        let counters = NicCounters::begin(interface, self.ethtool.as_mut());
+        let nic = self.ethtool.as_mut().and_then(|ethtool| Nic::look(interface, ethtool));
+        let notes = nic.as_ref().map(advise).unwrap_or_default();
+        self.untold.extend(notes.iter().cloned());
+        let link = nic.map(|nic| nic.link);
+        self.watched.push((counters, NicStatus { interface: interface.to_string(), notes, link, ..NicStatus::default() }));
+    }
+
+    /// Reads all counters. `names` are the sources' texts, one for each of `reports`.
+    pub(crate) fn look(&mut self, names: &[String], reports: &[Mutex<WorkerReport>]) {
+        for (counters, status) in &mut self.watched {
+            counters.look(self.ethtool.as_mut());
+            status.counters = counters.kernel().clone();
+            status.driver = counters.driver().clone();
+            if let Some(ethtool) = &self.ethtool {
+                status.link = ethtool.link(&status.interface).ok();
+            }
+            status.altered = altered(&status.interface, &self.by_spec, names, reports);
+            self.untold.extend(notes_of_packets(status));
+        }
+    }
+
+    /// Notes since this was last asked.
+    pub(crate) fn notes(&mut self) -> Vec<Advice> {
+        std::mem::take(&mut self.untold)
+    }
+
+    /// Every card.
+    pub(crate) fn status(&self) -> Vec<NicStatus> {
+        self.watched.iter().map(|(_, status)| status.clone()).collect()
+    }
+
+    /// What the kernel's queue between cards and sockets lost since the beginning, on the whole machine.
+    pub(crate) fn softnet(&self) -> Option<Softnet> {
+        Some(Softnet::now()?.since(self.softnet_before?))
+    }
+}
+
+/// Sums what the workers of an interface saw.
+fn altered(interface: &str, by_spec: &[(String, String)], names: &[String], reports: &[Mutex<WorkerReport>]) -> Altered {
+    let mut sum = Altered::default();
+    for (name, report) in names.iter().zip(reports) {
+        if by_spec.iter().any(|(spec, of)| spec == name && of == interface) {
+            sum.add(&report.lock().expect("no panic while held").counters.altered);
+        }
+    }
+    sum
+}
+
+/// What packets tell that settings haven't told already; each kind once.
+fn notes_of_packets(status: &mut NicStatus) -> Vec<Advice> {
+    let Altered { joined, split, unchecked, .. } = status.altered;
+    let mtu = status.link.map_or(0, |link| link.mtu);
+    let mut new = superpacket_advice(&status.interface, mtu, joined, split, unchecked);
+    new.retain(|advice| status.notes.iter().all(|known| known.kind != advice.kind));
+    status.notes.extend(new.iter().cloned());
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_settings_have_told_packets_do_not_tell_again() {
+        let mut status = NicStatus { interface: "eth0".to_string(), ..NicStatus::default() };
+        status.link = Some(Link { mtu: 1500, ..Link::default() });
+        status.altered = Altered { joined: 3, unchecked: 1, ..Altered::default() };
+        let kinds = |notes: Vec<Advice>| notes.iter().map(|note| note.kind).collect::<Vec<_>>();
+        assert_eq!(kinds(notes_of_packets(&mut status)), ["joined", "checksums"]);
+        assert!(notes_of_packets(&mut status).is_empty());
+        status.altered.split = 1;
+        assert_eq!(kinds(notes_of_packets(&mut status)), ["split"]);
+        let object = status.to_json();
+        assert_eq!(object["altered"]["joined"], 3);
+        assert_eq!(object["notes"][0]["remedy"], "ethtool -K eth0 gro off lro off");
+    }
+}

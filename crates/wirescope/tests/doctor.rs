@@ -1,0 +1,214 @@
+//! `wirescope doctor` on runs of files and generated traffic: each finding is brought about, then looked for.
+
+mod run;
+
+use run::{Done, Place, Started, finish, skip, wait_until, wirescope};
+use scope_testkit::oracle;
+use scope_testkit::traffic::{Capture, Conversations};
+use serde_json::Value;
+use std::process::Command;
+use std::time::Duration;
+
+const SECOND: i64 = 1_000_000_000;
+
+fn doctor(arguments: &[&str]) -> Done {
+    finish(wirescope(&[&["doctor"], arguments].concat()))
+}
+
+fn of(place: &Place) -> Done {
+    doctor(&["--out", place.out().to_str().unwrap(), "--json"])
+}
+
+fn object(done: &Done) -> Value {
+    serde_json::from_str(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}\n{}", done.stdout, done.stderr))
+}
+
+/// The finding of a kind, which has to be there.
+fn finding(done: &Done, kind: &str) -> Value {
+    let object = object(done);
+    let found = object["findings"].as_array().expect("an array").iter().find(|finding| finding["kind"] == kind).cloned();
+    found.unwrap_or_else(|| panic!("no {kind}: {object:#}"))
+}
+
+fn remedies(finding: &Value) -> String {
+    finding["remedies"].to_string()
+}
+
+#[test]
+fn a_run_that_lost_nothing_is_told_so() {
+    let place = Place::new();
+    let source = place.source(&Conversations::default().capture());
+    place.summary(&["--source", &source, "--trigger", "icmp", "--before", "1", "--after", "1"]);
+    let done = doctor(&["--out", place.out().to_str().unwrap()]);
+    assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
+    assert!(done.stdout.contains("has ended") && done.stdout.contains("Nothing is lost."), "{}", done.stdout);
+    let json = of(&place);
+    assert_eq!((json.code(), object(&json)["loses"].as_bool()), (Some(0), Some(false)));
+    let log = place.out().join("wirescope.jsonl");
+    assert_eq!(doctor(&["--log", log.to_str().unwrap()]).stdout, done.stdout);
+}
+
+#[test]
+fn what_can_not_be_looked_at_is_refused_with_the_reason() {
+    let place = Place::new();
+    std::fs::write(place.path("other.jsonl"), "{\"event\":\"else\"}\nno JSON\n").unwrap();
+    let other = place.path("other.jsonl");
+    let empty = place.out();
+    let own = std::process::id().to_string();
+    let rows: [(&[&str], &str); 6] = [
+        (&[], "which run?"),
+        (&["--out", empty.to_str().unwrap()], "No such file"),
+        (&["--log", other.to_str().unwrap()], "no run has written this log"),
+        (&["--pid", "many"], "is no number"),
+        (&["--pid", "4194305"], "there is no process"),
+        (&["--pid", &own], "is no run of wirescope"),
+    ];
+    for (arguments, expected) in rows {
+        let done = doctor(arguments);
+        assert_eq!(done.code(), Some(2), "{arguments:?}");
+        assert!(done.stderr.contains(expected) && done.stdout.is_empty(), "{arguments:?}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_run_is_found_by_its_process_and_its_death_is_a_finding() {
+    let place = Place::new();
+    let started = Started::new(place.command(&["--source", "synth:rate=1k,time=50s"]));
+    let log = place.out().join("wirescope.jsonl");
+    wait_until("the log's status", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"status\"")));
+    let pid = started.pid().to_string();
+    let running = doctor(&["--pid", &pid, "--json"]);
+    assert_eq!((running.code(), &object(&running)["state"]), (Some(0), &"running".into()), "{}", running.stdout);
+    started.signal(libc::SIGSTOP);
+    let stopped = doctor(&["--pid", &pid, "--json"]);
+    assert!(remedies(&finding(&stopped, "stopped")).contains(&format!("kill -CONT {pid}")));
+    assert_eq!(stopped.code(), Some(1), "a live run that is stopped loses");
+    drop(started); // killed
+    let dead = of(&place);
+    assert_eq!((dead.code(), &object(&dead)["state"]), (Some(1), &"dead".into()));
+    assert_eq!(finding(&dead, "died")["stage"], "run");
+}
+
+#[test]
+fn a_window_that_the_ring_does_not_hold_is_found() {
+    let place = Place::new();
+    let orders = ["--trigger", "udp port 60000", "--dump", "", "--before", "2s", "--after", "10ms"];
+    let small = ["--source", "synth:rate=20k,size=1000,time=3s,trigger-at=2500ms", "--ring", "1MiB", "--segment", "64KiB"];
+    let run = place.run(&[&small[..], &orders].concat());
+    assert_eq!(run.code(), Some(1), "{}", run.stderr);
+    let done = of(&place);
+    let found = finding(&done, "dumps_incomplete");
+    assert_eq!((done.code(), &found["stage"], &found["sureness"]), (Some(1), &"ring".into(), &"likely".into()));
+    assert!(found["lost_min"].as_u64().unwrap() > 20_000, "{found}");
+    assert!(remedies(&found).contains("a larger --ring"), "{found}");
+    assert_eq!(finding(&done, "normal_pages")["loses"], false, "a ring of 1 MiB is never in huge pages");
+}
+
+#[test]
+fn hits_without_a_place_for_a_dump_are_found() {
+    let place = Place::new();
+    let orders = ["--trigger", "udp", "--dump", "host $srcIP", "--holdoff", "0", "--dumps-max", "1"];
+    place.run(&[&["--source", "synth:rate=2k,flows=100,time=2s"], &orders[..], &["--after", "500ms"]].concat());
+    let found = finding(&of(&place), "too_many");
+    assert_eq!((&found["stage"], &found["loses"]), (&"dumps".into(), &false.into()));
+    assert!(found["cause"].as_str().unwrap().contains("taken (1)") && remedies(&found).contains("--dumps-max"), "{found}");
+}
+
+#[test]
+fn packets_that_come_too_late_are_found() {
+    let place = Place::new();
+    let mut capture: Capture = Conversations::default().capture();
+    let middle = capture.packets.len() / 2;
+    capture.packets[middle].time_ns -= 3 * SECOND;
+    let source = place.source(&capture);
+    place.summary(&["--source", &source]);
+    let found = finding(&of(&place), "late");
+    assert!(found["cause"].as_str().unwrap().starts_with("1 packets came so late"), "{found}");
+    assert_eq!((&found["sureness"], &found["loses"]), (&"possible".into(), &false.into()));
+}
+
+#[test]
+fn filters_in_the_interpreter_are_found() {
+    let place = Place::new();
+    let source = place.source(&Conversations::default().capture());
+    place.summary(&["--source", &source, "--trigger", "icmp", "--after", "1", "--filter-engine", "interpreter"]);
+    assert!(remedies(&finding(&of(&place), "interpreted")).contains("--filter-engine native"));
+}
+
+/// A shell script in a mount namespace of its own; `$0` is a folder, the rest is a command.
+fn with_mounts(script: &str, folder: &Place, command: &Command) -> Command {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-m", "--propagation", "private", "sh", "-c", script]).arg(folder.out()).arg(command.get_program());
+    unshare.args(command.get_args());
+    unshare
+}
+
+#[test]
+fn a_full_dump_disk_is_found() {
+    if !run::is_root() || !oracle::have("unshare") {
+        return;
+    }
+    let place = Place::new();
+    let source = place.source(&Conversations::default().capture());
+    let everything = ["--trigger", "ip", "--single", "--dump", "", "--after", "60"];
+    // The log is on the full disk, too: its lines are short and few, and what of them fits is enough.
+    let script = "mount -t tmpfs -o size=256k none \"$0\" || exit 9; \"$@\" >&2; \"$1\" doctor --out \"$0\" --json";
+    let done = finish(with_mounts(script, &place, &place.command(&[&["--source", &source], &everything[..]].concat())));
+    let found = finding(&done, "dump_disk_full");
+    assert_eq!((done.code(), &found["stage"], &found["sureness"]), (Some(1), &"dump disk".into(), &"certain".into()));
+    assert!(remedies(&found).contains("free space"), "{found}");
+}
+
+/// Runs generated traffic into a small ring while the dump disk takes nothing for `frozen_s` seconds, then the doctor.
+fn while_the_disk_is_frozen(frozen_s: &str, time_s: u32) -> Option<Done> {
+    if !run::is_root() || !oracle::have("unshare") {
+        return None;
+    }
+    if !oracle::have("mkfs.ext4") || !oracle::have("fsfreeze") || !std::path::Path::new("/dev/loop-control").exists() {
+        skip("needs mkfs.ext4, fsfreeze and loop devices");
+        return None;
+    }
+    let place = Place::new();
+    let script = format!(
+        "truncate -s 512M \"$0.img\" && mkfs.ext4 -q -F \"$0.img\" && mount -o loop \"$0.img\" \"$0\" || exit 9
+         trap 'fsfreeze -u \"$0\" 2>/dev/null' EXIT
+         \"$@\" >&2 & sleep 1.5
+         fsfreeze -f \"$0\"; sleep {frozen_s}; fsfreeze -u \"$0\"
+         wait $!; \"$1\" doctor --out \"$0\" --json"
+    );
+    let orders = ["--trigger", "udp", "--dump", "host $srcIP", "--holdoff", "100ms", "--dumps-max", "100", "--before", "1s"];
+    let source = format!("synth:rate=50k,time={time_s}s,size=500,flows=1000");
+    let small = ["--source", &source, "--ring", "1MiB", "--segment", "64KiB", "--after", "1s"];
+    Some(finish(with_mounts(&script, &place, &place.command(&[&small[..], &orders].concat()))))
+}
+
+#[test]
+fn a_ring_that_dumps_hold_is_found() {
+    let Some(done) = while_the_disk_is_frozen("2.5", 4) else { return };
+    let found = finding(&done, "ring_pinned");
+    assert_eq!((done.code(), &found["stage"], &found["sureness"]), (Some(1), &"ring".into(), &"certain".into()));
+    assert!(found["lost_min"].as_u64().unwrap() > 1000 && remedies(&found).contains("--dumps-max"), "{found}");
+}
+
+#[test]
+fn a_dump_disk_that_takes_nothing_is_found() {
+    let Some(done) = while_the_disk_is_frozen("8", 9) else { return };
+    let found = finding(&done, "dump_disk_slow");
+    assert_eq!((&found["stage"], &found["sureness"]), (&"dump disk".into(), &"likely".into()));
+    assert!(found["lost_min"].as_u64().unwrap() > 1000 && remedies(&found).contains("a faster disk"), "{found}");
+}
+
+#[test]
+fn findings_are_told_in_plain_words_too() {
+    let place = Place::new();
+    let orders = ["--trigger", "udp port 60000", "--dump", "", "--before", "2s", "--after", "10ms"];
+    let small = ["--source", "synth:rate=20k,size=1000,time=3s,trigger-at=2500ms", "--ring", "1MiB", "--segment", "64KiB"];
+    place.run(&[&small[..], &orders].concat());
+    let done = doctor(&["--out", place.out().to_str().unwrap()]);
+    assert_eq!(done.code(), Some(1));
+    for words in ["What is lost, the most first:", "1. ring (likely): ", " packets lost; ", "- a larger --ring", "Worth knowing:"]
+    {
+        assert!(done.stdout.contains(words), "{words}\n{}", done.stdout);
+    }
+    assert!(done.took < Duration::from_secs(5));
+}
