@@ -168,8 +168,10 @@ fn a_pcap_dump_goes_into_a_pipe_too() {
     let place = Place::new();
     place.source(&capture(vec![ethernet("left")], false));
     let options = "-r in.pcapng --trigger 'hit=udp port 60000' --dump '' --before 2 --after 1 --dump-format pcap";
-    let done =
-        shell(&place, &format!("WIRESCOPE {options} -w - | tee piped.pcap | tcpdump --nano -r - -w read.pcap; echo ${{PIPESTATUS[@]}}"));
+    let done = shell(
+        &place,
+        &format!("WIRESCOPE {options} -w - | tee piped.pcap | tcpdump --nano -r - -w read.pcap; echo ${{PIPESTATUS[@]}}"),
+    );
     assert_eq!(done.stdout.trim(), "0 0 0", "{}", done.stderr);
     let piped = read(place.path("piped.pcap"));
     assert_eq!(difference(&piped, &read(place.path("read.pcap"))), None);
