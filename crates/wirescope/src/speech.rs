@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn an_object_is_one_line_whatever_its_text_and_facts_replace_none_of_its_keys() {
         let facts: Map<String, Value> =
-            [("time", 1), ("packets", 2)].map(|(key, value)| (key.to_string(), value.into())).into_iter().collect();
+            [("time", 1), ("packets", 2)].into_iter().map(|(key, value)| (key.to_string(), value.into())).collect();
         let line = object(Level::Warning, "status", "a\nb\u{1b}[2J", facts).to_string();
         assert!(!line.contains(['\n', '\u{1b}']), "{line}");
         let read: Value = serde_json::from_str(&line).unwrap();
