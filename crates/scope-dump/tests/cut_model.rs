@@ -2,7 +2,7 @@
 //! column screens well, badly and not at all. The model asks the filter of every packet.
 
 use proptest::prelude::*;
-use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, cut};
+use scope_dump::{DumpFormat, DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Target, cut};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
@@ -395,14 +395,13 @@ fn every_filter_leaves_the_packets_that_it_takes_and_the_one_that_fired() {
     }
 }
 
-#[test]
-fn packets_later_than_the_reorder_buffer_reaches_find_their_place() {
-    let folder = tempfile::tempdir().unwrap();
+/// A dump for which 200 packets come later than its reorder buffer reaches, written to `output`; all its packets in order.
+fn dump_with_late_packets(output: Arc<DumpOutput>, folder: &std::path::Path) -> (DumpReport, Vec<(i64, Vec<u8>)>) {
     let mut bench = Bench::new(1, 640, 1400, 1_000_000_000_000);
     let begin_ns = 1_000_000_000_000;
     let hit = bench.feed(0, begin_ns);
     let window = Arc::new(Window::new(begin_ns, begin_ns + 1_000_000_000, begin_ns));
-    let order = order(&bench, hit, "", &window, folder.path(), 1);
+    let order = DumpOrder { output, ..order(&bench, hit, "", &window, folder, 1) };
     let (ring, progress) = (bench.ring.clone(), order.progress.clone());
     let dump = std::thread::spawn(move || cut(&ring, order));
     // All of it waits for the clock, more than the buffer takes: the oldest go out early.
@@ -421,8 +420,46 @@ fn packets_later_than_the_reorder_buffer_reaches_find_their_place() {
     let report = dump.join().unwrap();
     let mut expected = bench.fed.clone();
     expected.sort_by_key(|packet| (packet.time_ns, packet.number));
-    let expected: Vec<(i64, Vec<u8>)> = expected.iter().map(|packet| (packet.time_ns, bytes_of(packet, 1400))).collect();
     assert_eq!(report.packets, expected.len() as u64);
+    assert!(report.complete, "{report:?}");
+    (report, expected.iter().map(|packet| (packet.time_ns, bytes_of(packet, 1400))).collect())
+}
+
+#[test]
+fn packets_later_than_the_reorder_buffer_reaches_find_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let (report, expected) = dump_with_late_packets(DumpOutput::in_folder(folder.path()).unwrap(), folder.path());
     assert!(read(&report) == expected);
-    assert!(report.complete);
+}
+
+#[test]
+fn late_packets_find_their_place_in_a_pcap_dump_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Arc::try_unwrap(DumpOutput::in_folder(folder.path()).unwrap()).unwrap();
+    let (report, expected) = dump_with_late_packets(Arc::new(DumpOutput { format: DumpFormat::Pcap, ..output }), folder.path());
+    let (file, mut at, mut packets) = (std::fs::read(&report.paths[0]).unwrap(), 24, Vec::new());
+    while at < file.len() {
+        let [seconds, ns, captured] = [0, 4, 8].map(|place| i64::from(pcapng::le32(&file, at + place)));
+        at += 16 + captured as usize;
+        packets.push((seconds * 1_000_000_000 + ns, file[at - captured as usize..at].to_vec()));
+    }
+    assert!(packets == expected);
+}
+
+#[test]
+fn in_a_pipe_late_packets_stand_behind_their_place_and_none_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    let target = Target::Stream(std::fs::File::create(&path).unwrap());
+    let output = DumpOutput { format: DumpFormat::Pcapng, target, budget: None };
+    let (report, expected) = dump_with_late_packets(Arc::new(output), folder.path());
+    assert!(report.paths.is_empty() && report.to_stream);
+    let mut packets = read(&DumpReport { paths: vec![path.clone()], ..report });
+    assert!(packets != expected, "nothing can be put right in a pipe");
+    packets.sort();
+    let mut expected = expected;
+    expected.sort();
+    assert!(packets == expected);
+    let file = std::fs::read(path).unwrap();
+    assert!(String::from_utf8_lossy(&file[file.len() - 20_000..]).contains("out of order: "));
 }

@@ -44,6 +44,8 @@ const READS_MAX: usize = 16;
 const NEWS_MAX: usize = 1000;
 /// Letters of a fact in the environment.
 const FACT_CHARS_MAX: usize = 16 << 10;
+/// By these a service manager knows the run; no command may speak for it.
+const SERVICE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 /// What stands for the file of a dump that went into a pipe.
 const STREAM: &str = "-";
 
@@ -346,6 +348,9 @@ impl Runner<'_> {
         fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&self.plan.command).envs(job.facts.iter().map(|(name, value)| (*name, value)));
+        for name in SERVICE {
+            command.env_remove(name);
+        }
         command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said).process_group(0);
         let (child, group) = self.groups.start(&mut command)?;
         let pipe = Some(File::from(pipe));

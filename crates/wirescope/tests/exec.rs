@@ -93,6 +93,17 @@ fn a_failing_command_is_a_warning_and_the_run_is_what_it_was() {
 }
 
 #[test]
+fn a_command_can_t_speak_for_the_service_that_the_run_is() {
+    let place = Place::new();
+    let source = place.source(&capture(1));
+    let mut command = place.command(&arguments(&source, "env | grep -e NOTIFY -e WATCHDOG; true", &[]));
+    command.env("WATCHDOG_PID", "1");
+    let done = Started::new(command).finish(run::LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert_eq!(events(&place, "exec")[0]["output"], "");
+}
+
+#[test]
 fn only_so_many_commands_run_at_once() {
     let place = Place::new();
     let log = place.path("log");
