@@ -9,7 +9,7 @@
 //! a group serves one interface after another. One in a group belongs to its interface for its life (the kernel's rule), so with
 //! several workers each interface that comes back takes a spare socket of each worker.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -62,8 +62,21 @@ enum NotTaken {
     NotNow,
     /// No socket can be had.
     NoSocket(io::Error),
+    /// So many are captured already.
+    Full(SourceError),
     /// Any other reason.
     Fault(SourceError),
+}
+
+/// For how long an interface is not taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refused {
+    /// For as long as it is there.
+    WhileThere,
+    /// Until a socket is free.
+    UntilSocket,
+    /// Until another interface goes.
+    UntilRoom,
 }
 
 /// One worker's share of live capture.
@@ -80,9 +93,9 @@ pub struct AfPacketSource {
     known: Vec<Known>,
     /// Interfaces that the sink knows.
     announced: usize,
-    /// Interfaces that are not taken up for as long as they are there, told once.
-    refused: BTreeSet<i32>,
-    /// Some interface waits for a socket that is about to be free.
+    /// Interfaces that are not taken up, told once.
+    refused: BTreeMap<i32, Refused>,
+    /// Some interface may be taken up that was not so far.
     unserved: bool,
     news: Vec<InterfaceNews>,
     warnings: Vec<String>,
@@ -106,7 +119,7 @@ impl AfPacketSource {
             spares: Vec::new(),
             known: Vec::new(),
             announced: 0,
-            refused: BTreeSet::new(),
+            refused: BTreeMap::new(),
             unserved: false,
             news: Vec::new(),
             warnings: Vec::new(),
@@ -137,8 +150,11 @@ impl AfPacketSource {
             match self.prepare(&link, wanted) {
                 Ok(number) if by_name => self.tell_of_down(number, &link),
                 Ok(number) => self.tell_of_new(number, &link, wanted),
-                Err(NotTaken::Fault(SourceError::Spec { cause, .. })) if !by_name => self.refuse(&link, cause),
-                Err(NotTaken::Fault(error)) => return Err(error),
+                Err(NotTaken::Fault(SourceError::Spec { cause, .. })) if !by_name => {
+                    self.refuse(&link, Refused::WhileThere, cause)
+                }
+                Err(NotTaken::Full(SourceError::Spec { cause, .. })) if !by_name => self.refuse(&link, Refused::UntilRoom, cause),
+                Err(NotTaken::Fault(error) | NotTaken::Full(error)) => return Err(error),
                 Err(NotTaken::NotNow) => {}
                 Err(NotTaken::NoSocket(cause)) => {
                     let place = format!("opening a packet socket on {}", link.name);
@@ -200,13 +216,13 @@ impl AfPacketSource {
     fn prepare(&mut self, link: &Link, wanted: usize) -> Result<usize, NotTaken> {
         let one_too_many = |most: usize, what: &str| {
             let cause = format!("it is one too many, a source {what} at most {most}; give some a source of their own");
-            NotTaken::Fault(SourceError::Spec { spec: self.wanted[wanted].spec.clone(), cause })
+            SourceError::Spec { spec: self.wanted[wanted].spec.clone(), cause }
         };
         if self.ports.iter().filter(|port| port.stage == Stage::Bound).count() >= PORTS_MAX {
-            return Err(one_too_many(PORTS_MAX, "captures"));
+            return Err(NotTaken::Full(one_too_many(PORTS_MAX, "captures")));
         }
         if self.known.len() >= INTERFACES_KNOWN_MAX {
-            return Err(one_too_many(INTERFACES_KNOWN_MAX, "meets"));
+            return Err(NotTaken::Fault(one_too_many(INTERFACES_KNOWN_MAX, "meets")));
         }
         if self.ports.len() >= PORTS_MAX {
             return Err(NotTaken::NotNow);
@@ -349,7 +365,7 @@ impl AfPacketSource {
     /// Captures an interface from now on, if it is wanted, isn't captured yet and wasn't refused.
     fn take_up(&mut self, link: &Link) {
         let is_captured = |port: &Port| port.stage == Stage::Bound && port.device.index == link.index;
-        if self.stopped.is_some() || self.refused.contains(&link.index) || self.ports.iter().any(is_captured) {
+        if self.stopped.is_some() || self.refused.contains_key(&link.index) || self.ports.iter().any(is_captured) {
             return;
         }
         let Some(wanted) = self.wanted(&link.name) else { return };
@@ -364,10 +380,11 @@ impl AfPacketSource {
             Ok(number) if self.known[number].gone => self.tell_of_back(number, link),
             Ok(number) => self.tell_of_new(number, link, wanted),
             Err(NotTaken::NotNow) => self.unserved = true,
-            Err(NotTaken::Fault(error)) => self.refuse(link, error.to_string()),
+            Err(NotTaken::Fault(error)) => self.refuse(link, Refused::WhileThere, error.to_string()),
+            Err(NotTaken::Full(error)) => self.refuse(link, Refused::UntilRoom, error.to_string()),
             Err(NotTaken::NoSocket(cause)) => {
                 let error = SourceError::NoSocket { interface: link.name.clone(), cause };
-                self.refuse(link, error.to_string());
+                self.refuse(link, Refused::UntilSocket, error.to_string());
                 // No socket that could ever be free: nothing can come any more.
                 if self.ports.is_empty() {
                     self.failure = Some(error);
@@ -388,24 +405,32 @@ impl AfPacketSource {
         })
     }
 
-    /// An interface is not captured for as long as it is there.
-    fn refuse(&mut self, link: &Link, text: String) {
-        self.refused.insert(link.index);
+    /// An interface is not captured for now.
+    fn refuse(&mut self, link: &Link, refused: Refused, text: String) {
+        self.refused.insert(link.index, refused);
         self.tell(&link.name, InterfaceState::Refused, format!("interface {} is not captured: {text}", link.name));
     }
 
     /// Sockets whose interface is gone and that have nothing more: one that was named waits for it with its ring, others are
-    /// closed.
+    /// closed. Now there may be room for an interface that was refused.
     fn park(&mut self) {
         for at in (0..self.ports.len()).rev() {
             let port = &mut self.ports[at];
             let Stage::Leaving(since) = port.stage else { continue };
-            if port.is_drained(since) {
-                port.stage = Stage::Parked;
-                if port.group.is_some() || self.wanted[port.interface.part as usize].pattern.is_glob() {
-                    self.close(at);
-                }
+            if !port.is_drained(since) {
+                continue;
             }
+            port.stage = Stage::Parked;
+            let frees_socket = port.group.is_none();
+            if !frees_socket || self.wanted[port.interface.part as usize].pattern.is_glob() {
+                self.close(at);
+            }
+            self.refused.retain(|_, refused| match refused {
+                Refused::WhileThere => true,
+                Refused::UntilSocket => !frees_socket,
+                Refused::UntilRoom => false,
+            });
+            self.unserved = true;
         }
     }
 
