@@ -547,6 +547,23 @@ fn a_link_that_is_lost_at_the_other_end_is_told() {
 }
 
 #[test]
+fn an_interface_that_is_renamed_is_captured_on_and_once() {
+    let Some(lab) = Lab::or_skip() else { return };
+    let (ended, seen) = capture_during(&lab, open_in(lab.a(), &options("v*", 1)), Rights::Kept, |seen| {
+        lab.a().ip(&["link", "set", "va", "down"]).unwrap();
+        lab.a().ip(&["link", "set", "va", "name", "vx"]).unwrap();
+        take_up(&lab, "vx", "vb");
+        seen.wait_for("va", InterfaceState::Up, 1);
+        RawSender::open(lab.b(), "vb").unwrap().send(&frames(1, 300, 120)).unwrap();
+        seen.wait_for_packets(300);
+    });
+    assert!(ended[0].kept.of("va") == frames(1, 300, 120));
+    assert_eq!(seen.count("vx", InterfaceState::New), 0);
+    let warnings = seen.warnings.lock().unwrap();
+    assert!(warnings.len() == 1 && warnings[0].contains("va is called vx now"), "{warnings:?}");
+}
+
+#[test]
 fn one_worker_serves_three_interfaces_and_none_is_starved() {
     let Some(lab) = Lab::or_skip() else { return };
     let others: Vec<(String, String)> = (0..2).map(|_| lab.another_link().unwrap()).collect();

@@ -48,6 +48,8 @@ pub(super) struct Wanted {
 struct Known {
     interface: Interface,
     name: Arc<str>,
+    /// What the system calls it now.
+    called: String,
     /// Counters of its sockets that serve others now.
     before: SourceCounters,
     /// As it was told last.
@@ -286,7 +288,8 @@ impl AfPacketSource {
         }
         let (interface, name) = (interface.clone(), link.name[..].into());
         let up = link.state == LinkState::Up;
-        self.known.push(Known { interface, name, before: SourceCounters::default(), up, gone: false, mtu: link.mtu });
+        let called = link.name.clone();
+        self.known.push(Known { interface, name, called, before: SourceCounters::default(), up, gone: false, mtu: link.mtu });
         self.known.len() - 1
     }
 
@@ -353,6 +356,7 @@ impl AfPacketSource {
             port.warn(error.to_string());
         }
         let number = port.intake.interface as usize;
+        self.tell_of_name(number, link);
         self.tell_of_state(number, link);
         if std::mem::replace(&mut self.known[number].mtu, link.mtu) != link.mtu {
             let name = self.known[number].name.clone();
@@ -451,6 +455,7 @@ impl AfPacketSource {
     fn tell_of_back(&mut self, number: usize, link: &Link) {
         let known = &mut self.known[number];
         (known.gone, known.mtu) = (false, link.mtu);
+        known.called.clone_from(&link.name);
         self.tell(&link.name, InterfaceState::Back, format!("interface {} is back: captured again", link.name));
         self.tell_of_down(number, link);
     }
@@ -461,6 +466,16 @@ impl AfPacketSource {
         if !self.known[number].up {
             let text = format!("interface {} {}; waiting for it", link.name, not_up(link.state));
             self.tell(&link.name, InterfaceState::Down, text);
+        }
+    }
+
+    /// An interface that is renamed is the same one: it keeps its first name here.
+    fn tell_of_name(&mut self, number: usize, link: &Link) {
+        let known = &mut self.known[number];
+        if known.called != link.name {
+            known.called.clone_from(&link.name);
+            let text = format!("interface {} is called {} now; it is captured on under its first name", known.name, link.name);
+            self.warnings.extend(self.leads.then_some(text));
         }
     }
 
