@@ -172,9 +172,9 @@ fn drop_capabilities() {
     assert_eq!((socket, std::io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EPERM)));
 }
 
-/// 2 MiB for each interface and worker.
+/// 8 MiB for each interface and worker.
 fn options(interface: &str, workers: u32) -> AfPacketOptions {
-    AfPacketOptions { workers, block_bytes: 128 << 10, blocks: 16, ..AfPacketOptions::new(interface) }
+    AfPacketOptions { workers, ..AfPacketOptions::new(interface) }.with_small_ring()
 }
 
 fn open_in(namespace: &Namespace, options: &AfPacketOptions) -> Vec<AfPacketSource> {
@@ -386,9 +386,18 @@ fn a_pattern_takes_what_matches_now_and_what_comes_later() {
                 add_link(&lab, "va3", "vb3");
                 seen.wait_for("va3", InterfaceState::Refused, 1);
             }
+            if rights == Rights::Dropped && workers == 1 {
+                // The socket of one that goes is free for it.
+                std::thread::sleep(Duration::from_millis(100));
+                lab.a().ip(&["link", "del", "va1"]).unwrap();
+                seen.wait_for("va3", InterfaceState::New, 1);
+                take_up(&lab, "va3", "vb3");
+                RawSender::open(lab.b(), "vb3").unwrap().send(&frames(3, 300, 120)).unwrap();
+            }
             std::thread::sleep(Duration::from_millis(100));
         });
-        for (name, seed) in [("va", 9), ("va1", 1), ("va2", 2)] {
+        let last = (rights == Rights::Dropped && workers == 1).then_some(("va3", 3));
+        for (name, seed) in [("va", 9), ("va1", 1), ("va2", 2)].into_iter().chain(last) {
             let mut received: Vec<&[u8]> = ended.iter().flat_map(|ended| ended.kept.of(name)).collect();
             received.sort();
             assert!(received == frames(seed, 300, 120), "{name}: {} received", received.len());
@@ -538,6 +547,23 @@ fn a_link_that_is_lost_at_the_other_end_is_told() {
 }
 
 #[test]
+fn an_interface_that_is_renamed_is_captured_on_and_once() {
+    let Some(lab) = Lab::or_skip() else { return };
+    let (ended, seen) = capture_during(&lab, open_in(lab.a(), &options("v*", 1)), Rights::Kept, |seen| {
+        lab.a().ip(&["link", "set", "va", "down"]).unwrap();
+        lab.a().ip(&["link", "set", "va", "name", "vx"]).unwrap();
+        take_up(&lab, "vx", "vb");
+        seen.wait_for("va", InterfaceState::Up, 1);
+        RawSender::open(lab.b(), "vb").unwrap().send(&frames(1, 300, 120)).unwrap();
+        seen.wait_for_packets(300);
+    });
+    assert!(ended[0].kept.of("va") == frames(1, 300, 120));
+    assert_eq!(seen.count("vx", InterfaceState::New), 0);
+    let warnings = seen.warnings.lock().unwrap();
+    assert!(warnings.len() == 1 && warnings[0].contains("va is called vx now"), "{warnings:?}");
+}
+
+#[test]
 fn one_worker_serves_three_interfaces_and_none_is_starved() {
     let Some(lab) = Lab::or_skip() else { return };
     let others: Vec<(String, String)> = (0..2).map(|_| lab.another_link().unwrap()).collect();
@@ -561,6 +587,7 @@ fn one_worker_serves_three_interfaces_and_none_is_starved() {
         kept.interfaces.iter().map(|interface| (&interface.name[..], interface.part)).collect::<Vec<_>>(),
         [("va", 0), ("va1", 1), ("va2", 2)]
     );
+    assert_eq!(kept.dropped, 0, "{interfaces:?}");
     assert!(kept.of("va1") == slow[0] && kept.of("va2") == slow[1]);
     let of_flood = interfaces[0].counters;
     assert_eq!(of_flood.offered, flood.len() as u64);

@@ -9,7 +9,9 @@
 //! a group serves one interface after another. One in a group belongs to its interface for its life (the kernel's rule), so with
 //! several workers each interface that comes back takes a spare socket of each worker.
 
-use std::collections::BTreeSet;
+mod telling;
+
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -29,8 +31,6 @@ use crate::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, So
 pub const PORTS_MAX: usize = 64;
 /// Interfaces that one source has met over its life, those included that are gone; more are not captured, which is told.
 pub const INTERFACES_KNOWN_MAX: usize = 4096;
-/// News that wait at once; more are not kept until these are fetched.
-const NEWS_MAX: usize = 1024;
 
 /// What is asked for: an interface, or all that match.
 #[derive(Clone)]
@@ -48,6 +48,8 @@ pub(super) struct Wanted {
 struct Known {
     interface: Interface,
     name: Arc<str>,
+    /// What the system calls it now.
+    called: String,
     /// Counters of its sockets that serve others now.
     before: SourceCounters,
     /// As it was told last.
@@ -62,8 +64,21 @@ enum NotTaken {
     NotNow,
     /// No socket can be had.
     NoSocket(io::Error),
+    /// So many are captured already.
+    Full(SourceError),
     /// Any other reason.
     Fault(SourceError),
+}
+
+/// For how long an interface is not taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refused {
+    /// For as long as it is there.
+    WhileThere,
+    /// Until a socket is free.
+    UntilSocket,
+    /// Until another interface goes.
+    UntilRoom,
 }
 
 /// One worker's share of live capture.
@@ -80,9 +95,9 @@ pub struct AfPacketSource {
     known: Vec<Known>,
     /// Interfaces that the sink knows.
     announced: usize,
-    /// Interfaces that are not taken up for as long as they are there, told once.
-    refused: BTreeSet<i32>,
-    /// Some interface waits for a socket that is about to be free.
+    /// Interfaces that are not taken up, told once.
+    refused: BTreeMap<i32, Refused>,
+    /// Some interface may be taken up that was not so far.
     unserved: bool,
     news: Vec<InterfaceNews>,
     warnings: Vec<String>,
@@ -106,7 +121,7 @@ impl AfPacketSource {
             spares: Vec::new(),
             known: Vec::new(),
             announced: 0,
-            refused: BTreeSet::new(),
+            refused: BTreeMap::new(),
             unserved: false,
             news: Vec::new(),
             warnings: Vec::new(),
@@ -137,8 +152,11 @@ impl AfPacketSource {
             match self.prepare(&link, wanted) {
                 Ok(number) if by_name => self.tell_of_down(number, &link),
                 Ok(number) => self.tell_of_new(number, &link, wanted),
-                Err(NotTaken::Fault(SourceError::Spec { cause, .. })) if !by_name => self.refuse(&link, cause),
-                Err(NotTaken::Fault(error)) => return Err(error),
+                Err(NotTaken::Fault(SourceError::Spec { cause, .. })) if !by_name => {
+                    self.refuse(&link, Refused::WhileThere, cause)
+                }
+                Err(NotTaken::Full(SourceError::Spec { cause, .. })) if !by_name => self.refuse(&link, Refused::UntilRoom, cause),
+                Err(NotTaken::Fault(error) | NotTaken::Full(error)) => return Err(error),
                 Err(NotTaken::NotNow) => {}
                 Err(NotTaken::NoSocket(cause)) => {
                     let place = format!("opening a packet socket on {}", link.name);
@@ -200,13 +218,13 @@ impl AfPacketSource {
     fn prepare(&mut self, link: &Link, wanted: usize) -> Result<usize, NotTaken> {
         let one_too_many = |most: usize, what: &str| {
             let cause = format!("it is one too many, a source {what} at most {most}; give some a source of their own");
-            NotTaken::Fault(SourceError::Spec { spec: self.wanted[wanted].spec.clone(), cause })
+            SourceError::Spec { spec: self.wanted[wanted].spec.clone(), cause }
         };
         if self.ports.iter().filter(|port| port.stage == Stage::Bound).count() >= PORTS_MAX {
-            return Err(one_too_many(PORTS_MAX, "captures"));
+            return Err(NotTaken::Full(one_too_many(PORTS_MAX, "captures")));
         }
         if self.known.len() >= INTERFACES_KNOWN_MAX {
-            return Err(one_too_many(INTERFACES_KNOWN_MAX, "meets"));
+            return Err(NotTaken::Fault(one_too_many(INTERFACES_KNOWN_MAX, "meets")));
         }
         if self.ports.len() >= PORTS_MAX {
             return Err(NotTaken::NotNow);
@@ -270,7 +288,8 @@ impl AfPacketSource {
         }
         let (interface, name) = (interface.clone(), link.name[..].into());
         let up = link.state == LinkState::Up;
-        self.known.push(Known { interface, name, before: SourceCounters::default(), up, gone: false, mtu: link.mtu });
+        let called = link.name.clone();
+        self.known.push(Known { interface, name, called, before: SourceCounters::default(), up, gone: false, mtu: link.mtu });
         self.known.len() - 1
     }
 
@@ -337,6 +356,7 @@ impl AfPacketSource {
             port.warn(error.to_string());
         }
         let number = port.intake.interface as usize;
+        self.tell_of_name(number, link);
         self.tell_of_state(number, link);
         if std::mem::replace(&mut self.known[number].mtu, link.mtu) != link.mtu {
             let name = self.known[number].name.clone();
@@ -349,7 +369,7 @@ impl AfPacketSource {
     /// Captures an interface from now on, if it is wanted, isn't captured yet and wasn't refused.
     fn take_up(&mut self, link: &Link) {
         let is_captured = |port: &Port| port.stage == Stage::Bound && port.device.index == link.index;
-        if self.stopped.is_some() || self.refused.contains(&link.index) || self.ports.iter().any(is_captured) {
+        if self.stopped.is_some() || self.refused.contains_key(&link.index) || self.ports.iter().any(is_captured) {
             return;
         }
         let Some(wanted) = self.wanted(&link.name) else { return };
@@ -364,10 +384,11 @@ impl AfPacketSource {
             Ok(number) if self.known[number].gone => self.tell_of_back(number, link),
             Ok(number) => self.tell_of_new(number, link, wanted),
             Err(NotTaken::NotNow) => self.unserved = true,
-            Err(NotTaken::Fault(error)) => self.refuse(link, error.to_string()),
+            Err(NotTaken::Fault(error)) => self.refuse(link, Refused::WhileThere, error.to_string()),
+            Err(NotTaken::Full(error)) => self.refuse(link, Refused::UntilRoom, error.to_string()),
             Err(NotTaken::NoSocket(cause)) => {
                 let error = SourceError::NoSocket { interface: link.name.clone(), cause };
-                self.refuse(link, error.to_string());
+                self.refuse(link, Refused::UntilSocket, error.to_string());
                 // No socket that could ever be free: nothing can come any more.
                 if self.ports.is_empty() {
                     self.failure = Some(error);
@@ -388,83 +409,32 @@ impl AfPacketSource {
         })
     }
 
-    /// An interface is not captured for as long as it is there.
-    fn refuse(&mut self, link: &Link, text: String) {
-        self.refused.insert(link.index);
+    /// An interface is not captured for now.
+    fn refuse(&mut self, link: &Link, refused: Refused, text: String) {
+        self.refused.insert(link.index, refused);
         self.tell(&link.name, InterfaceState::Refused, format!("interface {} is not captured: {text}", link.name));
     }
 
     /// Sockets whose interface is gone and that have nothing more: one that was named waits for it with its ring, others are
-    /// closed.
+    /// closed. Now there may be room for an interface that was refused.
     fn park(&mut self) {
         for at in (0..self.ports.len()).rev() {
             let port = &mut self.ports[at];
             let Stage::Leaving(since) = port.stage else { continue };
-            if port.is_drained(since) {
-                port.stage = Stage::Parked;
-                if port.group.is_some() || self.wanted[port.interface.part as usize].pattern.is_glob() {
-                    self.close(at);
-                }
+            if !port.is_drained(since) {
+                continue;
             }
-        }
-    }
-
-    /// Tells what all workers of the interface see alike, and what is this one's own trouble.
-    fn tell(&mut self, interface: &str, state: InterfaceState, text: String) {
-        if (self.leads || state == InterfaceState::Refused) && self.news.len() < NEWS_MAX {
-            self.news.push(InterfaceNews { interface: interface.to_string(), state, text });
-        }
-    }
-
-    fn tell_of_new(&mut self, number: usize, link: &Link, wanted: usize) {
-        let pattern = self.wanted[wanted].pattern.text();
-        let text = format!("interface {} matches '{pattern}': captured from now on", link.name);
-        self.tell(&link.name, InterfaceState::New, text);
-        self.tell_of_down(number, link);
-    }
-
-    fn tell_of_back(&mut self, number: usize, link: &Link) {
-        let known = &mut self.known[number];
-        (known.gone, known.mtu) = (false, link.mtu);
-        self.tell(&link.name, InterfaceState::Back, format!("interface {} is back: captured again", link.name));
-        self.tell_of_down(number, link);
-    }
-
-    /// An interface that is captured from now on and may have no link yet.
-    fn tell_of_down(&mut self, number: usize, link: &Link) {
-        self.known[number].up = link.state == LinkState::Up;
-        if !self.known[number].up {
-            let text = format!("interface {} {}; waiting for it", link.name, not_up(link.state));
-            self.tell(&link.name, InterfaceState::Down, text);
-        }
-    }
-
-    /// Says whether packets can come, where that has changed.
-    fn tell_of_state(&mut self, number: usize, link: &Link) {
-        let up = link.state == LinkState::Up;
-        let known = &mut self.known[number];
-        if std::mem::replace(&mut known.up, up) == up {
-            return;
-        }
-        let name = known.name.clone();
-        let (state, text) = match link.state {
-            LinkState::Up => (InterfaceState::Up, format!("interface {name} is up again")),
-            LinkState::Down => (InterfaceState::Down, format!("interface {name} went down; waiting for it")),
-            LinkState::NoCarrier => (InterfaceState::Down, format!("interface {name} lost its link; waiting for it")),
-        };
-        self.tell(&name, state, text);
-    }
-
-    /// Says so where frames can be longer than what a block takes: the kernel would cut them.
-    fn warn_of_long_frames(&mut self, number: usize, link: &Link) {
-        let part = self.known[number].interface.part as usize;
-        let longest = self.wanted[part].options.frame_bytes_max();
-        // An Ethernet header with two tags.
-        if self.leads && link.mtu.saturating_add(22) > longest {
-            self.warnings.push(format!(
-                "interface {}: its MTU is {} bytes, frames longer than {longest} are cut to that; larger blocks take them whole",
-                link.name, link.mtu
-            ));
+            port.stage = Stage::Parked;
+            let frees_socket = port.group.is_none();
+            if !frees_socket || self.wanted[port.interface.part as usize].pattern.is_glob() {
+                self.close(at);
+            }
+            self.refused.retain(|_, refused| match refused {
+                Refused::WhileThere => true,
+                Refused::UntilSocket => !frees_socket,
+                Refused::UntilRoom => false,
+            });
+            self.unserved = true;
         }
     }
 
@@ -598,10 +568,6 @@ impl Source for AfPacketSource {
     fn news(&mut self) -> Vec<InterfaceNews> {
         std::mem::take(&mut self.news)
     }
-}
-
-fn not_up(state: LinkState) -> &'static str {
-    if state == LinkState::Down { "is down" } else { "has no link" }
 }
 
 /// Whether the system says that there is no such interface (any more).
