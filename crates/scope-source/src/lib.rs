@@ -90,6 +90,7 @@ impl SourceCounters {
         self.unreadable += other.unreadable;
         self.stepped_back += other.stepped_back;
         self.time_clamped += other.time_clamped;
+        self.altered.add(&other.altered);
     }
 }
 
