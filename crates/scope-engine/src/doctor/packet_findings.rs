@@ -138,6 +138,7 @@ fn kernel_ring(facts: &Facts, found: &mut Vec<Finding>) {
             "a larger capture ring: blocks= in the source",
             "a processor of its own for each worker: cpus=",
             "more workers: workers=",
+            "where packets are few, a longer timeout=: a block is handed over when its time is up, however empty it is",
         ];
         found.push(Finding::loss("kernel_ring", Stage::KernelRing, Sureness::Possible, rest, cause, &remedies));
     }
