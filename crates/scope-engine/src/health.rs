@@ -34,8 +34,8 @@ pub(crate) struct Health {
     threads: ThreadTimes,
     times: Vec<Option<WorkerTime>>,
     looked: Instant,
-    /// Seconds from the look before to the last one: many more than 1 when the process stood still.
-    passed_s: f64,
+    /// Seconds between the last looks, the last one first: many more than 1 when the process stood still.
+    passed_s: [f64; 2],
     next_line: Instant,
 }
 
@@ -61,7 +61,7 @@ impl Health {
             threads: ThreadTimes::new(names.len()),
             times: vec![None; names.len()],
             looked: Instant::now(),
-            passed_s: 0.0,
+            passed_s: [0.0; 2],
             next_line: Instant::now() + if live { FIRST_LINE } else { LINE_EVERY },
         }
     }
@@ -69,7 +69,7 @@ impl Health {
     /// Looks at everything, once a second; fills in what `status` says of cards and workers, and logs it when it is time to.
     /// Returns notes to be said.
     pub(crate) fn look(&mut self, status: &mut Status, shared: &Shared, reports: &[Mutex<WorkerReport>]) -> Vec<String> {
-        self.passed_s = self.looked.elapsed().as_secs_f64();
+        self.passed_s = [self.looked.elapsed().as_secs_f64(), self.passed_s[0]];
         self.looked = Instant::now();
         self.times = self.threads.look();
         self.nics.look(&self.names, reports);
@@ -110,10 +110,11 @@ impl Health {
         }
     }
 
-    /// What went on in the last second.
+    /// What went on in the last second. When the process stood still and goes on, this thread may look before a worker has counted
+    /// what was lost meanwhile: so the longer of the last two times is told.
     fn meanwhile(&self, shared: &Shared) -> Value {
         json!({
-            "seconds": self.passed_s,
+            "seconds": self.passed_s[0].max(self.passed_s[1]),
             "workers": self.times.iter().map(worker_time).collect::<Vec<_>>(),
             "pinned": shared.ring.budget().taken(),
             "segments": shared.ring.segments(),

@@ -75,7 +75,11 @@ mod tests {
     fn a_worker_that_spins_is_told_from_one_that_sleeps() {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let spin = || while !stop.load(Ordering::Relaxed) {};
+            let spin = || {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            };
             std::thread::Builder::new().name("worker-0".into()).spawn_scoped(scope, spin).unwrap();
             let sleep = || {
                 while !stop.load(Ordering::Relaxed) {

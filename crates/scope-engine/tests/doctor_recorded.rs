@@ -108,3 +108,19 @@ fn a_disk_that_is_nearly_full_is_told_before_it_is_full() {
 fn of_nothing_nothing_is_found() {
     assert!(findings(&Facts::default()).is_empty());
 }
+
+#[test]
+fn a_log_that_is_cut_changed_or_full_of_large_numbers_is_read_as_far_as_it_goes() {
+    let whole = include_str!("recorded/ixgbe_missed.jsonl").to_string() + include_str!("recorded/budget_reached.jsonl");
+    let look = |text: &str| log::parse(text).map_or(0, |facts| findings(&facts).len());
+    for cut in (0..whole.len()).step_by(7) {
+        look(&whole[..cut]);
+    }
+    for (from, to) in
+        [("120345", "18446744073709551615"), (": 9", ": 18446744073709551615"), (": 1", ": -1"), ("{", "["), ("\"", "")]
+    {
+        look(&whole.replace(from, to));
+    }
+    let twice = whole.replace("\"offered\": 9000000", "\"offered\": 18446744073709551615");
+    assert!(look(&twice) > 0, "counts are bounded, not wrapped");
+}

@@ -98,10 +98,13 @@ fn a_burst_that_the_kernel_s_ring_does_not_hold_is_found() {
     let lost = kernel_dropped(&stop(started));
     assert!(lost > 0, "the test did not overrun the kernel's ring");
     let done = doctor(&live);
-    // Held up so shortly it is a burst; on a slow machine the flood takes so long that the process stood still.
-    let of_ring: Vec<Value> = findings(&done).into_iter().filter(|found| found["stage"] == "kernel ring").collect();
-    assert_eq!(of_ring.iter().filter_map(|found| found["lost_min"].as_u64()).sum::<u64>(), lost, "{of_ring:#?}");
-    assert!(of_ring.iter().all(|found| found["remedies"].to_string().contains("blocks=")), "{of_ring:#?}");
+    // Held up so shortly it is a burst. On a busy machine the flood may take so long that the process stood still, or the worker
+    // gets no processor when it goes on.
+    let kinds = ["kernel_ring", "process_stalled", "worker_starved"].map(Value::from);
+    let of_ring: Vec<Value> = findings(&done).into_iter().filter(|found| kinds.contains(&found["kind"])).collect();
+    assert_eq!(of_ring.iter().filter_map(|found| found["lost_min"].as_u64()).sum::<u64>(), lost, "{:#?}", findings(&done));
+    let of_kernel: Vec<&Value> = of_ring.iter().filter(|found| found["stage"] == "kernel ring").collect();
+    assert!(of_kernel.iter().all(|found| found["remedies"].to_string().contains("blocks=")), "{of_ring:#?}");
     assert_eq!(done.code(), Some(1));
 }
 

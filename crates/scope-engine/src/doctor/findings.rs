@@ -207,7 +207,7 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
     for failure in facts.failures.iter().filter(|failure| own.iter().any(|words| failure.contains(words))) {
         found.push(Finding::loss("failed", Stage::Run, Sureness::Certain, 0, failure.clone(), &[]));
     }
-    let unreadable: u64 = facts.sources.values().map(|source| source.unreadable).sum();
+    let unreadable: u64 = facts.sources.values().map(|source| source.unreadable).fold(0, u64::saturating_add);
     if unreadable > 0 {
         let cause = format!("{unreadable} packets in damaged records could not be read");
         found.push(Finding::loss(
@@ -286,7 +286,8 @@ fn idle(facts: &Facts, found: &mut Vec<Finding>) {
         }
         let name = &capture.interface;
         let nic = facts.nics.iter().find(|nic| nic.interface == *name);
-        let arrived = nic.filter(|nic| !nic.counters.is_empty()).map(|nic| nic.count("rx_packets") + nic.count("tx_packets"));
+        let arrived =
+            nic.filter(|nic| !nic.counters.is_empty()).map(|nic| nic.count("rx_packets").saturating_add(nic.count("tx_packets")));
         let (up, running) = (nic.and_then(|nic| nic.up), nic.and_then(|nic| nic.running));
         let up_line = format!("ip link set dev {name} up");
         let promiscuous = format!("capture without promisc=off: --source 'afpacket:{name}'");

@@ -181,15 +181,16 @@ fn take_counts(facts: &mut Facts, event: &Map<String, Value>) {
     facts.sources.clear();
     for source in event.get("sources").and_then(Value::as_array).into_iter().flatten() {
         let sum: &mut SourceFacts = facts.sources.entry(text(source.get("source"))).or_default();
-        sum.offered += number(source.get("offered"));
-        sum.received += number(source.get("received"));
-        sum.kernel_dropped += number(source.get("kernel_dropped"));
-        sum.unreadable += number(source.get("unreadable"));
+        sum.offered = sum.offered.saturating_add(number(source.get("offered")));
+        sum.received = sum.received.saturating_add(number(source.get("received")));
+        sum.kernel_dropped = sum.kernel_dropped.saturating_add(number(source.get("kernel_dropped")));
+        sum.unreadable = sum.unreadable.saturating_add(number(source.get("unreadable")));
     }
     facts.hits.clear();
     for trigger in event.get("hits").and_then(Value::as_object).into_iter().flat_map(Map::values) {
         for (verdict, hits) in counts(Some(trigger)) {
-            *facts.hits.entry(verdict).or_default() += hits;
+            let sum = facts.hits.entry(verdict).or_default();
+            *sum = sum.saturating_add(hits);
         }
     }
     take_nics(facts, event);
@@ -242,15 +243,15 @@ fn take_loss(facts: &mut Facts, event: &Map<String, Value>) {
     });
     let seconds = event.get("seconds").and_then(Value::as_f64).unwrap_or(1.0);
     if seconds >= STALLED_S {
-        facts.kernel.stalled += kernel;
+        facts.kernel.stalled = facts.kernel.stalled.saturating_add(kernel);
         facts.stalled_s = facts.stalled_s.max(seconds);
     } else if busy >= BUSY {
-        facts.kernel.busy += kernel;
+        facts.kernel.busy = facts.kernel.busy.saturating_add(kernel);
         facts.busy_max = facts.busy_max.max(busy);
     } else if starved >= STARVED {
-        facts.kernel.starved += kernel;
+        facts.kernel.starved = facts.kernel.starved.saturating_add(kernel);
     } else {
-        facts.kernel.other += kernel;
+        facts.kernel.other = facts.kernel.other.saturating_add(kernel);
     }
 }
 
@@ -259,7 +260,7 @@ impl Facts {
     fn losses_seen(&mut self, lost: &BTreeMap<String, u64>) {
         for (reason, packets) in lost {
             let told = self.losses_told.entry(reason.clone()).or_default();
-            *told += packets;
+            *told = told.saturating_add(*packets);
             let dropped = self.dropped.entry(reason.clone()).or_default();
             *dropped = (*dropped).max(*told);
         }

@@ -54,7 +54,8 @@ fn card(facts: &Facts, nic: &NicFacts, found: &mut Vec<Finding>) {
 fn dropped_behind_the_card(facts: &Facts, nic: &NicFacts, dropped: u64, larger: &str) -> Finding {
     let name = &nic.interface;
     let of_nic = facts.captures.iter().filter(|capture| capture.interface == *name);
-    let offered: u64 = of_nic.filter_map(|capture| facts.sources.get(&capture.source)).map(|source| source.offered).sum();
+    let offered: u64 =
+        of_nic.filter_map(|capture| facts.sources.get(&capture.source)).map(|source| source.offered).fold(0, u64::saturating_add);
     let may_join = nic.altered.joined > 0 || nic.remedy("joined").is_some();
     let all_seen = offered >= nic.count("rx_packets");
     let cause = format!(
@@ -129,7 +130,7 @@ fn kernel_ring(facts: &Facts, found: &mut Vec<Finding>) {
         let remedies = ["find who stops it (a debugger, a freezer, a hypervisor)", "--mlock", "a larger capture ring: blocks="];
         found.push(Finding::loss("process_stalled", Stage::KernelRing, Sureness::Likely, kernel.stalled, cause, &remedies));
     }
-    let explained = kernel.busy + kernel.starved + kernel.stalled;
+    let explained = kernel.busy.saturating_add(kernel.starved).saturating_add(kernel.stalled);
     let rest = all.saturating_sub(explained);
     if rest > 0 {
         let cause = "the kernel's capture ring was full: a burst, or a worker that was held up for a moment".to_string();
@@ -137,6 +138,7 @@ fn kernel_ring(facts: &Facts, found: &mut Vec<Finding>) {
             "a larger capture ring: blocks= in the source",
             "a processor of its own for each worker: cpus=",
             "more workers: workers=",
+            "where packets are few, a longer timeout=: a block is handed over when its time is up, however empty it is",
         ];
         found.push(Finding::loss("kernel_ring", Stage::KernelRing, Sureness::Possible, rest, cause, &remedies));
     }
