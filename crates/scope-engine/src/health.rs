@@ -40,9 +40,8 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// Opens what it needs, and logs the machine. `names` are the workers' sources.
-    pub(crate) fn begin(plan: &RunPlan, names: &[String], live: bool, shared: &Shared) -> Health {
-        let nics = NicWatch::begin(&plan.sources);
+    /// Logs the machine. `names` are the workers' sources.
+    pub(crate) fn begin(plan: &RunPlan, nics: NicWatch, names: &[String], live: bool, shared: &Shared) -> Health {
         shared.events.log(
             "machine",
             json!({
@@ -72,7 +71,7 @@ impl Health {
         self.passed_s = [self.looked.elapsed().as_secs_f64(), self.passed_s[0]];
         self.looked = Instant::now();
         self.times = self.threads.look();
-        self.nics.look(&self.names, reports);
+        self.nics.look(reports);
         status.nics = self.nics.status();
         for (worker, time) in status.workers.iter_mut().zip(&self.times) {
             worker.time = *time;
@@ -95,7 +94,7 @@ impl Health {
 
     /// A last look, and every card.
     pub(crate) fn end(&mut self, reports: &[Mutex<WorkerReport>]) -> Vec<NicStatus> {
-        self.nics.look(&self.names, reports);
+        self.nics.look(reports);
         self.nics.status()
     }
 

@@ -3,12 +3,12 @@
 
 use crate::plan::SourceEntry;
 use crate::worker::WorkerReport;
-use scope_source::Altered;
 use scope_source::nic::{Advice, Ethtool, Link, Nic, NicCounters, Softnet, advise, superpacket_advice};
-use scope_source::spec::SourcePlan;
+use scope_source::spec::{Pattern, SourcePlan};
+use scope_source::{Altered, InterfaceCounters};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 /// Interfaces that are watched at most.
 const WATCHED_MAX: usize = 64;
@@ -62,25 +62,23 @@ pub fn nics_json(nics: &[NicStatus]) -> Value {
 pub(crate) struct NicWatch {
     ethtool: Option<Ethtool>,
     watched: Vec<(NicCounters, NicStatus)>,
-    /// Interface of each live source, by its text.
-    by_spec: Vec<(String, String)>,
     softnet_before: Option<Softnet>,
     /// Notes that nobody has said yet.
     untold: Vec<Advice>,
 }
 
 impl NicWatch {
-    /// Begins with the interfaces of `sources`; each counter's growth counts from here.
+    /// Begins with the interfaces that `sources` name; each counter's growth counts from here. Before rights are given up.
     pub(crate) fn begin(sources: &[SourceEntry]) -> NicWatch {
         let live = sources.iter().filter_map(|entry| match &entry.plan {
-            SourcePlan::AfPacket(live) => Some((entry.spec.clone(), live.interface.clone())),
+            SourcePlan::AfPacket(live) => Some(live.interface.as_str()),
             _ => None,
         });
-        let by_spec: Vec<(String, String)> = live.collect();
-        let ethtool = if by_spec.is_empty() { None } else { Ethtool::open().ok() };
-        let softnet_before = if by_spec.is_empty() { None } else { Softnet::now() };
-        let mut watch = NicWatch { ethtool, watched: Vec::new(), by_spec: by_spec.clone(), softnet_before, untold: Vec::new() };
-        by_spec.iter().for_each(|(_, interface)| watch.follow(interface));
+        let live: Vec<&str> = live.collect();
+        let ethtool = if live.is_empty() { None } else { Ethtool::open().ok() };
+        let softnet_before = if live.is_empty() { None } else { Softnet::now() };
+        let mut watch = NicWatch { ethtool, watched: Vec::new(), softnet_before, untold: Vec::new() };
+        live.into_iter().filter(|name| !Pattern::new(name).is_glob()).for_each(|name| watch.follow(name));
         watch
     }
 
@@ -96,8 +94,10 @@ impl NicWatch {
         self.watched.push((counters, NicStatus { interface: interface.to_string(), notes, link, ..NicStatus::default() }));
     }
 
-    /// Reads all counters. `names` are the sources' texts, one for each of `reports`.
-    pub(crate) fn look(&mut self, names: &[String], reports: &[Mutex<WorkerReport>]) {
+    /// Reads all counters, those of interfaces that have come since included.
+    pub(crate) fn look(&mut self, reports: &[Mutex<WorkerReport>]) {
+        let seen: Vec<InterfaceCounters> = reports.iter().flat_map(|report| lock(report).interfaces.clone()).collect();
+        seen.iter().for_each(|part| self.follow(&part.interface));
         for (counters, status) in &mut self.watched {
             counters.look(self.ethtool.as_mut());
             status.counters = counters.kernel().clone();
@@ -105,7 +105,7 @@ impl NicWatch {
             if let Some(ethtool) = &self.ethtool {
                 status.link = ethtool.link(&status.interface).ok();
             }
-            status.altered = altered(&status.interface, &self.by_spec, names, reports);
+            status.altered = altered(&status.interface, &seen);
             self.untold.extend(notes_of_packets(status));
         }
     }
@@ -126,14 +126,14 @@ impl NicWatch {
     }
 }
 
+fn lock(report: &Mutex<WorkerReport>) -> MutexGuard<'_, WorkerReport> {
+    report.lock().expect("no panic while held")
+}
+
 /// Sums what the workers of an interface saw.
-fn altered(interface: &str, by_spec: &[(String, String)], names: &[String], reports: &[Mutex<WorkerReport>]) -> Altered {
+fn altered(interface: &str, seen: &[InterfaceCounters]) -> Altered {
     let mut sum = Altered::default();
-    for (name, report) in names.iter().zip(reports) {
-        if by_spec.iter().any(|(spec, of)| spec == name && of == interface) {
-            sum.add(&report.lock().expect("no panic while held").counters.altered);
-        }
-    }
+    seen.iter().filter(|part| *part.interface == *interface).for_each(|part| sum.add(&part.counters.altered));
     sum
 }
 

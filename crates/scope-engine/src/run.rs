@@ -21,7 +21,7 @@ use crate::exec::{Exec, Groups};
 use crate::health::Health;
 use crate::lockstep::Lockstep;
 use crate::memory_watch::MemoryWatch;
-use crate::nic_watch::NicStatus;
+use crate::nic_watch::{NicStatus, NicWatch};
 use crate::outputs::Outputs;
 use crate::plan::RunPlan;
 use crate::reload::{Reload, reload, unready};
@@ -175,15 +175,15 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     // Before the sources are opened: live packets would wait meanwhile.
     let interpreted = prepare_filters(plan.filter_engine, plan.triggers.iter());
     let sources = open_sources(&plan)?;
+    let nics = NicWatch::begin(&plan.sources);
     let rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
     let events = Arc::new(outputs.open_events()?);
-    let names = sources.iter().map(|feed| feed.source.name().to_string()).collect();
     let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.stops() > 0);
     run.log_start(&memory);
     if control.stops() == 0 {
         watch.started(&memory, run.rights.as_ref());
     }
-    run.go(sources, names, interpreted, control, watch)
+    run.go(sources, nics, interpreted, control, watch)
 }
 
 /// Starts what runs after dumps, if anything does.
@@ -313,15 +313,16 @@ impl Run {
     fn go(
         self,
         sources: Vec<Feed>,
-        names: Vec<String>,
+        nics: NicWatch,
         interpreted: Vec<String>,
         control: &Control,
         watch: &dyn Watch,
     ) -> Result<Summary, EngineError> {
+        let names: Vec<String> = sources.iter().map(|feed| feed.source.name().to_string()).collect();
         let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
         let mut warnings = Vec::new();
         let mut failures = Vec::new();
-        let mut health = Health::begin(&self.plan, &names, self.live, &self.shared);
+        let mut health = Health::begin(&self.plan, nics, &names, self.live, &self.shared);
         health.notes(&self.shared).iter().for_each(|note| watch.note(note));
         interpreted.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
         std::thread::scope(|scope| {
