@@ -35,7 +35,13 @@ pub struct Change {
 
 /// Does what is asked, from the run's main thread. Machine code is made before any worker sees the triggers. Returns warnings:
 /// what is kept as it was, which filters have no machine code.
-pub(crate) fn reload(order: Reload, shared: &Shared, engine: FilterEngine, manual: TriggerConfig, watch: &dyn Watch) -> Vec<String> {
+pub(crate) fn reload(
+    order: Reload,
+    shared: &Shared,
+    engine: FilterEngine,
+    manual: TriggerConfig,
+    watch: &dyn Watch,
+) -> Vec<String> {
     let change = match order {
         Reload::Take(change) => change,
         Reload::Refuse(faults) => {

@@ -97,8 +97,7 @@ impl Triggers {
     /// left: every worker has taken the set in force over.
     pub fn settle(&self) -> bool {
         let mut state = self.lock();
-        let (left, free): (Vec<_>, Vec<_>) =
-            state.leaving.drain(..).partition(|trigger| Arc::strong_count(trigger) > 1);
+        let (left, free): (Vec<_>, Vec<_>) = state.leaving.drain(..).partition(|trigger| Arc::strong_count(trigger) > 1);
         state.leaving = left;
         free.iter().for_each(|trigger| add(&mut state.gone, &trigger.config().name, &trigger.counts()));
         state.leaving.is_empty()

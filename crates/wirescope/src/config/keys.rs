@@ -76,7 +76,9 @@ pub fn given(matches: &ArgMatches, keys: &Keys) -> Given {
     let mut given = Given::new();
     for arg in cli.find_subcommand("run").into_iter().flat_map(|run| run.get_arguments()) {
         let id = arg.get_id().as_str();
-        let Some(key) = arg.get_long().and_then(|name| keys.get(name)).filter(|key| by_flag(id) && key.name != "source") else { continue };
+        let Some(key) = arg.get_long().and_then(|name| keys.get(name)).filter(|key| by_flag(id) && key.name != "source") else {
+            continue;
+        };
         let texts: Vec<OsString> = match key.kind {
             Kind::Switch => vec!["true".into()],
             Kind::Count => vec![matches.get_count(id).to_string().into()],

@@ -6,7 +6,7 @@
 //! 3. What may change while a run goes ([`LIVE`]) is taken from the new settings, everything else stays and is named.
 //! 4. The engine makes machine code and puts the new triggers in force between two batches.
 
-use super::{meant, of_file};
+use super::{laid_over, meant};
 use crate::plan::{self, Look};
 use scope_config::{Given, Settings};
 use scope_engine::{Change, Control, Reload};
@@ -17,8 +17,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// Keys that may change while a run goes.
-pub const LIVE: [&str; 9] =
-    ["trigger", "dump", "before", "after", "holdoff", "holdoff-key", "single", "exit-after", "dumps-max"];
+pub const LIVE: [&str; 9] = ["trigger", "dump", "before", "after", "holdoff", "holdoff-key", "single", "exit-after", "dumps-max"];
 /// How often the engine is asked whether it has done the order before.
 const ASK_EVERY: Duration = Duration::from_millis(2);
 
@@ -49,7 +48,7 @@ impl Reloader {
 
     fn change(&mut self) -> Result<Change, Vec<String>> {
         let look = Look::Known(&self.link_types);
-        let new = of_file(&self.path, &self.flags)?;
+        let new = laid_over(Some(&self.path), &self.flags)?;
         plan::plan(&new, look)?;
         let kept = |key: &str| !LIVE.contains(&key);
         let settings = new.settings.keeping(&self.settings, kept);

@@ -13,15 +13,8 @@ use scope_source::{Source, SourceError};
 use std::collections::BTreeSet;
 
 /// What a filter may be meant for where nobody has looked at what a source brings: besides cooked and raw packets, 802.11.
-const LINK_TYPES_ANY: [LinkType; 7] = [
-    LinkType::ETHERNET,
-    LinkType::RAW,
-    LinkType::LINUX_SLL,
-    LinkType::LINUX_SLL2,
-    LinkType::PPP,
-    LinkType(105),
-    LinkType(127),
-];
+const LINK_TYPES_ANY: [LinkType; 7] =
+    [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL, LinkType::LINUX_SLL2, LinkType::PPP, LinkType(105), LinkType(127)];
 
 /// All sources of a run.
 #[derive(Debug, Default)]

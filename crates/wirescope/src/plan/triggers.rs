@@ -80,7 +80,8 @@ fn word_in_a_names_place(text: &str) -> Option<&str> {
 /// Every trigger of the command line.
 pub fn plan(args: &RunArgs, times: &Times, vlan: VlanRule, link_types: &[LinkType], faults: &mut Faults) -> Vec<TriggerConfig> {
     check_flags(args, faults);
-    let templates: Vec<Option<Template>> = args.dump
+    let templates: Vec<Option<Template>> = args
+        .dump
         .iter()
         .map(|text| {
             let place = format!("--dump '{}'", text.chars().take(120).collect::<String>());
