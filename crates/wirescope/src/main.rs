@@ -59,13 +59,17 @@ fn below<'a>(matches: &'a ArgMatches, commands: &[&str]) -> &'a ArgMatches {
 }
 
 fn run(matches: &ArgMatches) -> u8 {
-    let planned = match config::read(matches).and_then(|args| plan::plan(&args, Look::Machine)) {
+    let args = match config::read(matches) {
+        Ok(args) => args,
+        Err(faults) => return refused(&faults),
+    };
+    let planned = match plan::plan(&args, Look::Machine) {
         Ok(planned) => planned,
         Err(faults) => return refused(&faults),
     };
     let json = planned.json;
     match record::record(planned, &Arc::new(Control::default())) {
-        Ended::Refused(fault) => refused(&[fault]),
+        Ended::Refused(fault) => refused(&[config::places::placed(&args.settings, fault)]),
         Ended::Failed(fault) => failed(&fault),
         Ended::Done(summary) => {
             let text = if json { format!("{}\n", summary.to_json()) } else { words::summary(&summary) };

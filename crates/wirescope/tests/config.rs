@@ -117,6 +117,10 @@ fn a_fault_of_the_machine_names_the_line_that_the_value_came_from() {
     command.arg(place.out());
     let lines = [":2: source 'afpacket:nosuch0': ", ":3: source 'file:/nosuch.pcap': ", ":5: numa: ", ":6: ring-out: "];
     check_refused(&finish(command), &lines);
+    let path = write(&place, "source = \"synth:\"\nring = \"9000GiB\"\n");
+    let mut command = wirescope(&["run", "--config", &path, "--out"]);
+    command.arg(place.out());
+    check_refused(&finish(command), &["wirescope.toml:2: ring: "]);
 }
 
 #[test]
