@@ -195,7 +195,7 @@ fn filter() -> impl Strategy<Value = String> {
 }
 
 fn template() -> impl Strategy<Value = String> {
-    prop::sample::select(vec!["", "$flow", "host {srcIP}", "ip and\n\thost $dstIP"]).prop_map(|text| quoted(text))
+    prop::sample::select(vec!["", "$flow", "host {srcIP}", "ip and\n\thost $dstIP"]).prop_map(quoted)
 }
 
 /// One element of `trigger`, with the number that makes its name the only one.
