@@ -74,8 +74,20 @@ pub struct Written {
     pub values: Vec<(String, Vec<Value>)>,
 }
 
-/// Why there is nothing to take from a file: lines `FILE:LINE: KEY: CAUSE; REMEDY`, all faults at once.
-pub type FileError = Vec<String>;
+/// What is wrong with a file.
+#[derive(Debug, Default)]
+pub struct FileError {
+    /// Lines `FILE:LINE: KEY: CAUSE; REMEDY`, all faults at once.
+    pub faults: Vec<String>,
+    /// What else it says, so that faults of that can be told, too.
+    pub rest: Option<Written>,
+}
+
+impl From<String> for FileError {
+    fn from(fault: String) -> FileError {
+        FileError { faults: vec![fault], rest: None }
+    }
+}
 
 impl Written {
     /// Reads a file.
@@ -84,7 +96,7 @@ impl Written {
     /// All faults, with place, cause and remedy.
     pub fn read(path: &Path, keys: &Keys) -> Result<Written, FileError> {
         let file = path.display().to_string();
-        let text = text(path).map_err(|fault| vec![format!("{file}: {fault}")])?;
+        let text = text(path).map_err(|fault| format!("{file}: {fault}"))?;
         Written::parse(path, &text, keys)
     }
 
@@ -97,7 +109,7 @@ impl Written {
         let document = Document::parse(text).map_err(|error| {
             let line = line_of(text, error.span());
             let cause = error.message().lines().map(str::trim).collect::<Vec<_>>().join(", ");
-            vec![format!("{file}:{line}: no TOML: {cause}; mend this line: words are KEY = VALUE, text stands in quotes")]
+            format!("{file}:{line}: no TOML: {cause}; mend this line: words are KEY = VALUE, text stands in quotes")
         })?;
         let mut reader = Reader { text, file: &file, faults: Vec::new() };
         let mut values = Vec::new();
@@ -108,7 +120,11 @@ impl Written {
                 None => reader.fault(line, name, format!("there is no such key; {}", nearest(name, keys.names()))),
             }
         }
-        if reader.faults.is_empty() { Ok(Written { file: path.into(), values }) } else { Err(reader.in_order()) }
+        let written = Written { file: path.into(), values };
+        match reader.faults.is_empty() {
+            true => Ok(written),
+            false => Err(FileError { faults: reader.in_order(), rest: Some(written) }),
+        }
     }
 }
 
@@ -160,7 +176,7 @@ impl Reader<'_> {
     }
 
     /// All faults, by their lines.
-    fn in_order(mut self) -> FileError {
+    fn in_order(mut self) -> Vec<String> {
         self.faults.sort_by_key(|(line, _)| *line);
         self.faults.into_iter().map(|(_, fault)| fault).collect()
     }

@@ -10,24 +10,33 @@ use crate::args::{Cli, RunArgs};
 use crate::plan::{self, Look};
 use crate::{Fault, print, refused};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use scope_config::{Given, Settings, Written};
+use scope_config::{FileError, Given, Keys, Settings, Written};
 use std::path::{Path, PathBuf};
 
 /// The settings of `wirescope run`, of which `matches` are the flags, with those of the file that `--config` names.
 ///
 /// # Errors
-/// All faults of the file's form, with their lines. What its words mean is the plan's to judge.
+/// All faults of the file: of its form, and of what its words mean.
 pub fn read(matches: &ArgMatches) -> Result<RunArgs, Vec<String>> {
-    let keys = keys::all();
-    let file = matches.get_one::<PathBuf>("config");
-    let written = file.map(|path| Written::read(path, &keys)).transpose()?;
-    meant(Settings::merge(&keys, written, &keys::given(matches, &keys)))
+    laid_over(matches.get_one::<PathBuf>("config").map(PathBuf::as_path), &keys::given(matches, &keys::all()))
 }
 
-/// The settings of a file alone.
-fn of_file(path: &Path, flags: &Given) -> Result<RunArgs, Vec<String>> {
+/// Flags laid over a file.
+fn laid_over(path: Option<&Path>, flags: &Given) -> Result<RunArgs, Vec<String>> {
     let keys = keys::all();
-    meant(Settings::merge(&keys, Some(Written::read(path, &keys)?), flags))
+    match path.map(|path| Written::read(path, &keys)).transpose() {
+        Ok(written) => meant(Settings::merge(&keys, written, flags)),
+        Err(error) => Err(all_faults(error, &keys, flags)),
+    }
+}
+
+/// Faults of a file's form, and those of the rest of it that have a place there.
+fn all_faults(FileError { mut faults, rest }: FileError, keys: &Keys, flags: &Given) -> Vec<String> {
+    let Some(rest) = rest else { return faults };
+    let place = format!("{}:", rest.file.display());
+    let meaning = meant(Settings::merge(keys, Some(rest), flags)).and_then(|args| plan::plan(&args, Look::Nowhere));
+    faults.extend(meaning.err().into_iter().flatten().filter(|fault| fault.starts_with(&place)));
+    faults
 }
 
 /// Settings as the command line would have them.
@@ -63,7 +72,7 @@ fn meant(settings: Settings) -> Result<RunArgs, Vec<String>> {
 
 /// `wirescope config check FILE`.
 pub fn check(path: &Path) -> u8 {
-    match of_file(path, &Given::new()).and_then(|args| plan::plan(&args, Look::Nowhere)) {
+    match laid_over(Some(path), &Given::new()).and_then(|args| plan::plan(&args, Look::Nowhere)) {
         Err(faults) => refused(&faults),
         Ok(_) => {
             let file = path.display();

@@ -64,17 +64,18 @@ fn below<'a>(matches: &'a ArgMatches, commands: &[&str]) -> &'a ArgMatches {
 }
 
 fn run(matches: &ArgMatches) -> u8 {
-    let planned = config::read(matches).and_then(|args| {
-        speech::choose(if args.log_format == "json" { LogFormat::Json } else { LogFormat::Text });
-        plan::plan(&args, Look::Machine)
-    });
-    let planned = match planned {
+    let args = match config::read(matches) {
+        Ok(args) => args,
+        Err(faults) => return refused(&faults),
+    };
+    speech::choose(if args.log_format == "json" { LogFormat::Json } else { LogFormat::Text });
+    let planned = match plan::plan(&args, Look::Machine) {
         Ok(planned) => planned,
         Err(faults) => return refused(&faults),
     };
     let (json, stdout_taken) = (planned.json, planned.stdout_taken);
     match record::record(planned, &Arc::new(Control::default())) {
-        Ended::Refused(fault) => refused(&[fault]),
+        Ended::Refused(fault) => refused(&[config::places::placed(&args.settings, fault)]),
         Ended::Failed(fault) => failed(&fault),
         Ended::Done(summary) => {
             let text = if json { format!("{}\n", summary.to_json()) } else { words::summary(&summary) };

@@ -4,7 +4,10 @@ use scope_config::{Origin, Settings, Value};
 
 /// A fault as it is told: of a value that came from the file `FILE:LINE: KEY: CAUSE`, of others as it is.
 pub fn placed(settings: &Settings, fault: String) -> String {
-    let found = flag(settings, &fault).or_else(|| trigger(settings, &fault)).or_else(|| source(settings, &fault));
+    let found = flag(settings, &fault)
+        .or_else(|| trigger(settings, &fault))
+        .or_else(|| source(settings, &fault))
+        .or_else(|| ring(settings, &fault));
     found.map_or(fault.clone(), |(place, from)| format!("{place}{}", &fault[from..]))
 }
 
@@ -46,4 +49,10 @@ fn source(settings: &Settings, fault: &str) -> Option<(String, usize)> {
     let is_named = |value: &&Value| rest.strip_prefix(&*value.text.to_string_lossy()).is_some_and(|rest| rest.starts_with('\''));
     let value = settings.values("source").iter().find(is_named)?;
     Some((settings.place(value)?, 0))
+}
+
+/// `ring of ...`, which the ring itself says when it is made.
+fn ring(settings: &Settings, fault: &str) -> Option<(String, usize)> {
+    let place = settings.place(settings.values("ring").first().filter(|_| fault.starts_with("ring of "))?)?;
+    Some((place + "ring: ", 0))
 }

@@ -6,7 +6,7 @@
 //! 3. What may change while a run goes ([`LIVE`]) is taken from the new settings, everything else stays and is named.
 //! 4. The engine makes machine code and puts the new triggers in force between two batches.
 
-use super::{meant, of_file};
+use super::{laid_over, meant};
 use crate::plan::{self, Look};
 use scope_config::{Given, Settings};
 use scope_engine::{Change, Control, Reload};
@@ -48,7 +48,7 @@ impl Reloader {
 
     fn change(&mut self) -> Result<Change, Vec<String>> {
         let look = Look::Known(&self.link_types);
-        let new = of_file(&self.path, &self.flags)?;
+        let new = laid_over(Some(&self.path), &self.flags)?;
         plan::plan(&new, look)?;
         let kept = |key: &str| !LIVE.contains(&key);
         let settings = new.settings.keeping(&self.settings, kept);

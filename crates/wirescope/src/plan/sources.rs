@@ -202,7 +202,7 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
     }
     lanes += file_workers * file_lanes;
     match at {
-        Look::Known(known) => link_types.extend(known),
+        Look::Known(known) => link_types = known.iter().copied().collect(),
         Look::Nowhere if entries.iter().any(|entry| !matches!(entry.plan, SourcePlan::Synth(_))) => {
             link_types.extend(LINK_TYPES_ANY);
         }
