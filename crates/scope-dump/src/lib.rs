@@ -13,6 +13,7 @@
 //! | [`pins`] | the pins that the firing worker takes |
 //! | [`walk`] | one lane's part of a window, segment after segment |
 //! | `sieve` | which packets belong: the key column first, the filter where that says maybe |
+//! | [`scans`] | what the dumps of a run share: one scan of what comes in, summaries, the pace |
 //! | [`merge`] | the bounded reorder buffer |
 //! | [`output`] | file names, interface numbers, header, rename |
 //! | [`progress`] | how far it is, for whoever watches |
@@ -30,6 +31,7 @@ pub mod output;
 pub mod pins;
 pub mod progress;
 pub mod report;
+pub mod scans;
 mod sieve;
 pub mod time_text;
 pub mod walk;
@@ -38,3 +40,4 @@ pub use cut::{DumpOrder, HitPacket, cut};
 pub use pins::FirstPins;
 pub use progress::Progress;
 pub use report::DumpReport;
+pub use scans::{Scans, Spared};

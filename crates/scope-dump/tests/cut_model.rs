@@ -2,7 +2,7 @@
 //! column screens well, badly and not at all. The model asks the filter of every packet.
 
 use proptest::prelude::*;
-use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, cut};
+use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, Scans, cut};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
@@ -196,6 +196,7 @@ fn order(bench: &Bench, hit: Model, filter: &str, window: &Arc<Window>, folder: 
         pins: FirstPins::take(&bench.ring, window.from_ns(), dumps_max),
         folder: folder.to_path_buf(),
         progress: Arc::new(Progress::default()),
+        scans: Scans::new(&bench.ring, None),
         patience: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::events::Events;
 use crate::summary;
-use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, cut};
+use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, Scans, cut};
 use scope_filter::FilterEngine;
 use scope_packet::LinkType;
 use scope_ring::Ring;
@@ -43,6 +43,7 @@ pub struct Dumps {
     places: Arc<Places>,
     events: Arc<Events>,
     settings: DumpSettings,
+    scans: Arc<Scans>,
     started: AtomicU64,
     state: Mutex<State>,
     finished: Condvar,
@@ -76,6 +77,7 @@ impl Dumps {
             places: places.clone(),
             events: events.clone(),
             settings,
+            scans: Scans::new(ring, None),
             started: AtomicU64::new(0),
             state: Mutex::default(),
             finished: Condvar::new(),
@@ -118,6 +120,7 @@ impl Dumps {
             folder: self.settings.folder.clone(),
             patience: self.settings.patience,
             progress,
+            scans: self.scans.clone(),
         };
         let (dumps, failed) = (self.clone(), failed_report(&order));
         let place = fire.place;
