@@ -187,12 +187,21 @@ impl Cutter {
         let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
         match read.shared(&self.reader, sieve.keys(), hit) {
             Some(indices) => self.take_candidates(piece, &sieve, read.candidates(indices.into_iter()), span, floor_ns),
-            None => self.take_candidates(piece, &sieve, read.candidates(read.own(&self.reader, sieve.keys(), hit)), span, floor_ns),
+            None => {
+                self.take_candidates(piece, &sieve, read.candidates(read.own(&self.reader, sieve.keys(), hit)), span, floor_ns)
+            }
         }
         self.let_out(floor_ns);
     }
 
-    fn take_candidates<'a>(&mut self, piece: &Piece, sieve: &Sieve, all: impl Iterator<Item = Candidate<'a>>, span: Span, floor_ns: i64) {
+    fn take_candidates<'a>(
+        &mut self,
+        piece: &Piece,
+        sieve: &Sieve,
+        all: impl Iterator<Item = Candidate<'a>>,
+        span: Span,
+        floor_ns: i64,
+    ) {
         let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
         let from_ns = self.from_ns;
         let inside = |candidate: &Candidate<'_>| (from_ns..=span.reach_ns).contains(&candidate.block.time_ns());

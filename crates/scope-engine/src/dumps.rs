@@ -2,7 +2,7 @@
 
 use crate::events::Events;
 use crate::summary;
-use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, Scans, cut};
+use scope_dump::{DumpOrder, DumpReport, FirstPins, HitPacket, Progress, Scans, Spared, cut};
 use scope_filter::FilterEngine;
 use scope_packet::LinkType;
 use scope_ring::Ring;
@@ -71,13 +71,19 @@ pub struct HitFacts {
 
 impl Dumps {
     /// Nothing has fired yet.
-    pub fn new(ring: &Arc<Ring>, places: &Arc<Places>, events: &Arc<Events>, settings: DumpSettings) -> Arc<Dumps> {
+    pub fn new(
+        ring: &Arc<Ring>,
+        places: &Arc<Places>,
+        events: &Arc<Events>,
+        scans: &Arc<Scans>,
+        settings: DumpSettings,
+    ) -> Arc<Dumps> {
         Arc::new(Dumps {
             ring: ring.clone(),
             places: places.clone(),
             events: events.clone(),
             settings,
-            scans: Scans::new(ring, None),
+            scans: scans.clone(),
             started: AtomicU64::new(0),
             state: Mutex::default(),
             finished: Condvar::new(),
@@ -91,6 +97,11 @@ impl Dumps {
     /// The places that dumps take.
     pub fn places(&self) -> &Arc<Places> {
         &self.places
+    }
+
+    /// What dumps have spared each other, and what the summaries have spared them.
+    pub fn spared(&self) -> Spared {
+        self.scans.spared()
     }
 
     /// Begins a dump. The caller's next claim comes afterwards: what the window needs first is pinned here.

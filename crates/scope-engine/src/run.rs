@@ -3,7 +3,7 @@
 //! 1. The ring is mapped and made resident; machine code of the triggers' filters is made.
 //! 2. The sources are opened, in the order given; nothing is captured before the ring is ready. Up to here nothing is created:
 //!    what can't be opened is refused.
-//! 3. One thread per worker; the main thread looks after orders, status and events.
+//! 3. One thread per worker, and one beside that builds summaries of what live workers have sealed; the main thread looks after orders, status and events.
 //! 4. The run ends when every source has ended, when somebody says stop, or when it has its dumps.
 //! 5. Workers end: what the kernel still holds is taken, lanes are committed and sealed, clocks go to the end of time.
 //! 6. So every dump ends; their reports are waited for.
@@ -17,11 +17,11 @@ use crate::plan::RunPlan;
 use crate::status::{Status, StatusTaker};
 use crate::summary::{Amount, Summary};
 use crate::worker::{Feed, Shared, WorkerReport, work};
-use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
+use scope_dump::{DumpReport, Scans};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::LinkType;
-use scope_ring::{ClaimGroup, Machine, Ring, RingConfig, RingMemory};
+use scope_ring::{ClaimGroup, Machine, Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::file::{FileOptions, FileSource};
 use scope_source::spec::SourcePlan;
 use scope_source::{Source, SourceError, Timing, afpacket, synth};
@@ -189,6 +189,8 @@ struct Run {
     shared: Shared,
     manual: Trigger,
     live: bool,
+    /// Builds summaries until the run ends.
+    _summarizer: Option<Summarizer>,
 }
 
 impl Run {
@@ -202,7 +204,10 @@ impl Run {
             exit_after: plan.exit_after,
             filter_engine: plan.filter_engine,
         };
-        let dumps = Dumps::new(&ring, &places, &events, settings);
+        // Files don't wait for summaries, and are gone through once.
+        let summarizer = if live && !plan.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
+        let scans = Scans::new(&ring, summarizer.as_ref().map(|summarizer| summarizer.summaries().clone()));
+        let dumps = Dumps::new(&ring, &places, &events, &scans, settings);
         let shared = Shared {
             ring,
             triggers: plan.triggers.iter().cloned().map(Trigger::new).collect(),
@@ -213,7 +218,7 @@ impl Run {
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
-        Run { manual: manual_trigger(&plan), plan, shared, live }
+        Run { manual: manual_trigger(&plan), plan, shared, live, _summarizer: summarizer }
     }
 
     /// Workers from start to end, with the main thread beside them.
@@ -416,6 +421,11 @@ impl Run {
         if let Some(end) = end.as_object_mut() {
             end.remove("dumps"); // each has its own line
             let heard = self.shared.ring.heard();
+            let spared = self.shared.dumps.spared();
+            end.insert(
+                "scans".into(),
+                json!({"shared_packets": spared.packets_shared, "skipped_segments": spared.segments_skipped}),
+            );
             end.insert("first".into(), heard.map(|(first_ns, _)| iso(first_ns)).into());
             end.insert("last".into(), heard.map(|(_, last_ns)| iso(last_ns)).into());
         }
@@ -425,6 +435,13 @@ impl Run {
         }
         summary
     }
+}
+
+/// Without summaries dumps only take longer.
+fn start_summarizer(ring: &Arc<Ring>, events: &Events) -> Option<Summarizer> {
+    let failed =
+        |error| events.log("warning", json!({"text": format!("no thread for summaries: {error}: dumps scan all segments")}));
+    Summarizer::start(ring).map_err(failed).ok()
 }
 
 /// What a fire by hand does where there is no trigger: the last `before` of everything. It hits no packet.
