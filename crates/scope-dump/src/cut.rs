@@ -297,6 +297,7 @@ impl Cutter {
             report.missing = Some((report.from_ns, report.to_ns)); // nothing of it could be written
         }
         report.complete = report.lost_max == 0 && report.error.is_none();
+        report.interpreted = self.sieves.iter().find_map(|sieve| sieve.interpreted().map(String::from));
         self.publish(report, main_type);
     }
 

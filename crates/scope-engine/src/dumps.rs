@@ -137,7 +137,6 @@ impl Dumps {
         let place = fire.place;
         let work = move || {
             let guard = Finish { dumps: dumps.clone(), open, report: Some(failed) };
-            dumps.make_native(&order);
             let report = cut(&dumps.ring, order);
             guard.with(report);
             drop(place);
@@ -147,16 +146,6 @@ impl Dumps {
             let mut report = DumpReport { id, trigger: trigger.to_string(), time_ns: hit.time_ns, ..DumpReport::default() };
             report.error = Some(format!("no thread for the dump: {error}"));
             self.finish(id, report);
-        }
-    }
-
-    /// Makes machine code of a dump's filter, in the dump's own thread.
-    fn make_native(&self, order: &DumpOrder) {
-        if order.filter_engine == FilterEngine::Native
-            && let Err(error) = order.filter.make_native()
-        {
-            let text = format!("dump {} of {}: {error}: the interpreter evaluates its filter", order.id, order.trigger);
-            self.events.log("warning", json!({"text": text}));
         }
     }
 
@@ -177,6 +166,10 @@ impl Dumps {
     }
 
     fn finish(&self, id: u64, report: DumpReport) {
+        if let Some(error) = &report.interpreted {
+            let text = format!("dump {id} of {}: {error}: the interpreter evaluated its filter", report.trigger);
+            self.events.log("warning", json!({"text": text}));
+        }
         self.events.log("dump", summary::dump(&report));
         let mut state = self.lock();
         state.open.retain(|open| open.id != id);
