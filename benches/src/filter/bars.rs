@@ -17,7 +17,7 @@ pub fn bars(table: &Table) -> Vec<Bar> {
         dump_screened_ratio(table),
         trigger_ns(table),
         hit_storm(table),
-        ratio("dumps_1000_live", table, [&live_rows::name(1000), &live_rows::name(1)], Limit::AtMost(2.0)),
+        ratio("dumps_1000_live", table, [&live_rows::name(1000), &live_rows::name(1)], Limit::AtMost(1.5)),
     ]
 }
 

@@ -42,7 +42,7 @@ pub fn name(dumps: usize) -> String {
 fn run(place: &Place, span: Duration, dumps: usize) -> Result<f64> {
     let source = format!("synth:rate={RATE},size=64,flows={FLOWS},seed=1,prepare=off");
     let dumps_max = dumps.to_string();
-    let mut arguments = vec!["--source", &source, "--ring", "512MiB", "--dumps-max", &dumps_max];
+    let mut arguments = vec!["--source", &source, "--ring", "256MiB", "--dumps-max", &dumps_max];
     // Few packets of a connection hit: the cost of hits is in both rows, and small.
     arguments.extend(["--trigger", "ip[4:2] & 0x3ff = 7", "--dump", "$flow", "--before", "1s", "--after", "1h"]);
     arguments.extend(["--holdoff", "1h", "--holdoff-key", "$flow"]);
