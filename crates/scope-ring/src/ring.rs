@@ -23,7 +23,7 @@ const SEGMENTS_PER_LANE_AIM: u64 = 64;
 /// Workers wake waiting readers at most this often.
 const WAKE_INTERVAL: Duration = Duration::from_micros(50);
 /// Beats in one turn of the smallest claim group: who reads at each of them is never overrun, unless reading takes longer.
-const BEATS_PER_TURN: u32 = 8;
+const BEATS_PER_TURN: u32 = 4;
 
 /// What a ring is made of.
 #[derive(Clone, Copy, Debug)]
@@ -491,7 +491,7 @@ impl Ring {
     }
 
     /// Sleeps until the next beat, at most `limit`: for who needn't see packets at once, but mustn't be overrun. There is a beat
-    /// whenever so many segments were sealed as are an eighth of the smallest claim group, and when a worker ends: a thousand
+    /// whenever so many segments were sealed as are a quarter of the smallest claim group, and when a worker ends: a thousand
     /// who wait are woken a few times in a turn of the ring, and none too late. The caller read `looked_at`, then looked.
     pub fn wait_for_beat(&self, looked_at: u32, limit: Duration) {
         let header = self.region.header();
