@@ -82,6 +82,29 @@ impl Run {
         Ok(number.parse()?)
     }
 
+    /// Threads of the process now.
+    ///
+    /// # Errors
+    /// Where it has ended.
+    pub fn threads(&self) -> Result<usize> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).context("wirescope ended before its time")?;
+        Ok(threads.count())
+    }
+
+    /// Processor time of the process so far, its system calls included; counted in hundredths of a second by most systems.
+    ///
+    /// # Errors
+    /// Where it has ended.
+    pub fn processor_time(&self) -> Result<Duration> {
+        let stat = read_to_string(format!("/proc/{}/stat", self.child.id())).context("wirescope ended before its time")?;
+        let (_, behind_name) = stat.rsplit_once(')').context("no name in the process's facts")?;
+        let words = behind_name.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+        let ticks: u64 = words.collect::<Result<Vec<_>, _>>()?.iter().sum();
+        // SAFETY: the call takes no pointers.
+        let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+        Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+    }
+
     /// Tells it to stop, as Ctrl-C does.
     ///
     /// # Errors

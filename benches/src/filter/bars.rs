@@ -1,6 +1,6 @@
 //! The bars of the part `filter`: ratios within one run, medians over its rounds.
 
-use super::{SMALL, dump_rows, storm_rows, trigger_rows};
+use super::{SMALL, dump_rows, live_rows, storm_rows, trigger_rows};
 use crate::record::{Bar, Limit};
 use crate::table::{Key, Table};
 
@@ -17,6 +17,7 @@ pub fn bars(table: &Table) -> Vec<Bar> {
         dump_screened_ratio(table),
         trigger_ns(table),
         hit_storm(table),
+        ratio("dumps_1000_live", table, [&live_rows::name(1000), &live_rows::name(1)], Limit::AtMost(1.5)),
     ]
 }
 
@@ -90,6 +91,7 @@ mod tests {
             "dump_screened_ratio",
             "trigger_ns",
             "hit_storm",
+            "dumps_1000_live",
         ];
         assert_eq!(bars.iter().map(|bar| bar.name).collect::<Vec<_>>(), names);
         assert!(bars.iter().all(|bar| !bar.holds() && !bar.faults.is_empty()), "{bars:?}");

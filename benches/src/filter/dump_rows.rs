@@ -7,7 +7,7 @@ use super::native;
 use crate::place::Place;
 use crate::table::Table;
 use anyhow::{Context, Result};
-use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, Progress, cut};
+use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, Progress, Scans, cut};
 use scope_filter::{ASKED_MAX, Asked, Filter, FilterEngine, Predicate, VlanRule};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
@@ -95,6 +95,7 @@ impl Full {
             pins: FirstPins::take(&self.ring, from_ns, 1),
             output: DumpOutput::in_folder(folder.path())?,
             progress: Arc::new(Progress::default()),
+            scans: Scans::new(&self.ring, None),
             patience: None,
         };
         let report = cut(&self.ring, order);

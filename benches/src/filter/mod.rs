@@ -1,5 +1,5 @@
 //! The part `filter`: machine code of filters against libpcap's own interpreter and against hand-written Rust, long lists,
-//! compiling, many filters at once, a dump that is screened, triggers in a worker, and a storm of hits.
+//! compiling, many filters at once, a dump that is screened, triggers in a worker, many open dumps, and a storm of hits.
 //!
 //! Every round runs every row once, and compared rows change places from round to round. Packets are asked about in batches
 //! of 64, as workers ask; what a worker has at hand anyway, the parse of the headers, is not measured.
@@ -8,6 +8,7 @@ mod bars;
 mod compile_rows;
 mod dump_rows;
 mod libpcap;
+mod live_rows;
 mod many_rows;
 mod rust;
 mod small_rows;
@@ -99,6 +100,7 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
         many_rows::round(&hot, &mut table)?;
         full.round(place, &mut table)?;
         trigger_rows::round(place, scale, &mut table);
+        live_rows::round(place, scale, &mut table);
     }
     storm_rows::round(place, scale, &mut table);
     record.bars.extend(bars::bars(&table));

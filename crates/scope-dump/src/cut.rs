@@ -6,6 +6,7 @@ use crate::output::{OutFile, publish_facts};
 use crate::pins::FirstPins;
 use crate::progress::Progress;
 use crate::report::DumpReport;
+use crate::scans::{Reader, Scans};
 use crate::sieve::Sieve;
 use crate::target::DumpOutput;
 use crate::time_text::for_file_name;
@@ -18,10 +19,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Sleeps while nothing new is there: from one to the other, doubling. A sealed segment ends each at once.
-const SLEEP_MIN: Duration = Duration::from_millis(1);
-const SLEEP_MAX: Duration = Duration::from_millis(16);
 
 /// Where the packet that fired stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +55,8 @@ pub struct DumpOrder {
     pub output: Arc<DumpOutput>,
     /// How far it is, for whoever watches.
     pub progress: Arc<Progress>,
+    /// What it shares with the run's other dumps.
+    pub scans: Arc<Scans>,
     /// Live: how long after the window's end, by the monotonic clock, to wait at most for workers that have stopped telling the
     /// time. `None`: as long as it takes.
     pub patience: Option<Duration>,
@@ -77,6 +76,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
     let filter = order.filter;
     let everything = filter.is_everything();
     let from_ns = order.window.from_ns();
+    let reader = order.scans.join(&filter);
     let mut cutter = Cutter {
         ring: ring.clone(),
         filter,
@@ -91,6 +91,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         beyond: Beyond::default(),
         files: BTreeMap::new(),
         walk: Walk::new(ring, order.pins, from_ns),
+        reader,
         unopened: None,
     };
     cutter.follow(&order.window, order.time_ns, order.patience);
@@ -123,6 +124,7 @@ struct Cutter {
     beyond: Beyond,
     files: BTreeMap<LinkType, OutFile>,
     walk: Walk,
+    reader: Reader,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
 }
@@ -131,9 +133,8 @@ impl Cutter {
     /// Rounds until the window is over.
     fn follow(&mut self, window: &Window, hit_ns: i64, patience: Option<Duration>) {
         let started = Instant::now();
-        let mut sleep = SLEEP_MIN;
         loop {
-            let seals = self.ring.seals();
+            let beats = self.ring.beats();
             // Before the look: what is committed afterwards is younger than this, or late.
             let settled_ns = self.ring.settled_ns();
             let mut over = window.close_if_settled(settled_ns);
@@ -158,11 +159,10 @@ impl Cutter {
             }
             if pieces.is_empty() {
                 self.files.values_mut().for_each(OutFile::hand_on);
-                self.ring.wait_for_seal(seals, sleep);
-                sleep = (sleep * 2).min(SLEEP_MAX);
-            } else {
-                sleep = SLEEP_MIN;
             }
+            self.reader.pass(self.walk.passed());
+            // What has come meanwhile is gathered: a beat of the ring ends the wait before anything is overrun.
+            self.ring.wait_for_beat(beats, self.reader.pause(to_ns.saturating_sub(settled_ns)));
         }
     }
 
@@ -196,10 +196,28 @@ impl Cutter {
     fn take_piece(&mut self, piece: &Piece, read: &Read, span: Span, floor_ns: i64) {
         let sieve = self.sieves[piece.lane as usize].clone();
         let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
+        match read.shared(&self.reader, sieve.keys(), hit) {
+            Some(indices) => self.take_candidates(piece, &sieve, read.candidates(indices.into_iter()), span, floor_ns),
+            None => {
+                self.take_candidates(piece, &sieve, read.candidates(read.own(&self.reader, sieve.keys(), hit)), span, floor_ns)
+            }
+        }
+        self.let_out(floor_ns);
+    }
+
+    fn take_candidates<'a>(
+        &mut self,
+        piece: &Piece,
+        sieve: &Sieve,
+        all: impl Iterator<Item = Candidate<'a>>,
+        span: Span,
+        floor_ns: i64,
+    ) {
+        let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
         let from_ns = self.from_ns;
         let inside = |candidate: &Candidate<'_>| (from_ns..=span.reach_ns).contains(&candidate.block.time_ns());
         let may_belong = |candidate: &Candidate<'_>| hit == Some(candidate.packet) || inside(candidate);
-        let mut candidates = read.candidates(sieve.keys(), hit).filter(may_belong);
+        let mut candidates = all.filter(may_belong);
         loop {
             let batch: Vec<Candidate<'_>> = candidates.by_ref().take(ASKED_MAX).collect();
             if batch.is_empty() {
@@ -213,7 +231,6 @@ impl Cutter {
                 }
             }
         }
-        self.let_out(floor_ns);
     }
 
     /// Writes a packet of the dump, or lets it wait for its turn.
@@ -307,6 +324,7 @@ impl Cutter {
             report.missing = Some((report.from_ns, report.to_ns)); // nothing of it could be written
         }
         report.complete = report.lost_max == 0 && report.error.is_none();
+        report.interpreted = self.sieves.iter().find_map(|sieve| sieve.interpreted().map(String::from));
         self.publish(report, main_type);
     }
 

@@ -13,6 +13,7 @@
 //! | [`pins`] | the pins that the firing worker takes |
 //! | [`walk`] | one lane's part of a window, segment after segment |
 //! | `sieve` | which packets belong: the key column first, the filter where that says maybe |
+//! | [`scans`] | what the dumps of a run share: one scan of what comes in, summaries, the pace |
 //! | [`merge`] | the bounded reorder buffer |
 //! | [`output`] | a dump's files: interface numbers, header, the act of naming |
 //! | [`form`] | the two forms of a file, pcapng and pcap |
@@ -37,6 +38,7 @@ pub mod output;
 pub mod pins;
 pub mod progress;
 pub mod report;
+pub mod scans;
 mod sieve;
 pub mod target;
 pub mod time_text;
@@ -48,4 +50,5 @@ pub use form::DumpFormat;
 pub use pins::FirstPins;
 pub use progress::Progress;
 pub use report::DumpReport;
+pub use scans::{Scans, Spared};
 pub use target::{DumpOutput, Target};

@@ -41,4 +41,6 @@ pub struct DumpReport {
     pub hits_ns: Vec<i64>,
     /// Why writing failed.
     pub error: Option<String>,
+    /// Why no machine code could be made of its filter, where there should have been some.
+    pub interpreted: Option<String>,
 }

@@ -5,24 +5,32 @@ use scope_filter::{Asked, Filter, FilterEngine, Predicate};
 use scope_packet::{Headers, LinkType};
 use scope_ring::KeyTest;
 use scope_ring::search::PATTERNS_MAX;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// From so many packets on a filter runs as machine code: making it takes as long as interpreting it for about so many, and of a
+/// thousand dumps that begin at once most never come to ask so often.
+const NATIVE_FROM: u64 = 16_384;
 
 /// A dump's filter for packets of one link type.
 pub(crate) struct Sieve {
     link_type: LinkType,
     keys: KeyTest,
     predicate: Predicate,
+    engine: FilterEngine,
+    asked: AtomicU64,
+    /// Why no machine code could be made of it.
+    interpreted: OnceLock<String>,
 }
 
 impl Sieve {
-    /// Compiles the filter and derives from it what is asked of the keys: some 10 µs to milliseconds.
+    /// Derives from the filter what is asked of the keys: some 10 µs to milliseconds.
     pub(crate) fn new(filter: &Filter, engine: FilterEngine, link_type: LinkType) -> Sieve {
         let predicate = filter.for_link(link_type);
-        if engine == FilterEngine::Native {
-            let _ = predicate.make_native(); // without it the interpreter answers the same
-        }
         let patterns = filter.screen(link_type).patterns(PATTERNS_MAX).into_iter();
         let patterns: Vec<_> = patterns.map(|pattern| (pattern.mask, pattern.value)).collect();
-        Sieve { link_type, keys: KeyTest::any_of(&patterns), predicate }
+        let keys = KeyTest::any_of(&patterns);
+        Sieve { link_type, keys, predicate, engine, asked: AtomicU64::new(0), interpreted: OnceLock::new() }
     }
 
     /// Link type of the packets.
@@ -43,6 +51,24 @@ impl Sieve {
             Asked::new(&headers, candidate.key, block.data(), block.original_len())
         };
         let asked: Vec<Asked<'a>> = candidates.iter().map(ask).collect();
+        self.count(asked.len() as u64);
         self.predicate.matches_batch(&asked, u64::MAX)
+    }
+
+    /// Makes machine code of the filter when it turns out to be asked often. Without it the interpreter answers the same.
+    fn count(&self, packets: u64) {
+        let before = self.asked.fetch_add(packets, Ordering::Relaxed);
+        if self.engine == FilterEngine::Native
+            && before < NATIVE_FROM
+            && before + packets >= NATIVE_FROM
+            && let Err(error) = self.predicate.make_native()
+        {
+            let _ = self.interpreted.set(error.to_string()); // passed once
+        }
+    }
+
+    /// Why the interpreter answers although there should be machine code.
+    pub(crate) fn interpreted(&self) -> Option<&str> {
+        self.interpreted.get().map(String::as_str)
     }
 }

@@ -5,6 +5,7 @@
 //! piece's smallest time, what can go out. Pieces are pinned in that order as far as the allowance reaches.
 
 use crate::pins::FirstPins;
+use crate::scans::Reader;
 use scope_packet::KeyEntry;
 use scope_packet::pcapng::PacketBlock;
 use scope_ring::{KeyTest, Lost, Pinned, Ring};
@@ -161,6 +162,11 @@ impl Walk {
         self.first.follower.done_before(pieces[index].lane, pieces[index].needed_then);
     }
 
+    /// Of each lane the packet at which the next look begins.
+    pub(crate) fn passed(&self) -> impl Iterator<Item = u64> + '_ {
+        self.positions.iter().map(|position| position.packet)
+    }
+
     /// Segments held now.
     pub(crate) fn held(&self) -> u64 {
         self.first.held.len()
@@ -203,16 +209,41 @@ pub(crate) struct Candidate<'a> {
 }
 
 impl Read {
-    /// The packets whose keys pass, and packet `hit` of the lane whatever its key, in the order in which they came. The blocks
-    /// of others are not touched.
-    pub(crate) fn candidates(&self, keys: &KeyTest, hit: Option<u64>) -> impl Iterator<Item = Candidate<'_>> {
-        let first_packet = self.pinned.first_packet();
+    /// Indices of the packets whose keys pass, and of packet `hit` of the lane whatever its key, in the order in which they came.
+    pub(crate) fn own<'a>(&'a self, reader: &Reader, keys: &'a KeyTest, hit: Option<u64>) -> impl Iterator<Item = u32> + use<'a> {
         let Range { start, end } = self.packets;
-        let hit = hit.and_then(|hit| u32::try_from(hit.checked_sub(first_packet)?).ok());
-        let hit = hit.filter(|hit| self.packets.contains(hit));
+        let hit = self.index(hit);
         let (before, behind) = hit.map_or((end, end), |hit| (hit, hit + 1));
-        let passing = |from: u32, to: u32| self.pinned.matches(keys, from, to);
-        let indices = passing(start, before).chain(hit).chain(passing(behind, end));
+        let skip = reader.can_skip(&self.pinned, keys);
+        let passing = |from: u32, to: u32| self.pinned.matches(keys, from, if skip { from } else { to });
+        passing(start, before).chain(hit).chain(passing(behind, end))
+    }
+
+    /// The same, as far as another dump has scanned them for all; `None` where none has.
+    pub(crate) fn shared(&self, reader: &Reader, keys: &KeyTest, hit: Option<u64>) -> Option<Vec<u32>> {
+        let (own, found) = reader.take(&self.pinned, self.packets.clone())?;
+        let mut indices = Vec::with_capacity(found.len() + 1);
+        if !own.is_empty() && !reader.can_skip(&self.pinned, keys) {
+            indices.extend(self.pinned.matches(keys, own.start, own.end));
+        }
+        indices.extend(found);
+        if let Some(hit) = self.index(hit)
+            && let Err(at) = indices.binary_search(&hit)
+        {
+            indices.insert(at, hit);
+        }
+        Some(indices)
+    }
+
+    /// Index in the segment of packet `packet` of the lane, if it is one of these.
+    fn index(&self, packet: Option<u64>) -> Option<u32> {
+        let index = packet.and_then(|packet| u32::try_from(packet.checked_sub(self.pinned.first_packet())?).ok());
+        index.filter(|index| self.packets.contains(index))
+    }
+
+    /// The packets at these indices; the blocks of others are not touched.
+    pub(crate) fn candidates<'a>(&'a self, indices: impl Iterator<Item = u32> + 'a) -> impl Iterator<Item = Candidate<'a>> + 'a {
+        let first_packet = self.pinned.first_packet();
         self.pinned.pick(indices).map(move |(index, block)| Candidate {
             packet: first_packet + u64::from(index),
             key: self.pinned.entry(index),

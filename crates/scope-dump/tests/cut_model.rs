@@ -2,7 +2,7 @@
 //! column screens well, badly and not at all. The model asks the filter of every packet.
 
 use proptest::prelude::*;
-use scope_dump::{DumpFormat, DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Target, cut};
+use scope_dump::{DumpFormat, DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, Target, cut};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
@@ -92,6 +92,7 @@ const FILTERS: [&str; 16] = [
 struct Bench {
     ring: Arc<Ring>,
     lanes: Vec<LaneWriter>,
+    scans: Arc<Scans>,
     numbers: Vec<u64>,
     fed: Vec<Model>,
     clocks: Vec<i64>,
@@ -125,7 +126,15 @@ impl Bench {
         };
         let lanes: Vec<LaneWriter> = (0..lanes).map(open).collect();
         let count = lanes.len();
-        Bench { ring, lanes, numbers: vec![0; count], fed: Vec::new(), clocks: vec![0; count], len }
+        Bench {
+            scans: Scans::new(&ring, None),
+            ring,
+            lanes,
+            numbers: vec![0; count],
+            fed: Vec::new(),
+            clocks: vec![0; count],
+            len,
+        }
     }
 
     /// Feeds one packet as a worker that can wait would.
@@ -196,6 +205,7 @@ fn order(bench: &Bench, hit: Model, filter: &str, window: &Arc<Window>, folder: 
         pins: FirstPins::take(&bench.ring, window.from_ns(), dumps_max),
         output: DumpOutput::in_folder(folder).unwrap(),
         progress: Arc::new(Progress::default()),
+        scans: bench.scans.clone(),
         patience: None,
     }
 }
@@ -235,6 +245,34 @@ struct Case {
     seed: u64,
 }
 
+/// Holds a dump's packets against the model's; the packets of its window that were gone when it began, which it may lack.
+fn verify(
+    bench: &Bench,
+    report: &DumpReport,
+    case: &Case,
+    filter: &str,
+    hit: Model,
+    window: &Window,
+    living: &[u64],
+) -> Vec<Model> {
+    let inside = |packet: &&Model| packet.time_ns >= window.from_ns() && packet.time_ns <= window.to_ns();
+    let (mut expected, missing): (Vec<Model>, Vec<Model>) =
+        bench.fed.iter().filter(inside).partition(|packet| packet.number >= living[packet.lane as usize]);
+    let predicate = compiled(filter).for_link(LinkType::ETHERNET);
+    expected.retain(|packet| {
+        let data = bytes_of(packet, case.len);
+        let taken = predicate.matches(&Headers::parse(LinkType::ETHERNET, &data), &data, data.len() as u32 + 5);
+        taken || (packet.lane, packet.number) == (hit.lane, hit.number)
+    });
+    expected.sort();
+    let expected: Vec<(i64, Vec<u8>)> = expected.iter().map(|packet| (packet.time_ns, bytes_of(packet, case.len))).collect();
+    let written = read(report);
+    assert!(written.is_sorted_by_key(|packet| packet.0), "in order of time");
+    assert_eq!(written.len(), expected.len(), "{filter}: {case:?} {report:?}");
+    assert!(written == expected, "{filter}: {case:?}: other packets or another order");
+    missing
+}
+
 fn check(case: &Case) {
     let mut state = case.seed | 1;
     let mut random = move |below: u64| {
@@ -271,21 +309,7 @@ fn check(case: &Case) {
     bench.end();
     let report = dump.join().unwrap();
 
-    let inside = |packet: &&Model| packet.time_ns >= window.from_ns() && packet.time_ns <= window.to_ns();
-    let (mut expected, missing): (Vec<Model>, Vec<Model>) =
-        bench.fed.iter().filter(inside).partition(|packet| packet.number >= living[packet.lane as usize]);
-    let predicate = compiled(case.filter).for_link(LinkType::ETHERNET);
-    expected.retain(|packet| {
-        let data = bytes_of(packet, case.len);
-        let taken = predicate.matches(&Headers::parse(LinkType::ETHERNET, &data), &data, data.len() as u32 + 5);
-        taken || (packet.lane, packet.number) == (hit.lane, hit.number)
-    });
-    expected.sort();
-    let expected: Vec<(i64, Vec<u8>)> = expected.iter().map(|packet| (packet.time_ns, bytes_of(packet, case.len))).collect();
-    let written = read(&report);
-    assert!(written.is_sorted_by_key(|packet| packet.0), "in order of time");
-    assert_eq!(written.len(), expected.len(), "{case:?} {report:?}");
-    assert!(written == expected, "{case:?}: other packets or another order");
+    let missing = verify(&bench, &report, case, case.filter, hit, &window, &living);
     assert!(
         report.lost_min <= missing.len() as u64 && missing.len() as u64 <= report.lost_max,
         "{case:?} {report:?} {}",
@@ -462,4 +486,76 @@ fn in_a_pipe_late_packets_stand_behind_their_place_and_none_is_missing() {
     assert!(packets == expected);
     let file = std::fs::read(path).unwrap();
     assert!(String::from_utf8_lossy(&file[file.len() - 20_000..]).contains("out of order: "));
+}
+
+/// Dumps of one run that begin at any moment and share their scan; each against the model.
+fn check_many(case: &Case, dumps: usize) -> scope_dump::Spared {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = Bench::new(case.lanes, case.segments, case.len, case.grace_ns);
+    let mut state = case.seed | 1;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 7) % below.max(1)
+    };
+    let (mut now_ns, mut running) = (1_000_000_000_000, Vec::new());
+    for number in 0..case.past + case.future {
+        now_ns += random(2 * case.step_ns as u64) as i64;
+        let hit = bench.feed(random(case.lanes as u64) as u32, now_ns - random(case.jitter_ns as u64 + 1) as i64);
+        if random(20) == 0 {
+            bench.commit();
+        }
+        if number < case.past || running.len() == dumps || random((case.future / dumps) as u64) > 0 {
+            continue;
+        }
+        let filter = match random(3) {
+            0 => FILTERS[random(FILTERS.len() as u64) as usize],
+            1 => "host 10.0.0.1",
+            _ => "host 10.0.0.2 and host 10.0.0.3",
+        };
+        let after_ns = random(2 * case.after_ns as u64) as i64;
+        let window = Arc::new(Window::new(hit.time_ns - case.before_ns, hit.time_ns + after_ns, hit.time_ns));
+        let living = bench.living_from();
+        let order = order(&bench, hit, filter, &window, folder.path(), case.dumps_max);
+        let (ring, number) = (bench.ring.clone(), running.len() as u64 + 1);
+        let dump = std::thread::spawn(move || cut(&ring, DumpOrder { id: number, ..order }));
+        running.push((dump, filter, hit, window, living));
+    }
+    bench.end();
+    assert!(running.len() > dumps / 2, "{} dumps", running.len());
+    for (dump, filter, hit, window, living) in running {
+        let report = dump.join().unwrap();
+        let missing = verify(&bench, &report, case, filter, hit, &window, &living);
+        assert!((report.lost_min..=report.lost_max).contains(&(missing.len() as u64)), "{report:?} {}", missing.len());
+    }
+    assert_eq!(bench.ring.budget().taken(), 0, "all pins are given back");
+    bench.scans.spared()
+}
+
+fn many(seed: u64, jitter_ns: i64) -> Case {
+    Case {
+        lanes: 2,
+        segments: 64,
+        len: 120,
+        past: 3000,
+        future: 40_000,
+        step_ns: 100_000,
+        jitter_ns,
+        before_ns: 300_000_000,
+        after_ns: 2_000_000_000,
+        grace_ns: 10_000_000 + jitter_ns,
+        dumps_max: 30,
+        filter: "",
+        seed,
+    }
+}
+
+#[test]
+fn dumps_that_share_a_scan_hold_what_each_would_hold_alone() {
+    let mut shared = 0;
+    for (seed, jitter_ns) in [(3, 0), (4, 1_000_000), (5, 30_000_000)] {
+        shared += check_many(&many(seed, jitter_ns), 30).packets_shared;
+    }
+    assert!(shared > 30_000, "{shared} packets were scanned for all");
 }

@@ -3,7 +3,7 @@
 use crate::events::Events;
 use crate::exec::Exec;
 use crate::summary;
-use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, cut};
+use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, Spared, cut};
 use scope_filter::FilterEngine;
 use scope_packet::LinkType;
 use scope_ring::Ring;
@@ -43,6 +43,7 @@ pub struct Dumps {
     places: Arc<Places>,
     events: Arc<Events>,
     settings: DumpSettings,
+    scans: Arc<Scans>,
     started: AtomicU64,
     /// The run ends after so many dumps; `u64::MAX`: after none.
     exit_after: AtomicU64,
@@ -74,6 +75,7 @@ impl Dumps {
         ring: &Arc<Ring>,
         places: &Arc<Places>,
         events: &Arc<Events>,
+        scans: &Arc<Scans>,
         settings: DumpSettings,
         exit_after: Option<u64>,
     ) -> Arc<Dumps> {
@@ -82,6 +84,7 @@ impl Dumps {
             places: places.clone(),
             events: events.clone(),
             settings,
+            scans: scans.clone(),
             started: AtomicU64::new(0),
             exit_after: AtomicU64::new(exit_after.unwrap_or(u64::MAX)),
             state: Mutex::default(),
@@ -96,6 +99,11 @@ impl Dumps {
     /// The places that dumps take.
     pub fn places(&self) -> &Arc<Places> {
         &self.places
+    }
+
+    /// What dumps have spared each other, and what the summaries have spared them.
+    pub fn spared(&self) -> Spared {
+        self.scans.spared()
     }
 
     /// Begins a dump. The caller's next claim comes afterwards: what the window needs first is pinned here.
@@ -119,12 +127,12 @@ impl Dumps {
             output: self.settings.output.clone(),
             patience: self.settings.patience,
             progress,
+            scans: self.scans.clone(),
         };
         let (dumps, failed) = (self.clone(), failed_report(&order));
         let place = fire.place;
         let work = move || {
             let guard = Finish { dumps: dumps.clone(), open, report: Some(failed) };
-            dumps.prepare(&order);
             let report = cut(&dumps.ring, order);
             guard.with(report);
             drop(place);
@@ -134,14 +142,6 @@ impl Dumps {
             let mut report = DumpReport { id, trigger: trigger.to_string(), time_ns: hit.time_ns, ..DumpReport::default() };
             report.error = Some(format!("no thread for the dump: {error}"));
             self.finish(id, report);
-        }
-    }
-
-    /// Makes a dump's filter ready, in the dump's own thread.
-    fn prepare(&self, order: &DumpOrder) {
-        if let Err(error) = order.filter.prepare(order.filter_engine) {
-            let text = format!("dump {} of {}: {error}: the interpreter evaluates its filter", order.id, order.trigger);
-            self.events.log("warning", json!({"text": text}));
         }
     }
 
@@ -162,6 +162,10 @@ impl Dumps {
     }
 
     fn finish(&self, id: u64, report: DumpReport) {
+        if let Some(error) = &report.interpreted {
+            let text = format!("dump {id} of {}: {error}: the interpreter evaluated its filter", report.trigger);
+            self.events.log("warning", json!({"text": text}));
+        }
         self.events.log("dump", summary::dump(&report));
         if let Some(exec) = &self.settings.exec {
             exec.offer(&report);

@@ -8,8 +8,8 @@
 //! 5. Rights are given up, in all threads: root, capabilities, all system calls and files that the rest doesn't need ([`rights`]
 //!    tells in which order). Whatever needs a right comes before this line; every byte of a packet is looked at behind it. Up
 //!    to here nothing is created: what can't be opened is refused.
-//! 6. The log is opened, as the user that the run is now. One thread per worker; the main thread looks after orders, status and
-//!    events.
+//! 6. The log is opened, as the user that the run is now. One thread per worker, and one beside that builds summaries of
+//!    what live workers have sealed; the main thread looks after orders, status and events.
 //! 7. The run ends when every source has ended, when somebody says stop, or when it has its dumps.
 //! 8. Workers end: what the kernel still holds is taken, lanes are committed and sealed, clocks go to the end of time.
 //! 9. So every dump ends; their reports are waited for, then the commands that follow dumps.
@@ -31,11 +31,11 @@ use crate::status::{InterfaceStatus, Status, StatusTaker};
 use crate::summary::{Amount, Summary};
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
-use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
+use scope_dump::{DumpReport, Scans};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::LinkType;
-use scope_ring::{ClaimGroup, Machine, Ring, RingConfig, RingMemory};
+use scope_ring::{ClaimGroup, Machine, Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::afpacket::AfPacketOptions;
 use scope_source::file::{FileOptions, FileSource};
 use scope_source::spec::{AfPacketPlan, Pattern, SourcePlan};
@@ -270,6 +270,8 @@ struct Run {
     live: bool,
     space: Space,
     exec: Option<Arc<Exec>>,
+    /// Builds summaries until the run ends.
+    _summarizer: Option<Summarizer>,
 }
 
 /// What was opened and begun before the first packet.
@@ -295,7 +297,10 @@ impl Run {
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
             filter_engine: plan.filter_engine,
         };
-        let dumps = Dumps::new(&ring, &places, &events, settings, plan.exit_after);
+        // Files don't wait for summaries, and are gone through once.
+        let summarizer = if live && !plan.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
+        let scans = Scans::new(&ring, summarizer.as_ref().map(|summarizer| summarizer.summaries().clone()));
+        let dumps = Dumps::new(&ring, &places, &events, &scans, settings, plan.exit_after);
         let shared = Shared {
             ring,
             triggers: Triggers::new(&plan.triggers, manual_trigger(&plan)),
@@ -306,7 +311,7 @@ impl Run {
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
-        Run { plan, outputs, rights, shared, live, space, exec }
+        Run { plan, outputs, rights, shared, live, space, exec, _summarizer: summarizer }
     }
 
     /// Workers from start to end, with the main thread beside them.
@@ -594,6 +599,11 @@ impl Run {
         if let Some(end) = end.as_object_mut() {
             end.remove("dumps"); // each has its own line
             let heard = self.shared.ring.heard();
+            let spared = self.shared.dumps.spared();
+            end.insert(
+                "scans".into(),
+                json!({"shared_packets": spared.packets_shared, "skipped_segments": spared.segments_skipped}),
+            );
             end.insert("first".into(), heard.map(|(first_ns, _)| iso(first_ns)).into());
             end.insert("last".into(), heard.map(|(_, last_ns)| iso(last_ns)).into());
         }
@@ -621,6 +631,13 @@ fn interfaces(names: &[String], reports: &[Mutex<WorkerReport>]) -> Vec<Interfac
         }
     }
     interfaces
+}
+
+/// Without summaries dumps only take longer.
+fn start_summarizer(ring: &Arc<Ring>, events: &Events) -> Option<Summarizer> {
+    let failed =
+        |error| events.log("warning", json!({"text": format!("no thread for summaries: {error}: dumps scan all segments")}));
+    Summarizer::start(ring).map_err(failed).ok()
 }
 
 /// What a fire by hand does where there is no trigger: the last `before` of everything. It hits no packet.

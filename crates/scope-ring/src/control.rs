@@ -39,10 +39,12 @@ pub struct Header {
     pub waiting: AtomicU32,
     /// Wake-ups so far; waiting readers sleep on this word.
     pub wakes: AtomicU32,
-    /// Segments sealed so far; who waits for the next one sleeps on this word.
+    /// Segments sealed so far.
     pub seals: AtomicU32,
-    /// Those who wait for the next sealed segment.
-    pub waiting_for_seal: AtomicU32,
+    /// Beats so far: see `Ring::wait_for_beat`. Who waits for the next one sleeps on this word.
+    pub beats: AtomicU32,
+    /// Those who wait for the next beat.
+    pub waiting_for_beat: AtomicU32,
     /// Interfaces known so far.
     pub interfaces: AtomicU32,
     /// Bytes of the interface area in use (release / acquire).

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const SEGMENTS_PER_LANE_AIM: u64 = 64;
 /// Workers wake waiting readers at most this often.
 const WAKE_INTERVAL: Duration = Duration::from_micros(50);
+/// Beats in one turn of the smallest claim group: who reads at each of them is never overrun, unless reading takes longer.
+const BEATS_PER_TURN: u32 = 4;
 
 /// What a ring is made of.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +119,8 @@ pub struct Ring {
     claims: Mutex<Claims>,
     /// Segments of each claim group, the common one first.
     group_segments: Vec<usize>,
+    /// Sealed segments from one beat to the next.
+    seals_per_beat: u32,
     /// Claim group of each lane.
     lane_groups: Vec<AtomicU32>,
     /// Times of sealed segments, to be searched.
@@ -189,6 +193,7 @@ impl Ring {
         header.lanes.store(layout.lanes as u64, Ordering::Relaxed);
         header.magic.store(REGION_MAGIC, Ordering::Release);
         let claims = Claims::new(&group_segments);
+        let seals_per_beat = group_segments.iter().min().map_or(1, |&least| (least as u32 / BEATS_PER_TURN).max(1));
         let memory = Memory { evicted: (0..layout.lanes).map(|_| History::default()).collect(), losses: LossLog::default() };
         Arc::new(Ring {
             region,
@@ -197,6 +202,7 @@ impl Ring {
             registry: Registry::default(),
             claims: Mutex::new(claims),
             group_segments,
+            seals_per_beat,
             lane_groups: (0..layout.lanes).map(|_| AtomicU32::new(0)).collect(),
             spans: SpanTable::new(layout.segments),
             memory: Mutex::new(memory),
@@ -414,6 +420,7 @@ impl Ring {
     /// `worker` has ended: nothing comes from it any more.
     pub fn end_clock(&self, worker: u32) {
         self.region.worker(worker).clock_ns.store(i64::MAX, Ordering::Release);
+        self.beat();
     }
 
     /// `worker`'s clock, ns; `i64::MAX` when it has ended.
@@ -478,26 +485,34 @@ impl Ring {
         }
     }
 
-    /// Segments sealed so far: to be read before a last look, and handed to [`Ring::wait_for_seal`].
-    pub fn seals(&self) -> u32 {
-        self.region.header().seals.load(Ordering::Acquire)
+    /// Beats so far: to be read before a look, and handed to [`Ring::wait_for_beat`].
+    pub fn beats(&self) -> u32 {
+        self.region.header().beats.load(Ordering::Acquire)
     }
 
-    /// Sleeps until a segment is sealed, at most `limit`: for who needn't see packets at once, but mustn't be overrun. The
-    /// caller read `looked_at`, then looked, and found nothing.
-    pub fn wait_for_seal(&self, looked_at: u32, limit: Duration) {
+    /// Sleeps until the next beat, at most `limit`: for who needn't see packets at once, but mustn't be overrun. There is a beat
+    /// whenever so many segments were sealed as are a quarter of the smallest claim group, and when a worker ends: a thousand
+    /// who wait are woken a few times in a turn of the ring, and none too late. The caller read `looked_at`, then looked.
+    pub fn wait_for_beat(&self, looked_at: u32, limit: Duration) {
         let header = self.region.header();
-        header.waiting_for_seal.fetch_add(1, Ordering::SeqCst);
-        futex::wait(&header.seals, looked_at, limit);
-        header.waiting_for_seal.fetch_sub(1, Ordering::SeqCst);
+        header.waiting_for_beat.fetch_add(1, Ordering::SeqCst);
+        futex::wait(&header.beats, looked_at, limit);
+        header.waiting_for_beat.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// A segment was sealed: whoever waits for that is woken.
-    pub(crate) fn wake_for_seal(&self) {
+    /// A segment was sealed.
+    pub(crate) fn note_seal(&self) {
+        let sealed = self.region.header().seals.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        if sealed.is_multiple_of(self.seals_per_beat) {
+            self.beat();
+        }
+    }
+
+    fn beat(&self) {
         let header = self.region.header();
-        header.seals.fetch_add(1, Ordering::Release);
-        if header.waiting_for_seal.load(Ordering::SeqCst) > 0 {
-            futex::wake(&header.seals);
+        header.beats.fetch_add(1, Ordering::SeqCst);
+        if header.waiting_for_beat.load(Ordering::SeqCst) > 0 {
+            futex::wake(&header.beats);
         }
     }
 

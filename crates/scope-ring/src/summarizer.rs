@@ -1,4 +1,4 @@
-//! The thread that builds summaries of segments as they are sealed.
+//! The thread that builds summaries of segments as they are sealed, when the processor has nothing better to do.
 
 use crate::ring::Ring;
 use crate::summary::Summaries;
@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The thread beside looks for sealed segments this often. It never waits for workers, so they never have to wake it.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The thread that builds summaries as segments are sealed; it ends when this is dropped.
 pub struct Summarizer {
@@ -23,6 +23,7 @@ impl Summarizer {
         let (summaries, stop) = (Summaries::new(ring), Arc::new(AtomicBool::new(false)));
         let (ring, table, ended) = (ring.clone(), summaries.clone(), stop.clone());
         let thread = std::thread::Builder::new().name("summarizer".to_string()).spawn(move || {
+            give_way();
             let mut positions = Vec::new();
             while !ended.load(Ordering::Relaxed) {
                 follow(&ring, &table, &mut positions, &ended);
@@ -46,6 +47,13 @@ impl Drop for Summarizer {
             let _ = thread.join(); // it held nothing that its end could break
         }
     }
+}
+
+/// Takes the processor only when nobody else wants it. Where that is refused, it is a thread like others.
+fn give_way() {
+    const NICE: libc::c_int = 19;
+    // SAFETY: the call takes no pointers; 0 is the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
 /// Builds what has been sealed since the last look.

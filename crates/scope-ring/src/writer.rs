@@ -228,7 +228,7 @@ impl LaneWriter {
         protocol::seal(control, ring.region().lane(self.lane), self.published(), sealed, &times);
         ring.give_back(open.slot);
         ring.wake();
-        ring.wake_for_seal();
+        ring.note_seal();
     }
 
     /// Statistics blocks for the end of segment `sequence`: of all interfaces, or of the 64 longest unstated.

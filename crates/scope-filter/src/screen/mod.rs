@@ -27,7 +27,7 @@ mod words;
 
 use std::time::{Duration, Instant};
 
-use scope_packet::{KeyEntry, Kind, LinkType};
+use scope_packet::{KeyEntry, LinkType};
 
 use crate::Predicate;
 use case::Case;
@@ -38,8 +38,6 @@ use clause::{Clause, Clauses, Field};
 const DERIVING_TIME_MAX: Duration = Duration::from_secs(2);
 /// Clauses of one screen; beyond, clauses become one that takes more.
 const CLAUSES_MAX: usize = 64;
-/// Values of one field that a segment's summary is asked for; a clause with more is not held against it.
-const VALUES_ASKED_MAX: u64 = 256;
 
 /// A necessary condition on the key entries of one link type: where it says no, the filter takes no such packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,20 +60,6 @@ impl KeyPattern {
     pub fn takes(&self, entry: &KeyEntry) -> bool {
         entry.to_number() & self.mask.to_number() == self.value.to_number()
     }
-}
-
-/// What a summary knows of all packets of a segment. "May" means that it says no only where it is sure.
-pub trait SegmentFacts {
-    /// An entry is partial, or nothing is known.
-    fn may_have_partial(&self) -> bool;
-    /// An address as the entry has it, on either side.
-    fn may_have_address(&self, address: [u8; 4]) -> bool;
-    /// A port on either side.
-    fn may_have_port(&self, port: u16) -> bool;
-    /// An IP protocol.
-    fn may_have_protocol(&self, protocol: u8) -> bool;
-    /// A kind of network layer.
-    fn may_have_kind(&self, kind: Kind) -> bool;
 }
 
 impl Screen {
@@ -119,11 +103,6 @@ impl Screen {
         self.clauses.iter().any(|clause| Field::ALL.iter().all(|&field| clause.takes_all(field)))
     }
 
-    /// Whether the filter may take a packet of a segment.
-    pub fn may_match_segment(&self, facts: &impl SegmentFacts) -> bool {
-        facts.may_have_partial() || self.clauses.iter().any(|clause| clause.may_be_among(facts))
-    }
-
     /// The screen as at most `most` patterns, of which an entry must have one, or be partial. They take all that the screen
     /// takes; what needs more patterns is left out of the demand, so they may take more. One empty pattern takes all.
     pub fn patterns(&self, most: usize) -> Vec<KeyPattern> {
@@ -154,22 +133,5 @@ impl Clause {
             patterns = patterns.iter().flat_map(|pattern| prefixes.iter().map(|&prefix| with(pattern, prefix))).collect();
         }
         patterns
-    }
-
-    fn may_be_among(&self, facts: &impl SegmentFacts) -> bool {
-        let one_may_be = |field: Field, may_have: &dyn Fn(u32) -> bool| {
-            let numbers = self.get(field);
-            let mut values = numbers.ranges().iter().flat_map(|&(first, last)| first..=last);
-            numbers.len() > VALUES_ASKED_MAX || values.any(may_have)
-        };
-        let kinds = [Kind::Other, Kind::Ipv4, Kind::Ipv6, Kind::Arp];
-        one_may_be(Field::Kind, &|kind| facts.may_have_kind(kinds[kind as usize]))
-            && one_may_be(Field::Protocol, &|protocol| facts.may_have_protocol(protocol as u8))
-            && [Field::Source, Field::Destination]
-                .into_iter()
-                .all(|field| one_may_be(field, &|address| facts.may_have_address(address.to_be_bytes())))
-            && [Field::SourcePort, Field::DestinationPort]
-                .into_iter()
-                .all(|field| one_may_be(field, &|port| facts.may_have_port(port as u16)))
     }
 }
