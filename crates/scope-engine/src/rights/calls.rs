@@ -29,6 +29,8 @@ const FREE: &[&[c_long]] = &[
     &[SYS_gettid, SYS_getpid, SYS_exit, SYS_exit_group, SYS_getcpu, SYS_restart_syscall],
     // Signals: handlers and their end; tgkill is below.
     &[SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigpending, SYS_sigaltstack],
+    // A thread that works beside lowers its priority; raising it takes a capability.
+    &[SYS_setpriority],
     // Time.
     &[SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday],
     // Sockets that were opened before: packets, news of interfaces, words to the service manager. New ones are refused; spare

@@ -9,7 +9,7 @@ use scope_config::{Given, Key, Keys, Kind, Origin, Shape, Value};
 use std::ffi::OsString;
 
 /// Flags that are no keys: the file itself, and those that are short for `--source`.
-const NO_KEYS: [&str; 4] = ["help", "config", "interface", "read"];
+const NO_KEYS: [&str; 5] = ["help", "config", "interface", "read", "rights_selftest"];
 /// What a trigger may say where it is a table.
 const TRIGGER: Shape = Shape {
     main: "expr",

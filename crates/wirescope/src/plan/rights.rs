@@ -11,8 +11,11 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> RightsPlan {
     if args.rights_selftest && args.summary.is_some() {
         faults.add(place, "standard output is taken by --summary json; leave one of both away");
     }
+    if args.user.as_deref().is_some_and(|name| name.trim().is_empty()) {
+        faults.add("--user", "there is no name in it; write the name of a user, or leave the flag away");
+    }
     // Who is there is a matter of the machine.
-    let named = args.user.as_deref().filter(|_| look == Look::Machine);
+    let named = args.user.as_deref().filter(|name| look == Look::Machine && !name.trim().is_empty());
     let user = named.and_then(|name| user(name, faults)).map_or(UserChoice::Best, UserChoice::Named);
     // The file is read again when it is to be.
     let config =
