@@ -11,9 +11,10 @@
 
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
+use crate::live;
 use crate::lockstep::Lockstep;
 use crate::memory_watch::MemoryWatch;
-use crate::plan::RunPlan;
+use crate::plan::{RunPlan, SourceEntry};
 use crate::status::{Status, StatusTaker};
 use crate::summary::{Amount, Summary};
 use crate::worker::{Feed, Shared, WorkerReport, work};
@@ -21,10 +22,10 @@ use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::LinkType;
-use scope_ring::{ClaimGroup, Machine, Ring, RingConfig, RingMemory};
+use scope_ring::{Machine, Ring, RingConfig, RingMemory};
 use scope_source::file::{FileOptions, FileSource};
 use scope_source::spec::SourcePlan;
-use scope_source::{Source, SourceError, Timing, afpacket, synth};
+use scope_source::{Source, SourceError, Timing, pcap, synth};
 use scope_trigger::{Places, Trigger, TriggerConfig};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -117,14 +118,16 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     // Before the sources are opened: live packets would wait meanwhile.
     let interpreted = make_native(&plan);
     let sources = open_sources(&plan)?;
+    let notes = live::notes(&plan, &sources);
     let events = Arc::new(Events::open(&plan.folder).map_err(|cause| EngineError::System {
         place: plan.folder.join(crate::events::EVENTS_FILE).display().to_string(),
         cause,
     })?);
     let names = sources.iter().map(|feed| feed.source.name().to_string()).collect();
     let run = Run::new(plan, ring, events, &sources, control.stops() > 0);
-    run.log_start(&memory);
+    run.log_start(&memory, &notes);
     watch.started(&memory);
+    notes.iter().for_each(|note| watch.note(note));
     run.go(sources, names, interpreted, control, watch)
 }
 
@@ -138,7 +141,10 @@ fn make_native(plan: &RunPlan) -> Vec<String> {
         let error = trigger.filter.make_native().err()?;
         Some(format!("trigger {}: {error}: the interpreter evaluates its filter", trigger.name))
     };
-    plan.triggers.iter().filter_map(failed).collect()
+    let prefilters = plan.sources.iter().filter_map(|entry| Some((entry, entry.prefilter.as_ref()?.make_native().err()?)));
+    let failed_prefilters =
+        prefilters.map(|(entry, error)| format!("source '{}': prefilter: {error}: the interpreter evaluates it", entry.spec));
+    plan.triggers.iter().filter_map(failed).chain(failed_prefilters).collect()
 }
 
 /// Opens every source: one entry per worker. All files together are one source, shared out where several workers are asked for.
@@ -147,6 +153,7 @@ fn open_sources(plan: &RunPlan) -> Result<Vec<Feed>, SourceError> {
     let mut files = FileOptions::default();
     let mut file_groups = Vec::new();
     let mut file_workers = 1;
+    let own = live::own_traffic(plan);
     for entry in &plan.sources {
         match &entry.plan {
             SourcePlan::File(file) => {
@@ -157,30 +164,39 @@ fn open_sources(plan: &RunPlan) -> Result<Vec<Feed>, SourceError> {
                 file_workers = file_workers.max(file.workers);
             }
             SourcePlan::AfPacket(live) => {
-                let mut options = afpacket::AfPacketOptions::new(&live.interface);
-                options.workers = live.workers;
-                options.snap_len = live.snap_len;
-                options.promiscuous = live.promiscuous;
-                sources.extend(afpacket::open(&options, &entry.spec)?.into_iter().map(|source| feed(source, entry.group)));
+                sources.extend(feeds(live::open(live, entry, &own)?, entry));
+            }
+            SourcePlan::Pcap(live) => {
+                let own = if live.exclude_self { &own[..] } else { &[] };
+                sources.extend(feeds([pcap::open(live, own, &entry.spec)?], entry));
             }
             SourcePlan::Synth(options) => {
-                sources.extend(synth::open(options, &entry.spec)?.into_iter().map(|source| feed(source, entry.group)));
+                sources.extend(feeds(synth::open(options, &entry.spec)?, entry));
             }
         }
     }
+    let first_file = plan.sources.iter().find(|entry| matches!(entry.plan, SourcePlan::File(_)));
     if !files.paths.is_empty() {
         for index in 0..file_workers {
             let share = (file_workers > 1).then_some((index, file_workers));
             let source = Box::new(FileSource::open(FileOptions { share, ..files.clone() })?);
-            sources.push(Feed { source, groups: file_groups.clone() });
+            let (prefilter, cpus) = first_file.map_or_else(Default::default, |entry| {
+                (entry.prefilter.clone(), entry.pinning.of_worker(index as usize).to_vec())
+            });
+            sources.push(Feed { source, groups: file_groups.clone(), prefilter, cpus });
         }
     }
     Ok(sources)
 }
 
-/// A source that has only one part.
-fn feed(source: impl Source + 'static, group: ClaimGroup) -> Feed {
-    Feed { source: Box::new(source), groups: vec![group] }
+/// The workers' sources of one entry, each of which has only one part.
+fn feeds<S: Source + 'static>(sources: impl IntoIterator<Item = S>, entry: &SourceEntry) -> impl Iterator<Item = Feed> {
+    sources.into_iter().enumerate().map(|(index, source)| Feed {
+        source: Box::new(source),
+        groups: vec![entry.group],
+        prefilter: entry.prefilter.clone(),
+        cpus: entry.pinning.of_worker(index).to_vec(),
+    })
 }
 
 /// One run, its parts wired together.
@@ -326,7 +342,7 @@ impl Run {
         self.shared.triggers.iter().map(|trigger| trigger.counts().total()).sum::<u64>() + self.manual.counts().total()
     }
 
-    fn log_start(&self, memory: &RingMemory) {
+    fn log_start(&self, memory: &RingMemory, notes: &[String]) {
         let ring = &self.shared.ring;
         let run_id: String = ring.run_id().iter().map(|byte| format!("{byte:02x}")).collect();
         let triggers: Vec<_> = self
@@ -355,6 +371,8 @@ impl Run {
                 "segment_bytes": ring.segment_bytes(),
                 "memory": memory.to_string(),
                 "triggers": triggers,
+                "capture": live::settings(&self.plan),
+                "notes": notes,
             }),
         );
     }
@@ -383,7 +401,7 @@ impl Run {
         summary.late = total.late_packets;
         summary.received = Amount { packets: total.received_packets, bytes: total.received_bytes };
         summary.stored = Amount { packets: total.stored_packets, bytes: total.stored_bytes };
-        summary.filtered.packets = total.filtered_packets;
+        summary.filtered = Amount { packets: total.filtered_packets, bytes: total.filtered_bytes };
         summary.dropped = total.dropped;
         summary.cut = total.cut_packets;
         summary.memory = self.shared.ring.memory().to_string();

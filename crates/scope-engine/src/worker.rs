@@ -1,21 +1,23 @@
-//! The packet path: one thread that polls its source, parses each packet once, asks the triggers, and appends to its lanes.
+//! The packet path: one thread that polls its source, parses each packet once, asks prefilter and triggers, and appends to its lanes.
 //!
 //! ```text
-//!  batch ─► all packets: headers, key ─► triggers, each asked for the batch
+//!  batch ─► all packets: headers, key ─► prefilter, if any ─► triggers, each asked for the batch
 //!        ─► per run of packets of one interface, up to the next hit: append
 //!        ─► a hit? verdict; a fire takes its pins before the next claim
 //!        ─► commit after at most 4 full batches, at once after one that isn't full; then counters, then the clock
 //! ```
 
+use crate::cpus::pin_this_thread;
 use crate::dumps::{Dumps, HitFacts};
 use crate::events::Events;
 use crate::lockstep::Lockstep;
 use scope_dump::HitPacket;
-use scope_filter::{ASKED_MAX, Asked, Predicate};
+use scope_filter::{ASKED_MAX, Asked, Filter, Predicate};
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, DropReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
+use scope_source::spec::values::format_cpus;
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Hit, Trigger, Verdict};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -64,14 +66,23 @@ pub struct Feed {
     pub source: Box<dyn Source>,
     /// Whose segments the lanes of each part of the source claim; see [`Interface::part`].
     pub groups: Vec<ClaimGroup>,
+    /// Only packets that it takes are recorded, and shown to the triggers.
+    pub prefilter: Option<Filter>,
+    /// CPUs that its worker runs on; empty: any.
+    pub cpus: Vec<u32>,
 }
 
 /// Polls the source until it ends. `index` is the worker's number in the run.
 pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport>) {
-    let Feed { mut source, groups } = feed;
+    let Feed { mut source, groups, prefilter, cpus } = feed;
     let _ended = EndOnDrop { index, shared };
+    if let Err(cause) = pin_this_thread(&cpus) {
+        let warning = format!("worker {index} could not be pinned to CPUs {}: {cause}", format_cpus(&cpus));
+        report.lock().expect("no panic while held").warnings.push(warning);
+    }
     shared.ring.set_grace(index, source.grace_ns());
     let mut path = Path::new(index, source.timing(), source.grace_ns(), groups, shared);
+    path.prefilter = prefilter;
     let mut stopped = false;
     loop {
         if !stopped && (shared.stop.load(Ordering::Relaxed) || path.enough) {
@@ -110,6 +121,8 @@ impl Drop for EndOnDrop<'_> {
 struct Lane {
     writer: LaneWriter,
     group: ClaimGroup,
+    /// What the source's prefilter asks of its packets.
+    prefilter: Option<Predicate>,
     predicates: Vec<Predicate>,
 }
 
@@ -138,6 +151,7 @@ struct Path<'a> {
     waits: bool,
     grace_ns: i64,
     groups: Vec<ClaimGroup>,
+    prefilter: Option<Filter>,
     shared: &'a Shared,
     /// One for each link type and claim group that has come.
     lanes: Vec<Lane>,
@@ -165,6 +179,7 @@ impl<'a> Path<'a> {
             waits: timing == Timing::Waits,
             grace_ns,
             groups,
+            prefilter: None,
             shared,
             lanes: Vec::new(),
             ports: Vec::new(),
@@ -225,6 +240,7 @@ impl<'a> Path<'a> {
                 of_lane[lane] |= 1 << at;
             }
         }
+        let refused = self.prefilter(&asked[..packets.len()], &mut of_lane);
         let any = self.ask_triggers(&asked[..packets.len()], &of_lane);
         let mut from = 0; // what is before is appended or dropped
         for (at, packet) in packets.iter().enumerate() {
@@ -232,9 +248,12 @@ impl<'a> Path<'a> {
                 self.store(&packets[from..at], &asked[from..at]);
                 from = at;
             }
-            if !self.receive(packet) {
+            if !self.receive(packet) || refused >> at & 1 != 0 {
                 self.store(&packets[from..at], &asked[from..at]);
                 from = at + 1;
+                if refused >> at & 1 != 0 {
+                    self.leave_out(packet);
+                }
             } else if any >> at & 1 != 0 {
                 let place = self.store(&packets[from..=at], &asked[from..=at]);
                 from = at + 1;
@@ -242,6 +261,26 @@ impl<'a> Path<'a> {
             }
         }
         self.store(&packets[from..], &asked[from..packets.len()]);
+    }
+
+    /// Takes out of `of_lane` what the prefilter refuses; the bits of those packets.
+    fn prefilter(&self, asked: &[Asked<'_>], of_lane: &mut [u64]) -> u64 {
+        let mut refused = 0;
+        for (lane, which) in self.lanes.iter().zip(of_lane).filter(|(_, which)| **which != 0) {
+            if let Some(prefilter) = &lane.prefilter {
+                let taken = prefilter.matches_batch(asked, *which);
+                refused |= *which & !taken;
+                *which = taken;
+            }
+        }
+        refused
+    }
+
+    /// Counts a packet that the prefilter refused. What was lost before it, was lost before the next one that is stored.
+    fn leave_out(&mut self, packet: &Packet<'_>) {
+        self.counts.filtered_packets += 1;
+        self.counts.filtered_bytes += packet.data.len() as u64;
+        self.ports[packet.interface as usize].lost += packet.lost_before;
     }
 
     /// Asks every trigger; the bits of packets that hit any.
@@ -354,7 +393,8 @@ impl<'a> Path<'a> {
         }
         let writer = self.shared.ring.open_lane_in(group, self.index, link_type).ok_or(DropReason::LinkTypes)?;
         let predicates = self.shared.triggers.iter().map(|trigger| trigger.config().filter.for_link(link_type)).collect();
-        self.lanes.push(Lane { writer, group, predicates });
+        let prefilter = self.prefilter.as_ref().map(|prefilter| prefilter.for_link(link_type));
+        self.lanes.push(Lane { writer, group, prefilter, predicates });
         Ok(self.lanes.len() - 1)
     }
 

@@ -1,5 +1,6 @@
 //! From the command line as written to the run as meant: everything is checked, all faults are told at once, nothing is created.
 
+mod capture;
 mod places;
 mod sources;
 mod triggers;
@@ -62,12 +63,6 @@ pub struct Planned {
 /// All faults, each with place, cause and remedy.
 pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
     let mut faults = Faults::default();
-    let sources = sources::plan(args, &mut faults);
-    let times = Times {
-        before_ns: duration("--before", &args.before, &mut faults),
-        after_ns: duration("--after", &args.after, &mut faults),
-        holdoff_ns: duration("--holdoff", &args.holdoff, &mut faults),
-    };
     let vlan = match args.vlan.as_str() {
         "exact" => VlanRule::Exact,
         other => {
@@ -76,6 +71,12 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
             }
             VlanRule::Transparent
         }
+    };
+    let mut sources = sources::plan(args, vlan, &mut faults);
+    let times = Times {
+        before_ns: duration("--before", &args.before, &mut faults),
+        after_ns: duration("--after", &args.after, &mut faults),
+        holdoff_ns: duration("--holdoff", &args.holdoff, &mut faults),
     };
     let filter_engine = match args.filter_engine.as_str() {
         "interpreter" => FilterEngine::Interpreter,
@@ -89,6 +90,8 @@ pub fn plan(args: &RunArgs) -> Result<Planned, Vec<String>> {
     let triggers = triggers::plan(args, &times, vlan, &sources.link_types, &mut faults);
     let (ring, segments) = ring(args, &sources, &mut faults);
     let memory = memory(args, &ring, &sources, segments.1 > 0, &mut faults);
+    let (available, _) = Machine::this().available(None);
+    capture::rings(&mut sources.entries, available.saturating_sub(ring.ring_bytes), &mut faults);
     let dumps_max = count("--dumps-max", &args.dumps_max, DUMPS_MAX, &mut faults);
     let exit_after = args.exit_after.as_ref().map(|text| count("--exit-after", text, u64::MAX, &mut faults));
     let folder = places::folder(args.out.as_deref(), &mut faults);

@@ -9,6 +9,7 @@
 //! | `device` | the interface: link type, clock, down and up |
 //! | `fanout` | dealing packets out to several workers |
 //! | `intake` | from a block to the sink, and the counts |
+//! | [`settings`] | the ring's size and the block timeout, chosen from the link's speed |
 //! | `losses` | the kernel's counts, and where in capture time packets were lost |
 //!
 //! Law, at the end of every poll: `offered = kernel_dropped + waiting + received + unreadable`, where waiting is what lies in
@@ -19,16 +20,20 @@ mod device;
 mod fanout;
 mod gate;
 mod intake;
-mod losses;
+pub(crate) mod losses;
 mod ring;
+pub mod settings;
 mod socket;
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use scope_filter::Filter;
 use scope_packet::{Interface, LinkType, Sink, TimestampSource};
 
+use crate::own_traffic::{self, Connection};
+use crate::spec::AfPacketPlan;
 use crate::{Polled, Source, SourceCounters, SourceError, Timing};
 use block::{Rules, TAG_BYTES};
 use device::{Device, LinkWatch};
@@ -72,6 +77,10 @@ pub struct AfPacketOptions {
     pub block_timeout_ms: u32,
     /// How packets are dealt out to several workers.
     pub fanout: FanoutMode,
+    /// The kernel may turn away what this filter doesn't take: whoever polls asks it again. See [`scope_filter::kernel`].
+    pub prefilter: Option<Filter>,
+    /// Connections whose packets the kernel drops, uncounted.
+    pub excluded: Vec<Connection>,
 }
 
 impl AfPacketOptions {
@@ -86,6 +95,22 @@ impl AfPacketOptions {
             blocks: 64,
             block_timeout_ms: 4,
             fanout: FanoutMode::Hash,
+            prefilter: None,
+            excluded: Vec::new(),
+        }
+    }
+
+    /// As `plan` says; what it leaves open as in [`AfPacketOptions::new`].
+    pub fn of(plan: &AfPacketPlan) -> AfPacketOptions {
+        let default = AfPacketOptions::new(&plan.interface);
+        AfPacketOptions {
+            workers: plan.workers,
+            snap_len: plan.snap_len,
+            promiscuous: plan.promiscuous,
+            block_bytes: plan.block_bytes.unwrap_or(default.block_bytes),
+            blocks: plan.blocks.unwrap_or(default.blocks),
+            block_timeout_ms: plan.timeout_ms.unwrap_or(default.block_timeout_ms),
+            ..default
         }
     }
 
@@ -160,6 +185,10 @@ pub struct AfPacketSource {
     ring: BlockRing,
     socket: Socket,
     snap_len: u32,
+    prefilter: Option<Filter>,
+    excluded: Vec<Connection>,
+    /// What was decided while it was opened, in plain words.
+    notes: Vec<String>,
     /// The group that is still to be joined, and the gate opened behind it.
     joining: Option<Arc<FanoutGroup>>,
     block_timeout: Duration,
@@ -177,7 +206,7 @@ impl AfPacketSource {
         let name = &options.interface;
         let fault = |doing: &'static str| move |cause| SourceError::System { place: format!("{doing} on {name}"), cause };
         let socket = Socket::open_mute().map_err(|cause| match cause.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => no_permission(name),
+            Some(libc::EPERM | libc::EACCES) => SourceError::no_permission(name),
             _ => fault("opening a packet socket")(cause),
         })?;
         let device = Device::look(&socket, name).map_err(fault("asking for the link type"))?.map_err(|kind| {
@@ -223,6 +252,9 @@ impl AfPacketSource {
             ring,
             socket,
             snap_len,
+            prefilter: options.prefilter.clone(),
+            excluded: options.excluded.clone(),
+            notes: Vec::new(),
             joining: group,
             block_timeout: Duration::from_millis(options.block_timeout_ms.into()),
             watch,
@@ -260,8 +292,30 @@ impl AfPacketSource {
         }
         self.socket.take_counts().map_err(|cause| self.fault("reading the kernel's counts", cause))?;
         self.intake.losses.look_again_from(realtime_ns());
-        let program = gate::open(self.snap_len, self.device.loopback);
+        self.notes.clear();
+        let link = self.device.link_type;
+        let excluded = own_traffic::dropping(&self.excluded, link).unwrap_or_else(|| {
+            self.notes.push(format!("exclude-self: nothing can be left out on a link of type {}", link.name()));
+            Vec::new()
+        });
+        if let Some(prefilter) = self.prefilter.clone() {
+            match self.attach_prefilter(&prefilter, &excluded) {
+                Ok(()) => {
+                    self.notes.push("prefilter: in the kernel; frames with VLAN tags are asked in the worker".to_string());
+                    return Ok(());
+                }
+                Err(why) => self.notes.push(format!("prefilter: in the worker, not in the kernel: {why}")),
+            }
+        }
+        let program = gate::open(self.snap_len, self.device.loopback, &excluded, &[]);
         self.socket.set_filter(&program).map_err(|cause| self.fault("attaching a filter", cause))
+    }
+
+    /// Opens the gate for what `prefilter` takes, or says why the kernel isn't asked.
+    fn attach_prefilter(&self, prefilter: &Filter, excluded: &[libc::sock_filter]) -> Result<(), String> {
+        let program = prefilter.in_kernel(self.device.link_type, self.snap_len)?;
+        let program = gate::open(self.snap_len, self.device.loopback, excluded, &program);
+        self.socket.set_filter(&program).map_err(|cause| format!("the kernel refuses its program: {cause}"))
     }
 
     /// Pushes the blocks that are ready; returns the number of packets.
@@ -396,11 +450,10 @@ impl Source for AfPacketSource {
     fn warnings(&mut self) -> Vec<String> {
         self.watch.take_warnings()
     }
-}
 
-fn no_permission(interface: &str) -> SourceError {
-    let program = std::env::current_exe().map_or_else(|_| "wirescope".to_string(), |path| path.display().to_string());
-    SourceError::NoPermission { interface: interface.to_string(), program }
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
 }
 
 /// The kernel's clock of packets, now: ns since the epoch.

@@ -2,14 +2,17 @@
 //! link types will come.
 
 use super::Faults;
+use super::capture::{self, Written};
 use crate::args::RunArgs;
 use scope_engine::SourceEntry;
+use scope_engine::cpus::Pinning;
+use scope_filter::VlanRule;
 use scope_packet::{Interface, LinkType, Packet, Sink};
 use scope_ring::{ClaimGroup, LINK_TYPES_MAX, Share};
 use scope_source::afpacket::{self, AfPacketOptions};
 use scope_source::file::{FILES_MAX, FileOptions, FileSource};
-use scope_source::spec::{self, AfPacketPlan, FilePlan, SHARES_MAX, SNAP_LEN_MAX, SourcePlan, SourceSpec, values};
-use scope_source::{Source, SourceError};
+use scope_source::spec::{self, AfPacketPlan, FilePlan, PcapPlan, SHARES_MAX, SNAP_LEN_MAX, SourcePlan, SourceSpec, values};
+use scope_source::{Source, SourceError, pcap};
 use std::collections::BTreeSet;
 
 /// All sources of a run.
@@ -26,15 +29,16 @@ pub struct Sources {
 }
 
 /// Reads and looks at every source.
-pub fn plan(args: &RunArgs, faults: &mut Faults) -> Sources {
+pub fn plan(args: &RunArgs, vlan: VlanRule, faults: &mut Faults) -> Sources {
     let specs = specs(args);
-    let (mut entries, mut shares) = (Vec::new(), Vec::new());
+    let (mut entries, mut shares, mut written) = (Vec::new(), Vec::new(), Vec::new());
     for spec in specs {
         match spec::parse(&spec) {
-            Ok(SourceSpec { plan, share }) => {
+            Ok(SourceSpec { plan, share, prefilter, placement }) => {
                 let group = share.map_or(ClaimGroup::COMMON, |_| ClaimGroup::of_share(shares.len()));
                 shares.extend(share.map(|percent| Share { percent, lanes: 1 }));
-                entries.push(SourceEntry { spec, plan, group });
+                entries.push(SourceEntry { spec, plan, group, prefilter: None, pinning: Pinning::Anywhere });
+                written.push(Written { prefilter, placement });
             }
             Err(errors) => errors.into_iter().for_each(|error| faults.add_line(error)),
         }
@@ -45,7 +49,9 @@ pub fn plan(args: &RunArgs, faults: &mut Faults) -> Sources {
     cut_packets(args, &mut entries, faults);
     check_together(&entries, faults);
     check_shares(&entries, &shares, faults);
-    look(entries, shares, faults)
+    let mut sources = look(entries, shares, faults);
+    capture::plan(args, &mut sources.entries, &written, &sources.link_types, vlan, faults);
+    sources
 }
 
 /// All sources as `--source` would have them, in the order of the flags `--source`, `-i`, `-r`.
@@ -70,6 +76,7 @@ fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults)
     for entry in entries {
         let own = match &mut entry.plan {
             SourcePlan::AfPacket(plan) => &mut plan.snap_len,
+            SourcePlan::Pcap(plan) => &mut plan.snap_len,
             SourcePlan::File(plan) => &mut plan.snap_len,
             SourcePlan::Synth(_) => {
                 faults.add("-s", format!("source '{}' makes whole packets; leave -s away and give it size=", entry.spec));
@@ -83,7 +90,7 @@ fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults)
 /// Whether packets come when they come, or can wait.
 fn is_live(plan: &SourcePlan) -> bool {
     match plan {
-        SourcePlan::AfPacket(_) => true,
+        SourcePlan::AfPacket(_) | SourcePlan::Pcap(_) => true,
         SourcePlan::File(_) => false,
         SourcePlan::Synth(options) => !options.pace_max,
     }
@@ -124,9 +131,12 @@ fn check_together(entries: &[SourceEntry], faults: &mut Faults) {
     }
     let mut interfaces = BTreeSet::new();
     for entry in entries {
-        if let SourcePlan::AfPacket(plan) = &entry.plan
-            && !interfaces.insert(&plan.interface)
-        {
+        let interface = match &entry.plan {
+            SourcePlan::AfPacket(plan) => &plan.interface,
+            SourcePlan::Pcap(plan) => &plan.interface,
+            SourcePlan::File(_) | SourcePlan::Synth(_) => continue,
+        };
+        if !interfaces.insert(interface) {
             faults.add_line(format!(
                 "source '{}': its packets would come twice; name the interface once, with workers=2",
                 entry.spec
@@ -157,6 +167,7 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, faults: &mut Faults) 
     for entry in &entries {
         let found = match &entry.plan {
             SourcePlan::AfPacket(plan) => interface_link_types(plan, &entry.spec),
+            SourcePlan::Pcap(plan) => pcap_link_types(plan, &entry.spec),
             SourcePlan::File(plan) => file_link_types_of(plan, file_workers),
             SourcePlan::Synth(_) => Ok(vec![LinkType::ETHERNET]),
         };
@@ -203,6 +214,14 @@ fn interface_link_types(plan: &AfPacketPlan, spec: &str) -> Result<Vec<LinkType>
     Ok(seen.0)
 }
 
+/// The same through libpcap.
+fn pcap_link_types(plan: &PcapPlan, spec: &str) -> Result<Vec<LinkType>, SourceError> {
+    let quiet = PcapPlan { promiscuous: false, buffer_bytes: 1 << 20, ..plan.clone() };
+    let mut seen = LinkTypes::default();
+    pcap::open(&quiet, &[], spec)?.poll(&mut seen)?;
+    Ok(seen.0)
+}
+
 /// The link types that a file tells at its beginning. What can be read only once, as a pipe, is left for the run; a file that
 /// was redirected to standard input is opened anew, beside it.
 fn file_link_types_of(plan: &FilePlan, workers: u32) -> Result<Vec<LinkType>, SourceError> {
@@ -242,7 +261,7 @@ mod tests {
         let cli = Cli::parse_from([&["wirescope", "run"], arguments].concat());
         let Verb::Run(args) = cli.command else { panic!("not run") };
         let mut faults = Faults::default();
-        let sources = plan(&args, &mut faults);
+        let sources = plan(&args, VlanRule::Transparent, &mut faults);
         (sources, faults.into_lines().join("\n"))
     }
 
