@@ -210,8 +210,8 @@ proptest! {
 
     #[test]
     fn junk_never_panics_and_always_names_the_text(text in "\\PC{0,60}",
-        kind in prop_oneof![Just("synth"), Just("file"), Just("afpacket")],
-        options in proptest::collection::vec("(rate|size|flows|vlan|time|packets|start|trigger-at|pace|prepare|workers|snaplen|promisc)=[-+0-9.kMGsm%:TZ]{0,22}", 0..5)) {
+        kind in prop_oneof![Just("synth"), Just("file"), Just("afpacket"), Just("pcap")],
+        options in proptest::collection::vec("(rate|size|flows|vlan|time|packets|start|trigger-at|pace|prepare|workers|snaplen|promisc|cpus|numa|block|blocks|timeout|buffer|prefilter)=[-+0-9.kMGsm%:TZ]{0,22}", 0..5)) {
         for text in [text.clone(), format!("{kind}:{text}"), format!("{kind}:{}", options.join(",")), format!("{kind}:x,{}", options.join(","))] {
             if let Err(faults) = spec::parse(&text) {
                 prop_assert!(!faults.is_empty());

@@ -53,6 +53,29 @@ fn generated_traffic_is_prefiltered_too_and_a_source_s_own_filter_comes_first() 
     assert!((1000..2000).contains(&summary.filtered.packets), "{summary:?}");
 }
 
+#[test]
+fn a_loss_before_a_packet_that_is_left_out_is_told_before_the_next_one() {
+    let mut capture = Conversations { packets: 60, ..Conversations::default() }.capture();
+    let taken = tcpdump_selects(&capture, "udp", VlanRule::Transparent).expect("tcpdump");
+    // Before each packet that is left out, some were lost.
+    let left_out: Vec<usize> = (0..capture.packets.len()).filter(|at| !taken.contains(at)).collect();
+    left_out.iter().for_each(|&at| capture.packets[at].lost_before = 1 + at as u64);
+    let place = Place::new();
+    let (source, ring) = (place.source(&capture), place.path("ring.pcapng"));
+    place.summary(&["--source", &source, "--prefilter", "udp", "--ring-out", ring.to_str().unwrap()]).assert_adds_up();
+    let mut last = None;
+    let expected: Vec<u64> = taken
+        .iter()
+        .map(|&at| {
+            let since = last.replace(at).map_or(0, |last| last + 1);
+            capture.packets[since..at].iter().map(|packet| packet.lost_before).sum()
+        })
+        .collect();
+    let found: Vec<u64> = oracle::read(&ring).unwrap().capture.packets.iter().map(|packet| packet.lost_before).collect();
+    assert_eq!(found, expected);
+    assert!(expected.iter().any(|&lost| lost > 0));
+}
+
 /// CPUs of the thread `name` of a process, as the system lists them.
 fn cpus_of(process: u32, name: &str) -> Option<String> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
