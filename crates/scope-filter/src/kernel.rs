@@ -13,6 +13,7 @@
 //!   load the same values and end the same, or the one on fewer bytes loads beyond their end, which takes no packet.
 //! - **Loads from negative places** are the kernel's extensions, and take no packet elsewhere. At fixed places they are refused here;
 //!   at computed ones the kernel can only take more.
+//! - **Long texts** are asked in pieces that mean what libpcap means without optimising: that is what the kernel is given.
 //! - **Registers** are 0 at the start on both sides: what stands in front of the program leaves them so.
 
 use libc::{
@@ -23,6 +24,7 @@ use scope_packet::LinkType;
 
 use crate::bpf::Instruction;
 use crate::filter::Choice;
+use crate::libpcap::{self, ByteOrder};
 use crate::listing;
 
 /// Instructions of a program at most: the kernel takes 4096, of which its owner may want some for himself.
@@ -39,7 +41,10 @@ pub(crate) fn program(text: &str, link: LinkType, transparent: bool, snap_len: u
     let Choice::Tags = choice else {
         return Err("its link type has several programs, one for each byte order".to_string());
     };
-    let untagged = listings[0].instructions().ok_or("it is long and was compiled piece by piece")?;
+    let untagged = match listings[0].instructions() {
+        Some(instructions) => instructions.to_vec(),
+        None => libpcap::compile_plain(text, link, ByteOrder::Native)?,
+    };
     let mut program = if link == LinkType::ETHERNET { let_tagged_through(snap_len) } else { Vec::new() };
     program.extend([code(BPF_LD | BPF_IMM, 0), code(BPF_MISC | BPF_TAX, 0)]);
     if program.len() + untagged.len() > INSTRUCTIONS_MAX {
@@ -131,8 +136,10 @@ mod tests {
         check("ip protochain 6", VlanRule::Transparent, Some("loop"));
         check("ip[0] << ip[1] = 4", VlanRule::Transparent, Some("shifts"));
         check("ether[2147483648] = 1", VlanRule::Exact, Some("means something else"));
-        let hosts: Vec<String> = (0..200).map(|n| format!("host 10.1.2.{n}")).collect();
-        check(&hosts.join(" or "), VlanRule::Transparent, Some("piece by piece"));
+        let hosts =
+            |count: u32| (0..count).map(|n| format!("host 10.1.{}.{}", n / 250, n % 250)).collect::<Vec<_>>().join(" or ");
+        check(&hosts(100), VlanRule::Transparent, None);
+        check(&hosts(800), VlanRule::Transparent, Some("instructions"));
         let null = Filter::compile("udp", VlanRule::Transparent, &[LinkType::NULL]).unwrap();
         assert!(null.in_kernel(LinkType::NULL, 96).is_err());
     }

@@ -125,6 +125,8 @@ fn a_prefilter_in_the_kernel_takes_what_one_in_the_worker_takes() {
     for prefilter in ["udp", "not tcp and len > 60", "ip6", "ip[6:2] & 0x1fff != 0 or arp", "vlan 5 or icmp", "tcp port 443"] {
         check_prefilter(&live, prefilter, "", true);
     }
+    let long: Vec<String> = (0..60).map(|n| format!("host 192.0.2.{n}")).collect();
+    check_prefilter(&live, &format!("not ({} or host 10.0.0.1)", long.join(" or ")), "", true);
 }
 
 #[test]
