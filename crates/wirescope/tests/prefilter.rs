@@ -7,6 +7,7 @@ use scope_testkit::oracle::{self, VlanRule, difference, tcpdump_selects};
 use scope_testkit::traffic::Conversations;
 use serde_json::Value;
 use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn only_what_a_prefilter_takes_is_recorded_and_the_rest_is_counted() {
@@ -85,10 +86,28 @@ fn cpus_of(process: u32, name: &str) -> Option<String> {
     Some(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().to_string())
 }
 
+/// The CPUs that this process may use, as the system lists them.
+fn allowed() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_string()
+}
+
+#[test]
+fn a_cpu_that_the_process_may_not_use_is_refused_with_those_that_it_may() {
+    let (allowed, place) = (allowed(), Place::new());
+    let numbers: Vec<&str> = allowed.split(|c: char| !c.is_ascii_digit()).collect();
+    let (first, other) = (numbers[0], numbers[1..].last().copied().unwrap_or("1023"));
+    let run = place.command(&["--source", &format!("synth:cpus={first}-{other}")]);
+    let mut bound = Command::new("taskset");
+    bound.args(["-c", first]).arg(run.get_program()).args(run.get_args());
+    let done = Started::new(bound).finish(LIMIT);
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    assert!(done.stderr.contains("'cpus'") && done.stderr.contains(&format!("there are: {first}\n")), "{}", done.stderr);
+}
+
 #[test]
 fn workers_are_pinned_in_turn_and_the_start_says_so() {
-    let allowed = std::fs::read_to_string("/proc/self/status").unwrap();
-    let allowed = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_string();
+    let allowed = allowed();
     let last = allowed.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap();
     let place = Place::new();
     let pinned = format!("synth:rate=1k,workers=2,cpus={last}");

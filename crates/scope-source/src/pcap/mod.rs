@@ -1,7 +1,7 @@
 //! Live capture through libpcap: the fallback for systems and interfaces that the ring of AF_PACKET isn't there for.
 //!
 //! Packets are copied out of libpcap's memory, a batch at a time, and nothing is said of their direction: who can, uses
-//! [`crate::afpacket`]. One worker; the capture ends when its interface goes down, as libpcap's does.
+//! [`crate::afpacket`]. One worker. An interface that goes down is waited for as far as libpcap does.
 //!
 //! Law, at the end of every poll: `offered = kernel_dropped + waiting + received`; systems count differently, so offered is never
 //! less than what was received and dropped. After [`Source::stop`] what is dated later isn't taken and isn't counted.
@@ -136,8 +136,13 @@ impl PcapSource {
         self.bytes.clear();
         self.batch.clear();
         while self.batch.len() < BATCH_PACKETS_MAX && !self.ended {
-            let lent = self.capture.next().map_err(|words| fault("capturing", &self.interface.name, words))?;
-            let Some(lent) = lent else { break };
+            let lent = match self.capture.next() {
+                Ok(Some(lent)) => lent,
+                Ok(None) => break,
+                Err(words) if self.batch.is_empty() => return Err(fault("capturing", &self.interface.name, words)),
+                // What came before is pushed first; the next look fails again.
+                Err(_) => break,
+            };
             if self.stopped.is_some_and(|(_, stopped_ns)| lent.time_ns > stopped_ns) {
                 self.ended = true;
                 break;
