@@ -33,6 +33,23 @@ impl Recording {
         let all = [arguments, &SMALL, &["--ring-out", ring.to_str().expect("a plain path")]].concat();
         let mut command: Command = inside(live.lab.b(), &place.command(&all));
         command.env_remove("SSH_CONNECTION").env_remove("SSH_CLIENT").envs(environment.iter().copied());
+        Recording::of(place, command)
+    }
+
+    /// The same, below a shell that has `environment` and takes it away from the run, as sudo does.
+    fn begin_below(live: &Live, arguments: &[&str], environment: &[(&str, &str)]) -> Recording {
+        const SHELL: &str = r#"env -u SSH_CONNECTION "$@" & run=$!; trap 'kill -TERM $run' INT; wait $run; wait $run"#;
+        let place = Place::new();
+        let ring = place.path("ring.pcapng");
+        let all = [arguments, &SMALL, &["--ring-out", ring.to_str().expect("a plain path")]].concat();
+        let run = inside(live.lab.b(), &place.command(&all));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", SHELL, "sh"]).arg(run.get_program()).args(run.get_args());
+        shell.env_remove("SSH_CLIENT").envs(environment.iter().copied());
+        Recording::of(place, shell)
+    }
+
+    fn of(place: Place, command: Command) -> Recording {
         let started = Started::new(command);
         let log = place.out().join("wirescope.jsonl");
         wait_until("the log's first line", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n')));
@@ -88,10 +105,10 @@ fn frames_of_all_kinds() -> Vec<Vec<u8>> {
 }
 
 /// Records everything and, beside it, what `prefilter` takes; gives the latter to a worker as well, out of the file of everything.
-fn check_prefilter(live: &Live, prefilter: &str, options: &str, in_kernel: bool) {
+fn check_prefilter(live: &Live, prefilter: &str, options: &str, flags: &[&str], in_kernel: bool) {
     let everything = Recording::begin(live, &["--source", &format!("afpacket:vb{options}")], &[]);
     let source = format!("afpacket:vb,prefilter={prefilter}{options}");
-    let chosen = Recording::begin(live, &["--source", &source], &[]);
+    let chosen = Recording::begin(live, &[&["--source", &source], flags].concat(), &[]);
     let frames = frames_of_all_kinds();
     let sent = live.sender().send(&frames).unwrap();
     // The other way, tags are in the bytes.
@@ -103,7 +120,8 @@ fn check_prefilter(live: &Live, prefilter: &str, options: &str, in_kernel: bool)
 
     let place = Place::new();
     let (file, ring) = (format!("file:{}", everything.place.path("ring.pcapng").display()), place.path("ring.pcapng"));
-    let arguments = [&["--source", &file, "--prefilter", prefilter, "--ring-out", ring.to_str().unwrap()], &SMALL[..]].concat();
+    let arguments =
+        [&["--source", &file, "--prefilter", prefilter, "--ring-out", ring.to_str().unwrap()], flags, &SMALL[..]].concat();
     let by_worker = place.summary(&arguments);
     by_worker.assert_adds_up();
     let expected = packets(&ring);
@@ -123,24 +141,33 @@ fn check_prefilter(live: &Live, prefilter: &str, options: &str, in_kernel: bool)
 fn a_prefilter_in_the_kernel_takes_what_one_in_the_worker_takes() {
     let Some(live) = Live::or_skip() else { return };
     for prefilter in ["udp", "not tcp and len > 60", "ip6", "ip[6:2] & 0x1fff != 0 or arp", "vlan 5 or icmp", "tcp port 443"] {
-        check_prefilter(&live, prefilter, "", true);
+        check_prefilter(&live, prefilter, "", &[], true);
     }
     let long: Vec<String> = (0..60).map(|n| format!("host 192.0.2.{n}")).collect();
-    check_prefilter(&live, &format!("not ({} or host 10.0.0.1)", long.join(" or ")), "", true);
+    check_prefilter(&live, &format!("not ({} or host 10.0.0.1)", long.join(" or ")), "", &[], true);
+}
+
+#[test]
+fn a_prefilter_in_the_kernel_takes_the_same_for_several_workers_and_by_the_letter_of_libpcap() {
+    let Some(live) = Live::or_skip() else { return };
+    check_prefilter(&live, "udp or arp", ",workers=2", &[], true);
+    for prefilter in ["udp", "not ip", "vlan and ip6"] {
+        check_prefilter(&live, prefilter, "", &["--vlan", "exact"], true);
+    }
 }
 
 #[test]
 fn a_prefilter_in_the_kernel_sees_through_a_snap_length_as_one_in_the_worker_does() {
     let Some(live) = Live::or_skip() else { return };
-    check_prefilter(&live, "udp[8:4] != 0 or ip6[60] > 100", ",snaplen=64", true);
-    check_prefilter(&live, "not ether[70] = 0", ",snaplen=96", true);
+    check_prefilter(&live, "udp[8:4] != 0 or ip6[60] > 100", ",snaplen=64", &[], true);
+    check_prefilter(&live, "not ether[70] = 0", ",snaplen=96", &[], true);
 }
 
 #[test]
 fn a_prefilter_that_the_kernel_would_run_another_way_runs_in_the_worker() {
     let Some(live) = Live::or_skip() else { return };
-    check_prefilter(&live, "ip6 protochain 6", "", false);
-    check_prefilter(&live, "ip[0] << ip[1] != 0", "", false);
+    check_prefilter(&live, "ip6 protochain 6", "", &[], false);
+    check_prefilter(&live, "ip[0] << ip[1] != 0", "", &[], false);
 }
 
 /// Ethernet frames of the session 10.0.0.9:50000 -> 10.0.0.1:22, both ways and in IPv6, and of what only looks like it.
@@ -179,8 +206,14 @@ fn one_s_own_ssh_session_stays_out_exactly_and_is_no_loss() {
     let Some(live) = Live::or_skip() else { return };
     let session = [("SSH_CONNECTION", "10.0.0.9 50000 10.0.0.1 22")];
     let (own, others) = session_and_others();
-    for source in ["afpacket:vb,exclude-self=on", "afpacket:vb,exclude-self=on,prefilter=len > 0", "pcap:vb,exclude-self=on"] {
-        let recording = Recording::begin(&live, &["--source", source], &session);
+    type Begin = fn(&Live, &[&str], &[(&str, &str)]) -> Recording;
+    let ways: [(&str, Begin); 3] = [
+        ("afpacket:vb,exclude-self=on", Recording::begin),
+        ("afpacket:vb,exclude-self=on,prefilter=len > 0", Recording::begin_below),
+        ("pcap:vb,exclude-self=on", Recording::begin),
+    ];
+    for (source, begin) in ways {
+        let recording = begin(&live, &["--source", source], &session);
         live.sender().send(&[own.clone(), others.clone()].concat()).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(200));
         let recorded = recording.end();
