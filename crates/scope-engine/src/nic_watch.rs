@@ -74,7 +74,8 @@ impl NicWatch {
     pub(crate) fn begin(sources: &[SourceEntry]) -> NicWatch {
         let live = sources.iter().filter_map(|entry| match &entry.plan {
             SourcePlan::AfPacket(live) => Some((entry.spec.clone(), live.interface.clone())),
-            _ => None,
+            SourcePlan::Pcap(live) => Some((entry.spec.clone(), live.interface.clone())),
+            SourcePlan::File(_) | SourcePlan::Synth(_) => None,
         });
         let by_spec: Vec<(String, String)> = live.collect();
         let ethtool = if by_spec.is_empty() { None } else { Ethtool::open().ok() };
