@@ -121,10 +121,8 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
     let triggers = triggers::plan(args, &times, vlan, &sources.link_types, &mut faults);
     let (ring, segments) = ring(args, &sources, &mut faults);
     let memory = memory(args, &ring, &sources, segments.1 > 0, look, &mut faults);
-    if look == Look::Machine {
-        let (available, _) = Machine::this().available(None);
-        capture::rings(&mut sources.entries, available.saturating_sub(ring.ring_bytes), &mut faults);
-    }
+    let free_bytes = (look == Look::Machine).then(|| Machine::this().available(None).0.saturating_sub(ring.ring_bytes));
+    capture::rings(&mut sources.entries, free_bytes, &mut faults);
     let dumps_max = count("--dumps-max", &args.dumps_max, DUMPS_MAX, &mut faults);
     let exit_after = outputs::exit_after(args, &mut faults);
     let (folder, dump) = outputs::plan(args, look, &mut faults);

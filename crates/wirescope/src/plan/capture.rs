@@ -98,13 +98,17 @@ fn check_shared(entries: &[SourceEntry], faults: &mut Faults) {
 }
 
 /// Fills in the kernel's rings where the sources leave them open, and refuses those that the memory can't hold beside the
-/// ring: `free_bytes` are free, that ring's not counted.
-pub fn rings(entries: &mut [SourceEntry], mut free_bytes: u64, faults: &mut Faults) {
+/// ring: `free_bytes` are free, that ring's not counted. `None`: it may be for another machine, only what no machine takes is
+/// refused.
+pub fn rings(entries: &mut [SourceEntry], free_bytes: Option<u64>, faults: &mut Faults) {
+    let mut left_bytes = free_bytes.unwrap_or(u64::MAX);
     for entry in entries {
         let SourcePlan::AfPacket(live) = &mut entry.plan else { continue };
-        settings::choose(live, settings::link_speed(&live.interface), free_bytes);
-        match settings::check(live, free_bytes) {
-            Ok(()) => free_bytes -= settings::ring_bytes(live),
+        if free_bytes.is_some() {
+            settings::choose(live, settings::link_speed(&live.interface), left_bytes);
+        }
+        match settings::check(live, left_bytes) {
+            Ok(()) => left_bytes -= settings::ring_bytes(live),
             Err(cause) => faults.add(&format!("source '{}'", entry.spec), cause),
         }
     }
@@ -115,12 +119,32 @@ mod tests {
     use super::Look;
     use crate::args::{Cli, Verb};
     use clap::Parser;
+    use scope_packet::LinkType;
 
     /// The faults of a command line that has no folder, which is one more.
     fn faults(arguments: &[&str]) -> String {
+        faults_at(Look::Machine, arguments)
+    }
+
+    fn faults_at(look: Look<'_>, arguments: &[&str]) -> String {
         let cli = Cli::parse_from([&["wirescope", "run"], arguments].concat());
         let Verb::Run(args) = cli.command else { panic!("not run") };
-        crate::plan::plan(&args, Look::Machine).err().unwrap_or_default().join("\n")
+        crate::plan::plan(&args, look).err().unwrap_or_default().join("\n")
+    }
+
+    #[test]
+    fn what_may_be_for_another_machine_is_not_held_against_this_one() {
+        let source = "afpacket:nosuch0,cpus=1000,numa=99,block=4MiB,blocks=512,workers=64,exclude-self=on";
+        let arguments = ["--source", source, "--prefilter", "udp"];
+        let here = faults(&arguments);
+        assert!(here.contains("CPU 1000") && here.contains("node 99") && here.contains("nosuch0"), "{here}");
+        for look in [Look::Nowhere, Look::Known(&[LinkType::ETHERNET])] {
+            let said = faults_at(look, &arguments);
+            assert!(!said.contains("nosuch0") && !said.contains("--prefilter"), "{said}");
+            // What no machine takes is a fault everywhere.
+            let said = faults_at(look, &["--source", "afpacket:a,block=4MiB,blocks=513", "--prefilter", "udp prot 7"]);
+            assert!(said.contains("at most 2048.0 MiB") && said.contains("--prefilter"), "{said}");
+        }
     }
 
     #[test]
