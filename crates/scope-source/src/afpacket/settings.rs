@@ -7,7 +7,7 @@
 //! block            = 1 MiB from 2.5 Gbit/s on, else 256 KiB
 //! timeout          = 4 ms, on links of 100 Mbit/s and less 10 ms: there a block would be nearly empty
 //! ```
-//! One of many interfaces (a pattern, or `workers=0`) is taken for a slow one: 8 MiB in blocks of 256 KiB, each.
+//! One of many interfaces (a pattern, or `workers=0`) is taken for a slow one: [`AfPacketOptions::with_small_ring`].
 //!
 //! A frame has no size of its own in TPACKET_V3: packets are packed into blocks, so there is nothing to choose. A packet has to
 //! fit a block: 256 KiB hold every packet that the kernel makes.
@@ -41,13 +41,18 @@ pub fn is_one_of_many(plan: &AfPacketPlan) -> bool {
 
 /// Fills in what `plan` leaves open. `speed` is the link's in bits/s, `free_bytes` the memory that is free.
 pub fn choose(plan: &mut AfPacketPlan, speed: Option<u64>, free_bytes: u64) {
+    if is_one_of_many(plan) {
+        let small = AfPacketOptions::of(plan);
+        (plan.block_bytes, plan.blocks) = (Some(small.block_bytes), Some(small.blocks));
+        plan.timeout_ms = Some(small.block_timeout_ms);
+        return;
+    }
     let speed = speed.unwrap_or(SPEED_ASSUMED);
-    let many = is_one_of_many(plan);
-    let block_bytes = *plan.block_bytes.get_or_insert(if speed >= FAST && !many { 1 << 20 } else { 256 << 10 });
+    let block_bytes = *plan.block_bytes.get_or_insert(if speed >= FAST { 1 << 20 } else { 256 << 10 });
     plan.timeout_ms.get_or_insert(if speed <= SLOW { 10 } else { 4 });
     let workers = u64::from(plan.workers.max(1));
     plan.blocks.get_or_insert_with(|| {
-        let of_source = if many { 0 } else { speed / 8 / 1000 * HOLD_MS };
+        let of_source = speed / 8 / 1000 * HOLD_MS;
         let of_worker = if workers == 1 { of_source } else { of_source * 2 / workers };
         let wanted = of_worker.clamp(*RING_BYTES.start(), *RING_BYTES.end());
         let bytes = wanted.min(free_bytes / FREE_PART / workers);
@@ -131,8 +136,9 @@ mod tests {
     fn one_of_many_interfaces_has_a_small_ring_unless_more_is_typed() {
         let shared = AfPacketPlan { workers: 0, ..AfPacketPlan::new("x") };
         for plan in [shared, AfPacketPlan::new("eth*")] {
-            assert_eq!(chosen(plan.clone(), Some(100_000_000_000), 16 * GIB), (256, 32, 4));
-            assert_eq!(words(&plan), "block=256KiB,blocks=32,timeout=4ms");
+            let (block_kib, blocks, timeout_ms) = chosen(plan.clone(), Some(100_000_000_000), 16 * GIB);
+            assert_eq!((block_kib * blocks, timeout_ms), (8 << 10, 4));
+            assert_eq!(words(&plan), format!("block={block_kib}KiB,blocks={blocks},timeout=4ms"));
             let typed = AfPacketPlan { block_bytes: Some(1 << 20), blocks: Some(64), ..plan };
             assert_eq!(chosen(typed, None, 16 * GIB), (1024, 64, 4));
         }
