@@ -157,13 +157,17 @@ impl Health {
 
 /// How a live source captures.
 fn capture(entry: &SourceEntry) -> Option<Value> {
-    let SourcePlan::AfPacket(live) = &entry.plan else { return None };
+    let (interface, snap_len, promiscuous) = match &entry.plan {
+        SourcePlan::AfPacket(live) => (&live.interface, live.snap_len, live.promiscuous),
+        SourcePlan::Pcap(live) => (&live.interface, live.snap_len, live.promiscuous),
+        SourcePlan::File(_) | SourcePlan::Synth(_) => return None,
+    };
     Some(json!({
         "source": entry.spec,
-        "interface": live.interface,
-        "workers": live.workers,
-        "snap_len": live.snap_len,
-        "promiscuous": live.promiscuous,
+        "interface": interface,
+        "workers": entry.plan.workers(),
+        "snap_len": snap_len,
+        "promiscuous": promiscuous,
     }))
 }
 

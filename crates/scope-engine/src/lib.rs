@@ -5,6 +5,8 @@
 //! | [`plan`] | what a run is told to do, as meant |
 //! | [`run`] | a run from start to end: who starts when, what ends it |
 //! | [`worker`] | the packet path: one thread per source queue |
+//! | [`cpus`] | which CPUs workers run on |
+//! | `live` | how an interface is opened, and what is said of that |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
 //! | [`rights`] | giving up root, capabilities, system calls and files |
 //! | `outputs` | the folders that a run writes to |
@@ -26,11 +28,13 @@
 //!
 //! Absent on purpose: command lines, terminals, exit codes.
 
+pub mod cpus;
 pub mod doctor;
 pub mod dumps;
 pub mod events;
 pub mod exec;
 mod health;
+mod live;
 pub mod lockstep;
 mod memory_watch;
 mod nic_watch;
@@ -49,6 +53,7 @@ pub mod triggers;
 pub mod worker;
 
 pub use exec::{ExecCounts, ExecPlan};
+pub use live::settings as live_settings;
 pub use nic_watch::NicStatus;
 pub use plan::{DumpPlan, RunPlan, SingleDump, SourceEntry};
 pub use printable::printable;

@@ -72,7 +72,8 @@ impl NicWatch {
     pub(crate) fn begin(sources: &[SourceEntry]) -> NicWatch {
         let live = sources.iter().filter_map(|entry| match &entry.plan {
             SourcePlan::AfPacket(live) => Some(live.interface.as_str()),
-            _ => None,
+            SourcePlan::Pcap(live) => Some(live.interface.as_str()),
+            SourcePlan::File(_) | SourcePlan::Synth(_) => None,
         });
         let live: Vec<&str> = live.collect();
         let ethtool = if live.is_empty() { None } else { Ethtool::open().ok() };

@@ -1,9 +1,10 @@
 //! What a run is told to do, as meant: every text is parsed and checked, every default is filled in.
 
+use crate::cpus::Pinning;
 use crate::exec::ExecPlan;
 use crate::rights::RightsPlan;
 use scope_dump::{DumpFormat, Limits};
-use scope_filter::{FilterEngine, VlanRule};
+use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::LinkType;
 use scope_ring::{ClaimGroup, MemoryOptions, RingConfig, Share};
 use scope_source::spec::SourcePlan;
@@ -19,6 +20,10 @@ pub struct SourceEntry {
     pub plan: SourcePlan,
     /// Whose segments its lanes claim: those of its share, or the common ones.
     pub group: ClaimGroup,
+    /// Only packets that it takes are recorded; all files of a run have the same.
+    pub prefilter: Option<Filter>,
+    /// Where its workers run; all files of a run have the same.
+    pub pinning: Pinning,
 }
 
 /// The place of a run's only dump.

@@ -3,7 +3,7 @@
 //! 1. The thread for commands after dumps is started: it keeps the right to start processes.
 //! 2. The folder for dumps and that of `--ring-out` are opened; from here on they are these handles, not paths. Who the run will
 //!    be is decided by who can write there.
-//! 3. The ring is mapped, locked and made resident; machine code of the triggers' filters is made.
+//! 3. The ring is mapped, locked and made resident; machine code of the filters is made.
 //! 4. The sources are opened, in the order given; nothing is captured before the ring is ready.
 //! 5. Rights are given up, in all threads: root, capabilities, all system calls and files that the rest doesn't need ([`rights`]
 //!    tells in which order). Whatever needs a right comes before this line; every byte of a packet is looked at behind it. Up
@@ -19,27 +19,28 @@ use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
 use crate::exec::{Exec, Groups};
 use crate::health::Health;
+use crate::live;
 use crate::lockstep::Lockstep;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::{NicStatus, NicWatch};
 use crate::outputs::Outputs;
-use crate::plan::RunPlan;
+use crate::plan::{RunPlan, SourceEntry};
 use crate::reload::{Reload, reload, unready};
 use crate::rights::{self, Rights};
 use crate::space::{Space, Told};
 use crate::status::{InterfaceStatus, Status, StatusTaker};
 use crate::summary::{Amount, Summary};
 use crate::triggers::Triggers;
-use crate::worker::{Feed, Shared, WorkerReport, work};
+use crate::worker::{Feed, Part, Shared, WorkerReport, work};
 use scope_dump::time_text::iso;
 use scope_dump::{DumpReport, Scans};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::LinkType;
-use scope_ring::{ClaimGroup, Machine, Ring, RingConfig, RingMemory, Summarizer};
-use scope_source::afpacket::AfPacketOptions;
+use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::file::{FileOptions, FileSource};
-use scope_source::spec::{AfPacketPlan, Pattern, SourcePlan};
-use scope_source::{InterfaceNews, InterfaceState, Source, SourceError, Timing, afpacket, synth};
+use scope_source::own_traffic::Connection;
+use scope_source::spec::SourcePlan;
+use scope_source::{InterfaceNews, InterfaceState, Source, SourceError, Timing, pcap, synth};
 use scope_trigger::{Places, TriggerConfig};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -173,16 +174,19 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     })?;
     let memory = ring.memory();
     // Before the sources are opened: live packets would wait meanwhile.
-    let interpreted = prepare_filters(plan.filter_engine, plan.triggers.iter());
-    let sources = open_sources(&plan)?;
+    let interpreted = prepare_filters(plan.filter_engine, &plan.sources, plan.triggers.iter());
+    let own = live::own_traffic(&plan);
+    let sources = open_sources(&plan, &own)?;
+    let notes = live::notes(&plan, &own, &sources);
     let nics = NicWatch::begin(&plan.sources);
     let rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
     let events = Arc::new(outputs.open_events()?);
     let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.stops() > 0);
-    run.log_start(&memory);
+    run.log_start(&memory, &notes);
     if control.stops() == 0 {
         watch.started(&memory, run.rights.as_ref());
     }
+    notes.iter().for_each(|note| watch.note(note));
     run.go(sources, nics, interpreted, control, watch)
 }
 
@@ -193,72 +197,75 @@ fn start_exec(plan: &RunPlan, control: &Control) -> Result<Option<Arc<Exec>>, En
     started.map(Some).map_err(|cause| EngineError::System { place: "--exec".to_string(), cause })
 }
 
-/// Makes machine code of the triggers' filters: before the workers begin, and while they run for link types that one has met.
+/// Makes machine code of the sources' and the triggers' filters: before the workers begin, and while they run for link types that one has met.
 /// Until it is made the interpreter answers; a worker never waits for it. Says where none can be made, once.
-fn prepare_filters<'a>(engine: FilterEngine, triggers: impl Iterator<Item = &'a TriggerConfig>) -> Vec<String> {
-    triggers.filter_map(|trigger| unready(trigger, engine)).collect()
+fn prepare_filters<'a>(
+    engine: FilterEngine,
+    sources: &[SourceEntry],
+    triggers: impl Iterator<Item = &'a TriggerConfig>,
+) -> Vec<String> {
+    let prefilter = |entry: &SourceEntry| {
+        let error = entry.prefilter.as_ref()?.prepare(engine).err()?;
+        Some(format!("source '{}': prefilter: {error}: the interpreter evaluates it", entry.spec))
+    };
+    sources.iter().filter_map(prefilter).chain(triggers.filter_map(|trigger| unready(trigger, engine))).collect()
 }
 
 /// Opens every source: one entry per worker. All files together are one source, shared out where several workers are asked for;
 /// so are all interfaces with `workers=0`, by one worker.
-fn open_sources(plan: &RunPlan) -> Result<Vec<Feed>, SourceError> {
+fn open_sources(plan: &RunPlan, own: &[Connection]) -> Result<Vec<Feed>, SourceError> {
     let mut sources: Vec<Feed> = Vec::new();
     let mut files = FileOptions::default();
-    let mut file_groups = Vec::new();
+    let mut file_parts = Vec::new();
     let mut file_workers = 1;
-    let (mut shared, mut shared_groups) = (Vec::new(), Vec::new());
+    let mut shared = Vec::new();
     for entry in &plan.sources {
         match &entry.plan {
             SourcePlan::File(file) => {
                 files.paths.push(file.path.clone());
-                file_groups.push(entry.group);
+                file_parts.push(Part::of(entry));
                 files.pace = file.pace.or(files.pace);
                 files.snap_len = file.snap_len.or(files.snap_len);
                 file_workers = file_workers.max(file.workers);
             }
             SourcePlan::AfPacket(live) => {
-                let options = live_options(live);
                 if live.workers == 0 {
-                    shared.push((options, entry.spec.clone()));
-                    shared_groups.push(entry.group);
+                    shared.push((live, entry));
                     continue;
                 }
-                sources.extend(afpacket::open(&options, &entry.spec)?.into_iter().map(|source| feed(source, entry.group)));
+                sources.extend(feeds(live::open(live, entry, own)?, entry));
+            }
+            SourcePlan::Pcap(live) => {
+                let own = if live.exclude_self { own } else { &[] };
+                sources.extend(feeds([pcap::open(live, own, &entry.spec)?], entry));
             }
             SourcePlan::Synth(options) => {
-                sources.extend(synth::open(options, &entry.spec)?.into_iter().map(|source| feed(source, entry.group)));
+                sources.extend(feeds(synth::open(options, &entry.spec)?, entry));
             }
         }
     }
+    let first_file = plan.sources.iter().find(|entry| matches!(entry.plan, SourcePlan::File(_)));
     if !files.paths.is_empty() {
         for index in 0..file_workers {
             let share = (file_workers > 1).then_some((index, file_workers));
             let source = Box::new(FileSource::open(FileOptions { share, ..files.clone() })?);
-            sources.push(Feed { source, groups: file_groups.clone() });
+            let cpus = first_file.map_or_else(Vec::new, |entry| entry.pinning.of_worker(index as usize).to_vec());
+            sources.push(Feed { source, parts: file_parts.clone(), cpus });
         }
     }
     if !shared.is_empty() {
-        sources.push(Feed { source: Box::new(afpacket::open_shared(&shared)?), groups: shared_groups });
+        sources.push(live::open_shared(&shared, own)?);
     }
     Ok(sources)
 }
 
-/// What live capture is told. Many interfaces, or those that share a worker, are slow ones: each has a smaller ring.
-fn live_options(live: &AfPacketPlan) -> AfPacketOptions {
-    let mut options = AfPacketOptions::new(&live.interface);
-    if live.workers == 0 || Pattern::new(&live.interface).is_glob() {
-        options = options.with_small_ring();
-    }
-    options.workers = live.workers;
-    options.spares = live.spares;
-    options.snap_len = live.snap_len;
-    options.promiscuous = live.promiscuous;
-    options
-}
-
-/// A source that has only one part.
-fn feed(source: impl Source + 'static, group: ClaimGroup) -> Feed {
-    Feed { source: Box::new(source), groups: vec![group] }
+/// The workers' sources of one entry, each of which has only one part.
+fn feeds<S: Source + 'static>(sources: impl IntoIterator<Item = S>, entry: &SourceEntry) -> impl Iterator<Item = Feed> {
+    sources.into_iter().enumerate().map(|(index, source)| Feed {
+        source: Box::new(source),
+        parts: vec![Part::of(entry)],
+        cpus: entry.pinning.of_worker(index).to_vec(),
+    })
 }
 
 /// One run, its parts wired together.
@@ -358,7 +365,8 @@ impl Run {
                 (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
                 self.reload(control, watch).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 let triggers = self.shared.triggers.current();
-                prepare_filters(self.plan.filter_engine, triggers.triggers.iter().map(|trigger| trigger.config()))
+                let in_force = triggers.triggers.iter().map(|trigger| trigger.config());
+                prepare_filters(self.plan.filter_engine, &self.plan.sources, in_force)
                     .into_iter()
                     .for_each(|warning| self.warn(warning, watch, &mut warnings));
                 drop(triggers);
@@ -510,7 +518,7 @@ impl Run {
         self.shared.triggers.counts().iter().map(|(_, hits)| hits.total()).sum()
     }
 
-    fn log_start(&self, memory: &RingMemory) {
+    fn log_start(&self, memory: &RingMemory, notes: &[String]) {
         let ring = &self.shared.ring;
         let run_id: String = ring.run_id().iter().map(|byte| format!("{byte:02x}")).collect();
         let triggers: Vec<_> = self
@@ -541,6 +549,8 @@ impl Run {
                 "rights": self.rights.as_ref().map(Rights::to_string),
                 "triggers": triggers,
                 "config": self.plan.config,
+                "capture": live::settings(&self.plan),
+                "notes": notes,
             }),
         );
     }
@@ -561,7 +571,7 @@ impl Run {
         summary.late = total.late_packets;
         summary.received = Amount { packets: total.received_packets, bytes: total.received_bytes };
         summary.stored = Amount { packets: total.stored_packets, bytes: total.stored_bytes };
-        summary.filtered.packets = total.filtered_packets;
+        summary.filtered = Amount { packets: total.filtered_packets, bytes: total.filtered_bytes };
         summary.dropped = total.dropped;
         summary.cut = total.cut_packets;
         summary.memory = self.shared.ring.memory().to_string();

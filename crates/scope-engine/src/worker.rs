@@ -1,22 +1,25 @@
-//! The packet path: one thread that polls its source, parses each packet once, asks the triggers, and appends to its lanes.
+//! The packet path: one thread that polls its source, parses each packet once, asks prefilter and triggers, and appends to its lanes.
 //!
 //! ```text
-//!  batch ─► all packets: headers, key ─► triggers, each asked for the batch
+//!  batch ─► all packets: headers, key ─► prefilter, if any ─► triggers, each asked for the batch
 //!        ─► per run of packets of one interface, up to the next hit: append
 //!        ─► a hit? verdict; a fire takes its pins before the next claim
 //!        ─► commit after at most 4 full batches, at once after one that isn't full; then counters, then the clock
 //! ```
 
+use crate::cpus::pin_this_thread;
 use crate::dumps::{Dumps, HitFacts};
 use crate::events::Events;
 use crate::lockstep::Lockstep;
+use crate::plan::SourceEntry;
 use crate::triggers::{TriggerSet, Triggers};
 use scope_dump::HitPacket;
-use scope_filter::{ASKED_MAX, Asked, Predicate};
+use scope_filter::{ASKED_MAX, Asked, Filter, Predicate};
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, DropReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
+use scope_source::spec::values::format_cpus;
 use scope_source::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Hit, Verdict};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -67,16 +70,38 @@ pub struct WorkerReport {
 pub struct Feed {
     /// One worker's.
     pub source: Box<dyn Source>,
-    /// Whose segments the lanes of each part of the source claim; see [`Interface::part`].
-    pub groups: Vec<ClaimGroup>,
+    /// What the parts of the source are allowed; see [`Interface::part`].
+    pub parts: Vec<Part>,
+    /// CPUs that its worker runs on; empty: any.
+    pub cpus: Vec<u32>,
+}
+
+/// What the packets of one part of a source may have of the ring.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// Whose segments its lanes claim.
+    pub group: ClaimGroup,
+    /// Only packets that it takes are recorded, and shown to the triggers.
+    pub prefilter: Option<Filter>,
+}
+
+impl Part {
+    /// As the source's entry says.
+    pub fn of(entry: &SourceEntry) -> Part {
+        Part { group: entry.group, prefilter: entry.prefilter.clone() }
+    }
 }
 
 /// Polls the source until it ends. `index` is the worker's number in the run.
 pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport>) {
-    let Feed { mut source, groups } = feed;
+    let Feed { mut source, parts, cpus } = feed;
     let _ended = EndOnDrop { index, shared };
+    if let Err(cause) = pin_this_thread(&cpus) {
+        let warning = format!("worker {index} could not be pinned to CPUs {}: {cause}", format_cpus(&cpus));
+        report.lock().expect("no panic while held").warnings.push(warning);
+    }
     shared.ring.set_grace(index, source.grace_ns());
-    let mut path = Path::new(index, source.timing(), source.grace_ns(), groups, shared);
+    let mut path = Path::new(index, source.timing(), source.grace_ns(), parts, shared);
     let mut stopped = false;
     loop {
         if !stopped && (shared.stop.load(Ordering::Relaxed) || path.enough) {
@@ -120,10 +145,21 @@ struct Lane {
     predicates: Vec<Predicate>,
 }
 
+/// What a prefilter asks of packets of one link type.
+struct Prefilter {
+    filter: Filter,
+    link_type: LinkType,
+    predicate: Predicate,
+    /// The packets at hand that it is asked of, a bit each.
+    which: u64,
+}
+
 /// One interface of the source.
 struct Port {
     interface: Interface,
     place: Attached,
+    /// Its prefilter among the worker's.
+    prefilter: Option<usize>,
     /// Packets lost here since the last one that was stored.
     lost: u64,
 }
@@ -144,7 +180,9 @@ struct Path<'a> {
     index: u32,
     waits: bool,
     grace_ns: i64,
-    groups: Vec<ClaimGroup>,
+    parts: Vec<Part>,
+    /// At most one for each part and link type.
+    prefilters: Vec<Prefilter>,
     shared: &'a Shared,
     /// The triggers that it asks.
     set: Arc<TriggerSet>,
@@ -168,13 +206,14 @@ struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    fn new(index: u32, timing: Timing, grace_ns: i64, groups: Vec<ClaimGroup>, shared: &'a Shared) -> Path<'a> {
+    fn new(index: u32, timing: Timing, grace_ns: i64, parts: Vec<Part>, shared: &'a Shared) -> Path<'a> {
         let set = shared.triggers.current();
         Path {
             index,
             waits: timing == Timing::Waits,
             grace_ns,
-            groups,
+            parts,
+            prefilters: Vec::new(),
             shared,
             lanes: Vec::new(),
             ports: Vec::new(),
@@ -246,6 +285,7 @@ impl<'a> Path<'a> {
                 of_lane[lane] |= 1 << at;
             }
         }
+        let refused = self.prefilter(packets, &asked[..packets.len()], &mut of_lane);
         let any = self.ask_triggers(&asked[..packets.len()], &of_lane);
         let mut from = 0; // what is before is appended or dropped
         for (at, packet) in packets.iter().enumerate() {
@@ -253,9 +293,12 @@ impl<'a> Path<'a> {
                 self.store(&packets[from..at], &asked[from..at]);
                 from = at;
             }
-            if !self.receive(packet) {
+            if !self.receive(packet) || refused >> at & 1 != 0 {
                 self.store(&packets[from..at], &asked[from..at]);
                 from = at + 1;
+                if refused >> at & 1 != 0 {
+                    self.leave_out(packet);
+                }
             } else if any >> at & 1 != 0 {
                 let place = self.store(&packets[from..=at], &asked[from..=at]);
                 from = at + 1;
@@ -263,6 +306,32 @@ impl<'a> Path<'a> {
             }
         }
         self.store(&packets[from..], &asked[from..packets.len()]);
+    }
+
+    /// Takes out of `of_lane` what the prefilters refuse; the bits of those packets.
+    fn prefilter(&mut self, packets: &[Packet<'_>], asked: &[Asked<'_>], of_lane: &mut [u64]) -> u64 {
+        if self.prefilters.is_empty() {
+            return 0;
+        }
+        for (at, packet) in packets.iter().enumerate() {
+            if let Some(prefilter) = self.ports[packet.interface as usize].prefilter {
+                self.prefilters[prefilter].which |= 1 << at;
+            }
+        }
+        let mut refused = 0;
+        for prefilter in self.prefilters.iter_mut().filter(|prefilter| prefilter.which != 0) {
+            let which = std::mem::take(&mut prefilter.which);
+            refused |= which & !prefilter.predicate.matches_batch(asked, which);
+        }
+        of_lane.iter_mut().for_each(|which| *which &= !refused);
+        refused
+    }
+
+    /// Counts a packet that the prefilter refused. What was lost before it, was lost before the next one that is stored.
+    fn leave_out(&mut self, packet: &Packet<'_>) {
+        self.counts.filtered_packets += 1;
+        self.counts.filtered_bytes += packet.data.len() as u64;
+        self.ports[packet.interface as usize].lost += packet.lost_before;
     }
 
     /// Asks every trigger; the bits of packets that hit any.
@@ -358,15 +427,26 @@ impl<'a> Path<'a> {
 
     fn attach(&mut self, port: usize) -> Result<Attached, DropReason> {
         let interface = self.ports[port].interface.clone();
-        let group = self.groups.get(interface.part as usize).copied().unwrap_or_default();
+        let Part { group, prefilter } = self.parts.get(interface.part as usize).cloned().unwrap_or_default();
         let same = |lane: &Lane| (lane.writer.link_type(), lane.group) == (interface.link_type, group);
         let lane = match self.lanes.iter().position(same) {
             Some(lane) => lane,
             None => self.open_lane(interface.link_type, group)?,
         };
+        let number = self.shared.ring.register(self.lanes[lane].writer.lane(), &interface).ok_or(DropReason::Interfaces)?;
+        self.ports[port].prefilter = prefilter.map(|filter| self.prefilter_for(filter, interface.link_type));
         let writer = &mut self.lanes[lane].writer;
-        let number = self.shared.ring.register(writer.lane(), &interface).ok_or(DropReason::Interfaces)?;
         Ok(Attached::Lane { lane, index: writer.add_interface(number) })
+    }
+
+    /// The place of `filter` among the worker's prefilters; parts with the same one share it.
+    fn prefilter_for(&mut self, filter: Filter, link_type: LinkType) -> usize {
+        let same = |known: &Prefilter| (known.link_type, known.filter.text()) == (link_type, filter.text());
+        self.prefilters.iter().position(same).unwrap_or_else(|| {
+            let predicate = filter.for_link(link_type);
+            self.prefilters.push(Prefilter { filter, link_type, predicate, which: 0 });
+            self.prefilters.len() - 1
+        })
     }
 
     fn open_lane(&mut self, link_type: LinkType, group: ClaimGroup) -> Result<usize, DropReason> {
@@ -451,7 +531,7 @@ impl Arrivals for Run<'_> {
 
 impl Sink for Path<'_> {
     fn interface(&mut self, interface: &Interface) {
-        self.ports.push(Port { interface: interface.clone(), place: Attached::NotYet, lost: 0 });
+        self.ports.push(Port { interface: interface.clone(), place: Attached::NotYet, prefilter: None, lost: 0 });
     }
 
     fn batch(&mut self, packets: &[Packet<'_>]) {

@@ -13,6 +13,7 @@ use crate::asked::{ASKED_MAX, Asked, bits};
 use crate::assembly::Printed;
 use crate::bpf::Program;
 use crate::error::{FilterError, TEMPLATE_HINT};
+use crate::kernel;
 use crate::listing;
 use crate::native::{Native, NativeError};
 use crate::screen::{KeyPattern, Screen};
@@ -136,6 +137,15 @@ impl Filter {
         }
         let listed = listing::compile(&self.0.text, link, self.0.transparent);
         listed.map_or(Vec::new(), |(choice, listings)| listing::printed(choice, &listings))
+    }
+
+    /// The program with which the kernel may turn packets of link type `link` away before they are captured, cut to `snap_len`
+    /// bytes: see [`crate::kernel`].
+    ///
+    /// # Errors
+    /// Why it isn't proven to mean the same: the filter has to be asked behind the capture only.
+    pub fn in_kernel(&self, link: LinkType, snap_len: u32) -> Result<Vec<libc::sock_filter>, String> {
+        kernel::program(&self.0.text, link, self.0.transparent, snap_len)
     }
 
     /// Whether packets with one and two VLAN tags are asked the text behind their tags; see [`VlanRule::Transparent`].

@@ -9,6 +9,7 @@
 //! | [`screen`] | [`Screen`]: what the key entries of all packets have in common that a filter takes |
 //! | [`meaning`] | what a text means where libpcap's language surprises, in words |
 //! | [`assembly`] | programs as `tcpdump -d` prints them |
+//! | [`kernel`] | when the kernel may be asked first, and with which program |
 //! | `listing` | a text's programs for one link type and each number of VLAN tags |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
 //! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
@@ -18,14 +19,15 @@
 //! | `native` | the programs as machine code |
 //! | `libpcap` | the few functions of libpcap that are called |
 //!
-//! The language and its meaning are libpcap's. Nothing here ever asks the network for a name. Absent on purpose: kernel
-//! filters, and any knowledge of triggers or dumps.
+//! The language and its meaning are libpcap's. Nothing here ever asks the network for a name. Absent on purpose:
+//! any knowledge of triggers, dumps or sockets.
 
 pub mod asked;
 pub mod assembly;
 mod bpf;
 pub mod error;
 pub mod filter;
+pub mod kernel;
 mod libpcap;
 mod listing;
 pub mod meaning;

@@ -81,6 +81,11 @@ impl Listing {
         Ok(Listing { program: Arc::new(program), instructions: Some(instructions.into()) })
     }
 
+    /// As libpcap made them; `None` where the program was joined from pieces.
+    pub fn instructions(&self) -> Option<&[Instruction]> {
+        self.instructions.as_deref()
+    }
+
     fn printed(&self, asked: &'static str) -> Printed {
         Printed { asked, lines: self.instructions.as_deref().map_or(Vec::new(), assembly::lines) }
     }

@@ -98,7 +98,7 @@ impl LaneControl {
 #[repr(C, align(128))]
 pub struct WorkerControl {
     turn: AtomicU64,
-    counters: [AtomicU64; 8],
+    counters: [AtomicU64; 9],
     dropped: [AtomicU64; REASONS],
     /// Capture time, ns, up to which everything of this worker is committed; never falls, `i64::MAX` when it has ended.
     pub clock_ns: AtomicI64,
@@ -108,7 +108,7 @@ pub struct WorkerControl {
     pub first_ns: AtomicI64,
     /// Latest capture time up to which the worker listened, ns; 0: nothing received yet.
     pub heard_ns: AtomicI64,
-    padding: [u64; 19 - REASONS],
+    padding: [u64; 18 - REASONS],
 }
 
 /// What one worker did with what it received. `received = stored + filtered + duplicate + dropped in the worker`.
@@ -124,6 +124,8 @@ pub struct WorkerCounts {
     pub stored_bytes: u64,
     /// Packets that a prefilter refused.
     pub filtered_packets: u64,
+    /// Their captured bytes.
+    pub filtered_bytes: u64,
     /// Packets that were cut to what a segment can keep (they count as stored).
     pub cut_packets: u64,
     /// Packets that were recognised as duplicates.
@@ -147,6 +149,7 @@ impl WorkerControl {
             counts.cut_packets,
             counts.duplicate_packets,
             counts.late_packets,
+            counts.filtered_bytes,
         ];
         for (word, value) in self.counters.iter().zip(values) {
             word.store(value, Ordering::Relaxed);
@@ -174,6 +177,7 @@ impl WorkerControl {
                 cut_packets: value(5),
                 duplicate_packets: value(6),
                 late_packets: value(7),
+                filtered_bytes: value(8),
                 dropped,
             }
         })

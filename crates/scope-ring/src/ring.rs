@@ -553,6 +553,7 @@ impl RingCounters {
             total.stored_packets += worker.stored_packets;
             total.stored_bytes += worker.stored_bytes;
             total.filtered_packets += worker.filtered_packets;
+            total.filtered_bytes += worker.filtered_bytes;
             total.cut_packets += worker.cut_packets;
             total.duplicate_packets += worker.duplicate_packets;
             total.late_packets += worker.late_packets;

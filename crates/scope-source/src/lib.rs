@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`spec`] | `NAME:WHAT,option=value,...` as typed, and as meant |
 //! | [`afpacket`] | live capture with TPACKET_V3 |
+//! | [`pcap`] | live capture through libpcap, for systems without that |
+//! | [`own_traffic`] | the ssh session that this program was started from |
 //! | [`file`] | pcap and pcapng files, one or several merged by time |
 //! | [`synth`] | generated traffic |
 //! | [`nic`] | network cards: facts, counters, what stands in the way of capture |
@@ -13,6 +15,8 @@
 pub mod afpacket;
 pub mod file;
 pub mod nic;
+pub mod own_traffic;
+pub mod pcap;
 pub mod spec;
 pub mod synth;
 
@@ -185,6 +189,11 @@ pub trait Source: Send {
     /// No more packets are wanted: a live source takes what the kernel still holds, then ends. Called once, before the last polls.
     fn stop(&mut self);
 
+    /// What was decided when the source was opened and is worth a word at the start, in plain words.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Warnings in plain words that came up since the last call (a file that was cut, an interface that went down).
     fn warnings(&mut self) -> Vec<String> {
         Vec::new()
@@ -256,4 +265,16 @@ pub enum SourceError {
         #[source]
         cause: std::io::Error,
     },
+}
+
+impl SourceError {
+    /// For `interface`, with the remedy for this very program.
+    pub(crate) fn no_permission(interface: &str) -> SourceError {
+        SourceError::NoPermission { interface: interface.to_string(), program: this_program() }
+    }
+}
+
+/// Path of this program, for commands that are to change it.
+pub(crate) fn this_program() -> String {
+    std::env::current_exe().map_or_else(|_| "wirescope".to_string(), |path| path.display().to_string())
 }

@@ -1,13 +1,14 @@
 //! Sources as the operator types them, `NAME:WHAT,option=value,...`, and as they are meant.
 //!
 //! ```text
-//! afpacket:IFACE,workers=2,snaplen=128,promisc=off,share=30%    afpacket:eth*,workers=0,spare=8
+//! afpacket:IFACE,workers=2,snaplen=128,promisc=off,share=30%,cpus=2-3,prefilter=not port 22    afpacket:eth*,workers=0,spare=8
+//! pcap:IFACE,snaplen=128,buffer=64MiB
 //! file:PATH,pace=1
 //! synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
 //! ```
-//! A comma inside WHAT is written `\,` and a backslash `\\`; before any other character a backslash is itself. `synth` has
+//! A comma inside WHAT or a value is written `\,` and a backslash `\\`; before any other character a backslash is itself. `synth` has
 //! no WHAT: its options follow at once. All faults of a text are reported at once. The options are the tables [`AFPACKET`],
-//! [`FILE`] and [`SYNTH`], from which the parser, its messages and the help are made.
+//! [`PCAP`], [`FILE`] and [`SYNTH`], from which the parser, its messages and the help are made.
 //!
 //! Absent on purpose: whether an interface or a file exists is for those to say who open it.
 
@@ -19,12 +20,18 @@ use crate::SourceError;
 pub use crate::afpacket::{Pattern, SPARES_MAX};
 pub use crate::synth::WORKERS_MAX;
 use crate::synth::{Prepare, Size, SynthOptions};
-use values::{parse_count, parse_duration_ns, parse_percent, parse_size, parse_time_ns};
+use values::{parse_count, parse_cpus, parse_duration_ns, parse_percent, parse_size, parse_time_ns};
 
 /// Snap length in bytes at most: what a segment keeps of a packet.
 pub const SNAP_LEN_MAX: u32 = 256 << 10;
 /// Percent of the ring that the shares of all sources together may have.
 pub const SHARES_MAX: u32 = 90;
+
+/// Bytes of a block of the kernel's ring.
+const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
+/// Blocks of a worker's ring at most: the kernel's ring memory of one worker is bounded, see
+/// [`crate::afpacket::RING_BYTES_MAX`].
+const BLOCKS_MAX: u32 = 32768;
 
 /// One option of a kind of source.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +58,27 @@ pub const AFPACKET: &[OptionHelp] = &[
     ),
     option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
     option("promisc", "off", "on or off: take packets for other hosts, too (on)"),
+    option("block", "1MiB", "bytes of a block of the kernel's ring, a power of two (chosen from the link's speed)"),
+    option("blocks", "64", "blocks of each worker's ring (chosen from the link's speed)"),
+    option("timeout", "4ms", "how long the kernel keeps a block with packets (chosen from the link's speed)"),
+    option("exclude-self", "on", "on or off: leave out the ssh session that this program was started from (off)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
+    option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
+    option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
+    option("numa", "0", "its workers run on the CPUs of this NUMA node (any)"),
+];
+
+/// Options of `pcap:IFACE`.
+pub const PCAP: &[OptionHelp] = &[
+    option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
+    option("promisc", "off", "on or off: take packets for other hosts, too (on)"),
+    option("timeout", "4ms", "how long the system may hold packets back (4ms)"),
+    option("buffer", "64MiB", "the system's memory for packets that wait (64MiB)"),
+    option("exclude-self", "on", "on or off: leave out the ssh session that this program was started from (off)"),
+    option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
+    option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
+    option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
+    option("numa", "0", "its workers run on the CPUs of this NUMA node (any)"),
 ];
 
 /// Options of `file:PATH`.
@@ -60,6 +87,9 @@ pub const FILE: &[OptionHelp] = &[
     option("workers", "2", "threads that share the packets by flow (1)"),
     option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
+    option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
+    option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
+    option("numa", "0", "its workers run on the CPUs of this NUMA node (any)"),
 ];
 
 /// Options of `synth:`.
@@ -78,11 +108,14 @@ pub const SYNTH: &[OptionHelp] = &[
     option("prepare", "on", "frames made beforehand and repeated: on, off, or their bytes (on)"),
     option("workers", "2", "threads that share the flows (1)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
+    option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
+    option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
+    option("numa", "0", "its workers run on the CPUs of this NUMA node (any)"),
 ];
 
 /// Every kind of source: its name, what WHAT is (empty: there is none), its options.
 pub const KINDS: &[(&str, &str, &[OptionHelp])] =
-    &[("afpacket", "INTERFACE", AFPACKET), ("file", "PATH", FILE), ("synth", "", SYNTH)];
+    &[("afpacket", "INTERFACE", AFPACKET), ("pcap", "INTERFACE", PCAP), ("file", "PATH", FILE), ("synth", "", SYNTH)];
 
 /// Live capture as meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +130,48 @@ pub struct AfPacketPlan {
     pub snap_len: Option<u32>,
     /// Take packets for other hosts, too.
     pub promiscuous: bool,
+    /// Bytes of a block of the kernel's ring; `None`: chosen from the link's speed.
+    pub block_bytes: Option<u32>,
+    /// Blocks of each worker's ring; `None`: chosen.
+    pub blocks: Option<u32>,
+    /// Longest that the kernel keeps a block with packets, ms; `None`: chosen.
+    pub timeout_ms: Option<u32>,
+    /// Leave out the ssh session that this program was started from.
+    pub exclude_self: bool,
+}
+
+impl AfPacketPlan {
+    /// The defaults for `interface`.
+    pub fn new(interface: &str) -> AfPacketPlan {
+        AfPacketPlan {
+            interface: interface.to_string(),
+            workers: 1,
+            spares: None,
+            snap_len: None,
+            promiscuous: true,
+            block_bytes: None,
+            blocks: None,
+            timeout_ms: None,
+            exclude_self: false,
+        }
+    }
+}
+
+/// Live capture through libpcap as meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PcapPlan {
+    /// Name of the interface, as libpcap knows it.
+    pub interface: String,
+    /// Bytes kept of each packet; `None`: all.
+    pub snap_len: Option<u32>,
+    /// Take packets for other hosts, too.
+    pub promiscuous: bool,
+    /// Longest that the system holds packets back, ms.
+    pub timeout_ms: u32,
+    /// The system's memory for packets that wait, bytes.
+    pub buffer_bytes: u32,
+    /// Leave out the ssh session that this program was started from.
+    pub exclude_self: bool,
 }
 
 /// A capture file as meant.
@@ -119,6 +194,19 @@ pub struct SourceSpec {
     pub plan: SourcePlan,
     /// Percent of the ring that no other source evicts, 1 to [`SHARES_MAX`]; `None`: it shares the rest with all others.
     pub share: Option<u32>,
+    /// Only packets that this filter takes are recorded; `None`: all.
+    pub prefilter: Option<String>,
+    /// Where its workers run.
+    pub placement: Placement,
+}
+
+/// Where the workers of a source run; by default wherever the system puts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Each worker is pinned to one of these CPUs, in turn.
+    pub cpus: Option<Vec<u32>>,
+    /// All CPUs that are used belong to this NUMA node.
+    pub node: Option<u32>,
 }
 
 /// A source as meant.
@@ -126,6 +214,8 @@ pub struct SourceSpec {
 pub enum SourcePlan {
     /// Live capture.
     AfPacket(AfPacketPlan),
+    /// Live capture through libpcap.
+    Pcap(PcapPlan),
     /// A capture file.
     File(FilePlan),
     /// Generated traffic.
@@ -137,6 +227,7 @@ impl SourcePlan {
     pub fn workers(&self) -> u32 {
         match self {
             SourcePlan::AfPacket(plan) => plan.workers,
+            SourcePlan::Pcap(_) => 1,
             SourcePlan::File(plan) => plan.workers,
             SourcePlan::Synth(options) => options.workers,
         }
@@ -172,12 +263,15 @@ fn read(text: &str) -> Result<SourceSpec, Vec<String>> {
         options.faults.push(format!("{what_is} is missing; write {}", usage(kind, what_is, known)));
     }
     let share = options.take("share", share);
+    let prefilter = options.take("prefilter", filter);
+    let placement = Placement { cpus: options.take("cpus", parse_cpus), node: options.take("numa", whole) };
     let plan = match kind {
         "afpacket" => SourcePlan::AfPacket(afpacket(what, &mut options)),
+        "pcap" => SourcePlan::Pcap(pcap(what, &mut options)),
         "file" => SourcePlan::File(file(what, &mut options)),
         _ => SourcePlan::Synth(synth(&mut options)),
     };
-    if options.faults.is_empty() { Ok(SourceSpec { plan, share }) } else { Err(options.faults) }
+    if options.faults.is_empty() { Ok(SourceSpec { plan, share, prefilter, placement }) } else { Err(options.faults) }
 }
 
 fn afpacket(interface: String, options: &mut Options<'_>) -> AfPacketPlan {
@@ -187,6 +281,21 @@ fn afpacket(interface: String, options: &mut Options<'_>) -> AfPacketPlan {
         spares: options.take("spare", spares),
         snap_len: options.take("snaplen", snap_len).unwrap_or(None),
         promiscuous: options.take("promisc", switch).unwrap_or(true),
+        block_bytes: options.take("block", block_bytes),
+        blocks: options.take("blocks", blocks),
+        timeout_ms: options.take("timeout", timeout_ms),
+        exclude_self: options.take("exclude-self", switch).unwrap_or(false),
+    }
+}
+
+fn pcap(interface: String, options: &mut Options<'_>) -> PcapPlan {
+    PcapPlan {
+        interface,
+        snap_len: options.take("snaplen", snap_len).unwrap_or(None),
+        promiscuous: options.take("promisc", switch).unwrap_or(true),
+        timeout_ms: options.take("timeout", timeout_ms).unwrap_or(4),
+        buffer_bytes: options.take("buffer", buffer_bytes).unwrap_or(64 << 20),
+        exclude_self: options.take("exclude-self", switch).unwrap_or(false),
     }
 }
 
@@ -248,6 +357,38 @@ fn snap_len(text: &str) -> Result<Option<u32>, String> {
         bytes if bytes <= u64::from(SNAP_LEN_MAX) => Ok(Some(bytes as u32)),
         _ => Err(format!("'{text}' is more than {SNAP_LEN_MAX} bytes")),
     }
+}
+
+fn block_bytes(text: &str) -> Result<u32, String> {
+    match parse_size(text)? {
+        bytes if BLOCK_BYTES.contains(&bytes) && bytes.is_power_of_two() => Ok(bytes as u32),
+        _ => Err(format!("'{text}' is no power of two from 64KiB to 4MiB")),
+    }
+}
+
+fn blocks(text: &str) -> Result<u32, String> {
+    match whole(text)? {
+        count @ 2..=BLOCKS_MAX => Ok(count),
+        _ => Err(format!("'{text}' is not 2 to {BLOCKS_MAX}")),
+    }
+}
+
+fn timeout_ms(text: &str) -> Result<u32, String> {
+    match parse_duration_ns(text)? {
+        ns @ 1_000_000..=1_000_000_000 if ns % 1_000_000 == 0 => Ok((ns / 1_000_000) as u32),
+        _ => Err(format!("'{text}' is not 1ms to 1s in whole milliseconds")),
+    }
+}
+
+fn buffer_bytes(text: &str) -> Result<u32, String> {
+    match parse_size(text)? {
+        bytes if (64 << 10..=1 << 30).contains(&bytes) => Ok(bytes as u32),
+        _ => Err(format!("'{text}' is not 64KiB to 1GiB")),
+    }
+}
+
+fn filter(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err("it is empty, which takes everything".to_string()) } else { Ok(text.to_string()) }
 }
 
 fn share(text: &str) -> Result<u32, String> {
@@ -387,12 +528,14 @@ fn usage(kind: &str, what_is: &str, known: &[OptionHelp]) -> String {
 
 fn unknown_kind(text: &str, name: &str) -> String {
     let names: Vec<&str> = KINDS.iter().map(|(kind, ..)| *kind).collect();
+    // `x.pcap` is a file's name, not the kind `pcap` misspelt.
+    let is_path = !text.contains(':') && text.contains(['.', '/']);
     let hint = match nearest(name, &names) {
-        Some(near) => format!("did you mean '{near}:'? "),
-        None if text.contains(':') => String::new(),
-        None => "for a capture file write file: in front, for an interface afpacket:; ".to_string(),
+        Some(near) if !is_path => format!("did you mean '{near}:'? "),
+        _ if text.contains(':') => String::new(),
+        _ => "for a capture file write file: in front, for an interface afpacket:; ".to_string(),
     };
-    format!("unknown kind of source '{name}'; {hint}there are afpacket:INTERFACE, file:PATH and synth:")
+    format!("unknown kind of source '{name}'; {hint}there are afpacket:INTERFACE, pcap:INTERFACE, file:PATH and synth:")
 }
 
 /// The known word that differs least from `word`, if it differs little.

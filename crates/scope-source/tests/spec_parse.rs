@@ -1,7 +1,7 @@
 //! Sources as typed: what they mean, every fault at once with its remedy, commas and backslashes, junk.
 
 use proptest::prelude::*;
-use scope_source::spec::{self, AfPacketPlan, FilePlan, KINDS, SourcePlan, escape, parse};
+use scope_source::spec::{self, AfPacketPlan, FilePlan, KINDS, PcapPlan, Placement, SourcePlan, escape, parse};
 use scope_source::synth::{Prepare, Size, SynthOptions};
 
 fn plan(text: &str) -> SourcePlan {
@@ -13,10 +13,6 @@ fn faults(text: &str) -> Vec<String> {
     parse(text).expect_err(text).iter().map(|fault| fault.to_string()).collect()
 }
 
-fn live(interface: &str) -> AfPacketPlan {
-    AfPacketPlan { interface: interface.into(), workers: 1, spares: None, snap_len: None, promiscuous: true }
-}
-
 fn file(path: &str) -> FilePlan {
     FilePlan { path: path.to_string(), pace: None, workers: 1, snap_len: None }
 }
@@ -25,12 +21,33 @@ fn file(path: &str) -> FilePlan {
 fn the_examples_of_the_manual_mean_what_they_say() {
     assert_eq!(
         plan("afpacket:eth0,workers=2,snaplen=128,promisc=off"),
-        SourcePlan::AfPacket(AfPacketPlan { workers: 2, snap_len: Some(128), promiscuous: false, ..live("eth0") })
+        SourcePlan::AfPacket(AfPacketPlan { workers: 2, snap_len: Some(128), promiscuous: false, ..AfPacketPlan::new("eth0") })
     );
-    assert_eq!(plan("afpacket:eth0"), SourcePlan::AfPacket(live("eth0")));
+    assert_eq!(
+        plan("afpacket:eth0,block=2MiB,blocks=16,timeout=10ms,exclude-self=on"),
+        SourcePlan::AfPacket(AfPacketPlan {
+            block_bytes: Some(2 << 20),
+            blocks: Some(16),
+            timeout_ms: Some(10),
+            exclude_self: true,
+            ..AfPacketPlan::new("eth0")
+        })
+    );
+    assert_eq!(plan("afpacket:eth0"), SourcePlan::AfPacket(AfPacketPlan::new("eth0")));
     assert_eq!(
         plan("afpacket:eth*,workers=0,spare=8"),
-        SourcePlan::AfPacket(AfPacketPlan { workers: 0, spares: Some(8), ..live("eth*") })
+        SourcePlan::AfPacket(AfPacketPlan { workers: 0, spares: Some(8), ..AfPacketPlan::new("eth*") })
+    );
+    assert_eq!(
+        plan("pcap:eth0,snaplen=64,promisc=off,timeout=1ms,buffer=1MiB,exclude-self=on"),
+        SourcePlan::Pcap(PcapPlan {
+            interface: "eth0".into(),
+            snap_len: Some(64),
+            promiscuous: false,
+            timeout_ms: 1,
+            buffer_bytes: 1 << 20,
+            exclude_self: true,
+        })
     );
     assert_eq!(plan("file:x.pcap,pace=1"), SourcePlan::File(FilePlan { pace: Some(1.0), ..file("x.pcap") }));
     assert_eq!(plan("file:-,pace=max,workers=4"), SourcePlan::File(FilePlan { workers: 4, ..file("-") }));
@@ -102,7 +119,7 @@ fn each_fault_names_its_cause_and_remedy() {
     check("synth", &["':' is missing", "synth:rate=1M"]);
     check("file:", &["PATH is missing", "file:PATH,pace=1"]);
     check("afpacket:,workers=2", &["INTERFACE is missing"]);
-    check("file:x,speed=1", &["file has no option 'speed'", "it has pace, workers, snaplen, share"]);
+    check("file:x,speed=1", &["file has no option 'speed'", "it has pace, workers, snaplen, share, prefilter, cpus, numa"]);
     check("file:x,pase=1", &["did you mean 'pace'"]);
     check("synth:flow=7", &["did you mean 'flows'"]);
     check("file:x,pace=1,pace=2", &["'pace' is given twice"]);
@@ -114,6 +131,16 @@ fn each_fault_names_its_cause_and_remedy() {
     check("file:x,workers=0", &["option 'workers'", "1 to 64"]);
     check("file:x,workers=-1", &["no whole number"]);
     check("afpacket:eth0,promisc=yes", &["neither on nor off", "promisc=off"]);
+    check("afpacket:eth0,block=3MiB", &["no power of two from 64KiB to 4MiB", "block=1MiB"]);
+    check("afpacket:eth0,blocks=1", &["not 2 to 32768"]);
+    check("afpacket:eth0,timeout=2s", &["not 1ms to 1s"]);
+    check("afpacket:eth0,timeout=1500us", &["whole milliseconds", "timeout=4ms"]);
+    check("afpacket:eth0,exclude-self=1", &["neither on nor off", "exclude-self=on"]);
+    check("pcap:eth0,buffer=2GiB", &["not 64KiB to 1GiB"]);
+    check("pcap:eth0,blocks=4", &["pcap has no option 'blocks'"]);
+    check("synth:cpus=3-2", &["runs backwards", "cpus=2-3"]);
+    check("synth:numa=x", &["no whole number"]);
+    check("file:x,prefilter=", &["option 'prefilter'", "empty"]);
     check("afpacket:eth0,snaplen=1G", &["more than 262144 bytes"]);
     check("synth:vlan=101%", &["more than 100%", "vlan=10%"]);
     check("synth:pace=max", &["synth with pace=max needs time= or packets="]);
@@ -135,6 +162,18 @@ fn every_kind_of_source_takes_a_share_of_the_ring() {
         let said = faults(&format!("file:x,share={text}"));
         assert!(said.len() == 1 && said[0].contains(cause) && said[0].contains("share=30%"), "{said:?}");
     }
+}
+
+#[test]
+fn every_kind_of_source_takes_a_prefilter_and_a_place() {
+    for kind in ["afpacket:eth0", "pcap:eth0", "file:x", "synth:seed=2"] {
+        let text = format!(r"{kind},prefilter=host 10.0.0.1 and ip proto \\tcp,cpus=0\,4-5,numa=1");
+        let spec = parse(&text).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
+        assert_eq!(spec.prefilter.as_deref(), Some(r"host 10.0.0.1 and ip proto \tcp"));
+        assert_eq!(spec.placement, Placement { cpus: Some(vec![0, 4, 5]), node: Some(1) });
+    }
+    let plain = parse("synth:").unwrap();
+    assert_eq!((plain.prefilter, plain.placement), (None, Placement::default()));
 }
 
 #[test]
@@ -175,8 +214,8 @@ proptest! {
 
     #[test]
     fn junk_never_panics_and_always_names_the_text(text in "\\PC{0,60}",
-        kind in prop_oneof![Just("synth"), Just("file"), Just("afpacket")],
-        options in proptest::collection::vec("(rate|size|flows|vlan|time|packets|start|trigger-at|pace|prepare|workers|snaplen|promisc)=[-+0-9.kMGsm%:TZ]{0,22}", 0..5)) {
+        kind in prop_oneof![Just("synth"), Just("file"), Just("afpacket"), Just("pcap")],
+        options in proptest::collection::vec("(rate|size|flows|vlan|time|packets|start|trigger-at|pace|prepare|workers|snaplen|promisc|cpus|numa|block|blocks|timeout|buffer|prefilter)=[-+0-9.kMGsm%:TZ]{0,22}", 0..5)) {
         for text in [text.clone(), format!("{kind}:{text}"), format!("{kind}:{}", options.join(",")), format!("{kind}:x,{}", options.join(","))] {
             if let Err(faults) = spec::parse(&text) {
                 prop_assert!(!faults.is_empty());

@@ -24,14 +24,19 @@ Examples:
 const RUN_EXAMPLES: &str = "\
 Sources:
   afpacket:IFACE[,workers=2][,snaplen=128][,promisc=off]
-        live capture
+        live capture; also block=1MiB, blocks=64, timeout=4ms (chosen from the
+        link's speed), exclude-self=on
+  pcap:IFACE[,snaplen=128][,promisc=off][,timeout=4ms][,buffer=64MiB]
+        live capture through libpcap, where the one above can't be had
   file:PATH[,pace=1][,workers=2][,snaplen=128]
         pcap or pcapng; file:- is standard input
   synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
         generated traffic; also ipv6=, packets=, pace=max, start=, workers=
   Each also takes share=30%: so much of the ring keeps what this source brings,
-  and no other source evicts it. All shares together are at most 90%.
-  A comma inside PATH or IFACE is written '\\,'. Live traffic and files don't
+  and no other source evicts it. All shares together are at most 90%. And
+  prefilter=EXPR: only what it takes is recorded; cpus=2-3: its workers are
+  pinned to these CPUs; numa=0: they run on the CPUs of this node.
+  A comma inside a PATH or a value is written '\\,'. Live traffic and files don't
   mix in one run.
 
 Templates:
@@ -203,6 +208,12 @@ pub struct RunArgs {
     /// Keep so many bytes of each packet, where a source has no snaplen= of its own; 0: all
     #[arg(short = 's', long, value_name = "BYTES", help_heading = "Sources", allow_hyphen_values = true)]
     pub snap_len: Option<String>,
+    /// Record only packets that this filter takes, where a source has no prefilter= of its own; in the kernel where it means the same
+    #[arg(long, value_name = "EXPR", help_heading = "Sources")]
+    pub prefilter: Option<String>,
+    /// Leave out the ssh session that this was started from: exclude-self=on for every interface
+    #[arg(long, help_heading = "Sources")]
+    pub exclude_self: bool,
 
     /// Memory for packets
     #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Ring", allow_hyphen_values = true)]

@@ -1,5 +1,6 @@
 //! From the command line as written to the run as meant: everything is checked, all faults are told at once, nothing is created.
 
+mod capture;
 mod outputs;
 mod places;
 mod rights;
@@ -93,12 +94,6 @@ pub struct Planned {
 /// All faults, each with place, cause and remedy.
 pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
     let mut faults = Faults::default();
-    let sources = sources::plan(args, look, &mut faults);
-    let times = Times {
-        before_ns: duration("--before", &args.before, &mut faults),
-        after_ns: duration("--after", &args.after, &mut faults),
-        holdoff_ns: duration("--holdoff", &args.holdoff, &mut faults),
-    };
     let vlan = match args.vlan.as_str() {
         "exact" => VlanRule::Exact,
         other => {
@@ -107,6 +102,12 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
             }
             VlanRule::Transparent
         }
+    };
+    let mut sources = sources::plan(args, vlan, look, &mut faults);
+    let times = Times {
+        before_ns: duration("--before", &args.before, &mut faults),
+        after_ns: duration("--after", &args.after, &mut faults),
+        holdoff_ns: duration("--holdoff", &args.holdoff, &mut faults),
     };
     let filter_engine = match args.filter_engine.as_str() {
         "interpreter" => FilterEngine::Interpreter,
@@ -120,6 +121,8 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
     let triggers = triggers::plan(args, &times, vlan, &sources.link_types, &mut faults);
     let (ring, segments) = ring(args, &sources, &mut faults);
     let memory = memory(args, &ring, &sources, segments.1 > 0, look, &mut faults);
+    let free_bytes = (look == Look::Machine).then(|| Machine::this().available(None).0.saturating_sub(ring.ring_bytes));
+    capture::rings(&mut sources.entries, free_bytes, &mut faults);
     let dumps_max = count("--dumps-max", &args.dumps_max, DUMPS_MAX, &mut faults);
     let exit_after = outputs::exit_after(args, &mut faults);
     let (folder, dump) = outputs::plan(args, look, &mut faults);

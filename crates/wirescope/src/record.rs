@@ -6,7 +6,8 @@ use crate::speech::{Level, say};
 use crate::watch::Teller;
 use crate::words;
 use scope_engine::{Control, RunPlan, Summary, Watch};
-use scope_source::spec::SourcePlan;
+use scope_source::afpacket::settings::link_speed;
+use scope_source::spec::{AfPacketPlan, PcapPlan, SourcePlan};
 use scope_source::synth::{Size, SynthOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -40,6 +41,9 @@ pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
         teller.note(&format!("configuration of this run:\n{}", planned.run.config));
     }
     teller.note(&ring_words(&planned));
+    if planned.verbose {
+        scope_engine::live_settings(&planned.run).iter().for_each(|line| teller.note(line));
+    }
     let ended = scope_engine::run(planned.run, control, &teller);
     teller.clear();
     match ended {
@@ -103,8 +107,8 @@ fn rate(plan: &RunPlan) -> (f64, String) {
                 wire_bits += packets * mean_bytes(options) * 8.0;
                 ring_bits += packets * (mean_bytes(options) + STORED_EXTRA) * 8.0;
             }
-            SourcePlan::AfPacket(plan) => {
-                let bits = interface_bits_per_s(&plan.interface).unwrap_or(RATE_ASSUMED);
+            SourcePlan::AfPacket(AfPacketPlan { interface, .. }) | SourcePlan::Pcap(PcapPlan { interface, .. }) => {
+                let bits = link_speed(interface).map_or(RATE_ASSUMED, |bits| bits as f64);
                 wire_bits += bits;
                 ring_bits += bits;
             }
@@ -119,11 +123,4 @@ fn mean_bytes(options: &SynthOptions) -> f64 {
         Size::Fixed(bytes) => f64::from(bytes),
         Size::Imix => IMIX_MEAN,
     }
-}
-
-/// What the kernel says of the link's speed; nothing where it doesn't know.
-fn interface_bits_per_s(interface: &str) -> Option<f64> {
-    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
-    let megabits = text.trim().parse::<f64>().ok()?;
-    (megabits > 0.0).then_some(megabits * 1e6)
 }

@@ -5,9 +5,11 @@
 mod live_lab;
 mod run;
 
-use live_lab::{Live, assert_nothing_lost, counted, hit_frame, mixed_frames, stop};
-use run::{Done, wait_until};
+use live_lab::{Live, assert_nothing_lost, counted, hit_frame, inside, mixed_frames, stop};
+use run::{Done, Started, wait_until};
 use scope_testkit::lab::RawSender;
+use scope_testkit::traffic::ETHERNET;
+use scope_testkit::traffic::frame::{self, Tag};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -120,7 +122,7 @@ fn one_worker_serves_all_that_match_and_every_packet_has_its_interface() {
         "afpacket:vb1*,workers=0,share=30%",
     ];
     // A question mark is no pattern.
-    let refused = run::Started::new(live_lab::inside(lab.b(), &live.place.command(&sources))).finish(run::LIMIT);
+    let refused = Started::new(inside(lab.b(), &live.place.command(&sources))).finish(run::LIMIT);
     assert_eq!((refused.code(), refused.stderr.contains("no interface 'vb?'")), (Some(2), true), "{}", refused.stderr);
     let started = live.start(&[&sources[..2], &sources[4..]].concat());
     assert!(states(&live, "vb").is_empty());
@@ -147,5 +149,85 @@ fn one_worker_serves_all_that_match_and_every_packet_has_its_interface() {
     for ((_, name), frames) in ends.iter().zip(&sent) {
         let of_it = ring.packets.iter().filter(|packet| ring.interfaces[packet.interface].name == *name);
         assert!(counted(of_it.map(|packet| &packet.data)) == counted(frames), "{name}");
+    }
+}
+
+/// A frame of each kind: UDP, TCP, the ssh session 10.0.0.9:50000 -> 10.0.0.1:22, and neither; with these tags.
+fn four_kinds(tags: &[Tag]) -> [Vec<u8>; 4] {
+    let tcp = |from: &str, to: &str| frame::tcp(from.parse().unwrap(), to.parse().unwrap(), 1, 24, b"typed");
+    let udp = frame::udp("10.0.0.9:50000".parse().unwrap(), "10.0.0.1:53".parse().unwrap(), b"asked");
+    let on_link = |ip: &[u8]| frame::on_link(ETHERNET, tags, ip);
+    [
+        on_link(&udp),
+        on_link(&tcp("10.0.0.9:50000", "10.0.0.1:80")),
+        on_link(&tcp("10.0.0.9:50000", "10.0.0.1:22")),
+        frame::ethernet(tags, frame::EXPERIMENT, &[7; 100]),
+    ]
+}
+
+/// Bytes of each ring that the process shares with the kernel.
+fn kernel_rings(process: u32) -> Vec<usize> {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+    let rings = maps.lines().filter(|line| line.contains("socket:"));
+    let place = |text: &str| usize::from_str_radix(text, 16).unwrap();
+    rings.filter_map(|line| line.split(' ').next()?.split_once('-')).map(|(from, to)| place(to) - place(from)).collect()
+}
+
+#[test]
+fn what_an_interface_is_told_holds_again_when_it_comes_back_after_rights_are_given_up() {
+    const EACH: usize = 50;
+    for source in ["afpacket:vb", "afpacket:vb,workers=2", "afpacket:v*,workers=0"] {
+        let Some(live) = Live::or_skip() else { return };
+        let source = format!("{source},exclude-self=on,prefilter=tcp or udp,block=64KiB,blocks=16");
+        let ring = live.ring_path();
+        let command = live.place.command(&["--source", &source, "--ring-out", ring.to_str().unwrap()]);
+        let mut command = inside(live.lab.b(), &command);
+        command.env("SSH_CONNECTION", "10.0.0.9 50000 10.0.0.1 22");
+        let started = Started::new(command);
+        let log = live.place.out().join("wirescope.jsonl");
+        wait_until("the log's first line", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n')));
+        let frames: Vec<_> = four_kinds(&[]).iter().cycle().take(4 * EACH).cloned().collect();
+        live.sender().send(&frames).unwrap();
+        for round in 1..3 {
+            live.lab.b().ip(&["link", "del", "vb"]).unwrap();
+            wait_for_state(&live, "vb", "gone", round);
+            std::thread::sleep(Duration::from_millis(100));
+            make_again(&live);
+            wait_for_state(&live, "vb", "back", round);
+            take_up(&live);
+            live.sender().send(&frames).unwrap();
+        }
+        let rings = kernel_rings(started.id());
+        assert!(!rings.is_empty() && rings.iter().all(|&bytes| bytes == 16 * (64 << 10)), "{source}: {rings:?}");
+        let done = stop(started);
+        // The kernel turned away the others each time: they are counted nowhere.
+        let expected = (3 * 2 * EACH) as u64;
+        assert_eq!(books(&done), [("vb".to_string(), expected, expected, 0)], "{source}");
+        assert_nothing_lost(&done.summary(), expected as usize);
+        let kept: Vec<_> = four_kinds(&[])[..2].iter().cycle().take(3 * 2 * EACH).cloned().collect();
+        assert!(counted(live.ring().packets.iter().map(|packet| &packet.data)) == counted(&kept), "{source}");
+        let said = "; prefilter: in the kernel";
+        assert!(done.stderr.lines().any(|line| line.contains("vb is back") && line.contains(said)), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn interfaces_that_share_a_worker_have_each_its_own_prefilter() {
+    let Some(live) = Live::or_skip() else { return };
+    live.lab.another_link().unwrap();
+    let sources = ["afpacket:vb,workers=0,prefilter=udp", "afpacket:vb1,workers=0,prefilter=tcp"];
+    let started = live.start(&["--source", sources[0], "--source", sources[1]]);
+    // The worker is asked of frames with tags.
+    let kinds = four_kinds(&[Tag::q(5)]);
+    for end in ["va", "va1"] {
+        RawSender::open(live.lab.a(), end).unwrap().send(&kinds).unwrap();
+    }
+    let done = stop(started);
+    let (summary, ring) = (done.summary(), live.ring());
+    summary.assert_adds_up();
+    assert_eq!((summary.received.packets, summary.filtered.packets), (8, 5), "{}", done.stdout);
+    for (name, kept) in [("vb", &kinds[..1]), ("vb1", &kinds[1..3])] {
+        let of_it = ring.packets.iter().filter(|packet| ring.interfaces[packet.interface].name == name);
+        assert!(counted(of_it.map(|packet| &packet.data)) == counted(kept), "{name}");
     }
 }

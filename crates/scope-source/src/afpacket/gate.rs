@@ -11,12 +11,22 @@ pub(super) fn shut() -> Vec<sock_filter> {
     vec![step(BPF_RET | BPF_K, 0)]
 }
 
-/// Lets everything in, cut to `snap_len` bytes; on a loopback interface only what arrives, as each packet passes twice.
-pub(super) fn open(snap_len: u32, loopback: bool) -> Vec<sock_filter> {
-    let accept = step(BPF_RET | BPF_K, snap_len);
-    if !loopback {
-        return vec![accept];
+/// Lets everything in, cut to `snap_len` bytes; on a loopback interface only what arrives, as each packet passes twice. What
+/// `excluded` drops stays out, and what `prefilter`, which ends every packet's run and cuts it itself, turns away.
+pub(super) fn open(snap_len: u32, loopback: bool, excluded: &[sock_filter], prefilter: &[sock_filter]) -> Vec<sock_filter> {
+    let mut program = Vec::new();
+    if loopback {
+        let is_outgoing = sock_filter { code: (BPF_JMP | BPF_JEQ | BPF_K) as u16, jt: 0, jf: 1, k: libc::PACKET_OUTGOING.into() };
+        program.extend([
+            step(BPF_LD | BPF_W | BPF_ABS, (SKF_AD_OFF + SKF_AD_PKTTYPE) as u32),
+            is_outgoing,
+            step(BPF_RET | BPF_K, 0),
+        ]);
     }
-    let is_outgoing = sock_filter { code: (BPF_JMP | BPF_JEQ | BPF_K) as u16, jt: 0, jf: 1, k: libc::PACKET_OUTGOING.into() };
-    vec![step(BPF_LD | BPF_W | BPF_ABS, (SKF_AD_OFF + SKF_AD_PKTTYPE) as u32), is_outgoing, step(BPF_RET | BPF_K, 0), accept]
+    program.extend(excluded);
+    if prefilter.is_empty() {
+        program.push(step(BPF_RET | BPF_K, snap_len));
+    }
+    program.extend(prefilter);
+    program
 }

@@ -2,7 +2,7 @@
 
 /// Losses of one socket.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Losses {
+pub(crate) struct Losses {
     /// Capture clock at the last look, ns.
     looked_ns: i64,
     /// A packet may be dropped this long after it was stamped, ns.
@@ -14,17 +14,17 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    pub(super) fn begin(clock_ns: i64, slack_ns: i64) -> Losses {
+    pub(crate) fn begin(clock_ns: i64, slack_ns: i64) -> Losses {
         Losses { looked_ns: clock_ns, slack_ns, untold: 0, untold_since_ns: 0 }
     }
 
     /// Forgets the time before `clock_ns`: capture begins there.
-    pub(super) fn look_again_from(&mut self, clock_ns: i64) {
+    pub(crate) fn look_again_from(&mut self, clock_ns: i64) {
         self.looked_ns = clock_ns;
     }
 
     /// A look at `clock_ns` found `dropped` packets more; returns the span of capture time in which they fell, if there were any.
-    pub(super) fn counted(&mut self, dropped: u64, clock_ns: i64) -> Option<(i64, i64)> {
+    pub(crate) fn counted(&mut self, dropped: u64, clock_ns: i64) -> Option<(i64, i64)> {
         let since_ns = (self.looked_ns - self.slack_ns).max(0);
         self.looked_ns = clock_ns;
         if dropped == 0 {
@@ -39,7 +39,7 @@ impl Losses {
 
     /// Packets lost directly before the next packet, of time `time_ns`. A full ring still holds packets from before the loss:
     /// they pass with 0, the first one that may come after it carries the count.
-    pub(super) fn before_packet(&mut self, time_ns: i64) -> u64 {
+    pub(crate) fn before_packet(&mut self, time_ns: i64) -> u64 {
         if self.untold == 0 || time_ns < self.untold_since_ns {
             return 0;
         }

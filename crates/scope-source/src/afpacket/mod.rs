@@ -13,6 +13,7 @@
 //! | `device` | what of an interface stays as it is: link type, clock |
 //! | `fanout` | dealing packets out to several workers |
 //! | `intake` | from a block to the sink, and the counts |
+//! | [`settings`] | the ring's size and the block timeout, chosen from the link's speed |
 //! | `losses` | the kernel's counts, and where in capture time packets were lost |
 //!
 //! Law of each interface, at the end of every poll: `offered = kernel_dropped + waiting + received + unreadable`, where waiting is
@@ -25,10 +26,11 @@ mod fanout;
 mod gate;
 mod intake;
 mod links;
-mod losses;
+pub(crate) mod losses;
 mod opening;
 mod pattern;
 mod ring;
+pub mod settings;
 mod socket;
 mod source;
 
@@ -36,8 +38,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use scope_filter::Filter;
 use scope_packet::{Interface, LinkType, Sink, TimestampSource};
 
+use crate::own_traffic::{self, Connection};
+use crate::spec::AfPacketPlan;
 use crate::{Altered, SourceError};
 use block::{Rules, TAG_BYTES};
 use device::Device;
@@ -97,6 +102,10 @@ pub struct AfPacketOptions {
     pub block_timeout_ms: u32,
     /// How packets are dealt out to several workers.
     pub fanout: FanoutMode,
+    /// The kernel may turn away what this filter doesn't take: whoever polls asks it again. See [`scope_filter::kernel`].
+    pub prefilter: Option<Filter>,
+    /// Connections whose packets the kernel drops, uncounted.
+    pub excluded: Vec<Connection>,
 }
 
 impl AfPacketOptions {
@@ -112,6 +121,24 @@ impl AfPacketOptions {
             blocks: 64,
             block_timeout_ms: 4,
             fanout: FanoutMode::Hash,
+            prefilter: None,
+            excluded: Vec::new(),
+        }
+    }
+
+    /// As `plan` says; what it leaves open as in [`AfPacketOptions::new`], with a smaller ring for one of many interfaces.
+    pub fn of(plan: &AfPacketPlan) -> AfPacketOptions {
+        let default = AfPacketOptions::new(&plan.interface);
+        let default = if settings::is_one_of_many(plan) { default.with_small_ring() } else { default };
+        AfPacketOptions {
+            workers: plan.workers,
+            spares: plan.spares,
+            snap_len: plan.snap_len,
+            promiscuous: plan.promiscuous,
+            block_bytes: plan.block_bytes.unwrap_or(default.block_bytes),
+            blocks: plan.blocks.unwrap_or(default.blocks),
+            block_timeout_ms: plan.timeout_ms.unwrap_or(default.block_timeout_ms),
+            ..default
         }
     }
 
@@ -191,6 +218,10 @@ struct Port {
     group: Option<Arc<FanoutGroup>>,
     /// The group is still to be joined, and the gate to be opened behind it.
     joining: bool,
+    prefilter: Option<Filter>,
+    excluded: Vec<Connection>,
+    /// What was decided when its gate was opened, in plain words.
+    notes: Vec<String>,
     block_timeout: Duration,
     intake: Intake,
     /// Capture clock less ours, ns: 0 unless the card's clock stamps the packets.
@@ -247,6 +278,9 @@ impl Port {
             promiscuous: options.promiscuous,
             joining: group.is_some(),
             group,
+            prefilter: options.prefilter.clone(),
+            excluded: options.excluded.clone(),
+            notes: Vec::new(),
             block_timeout: Duration::from_millis(options.block_timeout_ms.into()),
             intake,
             clock_ahead_ns: 0,
@@ -320,15 +354,38 @@ impl Port {
         Ok(())
     }
 
-    /// Lets packets in, unless the group has still to be joined: outside it the socket would get what its fellows get.
+    /// Lets packets in, unless the group has still to be joined: outside it the socket would get what its fellows get. What is
+    /// to stay out is decided here for each interface anew, by its link type. Needs no rights.
     fn open_gate(&mut self) -> Result<(), SourceError> {
         if self.joining {
             return Ok(());
         }
         self.socket.take_counts().map_err(|cause| self.fault("reading the kernel's counts", cause))?;
         self.intake.losses.look_again_from(realtime_ns());
-        let program = gate::open(self.snap_len, self.device.loopback);
+        self.notes.clear();
+        let link = self.device.link_type;
+        let excluded = own_traffic::dropping(&self.excluded, link).unwrap_or_else(|| {
+            self.notes.push(format!("exclude-self: nothing can be left out on a link of type {}", link.name()));
+            Vec::new()
+        });
+        if let Some(prefilter) = self.prefilter.clone() {
+            match self.attach_prefilter(&prefilter, &excluded) {
+                Ok(()) => {
+                    self.notes.push("prefilter: in the kernel; frames with VLAN tags are asked in the worker".to_string());
+                    return Ok(());
+                }
+                Err(why) => self.notes.push(format!("prefilter: in the worker, not in the kernel: {why}")),
+            }
+        }
+        let program = gate::open(self.snap_len, self.device.loopback, &excluded, &[]);
         self.socket.set_filter(&program).map_err(|cause| self.fault("attaching a filter", cause))
+    }
+
+    /// Opens the gate for what `prefilter` takes, or says why the kernel isn't asked.
+    fn attach_prefilter(&self, prefilter: &Filter, excluded: &[libc::sock_filter]) -> Result<(), String> {
+        let program = prefilter.in_kernel(self.device.link_type, self.snap_len)?;
+        let program = gate::open(self.snap_len, self.device.loopback, excluded, &program);
+        self.socket.set_filter(&program).map_err(|cause| format!("the kernel refuses its program: {cause}"))
     }
 
     /// Lets nothing in any more. The ring stays as it is and is polled empty; what the shut gate turns away is not counted.
@@ -425,15 +482,6 @@ fn ready(socket: &Socket, name: &str, times: TimestampSource, options: &AfPacket
     socket.set_filter(&gate::shut()).map_err(fault("attaching a filter"))?;
     socket.make_ring(options.block_bytes, options.blocks, options.block_timeout_ms).map_err(ring_fault)?;
     BlockRing::map(socket.fd(), options.block_bytes as usize, options.blocks as usize).map_err(ring_fault)
-}
-
-fn no_permission(interface: &str) -> SourceError {
-    SourceError::NoPermission { interface: interface.to_string(), program: this_program() }
-}
-
-/// Path of this program, for commands that are to change it.
-pub(crate) fn this_program() -> String {
-    std::env::current_exe().map_or_else(|_| "wirescope".to_string(), |path| path.display().to_string())
 }
 
 /// Whether this process may open packet sockets, found by opening one that hears nothing.

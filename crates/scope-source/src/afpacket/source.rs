@@ -24,7 +24,7 @@ use super::fanout::Groups;
 use super::links::{Change, Link, LinkState, Links};
 use super::pattern::Pattern;
 use super::socket::{Socket, wait_any};
-use super::{AfPacketOptions, POLL_PACKETS, POLL_WAIT, Place, Port, SPARES_MAX, Stage, no_permission, realtime_ns};
+use super::{AfPacketOptions, POLL_PACKETS, POLL_WAIT, Place, Port, SPARES_MAX, Stage, realtime_ns};
 use crate::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing};
 
 /// Interfaces that one source captures at once; more are not captured, which is told.
@@ -161,7 +161,7 @@ impl AfPacketSource {
                 Err(NotTaken::NoSocket(cause)) => {
                     let place = format!("opening a packet socket on {}", link.name);
                     return Err(if is_forbidden(&cause) {
-                        no_permission(&link.name)
+                        SourceError::no_permission(&link.name)
                     } else {
                         SourceError::System { place, cause }
                     });
@@ -192,7 +192,7 @@ impl AfPacketSource {
         for wanted in &self.wanted {
             for _ in 0..wanted.options.spares() {
                 let socket = Socket::open_mute().map_err(|cause| match is_forbidden(&cause) {
-                    true => no_permission(wanted.pattern.text()),
+                    true => SourceError::no_permission(wanted.pattern.text()),
                     false => SourceError::System {
                         place: format!("opening a spare packet socket for {} (a smaller spare= needs fewer)", wanted.spec),
                         cause,
@@ -563,6 +563,18 @@ impl Source for AfPacketSource {
         let mut warnings = std::mem::take(&mut self.warnings);
         self.ports.iter_mut().for_each(|port| warnings.append(&mut port.warnings));
         warnings
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let (first, others) = match &self.ports[..] {
+            [] => return Vec::new(),
+            [first, others @ ..] => (first, others),
+        };
+        if others.iter().all(|port| port.notes == first.notes) {
+            return first.notes.clone();
+        }
+        let of_port = |port: &Port| port.notes.iter().map(|note| format!("{}: {note}", port.interface.name)).collect::<Vec<_>>();
+        self.ports.iter().flat_map(of_port).collect()
     }
 
     fn news(&mut self) -> Vec<InterfaceNews> {

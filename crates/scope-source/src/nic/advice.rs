@@ -48,10 +48,7 @@ impl Nic {
             let (what, remedy) = match cause.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => (
                     "missing CAP_NET_RAW".to_string(),
-                    format!(
-                        "run as root, or once: setcap cap_net_raw,cap_net_admin,cap_ipc_lock=ep {}",
-                        afpacket::this_program()
-                    ),
+                    format!("run as root, or once: setcap cap_net_raw,cap_net_admin,cap_ipc_lock=ep {}", crate::this_program()),
                 ),
                 _ => (format!("no packet sockets: {cause}"), "use a kernel with CONFIG_PACKET".to_string()),
             };

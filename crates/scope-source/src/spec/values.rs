@@ -167,10 +167,58 @@ pub fn format_time_ns(time_ns: i64) -> String {
     }
 }
 
+/// Highest number of a CPU that can be named, and one more.
+pub const CPUS_MAX: u32 = 1024;
+
+/// Reads a list of CPUs as the system writes them: `2-3`, `0,4-7`. Sorted, each once.
+pub fn parse_cpus(text: &str) -> Result<Vec<u32>, String> {
+    let number = |part: &str| match part.trim().parse::<u32>() {
+        Ok(cpu) if cpu < CPUS_MAX => Ok(cpu),
+        Ok(_) => Err(format!("'{part}' is too large for a CPU's number; at most {}", CPUS_MAX - 1)),
+        Err(_) => Err(format!("'{text}' is no list of CPUs such as 2-3")),
+    };
+    let mut cpus = std::collections::BTreeSet::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(format!("'{part}' runs backwards"));
+        }
+        cpus.extend(first..=last);
+    }
+    Ok(cpus.into_iter().collect())
+}
+
+/// Writes CPUs as [`parse_cpus`] reads them. They are sorted, each once.
+pub fn format_cpus(cpus: &[u32]) -> String {
+    let runs = cpus.chunk_by(|a, b| a + 1 == *b);
+    let written = runs.map(|run| match run {
+        [] => String::new(),
+        [cpu] => cpu.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+    });
+    written.collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn lists_of_cpus_are_read_and_written_as_the_system_does() {
+        let check = |text: &str, cpus: &[u32], again: &str| {
+            let read = parse_cpus(text).unwrap();
+            assert_eq!((&read[..], format_cpus(&read).as_str()), (cpus, again), "{text}");
+        };
+        check("2-3", &[2, 3], "2-3");
+        check("0", &[0], "0");
+        check("7,0-2,1", &[0, 1, 2, 7], "0-2,7");
+        check("5-5", &[5], "5");
+        for text in ["", "x", "3-2", "1024", "0-99999999999", "1-", "-1", "1,,2"] {
+            assert!(parse_cpus(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn sizes_mean_what_is_written() {

@@ -1,15 +1,20 @@
 //! Sources as meant, and looked at before the run: is the interface there and may we capture, is the file a capture, which
 //! link types will come.
 
+use super::capture::{self, Written};
 use super::{Faults, Look};
 use crate::args::RunArgs;
 use scope_engine::SourceEntry;
+use scope_engine::cpus::Pinning;
+use scope_filter::VlanRule;
 use scope_packet::{Interface, LinkType, Packet, Sink};
 use scope_ring::{ClaimGroup, LINK_TYPES_MAX, Share};
 use scope_source::afpacket::{self, AfPacketOptions};
 use scope_source::file::{FILES_MAX, FileOptions, FileSource};
-use scope_source::spec::{self, AfPacketPlan, FilePlan, Pattern, SHARES_MAX, SNAP_LEN_MAX, SourcePlan, SourceSpec, values};
-use scope_source::{Source, SourceError};
+use scope_source::spec::{
+    self, AfPacketPlan, FilePlan, Pattern, PcapPlan, SHARES_MAX, SNAP_LEN_MAX, SourcePlan, SourceSpec, values,
+};
+use scope_source::{Source, SourceError, pcap};
 use std::collections::BTreeSet;
 
 /// What a filter may be meant for where nobody has looked at what a source brings: besides cooked and raw packets, 802.11.
@@ -30,15 +35,16 @@ pub struct Sources {
 }
 
 /// Reads and looks at every source.
-pub fn plan(args: &RunArgs, at: Look<'_>, faults: &mut Faults) -> Sources {
+pub fn plan(args: &RunArgs, vlan: VlanRule, at: Look<'_>, faults: &mut Faults) -> Sources {
     let specs = specs(args);
-    let (mut entries, mut shares) = (Vec::new(), Vec::new());
+    let (mut entries, mut shares, mut written) = (Vec::new(), Vec::new(), Vec::new());
     for spec in specs {
         match spec::parse(&spec) {
-            Ok(SourceSpec { plan, share }) => {
+            Ok(SourceSpec { plan, share, prefilter, placement }) => {
                 let group = share.map_or(ClaimGroup::COMMON, |_| ClaimGroup::of_share(shares.len()));
                 shares.extend(share.map(|percent| Share { percent, lanes: 1 }));
-                entries.push(SourceEntry { spec, plan, group });
+                entries.push(SourceEntry { spec, plan, group, prefilter: None, pinning: Pinning::Anywhere });
+                written.push(Written { prefilter, placement });
             }
             Err(errors) => errors.into_iter().for_each(|error| faults.add_line(error)),
         }
@@ -49,7 +55,9 @@ pub fn plan(args: &RunArgs, at: Look<'_>, faults: &mut Faults) -> Sources {
     cut_packets(args, &mut entries, faults);
     check_together(&entries, faults);
     check_shares(&entries, &shares, faults);
-    look(entries, shares, at, faults)
+    let mut sources = look(entries, shares, at, faults);
+    capture::plan(args, &mut sources, &written, vlan, at, faults);
+    sources
 }
 
 /// All sources as `--source` would have them, in the order of the flags `--source`, `-i`, `-r`.
@@ -74,6 +82,7 @@ fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults)
     for entry in entries {
         let own = match &mut entry.plan {
             SourcePlan::AfPacket(plan) => &mut plan.snap_len,
+            SourcePlan::Pcap(plan) => &mut plan.snap_len,
             SourcePlan::File(plan) => &mut plan.snap_len,
             SourcePlan::Synth(_) => {
                 faults.add("-s", format!("source '{}' makes whole packets; leave -s away and give it size=", entry.spec));
@@ -87,7 +96,7 @@ fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults)
 /// Whether packets come when they come, or can wait.
 fn is_live(plan: &SourcePlan) -> bool {
     match plan {
-        SourcePlan::AfPacket(_) => true,
+        SourcePlan::AfPacket(_) | SourcePlan::Pcap(_) => true,
         SourcePlan::File(_) => false,
         SourcePlan::Synth(options) => !options.pace_max,
     }
@@ -126,15 +135,17 @@ fn check_together(entries: &[SourceEntry], faults: &mut Faults) {
             ));
         }
     }
-    let patterns: Vec<(&SourceEntry, Pattern)> = entries
+    let interfaces: Vec<(&SourceEntry, Pattern)> = entries
         .iter()
         .filter_map(|entry| match &entry.plan {
-            SourcePlan::AfPacket(plan) => Some((entry, Pattern::new(&plan.interface))),
-            _ => None,
+            SourcePlan::AfPacket(AfPacketPlan { interface, .. }) | SourcePlan::Pcap(PcapPlan { interface, .. }) => {
+                Some((entry, Pattern::new(interface)))
+            }
+            SourcePlan::File(_) | SourcePlan::Synth(_) => None,
         })
         .collect();
-    for (at, (entry, pattern)) in patterns.iter().enumerate() {
-        if let Some((other, _)) = patterns[..at].iter().find(|(_, other)| other.overlaps(pattern)) {
+    for (at, (entry, pattern)) in interfaces.iter().enumerate() {
+        if let Some((other, _)) = interfaces[..at].iter().find(|(_, other)| other.overlaps(pattern)) {
             faults.add_line(format!(
                 "sources '{}' and '{}': packets of an interface that both mean would come twice; name it once, with workers=2",
                 other.spec, entry.spec
@@ -167,6 +178,7 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
         let found = match &entry.plan {
             _ if at != Look::Machine => Ok(vec![LinkType::ETHERNET]),
             SourcePlan::AfPacket(plan) => interface_link_types(plan, &entry.spec),
+            SourcePlan::Pcap(plan) => pcap_link_types(plan, &entry.spec),
             SourcePlan::File(plan) => file_link_types_of(plan, file_workers),
             SourcePlan::Synth(_) => Ok(vec![LinkType::ETHERNET]),
         };
@@ -230,6 +242,14 @@ fn interface_link_types(plan: &AfPacketPlan, spec: &str) -> Result<Vec<LinkType>
     Ok(seen.0)
 }
 
+/// The same through libpcap.
+fn pcap_link_types(plan: &PcapPlan, spec: &str) -> Result<Vec<LinkType>, SourceError> {
+    let quiet = PcapPlan { promiscuous: false, buffer_bytes: 1 << 20, ..plan.clone() };
+    let mut seen = LinkTypes::default();
+    pcap::open(&quiet, &[], spec)?.poll(&mut seen)?;
+    Ok(seen.0)
+}
+
 /// The link types that a file tells at its beginning. What can be read only once, as a pipe, is left for the run; a file that
 /// was redirected to standard input is opened anew, beside it.
 fn file_link_types_of(plan: &FilePlan, workers: u32) -> Result<Vec<LinkType>, SourceError> {
@@ -271,7 +291,7 @@ mod tests {
         let cli = Cli::parse_from([&["wirescope", "run"], arguments].concat());
         let Verb::Run(args) = cli.command else { panic!("not run") };
         let mut faults = Faults::default();
-        let sources = plan(&args, Look::Machine, &mut faults);
+        let sources = plan(&args, VlanRule::Transparent, Look::Machine, &mut faults);
         (sources, faults.into_lines(&args.settings).join("\n"))
     }
 

@@ -147,6 +147,11 @@ impl Started {
         Started { child, stdout, stderr }
     }
 
+    /// The process's number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, signal: i32) {
         // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its own.
         let sent = unsafe { libc::kill(self.child.id() as i32, signal) };

@@ -15,9 +15,15 @@ impl AfPacketSource {
         }
     }
 
+    /// What was decided when the interface's gate was opened, to be put behind a text.
+    fn notes_of(&self, number: usize) -> String {
+        let port = self.ports.iter().rfind(|port| port.intake.interface as usize == number);
+        port.map_or_else(String::new, |port| port.notes.iter().map(|note| format!("; {note}")).collect())
+    }
+
     pub(super) fn tell_of_new(&mut self, number: usize, link: &Link, wanted: usize) {
         let pattern = self.wanted[wanted].pattern.text();
-        let text = format!("interface {} matches '{pattern}': captured from now on", link.name);
+        let text = format!("interface {} matches '{pattern}': captured from now on", link.name) + &self.notes_of(number);
         self.tell(&link.name, InterfaceState::New, text);
         self.tell_of_down(number, link);
     }
@@ -26,7 +32,8 @@ impl AfPacketSource {
         let known = &mut self.known[number];
         (known.gone, known.mtu) = (false, link.mtu);
         known.called.clone_from(&link.name);
-        self.tell(&link.name, InterfaceState::Back, format!("interface {} is back: captured again", link.name));
+        let text = format!("interface {} is back: captured again", link.name) + &self.notes_of(number);
+        self.tell(&link.name, InterfaceState::Back, text);
         self.tell_of_down(number, link);
     }
 
