@@ -35,7 +35,10 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
 }
 
 /// The veth pair of the live rows, or why they are skipped.
-fn lab() -> std::result::Result<Lab, String> {
+///
+/// # Errors
+/// Why.
+pub fn lab() -> std::result::Result<Lab, String> {
     // SAFETY: geteuid takes nothing and always succeeds.
     if unsafe { libc::geteuid() } != 0 {
         return Err("skipped: needs root".to_string());
