@@ -39,9 +39,14 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
 /// # Errors
 /// Why.
 pub fn lab() -> std::result::Result<Lab, String> {
-    // SAFETY: geteuid takes nothing and always succeeds.
-    if unsafe { libc::geteuid() } != 0 {
+    if needs_root() {
         return Err("skipped: needs root".to_string());
     }
     Lab::new().map_err(|skipped| skipped.to_string())
+}
+
+/// Whether this isn't root.
+pub fn needs_root() -> bool {
+    // SAFETY: geteuid takes nothing and always succeeds.
+    unsafe { libc::geteuid() != 0 }
 }

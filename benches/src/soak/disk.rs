@@ -72,3 +72,28 @@ impl Drop for Disk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::write;
+
+    #[test]
+    fn a_filled_disk_takes_nothing_and_a_relieved_one_loses_its_dumps_only() {
+        if crate::main_part::needs_root() {
+            return eprintln!("skipped: needs root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Disk::mount(folder.path()).unwrap();
+        let path = |name: &str| folder.path().join(name);
+        write(path("a.pcapng"), b"a dump").unwrap();
+        disk.fill().unwrap();
+        assert!(write(path("log"), [0; PIECE]).is_err());
+        disk.relieve().unwrap();
+        write(path("log"), [0; PIECE]).unwrap();
+        disk.clear().unwrap();
+        assert!(path("log").exists() && !path("a.pcapng").exists());
+        drop(disk);
+        assert!(!path("log").exists(), "it is unmounted");
+    }
+}
