@@ -24,7 +24,7 @@ const SETTLE: Duration = Duration::from_millis(300);
 const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// Triggers that must make dumps.
-pub const TRIGGERS: [&str; 2] = ["host", "everything"];
+pub const TRIGGERS: [&str; 2] = ["one", "everything"];
 
 /// What came of it.
 pub struct Soaked {
@@ -60,7 +60,7 @@ fn config(version: usize) -> String {
     let never = version % 200 + 1;
     format!(
         "before = \"1s\"\nafter = \"300ms\"\nholdoff = \"500ms\"\ndumps-max = {dumps_max}\n\
-         [[trigger]]\nname = \"host\"\nexpr = \"udp dst port 40001\"\ndump = \"host $srcIP\"\n\
+         [[trigger]]\nname = \"one\"\nexpr = \"udp dst port 40001\"\ndump = \"host $srcIP\"\n\
          [[trigger]]\nname = \"everything\"\nexpr = \"udp dst port 40002\"\ndump = \"\"\nbefore = \"3s\"\nafter = \"1s\"\n\
          [[trigger]]\nname = \"never\"\nexpr = \"udp dst port 9 and host 192.0.2.{never}\"\n"
     )
