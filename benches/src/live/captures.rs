@@ -54,10 +54,15 @@ impl Capture {
         self.counted.lost as f64 / self.sent.packets as f64 * 100.0
     }
 
+    /// The process's own processor time per packet seen, ns.
+    pub fn own_ns_per_packet(&self) -> f64 {
+        self.own.as_nanos() as f64 / self.counted.seen as f64
+    }
+
     /// Processor time per packet seen, ns; `idle_ns` is what soft interrupts take per packet sent while nobody captures.
     pub fn ns_per_packet(&self, idle_ns: f64) -> f64 {
         let softirq = self.softirq.as_nanos() as f64 - idle_ns * self.sent.packets as f64;
-        (self.own.as_nanos() as f64 + softirq) / self.counted.seen as f64
+        self.own_ns_per_packet() + softirq / self.counted.seen as f64
     }
 }
 

@@ -178,6 +178,7 @@ fn measure_load(stand: &Stand, load: &Load, scale: Scale, table: &mut Table) -> 
         let compared = ours.map_or(Ok(()), |ours| check_rates(load, ours, outcome.as_ref().ok()));
         let ns = compared.and(idle.clone()).and_then(|(_, idle_ns)| figure(&|capture| capture.ns_per_packet(idle_ns)));
         table.put("live_ns", &of, "ns", ns);
+        table.put("live_own_ns", &of, "ns", figure(&Capture::own_ns_per_packet));
         table.put("live_loss", &of, "%", figure(&Capture::loss_percent));
         table.put("live_sent", &of, "packets/s", figure(&|capture| capture.sent.per_second()));
     }
