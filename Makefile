@@ -7,14 +7,15 @@ TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 LIVE_DEMO := $(filter-out 0 no off,$(LIVE))
 SCRIPTS := $(CURDIR)/scripts
 
-.PHONY: help demo test bench fuzz-filters lint build models tsan fences deb deb-test clean
+.PHONY: help demo test bench soak fuzz-filters lint build models tsan fences deb deb-test clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo          the main job on generated traffic, without privileges; the last line is the path of the dump'
 	@echo 'make demo LIVE=1   the same between two network namespaces, as root'
 	@echo 'make test          every test; CAPTURES=DIR adds the capture files of a folder'
-	@echo 'make bench         the measured bars; BENCH=main, BENCH=filter or BENCH=ring picks a part'
+	@echo 'make bench         the measured bars; BENCH=main, filter, ring or live picks a part'
+	@echo 'make soak          half an hour of a live run to which everything happens, as root; SOAK_MINUTES=N takes another time'
 	@echo 'make fuzz-filters  10 million pairs of filter and packet in all engines; PAIRS=N and SEED=N choose others'
 	@echo 'make lint          format and clippy'
 	@echo 'make models        the orderings of the ring, in every order that the memory model allows, and with seeded faults'
@@ -49,6 +50,13 @@ bench:
 	@cargo build --release --locked --workspace
 	@echo 'measuring $(or $(BENCH),everything) (several minutes; keep the machine quiet)'
 	@PATH="$$PATH:/usr/sbin:/sbin" $(TARGET_DIR)/release/benches $(BENCH)
+
+soak:
+	@$(SCRIPTS)/install-missing.sh test
+	@echo 'building Wirescope and its benches (about 3 minutes the first time, seconds later)'
+	@cargo build --release --locked --workspace
+	@echo 'soaking for $(or $(SOAK_MINUTES),30) minutes'
+	@PATH="$$PATH:/usr/sbin:/sbin" $(SCRIPTS)/as-root.sh $(TARGET_DIR)/release/benches soak --minutes $(or $(SOAK_MINUTES),30)
 
 fuzz-filters:
 	@$(SCRIPTS)/install-missing.sh build

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Unpacks the peers of `make bench BENCH=ring` that come as Debian packages below FOLDER; nothing is installed. What can't be
+# Unpacks the peers of `make bench BENCH=ring` and `BENCH=live` that come as Debian packages below FOLDER; nothing is installed. What can't be
 # had is left out with a word: the bench says so, too.
 #
 # usage: fetch-peers.sh FOLDER
@@ -21,4 +21,10 @@ fetch() { # package, a file of it
 
 fetch libconcurrentqueue-dev usr/include/concurrentqueue/concurrentqueue.h
 fetch libdpdk-dev usr/include/dpdk/rte_ring.h
+fetch netsniff-ng usr/sbin/netsniff-ng
+fetch libgeoip1 usr/lib/x86_64-linux-gnu/libGeoIP.so.1
+fetch libnl-route-3-200 usr/lib/x86_64-linux-gnu/libnl-route-3.so.200
+fetch stenographer usr/sbin/stenotype
+fetch libleveldb1d usr/lib/x86_64-linux-gnu/libleveldb.so.1d
+fetch libaio1 usr/lib/x86_64-linux-gnu/libaio.so.1
 exit 0

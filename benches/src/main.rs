@@ -1,16 +1,18 @@
 //! The measured bars: each row checks its own result.
 //!
 //! ```text
-//! benches [PART...] [--quick] [--ring SIZE]
+//! benches [PART...] [--quick] [--ring SIZE] [--minutes N]
 //! ```
-//! Without a part, every part runs. The record goes to `benches/record/`, see the README there; with `--quick`, which measures
-//! too little to be worth keeping, or `--ring`, which tries out the part `ring` with another ring than the bars ask for, to
-//! `target/bench/`. Exit code 0: all bars hold; 1: one doesn't, or couldn't be measured; 2: refused.
+//! Without a part, every part runs but `soak`, which takes as long as `--minutes` says. The record goes to `benches/record/`, see
+//! the README there; to `target/bench/` where it isn't worth keeping: with `--quick`, which measures too little, with `--ring`,
+//! which tries out the part `ring` with another ring than the bars ask for, and for a soak of less than half an hour. Exit code
+//! 0: all bars hold; 1: one doesn't, or couldn't be measured; 2: refused.
 
 mod cores;
 mod figures;
 mod file_rows;
 mod filter;
+mod live;
 mod live_dump;
 mod live_frames;
 mod live_trigger;
@@ -20,6 +22,7 @@ mod peer;
 mod place;
 mod record;
 mod ring;
+mod soak;
 mod table;
 mod traffic;
 mod wirescope;
@@ -30,12 +33,15 @@ use record::Record;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The parts by name, and what each measures. All run where none is named.
+/// The parts by name, and what each measures. All but the soak run where none is named.
 const PARTS: &[(&str, &str)] = &[
     ("main", "record, trigger, dump: files against tcpdump, latencies on a veth pair"),
     ("filter", "native filters against bpf_filter and hand-written Rust, sets, many filters at once"),
     ("ring", "append, readers, search and claims against what memory takes, a queue of queues and other queues"),
+    ("live", "loss and processor time on a veth pair against tcpdump, dumpcap, netsniff-ng and stenotype, reloads, flaps"),
+    (SOAK, "half an hour of a run to which everything happens; only if it is named"),
 ];
+const SOAK: &str = "soak";
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +66,12 @@ pub struct Scale {
     pub events: u64,
     /// How long rows run that run for a time.
     pub span: Duration,
+    /// How long the soak takes.
+    pub soak: Duration,
 }
 
+/// Length of a soak that is kept.
+const SOAK_MINUTES: u64 = 30;
 const FULL: Scale = Scale {
     rounds: 5,
     file_bytes: 1 << 30,
@@ -73,6 +83,7 @@ const FULL: Scale = Scale {
     turns_64: 4.5,
     events: 100_000,
     span: Duration::from_secs(2),
+    soak: Duration::from_mins(SOAK_MINUTES),
 };
 const QUICK: Scale = Scale {
     rounds: 1,
@@ -85,6 +96,7 @@ const QUICK: Scale = Scale {
     turns_64: 4.5,
     events: 5_000,
     span: Duration::from_millis(300),
+    soak: Duration::from_mins(1),
 };
 /// Smallest ring that the part `ring` can be tried out with, bytes.
 const RING_BYTES_MIN: u64 = 64 << 20;
@@ -95,6 +107,7 @@ struct Order {
     parts: Vec<&'static str>,
     quick: bool,
     ring_bytes: Option<u64>,
+    minutes: Option<u64>,
 }
 
 fn main() -> ExitCode {
@@ -118,17 +131,20 @@ fn main() -> ExitCode {
 /// Which parts, and whether only to try them out.
 fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
     let known = || PARTS.iter().map(|(name, meaning)| format!("'{name}' ({meaning})")).collect::<Vec<_>>().join(", ");
-    let mut order = Order { parts: Vec::new(), quick: false, ring_bytes: None };
+    let mut order = Order { parts: Vec::new(), quick: false, ring_bytes: None, minutes: None };
     while let Some(argument) = arguments.next() {
         match PARTS.iter().find(|(name, _)| *name == argument) {
             Some((name, _)) => order.parts.push(*name),
             None if argument == "--quick" => order.quick = true,
             None if argument == "--ring" => order.ring_bytes = Some(ring_bytes(&arguments.next().unwrap_or_default())?),
-            None => return Err(format!("no part '{argument}'; there is {}, and the options --quick and --ring", known())),
+            None if argument == "--minutes" => order.minutes = Some(minutes(&arguments.next().unwrap_or_default())?),
+            None => {
+                return Err(format!("no part '{argument}'; there is {}, and the options --quick, --ring and --minutes", known()));
+            }
         }
     }
     if order.parts.is_empty() {
-        order.parts.extend(PARTS.iter().map(|(name, _)| *name));
+        order.parts.extend(PARTS.iter().map(|(name, _)| *name).filter(|name| *name != SOAK));
     }
     Ok(order)
 }
@@ -141,27 +157,38 @@ fn ring_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+fn minutes(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(minutes @ 1..=1440) => Ok(minutes),
+        _ => Err(format!("--minutes: '{text}' is no number from 1 to 1440; write e.g. --minutes 30")),
+    }
+}
+
 /// Measures `parts` and writes the record; whether all bars hold.
 fn measure(order: &Order) -> anyhow::Result<bool> {
-    let Order { parts, quick, ring_bytes } = order;
+    let Order { parts, quick, ring_bytes, minutes } = order;
     let place = Place::find()?;
     let scale = if *quick { QUICK } else { FULL };
     let scale = match *ring_bytes {
         Some(ring_bytes) => Scale { ring_bytes, time_ring_bytes: ring_bytes, ..scale },
         None => scale,
     };
+    let scale = Scale { soak: minutes.map_or(scale.soak, Duration::from_mins), ..scale };
+    let is_trial = *quick || ring_bytes.is_some() || minutes.is_some_and(|minutes| minutes < SOAK_MINUTES);
     let mut record = Record { machine: machine::describe(&place), rows: Vec::new(), bars: Vec::new() };
     for part in parts {
         match *part {
             "main" => main_part::measure(&place, scale, &mut record)?,
             "filter" => filter::measure(&place, scale, &mut record)?,
             "ring" => ring::measure(scale, &mut record)?,
+            "live" => live::measure(&place, scale, &mut record)?,
+            SOAK => soak::measure(&place, scale, &mut record)?,
             _ => unreachable!("only known parts get here"),
         }
     }
     println!("{}", record.table());
     let name = parts.join("+");
-    for path in place.record_paths(&name, &machine::slug(&record.machine), *quick || ring_bytes.is_some()) {
+    for path in place.record_paths(&name, &machine::slug(&record.machine), is_trial) {
         std::fs::write(&path, place.without_root(&record.to_text())).with_context(|| path.display().to_string())?;
         println!("written: {}", path.display());
     }
@@ -175,11 +202,13 @@ mod tests {
     #[test]
     fn without_a_part_every_part_runs_and_an_unknown_one_is_refused() {
         let order = |words: &[&str]| order(words.iter().map(|word| word.to_string()));
-        let all = Order { parts: vec!["main", "filter", "ring"], quick: false, ring_bytes: None };
+        let all = Order { parts: vec!["main", "filter", "ring", "live"], quick: false, ring_bytes: None, minutes: None };
         assert_eq!(order(&[]), Ok(all));
-        let tried = Order { parts: vec!["ring"], quick: true, ring_bytes: Some(64 << 20) };
+        let tried = Order { parts: vec!["ring"], quick: true, ring_bytes: Some(64 << 20), minutes: None };
         assert_eq!(order(&["ring", "--quick", "--ring", "64MiB"]), Ok(tried));
         assert!(order(&["ring", "--ring"]).is_err());
+        assert_eq!(order(&["soak", "--minutes", "5"]).map(|order| order.minutes), Ok(Some(5)));
+        assert!(order(&["soak", "--minutes", "0"]).is_err());
         assert!(order(&["mian"]).unwrap_err().contains("no part 'mian'; there is 'main'"));
     }
 }

@@ -35,10 +35,18 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
 }
 
 /// The veth pair of the live rows, or why they are skipped.
-fn lab() -> std::result::Result<Lab, String> {
-    // SAFETY: geteuid takes nothing and always succeeds.
-    if unsafe { libc::geteuid() } != 0 {
+///
+/// # Errors
+/// Why.
+pub fn lab() -> std::result::Result<Lab, String> {
+    if needs_root() {
         return Err("skipped: needs root".to_string());
     }
     Lab::new().map_err(|skipped| skipped.to_string())
+}
+
+/// Whether this isn't root.
+pub fn needs_root() -> bool {
+    // SAFETY: geteuid takes nothing and always succeeds.
+    unsafe { libc::geteuid() != 0 }
 }

@@ -38,6 +38,11 @@ impl Place {
         tempfile::Builder::new().prefix("out-").tempdir_in(&self.scratch).context("a folder for output")
     }
 
+    /// Where peers are that `scripts/fetch-peers.sh` fetched.
+    pub fn peers(&self) -> PathBuf {
+        self.scratch.with_file_name("peers")
+    }
+
     /// Where the record of `part` goes.
     pub fn record_paths(&self, part: &str, cpu: &str, quick: bool) -> Vec<PathBuf> {
         if quick {

@@ -43,8 +43,16 @@ impl Run {
     /// The system's.
     pub fn start(place: &Place, namespace: Option<&Namespace>, arguments: &[&str]) -> Result<Run> {
         let folder = place.out_folder()?;
+        std::fs::create_dir(folder.path().join("out"))?;
+        Run::start_in(folder, place, namespace, arguments)
+    }
+
+    /// The same, with its output in the folder `out` of `folder`, which is there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start_in(folder: TempDir, place: &Place, namespace: Option<&Namespace>, arguments: &[&str]) -> Result<Run> {
         let out = folder.path().join("out");
-        std::fs::create_dir(&out)?;
         let program = place.wirescope.to_str().context("the binary's path is no UTF-8")?;
         let mut command = namespace.map_or_else(|| Command::new(program), |namespace| namespace.command(program));
         command.arg("run").args(arguments).args(["--summary", "json", "--out"]).arg(out);
@@ -105,14 +113,33 @@ impl Run {
         Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How many lines with this event its log has so far.
+    pub fn logged(&self, event: &str) -> usize {
+        let log = read_to_string(self.path("out").join(EVENTS_FILE)).unwrap_or_default();
+        log.matches(&format!("\"event\":\"{event}\"")).count()
+    }
+
     /// Tells it to stop, as Ctrl-C does.
     ///
     /// # Errors
     /// The system's.
     pub fn interrupt(&self) -> Result<()> {
+        self.signal(libc::SIGINT)
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn signal(&self, signal: i32) -> Result<()> {
         // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its own.
-        let result = unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) };
-        ensure!(result == 0, "SIGINT: {}", std::io::Error::last_os_error());
+        let result = unsafe { libc::kill(self.child.id() as i32, signal) };
+        ensure!(result == 0, "signal {signal}: {}", std::io::Error::last_os_error());
         Ok(())
     }
 
@@ -121,6 +148,23 @@ impl Run {
     /// # Errors
     /// What it said, where it fails or takes longer.
     pub fn finish(mut self, limit: Duration) -> Result<Finished> {
+        self.end(limit, &[0])?;
+        let log = read_to_string(self.path("out").join(EVENTS_FILE))?;
+        let events = log.lines().map(serde_json::from_str).collect::<Result<_, _>>().context("event log of wirescope")?;
+        self.finished(events)
+    }
+
+    /// The same after a full disk: dumps may not be complete, which is exit code 1, and lines of the log may be cut.
+    ///
+    /// # Errors
+    /// What it said, where it fails or takes longer.
+    pub fn finish_worn(mut self, limit: Duration) -> Result<Finished> {
+        self.end(limit, &[0, 1])?;
+        let log = read_to_string(self.path("out").join(EVENTS_FILE))?;
+        self.finished(log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    fn end(&mut self, limit: Duration, codes: &[i32]) -> Result<()> {
         let begun = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
@@ -129,10 +173,12 @@ impl Run {
             ensure!(begun.elapsed() < limit, "wirescope still runs after {limit:?}");
             std::thread::sleep(Duration::from_millis(20));
         };
-        ensure!(status.success(), "wirescope ended with {status}: {}", self.words());
+        ensure!(status.code().is_some_and(|code| codes.contains(&code)), "wirescope ended with {status}: {}", self.words());
+        Ok(())
+    }
+
+    fn finished(self, events: Vec<Value>) -> Result<Finished> {
         let summary = serde_json::from_str(&read_to_string(self.path("stdout"))?).context("summary of wirescope")?;
-        let log = read_to_string(self.path("out").join(EVENTS_FILE))?;
-        let events = log.lines().map(serde_json::from_str).collect::<Result<_, _>>().context("event log of wirescope")?;
         Ok(Finished { summary, events, _run: self })
     }
 
@@ -181,10 +227,19 @@ impl Finished {
             let found = &self.summary[what]["packets"];
             ensure!(*found == packets, "{what} {found} packets of {packets}");
         }
-        let dropped = self.summary["dropped"].as_object().context("no object 'dropped'")?;
-        let dropped: u64 = dropped.values().filter_map(Value::as_u64).sum();
-        ensure!(dropped == 0, "dropped {dropped} packets");
+        ensure!(self.summary["dropped"].is_object(), "no object 'dropped'");
+        ensure!(self.dropped() == 0, "dropped {} packets", self.dropped());
         Ok(())
+    }
+
+    /// Packets that its workers received.
+    pub fn received(&self) -> u64 {
+        self.summary["received"]["packets"].as_u64().unwrap_or(0)
+    }
+
+    /// Packets that were dropped, for whatever reason.
+    pub fn dropped(&self) -> u64 {
+        self.summary["dropped"].as_object().into_iter().flat_map(|reasons| reasons.values()).filter_map(Value::as_u64).sum()
     }
 
     /// Hits of all triggers with this verdict.

@@ -38,7 +38,8 @@ pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
     }
     let teller = Teller::new(planned.verbose);
     if planned.verbose {
-        teller.note(&format!("configuration of this run:\n{}", planned.run.config));
+        teller.note("configuration of this run:");
+        planned.run.config.lines().for_each(|line| teller.note(line));
     }
     teller.note(&ring_words(&planned));
     if planned.verbose {
