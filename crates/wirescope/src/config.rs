@@ -18,7 +18,9 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// All faults of the file: of its form, and of what its words mean.
 pub fn read(matches: &ArgMatches) -> Result<RunArgs, Vec<String>> {
-    laid_over(matches.get_one::<PathBuf>("config").map(PathBuf::as_path), &keys::given(matches, &keys::all()))
+    let args = laid_over(matches.get_one::<PathBuf>("config").map(PathBuf::as_path), &keys::given(matches, &keys::all()))?;
+    // What a test asks for is no setting.
+    Ok(RunArgs { rights_selftest: matches.get_flag("rights_selftest"), ..args })
 }
 
 /// Flags laid over a file.

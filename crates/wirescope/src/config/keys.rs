@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches};
 use scope_config::{Given, Key, Keys, Kind, Origin, Shape, Value};
 use std::ffi::OsString;
 
-/// Flags that are no keys: the file itself, and those that are short for `--source`.
+/// Flags that are no keys: the file itself, those that are short for `--source`, and what only a test asks for.
 const NO_KEYS: [&str; 5] = ["help", "config", "interface", "read", "rights_selftest"];
 /// What a trigger may say where it is a table.
 const TRIGGER: Shape = Shape {
