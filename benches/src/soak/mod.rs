@@ -21,8 +21,8 @@ use scene::{Scene, Soaked};
 
 /// Growth of the process that is allowed, from the first quarter of the soak on, %.
 const GROWTH_MAX: f64 = 1.0;
-/// There must be a line that shows the law for so many seconds at least: they come every ten, and a full disk may lose one.
-const LAW_EVERY_S: u64 = 15;
+/// There must be a line that shows the law for so many seconds at least: they come each second that the run isn't stopped in.
+const LAW_EVERY_S: u64 = 2;
 /// Rows, and the bar of all of them.
 const BAR: &str = "service_soak";
 const GROWTH: &str = "growth of memory";

@@ -93,7 +93,7 @@ impl<'a> Scene<'a> {
         create_dir(&out)?;
         let disk = Disk::mount(&out)?;
         let path = config_file.path().to_str().context("the path of the file is no UTF-8")?.to_string();
-        let arguments = ["-i", "vb", "--ring", "128MiB", "--config", &path];
+        let arguments = ["-i", "vb", "--ring", "128MiB", "--config", &path, "--status-every", "1s"];
         let mut run = Run::start_in(folder, stand.place, Some(stand.lab.b()), &arguments)?;
         run.wait_started()?;
         let hits = RawSender::open(stand.lab.a(), "va")?;

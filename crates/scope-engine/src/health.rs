@@ -22,8 +22,6 @@ use serde_json::{Map, Value, json};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// From one `status` line to the next.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 /// To the first one of a live run.
 const FIRST_LINE: Duration = Duration::from_millis(900);
 
@@ -36,6 +34,7 @@ pub(crate) struct Health {
     looked: Instant,
     /// Seconds between the last looks, the last one first: many more than 1 when the process stood still.
     passed_s: [f64; 2],
+    every: Duration,
     next_line: Instant,
 }
 
@@ -61,7 +60,8 @@ impl Health {
             times: vec![None; names.len()],
             looked: Instant::now(),
             passed_s: [0.0; 2],
-            next_line: Instant::now() + if live { FIRST_LINE } else { LINE_EVERY },
+            every: plan.status_every,
+            next_line: Instant::now() + if live { FIRST_LINE } else { plan.status_every },
         }
     }
 
@@ -77,7 +77,7 @@ impl Health {
             worker.time = *time;
         }
         if Instant::now() >= self.next_line {
-            self.next_line = Instant::now() + LINE_EVERY;
+            self.next_line = Instant::now() + self.every;
             shared.events.log("status", self.line(status, shared, reports));
         }
         self.notes(shared)

@@ -10,6 +10,7 @@ use scope_ring::{ClaimGroup, MemoryOptions, RingConfig, Share};
 use scope_source::spec::SourcePlan;
 use scope_trigger::TriggerConfig;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// One source of the run.
 #[derive(Clone, Debug)]
@@ -73,6 +74,8 @@ pub struct RunPlan {
     pub dumps_max: usize,
     /// The run ends after so many dumps.
     pub exit_after: Option<u64>,
+    /// How often the log has a status line; at least a second.
+    pub status_every: Duration,
     /// Folder for dumps and `wirescope.jsonl`; a run with a single dump elsewhere may do without.
     pub folder: Option<PathBuf>,
     /// How dumps are written.

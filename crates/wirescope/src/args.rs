@@ -312,6 +312,9 @@ pub struct RunArgs {
     /// What standard error is written in: lines of text, or one JSON object a line
     #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Output", value_parser = Words(&["text", "json"]))]
     pub log_format: String,
+    /// How often the log has a status line, at least 1s
+    #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Output", allow_hyphen_values = true)]
+    pub status_every: String,
     /// User to be once sockets and files are open, when started as root; root: stay root, without capabilities [default: the
     /// first who can write to the folder of wirescope, that folder's owner, nobody, root]
     #[arg(long, value_name = "NAME", help_heading = "Rights")]

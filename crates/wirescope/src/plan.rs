@@ -20,10 +20,13 @@ use scope_source::spec::SHARES_MAX;
 use scope_source::spec::values::{parse_duration_ns, parse_size};
 use sources::Sources;
 use std::fmt::Display;
+use std::time::Duration;
 use triggers::Times;
 
 /// Longest window, before or after, and longest holdoff: one year.
 const DURATION_NS_MAX: i64 = 366 * 86_400 * 1_000_000_000;
+/// Status lines come this far apart at least.
+const STATUS_NS_MIN: i64 = 1_000_000_000;
 /// Dumps at once at most.
 const DUMPS_MAX: u64 = 1000;
 
@@ -134,6 +137,10 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
         faults.add("--log-format", format!("'{}' is no form of a log; write text or json", args.log_format));
     }
     let rights = rights::plan(args, look, &mut faults);
+    let status_every_ns = duration("--status-every", &args.status_every, &mut faults);
+    if (0..STATUS_NS_MIN).contains(&status_every_ns) && faults.is_empty() {
+        faults.add("--status-every", format!("'{}' is too often; write at least 1s", args.status_every));
+    }
     if !faults.is_empty() {
         return Err(faults.into_lines(&args.settings));
     }
@@ -150,6 +157,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
         filter_engine,
         dumps_max: dumps_max as usize,
         exit_after,
+        status_every: Duration::from_nanos(status_every_ns.max(0) as u64),
         folder,
         dump,
         ring_out,
