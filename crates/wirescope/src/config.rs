@@ -23,6 +23,9 @@ pub fn read(matches: &ArgMatches) -> Result<RunArgs, Vec<String>> {
     Ok(RunArgs { rights_selftest: matches.get_flag("rights_selftest"), ..args })
 }
 
+/// Faults of what isn't there yet.
+const MISSING: [&str; 2] = ["there is no source of packets", "there is no folder for dumps"];
+
 /// Flags laid over a file.
 fn laid_over(path: Option<&Path>, flags: &Given) -> Result<RunArgs, Vec<String>> {
     let keys = keys::all();
@@ -89,7 +92,10 @@ pub fn check(path: &Path) -> u8 {
 /// `wirescope config show`.
 ///
 /// # Errors
-/// All faults of the file's form.
+/// All faults of the file and the flags; but what is still to be said, where from and where to, may be missing.
 pub fn show(matches: &ArgMatches) -> Result<String, Fault> {
-    read(matches).map(|args| args.settings.to_toml()).map_err(Fault::Refused)
+    let args = read(matches).map_err(Fault::Refused)?;
+    let mut faults = plan::plan(&args, Look::Nowhere).err().unwrap_or_default();
+    faults.retain(|fault| !MISSING.iter().any(|missing| fault.contains(missing)));
+    if faults.is_empty() { Ok(args.settings.to_toml()) } else { Err(Fault::Refused(faults)) }
 }

@@ -12,6 +12,7 @@ use scope_source::synth::{Size, SynthOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Rate that is assumed where none is known, bits/s.
 const RATE_ASSUMED: f64 = 10e9;
@@ -19,6 +20,9 @@ const RATE_ASSUMED: f64 = 10e9;
 const IMIX_MEAN: f64 = 362.0;
 /// What a stored packet takes besides its bytes: block head and tail, padding, key.
 const STORED_EXTRA: f64 = 50.0;
+
+/// Signals to stop that come so close together are one.
+const ONE_STOP: Duration = Duration::from_millis(200);
 
 /// How a run ended.
 pub enum Ended {
@@ -69,12 +73,18 @@ fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<(
     }
     let control = control.clone();
     std::thread::Builder::new().name("signals".to_string()).spawn(move || {
+        let mut stopped: Option<Instant> = None;
         for signal in signals.forever() {
             match signal {
                 SIGUSR1 => control.fire(),
                 // One that waits already is as good as two.
                 SIGHUP => drop(reload.as_ref().map(|wake| wake.try_send(()))),
-                _ if control.stops() == 0 => control.stop(),
+                _ if stopped.is_none() => {
+                    stopped = Some(Instant::now());
+                    control.stop();
+                }
+                // Who signals a process and then its group means one stop.
+                _ if stopped.is_some_and(|at| at.elapsed() < ONE_STOP) => {}
                 _ => {
                     // Files in the making have no name yet: they vanish with the process.
                     control.end_commands();

@@ -279,3 +279,16 @@ fn no_packet_is_lost_over_many_reloads_under_load() {
     let dump = summary.only_dump();
     assert!(dump.complete && dump.lost_max == 0, "{dump:?}");
 }
+
+#[test]
+fn show_refuses_what_run_would_refuse_but_not_what_is_still_to_be_said() {
+    let show = |arguments: &[&str]| finish(wirescope(&[&["config", "show"], arguments].concat()));
+    assert_eq!(show(&[]).code(), Some(0), "defaults");
+    for (arguments, word) in
+        [(["--ring", "abc"], "--ring: 'abc'"), (["--vlan", "q"], "--vlan: 'q'"), (["--trigger", "udp prt 5"], "byte 4")]
+    {
+        let done = show(&arguments);
+        assert_eq!(done.code(), Some(2), "{arguments:?}: {}", done.stdout);
+        assert!(done.stderr.contains(word) && done.stdout.is_empty(), "{arguments:?}: {}", done.stderr);
+    }
+}

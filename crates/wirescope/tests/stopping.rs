@@ -57,7 +57,7 @@ fn a_signal_stops_the_run_and_closes_the_dump_in_progress() {
 
 #[test]
 fn a_second_signal_ends_at_once_and_leaves_whole_files_only() {
-    for pause_ms in [0, 1, 10] {
+    for pause_ms in [0, 1, 10, 220, 260] {
         let place = Place::new();
         let trigger = ["--trigger", "hit=udp", "--dump", "ip", "--after", "200ms", "--holdoff", "0", "--before", "10s"];
         let started = endless(&place, "synth:rate=20k,flows=100,size=1000", &trigger);

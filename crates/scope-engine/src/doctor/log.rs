@@ -54,7 +54,11 @@ pub enum LogError {
 /// The log can't be read, or no such run is in it.
 pub fn read(path: &Path, pid: Option<u64>) -> Result<Facts, LogError> {
     let fault = |cause| LogError::File { path: path.to_path_buf(), cause };
-    let mut reader = BufReader::new(File::open(path).map_err(fault)?);
+    let file = File::open(path).map_err(fault)?;
+    if !file.metadata().map_err(fault)?.is_file() {
+        return Err(fault(io::Error::other("is no file")));
+    }
+    let mut reader = BufReader::new(file);
     let mut runs = Runs { wanted: pid, ..Runs::default() };
     let mut line = Vec::new();
     loop {

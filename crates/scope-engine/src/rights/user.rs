@@ -177,7 +177,9 @@ fn best(root: User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
 /// The dump folder's owner, if that isn't root.
 fn owner((folder, _): &Writable<'_>) -> Option<(User, &'static str)> {
     let stat = fstat(folder).ok().filter(|stat| stat.st_uid != 0)?;
-    let unknown = || User { name: stat.st_uid.to_string(), uid: stat.st_uid, gid: stat.st_gid };
+    // Nobody knows that user's group; root's it is not to be.
+    let gid = if stat.st_gid == 0 { stat.st_uid } else { stat.st_gid };
+    let unknown = || User { name: stat.st_uid.to_string(), uid: stat.st_uid, gid };
     let user = User::numbered(stat.st_uid).ok().flatten().unwrap_or_else(unknown);
     Some((user, " (the dump folder's owner)"))
 }
