@@ -152,7 +152,7 @@ fn a_full_dump_disk_is_found() {
     let source = place.source(&Conversations::default().capture());
     let everything = ["--trigger", "ip", "--single", "--dump", "", "--after", "60"];
     // The log is on the full disk, too; it has its room beforehand, so that what it says isn't a matter of chance.
-    let script = "mount -t tmpfs -o size=320k none \"$0\" && fallocate -n -l 65536 \"$0/wirescope.jsonl\" || exit 9; \"$@\" >&2; \"$1\" doctor --out \"$0\" --json";
+    let script = "mount -t tmpfs -o size=320k none \"$0\" && : > \"$0/wirescope.jsonl\" && fallocate -n -l 65536 \"$0/wirescope.jsonl\" || exit 9; \"$@\" >&2; \"$1\" doctor --out \"$0\" --json";
     let done = finish(with_mounts(script, &place, &place.command(&[&["--source", &source], &everything[..]].concat())));
     let found = finding(&done, "dump_disk_full");
     assert_eq!((done.code(), &found["stage"], &found["sureness"]), (Some(1), &"dump disk".into(), &"certain".into()));
