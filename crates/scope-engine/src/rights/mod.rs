@@ -50,7 +50,7 @@ pub type Writable<'a> = (&'a Folder, &'a OsStr);
 pub enum RightsError {
     /// The user can't write to a folder that the run writes to.
     #[error(
-        "--user: {user} can't write to {folder} or to the log in it: {cause}; give the folder to this user by: chown -R {user} '{folder}', and chmod -R u+rwX where it is this user's already; or choose another --user"
+        "--user: {user} can't write to {folder} or to the log in it: {cause}; give the folder to this user by: chown -R {user} '{folder}', and chmod -R u+rwX where this user owns it; or choose another --user"
     )]
     NotWritable {
         /// Who.
