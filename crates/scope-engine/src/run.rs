@@ -60,7 +60,7 @@ const WARNINGS_MAX: usize = 1000;
 /// Name of the trigger behind a fire by hand where there is none.
 pub const MANUAL: &str = "manual";
 
-/// Orders from outside while a run goes: a signal handler may give them. One closed set.
+/// Orders from outside while a run goes: from any thread, not from a signal handler. One closed set.
 #[derive(Debug, Default)]
 pub struct Control {
     stops: AtomicU32,
@@ -197,7 +197,8 @@ fn start_exec(plan: &RunPlan, control: &Control) -> Result<Option<Arc<Exec>>, En
     started.map(Some).map_err(|cause| EngineError::System { place: "--exec".to_string(), cause })
 }
 
-/// Makes machine code of the sources' and the triggers' filters: before the workers begin, and while they run for link types that one has met.
+/// Makes machine code of the sources' and the triggers' filters: before the workers begin, and while they run for link types that
+/// one has met.
 /// Until it is made the interpreter answers; a worker never waits for it. Says where none can be made, once.
 fn prepare_filters<'a>(
     engine: FilterEngine,

@@ -46,7 +46,7 @@ Templates:
 
 Signals:
   SIGINT, SIGTERM  stop, close the dumps with what has arrived, tell the
-                   summary; a second one ends at once
+                   summary; a second one, 200 ms later or more, ends at once
   SIGUSR1          fire every armed trigger by hand; with no trigger, dump the
                    last --before of everything
   SIGHUP           with --config: read the file again; triggers, windows and

@@ -69,6 +69,21 @@ fn a_second_signal_ends_at_once_and_leaves_whole_files_only() {
     }
 }
 
+/// Who signals a process and then its group, as `timeout` does, means one stop.
+#[test]
+fn signals_that_come_close_together_are_one_stop() {
+    for pause_us in [50, 1_000, 20_000] {
+        let place = Place::new();
+        let started = endless(&place, "synth:rate=20k", &["--trigger", "hit=udp", "--after", "200ms", "--before", "1s"]);
+        std::thread::sleep(Duration::from_millis(300));
+        started.signal(libc::SIGINT);
+        std::thread::sleep(Duration::from_micros(pause_us));
+        let done = stop(started, libc::SIGTERM);
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        done.summary().assert_adds_up();
+    }
+}
+
 #[test]
 fn without_triggers_a_manual_fire_dumps_the_last_of_everything() {
     let place = Place::new();
