@@ -52,10 +52,24 @@ impl Run {
     /// # Errors
     /// The system's.
     pub fn start_in(folder: TempDir, place: &Place, namespace: Option<&Namespace>, arguments: &[&str]) -> Result<Run> {
+        Run::spawn(folder, place, namespace, arguments, &["--summary", "json"])
+    }
+
+    /// Starts one that tries out at its start what it must not be able to do any more: see [`Run::self_test`].
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start_self_test(place: &Place, namespace: Option<&Namespace>, arguments: &[&str]) -> Result<Run> {
+        let folder = place.out_folder()?;
+        std::fs::create_dir(folder.path().join("out"))?;
+        Run::spawn(folder, place, namespace, arguments, &["--rights-selftest"])
+    }
+
+    fn spawn(folder: TempDir, place: &Place, namespace: Option<&Namespace>, arguments: &[&str], output: &[&str]) -> Result<Run> {
         let out = folder.path().join("out");
         let program = place.wirescope.to_str().context("the binary's path is no UTF-8")?;
         let mut command = namespace.map_or_else(|| Command::new(program), |namespace| namespace.command(program));
-        command.arg("run").args(arguments).args(["--summary", "json", "--out"]).arg(out);
+        command.arg("run").args(arguments).args(output).arg("--out").arg(out);
         // Files, not pipes: nobody reads while it runs.
         let stdout = File::create(folder.path().join("stdout"))?;
         let stderr = File::create(folder.path().join("stderr"))?;
@@ -79,6 +93,44 @@ impl Run {
         Ok(())
     }
 
+    /// What a run found that was started by [`Run::start_self_test`]: it goes on behind that.
+    ///
+    /// # Errors
+    /// What it said, where it ends before or takes too long, and what is no JSON.
+    pub fn self_test(&mut self) -> Result<Value> {
+        self.wait_started()?;
+        let begun = Instant::now();
+        loop {
+            let said = read_to_string(self.path("stdout"))?;
+            if let Some((line, _)) = said.split_once('\n') {
+                return serde_json::from_str(line).with_context(|| format!("what it tried: {line}"));
+            }
+            ensure!(begun.elapsed() < START_LIMIT, "wirescope takes longer than {START_LIMIT:?} to try its rights");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// `/proc/PID/task/TID/status` of each thread now.
+    ///
+    /// # Errors
+    /// Where it has ended.
+    pub fn thread_states(&self) -> Result<Vec<String>> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).context("wirescope ended before its time")?;
+        // A thread that has ended meanwhile has no rights any more.
+        let states = threads.filter_map(|thread| read_to_string(thread.ok()?.path().join("status")).ok()).collect::<Vec<_>>();
+        ensure!(!states.is_empty(), "wirescope ended before its time");
+        Ok(states)
+    }
+
+    /// Tells it to stop and waits for its end, which must be exit code 0 within `limit`; its output isn't looked at.
+    ///
+    /// # Errors
+    /// What it said, where it fails or takes longer.
+    pub fn stop(mut self, limit: Duration) -> Result<()> {
+        self.interrupt()?;
+        self.end(limit, &[0])
+    }
+
     /// Memory of the process that is in use now, the ring included, KiB.
     ///
     /// # Errors
@@ -95,8 +147,7 @@ impl Run {
     /// # Errors
     /// Where it has ended.
     pub fn threads(&self) -> Result<usize> {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).context("wirescope ended before its time")?;
-        Ok(threads.count())
+        self.thread_states().map(|states| states.len())
     }
 
     /// Processor time of the process so far, its system calls included; counted in hundredths of a second by most systems.

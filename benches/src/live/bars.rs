@@ -1,7 +1,7 @@
 //! The bars of the part `live`.
 
 use super::peers::PEERS;
-use super::{FLAP, LOADS, Load, OURS, RELOAD, row_of};
+use super::{FLAP, LOADS, Load, OURS, RELOAD, RIGHTS, row_of};
 use crate::record::{Bar, Limit};
 use crate::table::Table;
 
@@ -13,12 +13,9 @@ pub fn bars(table: &Table) -> Vec<Bar> {
         loss(table),
         counted("reload_loss", table, RELOAD),
         counted("interface_flap_loss", table, FLAP),
+        Bar { limit: Limit::AtLeast(1.0), ..counted("rights", table, RIGHTS) },
     ]
 }
-
-/// Names of the bars, for where none can be measured.
-pub const NAMES: [&str; 5] =
-    ["live_cpu_vs_tcpdump_512", "live_cpu_vs_stenotype_512", "live_loss_64", "reload_loss", "interface_flap_loss"];
 
 fn load(bytes: usize, is_flat_out: bool) -> &'static Load {
     LOADS.iter().find(|load| load.bytes == bytes && load.is_flat_out() == is_flat_out).expect("a load of the table")
@@ -56,7 +53,15 @@ mod tests {
     #[test]
     fn every_bar_has_its_name_and_none_holds_unmeasured() {
         let bars = bars(&Table::default());
-        assert_eq!(bars.iter().map(|bar| bar.name).collect::<Vec<_>>(), NAMES);
+        let names = [
+            "live_cpu_vs_tcpdump_512",
+            "live_cpu_vs_stenotype_512",
+            "live_loss_64",
+            "reload_loss",
+            "interface_flap_loss",
+            "rights",
+        ];
+        assert_eq!(bars.iter().map(|bar| bar.name).collect::<Vec<_>>(), names);
         assert!(bars.iter().all(|bar| !bar.holds() && !bar.faults.is_empty()), "{bars:?}");
     }
 

@@ -1,5 +1,5 @@
-//! The part `live`: loss and processor time per packet on a veth pair, against other programs that capture; and what reloads
-//! and an interface that goes down and up cost.
+//! The part `live`: loss and processor time per packet on a veth pair, against other programs that capture; what reloads and an
+//! interface that goes down and up cost; and which rights are left.
 //!
 //! ```text
 //!  sender, on the last core (namespace a)            capture, on the first core (namespace b)
@@ -16,13 +16,14 @@ mod flap_row;
 mod link;
 mod peers;
 mod reload_row;
+mod rights_row;
 pub mod sender;
 
 use crate::Scale;
 use crate::cores::cores;
 use crate::main_part;
 use crate::place::Place;
-use crate::record::{Bar, Limit, Record};
+use crate::record::{Bar, Record};
 use crate::table::Table;
 use anyhow::{Context, Result};
 use captures::Capture;
@@ -41,6 +42,7 @@ const OURS: &str = "wirescope";
 /// The rows that are measured once.
 const RELOAD: &str = "100 reloads at 200 k packets/s";
 const FLAP: &str = "50 times down and up";
+const RIGHTS: &str = "a run that captures";
 /// Of what a program said, so many characters are repeated.
 const WORDS_MAX: usize = 300;
 /// Offered rates that are compared may differ by so much.
@@ -61,13 +63,14 @@ struct Load {
     spans: f64,
 }
 
+/// At a rate most of the time goes by idly, so soft interrupts, which the system samples, need longer than flat out.
 const LOADS: [Load; 8] = [
     Load { bytes: 64, pace: Pace::PerSecond(400_000), spans: 0.25 },
     Load { bytes: 64, pace: Pace::FlatOut, spans: 0.5 },
     Load { bytes: 128, pace: Pace::PerSecond(400_000), spans: 0.25 },
     Load { bytes: 128, pace: Pace::FlatOut, spans: 0.25 },
-    Load { bytes: 512, pace: Pace::PerSecond(300_000), spans: 1.0 },
-    Load { bytes: 512, pace: Pace::FlatOut, spans: 0.25 },
+    Load { bytes: 512, pace: Pace::PerSecond(300_000), spans: 3.0 },
+    Load { bytes: 512, pace: Pace::FlatOut, spans: 1.0 },
     Load { bytes: 1500, pace: Pace::PerSecond(200_000), spans: 0.25 },
     Load { bytes: 1500, pace: Pace::FlatOut, spans: 0.25 },
 ];
@@ -132,10 +135,11 @@ fn measure_on(stand: &Stand, scale: Scale, record: &mut Record) -> Result<()> {
             measure_load(stand, load, scale, &mut table).with_context(|| row_of(load, "sender"))?;
         }
     }
-    eprintln!("reloads and flaps");
-    let put = |outcome: Result<u64>| outcome.map(|lost| lost as f64).map_err(|error| format!("{error:#}"));
+    eprintln!("reloads, flaps, rights");
+    let put = |outcome: Result<u64>| outcome.map(|count| count as f64).map_err(|error| format!("{error:#}"));
     table.put("reload_loss", RELOAD, "packets", put(reload_row::lost(stand)));
     table.put("interface_flap_loss", FLAP, "packets", put(flap_row::lost(stand)));
+    table.put("rights", RIGHTS, "", put(rights_row::hold(stand)));
     record.bars.extend(bars::bars(&table));
     record.machine.insert("live".to_string(), settings(stand));
     table.finish(record);
@@ -143,8 +147,8 @@ fn measure_on(stand: &Stand, scale: Scale, record: &mut Record) -> Result<()> {
 }
 
 fn leave_out(why: &str, record: &mut Record) {
-    let bar = |name| Bar { name, value: None, limit: Limit::AtMost(0.0), faults: vec![why.to_string()] };
-    record.bars.extend(bars::NAMES.map(bar));
+    let bar = |bar: Bar| Bar { faults: vec![why.to_string()], ..bar };
+    record.bars.extend(bars::bars(&Table::default()).into_iter().map(bar));
 }
 
 /// Programs with their versions and settings.

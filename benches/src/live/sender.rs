@@ -24,7 +24,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 const FRAME_AT: usize = size_of::<libc::tpacket2_hdr>();
 /// Frames of one `send`.
 const BATCH: usize = 64;
-/// Frames of one `send` where they come at a rate.
+/// Frames of one `send` where they come at a rate, in the middle.
 const BATCH_PACED: usize = 16;
 /// A sender that is asked to be quiet answers in less.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -55,6 +55,27 @@ pub enum Pace {
     FlatOut,
     /// So many a second.
     PerSecond(u32),
+}
+
+/// How many frames the next batch takes at least: 1 to twice [`BATCH_PACED`], by chance. Batches of one size come at equal
+/// distances, of which, at a round rate, a whole number lies between two ticks of the system's clock: the ticks, by which the
+/// system counts soft interrupts, would always meet the same place of a batch.
+struct Batches(u32);
+
+impl Default for Batches {
+    fn default() -> Batches {
+        Batches(0x9E37_79B9)
+    }
+}
+
+impl Batches {
+    /// By a xorshift generator (Marsaglia 2003).
+    fn next(&mut self) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 17;
+        self.0 ^= self.0 << 5;
+        1 + self.0 as usize % (2 * BATCH_PACED)
+    }
 }
 
 /// A socket that sends the same frames in turn.
@@ -105,6 +126,8 @@ impl Sender {
             let begun = Instant::now();
             let mut sent = Sent::default();
             let mut offered = 0;
+            let mut batches = Batches::default();
+            let mut least = batches.next();
             while goes_on() {
                 let due = match pace {
                     Pace::FlatOut => BATCH,
@@ -113,10 +136,11 @@ impl Sender {
                         due.saturating_sub(offered).min(BATCH as u64) as usize
                     }
                 };
-                if pace != Pace::FlatOut && due < BATCH_PACED {
+                if pace != Pace::FlatOut && due < least {
                     std::hint::spin_loop();
                     continue;
                 }
+                least = batches.next();
                 sent.packets += self.push(due)?;
                 offered += due as u64;
             }
@@ -303,6 +327,14 @@ mod tests {
     use super::*;
     use scope_ring::measure::Sizes;
     use scope_testkit::lab::Lab;
+
+    #[test]
+    fn batches_have_all_sizes_alike() {
+        let mut batches = Batches::default();
+        let mut met = [0; 2 * BATCH_PACED];
+        (0..32_000).for_each(|_| met[batches.next() - 1] += 1);
+        assert!(met.iter().all(|times| (800..1200).contains(times)), "{met:?}");
+    }
 
     #[test]
     fn what_the_link_took_has_arrived_and_a_rate_is_kept() {

@@ -559,10 +559,14 @@ fn packets_come_from_the_wire_to_the_sink_within_20_ms() {
     let Some(lab) = Lab::or_skip() else { return };
     let sender = RawSender::open(lab.b(), "vb").unwrap();
     let frames: Vec<_> = (0..500).map(|number| frame(&[], 1, number, 100)).collect();
-    let kept = capture_during(&mut open_in(lab.a(), &options(1)), || sender.send_paced(&frames, 1000).unwrap());
+    let kept = capture_during(&mut open_in(lab.a(), &options(1)), || {
+        sender.send_paced(&frames, 1000).unwrap();
+        // On a loaded machine the kernel receives in a thread of its own, a moment later.
+        std::thread::sleep(Duration::from_millis(50));
+    });
     let mut took_ns: Vec<i64> = kept[0].0.packets.iter().map(|packet| packet.took_ns).collect();
     took_ns.sort();
-    assert_eq!(took_ns.len(), 500);
+    assert_eq!(took_ns.len(), 500, "{:?}", kept[0].1);
     // The bench has the p99; other tests run beside this one.
     assert!(took_ns[250] <= 20_000_000, "median {} ns", took_ns[250]);
     assert_eq!(kept[0].0.late, 0);

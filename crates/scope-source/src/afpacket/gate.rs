@@ -2,6 +2,8 @@
 
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SKF_AD_OFF, SKF_AD_PKTTYPE, sock_filter};
 
+use super::SNAP_LEN_MAX;
+
 const fn step(code: u32, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
@@ -9,6 +11,12 @@ const fn step(code: u32, k: u32) -> sock_filter {
 /// Lets nothing in.
 pub(super) fn shut() -> Vec<sock_filter> {
     vec![step(BPF_RET | BPF_K, 0)]
+}
+
+/// Whether an open gate without a prefilter turns anything away or cuts anything. Where it doesn't, no program stands in front of
+/// the ring: one that only says yes costs each packet as much as a call does.
+pub(super) fn is_of_use(snap_len: u32, loopback: bool, excluded: &[sock_filter]) -> bool {
+    snap_len < SNAP_LEN_MAX || loopback || !excluded.is_empty()
 }
 
 /// Lets everything in, cut to `snap_len` bytes; on a loopback interface only what arrives, as each packet passes twice. What

@@ -377,8 +377,12 @@ impl Port {
                 Err(why) => self.notes.push(format!("prefilter: in the worker, not in the kernel: {why}")),
             }
         }
-        let program = gate::open(self.snap_len, self.device.loopback, &excluded, &[]);
-        self.socket.set_filter(&program).map_err(|cause| self.fault("attaching a filter", cause))
+        let opened = if gate::is_of_use(self.snap_len, self.device.loopback, &excluded) {
+            self.socket.set_filter(&gate::open(self.snap_len, self.device.loopback, &excluded, &[]))
+        } else {
+            self.socket.drop_filter()
+        };
+        opened.map_err(|cause| self.fault("opening the gate", cause))
     }
 
     /// Opens the gate for what `prefilter` takes, or says why the kernel isn't asked.

@@ -94,6 +94,11 @@ impl Socket {
         self.set_at(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
 
+    /// Takes the program in front of the ring away: everything comes in, whole.
+    pub(super) fn drop_filter(&self) -> io::Result<()> {
+        self.set_at(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
+    }
+
     /// Joins fan-out group `id`, or with `None` founds one whose number nobody else uses; returns the number.
     pub(super) fn join_fanout(&self, id: Option<u16>, mode: u32) -> io::Result<u16> {
         let unique = if id.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
