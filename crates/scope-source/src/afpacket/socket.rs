@@ -110,18 +110,12 @@ impl Socket {
 
     /// The error that waits on the socket, and clears it; `None` if there is none.
     pub(super) fn take_error(&self) -> io::Result<Option<io::Error>> {
-        let code: libc::c_int = self.get(libc::SOL_SOCKET, libc::SO_ERROR)?;
-        Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
+        take_error(self.fd())
     }
 
     /// The number of the interface that the socket is bound to; -1 when that was removed.
     pub(super) fn bound_index(&self) -> io::Result<i32> {
-        // SAFETY: all-zero bytes are a valid sockaddr_ll.
-        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the address lives through the call and `len` is its length, so the kernel writes no farther.
-        check(unsafe { libc::getsockname(self.0.as_raw_fd(), (&raw mut address).cast(), &raw mut len) })?;
-        Ok(address.sll_ifindex)
+        bound_index(self.fd())
     }
 
     /// Most bytes that the interface named `name` takes behind the link header.
@@ -159,13 +153,33 @@ impl Socket {
 
     /// `T` is one of the plain C types for which all-zero bytes are a value.
     fn get<T: Copy>(&self, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
-        let mut value = MaybeUninit::<T>::zeroed();
-        let mut len = size_of::<T>() as libc::socklen_t;
-        // SAFETY: the value lives through the call and `len` is its length, so the kernel writes no farther.
-        check(unsafe { libc::getsockopt(self.0.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len) })?;
-        // SAFETY: zeroed before and written by the kernel; all callers ask for integers or structs of integers.
-        Ok(unsafe { value.assume_init() })
+        option(self.fd(), level, name)
     }
+}
+
+fn option<T: Copy>(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value lives through the call and `len` is its length, so the kernel writes no farther.
+    check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len) })?;
+    // SAFETY: zeroed before and written by the kernel; all callers ask for integers or structs of integers.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// The error that waits on a socket, and clears it; `None` if there is none.
+pub(crate) fn take_error(socket: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
+    let code: libc::c_int = option(socket, libc::SOL_SOCKET, libc::SO_ERROR)?;
+    Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
+}
+
+/// The number of the interface that a packet socket is bound to; -1 when that was removed.
+pub(crate) fn bound_index(socket: BorrowedFd<'_>) -> io::Result<i32> {
+    // SAFETY: all-zero bytes are a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the address lives through the call and `len` is its length, so the kernel writes no farther.
+    check(unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len) })?;
+    Ok(address.sll_ifindex)
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {
@@ -189,8 +203,13 @@ fn request_for(name: &[u8]) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
+/// Whether the system says that the right is missing.
+pub(crate) fn is_forbidden(cause: &io::Error) -> bool {
+    matches!(cause.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+}
+
 /// Waits until one of `waiting` has something, at most `timeout`.
-pub(super) fn wait_any(waiting: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
+pub(crate) fn wait_any(waiting: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
     // SAFETY: as many pollfds as are said, which live through the call.
     let ready = unsafe { libc::poll(waiting.as_mut_ptr(), waiting.len() as libc::nfds_t, timeout.as_millis() as libc::c_int) };
     match check(ready) {

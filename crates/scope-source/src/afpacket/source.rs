@@ -9,9 +9,10 @@
 //! a group serves one interface after another. One in a group belongs to its interface for its life (the kernel's rule), so with
 //! several workers each interface that comes back takes a spare socket of each worker.
 
+mod books;
 mod telling;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -21,9 +22,10 @@ use scope_packet::{Interface, Sink};
 
 use super::device::Device;
 use super::fanout::Groups;
+use super::life::Life;
 use super::links::{Change, Link, LinkState, Links};
 use super::pattern::Pattern;
-use super::socket::{Socket, wait_any};
+use super::socket::{Socket, is_forbidden, wait_any};
 use super::{AfPacketOptions, POLL_PACKETS, POLL_WAIT, Place, Port, SPARES_MAX, Stage, realtime_ns};
 use crate::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing};
 
@@ -47,15 +49,10 @@ pub(super) struct Wanted {
 /// An interface that is or was captured, by its number in the source.
 struct Known {
     interface: Interface,
-    name: Arc<str>,
-    /// What the system calls it now.
-    called: String,
+    /// As it was told last.
+    life: Life,
     /// Counters of its sockets that serve others now.
     before: SourceCounters,
-    /// As it was told last.
-    up: bool,
-    gone: bool,
-    mtu: u32,
 }
 
 /// Why an interface is not taken up.
@@ -93,6 +90,10 @@ pub struct AfPacketSource {
     /// Sockets that serve no interface and have no ring.
     spares: Vec<Socket>,
     known: Vec<Known>,
+    /// Counters of all sockets that serve others now.
+    before: SourceCounters,
+    /// Interfaces, by number, of which more has changed since it was last told than what their sockets count.
+    changed: BTreeSet<usize>,
     /// Interfaces that the sink knows.
     announced: usize,
     /// Interfaces that are not taken up, told once.
@@ -120,6 +121,8 @@ impl AfPacketSource {
             ports: Vec::new(),
             spares: Vec::new(),
             known: Vec::new(),
+            before: SourceCounters::default(),
+            changed: BTreeSet::new(),
             announced: 0,
             refused: BTreeMap::new(),
             unserved: false,
@@ -150,7 +153,7 @@ impl AfPacketSource {
             let Some(wanted) = self.wanted(&link.name) else { continue };
             let by_name = !self.wanted[wanted].pattern.is_glob();
             match self.prepare(&link, wanted) {
-                Ok(number) if by_name => self.tell_of_down(number, &link),
+                Ok(number) if by_name => self.tell_of_start(number, &link),
                 Ok(number) => self.tell_of_new(number, &link, wanted),
                 Err(NotTaken::Fault(SourceError::Spec { cause, .. })) if !by_name => {
                     self.refuse(&link, Refused::WhileThere, cause)
@@ -275,21 +278,24 @@ impl AfPacketSource {
     /// Closes a port that is at its end. Its socket is a spare one from now on, if it can serve another interface.
     fn close(&mut self, at: usize) {
         let port = self.ports.swap_remove(at);
-        self.known[port.intake.interface as usize].before.add(&port.intake.counters);
+        let number = port.intake.interface as usize;
+        self.known[number].before.add(&port.intake.counters);
+        self.before.add(&port.intake.counters);
+        self.changed.insert(number);
         self.warnings.extend(port.warnings.iter().cloned());
         let room = (SPARES_MAX as usize).saturating_sub(self.spares.len());
         self.spares.extend(port.into_socket().ok().flatten().into_iter().take(room));
     }
 
-    /// The interface's number: a new one, or that of the same interface before.
+    /// The interface's number: a new one, or that of the same interface before. One that is there under another name now is
+    /// another one.
     fn number(&mut self, interface: &Interface, link: &Link) -> usize {
-        if let Some(number) = self.known.iter().position(|known| known.interface == *interface) {
+        let is_it = |known: &Known| known.interface == *interface && (known.life.gone || *known.life.called == *link.name);
+        if let Some(number) = self.known.iter().position(is_it) {
             return number;
         }
-        let (interface, name) = (interface.clone(), link.name[..].into());
-        let up = link.state == LinkState::Up;
-        let called = link.name.clone();
-        self.known.push(Known { interface, name, called, before: SourceCounters::default(), up, gone: false, mtu: link.mtu });
+        let (interface, life) = (interface.clone(), Life::begin(link));
+        self.known.push(Known { interface, life, before: SourceCounters::default() });
         self.known.len() - 1
     }
 
@@ -331,10 +337,9 @@ impl AfPacketSource {
         };
         port.stage = Stage::Leaving(Instant::now());
         let number = port.intake.interface as usize;
-        let known = &mut self.known[number];
-        (known.gone, known.up) = (true, false);
-        let (name, text) = (known.name.clone(), format!("interface {} was removed; waiting for it to come back", known.name));
-        self.tell(&name, InterfaceState::Gone, text);
+        self.changed.insert(number);
+        let told = self.known[number].life.leave();
+        self.tell_of(number, Some(told));
     }
 
     /// After a new list: an interface may have been replaced by one of the same number, which the kernel says of the socket.
@@ -356,12 +361,12 @@ impl AfPacketSource {
             port.warn(error.to_string());
         }
         let number = port.intake.interface as usize;
-        self.tell_of_name(number, link);
-        self.tell_of_state(number, link);
-        if std::mem::replace(&mut self.known[number].mtu, link.mtu) != link.mtu {
-            let name = self.known[number].name.clone();
-            let text = format!("interface {name} has an MTU of {} bytes now", link.mtu);
-            self.tell(&name, InterfaceState::Mtu(link.mtu), text);
+        self.changed.insert(number);
+        let life = &mut self.known[number].life;
+        let (name, state, mtu) = (life.rename(link), life.link(link), life.mtu(link));
+        let is_of_mtu = mtu.is_some();
+        [name, state, mtu].into_iter().for_each(|told| self.tell_of(number, told));
+        if is_of_mtu {
             self.warn_of_long_frames(number, link);
         }
     }
@@ -381,7 +386,7 @@ impl AfPacketSource {
             }),
         };
         match taken {
-            Ok(number) if self.known[number].gone => self.tell_of_back(number, link),
+            Ok(number) if self.known[number].life.gone => self.tell_of_back(number, link),
             Ok(number) => self.tell_of_new(number, link, wanted),
             Err(NotTaken::NotNow) => self.unserved = true,
             Err(NotTaken::Fault(error)) => self.refuse(link, Refused::WhileThere, error.to_string()),
@@ -538,20 +543,11 @@ impl Source for AfPacketSource {
     }
 
     fn counters(&self) -> SourceCounters {
-        let mut total = SourceCounters::default();
-        self.known.iter().for_each(|known| total.add(&known.before));
-        self.ports.iter().for_each(|port| total.add(&port.intake.counters));
-        total
+        self.all_counters()
     }
 
-    fn interfaces(&self, into: &mut Vec<InterfaceCounters>) {
-        for (number, known) in self.known.iter().enumerate() {
-            match into.get_mut(number) {
-                Some(entry) => entry.counters = known.before,
-                None => into.push(InterfaceCounters { interface: known.name.clone(), counters: known.before }),
-            }
-        }
-        self.ports.iter().for_each(|port| into[port.intake.interface as usize].counters.add(&port.intake.counters));
+    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>) {
+        self.tell_counters(into);
     }
 
     fn stop(&mut self) {
@@ -585,8 +581,4 @@ impl Source for AfPacketSource {
 /// Whether the system says that there is no such interface (any more).
 fn is_gone(cause: &io::Error) -> bool {
     matches!(cause.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
-}
-
-fn is_forbidden(cause: &io::Error) -> bool {
-    matches!(cause.raw_os_error(), Some(libc::EPERM | libc::EACCES))
 }
