@@ -90,3 +90,16 @@ fn without_rights_libpcap_s_source_ends_when_its_interface_is_removed_and_the_ot
         assert!(counted(of_it.map(|packet| &packet.data)) == counted(frames), "{name}");
     }
 }
+
+#[test]
+fn without_rights_a_run_whose_only_interface_libpcap_has_lost_ends_with_exit_code_1() {
+    let Some(live) = Live::or_skip() else { return };
+    let started = live.start(&["--source", "pcap:vb"]);
+    live.sender().send(&mixed_frames(1, 500)).unwrap();
+    live.lab.b().ip(&["link", "del", "vb"]).unwrap();
+    let done = started.finish(run::LIMIT);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert!(done.stdout.contains("source failed: interface 'vb' was removed"), "{}", done.stdout);
+    assert_eq!(books(&done), [("vb".to_string(), [500, 500, 0, 0])]);
+    assert_eq!(live.ring().packets.len(), 500);
+}

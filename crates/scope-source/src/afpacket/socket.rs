@@ -110,7 +110,8 @@ impl Socket {
 
     /// The error that waits on the socket, and clears it; `None` if there is none.
     pub(super) fn take_error(&self) -> io::Result<Option<io::Error>> {
-        take_error(self.fd())
+        let code: libc::c_int = self.get(libc::SOL_SOCKET, libc::SO_ERROR)?;
+        Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
     }
 
     /// The number of the interface that the socket is bound to; -1 when that was removed.
@@ -153,23 +154,13 @@ impl Socket {
 
     /// `T` is one of the plain C types for which all-zero bytes are a value.
     fn get<T: Copy>(&self, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
-        option(self.fd(), level, name)
+        let mut value = MaybeUninit::<T>::zeroed();
+        let mut len = size_of::<T>() as libc::socklen_t;
+        // SAFETY: the value lives through the call and `len` is its length, so the kernel writes no farther.
+        check(unsafe { libc::getsockopt(self.0.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len) })?;
+        // SAFETY: zeroed before and written by the kernel; all callers ask for integers or structs of integers.
+        Ok(unsafe { value.assume_init() })
     }
-}
-
-fn option<T: Copy>(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
-    let mut value = MaybeUninit::<T>::zeroed();
-    let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the value lives through the call and `len` is its length, so the kernel writes no farther.
-    check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len) })?;
-    // SAFETY: zeroed before and written by the kernel; all callers ask for integers or structs of integers.
-    Ok(unsafe { value.assume_init() })
-}
-
-/// The error that waits on a socket, and clears it; `None` if there is none.
-pub(crate) fn take_error(socket: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
-    let code: libc::c_int = option(socket, libc::SOL_SOCKET, libc::SO_ERROR)?;
-    Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
 }
 
 /// The number of the interface that a packet socket is bound to; -1 when that was removed.

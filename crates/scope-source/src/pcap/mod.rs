@@ -24,7 +24,7 @@ use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, Packet, Sink, Timesta
 use crate::afpacket::life::{NEWS_MAX, Told};
 use crate::afpacket::losses::Losses;
 use crate::afpacket::may_capture;
-use crate::afpacket::socket::{is_forbidden, take_error, wait_any};
+use crate::afpacket::socket::{is_forbidden, wait_any};
 use crate::own_traffic::{self, Connection};
 use crate::spec::{PcapPlan, SNAP_LEN_MAX};
 use crate::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing};
@@ -361,7 +361,6 @@ impl PcapSource {
     fn take_batches(&mut self, sink: &mut dyn Sink) -> usize {
         self.interfaces[self.announced..].iter().for_each(|interface| sink.interface(interface));
         self.announced = self.interfaces.len();
-        self.hide_error();
         let mut packets = 0;
         for _ in 0..POLL_BATCHES {
             self.take_batch();
@@ -372,15 +371,6 @@ impl PcapSource {
             self.push_batch(sink);
         }
         packets
-    }
-
-    /// Takes the word that the interface is down or gone from the socket, where the system tells of it otherwise: libpcap would
-    /// give up what the system still holds.
-    fn hide_error(&self) {
-        if let (Some(_), Some(socket)) = (&self.follow, self.capture.as_ref().and_then(Capture::descriptor)) {
-            // Where there is none, or it can't be had, libpcap finds what there is to find.
-            let _ = take_error(socket);
-        }
     }
 
     /// Waits until packets are there, or news of the interface, at most [`POLL_WAIT`].
