@@ -28,7 +28,7 @@ use crate::plan::{RunPlan, SourceEntry};
 use crate::reload::{Reload, reload, unready};
 use crate::rights::{self, Rights};
 use crate::space::{Space, Told};
-use crate::status::{InterfaceStatus, Status, StatusTaker};
+use crate::status::{Status, StatusTaker, interfaces};
 use crate::summary::{Amount, Summary};
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Part, Shared, WorkerReport, work};
@@ -481,6 +481,7 @@ impl Run {
         match news.state {
             InterfaceState::Mtu(bytes) => facts["mtu"] = bytes.into(),
             InterfaceState::Spare(sockets) => facts["sockets"] = sockets.into(),
+            InterfaceState::Renamed { ref from, ref to } => (facts["from"], facts["to"]) = (from[..].into(), to[..].into()),
             _ => {}
         }
         self.shared.events.log("interface", facts);
@@ -624,24 +625,6 @@ impl Run {
         }
         summary
     }
-}
-
-/// Each live interface of each source, all workers' shares together.
-fn interfaces(names: &[String], reports: &[Mutex<WorkerReport>]) -> Vec<InterfaceStatus> {
-    let mut interfaces: Vec<InterfaceStatus> = Vec::new();
-    for (source, report) in names.iter().zip(reports) {
-        for part in &report.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).interfaces {
-            let same = |entry: &&mut InterfaceStatus| entry.source == *source && entry.interface == part.interface;
-            match interfaces.iter_mut().find(same) {
-                Some(entry) => entry.counters.add(&part.counters),
-                None => {
-                    let (source, interface) = (source.clone(), part.interface.clone());
-                    interfaces.push(InterfaceStatus { source, interface, counters: part.counters });
-                }
-            }
-        }
-    }
-    interfaces
 }
 
 /// Without summaries dumps only take longer.

@@ -4,12 +4,12 @@ use crate::dumps::OpenDump;
 use crate::events::now_ns;
 use crate::nic_watch::NicStatus;
 use crate::thread_times::WorkerTime;
-use crate::worker::Shared;
+use crate::worker::{Shared, WorkerReport};
 use scope_dump::budget::Standing;
 use scope_packet::{DropReason, Drops};
 use scope_source::SourceCounters;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// The run at one moment. Rates are over the time since the last status.
@@ -50,8 +50,10 @@ pub struct Status {
 pub struct InterfaceStatus {
     /// Its source, as typed.
     pub source: String,
-    /// Its name.
+    /// The name that it is captured under.
     pub interface: Arc<str>,
+    /// What the system calls it now: another name only where it is there and was renamed.
+    pub called: Arc<str>,
     /// So far, over all the times that it was there.
     pub counters: SourceCounters,
 }
@@ -181,6 +183,28 @@ impl StatusTaker {
         let new = self.dropped.iter().map(|(reason, packets)| (reason, packets - before.get(reason)));
         new.filter(|(_, packets)| *packets > 0).collect()
     }
+}
+
+/// Each live interface of each source, all workers' shares together. `names` are the workers' sources.
+pub(crate) fn interfaces(names: &[String], reports: &[Mutex<WorkerReport>]) -> Vec<InterfaceStatus> {
+    let mut interfaces: Vec<InterfaceStatus> = Vec::new();
+    let mut places = HashMap::new();
+    for (source, report) in names.iter().zip(reports) {
+        for part in &report.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).interfaces {
+            // Two of one name are two as long as one of them is called otherwise.
+            let place = places.entry((source, part.interface.clone(), part.called.clone())).or_insert(interfaces.len());
+            match interfaces.get_mut(*place) {
+                Some(entry) => entry.counters.add(&part.counters),
+                None => interfaces.push(InterfaceStatus {
+                    source: source.clone(),
+                    interface: part.interface.clone(),
+                    called: part.called.clone(),
+                    counters: part.counters,
+                }),
+            }
+        }
+    }
+    interfaces
 }
 
 fn rates(last: &mut (u64, u64), now: (u64, u64), seconds: f64) -> (f64, f64) {

@@ -116,6 +116,7 @@ pub(crate) fn source((worker, (spec, counters)): (usize, &(String, SourceCounter
 fn interface(entry: &InterfaceStatus) -> Value {
     let mut value = law(&entry.counters);
     value["interface"] = entry.interface[..].into();
+    value["called"] = entry.called[..].into();
     value["source"] = entry.source.as_str().into();
     value
 }

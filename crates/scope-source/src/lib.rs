@@ -101,14 +101,16 @@ impl SourceCounters {
 /// What one live interface brought, cumulative over all the times that it was there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceCounters {
-    /// Its name.
+    /// The name that it is captured under.
     pub interface: Arc<str>,
+    /// What the system calls it now: another name only where it is there and was renamed.
+    pub called: Arc<str>,
     /// This worker's share.
     pub counters: SourceCounters,
 }
 
 /// What became of a live interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceState {
     /// It matches what is asked for, and is captured from now on.
     New,
@@ -122,6 +124,13 @@ pub enum InterfaceState {
     Back,
     /// Packets may have so many bytes behind their link header now.
     Mtu(u32),
+    /// The system calls it otherwise now. It is captured on, under the name that it had first.
+    Renamed {
+        /// Its name before.
+        from: Arc<str>,
+        /// Its name now.
+        to: Arc<str>,
+    },
     /// It is there and can't be captured.
     Refused,
     /// None in particular: so many sockets wait for interfaces to come.
@@ -130,7 +139,7 @@ pub enum InterfaceState {
 
 impl InterfaceState {
     /// The word of the event log.
-    pub const fn name(self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
             InterfaceState::New => "new",
             InterfaceState::Up => "up",
@@ -138,13 +147,14 @@ impl InterfaceState {
             InterfaceState::Gone => "gone",
             InterfaceState::Back => "back",
             InterfaceState::Mtu(_) => "mtu",
+            InterfaceState::Renamed { .. } => "renamed",
             InterfaceState::Refused => "refused",
             InterfaceState::Spare(_) => "spare",
         }
     }
 
     /// Whether it is a warning; else all is as asked for.
-    pub const fn warns(self) -> bool {
+    pub const fn warns(&self) -> bool {
         !matches!(self, InterfaceState::New | InterfaceState::Spare(_))
     }
 }
@@ -152,7 +162,7 @@ impl InterfaceState {
 /// A change of a live interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceNews {
-    /// Its name, or what was asked for where no single one is meant.
+    /// The name that it is captured under, or what was asked for where no single one is meant.
     pub interface: String,
     /// What became of it.
     pub state: InterfaceState,
@@ -199,8 +209,9 @@ pub trait Source: Send {
         Vec::new()
     }
 
-    /// Counters of each live interface so far, into what an earlier call filled: a new one is added behind.
-    fn interfaces(&self, _into: &mut Vec<InterfaceCounters>) {}
+    /// Counters of each live interface so far, into what the call before filled: a new one is added behind, and of the others those
+    /// are put right that may have changed since then.
+    fn interfaces(&mut self, _into: &mut Vec<InterfaceCounters>) {}
 
     /// What became of live interfaces since the last call. Where several workers share them, one of them tells.
     fn news(&mut self) -> Vec<InterfaceNews> {
@@ -250,6 +261,17 @@ pub enum SourceError {
         "no packet socket is left for interface '{interface}' ({cause}); start again with a larger spare=, or with the right to open them"
     )]
     NoSocket {
+        /// Interface.
+        interface: String,
+        /// Why none can be opened.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// An interface that libpcap captured was removed, and it can't be opened again.
+    #[error(
+        "interface '{interface}' was removed, and libpcap can't capture it again without the right to open packet sockets ({cause}); start again with --source 'afpacket:{interface},spare=1', which opens its sockets beforehand"
+    )]
+    NotAgain {
         /// Interface.
         interface: String,
         /// Why none can be opened.

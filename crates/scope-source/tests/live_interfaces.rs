@@ -2,7 +2,9 @@
 //!
 //! Needs root; says so and passes without it, except in CI.
 
-use scope_packet::{Interface, Packet, Sink};
+mod live_support;
+
+use live_support::{Kept, LIMIT, add_link, drop_capabilities, frames, make_again, take_up, wait_for_link};
 use scope_source::afpacket::{self, AfPacketOptions, AfPacketSource, PORTS_MAX};
 use scope_source::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceError};
 use scope_testkit::lab::{Lab, Namespace, RawSender};
@@ -10,44 +12,6 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// Longest that anything here may take.
-const LIMIT: Duration = Duration::from_secs(10);
-
-/// Keeps the interface and the bytes of every packet.
-#[derive(Default)]
-struct Kept {
-    interfaces: Vec<Interface>,
-    packets: Vec<(u32, Vec<u8>)>,
-    dropped: u64,
-}
-
-impl Sink for Kept {
-    fn interface(&mut self, interface: &Interface) {
-        self.interfaces.push(interface.clone());
-    }
-
-    fn batch(&mut self, packets: &[Packet<'_>]) {
-        self.packets.extend(packets.iter().map(|packet| {
-            assert_eq!(packet.original_len as usize, packet.data.len());
-            (packet.interface, packet.data.to_vec())
-        }));
-    }
-
-    fn lost(&mut self, _: u32, packets: u64, _: i64, _: i64) {
-        self.dropped += packets;
-    }
-
-    fn idle(&mut self, _: i64) {}
-}
-
-impl Kept {
-    /// Packets of the interface named `name`, over all its lives.
-    fn of(&self, name: &str) -> Vec<&[u8]> {
-        let is_it = |interface: &u32| self.interfaces[*interface as usize].name == name;
-        self.packets.iter().filter(|(interface, _)| is_it(interface)).map(|(_, data)| &data[..]).collect()
-    }
-}
 
 /// What the test sees of a worker while that polls.
 #[derive(Default)]
@@ -67,7 +31,7 @@ impl Seen {
     /// Waits until `interface` was told to be in `state` so many times.
     fn wait_for(&self, interface: &str, state: InterfaceState, times: usize) {
         let begun = Instant::now();
-        while self.count(interface, state) < times {
+        while self.count(interface, state.clone()) < times {
             assert!(begun.elapsed() < LIMIT, "{interface} {state:?}: {:?}", self.news.lock().unwrap());
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -159,19 +123,6 @@ enum Rights {
     Dropped,
 }
 
-/// Takes all capabilities from the calling thread, which then can open no packet socket.
-fn drop_capabilities() {
-    // Version 3 of the header, this thread; two times effective, permitted, inheritable.
-    let header: [u32; 2] = [0x2008_0522, 0];
-    let none = [0u32; 6];
-    // SAFETY: both live through the call and have the layout that version 3 asks for; the kernel only reads them.
-    let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: plain system call, which has to fail.
-    let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
-    assert_eq!((socket, std::io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EPERM)));
-}
-
 /// 8 MiB for each interface and worker.
 fn options(interface: &str, workers: u32) -> AfPacketOptions {
     AfPacketOptions { workers, ..AfPacketOptions::new(interface) }.with_small_ring()
@@ -179,52 +130,6 @@ fn options(interface: &str, workers: u32) -> AfPacketOptions {
 
 fn open_in(namespace: &Namespace, options: &AfPacketOptions) -> Vec<AfPacketSource> {
     namespace.enter(|| afpacket::open(options, &format!("afpacket:{}", options.interface))).unwrap()
-}
-
-/// Frames of `len` bytes, told apart by `seed` and their number, of as many flows.
-fn frames(seed: u32, count: u32, len: usize) -> Vec<Vec<u8>> {
-    let one = |number: u32| {
-        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
-        frame.extend((len as u16 - 14).to_be_bytes());
-        frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, seed as u8, (number >> 8) as u8, number as u8, 10, 0, 1, 1, 3, 232, 7, 208]);
-        frame.extend((len as u16 - 34).to_be_bytes());
-        frame.extend([0, 0]);
-        frame.extend([seed.to_be_bytes(), number.to_be_bytes()].concat());
-        frame.resize(len, number as u8);
-        frame
-    };
-    (0..count).map(one).collect()
-}
-
-/// Removes `va` and `vb` and makes them again, down.
-fn make_again(lab: &Lab) {
-    lab.a().ip(&["link", "del", "va"]).unwrap();
-    add_link(lab, "va", "vb");
-}
-
-fn add_link(lab: &Lab, end_a: &str, end_b: &str) {
-    lab.a().ip(&["link", "add", end_a, "arp", "off", "type", "veth", "peer", "name", end_b, "netns", lab.b().name()]).unwrap();
-}
-
-/// Takes both ends up and waits until the sending one passes packets on.
-fn take_up(lab: &Lab, end_a: &str, end_b: &str) {
-    lab.a().ip(&["link", "set", end_a, "up"]).unwrap();
-    lab.b().ip(&["link", "set", end_b, "arp", "off", "up"]).unwrap();
-    wait_for_link(lab.b(), end_b);
-}
-
-/// Waits until `interface` passes packets on: the kernel notices a link a little later than that comes up.
-fn wait_for_link(namespace: &Namespace, interface: &str) {
-    let begun = Instant::now();
-    loop {
-        let output = namespace.command("ip").args(["link", "show", interface]).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        if text.contains("state UP") && text.contains("qdisc noqueue") {
-            return;
-        }
-        assert!(begun.elapsed() < LIMIT, "{text}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// A burst of frames, and when it was sent.
@@ -559,8 +464,71 @@ fn an_interface_that_is_renamed_is_captured_on_and_once() {
     });
     assert!(ended[0].kept.of("va") == frames(1, 300, 120));
     assert_eq!(seen.count("vx", InterfaceState::New), 0);
-    let warnings = seen.warnings.lock().unwrap();
-    assert!(warnings.len() == 1 && warnings[0].contains("va is called vx now"), "{warnings:?}");
+    assert_eq!(seen.count("va", InterfaceState::Renamed { from: "va".into(), to: "vx".into() }), 1);
+    let [entry] = &ended[0].interfaces[..] else { panic!("{:?}", ended[0].interfaces) };
+    assert_eq!((&entry.interface[..], &entry.called[..]), ("va", "vx"));
+}
+
+#[test]
+fn one_that_takes_the_name_of_a_renamed_one_is_another_interface() {
+    let Some(lab) = Lab::or_skip() else { return };
+    let mut source = open_in(lab.a(), &options("v*", 1)).remove(0);
+    let (mut kept, mut told) = (Kept::default(), Vec::new());
+    let mut poll_until = |source: &mut AfPacketSource, kept: &mut Kept, state: InterfaceState, times: usize| {
+        let begun = Instant::now();
+        while told.iter().filter(|told| **told == state).count() < times {
+            source.poll(kept).unwrap();
+            told.extend(source.news().into_iter().map(|news| news.state));
+            assert!(begun.elapsed() < LIMIT, "{state:?}: {told:?}");
+        }
+    };
+    let names = |source: &mut AfPacketSource| {
+        let mut interfaces = Vec::new();
+        source.interfaces(&mut interfaces);
+        interfaces.iter().map(|entry| (entry.interface.to_string(), entry.called.to_string())).collect::<Vec<_>>()
+    };
+    lab.a().ip(&["link", "set", "va", "down"]).unwrap();
+    lab.a().ip(&["link", "set", "va", "name", "vx"]).unwrap();
+    poll_until(&mut source, &mut kept, InterfaceState::Renamed { from: "va".into(), to: "vx".into() }, 1);
+    add_link(&lab, "va", "vb9");
+    poll_until(&mut source, &mut kept, InterfaceState::New, 2);
+    let pair = |interface: &str, called: &str| (interface.to_string(), called.to_string());
+    assert_eq!(names(&mut source), [pair("va", "vx"), pair("va", "va")]);
+    lab.a().ip(&["link", "del", "vx"]).unwrap();
+    poll_until(&mut source, &mut kept, InterfaceState::Gone, 1);
+    assert_eq!(names(&mut source), [pair("va", "va"), pair("va", "va")], "what is gone is called nothing");
+}
+
+#[test]
+fn counts_of_interfaces_that_are_gone_are_not_copied_at_each_poll() {
+    let Some(lab) = Lab::or_skip() else { return };
+    let mut source = open_in(lab.a(), &options("v*", 1)).remove(0);
+    let (mut kept, mut interfaces, mut states) = (Kept::default(), Vec::new(), Vec::new());
+    RawSender::open(lab.b(), "vb").unwrap().send(&frames(1, 100, 80)).unwrap();
+    lab.a().ip(&["link", "del", "va"]).unwrap();
+    add_link(&lab, "v2", "w2");
+    let begun = Instant::now();
+    // Long enough that the socket of the one that is gone has served its time.
+    while kept.packets.len() < 100 || !states.contains(&InterfaceState::Gone) || begun.elapsed() < Duration::from_millis(300) {
+        source.poll(&mut kept).unwrap();
+        source.interfaces(&mut interfaces);
+        states.extend(source.news().into_iter().map(|news| news.state));
+        assert!(begun.elapsed() < LIMIT, "{states:?}");
+    }
+    assert_eq!(
+        interfaces.iter().map(|entry| (&entry.interface[..], entry.counters.received)).collect::<Vec<_>>(),
+        [("va", 100), ("v2", 0)]
+    );
+    // A mark stays where nothing has changed.
+    interfaces[0].counters.received = 12345;
+    interfaces[1].counters.received = 12345;
+    source.poll(&mut kept).unwrap();
+    source.interfaces(&mut interfaces);
+    assert_eq!(interfaces.iter().map(|entry| entry.counters.received).collect::<Vec<_>>(), [12345, 0]);
+    let mut anew = Vec::new();
+    source.interfaces(&mut anew);
+    assert_eq!(anew.iter().map(|entry| entry.counters.received).collect::<Vec<_>>(), [100, 0]);
+    assert_eq!(source.counters().received, 100);
 }
 
 #[test]

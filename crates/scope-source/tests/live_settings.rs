@@ -92,35 +92,3 @@ fn libpcap_s_drops_are_counted_and_add_up() {
     assert_eq!((lengths.lost, lengths.packets.len() as u64), (counters.kernel_dropped, counters.received));
     assert!(lengths.packets.iter().all(|&(len, original_len)| (len, original_len) == (1500, 1500)));
 }
-
-/// Polls until `packets` have come, or the source fails, which is told; at most 5 s.
-fn poll_until(source: &mut dyn Source, lengths: &mut Lengths, packets: usize) -> Option<String> {
-    let begun = Instant::now();
-    while lengths.packets.len() < packets && begun.elapsed() < Duration::from_secs(5) {
-        if let Err(failure) = source.poll(lengths) {
-            return Some(failure.to_string());
-        }
-    }
-    None
-}
-
-#[test]
-fn libpcap_waits_for_an_interface_that_is_down_and_ends_with_one_that_is_removed() {
-    let Some(lab) = Lab::or_skip() else { return };
-    let sender = RawSender::open(lab.b(), "vb").unwrap();
-    let mut source = open_pcap(&lab, 1 << 20);
-    let mut lengths = Lengths::default();
-    sender.send(&frames(10, 100, false)).unwrap();
-    assert_eq!(poll_until(&mut source, &mut lengths, 10), None);
-    lab.a().ip(&["link", "set", "va", "down"]).unwrap();
-    for _ in 0..20 {
-        assert_eq!(source.poll(&mut lengths).unwrap(), Polled::Nothing);
-    }
-    lab.a().ip(&["link", "set", "va", "up"]).unwrap();
-    sender.send(&frames(10, 100, false)).unwrap();
-    assert_eq!(poll_until(&mut source, &mut lengths, 20), None);
-    assert_eq!(lengths.packets.len(), 20);
-    lab.a().ip(&["link", "del", "va"]).unwrap();
-    let failure = poll_until(&mut source, &mut lengths, usize::MAX).expect("a word about the removed interface");
-    assert!(failure.contains("va through libpcap"), "{failure}");
-}

@@ -205,7 +205,8 @@ fn interface(entry: &InterfaceStatus) -> String {
         0 => "none dropped by the kernel".to_string(),
         packets => format!("{} dropped by the kernel", number(packets)),
     };
-    format!("{}: {}, {dropped}", entry.interface, counted(entry.counters.received, "packet"))
+    let called = if entry.called == entry.interface { String::new() } else { format!(" (called {} now)", entry.called) };
+    format!("{}{called}: {}, {dropped}", entry.interface, counted(entry.counters.received, "packet"))
 }
 
 fn line(text: &mut String, words: String) {

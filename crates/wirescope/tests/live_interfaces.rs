@@ -13,12 +13,15 @@ use scope_testkit::traffic::frame::{self, Tag};
 use serde_json::Value;
 use std::time::Duration;
 
-/// The states that the event log tells of `interface`, in their order.
-fn states(live: &Live, interface: &str) -> Vec<String> {
+/// What the event log tells of `interface`, in its order.
+fn events(live: &Live, interface: &str) -> Vec<Value> {
     let log = std::fs::read_to_string(live.place.out().join("wirescope.jsonl")).unwrap();
     let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let of_it = events.filter(|event| event["event"] == "interface" && event["interface"] == interface);
-    of_it.map(|event| event["state"].as_str().unwrap().to_string()).collect()
+    events.filter(|event| event["event"] == "interface" && event["interface"] == interface).collect()
+}
+
+fn states(live: &Live, interface: &str) -> Vec<String> {
+    events(live, interface).iter().map(|event| event["state"].as_str().unwrap().to_string()).collect()
 }
 
 fn wait_for_state(live: &Live, interface: &str, state: &str, times: usize) {
@@ -101,9 +104,17 @@ fn every_change_of_an_interface_is_an_event() {
     change(&["down"], "down");
     change(&["up"], "up");
     change(&["mtu", "9000"], "mtu");
+    live.lab.b().ip(&["link", "set", "vb", "down"]).unwrap();
+    wait_for_state(&live, "vb", "down", 2);
+    change(&["name", "vc"], "renamed");
     let done = stop(started);
-    assert_eq!(states(&live, "vb"), ["down", "up", "mtu"]);
-    for words in ["vb went down", "vb is up again", "vb has an MTU of 9000 bytes now"] {
+    assert_eq!(states(&live, "vb"), ["down", "up", "mtu", "down", "renamed"]);
+    let renamed = events(&live, "vb").pop().unwrap();
+    assert_eq!((&renamed["from"], &renamed["to"]), (&"vb".into(), &"vc".into()), "{renamed}");
+    let summary: Value = serde_json::from_str(&done.stdout).unwrap();
+    let [entry] = &summary["interfaces"].as_array().unwrap()[..] else { panic!("{summary}") };
+    assert_eq!((&entry["interface"], &entry["called"]), (&"vb".into(), &"vc".into()));
+    for words in ["vb went down", "vb is up again", "vb has an MTU of 9000 bytes now", "vb is called vc now"] {
         assert!(done.stderr.contains(words) && done.stdout.contains(words), "{words}: {}", done.stderr);
     }
 }

@@ -151,6 +151,8 @@ pub struct Facts {
     pub cut: u64,
     /// Packets that came after windows that they belong to may have been over.
     pub late: u64,
+    /// Interfaces that are there, or were, and are not captured, each with the run's words for it.
+    pub refused: BTreeMap<String, String>,
     /// Network cards.
     pub nics: Vec<NicFacts>,
     /// The kernel's queue between cards and sockets, of the whole machine.

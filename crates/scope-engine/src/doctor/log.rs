@@ -144,6 +144,7 @@ fn take_event(facts: &mut Facts, kind: &str, event: &Map<String, Value>) {
         "status" => take_counts(facts, event),
         "loss" => take_loss(facts, event),
         "dump" if facts.dumps.len() < KEPT_MAX => facts.dumps.push(dump(event)),
+        "interface" => take_interface(facts, event),
         "long_hold" => facts.long_holds += 1,
         "warning" if facts.warnings.len() < KEPT_MAX => facts.warnings.push(text(event.get("text"))),
         "end" => {
@@ -203,6 +204,16 @@ fn take_counts(facts: &mut Facts, event: &Map<String, Value>) {
             dropped: number(softnet.get("dropped")),
             squeezed: number(softnet.get("squeezed")),
         });
+    }
+}
+
+/// The last word about an interface holds.
+fn take_interface(facts: &mut Facts, event: &Map<String, Value>) {
+    let interface = text(event.get("interface"));
+    match event.get("state").and_then(Value::as_str) {
+        Some("refused") if facts.refused.len() < KEPT_MAX => drop(facts.refused.insert(interface, text(event.get("text")))),
+        Some("new" | "back") => drop(facts.refused.remove(&interface)),
+        _ => {}
     }
 }
 

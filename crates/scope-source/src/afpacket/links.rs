@@ -25,7 +25,7 @@ const LOWER_UP: u32 = 1 << 16;
 
 /// Whether packets can come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LinkState {
+pub(crate) enum LinkState {
     /// Up, with a link.
     Up,
     /// Up, without a link (carrier).
@@ -36,7 +36,7 @@ pub(super) enum LinkState {
 
 /// One interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Link {
+pub(crate) struct Link {
     pub index: i32,
     pub name: String,
     /// As ARPHRD numbers it.
@@ -48,7 +48,7 @@ pub(super) struct Link {
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// This interface is new, or not as it was.
     Link(Link),
     /// The interface of this number was removed; another one may have that number afterwards.
@@ -57,7 +57,7 @@ pub(super) enum Change {
 
 /// What was told since the last look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct News {
+pub(crate) struct News {
     /// In their order.
     pub changes: Vec<Change>,
     /// A new list came to its end: changes before it were missed.
@@ -66,7 +66,7 @@ pub(super) struct News {
 
 /// All interfaces of this network namespace, kept up to date.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(crate) struct Links {
     socket: OwnedFd,
     buffer: Vec<u8>,
     table: Table,
@@ -74,7 +74,7 @@ pub(super) struct Links {
 
 impl Links {
     /// Listens, then reads the list of all interfaces. No rights are needed.
-    pub(super) fn open() -> io::Result<Links> {
+    pub(crate) fn open() -> io::Result<Links> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: plain system call; the result is checked.
         let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
@@ -105,21 +105,21 @@ impl Links {
         Ok(links)
     }
 
-    pub(super) fn fd(&self) -> RawFd {
+    pub(crate) fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
     /// All interfaces, by number.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Link> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Link> {
         self.table.known.values()
     }
 
-    pub(super) fn get(&self, index: i32) -> Option<&Link> {
+    pub(crate) fn get(&self, index: i32) -> Option<&Link> {
         self.table.known.get(&index)
     }
 
     /// Takes in what was told since the last look; never waits.
-    pub(super) fn read(&mut self) -> io::Result<News> {
+    pub(crate) fn read(&mut self) -> io::Result<News> {
         let mut news = News::default();
         for _ in 0..READS_MAX {
             // SAFETY: the kernel writes at most the buffer's length into it.

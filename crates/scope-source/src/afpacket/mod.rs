@@ -5,6 +5,7 @@
 //! | `source` | one worker's interfaces, polled together; they may come and go |
 //! | `opening` | from what is asked for to the workers' sources |
 //! | `links` | the interfaces of this machine, as the kernel tells their changes |
+//! | `life` | what has become of one of them, in words |
 //! | `pattern` | which of them are meant |
 //! | `socket` | the system calls, as safe methods |
 //! | `ring` | the memory shared with the kernel, and who owns a block when |
@@ -25,13 +26,14 @@ mod device;
 mod fanout;
 mod gate;
 mod intake;
-mod links;
+pub(crate) mod life;
+pub(crate) mod links;
 pub(crate) mod losses;
 mod opening;
 mod pattern;
 mod ring;
 pub mod settings;
-mod socket;
+pub(crate) mod socket;
 mod source;
 
 use std::io;

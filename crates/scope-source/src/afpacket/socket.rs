@@ -121,12 +121,7 @@ impl Socket {
 
     /// The number of the interface that the socket is bound to; -1 when that was removed.
     pub(super) fn bound_index(&self) -> io::Result<i32> {
-        // SAFETY: all-zero bytes are a valid sockaddr_ll.
-        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the address lives through the call and `len` is its length, so the kernel writes no farther.
-        check(unsafe { libc::getsockname(self.0.as_raw_fd(), (&raw mut address).cast(), &raw mut len) })?;
-        Ok(address.sll_ifindex)
+        bound_index(self.fd())
     }
 
     /// Most bytes that the interface named `name` takes behind the link header.
@@ -173,6 +168,16 @@ impl Socket {
     }
 }
 
+/// The number of the interface that a packet socket is bound to; -1 when that was removed.
+pub(crate) fn bound_index(socket: BorrowedFd<'_>) -> io::Result<i32> {
+    // SAFETY: all-zero bytes are a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the address lives through the call and `len` is its length, so the kernel writes no farther.
+    check(unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len) })?;
+    Ok(address.sll_ifindex)
+}
+
 fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -194,8 +199,13 @@ fn request_for(name: &[u8]) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
+/// Whether the system says that the right is missing.
+pub(crate) fn is_forbidden(cause: &io::Error) -> bool {
+    matches!(cause.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+}
+
 /// Waits until one of `waiting` has something, at most `timeout`.
-pub(super) fn wait_any(waiting: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
+pub(crate) fn wait_any(waiting: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
     // SAFETY: as many pollfds as are said, which live through the call.
     let ready = unsafe { libc::poll(waiting.as_mut_ptr(), waiting.len() as libc::nfds_t, timeout.as_millis() as libc::c_int) };
     match check(ready) {

@@ -8,24 +8,34 @@
 //! After rights are given up no socket can be opened; to bind one, to give it a ring, to join a group needs none. A socket without
 //! a group serves one interface after another. One in a group belongs to its interface for its life (the kernel's rule), so with
 //! several workers each interface that comes back takes a spare socket of each worker.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `beginning` | what is there before the first poll |
+//! | `taking` | how an interface comes by a socket, and how that gets free again |
+//! | `telling` | what is told of interfaces |
+//! | `books` | the counts |
 
+mod beginning;
+mod books;
+mod taking;
 mod telling;
 
-use std::collections::BTreeMap;
-use std::io;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use scope_packet::{Interface, Sink};
 
-use super::device::Device;
 use super::fanout::Groups;
-use super::links::{Change, Link, LinkState, Links};
+use super::life::Life;
+use super::links::{Change, Link, Links};
 use super::pattern::Pattern;
 use super::socket::{Socket, wait_any};
-use super::{AfPacketOptions, POLL_PACKETS, POLL_WAIT, Place, Port, SPARES_MAX, Stage, realtime_ns};
-use crate::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing};
+use super::{AfPacketOptions, POLL_PACKETS, POLL_WAIT, Port, Stage, realtime_ns};
+use crate::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
+use taking::Refused;
 
 /// Interfaces that one source captures at once; more are not captured, which is told.
 pub const PORTS_MAX: usize = 64;
@@ -47,38 +57,10 @@ pub(super) struct Wanted {
 /// An interface that is or was captured, by its number in the source.
 struct Known {
     interface: Interface,
-    name: Arc<str>,
-    /// What the system calls it now.
-    called: String,
+    /// As it was told last.
+    life: Life,
     /// Counters of its sockets that serve others now.
     before: SourceCounters,
-    /// As it was told last.
-    up: bool,
-    gone: bool,
-    mtu: u32,
-}
-
-/// Why an interface is not taken up.
-enum NotTaken {
-    /// Gone again, or a socket will be there in a moment.
-    NotNow,
-    /// No socket can be had.
-    NoSocket(io::Error),
-    /// So many are captured already.
-    Full(SourceError),
-    /// Any other reason.
-    Fault(SourceError),
-}
-
-/// For how long an interface is not taken up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refused {
-    /// For as long as it is there.
-    WhileThere,
-    /// Until a socket is free.
-    UntilSocket,
-    /// Until another interface goes.
-    UntilRoom,
 }
 
 /// One worker's share of live capture.
@@ -93,6 +75,10 @@ pub struct AfPacketSource {
     /// Sockets that serve no interface and have no ring.
     spares: Vec<Socket>,
     known: Vec<Known>,
+    /// Counters of all sockets that serve others now.
+    before: SourceCounters,
+    /// Interfaces, by number, of which more has changed since it was last told than what their sockets count.
+    changed: BTreeSet<usize>,
     /// Interfaces that the sink knows.
     announced: usize,
     /// Interfaces that are not taken up, told once.
@@ -120,6 +106,8 @@ impl AfPacketSource {
             ports: Vec::new(),
             spares: Vec::new(),
             known: Vec::new(),
+            before: SourceCounters::default(),
+            changed: BTreeSet::new(),
             announced: 0,
             refused: BTreeMap::new(),
             unserved: false,
@@ -129,168 +117,6 @@ impl AfPacketSource {
             stopped: None,
             ended: false,
         })
-    }
-
-    /// Refuses the name of an interface that isn't there.
-    pub(super) fn check_names(&self) -> Result<(), SourceError> {
-        let missing =
-            |wanted: &&Wanted| !wanted.pattern.is_glob() && !self.links.all().any(|link| wanted.pattern.matches(&link.name));
-        match self.wanted.iter().find(missing) {
-            None => Ok(()),
-            Some(wanted) => {
-                let known: Vec<&str> = self.links.all().map(|link| &link.name[..]).collect();
-                Err(SourceError::NoInterface { name: wanted.pattern.text().to_string(), known: known.join(", ") })
-            }
-        }
-    }
-
-    /// Makes a socket ready for every interface that is wanted and there.
-    pub(super) fn prepare_all(&mut self) -> Result<(), SourceError> {
-        for link in self.links.all().cloned().collect::<Vec<_>>() {
-            let Some(wanted) = self.wanted(&link.name) else { continue };
-            let by_name = !self.wanted[wanted].pattern.is_glob();
-            match self.prepare(&link, wanted) {
-                Ok(number) if by_name => self.tell_of_down(number, &link),
-                Ok(number) => self.tell_of_new(number, &link, wanted),
-                Err(NotTaken::Fault(SourceError::Spec { cause, .. })) if !by_name => {
-                    self.refuse(&link, Refused::WhileThere, cause)
-                }
-                Err(NotTaken::Full(SourceError::Spec { cause, .. })) if !by_name => self.refuse(&link, Refused::UntilRoom, cause),
-                Err(NotTaken::Fault(error) | NotTaken::Full(error)) => return Err(error),
-                Err(NotTaken::NotNow) => {}
-                Err(NotTaken::NoSocket(cause)) => {
-                    let place = format!("opening a packet socket on {}", link.name);
-                    return Err(if is_forbidden(&cause) {
-                        SourceError::no_permission(&link.name)
-                    } else {
-                        SourceError::System { place, cause }
-                    });
-                }
-            }
-        }
-        for wanted in &self.wanted {
-            if self.leads && !self.links.all().any(|link| wanted.pattern.matches(&link.name)) {
-                self.warnings.push(format!("{}: no interface matches yet; waiting for one to come", wanted.spec));
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn join_groups(&mut self) -> Result<(), SourceError> {
-        for port in &mut self.ports {
-            port.join_group(self.links.get(port.device.index).map_or(LinkState::Down, |link| link.state))?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn open_gates(&mut self) -> Result<(), SourceError> {
-        self.ports.iter_mut().try_for_each(Port::open_gate)
-    }
-
-    /// Opens the sockets for later, and says how many there are.
-    pub(super) fn open_spares(&mut self) -> Result<(), SourceError> {
-        for wanted in &self.wanted {
-            for _ in 0..wanted.options.spares() {
-                let socket = Socket::open_mute().map_err(|cause| match is_forbidden(&cause) {
-                    true => SourceError::no_permission(wanted.pattern.text()),
-                    false => SourceError::System {
-                        place: format!("opening a spare packet socket for {} (a smaller spare= needs fewer)", wanted.spec),
-                        cause,
-                    },
-                })?;
-                self.spares.push(socket);
-            }
-        }
-        let spares = self.spares.len() as u32;
-        if spares > 0 {
-            let text = format!("{}: {spares} spare sockets for interfaces that come when no more may be opened", self.name);
-            self.tell(&self.name.clone(), InterfaceState::Spare(spares), text);
-        }
-        Ok(())
-    }
-
-    /// Which wish the interface named `name` fulfils.
-    fn wanted(&self, name: &str) -> Option<usize> {
-        self.wanted.iter().position(|wanted| wanted.pattern.matches(name))
-    }
-
-    /// Makes a socket ready for an interface, its gate shut; returns the interface's number.
-    fn prepare(&mut self, link: &Link, wanted: usize) -> Result<usize, NotTaken> {
-        let one_too_many = |most: usize, what: &str| {
-            let cause = format!("it is one too many, a source {what} at most {most}; give some a source of their own");
-            SourceError::Spec { spec: self.wanted[wanted].spec.clone(), cause }
-        };
-        if self.ports.iter().filter(|port| port.stage == Stage::Bound).count() >= PORTS_MAX {
-            return Err(NotTaken::Full(one_too_many(PORTS_MAX, "captures")));
-        }
-        if self.known.len() >= INTERFACES_KNOWN_MAX {
-            return Err(NotTaken::Fault(one_too_many(INTERFACES_KNOWN_MAX, "meets")));
-        }
-        if self.ports.len() >= PORTS_MAX {
-            return Err(NotTaken::NotNow);
-        }
-        let socket = self.socket()?;
-        let Wanted { options, spec, part, groups, .. } = &self.wanted[wanted];
-        let made = match Device::of(&socket, link) {
-            Ok(device) => {
-                let group = groups.as_ref().map(|groups| groups.of(link.index));
-                Port::prepare(socket, Place { link, device, part: *part, group }, options, spec)
-            }
-            Err(cause) => Err((SourceError::Spec { spec: spec.clone(), cause }, Some(socket))),
-        };
-        let mut port = match made {
-            Ok(port) => port,
-            Err((error, socket)) => {
-                self.spares.extend(socket);
-                return Err(match &error {
-                    SourceError::System { cause, .. } if is_gone(cause) => NotTaken::NotNow,
-                    _ => NotTaken::Fault(error),
-                });
-            }
-        };
-        let number = self.number(&port.interface, link);
-        port.intake.interface = number as u32;
-        self.ports.push(port);
-        self.warn_of_long_frames(number, link);
-        Ok(number)
-    }
-
-    /// A socket that serves nobody: a spare one, a new one, or that of an interface that is gone.
-    fn socket(&mut self) -> Result<Socket, NotTaken> {
-        if let Some(socket) = self.spares.pop() {
-            return Ok(socket);
-        }
-        let cause = match Socket::open_mute() {
-            Ok(socket) => return Ok(socket),
-            Err(cause) => cause,
-        };
-        if let Some(at) = self.ports.iter().position(|port| port.stage == Stage::Parked) {
-            self.close(at);
-            return self.spares.pop().ok_or(NotTaken::NoSocket(cause));
-        }
-        let leaving = |port: &Port| port.group.is_none() && matches!(port.stage, Stage::Leaving(_));
-        Err(if self.ports.iter().any(leaving) { NotTaken::NotNow } else { NotTaken::NoSocket(cause) })
-    }
-
-    /// Closes a port that is at its end. Its socket is a spare one from now on, if it can serve another interface.
-    fn close(&mut self, at: usize) {
-        let port = self.ports.swap_remove(at);
-        self.known[port.intake.interface as usize].before.add(&port.intake.counters);
-        self.warnings.extend(port.warnings.iter().cloned());
-        let room = (SPARES_MAX as usize).saturating_sub(self.spares.len());
-        self.spares.extend(port.into_socket().ok().flatten().into_iter().take(room));
-    }
-
-    /// The interface's number: a new one, or that of the same interface before.
-    fn number(&mut self, interface: &Interface, link: &Link) -> usize {
-        if let Some(number) = self.known.iter().position(|known| known.interface == *interface) {
-            return number;
-        }
-        let (interface, name) = (interface.clone(), link.name[..].into());
-        let up = link.state == LinkState::Up;
-        let called = link.name.clone();
-        self.known.push(Known { interface, name, called, before: SourceCounters::default(), up, gone: false, mtu: link.mtu });
-        self.known.len() - 1
     }
 
     /// Reads what became of interfaces and follows it.
@@ -331,10 +157,9 @@ impl AfPacketSource {
         };
         port.stage = Stage::Leaving(Instant::now());
         let number = port.intake.interface as usize;
-        let known = &mut self.known[number];
-        (known.gone, known.up) = (true, false);
-        let (name, text) = (known.name.clone(), format!("interface {} was removed; waiting for it to come back", known.name));
-        self.tell(&name, InterfaceState::Gone, text);
+        self.changed.insert(number);
+        let told = self.known[number].life.leave();
+        self.tell_of(number, Some(told));
     }
 
     /// After a new list: an interface may have been replaced by one of the same number, which the kernel says of the socket.
@@ -356,85 +181,13 @@ impl AfPacketSource {
             port.warn(error.to_string());
         }
         let number = port.intake.interface as usize;
-        self.tell_of_name(number, link);
-        self.tell_of_state(number, link);
-        if std::mem::replace(&mut self.known[number].mtu, link.mtu) != link.mtu {
-            let name = self.known[number].name.clone();
-            let text = format!("interface {name} has an MTU of {} bytes now", link.mtu);
-            self.tell(&name, InterfaceState::Mtu(link.mtu), text);
+        self.changed.insert(number);
+        let life = &mut self.known[number].life;
+        let (name, state, mtu) = (life.rename(link), life.link(link), life.mtu(link));
+        let is_of_mtu = mtu.is_some();
+        [name, state, mtu].into_iter().for_each(|told| self.tell_of(number, told));
+        if is_of_mtu {
             self.warn_of_long_frames(number, link);
-        }
-    }
-
-    /// Captures an interface from now on, if it is wanted, isn't captured yet and wasn't refused.
-    fn take_up(&mut self, link: &Link) {
-        let is_captured = |port: &Port| port.stage == Stage::Bound && port.device.index == link.index;
-        if self.stopped.is_some() || self.refused.contains_key(&link.index) || self.ports.iter().any(is_captured) {
-            return;
-        }
-        let Some(wanted) = self.wanted(&link.name) else { return };
-        let taken = match self.bind_again(link) {
-            Some(taken) => taken,
-            None => self.prepare(link, wanted).and_then(|number| {
-                let port = self.ports.last_mut().expect("it was just made");
-                port.join_group(link.state).and_then(|()| port.open_gate()).map(|()| number).map_err(NotTaken::Fault)
-            }),
-        };
-        match taken {
-            Ok(number) if self.known[number].gone => self.tell_of_back(number, link),
-            Ok(number) => self.tell_of_new(number, link, wanted),
-            Err(NotTaken::NotNow) => self.unserved = true,
-            Err(NotTaken::Fault(error)) => self.refuse(link, Refused::WhileThere, error.to_string()),
-            Err(NotTaken::Full(error)) => self.refuse(link, Refused::UntilRoom, error.to_string()),
-            Err(NotTaken::NoSocket(cause)) => {
-                let error = SourceError::NoSocket { interface: link.name.clone(), cause };
-                self.refuse(link, Refused::UntilSocket, error.to_string());
-                // No socket that could ever be free: nothing can come any more.
-                if self.ports.is_empty() {
-                    self.failure = Some(error);
-                }
-            }
-        }
-    }
-
-    /// Goes on with the socket that served the same interface before it was removed; `None` where there is none.
-    fn bind_again(&mut self, link: &Link) -> Option<Result<usize, NotTaken>> {
-        let port = self.ports.iter_mut().find(|port| port.can_serve_again(&link.name))?;
-        let device = Device::of(&port.socket, link).ok().filter(|device| port.device.is_like(device))?;
-        let number = port.intake.interface as usize;
-        Some(match port.bind_again(device) {
-            Ok(()) => Ok(number),
-            Err(SourceError::System { cause, .. }) if is_gone(&cause) => Err(NotTaken::NotNow),
-            Err(error) => Err(NotTaken::Fault(error)),
-        })
-    }
-
-    /// An interface is not captured for now.
-    fn refuse(&mut self, link: &Link, refused: Refused, text: String) {
-        self.refused.insert(link.index, refused);
-        self.tell(&link.name, InterfaceState::Refused, format!("interface {} is not captured: {text}", link.name));
-    }
-
-    /// Sockets whose interface is gone and that have nothing more: one that was named waits for it with its ring, others are
-    /// closed. Now there may be room for an interface that was refused.
-    fn park(&mut self) {
-        for at in (0..self.ports.len()).rev() {
-            let port = &mut self.ports[at];
-            let Stage::Leaving(since) = port.stage else { continue };
-            if !port.is_drained(since) {
-                continue;
-            }
-            port.stage = Stage::Parked;
-            let frees_socket = port.group.is_none();
-            if !frees_socket || self.wanted[port.interface.part as usize].pattern.is_glob() {
-                self.close(at);
-            }
-            self.refused.retain(|_, refused| match refused {
-                Refused::WhileThere => true,
-                Refused::UntilSocket => !frees_socket,
-                Refused::UntilRoom => false,
-            });
-            self.unserved = true;
         }
     }
 
@@ -538,20 +291,11 @@ impl Source for AfPacketSource {
     }
 
     fn counters(&self) -> SourceCounters {
-        let mut total = SourceCounters::default();
-        self.known.iter().for_each(|known| total.add(&known.before));
-        self.ports.iter().for_each(|port| total.add(&port.intake.counters));
-        total
+        self.all_counters()
     }
 
-    fn interfaces(&self, into: &mut Vec<InterfaceCounters>) {
-        for (number, known) in self.known.iter().enumerate() {
-            match into.get_mut(number) {
-                Some(entry) => entry.counters = known.before,
-                None => into.push(InterfaceCounters { interface: known.name.clone(), counters: known.before }),
-            }
-        }
-        self.ports.iter().for_each(|port| into[port.intake.interface as usize].counters.add(&port.intake.counters));
+    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>) {
+        self.tell_counters(into);
     }
 
     fn stop(&mut self) {
@@ -580,13 +324,4 @@ impl Source for AfPacketSource {
     fn news(&mut self) -> Vec<InterfaceNews> {
         std::mem::take(&mut self.news)
     }
-}
-
-/// Whether the system says that there is no such interface (any more).
-fn is_gone(cause: &io::Error) -> bool {
-    matches!(cause.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
-}
-
-fn is_forbidden(cause: &io::Error) -> bool {
-    matches!(cause.raw_os_error(), Some(libc::EPERM | libc::EACCES))
 }

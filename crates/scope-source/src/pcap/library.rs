@@ -1,6 +1,7 @@
 //! libpcap's functions of live capture, each as a safe method: all unsafe code of this source.
 
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 use libc::sock_filter;
@@ -25,7 +26,7 @@ struct RawHead {
 struct RawCounts {
     received: u32,
     dropped: u32,
-    dropped_by_interface: u32,
+    _dropped_by_interface: u32,
 }
 
 /// `struct bpf_program`.
@@ -88,7 +89,8 @@ pub(super) struct Lent<'a> {
     pub time_ns: i64,
 }
 
-/// libpcap's counts, which wrap around at 2^32.
+/// libpcap's counts, which wrap around at 2^32. What the card itself dropped isn't among them: libpcap's figure of that jumps when
+/// the card is gone or renamed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub received: u32,
@@ -183,10 +185,11 @@ impl Capture {
     }
 
     /// A descriptor that can be waited on, where the system has one.
-    pub(super) fn descriptor(&self) -> Option<c_int> {
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: the handle is active; the descriptor stays the handle's.
         let fd = unsafe { pcap_get_selectable_fd(self.handle.0.as_ptr()) };
-        (fd >= 0).then_some(fd)
+        // SAFETY: no -1, and open as long as the handle, which is borrowed with it.
+        (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
     /// Puts classic BPF in front of the capture.
@@ -225,7 +228,7 @@ impl Capture {
         let mut counts = RawCounts::default();
         // SAFETY: the handle is active; libpcap fills the struct.
         match unsafe { pcap_stats(self.handle.0.as_ptr(), &mut counts) } {
-            0 => Ok(Counts { received: counts.received, dropped: counts.dropped.wrapping_add(counts.dropped_by_interface) }),
+            0 => Ok(Counts { received: counts.received, dropped: counts.dropped }),
             _ => Err(self.handle.words()),
         }
     }

@@ -1,23 +1,34 @@
 //! Live capture through libpcap: the fallback for systems and interfaces that the ring of AF_PACKET isn't there for.
 //!
 //! Packets are copied out of libpcap's memory, a batch at a time, and nothing is said of their direction: who can, uses
-//! [`crate::afpacket`]. One worker. An interface that goes down is waited for as far as libpcap does.
+//! [`crate::afpacket`]. One worker.
 //!
+//! ```text
+//!  capturing ─► removed: what the system still holds is taken, the capture is closed
+//!            ─► there again: opened again, which needs the rights of the start; without them the source ends, and says so at once
+//! ```
 //! Law, at the end of every poll: `offered = kernel_dropped + waiting + received`; systems count differently, so offered is never
 //! less than what was received and dropped. After [`Source::stop`] what is dated later isn't taken and isn't counted.
 
+mod follow;
 mod library;
 
 use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use libc::{BPF_K, BPF_RET, sock_filter};
 use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, Packet, Sink, TimestampSource};
 
+use crate::afpacket::life::{NEWS_MAX, Told};
 use crate::afpacket::losses::Losses;
+use crate::afpacket::may_capture;
+use crate::afpacket::socket::{is_forbidden, wait_any};
 use crate::own_traffic::{self, Connection};
 use crate::spec::{PcapPlan, SNAP_LEN_MAX};
-use crate::{Polled, Source, SourceCounters, SourceError, Timing};
+use crate::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing};
+use follow::Follow;
 use library::{Capture, Counts, Refused, Wanted};
 
 /// Batches of one poll at most.
@@ -26,8 +37,12 @@ const POLL_BATCHES: usize = 64;
 const POLL_WAIT: Duration = Duration::from_millis(10);
 /// How long a poll sleeps where the system has nothing to wait on.
 const SLEEP: Duration = Duration::from_millis(1);
-/// Longest that a stopped source waits for what the system holds back.
+/// Longest that a stopped source waits for what the system holds back, and one whose interface was removed.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
+/// How long after libpcap has failed the system may say that the interface was removed or renamed: then it is no failure.
+const EXPLAINED_WITHIN: Duration = Duration::from_secs(1);
+/// Link types that the interface may have over its lives.
+const LINK_TYPES_MAX: usize = 16;
 
 /// A packet of the batch at hand: where its bytes stand in the copy.
 #[derive(Clone, Copy, Default)]
@@ -41,12 +56,24 @@ struct Copied {
 /// Live capture on one interface through libpcap.
 pub struct PcapSource {
     spec: String,
-    capture: Capture,
-    interface: Interface,
-    announced: bool,
-    snap_len: usize,
+    plan: PcapPlan,
+    excluded: Vec<Connection>,
+    name: Arc<str>,
+    /// `None` while the interface is gone.
+    capture: Option<Capture>,
+    /// Tells what becomes of the interface; `None` where nothing tells.
+    follow: Option<Follow>,
+    /// The interface was removed then: what the system still holds is taken.
+    left: Option<Instant>,
+    /// The interface, once for each link type that it had; the packets of now are of the one at `number`.
+    interfaces: Vec<Interface>,
+    number: usize,
+    /// Interfaces that the sink knows.
+    announced: usize,
     timeout: Duration,
     notes: Vec<String>,
+    news: Vec<InterfaceNews>,
+    warnings: Vec<String>,
     /// The bytes of the batch at hand.
     bytes: Vec<u8>,
     batch: Vec<Copied>,
@@ -57,6 +84,10 @@ pub struct PcapSource {
     stopped: Option<(Instant, i64)>,
     /// When the last packet came.
     heard: Instant,
+    /// libpcap's last word is that it can't go on.
+    complaint: Option<(Instant, String)>,
+    /// Nothing can come any more.
+    failure: Option<SourceError>,
     ended: bool,
 }
 
@@ -65,11 +96,59 @@ pub struct PcapSource {
 /// # Errors
 /// [`SourceError::NoInterface`], `NoPermission`, `System` with libpcap's words for the rest.
 pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<PcapSource, SourceError> {
+    // It is listened to what becomes of the interface before that is opened, so that nothing is missed.
+    let followed = Follow::begin(&plan.interface);
+    let Begun { capture, interface, mut notes } = begin(plan, excluded)?;
+    let mut follow = followed.unwrap_or_else(|cause| {
+        notes.push(format!("what becomes of interface {} is not told: {cause}", plan.interface));
+        None
+    });
+    let down = follow.as_mut().and_then(Follow::start);
+    let slack_ns = i64::from(plan.timeout_ms) * 1_000_000;
+    let mut source = PcapSource {
+        spec: spec.to_string(),
+        plan: plan.clone(),
+        excluded: excluded.to_vec(),
+        name: plan.interface[..].into(),
+        capture: Some(capture),
+        follow,
+        left: None,
+        interfaces: vec![interface],
+        number: 0,
+        announced: 0,
+        timeout: Duration::from_millis(plan.timeout_ms.into()),
+        notes,
+        news: Vec::new(),
+        warnings: Vec::new(),
+        bytes: Vec::new(),
+        batch: Vec::with_capacity(BATCH_PACKETS_MAX),
+        counters: SourceCounters::default(),
+        counted: Counts::default(),
+        losses: Losses::begin(realtime_ns(), slack_ns),
+        newest_ns: 0,
+        stopped: None,
+        heard: Instant::now(),
+        complaint: None,
+        failure: None,
+        ended: false,
+    };
+    down.into_iter().for_each(|told| source.tell(told));
+    Ok(source)
+}
+
+/// A capture that has begun.
+struct Begun {
+    capture: Capture,
+    interface: Interface,
+    notes: Vec<String>,
+}
+
+/// Begins to capture, at the start and whenever the interface is back.
+fn begin(plan: &PcapPlan, excluded: &[Connection]) -> Result<Begun, SourceError> {
     let name = &plan.interface;
-    let snap_len = plan.snap_len.filter(|&bytes| bytes > 0);
     let wanted = Wanted {
         interface: name,
-        snap_len: snap_len.unwrap_or(SNAP_LEN_MAX),
+        snap_len: snap_len(plan),
         promiscuous: plan.promiscuous,
         timeout_ms: plan.timeout_ms,
         buffer_bytes: plan.buffer_bytes,
@@ -88,29 +167,16 @@ pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<Pcap
         name: name.clone(),
         description: String::new(),
         link_type,
-        snap_len: snap_len.unwrap_or(0),
+        snap_len: plan.snap_len.unwrap_or(0),
         timestamps: TimestampSource::Kernel,
         part: 0,
     };
-    let slack_ns = i64::from(plan.timeout_ms) * 1_000_000;
-    Ok(PcapSource {
-        spec: spec.to_string(),
-        capture,
-        interface,
-        announced: false,
-        snap_len: wanted.snap_len as usize,
-        timeout: Duration::from_millis(plan.timeout_ms.into()),
-        notes,
-        bytes: Vec::new(),
-        batch: Vec::with_capacity(BATCH_PACKETS_MAX),
-        counters: SourceCounters::default(),
-        counted: Counts::default(),
-        losses: Losses::begin(realtime_ns(), slack_ns),
-        newest_ns: 0,
-        stopped: None,
-        heard: Instant::now(),
-        ended: false,
-    })
+    Ok(Begun { capture, interface, notes })
+}
+
+/// Most bytes kept of a packet.
+fn snap_len(plan: &PcapPlan) -> u32 {
+    plan.snap_len.filter(|&bytes| bytes > 0).unwrap_or(SNAP_LEN_MAX)
 }
 
 /// Lets the packets of `excluded` not be captured.
@@ -131,24 +197,137 @@ fn fault(doing: &str, interface: &str, words: String) -> SourceError {
 }
 
 impl PcapSource {
+    fn tell(&mut self, (state, text): Told) {
+        if self.news.len() < NEWS_MAX {
+            self.news.push(InterfaceNews { interface: self.name.to_string(), state, text });
+        }
+    }
+
+    /// Reads what became of the interface, and follows it.
+    fn follow_interface(&mut self) {
+        let Some(follow) = &mut self.follow else { return };
+        match follow.look(self.capture.as_ref().and_then(Capture::descriptor)) {
+            Ok(told) => told.into_iter().for_each(|told| match told.0 {
+                InterfaceState::Gone => self.leave(told),
+                _ => self.tell(told),
+            }),
+            Err(cause) => {
+                let text =
+                    format!("changes of interface {} are not told any more: {cause}; start again to follow them", self.name);
+                self.warnings.push(text);
+                let gone = self.follow.take().is_some_and(|follow| follow.life.gone);
+                self.failure = self.failure.take().or(gone.then(|| fault("waiting", &self.name, cause.to_string())));
+            }
+        }
+        if self.capture.is_none() && self.failure.is_none() && self.stopped.is_none() {
+            self.begin_again();
+        }
+    }
+
+    /// The interface was removed. Whether it can be opened again is known, and said, at once: rights that are given up stay so.
+    fn leave(&mut self, (state, waiting): Told) {
+        self.left = self.capture.is_some().then(Instant::now);
+        match may_capture() {
+            Err(cause) if is_forbidden(&cause) => {
+                self.tell((state, format!("interface {} was removed", self.name)));
+                let error = SourceError::NotAgain { interface: self.name.to_string(), cause };
+                self.tell((InterfaceState::Refused, error.to_string()));
+                self.failure = Some(error);
+            }
+            _ => self.tell((state, waiting)),
+        }
+    }
+
+    /// Captures the interface again, if one of its name is there and hasn't been tried as it is.
+    fn begin_again(&mut self) {
+        let Some(link) = self.follow.as_mut().and_then(Follow::comer) else { return };
+        let begun = begin(&self.plan, &self.excluded).and_then(|begun| match self.number_of(&begun.interface) {
+            Some(number) => Ok((number, begun)),
+            None => Err(fault("capturing", &self.name, format!("it had {LINK_TYPES_MAX} other link types before"))),
+        });
+        let (number, begun) = match begun {
+            Ok(begun) => begun,
+            // Gone again, which the system tells.
+            Err(SourceError::NoInterface { .. }) => return,
+            Err(error) => {
+                self.tell((InterfaceState::Refused, format!("interface {} is not captured: {error}", self.name)));
+                self.failure = matches!(error, SourceError::NoPermission { .. }).then_some(error);
+                return;
+            }
+        };
+        (self.number, self.capture, self.counted) = (number, Some(begun.capture), Counts::default());
+        self.losses.look_again_from(realtime_ns());
+        let Some(follow) = &mut self.follow else { return };
+        let ((state, text), down) = follow.come_back(&link);
+        let notes: String = begun.notes.iter().map(|note| format!("; {note}")).collect();
+        self.tell((state, text + &notes));
+        down.into_iter().for_each(|told| self.tell(told));
+    }
+
+    /// The number of the interface, which is a new one if it has another link type than ever before; `None`: it had too many.
+    fn number_of(&mut self, interface: &Interface) -> Option<usize> {
+        if let Some(number) = self.interfaces.iter().position(|known| known == interface) {
+            return Some(number);
+        }
+        (self.interfaces.len() < LINK_TYPES_MAX).then(|| {
+            self.interfaces.push(interface.clone());
+            self.interfaces.len() - 1
+        })
+    }
+
+    /// Closes the capture of an interface that was removed, once the system has handed over all that it held.
+    fn close_drained(&mut self) {
+        let Some(left) = self.left else { return };
+        let waiting = self.counters.offered - self.counters.received - self.counters.kernel_dropped;
+        let quiet = left.elapsed().min(self.heard.elapsed()) >= 4 * self.timeout;
+        if !(quiet && waiting == 0) && left.elapsed() < DRAIN_MAX {
+            return;
+        }
+        if waiting > 0 {
+            self.warnings.push(format!("{}: the system did not hand over the last {waiting} packets", self.spec));
+        }
+        (self.capture, self.left) = (None, None);
+    }
+
+    /// libpcap can't go on: nothing new where the interface was removed. One that was renamed it looks for by its old name in vain,
+    /// and captures it all the same.
+    fn heed_complaint(&mut self) -> Result<(), SourceError> {
+        let Some((since, _)) = &self.complaint else { return Ok(()) };
+        let explained = self.follow.as_ref().is_some_and(|follow| follow.life.gone || follow.life.called != follow.life.name);
+        if !explained && self.follow.is_some() && since.elapsed() < EXPLAINED_WITHIN {
+            return Ok(());
+        }
+        match self.complaint.take() {
+            Some((_, words)) if !explained => Err(fault("capturing", &self.name, words)),
+            _ => Ok(()),
+        }
+    }
+
     /// Copies packets that are there, at most a batch.
-    fn take_batch(&mut self) -> Result<(), SourceError> {
+    fn take_batch(&mut self) {
         self.bytes.clear();
         self.batch.clear();
+        let Some(capture) = &mut self.capture else { return };
+        let snap_len = snap_len(&self.plan) as usize;
         while self.batch.len() < BATCH_PACKETS_MAX && !self.ended {
-            let lent = match self.capture.next() {
+            let lent = match capture.next() {
                 Ok(Some(lent)) => lent,
-                Ok(None) => break,
-                Err(words) if self.batch.is_empty() => return Err(fault("capturing", &self.interface.name, words)),
-                // What came before is pushed first; the next look fails again.
-                Err(_) => break,
+                Ok(None) => {
+                    self.complaint = None;
+                    break;
+                }
+                Err(words) => {
+                    self.complaint.get_or_insert((Instant::now(), words));
+                    break;
+                }
             };
+            self.complaint = None;
             if self.stopped.is_some_and(|(_, stopped_ns)| lent.time_ns > stopped_ns) {
                 self.ended = true;
                 break;
             }
             // A tag that libpcap puts back comes on top of the snap length.
-            let data = &lent.data[..lent.data.len().min(self.snap_len)];
+            let data = &lent.data[..lent.data.len().min(snap_len)];
             self.batch.push(Copied {
                 start: self.bytes.len(),
                 len: data.len(),
@@ -157,7 +336,6 @@ impl PcapSource {
             });
             self.bytes.extend_from_slice(data);
         }
-        Ok(())
     }
 
     fn push_batch(&mut self, sink: &mut dyn Sink) {
@@ -168,6 +346,7 @@ impl PcapSource {
                 data: &self.bytes[copied.start..copied.start + copied.len],
                 original_len: copied.original_len,
                 time_ns: copied.time_ns,
+                interface: self.number as u32,
                 lost_before: self.losses.before_packet(copied.time_ns),
                 ..EMPTY
             };
@@ -179,37 +358,47 @@ impl PcapSource {
     }
 
     /// Pushes what is there; returns the number of packets.
-    fn take_batches(&mut self, sink: &mut dyn Sink) -> Result<usize, SourceError> {
+    fn take_batches(&mut self, sink: &mut dyn Sink) -> usize {
+        self.interfaces[self.announced..].iter().for_each(|interface| sink.interface(interface));
+        self.announced = self.interfaces.len();
         let mut packets = 0;
         for _ in 0..POLL_BATCHES {
-            self.take_batch()?;
+            self.take_batch();
             if self.batch.is_empty() {
                 break;
             }
             packets += self.batch.len();
             self.push_batch(sink);
         }
-        Ok(packets)
+        packets
     }
 
-    /// Waits until packets are there, at most [`POLL_WAIT`].
+    /// Waits until packets are there, or news of the interface, at most [`POLL_WAIT`].
     fn wait(&self) {
-        let Some(fd) = self.capture.descriptor() else { return std::thread::sleep(SLEEP) };
-        let mut waiting = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd that lives through the call. An interrupted or failed wait is a short one: the next look says why.
-        unsafe { libc::poll(&raw mut waiting, 1, POLL_WAIT.as_millis() as libc::c_int) };
+        let of = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let packets = match &self.capture {
+            None => None,
+            Some(capture) => match capture.descriptor() {
+                Some(fd) => Some(fd.as_raw_fd()),
+                None => return std::thread::sleep(SLEEP),
+            },
+        };
+        let mut waiting: Vec<_> = packets.into_iter().chain(self.follow.as_ref().map(Follow::fd)).map(of).collect();
+        // A failed wait is a short one: the next look says why.
+        let _ = wait_any(&mut waiting, POLL_WAIT);
     }
 
     /// Takes over the system's counts and reports what was lost.
     fn count_losses(&mut self, sink: &mut dyn Sink) -> Result<(), SourceError> {
-        let counts = self.capture.counts().map_err(|words| fault("reading the counts", &self.interface.name, words))?;
+        let Some(capture) = &mut self.capture else { return Ok(()) };
+        let counts = capture.counts().map_err(|words| fault("reading the counts", &self.name, words))?;
         let dropped = u64::from(counts.dropped.wrapping_sub(self.counted.dropped));
         self.counters.kernel_dropped += dropped;
         self.counters.offered += u64::from(counts.received.wrapping_sub(self.counted.received));
         self.counters.offered = self.counters.offered.max(self.counters.received + self.counters.kernel_dropped);
         self.counted = counts;
         if let Some((since_ns, until_ns)) = self.losses.counted(dropped, realtime_ns()) {
-            sink.lost(0, dropped, since_ns, until_ns);
+            sink.lost(self.number as u32, dropped, since_ns, until_ns);
         }
         Ok(())
     }
@@ -217,6 +406,9 @@ impl PcapSource {
     /// Whether a stopped source has handed over all that the system held back.
     fn is_drained(&self) -> bool {
         let Some((stopped, _)) = self.stopped else { return false };
+        if self.capture.is_none() {
+            return true;
+        }
         let quiet = stopped.elapsed().min(self.heard.elapsed()) >= 4 * self.timeout;
         quiet || stopped.elapsed() >= DRAIN_MAX
     }
@@ -237,30 +429,36 @@ impl Source for PcapSource {
     }
 
     fn poll(&mut self, sink: &mut dyn Sink) -> Result<Polled, SourceError> {
-        if !self.announced {
-            sink.interface(&self.interface);
-            self.announced = true;
-        }
         if self.ended {
             return Ok(Polled::Ended);
         }
+        self.follow_interface();
         let mut clock_ns = realtime_ns();
-        let mut packets = self.take_batches(sink)?;
+        let mut packets = self.take_batches(sink);
         if packets == 0 && !self.ended {
             self.wait();
+            self.follow_interface();
             clock_ns = realtime_ns();
-            packets = self.take_batches(sink)?;
+            packets = self.take_batches(sink);
         }
         self.count_losses(sink)?;
+        self.heed_complaint()?;
         if packets > 0 {
             self.heard = Instant::now();
             return Ok(Polled::Packets);
         }
+        self.close_drained();
         if self.ended || self.is_drained() {
             self.ended = true;
             // What came after the stop is not counted.
             self.counters.offered = self.counters.received + self.counters.kernel_dropped;
             return Ok(Polled::Ended);
+        }
+        if self.capture.is_none()
+            && let Some(failure) = self.failure.take()
+        {
+            self.ended = true;
+            return Err(failure);
         }
         sink.idle(clock_ns - self.grace_ns());
         Ok(Polled::Nothing)
@@ -276,6 +474,20 @@ impl Source for PcapSource {
 
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
+    }
+
+    fn warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>) {
+        let called = self.follow.as_ref().map_or(&self.name, |follow| &follow.life.called);
+        into.clear();
+        into.push(InterfaceCounters { interface: self.name.clone(), called: called.clone(), counters: self.counters });
+    }
+
+    fn news(&mut self) -> Vec<InterfaceNews> {
+        std::mem::take(&mut self.news)
     }
 }
 

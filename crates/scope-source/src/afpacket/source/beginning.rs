@@ -1,0 +1,88 @@
+//! A worker's source before its first poll: what is there is made ready, in the order that `opening` tells.
+
+use super::super::Port;
+use super::super::links::LinkState;
+use super::super::socket::{Socket, is_forbidden};
+use super::taking::{NotTaken, Refused};
+use super::{AfPacketSource, Wanted};
+use crate::{InterfaceState, SourceError};
+
+impl AfPacketSource {
+    /// Refuses the name of an interface that isn't there.
+    pub(in crate::afpacket) fn check_names(&self) -> Result<(), SourceError> {
+        let missing =
+            |wanted: &&Wanted| !wanted.pattern.is_glob() && !self.links.all().any(|link| wanted.pattern.matches(&link.name));
+        match self.wanted.iter().find(missing) {
+            None => Ok(()),
+            Some(wanted) => {
+                let known: Vec<&str> = self.links.all().map(|link| &link.name[..]).collect();
+                Err(SourceError::NoInterface { name: wanted.pattern.text().to_string(), known: known.join(", ") })
+            }
+        }
+    }
+
+    /// Makes a socket ready for every interface that is wanted and there.
+    pub(in crate::afpacket) fn prepare_all(&mut self) -> Result<(), SourceError> {
+        for link in self.links.all().cloned().collect::<Vec<_>>() {
+            let Some(wanted) = self.wanted(&link.name) else { continue };
+            let by_name = !self.wanted[wanted].pattern.is_glob();
+            match self.prepare(&link, wanted) {
+                Ok(number) if by_name => self.tell_of_start(number, &link),
+                Ok(number) => self.tell_of_new(number, &link, wanted),
+                Err(NotTaken::Fault(SourceError::Spec { cause, .. })) if !by_name => {
+                    self.refuse(&link, Refused::WhileThere, cause)
+                }
+                Err(NotTaken::Full(SourceError::Spec { cause, .. })) if !by_name => self.refuse(&link, Refused::UntilRoom, cause),
+                Err(NotTaken::Fault(error) | NotTaken::Full(error)) => return Err(error),
+                Err(NotTaken::NotNow) => {}
+                Err(NotTaken::NoSocket(cause)) => {
+                    let place = format!("opening a packet socket on {}", link.name);
+                    return Err(if is_forbidden(&cause) {
+                        SourceError::no_permission(&link.name)
+                    } else {
+                        SourceError::System { place, cause }
+                    });
+                }
+            }
+        }
+        for wanted in &self.wanted {
+            if self.leads && !self.links.all().any(|link| wanted.pattern.matches(&link.name)) {
+                self.warnings.push(format!("{}: no interface matches yet; waiting for one to come", wanted.spec));
+            }
+        }
+        Ok(())
+    }
+
+    pub(in crate::afpacket) fn join_groups(&mut self) -> Result<(), SourceError> {
+        for port in &mut self.ports {
+            port.join_group(self.links.get(port.device.index).map_or(LinkState::Down, |link| link.state))?;
+        }
+        Ok(())
+    }
+
+    pub(in crate::afpacket) fn open_gates(&mut self) -> Result<(), SourceError> {
+        self.ports.iter_mut().try_for_each(Port::open_gate)
+    }
+
+    /// Opens the sockets for later, and says how many there are.
+    pub(in crate::afpacket) fn open_spares(&mut self) -> Result<(), SourceError> {
+        for wanted in &self.wanted {
+            for _ in 0..wanted.options.spares() {
+                let socket = Socket::open_mute().map_err(|cause| match is_forbidden(&cause) {
+                    true => SourceError::no_permission(wanted.pattern.text()),
+                    false => SourceError::System {
+                        place: format!("opening a spare packet socket for {} (a smaller spare= needs fewer)", wanted.spec),
+                        cause,
+                    },
+                })?;
+                self.spares.push(socket);
+            }
+        }
+        let spares = self.spares.len() as u32;
+        if spares > 0 {
+            let text = format!("{}: {spares} spare sockets for interfaces that come when no more may be opened", self.name);
+            self.tell(&self.name.clone(), InterfaceState::Spare(spares), text);
+        }
+        Ok(())
+    }
+}

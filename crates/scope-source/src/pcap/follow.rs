@@ -1,0 +1,81 @@
+//! What becomes of the interface that libpcap captures: libpcap says nothing of it but, late, that it is gone for good.
+
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+
+use crate::afpacket::life::{Life, Told};
+use crate::afpacket::links::{Change, Link, LinkState, Links};
+use crate::afpacket::socket::bound_index;
+
+/// One network interface, by the kernel's word.
+pub(super) struct Follow {
+    links: Links,
+    pub life: Life,
+    /// The kernel's number of it; `None` while it is gone.
+    index: Option<i32>,
+    /// Another one of its name may have come.
+    look_again: bool,
+}
+
+impl Follow {
+    /// Follows the interface `name`; `None` where that is none of the kernel's network interfaces.
+    pub(super) fn begin(name: &str) -> io::Result<Option<Follow>> {
+        let links = Links::open()?;
+        let found = links.all().find(|link| link.name == name).cloned();
+        Ok(found.map(|link| Follow { links, life: Life::begin(&link), index: Some(link.index), look_again: false }))
+    }
+
+    /// To be waited on for more.
+    pub(super) fn fd(&self) -> RawFd {
+        self.links.fd()
+    }
+
+    /// Said once at the start, where nothing can come yet.
+    pub(super) fn start(&mut self) -> Option<Told> {
+        let link = self.links.get(self.index?)?;
+        self.life.start(link)
+    }
+
+    /// What has become of it since the last look, in its order; `socket` captures it.
+    pub(super) fn look(&mut self, socket: Option<BorrowedFd<'_>>) -> io::Result<Vec<Told>> {
+        let news = self.links.read()?;
+        let mut told = Vec::new();
+        for change in &news.changes {
+            match change {
+                Change::Gone(index) if Some(*index) == self.index => told.push(self.leave()),
+                Change::Gone(_) => {}
+                Change::Link(link) if Some(link.index) == self.index => {
+                    told.extend([self.life.rename(link), self.life.link(link), self.life.mtu(link)].into_iter().flatten());
+                }
+                Change::Link(link) => self.look_again |= *link.name == *self.life.name,
+            }
+        }
+        // After a new list: it may have been replaced by one of the same number, which the kernel says of the socket.
+        let bound = socket.and_then(|socket| bound_index(socket).ok());
+        if news.listed && self.index.is_some() && bound.is_some_and(|bound| Some(bound) != self.index) {
+            told.push(self.leave());
+        }
+        self.look_again |= news.listed;
+        Ok(told)
+    }
+
+    fn leave(&mut self) -> Told {
+        (self.index, self.look_again) = (None, true);
+        self.life.leave()
+    }
+
+    /// The interface that may be captured in the place of the one that is gone; the same one is named again when it has changed.
+    /// libpcap takes none that is down.
+    pub(super) fn comer(&mut self) -> Option<Link> {
+        if self.index.is_some() || !std::mem::take(&mut self.look_again) {
+            return None;
+        }
+        self.links.all().find(|link| *link.name == *self.life.name && link.state != LinkState::Down).cloned()
+    }
+
+    /// It is captured again, as `link`.
+    pub(super) fn come_back(&mut self, link: &Link) -> (Told, Option<Told>) {
+        self.index = Some(link.index);
+        (self.life.come_back(link), self.life.start(link))
+    }
+}
