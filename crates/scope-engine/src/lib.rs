@@ -17,6 +17,7 @@
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
 //! | [`reload`] | a change of triggers and limits while a run goes |
 //! | [`dumps`] | from a fire to the finished file |
+//! | [`dump_reports`] | what became of dumps: the newest, and sums of all |
 //! | [`exec`] | commands after dumps |
 //! | [`space`] | whether there is room for dumps |
 //! | [`doctor`] | where a run loses packets, found from its log |
@@ -30,6 +31,7 @@
 
 pub mod cpus;
 pub mod doctor;
+pub mod dump_reports;
 pub mod dumps;
 pub mod events;
 pub mod exec;
@@ -52,6 +54,7 @@ mod thread_times;
 pub mod triggers;
 pub mod worker;
 
+pub use dump_reports::DumpTotals;
 pub use exec::{ExecCounts, ExecPlan};
 pub use live::settings as live_settings;
 pub use nic_watch::NicStatus;

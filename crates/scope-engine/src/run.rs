@@ -15,6 +15,7 @@
 //! 9. So every dump ends; their reports are waited for, then the commands that follow dumps.
 //! 10. The ring is written out, if asked for; the summary is drawn up from the counters.
 
+use crate::dump_reports;
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
 use crate::exec::{Exec, Groups};
@@ -586,19 +587,15 @@ impl Run {
             summary.sources.push((name, report.counters));
         }
         summary.hits = self.shared.triggers.counts();
-        summary.dumps = self.shared.dumps.reports();
+        let dumps = self.shared.dumps.reports();
+        (summary.dumps, summary.dump_totals) = (dumps.kept(), dumps.totals());
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());
         let refused: u64 = summary.hits.iter().map(|(_, counts)| counts.no_space).sum();
         if refused > 0 {
             failures.push(format!("{refused} hits started no dump: there was no space for it"));
         }
-        for dump in summary.dumps.iter().filter(|dump| !dump.complete) {
-            failures.push(match &dump.error {
-                Some(error) => format!("dump {} is incomplete: {error}", dump.id),
-                None => format!("dump {} is incomplete: {} to {} packets are missing", dump.id, dump.lost_min, dump.lost_max),
-            });
-        }
+        failures.extend(dump_reports::failures(&summary.dumps, &summary.dump_totals));
         if let Some((folder, name)) = &self.outputs.ring_out {
             match scope_store::write_ring(&self.shared.ring, folder, name) {
                 Ok(paths) => summary.ring_out = paths,
