@@ -19,6 +19,7 @@
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`dump_reports`] | what became of dumps: the newest, and sums of all |
 //! | [`exec`] | commands after dumps |
+//! | `folder_watch` | whether the folder for dumps is still there |
 //! | [`space`] | whether there is room for dumps |
 //! | [`doctor`] | where a run loses packets, found from its log |
 //! | [`events`] | `wirescope.jsonl`, one line per event |
@@ -35,6 +36,7 @@ pub mod dump_reports;
 pub mod dumps;
 pub mod events;
 pub mod exec;
+mod folder_watch;
 mod health;
 mod live;
 pub mod lockstep;

@@ -298,7 +298,7 @@ impl Run {
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
-        let space = Space::new(outputs.dump.budget.clone());
+        let space = Space::new(&outputs.dump);
         outputs.dump.budget.iter().for_each(|budget| places.heed(budget.full()));
         let settings = DumpSettings {
             output: outputs.dump.clone(),
