@@ -14,6 +14,7 @@
 //! | `thread_times` | how busy the workers are |
 //! | `health` | what the log says of a run's health |
 //! | `memory_watch` | whether the system takes memory back |
+//! | [`unread`] | what waits to be told, bounded |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
 //! | [`reload`] | a change of triggers and limits while a run goes |
 //! | [`dumps`] | from a fire to the finished file |
@@ -54,6 +55,7 @@ pub mod status;
 pub mod summary;
 mod thread_times;
 pub mod triggers;
+pub mod unread;
 pub mod worker;
 
 pub use dump_reports::DumpTotals;

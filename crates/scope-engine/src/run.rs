@@ -438,10 +438,12 @@ impl Run {
     fn tell(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
         for report in reports {
             let mut report = report.lock().expect("no panic while held");
-            let (news, new) = (std::mem::take(&mut report.news), std::mem::take(&mut report.warnings));
+            let ((news, lost_news), (new, lost)) = (report.news.take(), report.warnings.take());
             drop(report); // the worker needs it
             news.into_iter().for_each(|news| self.tell_of_interface(news, watch, warnings));
-            new.into_iter().for_each(|warning| self.warn(warning, watch, warnings));
+            let lost = Some(lost + lost_news).filter(|lost| *lost > 0);
+            let lost = lost.map(|lost| format!("{lost} lines of a worker came faster than they could be told, and are lost: is standard error read?"));
+            new.into_iter().chain(lost).for_each(|warning| self.warn(warning, watch, warnings));
         }
         self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
         for told in self.space.look(&self.shared.events) {
