@@ -442,7 +442,9 @@ impl Run {
             drop(report); // the worker needs it
             news.into_iter().for_each(|news| self.tell_of_interface(news, watch, warnings));
             let lost = Some(lost + lost_news).filter(|lost| *lost > 0);
-            let lost = lost.map(|lost| format!("{lost} lines of a worker came faster than they could be told, and are lost: is standard error read?"));
+            let lost = lost.map(|lost| {
+                format!("{lost} lines of a worker came faster than they could be told, and are lost: is standard error read?")
+            });
             new.into_iter().chain(lost).for_each(|warning| self.warn(warning, watch, warnings));
         }
         self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
