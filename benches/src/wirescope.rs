@@ -305,7 +305,12 @@ impl Finished {
         verdicts.iter().map(|verdict| self.hits(verdict)).sum()
     }
 
-    /// The dumps of the summary.
+    /// A sum over all dumps of the run.
+    pub fn dump_total(&self, key: &str) -> u64 {
+        self.summary["dump_totals"][key].as_u64().unwrap_or(0)
+    }
+
+    /// The dumps of the summary: of very many the newest.
     pub fn dumps(&self) -> &[Value] {
         self.summary["dumps"].as_array().map_or(&[], Vec::as_slice)
     }

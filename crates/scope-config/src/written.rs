@@ -189,13 +189,28 @@ impl Reader<'_> {
         match scalar(key.kind, item) {
             Some(text) if text == "false" && key.kind == Kind::Switch => Vec::new(),
             Some(text) if text == "0" && key.kind == Kind::Count => Vec::new(),
-            Some(text) => vec![Value::new(text, Origin::File(line))],
+            Some(text) => self.value(line, &key.name, text),
             None => {
                 let remedy = format!("{}; write {}", unfit(item), example(&key.name, key.kind));
                 self.fault(line, &key.name, remedy);
                 Vec::new()
             }
         }
+    }
+
+    /// One value, if it can be one.
+    fn value(&mut self, line: usize, key: &str, text: String) -> Vec<Value> {
+        if self.is_text(line, key, &text) { vec![Value::new(text, Origin::File(line))] } else { Vec::new() }
+    }
+
+    /// Whether a text could stand on a command line; says so if not.
+    fn is_text(&mut self, line: usize, place: &str, text: &str) -> bool {
+        let fits = !text.contains('\0');
+        if !fits {
+            let shown: String = text.chars().take(SHOWN_MAX).collect();
+            self.fault(line, place, format!("{shown:?} has a NUL character in it, which nothing can have here; take it out"));
+        }
+        fits
     }
 
     /// The elements of a list.
@@ -208,7 +223,7 @@ impl Reader<'_> {
             for element in array {
                 let line = element.span().map_or(line, |span| self.line(Some(span)));
                 match (element.as_str(), element.as_inline_table().filter(|_| key.shape.is_some())) {
-                    (Some(text), _) => values.push(Value::new(text, Origin::File(line))),
+                    (Some(text), _) => values.extend(self.value(line, &key.name, text.to_string())),
                     (None, Some(table)) => values.extend(self.element(key, table, line)),
                     (None, None) => {
                         let found = unfit(&Item::Value(element.clone()));
@@ -219,7 +234,7 @@ impl Reader<'_> {
             return values;
         }
         match item.as_str() {
-            Some(text) => vec![Value::new(text, Origin::File(line))],
+            Some(text) => self.value(line, &key.name, text.to_string()),
             None => {
                 self.fault(line, &key.name, format!("{}; {}", unfit(item), list_example(key)));
                 Vec::new()
@@ -243,6 +258,7 @@ impl Reader<'_> {
             };
             match (scalar(kind, item), known) {
                 (None, _) => self.fault(line, &place, format!("{}; write {}", unfit(item), example(name, kind))),
+                (Some(value), _) if !self.is_text(line, &place, &value) => {}
                 (Some(value), Some((name, _))) => drop(own.insert(*name, Own { text: value, line })),
                 (Some(value), None) => text = Some(value),
             }

@@ -315,7 +315,7 @@ impl Cutter {
             self.files.values().map(|file| file.unwritten.packets).sum::<u64>() + self.unopened.as_ref().map_or(0, |u| u.1);
         let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
         let failed = self.files.values().find_map(OutFile::complaint).or(unopened);
-        report.error = failed.map(|error| format!("{}: {error}", self.output.place()));
+        report.error = failed.map(|error| self.output.fault(error));
         report.lost_min += unwritten;
         report.lost_max += unwritten;
         let spans = self.files.values().filter_map(|file| file.unwritten.span_ns).chain(report.missing);
@@ -358,7 +358,7 @@ impl Cutter {
         }
         if let Some(error) = failed {
             report.complete = false;
-            report.error.get_or_insert(format!("{}: {stem}: {error}", self.output.place()));
+            report.error.get_or_insert(self.output.fault(format!("{stem}: {error}")));
         }
     }
 }

@@ -60,8 +60,21 @@ impl DumpOutput {
         matches!(self.target, Target::Stream(_))
     }
 
+    /// Whether the folder has been removed, so that nothing can be made in it.
+    pub fn is_removed(&self) -> bool {
+        self.folder().is_some_and(|folder| folder.is_removed())
+    }
+
+    /// Why something couldn't be written, with its place: a folder that was removed fails with whatever its file system says.
+    pub(crate) fn fault(&self, cause: String) -> String {
+        match self.is_removed() {
+            true => format!("the folder {} was removed", self.place()),
+            false => format!("{}: {cause}", self.place()),
+        }
+    }
+
     /// The place in words.
-    pub(crate) fn place(&self) -> String {
+    pub fn place(&self) -> String {
         self.folder().map_or("the output".to_string(), |folder| folder.path().display().to_string())
     }
 

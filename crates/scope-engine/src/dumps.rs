@@ -1,5 +1,6 @@
 //! From a fire to the finished file: numbers, pins, one thread per dump, reports.
 
+use crate::dump_reports::DumpReports;
 use crate::events::Events;
 use crate::exec::Exec;
 use crate::summary;
@@ -54,9 +55,7 @@ pub struct Dumps {
 #[derive(Default)]
 struct State {
     open: Vec<Arc<OpenDump>>,
-    reports: Vec<DumpReport>,
-    /// Reports that the run hasn't spoken of yet start here.
-    told: usize,
+    reports: DumpReports,
 }
 
 /// The facts of a hit that a dump carries.
@@ -172,7 +171,7 @@ impl Dumps {
         }
         let mut state = self.lock();
         state.open.retain(|open| open.id != id);
-        state.reports.push(report);
+        state.reports.add(report);
         self.finished.notify_all();
     }
 
@@ -182,16 +181,13 @@ impl Dumps {
     }
 
     /// Number of finished dumps.
-    pub fn done(&self) -> usize {
-        self.lock().reports.len()
+    pub fn done(&self) -> u64 {
+        self.lock().reports.totals().dumps
     }
 
     /// Reports that came since this was last asked.
     pub fn news(&self) -> Vec<DumpReport> {
-        let mut state = self.lock();
-        let from = std::mem::replace(&mut state.told, usize::MAX);
-        state.told = state.reports.len();
-        state.reports[from.min(state.told)..].to_vec()
+        self.lock().reports.news()
     }
 
     /// Waits until no dump is being made any more, at most `limit`; whether that is so.
@@ -202,11 +198,9 @@ impl Dumps {
         state.open.is_empty()
     }
 
-    /// All reports, by number.
-    pub fn reports(&self) -> Vec<DumpReport> {
-        let mut reports = self.lock().reports.clone();
-        reports.sort_by_key(|report| report.id);
-        reports
+    /// What became of them.
+    pub fn reports(&self) -> DumpReports {
+        self.lock().reports.clone()
     }
 
     /// Whether the run has all the dumps that it is to end after, and a worker at `clock_ns` needn't go on for any of them.
@@ -223,7 +217,7 @@ impl Dumps {
 
     /// Whether all the dumps that the run is to end after are finished.
     pub fn all_done(&self) -> bool {
-        self.lock().reports.len() as u64 >= self.exit_after.load(Ordering::Relaxed)
+        self.done() >= self.exit_after.load(Ordering::Relaxed)
     }
 }
 

@@ -3,10 +3,13 @@
 //! ```text
 //!  dump finished ──► offer: a bounded queue, never waits; full: skipped, counted
 //!  thread "exec": /bin/sh -c COMMAND, facts in the environment ──► news for the run's main thread
-//!    in a process group of its own; after the timeout SIGTERM to the group, SIGKILL GRACE later
+//!    in a process group of its own; after the timeout SIGTERM to the group, SIGKILL when its leader is gone and nobody else lives
+//!    in it, or GRACE later
 //! ```
 //! The thread is started before anything else of a run, so that it can still start processes when others no longer may. What a
 //! command leaves running in its group is killed when it ends: nothing outlives its bound. Its outcome changes nothing of the run.
+
+mod group;
 
 use crate::printable::printable;
 use crate::rights::spawn_free;
@@ -366,16 +369,22 @@ impl Runner<'_> {
         let mut wanted: Vec<PollFd<'_>> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
         let _ = poll(&mut wanted, Some(&LOOK_EVERY));
         let over = self.desk.is_over();
+        // Only where a command was told to end and its leader did: this looks at all processes.
+        let asked = self.running.iter().any(|running| running.told_to_end.is_some() && running.has_ended());
+        let living = asked.then(group::living).flatten();
         for mut running in std::mem::take(&mut self.running) {
             running.listen();
             if running.told_to_end.is_none() && (over || running.began.elapsed() >= self.plan.timeout) {
                 let _ = kill_process_group(running.group, Signal::TERM);
                 running.told_to_end = Some(Instant::now());
             }
-            // Who was told to end has its grace, and so has all of its group.
+            // Who was told to end has its grace, and so has all of its group, as long as one of them lives.
             let gone = match running.told_to_end {
                 _ if self.groups.must_end() => true,
-                Some(told) => told.elapsed() >= GRACE,
+                Some(told) => {
+                    let others = living.as_ref().is_none_or(|groups| groups.contains(&running.group.as_raw_nonzero().get()));
+                    told.elapsed() >= GRACE || running.has_ended() && !others
+                }
                 None => running.has_ended(),
             };
             if gone { self.end(running) } else { self.running.push(running) }

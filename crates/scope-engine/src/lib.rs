@@ -14,10 +14,13 @@
 //! | `thread_times` | how busy the workers are |
 //! | `health` | what the log says of a run's health |
 //! | `memory_watch` | whether the system takes memory back |
+//! | [`unread`] | what waits to be told, bounded |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
 //! | [`reload`] | a change of triggers and limits while a run goes |
 //! | [`dumps`] | from a fire to the finished file |
+//! | [`dump_reports`] | what became of dumps: the newest, and sums of all |
 //! | [`exec`] | commands after dumps |
+//! | `folder_watch` | whether the folder for dumps is still there |
 //! | [`space`] | whether there is room for dumps |
 //! | [`doctor`] | where a run loses packets, found from its log |
 //! | [`events`] | `wirescope.jsonl`, one line per event |
@@ -30,9 +33,11 @@
 
 pub mod cpus;
 pub mod doctor;
+pub mod dump_reports;
 pub mod dumps;
 pub mod events;
 pub mod exec;
+mod folder_watch;
 mod health;
 mod live;
 pub mod lockstep;
@@ -50,8 +55,10 @@ pub mod status;
 pub mod summary;
 mod thread_times;
 pub mod triggers;
+pub mod unread;
 pub mod worker;
 
+pub use dump_reports::DumpTotals;
 pub use exec::{ExecCounts, ExecPlan};
 pub use live::settings as live_settings;
 pub use nic_watch::NicStatus;

@@ -15,6 +15,7 @@
 //! 9. So every dump ends; their reports are waited for, then the commands that follow dumps.
 //! 10. The ring is written out, if asked for; the summary is drawn up from the counters.
 
+use crate::dump_reports;
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
 use crate::exec::{Exec, Groups};
@@ -297,7 +298,7 @@ impl Run {
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
-        let space = Space::new(outputs.dump.budget.clone());
+        let space = Space::new(&outputs.dump);
         outputs.dump.budget.iter().for_each(|budget| places.heed(budget.full()));
         let settings = DumpSettings {
             output: outputs.dump.clone(),
@@ -437,10 +438,14 @@ impl Run {
     fn tell(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
         for report in reports {
             let mut report = report.lock().expect("no panic while held");
-            let (news, new) = (std::mem::take(&mut report.news), std::mem::take(&mut report.warnings));
+            let ((news, lost_news), (new, lost)) = (report.news.take(), report.warnings.take());
             drop(report); // the worker needs it
             news.into_iter().for_each(|news| self.tell_of_interface(news, watch, warnings));
-            new.into_iter().for_each(|warning| self.warn(warning, watch, warnings));
+            let lost = Some(lost + lost_news).filter(|lost| *lost > 0);
+            let lost = lost.map(|lost| {
+                format!("{lost} lines of a worker came faster than they could be told, and are lost: is standard error read?")
+            });
+            new.into_iter().chain(lost).for_each(|warning| self.warn(warning, watch, warnings));
         }
         self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
         for told in self.space.look(&self.shared.events) {
@@ -587,19 +592,15 @@ impl Run {
             summary.sources.push((name, report.counters));
         }
         summary.hits = self.shared.triggers.counts();
-        summary.dumps = self.shared.dumps.reports();
+        let dumps = self.shared.dumps.reports();
+        (summary.dumps, summary.dump_totals) = (dumps.kept(), dumps.totals());
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());
         let refused: u64 = summary.hits.iter().map(|(_, counts)| counts.no_space).sum();
         if refused > 0 {
             failures.push(format!("{refused} hits started no dump: there was no space for it"));
         }
-        for dump in summary.dumps.iter().filter(|dump| !dump.complete) {
-            failures.push(match &dump.error {
-                Some(error) => format!("dump {} is incomplete: {error}", dump.id),
-                None => format!("dump {} is incomplete: {} to {} packets are missing", dump.id, dump.lost_min, dump.lost_max),
-            });
-        }
+        failures.extend(dump_reports::failures(&summary.dumps, &summary.dump_totals));
         if let Some((folder, name)) = &self.outputs.ring_out {
             match scope_store::write_ring(&self.shared.ring, folder, name) {
                 Ok(paths) => summary.ring_out = paths,

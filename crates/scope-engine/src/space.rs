@@ -1,8 +1,9 @@
-//! Whether there is room for dumps: looks at their budget while a run goes, and says what changes.
+//! Whether there is room for dumps: looks at their budget and their folder while a run goes, and says what changes.
 
 use crate::events::Events;
+use crate::folder_watch::FolderWatch;
 use scope_dump::budget::{Change, Standing};
-use scope_dump::{Budget, FreeMin};
+use scope_dump::{Budget, DumpOutput, FreeMin};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -49,21 +50,23 @@ impl SpaceSummary {
     }
 }
 
-/// Watches the budget of a run, if it has one.
+/// Watches the folder of a run's dumps, and its budget, if it has one.
 pub(crate) struct Space {
+    folder: FolderWatch,
     budget: Option<Arc<Budget>>,
 }
 
 impl Space {
-    pub(crate) fn new(budget: Option<Arc<Budget>>) -> Space {
-        Space { budget }
+    pub(crate) fn new(output: &Arc<DumpOutput>) -> Space {
+        Space { folder: FolderWatch::new(output), budget: output.budget.clone() }
     }
 
     /// Looks; logs what has changed, and gives it back in words.
     pub(crate) fn look(&self, events: &Events) -> Vec<Told> {
-        let Some(budget) = &self.budget else { return Vec::new() };
-        let changes = budget.look();
-        changes.into_iter().map(|change| tell(change, budget, events)).collect()
+        let of_budget = |budget: &Arc<Budget>| -> Vec<Told> {
+            budget.look().into_iter().map(|change| tell(change, budget, events)).collect()
+        };
+        self.folder.look(events).into_iter().chain(self.budget.iter().flat_map(of_budget)).collect()
     }
 
     pub(crate) fn standing(&self) -> Option<Standing> {

@@ -30,7 +30,7 @@ pub struct Status {
     /// Dumps that are open.
     pub dumps_open: usize,
     /// Dumps that are written.
-    pub dumps_done: usize,
+    pub dumps_done: u64,
     /// Hits so far.
     pub hits: u64,
     /// Where the budget of dumps stands, if there is one.

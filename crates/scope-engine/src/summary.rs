@@ -1,5 +1,6 @@
 //! What a run says at its end: plain values; [`Summary::to_json`] spells them as the contract has them.
 
+use crate::dump_reports::DumpTotals;
 use crate::exec::ExecCounts;
 use crate::nic_watch::{NicStatus, nics_json};
 use crate::space::SpaceSummary;
@@ -36,8 +37,10 @@ pub struct Summary {
     pub dropped: Drops,
     /// Hits by trigger, in the order of the triggers; a fire by hand without triggers stands as `manual`.
     pub hits: Vec<(String, HitCounts)>,
-    /// Dumps, in the order of their numbers.
+    /// The newest dumps, in the order of their numbers; see [`crate::dump_reports::REPORTS_MAX`].
     pub dumps: Vec<DumpSummary>,
+    /// Sums over all dumps.
+    pub dump_totals: DumpTotals,
     /// Whole-ring files, if asked for.
     pub ring_out: Vec<std::path::PathBuf>,
     /// What the ring's memory was, in plain words.
@@ -71,6 +74,11 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Dumps that [`Summary::dumps`] leaves out.
+    pub fn dumps_left_out(&self) -> u64 {
+        self.dump_totals.dumps.saturating_sub(self.dumps.len() as u64)
+    }
+
     /// The object of `--summary json`.
     pub fn to_json(&self) -> Value {
         let amount = |amount: &Amount| json!({"packets": amount.packets, "bytes": amount.bytes});
@@ -84,6 +92,8 @@ impl Summary {
             "dropped": dropped,
             "hits": hits,
             "dumps": self.dumps.iter().map(dump).collect::<Vec<_>>(),
+            "dumps_left_out": self.dumps_left_out(),
+            "dump_totals": totals(&self.dump_totals),
             "ring_out": self.ring_out,
             "memory": self.memory,
             "unreadable": self.unreadable,
@@ -151,6 +161,18 @@ pub(crate) fn hits(counts: &HitCounts) -> Value {
         "too_many": counts.too_many,
         "template_unfilled": counts.template_unfilled,
         "disarmed": counts.disarmed,
+    })
+}
+
+/// Sums over all dumps.
+fn totals(totals: &DumpTotals) -> Value {
+    json!({
+        "dumps": totals.dumps,
+        "incomplete": totals.incomplete,
+        "packets": totals.packets,
+        "bytes": totals.bytes,
+        "lost_min": totals.lost_min,
+        "lost_max": totals.lost_max,
     })
 }
 

@@ -13,6 +13,7 @@ use crate::events::Events;
 use crate::lockstep::Lockstep;
 use crate::plan::SourceEntry;
 use crate::triggers::{TriggerSet, Triggers};
+use crate::unread::Unread;
 use scope_dump::HitPacket;
 use scope_filter::{ASKED_MAX, Asked, Filter, Predicate};
 use scope_packet::pcapng::PacketHead;
@@ -59,9 +60,9 @@ pub struct WorkerReport {
     /// The same for each of its live interfaces.
     pub interfaces: Vec<InterfaceCounters>,
     /// Warnings that nobody has read yet.
-    pub warnings: Vec<String>,
+    pub warnings: Unread<String>,
     /// What became of its interfaces, which nobody has read yet.
-    pub news: Vec<InterfaceNews>,
+    pub news: Unread<InterfaceNews>,
     /// Why its source failed.
     pub failure: Option<SourceError>,
 }
@@ -98,7 +99,7 @@ pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport
     let _ended = EndOnDrop { index, shared };
     if let Err(cause) = pin_this_thread(&cpus) {
         let warning = format!("worker {index} could not be pinned to CPUs {}: {cause}", format_cpus(&cpus));
-        report.lock().expect("no panic while held").warnings.push(warning);
+        report.lock().expect("no panic while held").warnings.extend([warning]);
     }
     shared.ring.set_grace(index, source.grace_ns());
     let mut path = Path::new(index, source.timing(), source.grace_ns(), parts, shared);

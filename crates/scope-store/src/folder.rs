@@ -3,11 +3,12 @@
 //! The handle outlives a change of user, a folder above it that this user may not pass, and a rename. Files made here are never
 //! readable for everybody, whatever the umask says.
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, fstat, linkat, openat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, fstat, linkat, openat, readlinkat, unlinkat};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Mode of all files: the owner reads and writes, the group reads.
@@ -32,6 +33,21 @@ impl Folder {
     /// Where it was when it was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it was removed since it was opened: nothing can be made in it any more, even if another one has its path by now.
+    pub fn is_removed(&self) -> bool {
+        match fstat(&self.handle) {
+            Ok(stat) => stat.st_nlink == 0 || self.is_called_deleted(),
+            Err(error) => error == rustix::io::Errno::STALE, // the server's words for it
+        }
+    }
+
+    /// What the kernel says of it: file systems laid over others don't count the links of a folder.
+    fn is_called_deleted(&self) -> bool {
+        let link = readlinkat(CWD, format!("/proc/self/fd/{}", self.handle.as_raw_fd()), Vec::new());
+        let is_called = |name: &OsStr| name.as_encoded_bytes().ends_with(b" (deleted)") && !Path::new(name).exists();
+        link.is_ok_and(|path| is_called(OsStr::from_bytes(path.as_bytes())))
     }
 
     /// A file that has no name yet, so that nothing half-written is ever found, not even after a crash.
@@ -132,6 +148,20 @@ mod tests {
         folder.append(OsStr::new("log")).unwrap().write_all(b"new\n").unwrap();
         assert_eq!((std::fs::read_to_string(&log).unwrap().as_str(), mode(&log)), ("old\nnew\n", 0o640));
         assert!(folder.append(OsStr::new("link")).is_err());
+    }
+
+    #[test]
+    fn a_folder_that_is_removed_is_known_to_be_and_one_that_is_moved_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let (path, moved) = (root.path().join("a"), root.path().join("b (deleted)"));
+        std::fs::create_dir(&path).unwrap();
+        let folder = Folder::open(&path).unwrap();
+        assert!(!folder.is_removed());
+        std::fs::rename(&path, &moved).unwrap();
+        assert!(!folder.is_removed());
+        std::fs::remove_dir(&moved).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(folder.is_removed(), "another folder under its path is another folder");
     }
 
     #[test]

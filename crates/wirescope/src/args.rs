@@ -315,9 +315,9 @@ pub struct RunArgs {
     /// How often the log has a status line, at least 1s
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Output", allow_hyphen_values = true)]
     pub status_every: String,
-    /// User to be once sockets and files are open, when started as root; root: stay root, without capabilities [default: the
-    /// first who can write to the folder of wirescope, that folder's owner, nobody, root]
-    #[arg(long, value_name = "NAME", help_heading = "Rights")]
+    /// User to be once sockets and files are open, when started as root: NAME, UID or UID:GID; root: stay root, without
+    /// capabilities [default: the first who can write to the folder of wirescope, that folder's owner, nobody, root]
+    #[arg(long, value_name = "NAME", help_heading = "Rights", allow_hyphen_values = true)]
     pub user: Option<String>,
     /// Try in every thread what must not be possible any more; one JSON object on standard output
     #[arg(long, hide = true, help_heading = "Rights")]

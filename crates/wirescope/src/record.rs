@@ -60,7 +60,7 @@ pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
 
 /// Whether everything promised was done: exit code 0.
 pub fn kept_promises(summary: &Summary) -> bool {
-    summary.failures.is_empty() && summary.dumps.iter().all(|dump| dump.complete && dump.error.is_none())
+    summary.failures.is_empty() && summary.dump_totals.incomplete == 0
 }
 
 /// From here on SIGINT and SIGTERM stop the run, the second time at once; SIGUSR1 fires by hand; SIGHUP reads the

@@ -176,6 +176,10 @@ pub fn summary(summary: &Summary) -> String {
         line(&mut text, format!("trigger   {name}: {}{fates}", counted(hits.total(), "hit")));
     }
     line(&mut text, format!("memory    {}", summary.memory));
+    if summary.dumps_left_out() > 0 {
+        let left_out = counted(summary.dumps_left_out(), "older dump");
+        line(&mut text, format!("dumps     {left_out} stand in wirescope.jsonl only"));
+    }
     summary.dumps.iter().flat_map(dump).for_each(|words| line(&mut text, words));
     if let Some(exec) = &summary.exec {
         let fates = [(exec.failed, "failed"), (exec.timed_out, "took too long"), (exec.skipped, "skipped")];

@@ -273,6 +273,7 @@ fn a_folder_that_is_moved_keeps_its_dumps_and_one_that_is_removed_fails_them() {
     let kept = dumps(&moved);
     std::fs::rename(&kept[0], place.path("kept.pcapng")).unwrap();
     std::fs::remove_dir_all(&moved).unwrap();
+    std::thread::sleep(Duration::from_millis(300)); // it is noticed before a dump fails
     scope.started.signal(libc::SIGUSR1);
     std::thread::sleep(Duration::from_millis(700));
     let done = scope.stop();
@@ -281,7 +282,11 @@ fn a_folder_that_is_moved_keeps_its_dumps_and_one_that_is_removed_fails_them() {
     summary.assert_adds_up();
     assert_eq!(summary.dumps.iter().map(|dump| dump.complete).collect::<Vec<_>>(), [true, false], "{summary:?}");
     assert_eq!(summary.dumps[0].path.parent(), Some(moved.as_path()), "where it really is");
-    // The words are those of the file system.
-    assert!(done.stderr.contains("dump 2 is incomplete: ") && done.stderr.contains("os error"), "{}", done.stderr);
+    let words = format!("the folder {} was removed", place.out().display());
+    assert!(done.stderr.contains(&format!("dump 2 is incomplete: {words}\n")), "{}", done.stderr);
+    let (warned, fired) = (done.stderr.find(&format!("{words}: dumps fail")), done.stderr.rfind("by hand: fired"));
+    assert!(warned.is_some() && warned < fired, "it is told before a dump fails: {}", done.stderr);
+    assert_eq!(summary.warnings.len(), 1, "and once: {summary:?}");
+    assert!(summary.warnings[0].contains("mkdir -p"), "with the remedy: {summary:?}");
     assert_eq!(summary.stored, summary.received, "capture went on");
 }

@@ -153,6 +153,41 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
 }
 
 #[test]
+fn a_command_that_ends_when_it_is_told_to_gives_its_place_back_at_once() {
+    let place = Place::new();
+    let bounds = ["--exec-timeout", "300ms", "--exec-max", "1"];
+    let traffic = ["--source", "synth:rate=1k", "--before", "100ms", "--exec", "sleep 300 & sleep 300"];
+    let started = Started::new(place.command(&[&traffic[..], &bounds].concat()));
+    wait_until("the start", || !events(&place, "start").is_empty());
+    for number in 1..=3 {
+        started.signal(libc::SIGUSR1);
+        wait_until("the dump", || events(&place, "dump").len() == number);
+    }
+    wait_until("all commands", || events(&place, "exec").len() == 3);
+    started.signal(libc::SIGINT);
+    let done = started.finish(run::LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert_eq!(counts(&done), serde_json::json!({"started": 3, "failed": 3, "timed_out": 3, "exec_skipped": 0}));
+    for event in events(&place, "exec") {
+        let took_s = event["took_s"].as_f64().unwrap();
+        assert!((0.3..1.5).contains(&took_s) && event["signal"] == libc::SIGTERM, "{event}");
+    }
+}
+
+#[test]
+fn what_a_command_started_has_its_grace_though_the_command_itself_is_gone() {
+    let place = Place::new();
+    let pid = place.path("pid");
+    let command = format!("(trap '' TERM; sleep 1; echo tidied; sleep 300) & echo $! > {}; sleep 300", pid.display());
+    let done = run(&place, 1, &command, &["--exec-timeout", "500ms"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let event = &events(&place, "exec")[0];
+    assert!(event["took_s"].as_f64().unwrap() >= 2.5, "2 s of grace: {event}");
+    assert_eq!(event["output"], "tidied\n", "{event}");
+    assert!(!runs(&pid), "then it is killed");
+}
+
+#[test]
 fn what_a_command_leaves_behind_ends_with_it() {
     let place = Place::new();
     let pid = place.path("pid");

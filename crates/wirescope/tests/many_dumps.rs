@@ -105,3 +105,25 @@ fn a_dump_of_live_traffic_skips_segments_in_which_its_host_does_not_occur() {
     let skipped = scans(&place)["skipped_segments"].as_u64().expect("a number");
     assert!(skipped > 50, "{skipped} segments of about 230 before the hit were skipped");
 }
+
+#[test]
+fn a_run_with_more_dumps_than_its_summary_lists_counts_them_all() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new();
+    let orders = ["--trigger", "ip", "--before", "0", "--after", "0", "--holdoff", "0", "--dumps-max", "1000"];
+    let source = ["--source", "synth:rate=1k,size=64,flows=1,seed=1,time=1500ms", "--ring", "64MiB"];
+    let done = run::Started::new(place.command(&[&orders[..], &source].concat())).finish(LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let whole: Value = serde_json::from_str(&done.stdout).expect("one object");
+    let log = std::fs::read_to_string(place.path("out/wirescope.jsonl")).expect("the log");
+    let events = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let logged = events.filter(|event| event["event"] == "dump").count() as u64;
+    let listed: Vec<u64> = whole["dumps"].as_array().expect("a list").iter().filter_map(|dump| dump["id"].as_u64()).collect();
+    assert!(logged > 1000, "{logged} dumps are not enough to tell");
+    assert_eq!(listed, (logged - 999..=logged).collect::<Vec<_>>(), "the newest");
+    assert_eq!(whole["dumps_left_out"], logged - 1000);
+    let totals = &whole["dump_totals"];
+    assert_eq!((&totals["dumps"], &totals["packets"], &totals["incomplete"]), (&logged.into(), &logged.into(), &0.into()));
+    let fired: u64 = whole["hits"].as_object().expect("triggers").values().filter_map(|hits| hits["fired"].as_u64()).sum();
+    assert_eq!(fired, logged);
+}

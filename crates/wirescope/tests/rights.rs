@@ -244,6 +244,67 @@ fn a_user_who_is_not_there_or_can_t_write_is_refused_before_anything_starts() {
     assert!(done.stderr.contains(&format!("chown -R daemon '{}'", place.out().display())), "{}", done.stderr);
 }
 
+/// Users and groups of a process, as the kernel tells them: real, effective, saved, of files; and its further groups.
+fn identity(pid: u32) -> (String, String, String) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    (line("Uid:"), line("Gid:"), line("Groups:"))
+}
+
+/// Runs with [`TRAFFIC`] that doesn't end by itself, into a folder of `owner`; who it is, and whose its files are.
+fn run_of(owner: (u32, u32), arguments: &[&str]) -> ((String, String, String), Vec<(u32, u32)>) {
+    let place = Place::new();
+    place.open_to_all();
+    chown(place.out(), Some(owner.0), Some(owner.1)).unwrap();
+    let mut command = wirescope(&["run", "--source", "synth:rate=1k", "--ring", "64MiB", "--before", "100ms", "--out"]);
+    command.arg(place.out()).args(arguments).args(["--exit-after", "1"]);
+    let started = Started::new(command);
+    wait_until("the log", || place.out_names() == ["wirescope.jsonl"]);
+    let identity = identity(started.id());
+    started.signal(libc::SIGUSR1);
+    let done = started.finish(run::LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let metadata = |name: &String| place.out().join(name).metadata().unwrap();
+    let owners: Vec<_> = place.out_names().iter().map(metadata).map(|file| (file.uid(), file.gid())).collect();
+    assert_eq!(owners.len(), 2, "a log and a dump");
+    (identity, owners)
+}
+
+#[test]
+fn the_owner_of_the_folder_is_taken_on_without_the_group_of_root() {
+    if !is_root() {
+        return;
+    }
+    let (identity, owners) = run_of((12_345, 0), &[]);
+    assert_eq!(identity, ("12345 12345 12345 12345".into(), "12345 12345 12345 12345".into(), String::new()));
+    assert!(owners.iter().all(|owner| *owner == (12_345, 12_345)), "{owners:?}");
+}
+
+#[test]
+fn a_user_may_be_given_by_numbers_that_nobody_knows() {
+    if !is_root() {
+        return;
+    }
+    for (given, uid, gid) in [("12345", 12_345, 12_345), ("12345:23456", 12_345, 23_456), ("1:23456", 1, 23_456)] {
+        let (identity, owners) = run_of((uid, 0), &["--user", given]);
+        let four = |number: u32| [number; 4].map(|number| number.to_string()).join(" ");
+        assert_eq!(identity, (four(uid), four(gid), String::new()), "{given}");
+        assert!(owners.iter().all(|owner| *owner == (uid, gid)), "{given}: {owners:?}");
+    }
+    let place = Place::new();
+    let done = run::finish(command(&place, 0, &["--user", "12345"]));
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    assert!(done.stderr.contains("12345 can't write") || done.stderr.contains("chown -R 12345"), "{}", done.stderr);
+    for wrong in ["0", "0:0", "5:0", "-1", "4294967295", "5:daemon"] {
+        let done = run::finish(command(&place, 0, &["--user", wrong]));
+        assert_eq!(done.code(), Some(2), "{wrong}: {}", done.stderr);
+        assert!(done.stderr.starts_with("wirescope: --user: "), "{wrong}: {}", done.stderr);
+    }
+}
+
 #[test]
 fn who_is_not_root_can_t_become_somebody_else() {
     if !is_root() {

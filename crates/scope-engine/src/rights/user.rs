@@ -64,6 +64,14 @@ impl User {
         look_up(|entry, buffer, len, found| unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) })
     }
 
+    /// The user with this number, whom the user database needn't know. Without a group it is that of the entry, or, where there is
+    /// none, the one with the user's number.
+    pub fn with_numbers(uid: u32, gid: Option<u32>) -> io::Result<User> {
+        let known = User::numbered(uid)?;
+        let gid = gid.or(known.as_ref().map(|user| user.gid)).unwrap_or(uid);
+        Ok(User { name: known.map_or_else(|| uid.to_string(), |user| user.name), uid, gid })
+    }
+
     /// Who this process is.
     pub fn current() -> User {
         // SAFETY: both take nothing and never fail.
@@ -215,5 +223,10 @@ mod tests {
         assert_eq!(User::numbered(0).unwrap(), Some(root));
         assert_eq!(User::named("no-such-user-here").unwrap(), None);
         assert_eq!(User::named("a\0b").unwrap(), None);
+        let nameless = |uid, gid| User { name: "12345678".into(), uid, gid };
+        assert_eq!(User::with_numbers(12_345_678, None).unwrap(), nameless(12_345_678, 12_345_678));
+        assert_eq!(User::with_numbers(12_345_678, Some(7)).unwrap(), nameless(12_345_678, 7));
+        let daemon = User::numbered(1).unwrap().map_or(1, |user| user.gid);
+        assert_eq!(User::with_numbers(1, None).unwrap().gid, daemon);
     }
 }

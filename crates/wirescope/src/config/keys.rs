@@ -58,10 +58,10 @@ fn kind(arg: &Arg) -> Kind {
     }
 }
 
-/// Whether a flag's value is a path, one of a few words, or a template, so that no number is meant.
+/// Whether a flag's value is a path, one of a few words, a template, or a command, so that no number is meant.
 fn is_words(arg: &Arg) -> bool {
     let path = arg.get_value_parser().type_id() == ValueParser::path_buf().type_id();
-    let template = arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "TEMPLATE"));
+    let template = arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "TEMPLATE" || name == "CMD"));
     path || template || !arg.get_possible_values().is_empty()
 }
 

@@ -11,11 +11,14 @@ pub fn placed(settings: &Settings, fault: String) -> String {
     found.map_or(fault.clone(), |(place, from)| format!("{place}{}", &fault[from..]))
 }
 
-/// `--KEY: ...` and `--KEY 'VALUE': ...`; the place, and where the rest of the fault begins.
+/// `--KEY: ...`, `--KEY 'VALUE': ...` and the short flags that faults are named by; the place, and where the rest of the fault begins.
 fn flag(settings: &Settings, fault: &str) -> Option<(String, usize)> {
     let (place, rest) = match fault.strip_prefix("--") {
         Some(rest) => (rest.split([':', ' ']).next()?, 2),
-        None => fault.strip_prefix("-s:").map(|_| ("snap-len", 0))?,
+        None => [("-s:", "snap-len"), ("-w:", "write")]
+            .into_iter()
+            .find(|(short, _)| fault.starts_with(short))
+            .map(|(_, key)| (key, 0))?,
     };
     let values = settings.values(place);
     let named = values.iter().find(|value| fault.contains(&format!("'{}'", value.text.to_string_lossy())));

@@ -82,6 +82,44 @@ fn a_wrong_value_is_named_with_its_line_for_every_key() {
 }
 
 #[test]
+fn a_nul_character_is_refused_with_its_line_wherever_a_text_may_stand() {
+    for key in keys::all().0.iter().filter(|key| !matches!(key.kind, Kind::Switch | Kind::Count)) {
+        let name = &key.name;
+        for value in ["\"a\\u0000b\"", "\"\\u0000\""] {
+            let said = faults(&format!("{}{name} = {value}\n", good_without(name)));
+            assert_eq!(
+                said.iter().filter(|fault| fault.contains(&format!("{name}: ")) && fault.contains("NUL")).count(),
+                1,
+                "{said:#?}"
+            );
+            check_wrong(name, value);
+        }
+    }
+    let text = "source = [\"synth:\",\n\"file:a\\u0000b\"]\nout = \"x\"\n[[trigger]]\nname = \"a\"\nexpr = \"udp\\u0000\"\n[[trigger]]\nexpr = \"tcp\"\ndump = \"\\u0000\"\n";
+    let said = faults(text);
+    let places = ["t.toml:2: source: ", "t.toml:6: trigger.expr: ", "t.toml:9: trigger.dump: "];
+    assert_eq!(said.len(), places.len(), "{said:#?}");
+    said.iter()
+        .zip(places)
+        .for_each(|(fault, place)| assert!(fault.starts_with(place) && fault.contains("take it out"), "{fault}"));
+}
+
+#[test]
+fn odd_values_are_refused_with_their_line() {
+    for value in ["5", "1e300", "-0.0"] {
+        check_wrong("exec", value);
+    }
+    for value in ["0", "-5", "1e300", "1.5", "4294967295", "\"0\"", "\"1234:0\"", "\"1234:\"", "\"a\\nb\"", "\"a:b\""] {
+        check_wrong("user", value);
+    }
+    assert_eq!(faults(&format!("{}user = 1234\n", good_without("none"))), [""; 0]);
+    for value in ["\"/\"", "\"..\"", "\"folder/\""] {
+        check_wrong("write", value);
+        check_wrong("ring-out", value);
+    }
+}
+
+#[test]
 fn words_of_a_trigger_are_checked_at_their_own_lines() {
     let text = "source = \"synth:\"\nout = \"x\"\n[[trigger]]\nname = \"a\"\nexpr = \"udp\"\nbefore = \"soon\"\nholdoff-key = \"$nix\"\n\
                 [[trigger]]\nname = \"b c\"\nexpr = \"udp prt 5\"\n[[trigger]]\nnam = \"d\"\n[[trigger]]\nname = \"e\"\n";
@@ -222,7 +260,8 @@ fn trigger(number: usize) -> impl Strategy<Value = String> {
 fn configuration() -> impl Strategy<Value = String> {
     let triggers = prop::collection::vec(any::<u8>(), 1..4)
         .prop_flat_map(|all| all.iter().enumerate().map(|(number, _)| trigger(number).boxed()).collect::<Vec<_>>());
-    let path = "[^\\x00]{1,20}".prop_filter("a path with a name", |path| Path::new(path).file_name().is_some());
+    let path =
+        "[^\\x00]{1,20}".prop_filter("a path with a name", |path| Path::new(path).file_name().is_some() && !path.ends_with('/'));
     let source = prop_oneof![
         Just("\"synth:rate=10\"".to_string()),
         Just("[\"afpacket:eth0\", { spec = \"afpacket:eth1,workers=2\" }]".to_string()),

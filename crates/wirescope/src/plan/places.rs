@@ -13,7 +13,8 @@ pub fn ring_out(given: Option<&Path>, look: Look<'_>, faults: &mut Faults) -> Op
 
 /// A file that is to be made, absolute; `place` is the flag that names it.
 pub fn new_file(path: &Path, place: &str, look: Look<'_>, faults: &mut Faults) -> Option<PathBuf> {
-    let Some(name) = path.file_name() else {
+    let named = path.file_name().filter(|_| !path.as_os_str().as_bytes().ends_with(b"/"));
+    let Some(name) = named else {
         faults.add(place, format!("{} names no file; write e.g. ring.pcapng", path.display()));
         return None;
     };

@@ -11,32 +11,122 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> RightsPlan {
     if args.rights_selftest && args.summary.is_some() {
         faults.add(place, "standard output is taken by --summary json; leave one of both away");
     }
-    if args.user.as_deref().is_some_and(|name| name.trim().is_empty()) {
-        faults.add("--user", "there is no name in it; write the name of a user, or leave the flag away");
-    }
+    let asked = args.user.as_deref().and_then(|text| match Asked::read(text) {
+        Ok(asked) => Some(asked),
+        Err(fault) => {
+            faults.add("--user", fault);
+            None
+        }
+    });
     // Who is there is a matter of the machine.
-    let named = args.user.as_deref().filter(|name| look == Look::Machine && !name.trim().is_empty());
-    let user = named.and_then(|name| user(name, faults)).map_or(UserChoice::Best, UserChoice::Named);
+    let asked = asked.filter(|_| look == Look::Machine);
+    let user = asked.and_then(|asked| user(asked, faults)).map_or(UserChoice::Best, UserChoice::Named);
     // The file is read again when it is to be.
     let config =
         args.settings.file().map(|file| file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")));
     RightsPlan { user, readable: config.map(Path::to_path_buf).into_iter().collect(), selftest: args.rights_selftest }
 }
 
-fn user(name: &str, faults: &mut Faults) -> Option<User> {
+/// Whom `--user` asks for.
+#[derive(Debug, PartialEq)]
+enum Asked<'a> {
+    /// A user of the user database.
+    Name(&'a str),
+    /// A user, and a group, who need no entry there.
+    Numbers(u32, Option<u32>),
+}
+
+impl<'a> Asked<'a> {
+    /// Reads `NAME`, `UID` or `UID:GID`.
+    fn read(text: &'a str) -> Result<Asked<'a>, String> {
+        if text.trim().is_empty() {
+            return Err("there is no name in it; write the name or the number of a user, or leave the flag away".to_string());
+        }
+        // What looks like a number is none of the names that useradd makes.
+        if text.chars().all(|letter| letter.is_ascii_digit() || ":+-.".contains(letter)) {
+            let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
+            let group = group.map(|group| number(text, group, "group")).transpose();
+            return Ok(Asked::Numbers(number(text, user, "user")?, group?));
+        }
+        if text.contains([':', '/']) || text.contains(char::is_control) {
+            return Err(format!("{text:?} is no name of a user; write NAME, UID or UID:GID, e.g. 1234:5678"));
+        }
+        Ok(Asked::Name(text))
+    }
+}
+
+/// The number of a user or a group, `what`; never that of root.
+fn number(whole: &str, text: &str, what: &str) -> Result<u32, String> {
+    let fault = match text.parse::<u32>() {
+        Ok(0) if what == "user" => "0 is root; write another number, or --user root if that is meant".to_string(),
+        Ok(0) => "group 0 is root's; write another number".to_string(),
+        // All ones means "no change" to the system.
+        Ok(number) if number < u32::MAX && !text.starts_with('+') => return Ok(number),
+        _ => format!("'{text}' is no number of a {what}; write one from 1 to {}", u32::MAX - 1),
+    };
+    Err(if whole == text { fault } else { format!("'{whole}': {fault}") })
+}
+
+fn user(asked: Asked<'_>, faults: &mut Faults) -> Option<User> {
     let place = "--user";
-    let fault = match User::named(name) {
+    let (found, group) = match asked {
+        Asked::Name(name) => (User::named(name), None),
+        Asked::Numbers(uid, gid) => (User::with_numbers(uid, gid).map(Some), gid),
+    };
+    let shown = match asked {
+        Asked::Name(name) => name.to_string(),
+        Asked::Numbers(uid, _) => uid.to_string(),
+    };
+    let fault = match found {
         Ok(Some(user)) => {
             let current = User::current();
-            if current.uid == 0 || user.uid == current.uid {
+            let is_current = user.uid == current.uid && group.is_none_or(|group| group == current.gid);
+            if current.uid == 0 || is_current {
                 return Some(user);
             }
-            let own = current.name;
-            format!("only root can become another user, and this is {own}; start it as root, or leave the flag away")
+            let (own, gid) = (current.name, current.gid);
+            format!(
+                "only root can become another user, and this is {own} of group {gid}; start it as root, or leave the flag away"
+            )
         }
-        Ok(None) => format!("there is no user '{name}'; make it by: useradd --system {name}, or choose another"),
-        Err(error) => format!("'{name}' can't be looked up: {error}; look at the user database, or choose another"),
+        Ok(None) => format!("there is no user '{shown}'; make it by: useradd --system {shown}, or choose another"),
+        Err(error) => format!("'{shown}' can't be looked up: {error}; look at the user database, or choose another"),
     };
     faults.add(place, fault);
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_a_name_or_numbers_that_are_not_root_s() {
+        let check = |text, expected| assert_eq!(Asked::read(text), Ok(expected), "{text}");
+        check("root", Asked::Name("root"));
+        check("user-1.2", Asked::Name("user-1.2"));
+        check("1", Asked::Numbers(1, None));
+        check("4294967294", Asked::Numbers(4_294_967_294, None));
+        check("1234:5678", Asked::Numbers(1234, Some(5678)));
+        let refused = |text: &str, words: &str| {
+            let fault = Asked::read(text).expect_err(text);
+            assert!(fault.contains(words), "{text:?}: {fault}");
+        };
+        refused("", "there is no name in it");
+        refused(" ", "there is no name in it");
+        for text in ["0", "0:5", "00"] {
+            refused(text, "0 is root; ");
+        }
+        refused("5:0", "'5:0': group 0 is root's; ");
+        for text in ["4294967295", "4294967296", "99999999999999999999", "-1", "+5", "1.5"] {
+            refused(text, &format!("'{text}' is no number of a user; write one from 1 to 4294967294"));
+        }
+        for text in ["5:", "5:-1", "5:4294967295", "5:6:7"] {
+            refused(text, "is no number of a group; ");
+        }
+        refused(":", "is no number of a");
+        for text in ["daemon:5", "5:daemon", "a/b", "a\nb", "a\0b"] {
+            refused(text, "is no name of a user; write NAME, UID or UID:GID");
+        }
+    }
 }

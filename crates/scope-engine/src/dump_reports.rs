@@ -1,0 +1,138 @@
+//! What became of a run's dumps: the newest ones in full, sums of all, and those that nobody has spoken of yet.
+//!
+//! A service makes dumps for months; each of them stands in `wirescope.jsonl`, so only [`REPORTS_MAX`] are kept here.
+
+use scope_dump::DumpReport;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Finished dumps that the summary lists: those with the highest numbers. Older ones are counted.
+pub const REPORTS_MAX: usize = 1000;
+/// Reports that wait to be told; beyond, the oldest are told by the log alone.
+const NEWS_MAX: usize = 1000;
+
+/// Sums over all finished dumps of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DumpTotals {
+    /// Dumps.
+    pub dumps: u64,
+    /// Of these: those that lack something, or couldn't be written.
+    pub incomplete: u64,
+    /// Packets written.
+    pub packets: u64,
+    /// Their captured bytes.
+    pub bytes: u64,
+    /// Packets that they lack, at least.
+    pub lost_min: u64,
+    /// Packets that they lack, at most.
+    pub lost_max: u64,
+}
+
+impl DumpTotals {
+    fn add(&mut self, report: &DumpReport) {
+        self.dumps += 1;
+        self.incomplete += u64::from(is_incomplete(report));
+        self.packets += report.packets;
+        self.bytes += report.bytes;
+        self.lost_min = self.lost_min.saturating_add(report.lost_min);
+        self.lost_max = self.lost_max.saturating_add(report.lost_max);
+    }
+}
+
+/// The finished dumps of a run.
+#[derive(Clone, Debug, Default)]
+pub struct DumpReports {
+    /// The newest, by number.
+    kept: BTreeMap<u64, DumpReport>,
+    news: VecDeque<DumpReport>,
+    totals: DumpTotals,
+}
+
+impl DumpReports {
+    /// Takes one in.
+    pub fn add(&mut self, report: DumpReport) {
+        self.totals.add(&report);
+        if self.news.len() >= NEWS_MAX {
+            self.news.pop_front();
+        }
+        self.news.push_back(report.clone());
+        self.kept.insert(report.id, report);
+        if self.kept.len() > REPORTS_MAX {
+            self.kept.pop_first();
+        }
+    }
+
+    /// Those that came since this was last asked.
+    pub fn news(&mut self) -> Vec<DumpReport> {
+        self.news.drain(..).collect()
+    }
+
+    /// The newest, by number.
+    pub fn kept(&self) -> Vec<DumpReport> {
+        self.kept.values().cloned().collect()
+    }
+
+    /// Sums over all, those that aren't kept included.
+    pub fn totals(&self) -> DumpTotals {
+        self.totals
+    }
+}
+
+/// What of a run's dumps is a broken promise, in plain words: a line for each of those `listed`, and one for all the others.
+pub(crate) fn failures(listed: &[DumpReport], totals: &DumpTotals) -> Vec<String> {
+    let incomplete: Vec<&DumpReport> = listed.iter().filter(|report| is_incomplete(report)).collect();
+    let others = totals.incomplete.saturating_sub(incomplete.len() as u64);
+    let others =
+        (others > 0).then(|| format!("{others} older dumps are incomplete, too: see the events 'dump' of wirescope.jsonl"));
+    others.into_iter().chain(incomplete.into_iter().map(words)).collect()
+}
+
+fn words(report: &DumpReport) -> String {
+    let DumpReport { id, lost_min, lost_max, .. } = report;
+    match &report.error {
+        Some(error) => format!("dump {id} is incomplete: {error}"),
+        None => format!("dump {id} is incomplete: {lost_min} to {lost_max} packets are missing"),
+    }
+}
+
+fn is_incomplete(report: &DumpReport) -> bool {
+    !report.complete || report.error.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(id: u64) -> DumpReport {
+        let lost = u64::from(id.is_multiple_of(2));
+        DumpReport { id, packets: id, bytes: 10 * id, lost_min: 0, lost_max: lost, complete: lost == 0, ..DumpReport::default() }
+    }
+
+    #[test]
+    fn the_newest_dumps_are_kept_and_the_sums_are_those_of_all() {
+        let mut reports = DumpReports::default();
+        let all = 3 * REPORTS_MAX as u64;
+        // They end in another order than they began.
+        (0..all / 2).for_each(|half| [2 * half + 2, 2 * half + 1].into_iter().for_each(|id| reports.add(report(id))));
+        let kept: Vec<u64> = reports.kept().iter().map(|report| report.id).collect();
+        assert_eq!(kept, (all - REPORTS_MAX as u64 + 1..=all).collect::<Vec<_>>());
+        let packets = all * (all + 1) / 2;
+        let expected =
+            DumpTotals { dumps: all, incomplete: all / 2, packets, bytes: 10 * packets, lost_min: 0, lost_max: all / 2 };
+        assert_eq!(reports.totals(), expected);
+        let failures = failures(&reports.kept(), &reports.totals());
+        assert_eq!(failures.len(), REPORTS_MAX / 2 + 1);
+        assert!(failures[0].starts_with("1000 older dumps are incomplete"), "{}", failures[0]);
+        assert_eq!(failures[1], format!("dump {} is incomplete: 0 to 1 packets are missing", all - REPORTS_MAX as u64 + 2));
+    }
+
+    #[test]
+    fn each_dump_is_told_once_and_what_waits_to_be_told_is_bounded() {
+        let mut reports = DumpReports::default();
+        let ids = |reports: &mut DumpReports| reports.news().iter().map(|report| report.id).collect::<Vec<_>>();
+        [2, 1].into_iter().for_each(|id| reports.add(report(id)));
+        assert_eq!((ids(&mut reports), ids(&mut reports)), (vec![2, 1], vec![]));
+        let all = NEWS_MAX as u64 + 5;
+        (0..all).for_each(|id| reports.add(report(id)));
+        assert_eq!(ids(&mut reports), (5..all).collect::<Vec<_>>());
+    }
+}

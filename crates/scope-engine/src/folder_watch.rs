@@ -1,0 +1,70 @@
+//! Whether the folder for dumps is still there: its path is opened once, so one that is removed is gone for this run.
+
+use crate::events::Events;
+use crate::space::Told;
+use scope_dump::DumpOutput;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Name of the alarm in `wirescope.jsonl`.
+const ALARM: &str = "dump_folder";
+
+/// Watches the folder that a run's dumps go into, if they go into one.
+pub(crate) struct FolderWatch {
+    output: Arc<DumpOutput>,
+    /// It was when somebody looked last.
+    removed: AtomicBool,
+}
+
+impl FolderWatch {
+    /// It was there when it was opened.
+    pub(crate) fn new(output: &Arc<DumpOutput>) -> FolderWatch {
+        FolderWatch { output: output.clone(), removed: AtomicBool::new(false) }
+    }
+
+    /// Looks; logs what has changed, and gives it back in words.
+    pub(crate) fn look(&self, events: &Events) -> Option<Told> {
+        self.turn(self.output.is_removed(), events)
+    }
+
+    /// From one state to the other. A network file system may bring back what its server had lost for a while; others never do.
+    fn turn(&self, removed: bool, events: &Events) -> Option<Told> {
+        if self.removed.swap(removed, Ordering::Relaxed) == removed {
+            return None;
+        }
+        let place = self.output.place();
+        events.log("alarm", json!({"alarm": ALARM, "state": if removed { "raised" } else { "cleared" }, "why": place}));
+        Some(if removed {
+            Told::Warning(format!(
+                "the folder {place} was removed: dumps fail from now on, and so does the log; make it again by: mkdir -p '{place}', and start the run again"
+            ))
+        } else {
+            Told::Note(format!("the folder {place} is there again: dumps can be made"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_removed_is_told_once_and_so_is_its_coming_back() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("dumps");
+        std::fs::create_dir(&path).unwrap();
+        let (watch, events) = (FolderWatch::new(&DumpOutput::in_folder(&path).unwrap()), Events::nowhere());
+        assert!(watch.look(&events).is_none());
+        std::fs::remove_dir(&path).unwrap();
+        std::fs::create_dir(&path).unwrap(); // another one
+        let Some(Told::Warning(warning)) = watch.look(&events) else { panic!("nothing was told") };
+        assert!(warning.starts_with(&format!("the folder {} was removed: ", path.display())), "{warning}");
+        assert!(warning.contains("mkdir -p"), "{warning}");
+        assert!(watch.look(&events).is_none(), "once is enough");
+        assert!(
+            matches!(watch.turn(false, &events), Some(Told::Note(note)) if note.ends_with("is there again: dumps can be made"))
+        );
+        assert!(watch.turn(false, &events).is_none());
+    }
+}
