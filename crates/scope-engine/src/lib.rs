@@ -9,10 +9,12 @@
 //! | `live` | how an interface is opened, and what is said of that |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
 //! | [`rights`] | giving up root, capabilities, system calls and files |
+//! | `at_once` | the last line of a run that is ended at once |
 //! | `outputs` | the folders that a run writes to |
 //! | `nic_watch` | the network cards under live sources |
 //! | `thread_times` | how busy the workers are |
 //! | `health` | what the log says of a run's health |
+//! | [`home`] | where a process lives |
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
 //! | [`reload`] | a change of triggers and limits while a run goes |
@@ -28,12 +30,14 @@
 //!
 //! Absent on purpose: command lines, terminals, exit codes.
 
+mod at_once;
 pub mod cpus;
 pub mod doctor;
 pub mod dumps;
 pub mod events;
 pub mod exec;
 mod health;
+pub mod home;
 mod live;
 pub mod lockstep;
 mod memory_watch;
