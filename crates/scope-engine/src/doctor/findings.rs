@@ -2,6 +2,7 @@
 
 use super::facts::{Facts, NicFacts, State};
 use super::{packet_findings, silence};
+use scope_source::nic::{Nic, altered_advice};
 use std::cmp::Reverse;
 
 /// Free space below which a dump folder is nearly full: one part in so many.
@@ -252,35 +253,29 @@ fn log(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// Packets that aren't as they are on the wire.
+/// Packets that aren't as they are on the wire. Who knew the interface, the run, has noted where that is mended.
 fn altered(facts: &Facts, found: &mut Vec<Finding>) {
     for nic in &facts.nics {
         let NicFacts { interface, altered, .. } = nic;
         let mut add = |kind, packets: u64, what: &str, remedy: &str| {
             if packets > 0 {
                 let cause = format!("{packets} packets on {interface} {what}");
-                let remedy = nic.remedy(kind).unwrap_or(remedy);
                 found.push(Finding::note(kind, Stage::Nic, Sureness::Certain, cause, &[remedy]));
             }
         };
-        add(
-            "joined",
-            altered.joined,
-            "are longer than its MTU: joined on the way in, not as they came over the wire",
-            &format!("ethtool -K {interface} gro off lro off"),
-        );
-        add(
-            "split",
-            altered.split,
-            "are longer than its MTU: sent by this host, still to be split by the card",
-            &format!("ethtool -K {interface} tso off gso off"),
-        );
-        add(
-            "checksums",
-            altered.unchecked,
-            "have checksums that the card was still to fill in: tools call them wrong",
-            &format!("ethtool -K {interface} tx off"),
-        );
+        let unknown = Nic { name: interface.clone(), ..Nic::default() };
+        for advice in altered_advice(&unknown, None, altered) {
+            let (packets, what) = match advice.kind {
+                "joined" => (altered.joined, "are longer than its MTU: joined on the way in, or left so by their sender"),
+                "split" => (altered.split, "are longer than its MTU: sent by this host, still to be split by the card"),
+                "checksums_sent" => (altered.unchecked_sent, "were sent with checksums that the card was still to fill in"),
+                _ => (
+                    altered.unchecked.saturating_sub(altered.unchecked_sent),
+                    "were received with open checksums, left so by their sender or undone by joining: tools call them wrong",
+                ),
+            };
+            add(advice.kind, packets, what, nic.remedy(advice.kind).unwrap_or(&advice.remedy));
+        }
         let snap_len = facts.captures.iter().find(|capture| capture.interface == *interface).and_then(|capture| capture.snap_len);
         let asked = snap_len.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
         add(

@@ -223,6 +223,7 @@ fn nic_facts(interface: &str, nic: &Value) -> NicFacts {
             joined: number(altered.get("joined")),
             split: number(altered.get("split")),
             unchecked: number(altered.get("unchecked")),
+            unchecked_sent: number(altered.get("unchecked_sent")),
             sliced: number(altered.get("sliced")),
         },
         up: link.get("up").and_then(Value::as_bool),

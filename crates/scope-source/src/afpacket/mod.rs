@@ -25,7 +25,7 @@ mod device;
 mod fanout;
 mod gate;
 mod intake;
-mod links;
+pub(crate) mod links;
 pub(crate) mod losses;
 mod opening;
 mod pattern;

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `ethtool` | the driver's answers: the system calls |
 //! | `counters` | what the card and its driver counted since a run began |
+//! | `peer` | the other end of a virtual pair |
 //! | `advice` | what stands in the way of capture, and of its truth, with the line that mends it |
 //!
 //! What a driver doesn't answer is unknown (`None`) and never guessed. Everything here works without privileges.
@@ -12,10 +13,12 @@
 mod advice;
 mod counters;
 mod ethtool;
+mod peer;
 
-pub use advice::{Advice, Missing, advise, superpacket_advice};
+pub use advice::{Advice, Missing, advise, altered_advice};
 pub use counters::{NicCounters, Softnet};
 pub use ethtool::{Driver, Ethtool, Link, Queues, RingSizes, Timestamping};
+pub use peer::{Peer, Peers, Place};
 
 use crate::afpacket;
 use scope_packet::LinkType;
@@ -82,6 +85,11 @@ impl Nic {
             afpacket::interface_names().iter().take(LISTED_MAX).filter_map(|name| Nic::look(name, ethtool)).collect();
         nics.sort_by_key(|nic| nic.link.index);
         nics
+    }
+
+    /// Whether its driver names itself so.
+    pub fn is_driven_by(&self, driver: &str) -> bool {
+        self.driver.as_ref().is_some_and(|known| known.name == driver)
     }
 
     /// Whether an offload is on; `None` where the driver says nothing of it.
