@@ -356,7 +356,7 @@ fn settings(facts: &Facts, found: &mut Vec<Finding>) {
             found.push(Finding::note("nic_ring", Stage::Nic, Sureness::Possible, cause, &[remedy]));
         }
         if let Some(remedy) = nic.remedy("joined").filter(|_| nic.altered.joined == 0) {
-            let cause = format!("{} may join received packets; none longer than its MTU has come", nic.interface);
+            let cause = format!("{} may bring packets that were joined; none longer than its MTU has come", nic.interface);
             found.push(Finding::note("may_join", Stage::Nic, Sureness::Possible, cause, &[remedy]));
         }
     }

@@ -22,6 +22,9 @@ const SPLIT_EARLY: &str = "tso off tx-udp-segmentation off";
 /// What a sender turns off so that it fills in checksums itself.
 const FILL_IN_EARLY: &str = "tx off";
 
+/// Interfaces under one that a remedy names.
+const RECEIVERS_NAMED: usize = 3;
+
 /// Why an interface can't be captured, or brings nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
@@ -75,13 +78,19 @@ impl Nic {
 /// What makes capture on this interface lose or change packets, as far as its settings tell.
 pub fn advise(nic: &Nic) -> Vec<Advice> {
     let mut advice = Vec::new();
-    let joining = joining(nic);
-    if !joining.is_empty() {
-        advice.push(Advice {
-            kind: "joined",
-            what: format!("{} joins received packets before capture sees them ({})", nic.name, joining.join(", ")),
-            remedy: off_line(&nic.name, &joining),
-        });
+    let receivers = nic.receivers();
+    let joiners: Vec<(&Nic, Vec<&str>)> =
+        receivers.into_iter().map(|nic| (nic, joining(nic))).filter(|(_, words)| !words.is_empty()).collect();
+    if !joiners.is_empty() {
+        let words: Vec<String> = joiners.iter().map(|(nic, words)| format!("{} ({})", nic.name, words.join(", "))).collect();
+        let what = match joiners.as_slice() {
+            [(only, words)] if only.name == nic.name => {
+                format!("{} joins received packets before capture sees them ({})", nic.name, words.join(", "))
+            }
+            _ => format!("{} brings packets that were joined before capture sees them, by {}", nic.name, words.join(", ")),
+        };
+        let lines: Vec<String> = joiners.iter().map(|(nic, words)| off_line(&nic.name, words)).collect();
+        advice.push(Advice { kind: "joined", what, remedy: lines.join(" && ") });
     }
     if let Some(rings) = nic.rings.filter(|rings| rings.rx < RING_SMALL && rings.rx < rings.rx_max) {
         advice.push(Advice {
@@ -127,8 +136,28 @@ pub fn altered_advice(nic: &Nic, peer: Option<&Peer>, altered: &Altered) -> Vec<
     advice
 }
 
-/// Where received packets get as they are: by joining here, if that is on, and at their sender, if that is no other machine.
+/// Where received packets get as they are: by joining, if that is on, and at their sender, if that is no other machine. What only
+/// passes packets on is mended at the interfaces under it.
 fn received_remedy(nic: &Nic, peer: Option<&Peer>, sender_words: &str) -> String {
+    let receivers = nic.receivers();
+    match receivers.as_slice() {
+        [] => {
+            format!("at the interfaces under {}, or at the senders behind them: ethtool -K NAME gro off {sender_words}", nic.name)
+        }
+        [only] => receiver_remedy(only, peer.filter(|_| only.name == nic.name), sender_words),
+        several => {
+            let mut remedies: Vec<String> =
+                several.iter().take(RECEIVERS_NAMED).map(|receiver| receiver_remedy(receiver, None, sender_words)).collect();
+            remedies.dedup();
+            if several.len() > RECEIVERS_NAMED {
+                remedies.push(format!("the same for the other interfaces under {}", nic.name));
+            }
+            remedies.join("; and ")
+        }
+    }
+}
+
+fn receiver_remedy(nic: &Nic, peer: Option<&Peer>, sender_words: &str) -> String {
     let own = joining(nic);
     let own = (!own.is_empty()).then(|| off_line(&nic.name, &own));
     let sender = if nic.loopback {
@@ -220,6 +249,33 @@ mod tests {
         assert!(remedy(&driven_by("veth", &[])).contains("where eth0's other end is"));
         assert!(remedy(&nic()).starts_with("at their sender"));
         assert!(remedy(&Nic { loopback: true, ..nic() }).contains("tcpdump -K"));
+    }
+
+    #[test]
+    fn what_only_passes_packets_on_is_mended_at_the_interfaces_under_it() {
+        let over = |driver: &str, below: Vec<Nic>| {
+            let driver = Some(Driver { name: driver.to_string(), ..Driver::default() });
+            Nic { name: "br0".to_string(), driver, below, ..with_features(&["rx-gro"]) }
+        };
+        let card = || with_features(&["rx-gro"]);
+        let other = || Nic { name: "eth1".to_string(), ..card() };
+        let received = Altered { joined: 1, ..Altered::default() };
+        let check = |nic: &Nic, settings: &[&str], packets: &str| {
+            assert_eq!(advise(nic).into_iter().map(|advice| advice.remedy).collect::<Vec<_>>(), settings);
+            assert_eq!(altered_advice(nic, None, &received)[0].remedy, packets);
+        };
+        let line = "ethtool -K eth0 gro off";
+        check(&over("bridge", vec![card()]), &[line], line);
+        check(&over("802.1Q VLAN Support", vec![over("bonding", vec![card()])]), &[line], line);
+        let both = "ethtool -K eth0 gro off && ethtool -K eth1 gro off";
+        check(&over("bridge", vec![card(), other()]), &[both], &both.replace(" && ", "; and "));
+        let unknown =
+            "at the interfaces under br0, or at the senders behind them: ethtool -K NAME gro off tso off tx-udp-segmentation off";
+        check(&over("bridge", vec![]), &[], unknown);
+        // A tunnel joins by itself, though it lies on a card.
+        check(&over("vxlan", vec![card()]), &["ethtool -K br0 gro off"], "ethtool -K br0 gro off");
+        let many = vec![card(), other(), card(), other()];
+        assert!(altered_advice(&over("bridge", many), None, &received)[0].remedy.ends_with("the other interfaces under br0"));
     }
 
     #[test]

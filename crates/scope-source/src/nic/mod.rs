@@ -27,6 +27,13 @@ use std::path::{Path, PathBuf};
 /// Interfaces that are listed at most.
 pub const LISTED_MAX: usize = 4096;
 
+/// Interfaces under one that are looked at.
+const BELOW_MAX: usize = 16;
+/// Levels of them: a VLAN of a bond of cards has two.
+const LEVELS_MAX: u32 = 3;
+/// Drivers of interfaces that only pass on what those under them have received.
+const PASSING_ON: [&str; 6] = ["bridge", "bonding", "team", "802.1Q VLAN Support", "macvlan", "ipvlan"];
+
 /// One network interface. `None` is unknown: nobody answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Nic {
@@ -54,13 +61,21 @@ pub struct Nic {
     pub timestamping: Option<Timestamping>,
     /// Offloads by name, and whether each is on.
     pub features: Option<Vec<(String, bool)>>,
+    /// The interfaces that it consists of: ports of a bridge, cards of a bond, what a VLAN lies on.
+    pub below: Vec<Nic>,
 }
 
 impl Nic {
     /// Looks at the interface named `name`; `None` where there is none in this network namespace.
     pub fn look(name: &str, ethtool: &mut Ethtool) -> Option<Nic> {
+        Nic::look_down(name, ethtool, LEVELS_MAX)
+    }
+
+    fn look_down(name: &str, ethtool: &mut Ethtool, levels: u32) -> Option<Nic> {
         let link = ethtool.link(name).ok()?;
         let folder = sys_folder(name, link.index);
+        let names = folder.as_deref().filter(|_| levels > 0).map(names_below).unwrap_or_default();
+        let below = names.iter().filter_map(|name| Nic::look_down(name, ethtool, levels - 1)).collect();
         Some(Nic {
             name: name.to_string(),
             link,
@@ -76,6 +91,7 @@ impl Nic {
             rings: ethtool.rings(name).ok(),
             timestamping: ethtool.timestamping(name).ok(),
             features: ethtool.features(name).ok(),
+            below,
         })
     }
 
@@ -90,6 +106,14 @@ impl Nic {
     /// Whether its driver names itself so.
     pub fn is_driven_by(&self, driver: &str) -> bool {
         self.driver.as_ref().is_some_and(|known| known.name == driver)
+    }
+
+    /// Who receives what comes in here: itself, or the interfaces under it, as far as they are known.
+    pub fn receivers(&self) -> Vec<&Nic> {
+        match PASSING_ON.iter().any(|driver| self.is_driven_by(driver)) {
+            true => self.below.iter().flat_map(Nic::receivers).collect(),
+            false => vec![self],
+        }
     }
 
     /// Whether an offload is on; `None` where the driver says nothing of it.
@@ -107,6 +131,15 @@ fn sys_folder(name: &str, index: i32) -> Option<PathBuf> {
 
 fn number(folder: Option<&Path>, file: &str) -> Option<i64> {
     std::fs::read_to_string(folder?.join(file)).ok()?.trim().parse().ok()
+}
+
+/// Names of the interfaces that one lies on, sorted.
+fn names_below(folder: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let lower = |entry: std::fs::DirEntry| entry.file_name().to_str()?.strip_prefix("lower_").map(String::from);
+    let mut names: Vec<String> = entries.flatten().filter_map(lower).take(BELOW_MAX).collect();
+    names.sort();
+    names
 }
 
 fn kernel_queues(folder: &Path) -> Option<(u32, u32)> {
