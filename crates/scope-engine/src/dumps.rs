@@ -175,6 +175,11 @@ impl Dumps {
         self.finished.notify_all();
     }
 
+    /// How many dumps are being made; `None` where that isn't known without waiting.
+    pub(crate) fn open_now(&self) -> Option<usize> {
+        self.state.try_lock().ok().map(|state| state.open.len())
+    }
+
     /// Dumps that are being made.
     pub fn open(&self) -> Vec<Arc<OpenDump>> {
         self.lock().open.clone()

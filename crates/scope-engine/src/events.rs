@@ -2,7 +2,8 @@
 //!
 //! Events: `start`, `hit` (one that started no dump; at most 100 a second are listed, the rest comes as `hits` with counts),
 //! `dump`, `interface` (what became of one), `warning`, `alarm` (raised, cleared), `deleted`, `exec`, `reload`, `end`, and those of
-//! `health.rs` (`machine`, `status`, `note`, `loss`). Each line has `event` and `logged`, the wall clock's time.
+//! `health.rs` (`machine`, `status`, `note`, `loss`). Each line has `event`, `logged`, the wall clock's time, and `run_id`: several runs
+//! may write one log, also at once. The last line of a run is `end`, or `ended_at_once` where somebody stopped it twice.
 
 use scope_dump::time_text::iso;
 use scope_packet::time::NS_PER_SECOND;
@@ -11,9 +12,10 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::sync::Mutex;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// File name in the dump folder.
@@ -22,6 +24,8 @@ pub const EVENTS_FILE: &str = "wirescope.jsonl";
 const HITS_LISTED_MAX: u32 = 100;
 /// Lines that wait for the writer; beyond, hits become counts and other events wait.
 const QUEUE_MAX: usize = 4096;
+/// How often is looked whether the last words are written.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The wall clock, ns since the epoch.
 pub fn now_ns() -> i64 {
@@ -30,8 +34,11 @@ pub fn now_ns() -> i64 {
 
 /// The event log of one run.
 pub struct Events {
+    run_id: String,
     sender: Mutex<Option<SyncSender<Value>>>,
     writer: Mutex<Option<std::thread::JoinHandle<io::Result<()>>>>,
+    /// The writer has written everything, or there is none.
+    written: Arc<AtomicBool>,
     hits: Mutex<HitLog>,
 }
 
@@ -42,26 +49,51 @@ struct HitLog {
     counted: BTreeMap<(String, &'static str), u64>,
 }
 
+impl HitLog {
+    fn new() -> HitLog {
+        HitLog { second: Instant::now(), listed: 0, counted: BTreeMap::new() }
+    }
+}
+
 impl Events {
-    /// Appends to the log in `folder`.
-    pub fn open(folder: &Folder) -> io::Result<Events> {
-        let file = folder.append(OsStr::new(EVENTS_FILE))?;
+    /// Appends to the log in `folder` what the run `run_id` has to say.
+    pub fn open(folder: &Folder, run_id: &[u8; 16]) -> io::Result<Events> {
+        let name = OsStr::new(EVENTS_FILE);
+        let file = folder.append(name)?;
+        // A run that lost its machine or its disk may have left half a line.
+        let cut = folder.ends_within_a_line(name);
         let (sender, receiver) = sync_channel(QUEUE_MAX);
-        let writer = std::thread::Builder::new().name("events".into()).spawn(move || write_lines(file, &receiver))?;
-        let hits = HitLog { second: Instant::now(), listed: 0, counted: BTreeMap::new() };
-        Ok(Events { sender: Mutex::new(Some(sender)), writer: Mutex::new(Some(writer)), hits: Mutex::new(hits) })
+        let written = Arc::new(AtomicBool::new(false));
+        let done = written.clone();
+        let writer = std::thread::Builder::new().name("events".into()).spawn(move || {
+            let result = write_lines(file, cut, &receiver);
+            done.store(true, Ordering::Release);
+            result
+        })?;
+        Ok(Events {
+            run_id: run_id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            sender: Mutex::new(Some(sender)),
+            writer: Mutex::new(Some(writer)),
+            written,
+            hits: Mutex::new(HitLog::new()),
+        })
     }
 
     /// A log that goes nowhere: for a run without a folder.
     pub fn nowhere() -> Events {
-        let hits = HitLog { second: Instant::now(), listed: 0, counted: BTreeMap::new() };
-        Events { sender: Mutex::default(), writer: Mutex::default(), hits: Mutex::new(hits) }
+        Events {
+            run_id: String::new(),
+            sender: Mutex::default(),
+            writer: Mutex::default(),
+            written: Arc::new(AtomicBool::new(true)),
+            hits: Mutex::new(HitLog::new()),
+        }
     }
 
     /// Logs one event. Not for workers: it waits while the writer is far behind.
     pub fn log(&self, event: &str, facts: Value) {
         if let Some(sender) = self.sender.lock().expect("no panic while held").as_ref() {
-            let _ = sender.send(line(event, facts));
+            let _ = sender.send(self.line(event, facts));
         }
     }
 
@@ -79,7 +111,7 @@ impl Events {
                 facts["detail"] = detail.into();
             }
             let sender = self.sender.lock().expect("no panic while held");
-            match sender.as_ref().map(|sender| sender.try_send(line("hit", facts))) {
+            match sender.as_ref().map(|sender| sender.try_send(self.line("hit", facts))) {
                 Some(Err(TrySendError::Full(_))) => {}
                 _ => return,
             }
@@ -99,6 +131,26 @@ impl Events {
         }
     }
 
+    /// The last line of a run that ends its process now: nobody logs behind it. Waits `patience` at most, also while others wait for
+    /// the disk; whether everything is written.
+    pub fn last_words(&self, event: &str, facts: Value, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let mut last = Some(self.line(event, facts));
+        while Instant::now() < until && !self.written.load(Ordering::Acquire) {
+            if let Some(mut sender) = try_lock(&self.sender) {
+                last = last.and_then(|line| match sender.as_ref()?.try_send(line) {
+                    Err(TrySendError::Full(line)) => Some(line),
+                    Ok(()) | Err(TrySendError::Disconnected(_)) => None,
+                });
+                if last.is_none() {
+                    *sender = None;
+                }
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        self.written.load(Ordering::Acquire)
+    }
+
     /// Writes everything and closes the log.
     pub fn close(&self) -> io::Result<()> {
         self.flush_hits();
@@ -109,24 +161,36 @@ impl Events {
             None => Ok(()),
         }
     }
-}
 
-fn line(event: &str, facts: Value) -> Value {
-    let mut line = Map::new();
-    line.insert("event".into(), event.into());
-    line.insert("logged".into(), iso(now_ns()).into());
-    if let Value::Object(facts) = facts {
-        line.extend(facts);
+    fn line(&self, event: &str, facts: Value) -> Value {
+        let mut line = Map::new();
+        line.insert("event".into(), event.into());
+        line.insert("logged".into(), iso(now_ns()).into());
+        line.insert("run_id".into(), self.run_id.as_str().into());
+        if let Value::Object(facts) = facts {
+            line.extend(facts);
+        }
+        line.into()
     }
-    line.into()
 }
 
-/// Writes lines as they come, each at once. A full disk loses lines, not the run: the first error is reported at the end.
-fn write_lines(file: File, lines: &Receiver<Value>) -> io::Result<()> {
-    let mut out = BufWriter::new(file);
+/// Without waiting; a log whose holder panicked is still a log.
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Writes lines as they come, each by one call, so that lines of two runs don't mix. `cut`: the file ends within a line. A full disk
+/// loses lines, not the run: the first error is reported at the end.
+fn write_lines(mut file: File, mut cut: bool, lines: &Receiver<Value>) -> io::Result<()> {
     let mut result = Ok(());
     for line in lines {
-        let written = writeln!(out, "{line}").and_then(|()| out.flush());
+        let text = if cut { format!("\n{line}\n") } else { format!("{line}\n") };
+        let written = file.write_all(text.as_bytes());
+        cut = written.is_err();
         result = result.and(written);
     }
     result
@@ -140,17 +204,67 @@ pub fn seconds(ns: i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
+
+    const ENOUGH: Duration = Duration::from_secs(10);
+
+    fn open(folder: &TempDir) -> Events {
+        Events::open(&Folder::open(folder.path()).unwrap(), &[7; 16]).unwrap()
+    }
+
+    fn log() -> (TempDir, Events) {
+        let folder = tempfile::tempdir().unwrap();
+        let events = open(&folder);
+        (folder, events)
+    }
+
+    fn lines(folder: &TempDir) -> Vec<Value> {
+        let text = std::fs::read_to_string(folder.path().join(EVENTS_FILE)).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn nothing_is_logged_behind_the_last_words() {
+        let (folder, events) = log();
+        (0..1000).for_each(|n| events.log("status", json!({"n": n})));
+        assert!(events.last_words("ended_at_once", json!({}), ENOUGH));
+        events.log("status", json!({}));
+        let lines = lines(&folder);
+        assert_eq!(
+            (lines.len(), &lines[1000]["event"], &lines[1000]["run_id"]),
+            (1001, &"ended_at_once".into(), &"07".repeat(16).into())
+        );
+        assert!(Events::nowhere().last_words("ended_at_once", json!({}), ENOUGH), "nothing to be written is written");
+    }
+
+    #[test]
+    fn the_last_words_wait_no_longer_than_they_may() {
+        let (_folder, events) = log();
+        let _other = events.sender.lock().unwrap(); // waits for its disk
+        let begun = Instant::now();
+        assert!(!events.last_words("ended_at_once", json!({}), Duration::from_millis(50)));
+        assert!(begun.elapsed() < ENOUGH);
+    }
+
+    #[test]
+    fn a_line_that_an_earlier_run_left_half_written_spoils_none_of_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(EVENTS_FILE), "{\"event\":\"sta").unwrap();
+        let events = open(&folder);
+        events.log("start", json!({}));
+        events.close().unwrap();
+        let text = std::fs::read_to_string(folder.path().join(EVENTS_FILE)).unwrap();
+        assert!(text.starts_with("{\"event\":\"sta\n{") && text.lines().count() == 2, "{text}");
+    }
 
     #[test]
     fn hits_beyond_the_bound_become_counts_and_nothing_is_forgotten() {
-        let folder = tempfile::tempdir().unwrap();
-        let events = Events::open(&Folder::open(folder.path()).unwrap()).unwrap();
+        let (folder, events) = log();
         for n in 0..250 {
             events.hit("t", n, "held_off", None);
         }
         events.close().unwrap();
-        let text = std::fs::read_to_string(folder.path().join(EVENTS_FILE)).unwrap();
-        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines = lines(&folder);
         let listed = lines.iter().filter(|line| line["event"] == "hit").count() as u64;
         let counted: u64 = lines.iter().filter_map(|line| line["not_listed"]["held_off"].as_u64()).sum();
         assert_eq!(listed + counted, 250);

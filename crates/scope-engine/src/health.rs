@@ -8,6 +8,7 @@
 //! | `note` | a card's setting that makes capture lose or change packets, with the line that mends it |
 //! | `loss` | packets that were dropped since the last second, by reason, and what was going on |
 
+use crate::home::Home;
 use crate::nic_watch::{NicStatus, NicWatch, nics_json};
 use crate::plan::{RunPlan, SourceEntry};
 use crate::status::{Status, StatusTaker};
@@ -46,6 +47,7 @@ impl Health {
             json!({
                 "pid": std::process::id(),
                 "pid_began": process_began("self"),
+                "home": Home::here().to_json(),
                 "live": live,
                 "captures": plan.sources.iter().filter_map(capture).collect::<Vec<_>>(),
                 "dumps_max": plan.dumps_max,

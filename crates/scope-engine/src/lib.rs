@@ -9,10 +9,12 @@
 //! | `live` | how an interface is opened, and what is said of that |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
 //! | [`rights`] | giving up root, capabilities, system calls and files |
+//! | `at_once` | the last line of a run that is ended at once |
 //! | `outputs` | the folders that a run writes to |
 //! | `nic_watch` | the network cards under live sources |
 //! | `thread_times` | how busy the workers are |
 //! | `health` | what the log says of a run's health |
+//! | [`home`] | where a process lives |
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`unread`] | what waits to be told, bounded |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
@@ -31,6 +33,7 @@
 //!
 //! Absent on purpose: command lines, terminals, exit codes.
 
+mod at_once;
 pub mod cpus;
 pub mod doctor;
 pub mod dump_reports;
@@ -39,6 +42,7 @@ pub mod events;
 pub mod exec;
 mod folder_watch;
 mod health;
+pub mod home;
 mod live;
 pub mod lockstep;
 mod memory_watch;

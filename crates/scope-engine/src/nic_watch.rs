@@ -3,7 +3,7 @@
 
 use crate::plan::SourceEntry;
 use crate::worker::WorkerReport;
-use scope_source::nic::{Advice, Ethtool, Link, Nic, NicCounters, Softnet, advise, superpacket_advice};
+use scope_source::nic::{Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice};
 use scope_source::spec::{Pattern, SourcePlan};
 use scope_source::{Altered, InterfaceCounters};
 use serde_json::{Map, Value, json};
@@ -35,8 +35,11 @@ impl NicStatus {
     pub fn to_json(&self) -> Value {
         let mut object: Map<String, Value> = self.counters.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
         object.insert("driver".into(), json!(self.driver));
-        let Altered { joined, split, unchecked, sliced } = self.altered;
-        object.insert("altered".into(), json!({"joined": joined, "split": split, "unchecked": unchecked, "sliced": sliced}));
+        let Altered { joined, split, unchecked, unchecked_sent, sliced } = self.altered;
+        let altered = json!({
+            "joined": joined, "split": split, "unchecked": unchecked, "unchecked_sent": unchecked_sent, "sliced": sliced,
+        });
+        object.insert("altered".into(), altered);
         object.insert(
             "link".into(),
             self.link.map_or(Value::Null, |link| json!({"up": link.up, "running": link.running, "mtu": link.mtu})),
@@ -61,10 +64,21 @@ pub fn nics_json(nics: &[NicStatus]) -> Value {
 /// Watches the cards of one run. What it needs open it opens at the beginning.
 pub(crate) struct NicWatch {
     ethtool: Option<Ethtool>,
-    watched: Vec<(NicCounters, NicStatus)>,
+    peers: Option<Peers>,
+    watched: Vec<Watched>,
     softnet_before: Option<Softnet>,
     /// Notes that nobody has said yet.
     untold: Vec<Advice>,
+}
+
+/// One card.
+struct Watched {
+    counters: NicCounters,
+    status: NicStatus,
+    /// The other end of a virtual pair: found while there are rights to look for it.
+    peer: Option<Peer>,
+    /// Kinds that packets have told.
+    told: Vec<&'static str>,
 }
 
 impl NicWatch {
@@ -78,28 +92,32 @@ impl NicWatch {
         let live: Vec<&str> = live.collect();
         let ethtool = if live.is_empty() { None } else { Ethtool::open().ok() };
         let softnet_before = if live.is_empty() { None } else { Softnet::now() };
-        let mut watch = NicWatch { ethtool, watched: Vec::new(), softnet_before, untold: Vec::new() };
+        let peers = if live.is_empty() { None } else { Peers::open().ok() };
+        let mut watch = NicWatch { ethtool, peers, watched: Vec::new(), softnet_before, untold: Vec::new() };
         live.into_iter().filter(|name| !Pattern::new(name).is_glob()).for_each(|name| watch.follow(name));
         watch
     }
 
     fn follow(&mut self, interface: &str) {
-        if self.watched.len() >= WATCHED_MAX || self.watched.iter().any(|(_, status)| status.interface == interface) {
+        if self.watched.len() >= WATCHED_MAX || self.watched.iter().any(|nic| nic.status.interface == interface) {
             return;
         }
         let counters = NicCounters::begin(interface, self.ethtool.as_mut());
         let nic = self.ethtool.as_mut().and_then(|ethtool| Nic::look(interface, ethtool));
         let notes = nic.as_ref().map(advise).unwrap_or_default();
         self.untold.extend(notes.iter().cloned());
+        let pair = nic.as_ref().filter(|nic| nic.is_driven_by("veth"));
+        let peer = pair.and_then(|nic| self.peers.as_ref()?.of(nic.link.index));
         let link = nic.map(|nic| nic.link);
-        self.watched.push((counters, NicStatus { interface: interface.to_string(), notes, link, ..NicStatus::default() }));
+        let status = NicStatus { interface: interface.to_string(), notes, link, ..NicStatus::default() };
+        self.watched.push(Watched { counters, status, peer, told: Vec::new() });
     }
 
     /// Reads all counters, those of interfaces that have come since included.
     pub(crate) fn look(&mut self, reports: &[Mutex<WorkerReport>]) {
         let seen: Vec<InterfaceCounters> = reports.iter().flat_map(|report| lock(report).interfaces.clone()).collect();
         seen.iter().for_each(|part| self.follow(&part.interface));
-        for (counters, status) in &mut self.watched {
+        for Watched { counters, status, peer, told } in &mut self.watched {
             counters.look(self.ethtool.as_mut());
             status.counters = counters.kernel().clone();
             status.driver = counters.driver().clone();
@@ -107,7 +125,12 @@ impl NicWatch {
                 status.link = ethtool.link(&status.interface).ok();
             }
             status.altered = altered(&status.interface, &seen);
-            self.untold.extend(notes_of_packets(status));
+            if kinds(&status.altered) > told.len() {
+                // Its settings may have changed since the beginning.
+                let nic = self.ethtool.as_mut().and_then(|ethtool| Nic::look(&status.interface, ethtool));
+                let nic = nic.unwrap_or_else(|| Nic { name: status.interface.clone(), ..Nic::default() });
+                self.untold.extend(notes_of_packets(status, altered_advice(&nic, peer.as_ref(), &status.altered), told));
+            }
         }
     }
 
@@ -118,7 +141,7 @@ impl NicWatch {
 
     /// Every card.
     pub(crate) fn status(&self) -> Vec<NicStatus> {
-        self.watched.iter().map(|(_, status)| status.clone()).collect()
+        self.watched.iter().map(|nic| nic.status.clone()).collect()
     }
 
     /// What the kernel's queue between cards and sockets lost since the beginning, on the whole machine.
@@ -138,13 +161,28 @@ fn altered(interface: &str, seen: &[InterfaceCounters]) -> Altered {
     sum
 }
 
-/// What packets tell that settings haven't told already; each kind once.
-fn notes_of_packets(status: &mut NicStatus) -> Vec<Advice> {
-    let Altered { joined, split, unchecked, .. } = status.altered;
-    let mtu = status.link.map_or(0, |link| link.mtu);
-    let mut new = superpacket_advice(&status.interface, mtu, joined, split, unchecked);
-    new.retain(|advice| status.notes.iter().all(|known| known.kind != advice.kind));
-    status.notes.extend(new.iter().cloned());
+/// Kinds of altered packets that came, as [`altered_advice`] tells them.
+fn kinds(altered: &Altered) -> usize {
+    let Altered { joined, split, unchecked, unchecked_sent, .. } = *altered;
+    [joined, split, unchecked.saturating_sub(unchecked_sent), unchecked_sent].iter().filter(|count| **count > 0).count()
+}
+
+/// What packets tell that settings haven't told already; each kind once. Where settings told another remedy, packets know better.
+fn notes_of_packets(status: &mut NicStatus, advice: Vec<Advice>, told: &mut Vec<&'static str>) -> Vec<Advice> {
+    let mut new = Vec::new();
+    for advice in advice {
+        if told.contains(&advice.kind) {
+            continue;
+        }
+        told.push(advice.kind);
+        let known = status.notes.iter().position(|known| known.kind == advice.kind);
+        if known.is_some_and(|at| status.notes[at].remedy == advice.remedy) {
+            continue;
+        }
+        known.map(|at| status.notes.remove(at));
+        status.notes.push(advice.clone());
+        new.push(advice);
+    }
     new
 }
 
@@ -154,16 +192,33 @@ mod tests {
 
     #[test]
     fn what_settings_have_told_packets_do_not_tell_again() {
-        let mut status = NicStatus { interface: "eth0".to_string(), ..NicStatus::default() };
-        status.link = Some(Link { mtu: 1500, ..Link::default() });
-        status.altered = Altered { joined: 3, unchecked: 1, ..Altered::default() };
-        let kinds = |notes: Vec<Advice>| notes.iter().map(|note| note.kind).collect::<Vec<_>>();
-        assert_eq!(kinds(notes_of_packets(&mut status)), ["joined", "checksums"]);
-        assert!(notes_of_packets(&mut status).is_empty());
-        status.altered.split = 1;
-        assert_eq!(kinds(notes_of_packets(&mut status)), ["split"]);
-        let object = status.to_json();
-        assert_eq!(object["altered"]["joined"], 3);
-        assert_eq!(object["notes"][0]["remedy"], "ethtool -K eth0 gro off lro off");
+        let card = Nic { name: "eth0".to_string(), features: Some(vec![("rx-gro".to_string(), true)]), ..Nic::default() };
+        let mut status = NicStatus { interface: "eth0".to_string(), notes: advise(&card), ..NicStatus::default() };
+        let mut told = Vec::new();
+        let mut look = |altered: Altered, nic: &Nic| {
+            status.altered = altered;
+            let new = notes_of_packets(&mut status, altered_advice(nic, None, &altered), &mut told);
+            assert_eq!(told.len(), kinds(&altered), "nothing is left to be told");
+            (new.iter().map(|note| note.kind).collect::<Vec<_>>(), status.to_json())
+        };
+        let received = Altered { joined: 3, unchecked: 1, ..Altered::default() };
+        let (kinds, object) = look(received, &card);
+        assert_eq!(kinds, ["checksums"], "that the card joins has been said");
+        assert_eq!((&object["altered"]["joined"], object["notes"].as_array().map(Vec::len)), (&3.into(), Some(2)));
+        assert!(look(received, &card).0.is_empty());
+        let (kinds, object) = look(Altered { split: 1, unchecked: 2, unchecked_sent: 1, ..received }, &card);
+        assert_eq!(kinds, ["split", "checksums_sent"]);
+        assert_eq!(object["altered"]["unchecked_sent"], 1);
+    }
+
+    #[test]
+    fn packets_know_better_than_settings_where_to_mend() {
+        let joins = Nic { name: "ob".to_string(), features: Some(vec![("rx-gro".to_string(), true)]), ..Nic::default() };
+        let mut status = NicStatus { interface: "ob".to_string(), notes: advise(&joins), ..NicStatus::default() };
+        let off = Nic { features: None, ..joins };
+        let advice = altered_advice(&off, None, &Altered { joined: 1, ..Altered::default() });
+        assert_eq!(notes_of_packets(&mut status, advice, &mut Vec::new()).len(), 1);
+        assert_eq!(status.notes.len(), 1);
+        assert!(status.notes[0].remedy.starts_with("at their sender"), "{:?}", status.notes);
     }
 }

@@ -46,10 +46,10 @@ impl Outputs {
         Ok(Outputs { log, dump: Arc::new(DumpOutput { format: plan.dump.format, target, budget }), ring_out })
     }
 
-    /// Opens the log, if there is a folder for it.
-    pub fn open_events(&self) -> Result<Events, EngineError> {
+    /// Opens the log for the run `run_id`, if there is a folder for it.
+    pub fn open_events(&self, run_id: &[u8; 16]) -> Result<Events, EngineError> {
         let Some(folder) = &self.log else { return Ok(Events::nowhere()) };
-        Events::open(folder).map_err(fault(&folder.path().join(EVENTS_FILE).display().to_string()))
+        Events::open(folder, run_id).map_err(fault(&folder.path().join(EVENTS_FILE).display().to_string()))
     }
 
     /// What stays writable, the dump folder first.

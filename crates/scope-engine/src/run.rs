@@ -15,6 +15,7 @@
 //! 9. So every dump ends; their reports are waited for, then the commands that follow dumps.
 //! 10. The ring is written out, if asked for; the summary is drawn up from the counters.
 
+use crate::at_once::AtOnce;
 use crate::dump_reports;
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
@@ -67,6 +68,7 @@ pub struct Control {
     stops: AtomicU32,
     fires: AtomicU32,
     commands: Arc<Groups>,
+    at_once: AtOnce,
     /// Protected by the lock: one change that waits for the run's main thread.
     reload: Mutex<Option<Reload>>,
 }
@@ -83,9 +85,16 @@ impl Control {
         self.fires.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Kills the commands that run after dumps; none begins any more. Legal at any time: for who ends the process at once.
-    pub fn end_commands(&self) {
+    /// For who ends the process at once because of `why`: the log gets its last line, if its disk takes it soon, and the commands that
+    /// run after dumps are killed. Legal at any time; what the run still comes to isn't in its log.
+    pub fn end_at_once(&self, why: &str) {
+        self.at_once.log(why);
         self.commands.end_all();
+    }
+
+    /// Whether somebody ends the process at once.
+    pub fn ends_at_once(&self) -> bool {
+        self.at_once.asked()
     }
 
     /// Change triggers and limits, or say why they don't change. Legal at any time.
@@ -181,9 +190,10 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let notes = live::notes(&plan, &own, &sources);
     let nics = NicWatch::begin(&plan.sources);
     let rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
-    let events = Arc::new(outputs.open_events()?);
+    let events = Arc::new(outputs.open_events(&ring.run_id())?);
     let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.stops() > 0);
     run.log_start(&memory, &notes);
+    control.at_once.knows(&run.shared.events, &run.shared.dumps);
     if control.stops() == 0 {
         watch.started(&memory, run.rights.as_ref());
     }
@@ -527,7 +537,6 @@ impl Run {
 
     fn log_start(&self, memory: &RingMemory, notes: &[String]) {
         let ring = &self.shared.ring;
-        let run_id: String = ring.run_id().iter().map(|byte| format!("{byte:02x}")).collect();
         let triggers: Vec<_> = self
             .plan
             .triggers
@@ -548,7 +557,6 @@ impl Run {
             "start",
             json!({
                 "version": env!("CARGO_PKG_VERSION"),
-                "run_id": run_id,
                 "sources": self.plan.sources.iter().map(|source| &source.spec).collect::<Vec<_>>(),
                 "ring_bytes": ring.segments() as u64 * ring.segment_bytes() as u64,
                 "segment_bytes": ring.segment_bytes(),
@@ -620,6 +628,7 @@ impl Run {
             end.insert("first".into(), heard.map(|(first_ns, _)| iso(first_ns)).into());
             end.insert("last".into(), heard.map(|(_, last_ns)| iso(last_ns)).into());
         }
+        self.shared.events.flush_hits();
         self.shared.events.log("end", end);
         if let Err(error) = self.shared.events.close() {
             summary.failures.push(format!("the event log is incomplete: {error}"));

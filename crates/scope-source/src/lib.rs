@@ -71,6 +71,8 @@ pub struct Altered {
     pub split: u64,
     /// Their checksum has still to be filled in (checksum offload).
     pub unchecked: u64,
+    /// Those of them that this host sent.
+    pub unchecked_sent: u64,
     /// Cut to the snap length that was asked for.
     pub sliced: u64,
 }
@@ -81,6 +83,7 @@ impl Altered {
         self.joined += other.joined;
         self.split += other.split;
         self.unchecked += other.unchecked;
+        self.unchecked_sent += other.unchecked_sent;
         self.sliced += other.sliced;
     }
 }

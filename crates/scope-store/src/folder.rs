@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Mode of all files: the owner reads and writes, the group reads.
@@ -76,6 +77,17 @@ impl Folder {
             fchmod(&file, mode.difference(OTHERS))?;
         }
         Ok(file)
+    }
+
+    /// Whether a file of text ends without the end of its last line; `false` too where it can't be read.
+    pub fn ends_within_a_line(&self, name: &OsStr) -> bool {
+        let mut last = [b'\n'];
+        let file = self.open_file(name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK);
+        let read = file.and_then(|file| {
+            let end = file.metadata()?.len();
+            file.read_at(&mut last, end.saturating_sub(1))
+        });
+        read.is_ok() && last != [b'\n']
     }
 
     /// Whether new files can be made in it, and `log` appended to if it is there. Leaves nothing behind.

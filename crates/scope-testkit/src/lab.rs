@@ -158,6 +158,16 @@ impl Namespace {
     }
 }
 
+impl Namespace {
+    /// What `ethtool -K INTERFACE WORD off` does, for the words rx, tx, tso, gso and gro.
+    ///
+    /// # Errors
+    /// The driver's; other words are unsupported.
+    pub fn switch_off(&self, interface: &str, word: &str) -> io::Result<()> {
+        self.enter(|| switch_off(interface, word))
+    }
+}
+
 impl Drop for Namespace {
     fn drop(&mut self) {
         let _ = ip(&["netns", "del", &self.name]);
@@ -188,20 +198,27 @@ fn owner(name: &str) -> Option<u32> {
 
 /// Switches off what joins, cuts or leaves packets unfinished on the way; what a driver doesn't have it doesn't do.
 fn switch_offloads_off(interface: &str) {
-    const SET_RX_CHECKSUM: u32 = 0x15;
-    const SET_TX_CHECKSUM: u32 = 0x17;
-    const SET_TSO: u32 = 0x1f;
-    const SET_GSO: u32 = 0x24;
-    const SET_GRO: u32 = 0x2c;
-    let Ok(socket) = raw_socket() else { return };
-    for order in [SET_RX_CHECKSUM, SET_TX_CHECKSUM, SET_TSO, SET_GSO, SET_GRO] {
-        let mut value: [u32; 2] = [order, 0];
-        // SAFETY: all-zero bytes are a valid ifreq.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        write_name(&mut request, interface);
-        request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
-        // SAFETY: these orders read an ethtool_value, two u32, which lives through the call.
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    for (word, _) in OFFLOADS {
+        let _ = switch_off(interface, word);
+    }
+}
+
+/// Offloads in ethtool's words, and the orders that set them.
+const OFFLOADS: [(&str, u32); 5] = [("rx", 0x15), ("tx", 0x17), ("tso", 0x1f), ("gso", 0x24), ("gro", 0x2c)];
+
+/// Switches an offload of an interface in this thread's namespace off.
+fn switch_off(interface: &str, word: &str) -> io::Result<()> {
+    let order = OFFLOADS.iter().find(|(known, _)| *known == word).map(|(_, order)| *order).ok_or(io::ErrorKind::Unsupported)?;
+    let socket = raw_socket()?;
+    let mut value: [u32; 2] = [order, 0];
+    // SAFETY: all-zero bytes are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    write_name(&mut request, interface);
+    request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+    // SAFETY: these orders read an ethtool_value, two u32, which lives through the call.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) } {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -377,7 +377,7 @@ pub struct DevicesArgs {
 #[derive(Debug, Args)]
 #[command(after_help = DOCTOR_EXAMPLES)]
 pub struct DoctorArgs {
-    /// The folder for dumps of a run: its last one is looked at
+    /// The folder for dumps of a run
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["log", "pid"])]
     pub out: Option<PathBuf>,
     /// The log of a run, wirescope.jsonl under whatever name
@@ -386,6 +386,9 @@ pub struct DoctorArgs {
     /// The process of a run that is going on
     #[arg(long, value_name = "N")]
     pub pid: Option<String>,
+    /// Which run of a log that holds several: the beginning of its run_id [default: the one that began last]
+    #[arg(long, value_name = "ID", conflicts_with = "pid")]
+    pub run: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -3,10 +3,16 @@
 use crate::args::DoctorArgs;
 use crate::words::{counted, number, span};
 use crate::{Fault, REFUSED, UNDONE, told};
-use scope_engine::doctor::{self, Facts, Finding, State, log, system};
+use scope_engine::doctor::facts::OtherRun;
+use scope_engine::doctor::{self, Facts, Finding, State, Wanted, log, system};
 use scope_engine::events::EVENTS_FILE;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Other runs of a log that are named; the JSON object has all that are known.
+const NAMED_MAX: usize = 10;
+/// Letters of a run's name that are shown.
+const NAME_LETTERS: usize = 8;
 
 /// Looks and tells. Exit codes: 0 nothing is lost, 1 losses were found, 2 it can't look.
 pub fn doctor(args: &DoctorArgs) -> u8 {
@@ -25,7 +31,7 @@ pub fn doctor(args: &DoctorArgs) -> u8 {
 
 fn look(args: &DoctorArgs) -> Result<(Facts, Vec<Finding>), String> {
     let (path, pid) = place(args)?;
-    let mut facts = log::read(&path, pid).map_err(|error| error.to_string())?;
+    let mut facts = log::read(&path, &Wanted { pid, run: args.run.clone() }).map_err(|error| error.to_string())?;
     system::look(&mut facts, &path);
     let found = doctor::findings(&facts);
     Ok((facts, found))
@@ -34,7 +40,7 @@ fn look(args: &DoctorArgs) -> Result<(Facts, Vec<Finding>), String> {
 /// The log to read, and of which process.
 fn place(args: &DoctorArgs) -> Result<(PathBuf, Option<u64>), String> {
     match (&args.out, &args.log, &args.pid) {
-        (Some(folder), ..) => Ok((folder.join(EVENTS_FILE), None)),
+        (Some(folder), ..) => Ok((log_in(folder)?, None)),
         (_, Some(file), _) => Ok((file.clone(), None)),
         (.., Some(text)) => {
             let pid = text
@@ -46,24 +52,93 @@ fn place(args: &DoctorArgs) -> Result<(PathBuf, Option<u64>), String> {
     }
 }
 
+fn log_in(folder: &Path) -> Result<PathBuf, String> {
+    let log = folder.join(EVENTS_FILE);
+    if folder.is_file() {
+        let folder = folder.display();
+        return Err(format!("--out: {folder} is a file, not the folder of a run; if it is a log, give it with --log"));
+    }
+    if folder.is_dir() && log.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        let folder = folder.display();
+        return Err(format!(
+            "--out: {folder} holds no {EVENTS_FILE}: no run has had it as its folder, or its log was moved; give a log with --log"
+        ));
+    }
+    Ok(log)
+}
+
 fn state(facts: &Facts) -> String {
     let process = facts.pid.map_or(String::new(), |pid| format!(" (process {pid})"));
     match facts.state {
         State::Ended => "has ended".to_string(),
+        State::EndedAtOnce => "was ended at once".to_string(),
         State::Running => format!("is running{process}"),
         State::Stopped => format!("is stopped{process}"),
-        State::Dead => format!("died{process}"),
+        State::Dead => format!("is gone without a last line{process}"),
         State::Unknown => "wrote no last line; whether it still runs isn't known".to_string(),
+    }
+}
+
+/// What was captured, as typed.
+fn subject(facts: &Facts) -> String {
+    if facts.specs.is_empty() { "The run".to_string() } else { format!("The run on {}", facts.specs.join(" ")) }
+}
+
+/// Where the log holds several runs: how many, which one this is, and how the others are asked for.
+fn several(facts: &Facts) -> String {
+    if facts.runs < 2 {
+        return String::new();
+    }
+    let this = if facts.newest { "this is the one that began last" } else { "this is the one asked for" };
+    let mut text = format!("The log holds {} runs; {this}{}. For another one:\n", number(facts.runs), began(facts.began));
+    for run in facts.other_runs.iter().rev().take(NAMED_MAX) {
+        text.push_str(&format!("     {}\n", other(run)));
+    }
+    let more = facts.runs - 1 - facts.other_runs.len().min(NAMED_MAX) as u64;
+    if more > 0 {
+        text.push_str(&format!("     and {} before these\n", number(more)));
+    }
+    text
+}
+
+fn other(run: &OtherRun) -> String {
+    let name = if run.run_id.is_empty() { "(without a name)".to_string() } else { format!("--run {}", name(&run.run_id)) };
+    let ended = if run.last_words { "" } else { ", without a last line" };
+    let beside = if run.beside { ", at the same time as this one" } else { "" };
+    format!("{name}{}{ended}{beside}", began(run.began))
+}
+
+/// The first letters tell runs apart.
+fn name(run_id: &str) -> String {
+    run_id.chars().take(NAME_LETTERS).collect()
+}
+
+/// When a run began.
+fn began(began: Option<jiff::Timestamp>) -> String {
+    began.map_or(String::new(), |began| format!(" ({began:.0})"))
+}
+
+/// Where nothing was found to be lost: what that is worth.
+fn nothing_lost(facts: &Facts) -> &'static str {
+    let whole = facts.unreadable_lines == 0 && !facts.headless && !facts.last_line_cut;
+    match facts.state {
+        State::Ended if whole => "Nothing is lost.\n",
+        State::Running | State::Stopped if whole => "Nothing is lost so far.\n",
+        _ => "Its log tells of no loss.\n",
     }
 }
 
 fn words(facts: &Facts, found: &[Finding]) -> String {
     let told_ns = (facts.elapsed_s * 1e9) as i64;
     let told = if told_ns > 0 { format!("; {} are told in its log", span(told_ns)) } else { String::new() };
-    let mut text = format!("The run on {} {}{told}.\n", facts.specs.join(" "), state(facts));
+    let mut text = format!("{} {}{told}.\n", subject(facts), state(facts));
+    if facts.specs.is_empty() {
+        text.push_str("What it captured its log doesn't say.\n");
+    }
+    text.push_str(&several(facts));
     let losses = found.iter().filter(|finding| finding.loses).count();
     text.push_str(match losses {
-        0 => "Nothing is lost.\n",
+        0 => nothing_lost(facts),
         _ => "What is lost, the most first:\n",
     });
     for (at, finding) in found.iter().enumerate() {
@@ -88,6 +163,7 @@ fn finding_words(finding: &Finding) -> String {
 fn object(facts: &Facts, found: &[Finding]) -> Value {
     let state = match facts.state {
         State::Ended => "ended",
+        State::EndedAtOnce => "ended_at_once",
         State::Running => "running",
         State::Stopped => "stopped",
         State::Dead => "dead",
@@ -105,8 +181,21 @@ fn object(facts: &Facts, found: &[Finding]) -> Value {
             "remedies": finding.remedies,
         })
     };
+    let other = |run: &OtherRun| {
+        json!({
+            "run_id": run.run_id,
+            "began": run.began.map(|began| began.to_string()),
+            "last_words": run.last_words,
+            "beside": run.beside,
+        })
+    };
     json!({
         "sources": facts.specs,
+        "run_id": facts.run_id,
+        "began": facts.began.map(|began| began.to_string()),
+        "runs": facts.runs,
+        "newest": facts.newest,
+        "other_runs": facts.other_runs.iter().map(other).collect::<Vec<_>>(),
         "state": state,
         "pid": facts.pid,
         "elapsed_s": facts.elapsed_s,

@@ -51,6 +51,10 @@ pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
     }
     let ended = scope_engine::run(planned.run, control, &teller);
     teller.clear();
+    // Its log says so already: the thread of the signals ends the process, and nobody tells another end.
+    while control.ends_at_once() {
+        std::thread::park();
+    }
     match ended {
         Ok(summary) => Ended::Done(Box::new(summary)),
         Err(error) if teller.has_started() => Ended::Failed(error.to_string()),
@@ -87,7 +91,7 @@ fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<(
                 _ if stopped.is_some_and(|at| at.elapsed() < ONE_STOP) => {}
                 _ => {
                     // Files in the making have no name yet: they vanish with the process.
-                    control.end_commands();
+                    control.end_at_once("stopped by a second signal");
                     say(Level::Error, "wirescope: stopped twice; ended at once, without a summary");
                     std::process::exit(1);
                 }

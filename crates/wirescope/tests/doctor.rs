@@ -55,10 +55,23 @@ fn what_can_not_be_looked_at_is_refused_with_the_reason() {
     let other = place.path("other.jsonl");
     let empty = place.out();
     let own = std::process::id().to_string();
-    let rows: [(&[&str], &str); 6] = [
+    let nothing = place.path("nothing.jsonl");
+    std::fs::write(&nothing, "\n").unwrap();
+    let nowhere = place.path("nowhere");
+    let cut = place.path("cut.jsonl");
+    std::fs::write(&cut, "{\"event\":\"start\",\"sour").unwrap();
+    let one = place.path("one.jsonl");
+    std::fs::write(&one, "{\"event\":\"start\",\"logged\":\"2026-11-21T08:00:00Z\",\"run_id\":\"ab\"}\n").unwrap();
+    let rows: [(&[&str], &str); 12] = [
         (&[], "which run?"),
-        (&["--out", empty.to_str().unwrap()], "No such file"),
-        (&["--log", other.to_str().unwrap()], "no run has written this log"),
+        (&["--out", empty.to_str().unwrap()], "holds no wirescope.jsonl"),
+        (&["--out", nowhere.to_str().unwrap()], "No such file"),
+        (&["--out", other.to_str().unwrap()], "if it is a log, give it with --log"),
+        (&["--log", empty.to_str().unwrap()], "is no file"),
+        (&["--log", other.to_str().unwrap()], "no run has written this log (1 of its 2 lines can't be read)"),
+        (&["--log", nothing.to_str().unwrap()], "the log is empty"),
+        (&["--log", cut.to_str().unwrap()], "1 of its 1 lines can't be read"),
+        (&["--log", one.to_str().unwrap(), "--run", "cd"], "run cd is not among the 1 runs of this log"),
         (&["--pid", "many"], "is no number"),
         (&["--pid", "4194305"], "there is no process"),
         (&["--pid", &own], "is no run of wirescope"),
@@ -86,7 +99,106 @@ fn a_run_is_found_by_its_process_and_its_death_is_a_finding() {
     drop(started); // killed
     let dead = of(&place);
     assert_eq!((dead.code(), &object(&dead)["state"]), (Some(1), &"dead".into()));
-    assert_eq!(finding(&dead, "died")["stage"], "run");
+    let died = finding(&dead, "died");
+    assert_eq!((&died["stage"], &died["sureness"]), (&"run".into(), &"likely".into()), "what killed it isn't seen: {died}");
+    let cause = died["cause"].as_str().unwrap();
+    assert!(cause.contains("killed") && cause.contains("crashed") && cause.contains("hasn't started again"), "{cause}");
+}
+
+#[test]
+fn a_run_that_is_stopped_twice_says_so_in_its_log_and_is_told_as_that() {
+    let place = Place::new();
+    let orders = ["--source", "synth:rate=1k", "--before", "100ms", "--trigger", "hit=udp", "--single", "--exec", "sleep 300"];
+    let started = Started::new(place.command(&orders));
+    let log = place.out().join("wirescope.jsonl");
+    let has = |words: &str| std::fs::read_to_string(&log).is_ok_and(|text| text.contains(words));
+    wait_until("the dump", || has("\"event\":\"dump\""));
+    started.signal(libc::SIGTERM);
+    std::thread::sleep(Duration::from_millis(400)); // it waits for its command
+    started.signal(libc::SIGINT);
+    let ended = started.finish(Duration::from_secs(10));
+    assert_eq!((ended.code(), ended.stdout.as_str()), (Some(1), ""), "no summary: {}", ended.stderr);
+    let last = std::fs::read_to_string(&log).unwrap().lines().last().unwrap_or_default().to_string();
+    assert!(last.contains("\"event\":\"ended_at_once\"") && !has("\"event\":\"end\""), "{last}");
+    let done = of(&place);
+    assert_eq!((done.code(), &object(&done)["state"]), (Some(0), &"ended_at_once".into()), "{}", done.stdout);
+    let found = finding(&done, "ended_at_once");
+    assert_eq!((&found["sureness"], &found["loses"]), (&"certain".into(), &false.into()), "its dump was finished: {found}");
+    assert!(found["cause"].as_str().unwrap().starts_with("stopped by a second signal"), "{found}");
+    assert!(!done.stdout.contains("killed"), "{}", done.stdout);
+}
+
+#[test]
+fn of_a_log_with_several_runs_the_newest_is_told_and_the_others_are_named() {
+    let place = Place::new();
+    let source = place.source(&Conversations::default().capture());
+    let first = place.summary(&["--source", &source]);
+    // Two at once: what only one of them meets, lines of the other don't say.
+    let begin = |source: &str| Started::new(place.command(&["--source", source]));
+    let log = place.out().join("wirescope.jsonl");
+    let starts = |count| move |text: String| text.matches("\"event\":\"machine\"").count() == count;
+    let until = |count| wait_until("a start", || std::fs::read_to_string(&log).is_ok_and(starts(count)));
+    let older = begin("synth:rate=1k,seed=1");
+    until(2);
+    let newer = begin("synth:rate=1k,seed=2");
+    until(3);
+    let pids = [older.pid(), newer.pid()].map(Value::from);
+    older.signal(libc::SIGINT);
+    assert_eq!(older.finish(Duration::from_secs(10)).code(), Some(0));
+    let done = of(&place);
+    let newest = object(&done);
+    assert_eq!((&newest["runs"], &newest["newest"], &newest["pid"]), (&3.into(), &true.into(), &pids[1]), "{newest:#}");
+    assert_eq!((&newest["sources"][0], &newest["state"]), (&"synth:rate=1k,seed=2".into(), &"running".into()), "{newest:#}");
+    let others = newest["other_runs"].as_array().unwrap();
+    let of = |at: usize, name: &str| others[at][name].as_bool().unwrap();
+    assert_eq!(
+        (of(0, "beside"), of(0, "last_words"), of(1, "beside"), of(1, "last_words")),
+        (false, true, true, true),
+        "{newest:#}"
+    );
+    let asked = doctor(&["--out", place.out().to_str().unwrap(), "--json", "--run", others[1]["run_id"].as_str().unwrap()]);
+    assert_eq!((&object(&asked)["pid"], &object(&asked)["state"]), (&pids[0], &"ended".into()), "{}", asked.stdout);
+    let words = doctor(&["--out", place.out().to_str().unwrap()]).stdout;
+    for expected in ["The log holds 3 runs; this is the one that began last (", "     --run ", "at the same time as this one"] {
+        assert!(words.contains(expected), "{expected}: {words}");
+    }
+    assert_eq!(words.matches("--run").count(), 2, "{words}");
+    assert!(first.received.packets > 0);
+    drop(newer);
+}
+
+#[test]
+fn a_log_that_says_little_is_told_of_in_whole_sentences() {
+    let place = Place::new();
+    let whole = place.source(&Conversations::default().capture());
+    place.summary(&["--source", &whole]);
+    let text = std::fs::read_to_string(place.out().join("wirescope.jsonl")).unwrap();
+    let without = |words: [&str; 2]| {
+        text.lines()
+            .filter(|line| words.iter().all(|word| !line.contains(word)))
+            .map(|line| format!("{line}\n"))
+            .collect::<String>()
+    };
+    let later = text.replace("\"event\":\"end\"", "\"event\":\"farewell\"").replace("\"version\":\"", "\"version\":\"99.");
+    let elsewhere =
+        without(["\"end\"", "\"status\""]).replace("\"boot\":\"", "\"boot\":\"0").replace("\"host\":\"", "\"host\":\"far");
+    let middle = text.find("\"machine\"").expect("a second line");
+    let rows: [(&str, &[&str]); 7] = [
+        ("{\"event\":\"start\"}\n", &["The run wrote no last line", "What it captured its log doesn't say.", "(possible)"]),
+        ("{\"event\":\"start\",\"sources\":null,\"run_id\":7}\n", &["The run wrote no last line", "no loss"]),
+        (&text[..text.len() - 20], &["has ended", "Its log tells of no loss.", "the last line of the log is cut"]),
+        (&text[..middle], &["no last line", "(possible)", "had no room for the line (the last line of its log is cut"]),
+        (&without(["\"start\"", "\"machine\""]), &["The run has ended", "the log lacks the run's first lines"]),
+        (&later, &["is gone without a last line", "doesn't know: 1; the doctor of 99."]),
+        (&elsewhere, &["whether it still runs isn't known", "it ran on far", "It may still run, or was killed, crashed"]),
+    ];
+    for (log, expected) in rows {
+        std::fs::write(place.path("log"), log).unwrap();
+        let done = doctor(&["--log", place.path("log").to_str().unwrap()]);
+        let said = &done.stdout;
+        assert!(done.stderr.is_empty() && !said.contains(" on  ") && !said.contains("Nothing is lost."), "{log}: {said}");
+        expected.iter().for_each(|words| assert!(said.contains(words), "{words}: {log}\n{said}"));
+    }
 }
 
 #[test]

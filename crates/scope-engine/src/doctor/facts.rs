@@ -1,5 +1,6 @@
 //! What is known of a run, in plain values: read from its log and the system, or made up by a test.
 
+use crate::home::{Home, Seen};
 use scope_source::Altered;
 use scope_source::nic::Softnet;
 use std::collections::BTreeMap;
@@ -10,6 +11,8 @@ pub enum State {
     /// It wrote its last line.
     #[default]
     Ended,
+    /// It wrote that it was ended at once.
+    EndedAtOnce,
     /// Its process is there.
     Running,
     /// Its process is there, and stopped by a signal.
@@ -116,11 +119,52 @@ pub struct Disk {
     pub bytes: u64,
 }
 
+/// Another run in the same log.
+#[derive(Clone, Debug, Default)]
+pub struct OtherRun {
+    /// Empty: it says none.
+    pub run_id: String,
+    /// Time of its first line.
+    pub began: Option<jiff::Timestamp>,
+    /// It wrote its last line.
+    pub last_words: bool,
+    /// It wrote while the run that is looked at did.
+    pub beside: bool,
+}
+
 /// One run. Counts are since it began.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// What has become of it.
     pub state: State,
+    /// Its name for programs; empty: its lines say none.
+    pub run_id: String,
+    /// Runs in its log, itself included.
+    pub runs: u64,
+    /// None of them began later.
+    pub newest: bool,
+    /// The others, as they began; of very many the last ones.
+    pub other_runs: Vec<OtherRun>,
+    /// The log doesn't hold its first line.
+    pub headless: bool,
+    /// The version that wrote it.
+    pub version: String,
+    /// Lines of kinds that this version doesn't know.
+    pub unknown_lines: u64,
+    /// The log ends within a line.
+    pub last_line_cut: bool,
+    /// Why it was ended at once.
+    pub ended_why: String,
+    /// Dumps in the making when it was ended at once.
+    pub dumps_thrown_away: u64,
+    /// Where its process lived.
+    pub home: Home,
+    /// The same, seen from here.
+    pub seen: Seen,
+    /// Time of its last line so far.
+    pub last: Option<jiff::Timestamp>,
+    /// Seconds since then, by the clock of this machine.
+    pub silent_s: Option<f64>,
     /// It captures, or captured, live.
     pub live: bool,
     /// Its process.

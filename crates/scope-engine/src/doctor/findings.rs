@@ -1,7 +1,8 @@
 //! From facts to findings, in order of effect: a pure function, so that recorded counters test it.
 
 use super::facts::{Facts, NicFacts, State};
-use super::packet_findings;
+use super::{packet_findings, silence};
+use scope_source::nic::{Nic, altered_advice};
 use std::cmp::Reverse;
 
 /// Free space below which a dump folder is nearly full: one part in so many.
@@ -115,7 +116,9 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     packet_findings::add(facts, &mut found);
     dumps(facts, &mut found);
+    silence::add(facts, &mut found);
     run(facts, &mut found);
+    log(facts, &mut found);
     altered(facts, &mut found);
     idle(facts, &mut found);
     settings(facts, &mut found);
@@ -186,22 +189,11 @@ fn dumps(facts: &Facts, found: &mut Vec<Finding>) {
 
 fn run(facts: &Facts, found: &mut Vec<Finding>) {
     let pid = facts.pid.unwrap_or(0);
-    match facts.state {
-        State::Dead => found.push(Finding::loss(
-            "died",
-            Stage::Run,
-            Sureness::Certain,
-            0,
-            format!("process {pid} is gone without a last word: killed, or the machine stopped; its ring is lost with it"),
-            &["look for the kernel's reason: journalctl -k | grep -i 'out of memory'", "a smaller --ring if memory ran out"],
-        )),
-        State::Stopped => {
-            let resume = format!("kill -CONT {pid}");
-            let cause = format!("process {pid} is stopped by a signal: the kernel drops what its capture ring can't hold");
-            let finding = Finding::loss("stopped", Stage::Run, Sureness::Certain, 0, cause, &[&resume]);
-            found.push(Finding { loses: facts.live, ..finding });
-        }
-        State::Ended | State::Running | State::Unknown => {}
+    if facts.state == State::Stopped {
+        let resume = format!("kill -CONT {pid}");
+        let cause = format!("process {pid} is stopped by a signal: the kernel drops what its capture ring can't hold");
+        let finding = Finding::loss("stopped", Stage::Run, Sureness::Certain, 0, cause, &[&resume]);
+        found.push(Finding { loses: facts.live, ..finding });
     }
     let own = ["source failed", "the ring couldn't", "the event log", "no thread"];
     for failure in facts.failures.iter().filter(|failure| own.iter().any(|words| failure.contains(words))) {
@@ -240,41 +232,59 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
         let cause = format!("{} packets are longer than a segment can keep, and were cut", facts.cut);
         found.push(Finding::note("cut", Stage::Ring, Sureness::Certain, cause, &["a larger --segment"]));
     }
-    if facts.unreadable_lines > 0 {
-        let cause = format!("{} lines of the log can't be read; what they told isn't known here", facts.unreadable_lines);
-        found.push(Finding::note("log_damaged", Stage::Run, Sureness::Certain, cause, &[]));
+}
+
+/// What the log itself lacks: findings are no better than it.
+fn log(facts: &Facts, found: &mut Vec<Finding>) {
+    let mut add = |kind, cause: String| found.push(Finding::note(kind, Stage::Run, Sureness::Certain, cause, &[]));
+    match facts.unreadable_lines {
+        0 => {}
+        1 => add("log_damaged", "1 line of the log can't be read; what it told isn't known here".to_string()),
+        lines => add("log_damaged", format!("{lines} lines of the log can't be read; what they told isn't known here")),
+    }
+    if facts.last_line_cut && !matches!(facts.state, State::Running | State::Dead) {
+        add("log_cut", "the last line of the log is cut; what it told isn't known here".to_string());
+    }
+    if facts.headless {
+        add(
+            "log_headless",
+            "the log lacks the run's first lines: what was captured, and by which process, isn't known".to_string(),
+        );
+    }
+    if facts.unknown_lines > 0 && facts.version != env!("CARGO_PKG_VERSION") {
+        let version = if facts.version.is_empty() { "another version" } else { &facts.version };
+        let cause = format!(
+            "lines of kinds that this version ({}) doesn't know: {}; the doctor of {version}, which wrote them, may find more",
+            env!("CARGO_PKG_VERSION"),
+            facts.unknown_lines
+        );
+        add("log_of_other_version", cause);
     }
 }
 
-/// Packets that aren't as they are on the wire.
+/// Packets that aren't as they are on the wire. Who knew the interface, the run, has noted where that is mended.
 fn altered(facts: &Facts, found: &mut Vec<Finding>) {
     for nic in &facts.nics {
         let NicFacts { interface, altered, .. } = nic;
         let mut add = |kind, packets: u64, what: &str, remedy: &str| {
             if packets > 0 {
                 let cause = format!("{packets} packets on {interface} {what}");
-                let remedy = nic.remedy(kind).unwrap_or(remedy);
                 found.push(Finding::note(kind, Stage::Nic, Sureness::Certain, cause, &[remedy]));
             }
         };
-        add(
-            "joined",
-            altered.joined,
-            "are longer than its MTU: joined on the way in, not as they came over the wire",
-            &format!("ethtool -K {interface} gro off lro off"),
-        );
-        add(
-            "split",
-            altered.split,
-            "are longer than its MTU: sent by this host, still to be split by the card",
-            &format!("ethtool -K {interface} tso off gso off"),
-        );
-        add(
-            "checksums",
-            altered.unchecked,
-            "have checksums that the card was still to fill in: tools call them wrong",
-            &format!("ethtool -K {interface} tx off"),
-        );
+        let unknown = Nic { name: interface.clone(), ..Nic::default() };
+        for advice in altered_advice(&unknown, None, altered) {
+            let (packets, what) = match advice.kind {
+                "joined" => (altered.joined, "are longer than its MTU: joined on the way in, or left so by their sender"),
+                "split" => (altered.split, "are longer than its MTU: sent by this host, still to be split by the card"),
+                "checksums_sent" => (altered.unchecked_sent, "were sent with checksums that the card was still to fill in"),
+                _ => (
+                    altered.unchecked.saturating_sub(altered.unchecked_sent),
+                    "were received with open checksums, left so by their sender or undone by joining: tools call them wrong",
+                ),
+            };
+            add(advice.kind, packets, what, nic.remedy(advice.kind).unwrap_or(&advice.remedy));
+        }
         let snap_len = facts.captures.iter().find(|capture| capture.interface == *interface).and_then(|capture| capture.snap_len);
         let asked = snap_len.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
         add(
@@ -355,7 +365,7 @@ fn settings(facts: &Facts, found: &mut Vec<Finding>) {
             found.push(Finding::note("nic_ring", Stage::Nic, Sureness::Possible, cause, &[remedy]));
         }
         if let Some(remedy) = nic.remedy("joined").filter(|_| nic.altered.joined == 0) {
-            let cause = format!("{} may join received packets; none longer than its MTU has come", nic.interface);
+            let cause = format!("{} may bring packets that were joined; none longer than its MTU has come", nic.interface);
             found.push(Finding::note("may_join", Stage::Nic, Sureness::Possible, cause, &[remedy]));
         }
     }

@@ -1,8 +1,10 @@
-//! Facts out of `wirescope.jsonl`: of its last run, or of the one with a given process.
+//! Facts out of `wirescope.jsonl`: of the run that began last in it, or of the one that is asked for.
 //!
 //! Lines are read one by one and may be cut, damaged or of a later version: what isn't understood is counted or passed over.
 
 use super::facts::{Capture, DumpFacts, Facts, NicFacts, SourceFacts, State};
+use super::runs::{Runs, Wanted};
+use crate::home::Home;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,6 +15,8 @@ use std::path::{Path, PathBuf};
 const LINE_BYTES_MAX: u64 = 4 << 20;
 /// Dumps and warnings that are kept of a run; of more the first ones.
 const KEPT_MAX: usize = 10_000;
+/// Kinds of lines that tell doctor nothing.
+const OTHER_KINDS: [&str; 10] = ["hit", "hits", "interface", "alarm", "deleted", "exec", "reload", "note", "dump", "warning"];
 /// A second took so long, seconds: the process stood still.
 const STALLED_S: f64 = 2.5;
 /// Part of a second from which a worker had no time left.
@@ -32,109 +36,92 @@ pub enum LogError {
         #[source]
         cause: io::Error,
     },
+    /// Nothing is in it.
+    #[error("{path}: the log is empty: no run has written a line yet, or it was emptied since")]
+    Empty {
+        /// Which.
+        path: PathBuf,
+    },
     /// No run is in it.
-    #[error("{path}: no run has written this log; give that of a run with --log, or its folder with --out")]
+    #[error(
+        "{path}: no run has written this log ({unreadable} of its {lines} lines can't be read); give that of a run with --log, or its folder with --out"
+    )]
     NoRun {
         /// Which.
         path: PathBuf,
+        /// Lines that aren't empty.
+        lines: u64,
+        /// Of these, those that aren't JSON objects.
+        unreadable: u64,
     },
-    /// The process asked for isn't in it.
-    #[error("{path}: the run of process {pid} is not in this log; it is of an earlier version, or {pid} is no run")]
+    /// The run asked for isn't in it.
+    #[error(
+        "{path}: {wanted} is not among the {runs} runs of this log; without --run and --pid the one that began last is told of"
+    )]
     NotThatRun {
         /// Which.
         path: PathBuf,
-        /// Process.
-        pid: u64,
+        /// Which run, in words.
+        wanted: String,
+        /// Runs in the log.
+        runs: u64,
     },
 }
 
-/// Reads the log at `path`: its last run, or the last one of process `pid`.
+/// Reads the log at `path`: the run that is wanted, or the one that began last.
 ///
 /// # Errors
 /// The log can't be read, or no such run is in it.
-pub fn read(path: &Path, pid: Option<u64>) -> Result<Facts, LogError> {
+pub fn read(path: &Path, wanted: &Wanted) -> Result<Facts, LogError> {
     let fault = |cause| LogError::File { path: path.to_path_buf(), cause };
     let file = File::open(path).map_err(fault)?;
     if !file.metadata().map_err(fault)?.is_file() {
         return Err(fault(io::Error::other("is no file")));
     }
     let mut reader = BufReader::new(file);
-    let mut runs = Runs { wanted: pid, ..Runs::default() };
+    let mut runs = Runs::new(wanted.clone());
     let mut line = Vec::new();
     loop {
         line.clear();
         if (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(fault)? == 0 {
             break;
         }
-        runs.take(&line);
+        runs.take(&line, line.ends_with(b"\n") || line.len() as u64 == LINE_BYTES_MAX);
     }
-    match (runs.finish(), pid) {
-        (Some(facts), _) => Ok(facts),
-        (None, None) => Err(LogError::NoRun { path: path.to_path_buf() }),
-        (None, Some(pid)) => Err(LogError::NotThatRun { path: path.to_path_buf(), pid }),
-    }
+    let path = path.to_path_buf();
+    let missing = match (runs.lines, runs.count) {
+        (0, _) => LogError::Empty { path },
+        (lines, 0) => LogError::NoRun { path, lines, unreadable: runs.unreadable },
+        (_, runs) => LogError::NotThatRun { path, wanted: wanted.to_string(), runs },
+    };
+    runs.finish().ok_or(missing)
 }
 
-/// Facts of the last run in `text`, as [`read`] reads them; for logs that were recorded.
+/// Facts of the run that began last in `text`, as [`read`] reads them; for logs that were recorded.
 pub fn parse(text: &str) -> Option<Facts> {
     let mut runs = Runs::default();
-    text.lines().for_each(|line| runs.take(line.as_bytes()));
+    text.lines().for_each(|line| runs.take(line.as_bytes(), true));
     runs.finish()
 }
 
-/// The runs of a log, one after another; the last one that is wanted stays.
-#[derive(Default)]
-struct Runs {
-    wanted: Option<u64>,
-    current: Option<Facts>,
-    last: Option<Facts>,
-}
-
-impl Runs {
-    fn take(&mut self, line: &[u8]) {
-        let Ok(Value::Object(event)) = serde_json::from_slice::<Value>(line) else {
-            if let Some(facts) = &mut self.current {
-                facts.unreadable_lines += 1;
-            }
-            return;
-        };
-        let kind = event.get("event").and_then(Value::as_str).unwrap_or("");
-        if kind == "start" {
-            self.close();
-            self.current = Some(Facts { state: State::Unknown, ..Facts::default() });
-        }
-        if let Some(facts) = &mut self.current {
-            take_time(facts, &event);
-            take_event(facts, kind, &event);
-        }
-    }
-
-    fn close(&mut self) {
-        if let Some(facts) = self.current.take()
-            && (self.wanted.is_none() || self.wanted == facts.pid)
-        {
-            self.last = Some(facts);
-        }
-    }
-
-    fn finish(mut self) -> Option<Facts> {
-        self.close();
-        self.last
-    }
+/// When a line was written.
+pub(super) fn logged(event: &Map<String, Value>) -> Option<jiff::Timestamp> {
+    event.get("logged")?.as_str()?.parse().ok()
 }
 
 /// A run lasts from its first line to its last one so far.
-fn take_time(facts: &mut Facts, event: &Map<String, Value>) {
-    let logged = event.get("logged").and_then(Value::as_str).and_then(|text| text.parse::<jiff::Timestamp>().ok());
-    if let Some(logged) = logged {
+pub(super) fn take_time(facts: &mut Facts, event: &Map<String, Value>) {
+    if let Some(logged) = logged(event) {
         let began = *facts.began.get_or_insert(logged);
         facts.elapsed_s = logged.duration_since(began).as_secs_f64().max(0.0);
+        facts.last = Some(logged);
     }
 }
 
-fn take_event(facts: &mut Facts, kind: &str, event: &Map<String, Value>) {
+pub(super) fn take_event(facts: &mut Facts, kind: &str, event: &Map<String, Value>) {
     match kind {
         "start" => {
+            facts.version = text(event.get("version"));
             facts.specs = texts(event.get("sources"));
             facts.ring_bytes = number(event.get("ring_bytes"));
             facts.memory = text(event.get("memory"));
@@ -152,13 +139,20 @@ fn take_event(facts: &mut Facts, kind: &str, event: &Map<String, Value>) {
             facts.failures = texts(event.get("failures"));
             take_counts(facts, event);
         }
-        _ => {}
+        "ended_at_once" => {
+            facts.state = State::EndedAtOnce;
+            facts.ended_why = text(event.get("why"));
+            facts.dumps_thrown_away = number(event.get("dumps_open"));
+        }
+        _ if OTHER_KINDS.contains(&kind) => {}
+        _ => facts.unknown_lines += 1,
     }
 }
 
 fn take_machine(facts: &mut Facts, event: &Map<String, Value>) {
     facts.pid = event.get("pid").and_then(Value::as_u64);
     facts.pid_began = event.get("pid_began").and_then(Value::as_u64);
+    facts.home = event.get("home").map(home).unwrap_or_default();
     facts.live = event.get("live").and_then(Value::as_bool).unwrap_or(false);
     facts.interpreter_asked = event.get("interpreter").and_then(Value::as_bool).unwrap_or(false);
     facts.dumps_max = event.get("dumps_max").and_then(Value::as_u64);
@@ -173,6 +167,11 @@ fn take_machine(facts: &mut Facts, event: &Map<String, Value>) {
         })
         .collect();
     take_nics(facts, event);
+}
+
+fn home(value: &Value) -> Home {
+    let word = |name: &str| value.get(name).filter(|word| word.is_string()).map(|word| text(Some(word)));
+    Home { host: word("host"), boot: word("boot"), processes: word("processes") }
 }
 
 /// What `status` and `end` have in common: all counts since the run began.
@@ -235,6 +234,7 @@ fn nic_facts(interface: &str, nic: &Value) -> NicFacts {
             joined: number(altered.get("joined")),
             split: number(altered.get("split")),
             unchecked: number(altered.get("unchecked")),
+            unchecked_sent: number(altered.get("unchecked_sent")),
             sliced: number(altered.get("sliced")),
         },
         up: link.get("up").and_then(Value::as_bool),
@@ -303,7 +303,7 @@ fn number(value: Option<&Value>) -> u64 {
 }
 
 /// Foreign text: control characters could play with a terminal.
-fn text(value: Option<&Value>) -> String {
+pub(super) fn text(value: Option<&Value>) -> String {
     let text = value.and_then(Value::as_str).unwrap_or("");
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }

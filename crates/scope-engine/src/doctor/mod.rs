@@ -8,10 +8,12 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `facts` | what is known of a run, in plain values |
+//! | `runs` | which line of a log is whose |
 //! | `log` | facts out of `wirescope.jsonl`, as [`crate::health`] and [`crate::run`] write it |
 //! | `system` | facts about the process and its disk, now |
 //! | `findings` | from facts to findings: no file, no clock |
 //! | `packet_findings` | those about packets that were lost, stage by stage |
+//! | `silence` | those about a run whose log just stops |
 //!
 //! A run is never asked anything: doctor works on one that hangs, and on one that is long dead.
 
@@ -19,8 +21,11 @@ pub mod facts;
 pub mod findings;
 pub mod log;
 mod packet_findings;
+mod runs;
+mod silence;
 pub mod system;
 
 pub use facts::{Facts, State};
 pub use findings::{Finding, Stage, Sureness, findings};
 pub use log::LogError;
+pub use runs::Wanted;

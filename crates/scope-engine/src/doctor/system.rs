@@ -3,6 +3,7 @@
 use super::facts::{Disk, Facts, State};
 use crate::events::EVENTS_FILE;
 use crate::health::process_began;
+use crate::home::{Home, Seen};
 use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
@@ -13,19 +14,23 @@ const FILES_MAX: usize = 65_536;
 
 /// Adds what the system says of the run whose log is at `log`.
 pub fn look(facts: &mut Facts, log: &Path) {
+    facts.seen = facts.home.seen_from(&Home::here());
     if facts.state == State::Unknown {
-        facts.state = state(facts.pid, facts.pid_began);
+        facts.state = state(facts.seen, facts.pid, facts.pid_began);
     }
+    facts.silent_s = facts.last.map(|last| jiff::Timestamp::now().duration_since(last).as_secs_f64().max(0.0));
     facts.disk = disk(log);
 }
 
 /// What has become of a process, known by its number and its beginning.
-fn state(pid: Option<u64>, began: Option<u64>) -> State {
-    let (Some(pid), Some(began)) = (pid, began) else { return State::Unknown };
-    if process_began(&pid.to_string()) != Some(began) {
-        return State::Dead;
+fn state(seen: Seen, pid: Option<u64>, began: Option<u64>) -> State {
+    match (seen, pid, began) {
+        (Seen::BeforeRestart, ..) => return State::Dead,
+        (Seen::Here | Seen::Unknown, Some(pid), Some(began)) if process_began(&pid.to_string()) == Some(began) => {}
+        (Seen::Here, Some(_), Some(_)) => return State::Dead,
+        _ => return State::Unknown,
     }
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.unwrap_or(0))).unwrap_or_default();
     match stat.rsplit_once(')').map(|(_, rest)| rest.trim_start().chars().next()) {
         Some(Some('T' | 't')) => State::Stopped,
         Some(Some('Z' | 'X')) | None => State::Dead,
@@ -75,9 +80,14 @@ mod tests {
         let own = u64::from(std::process::id());
         let began = process_began("self");
         assert!(began.is_some());
-        assert_eq!(state(Some(own), began), State::Running);
-        assert_eq!(state(Some(own), began.map(|ticks| ticks + 1)), State::Dead, "another process with its number");
-        assert_eq!(state(None, None), State::Unknown);
+        let other = began.map(|ticks| ticks + 1);
+        assert_eq!(state(Seen::Here, Some(own), began), State::Running);
+        assert_eq!(state(Seen::Here, Some(own), other), State::Dead, "another process with its number");
+        assert_eq!(state(Seen::Here, None, None), State::Unknown);
+        assert_eq!(state(Seen::BeforeRestart, Some(own), began), State::Dead);
+        for seen in [Seen::Elsewhere, Seen::OutOfSight, Seen::Unknown] {
+            assert_eq!(state(seen, Some(own), other), State::Unknown, "{seen:?}: it can't be seen from here");
+        }
     }
 
     #[test]

@@ -74,6 +74,7 @@ impl Intake {
         altered.joined += u64::from(longer && !frame.outgoing);
         altered.split += u64::from(longer && frame.outgoing);
         altered.unchecked += u64::from(frame.unchecked);
+        altered.unchecked_sent += u64::from(frame.unchecked && frame.outgoing);
         altered.sliced += u64::from(frame.original_len as usize > frame.len);
     }
 

@@ -242,7 +242,7 @@ impl Table {
 }
 
 /// The attributes of a message, each its type and bytes.
-struct Attributes<'a>(&'a [u8]);
+pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Attributes<'a> {
     type Item = (u16, &'a [u8]);
@@ -260,7 +260,7 @@ fn family(message: &[u8]) -> Option<u8> {
     message.get(HEAD_BYTES).copied()
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
 }
 
@@ -268,7 +268,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
 }
 
-fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
+pub(crate) fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
     u32_at(bytes, at).map(|word| word as i32)
 }
 

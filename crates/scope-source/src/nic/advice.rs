@@ -1,7 +1,7 @@
 //! What stands in the way of capture on an interface, and of its truth: each with the line that mends it.
 
-use super::Nic;
-use crate::afpacket;
+use super::{Nic, Peer};
+use crate::{Altered, afpacket};
 use std::io;
 
 /// A receive ring of the card with fewer entries than this is small where it can have more.
@@ -17,6 +17,14 @@ const JOINING: [(&str, &str); 5] = [
     ("rx-udp-gro-forwarding", "rx-udp-gro-forwarding"),
 ];
 
+/// What a sender turns off so that it splits packets itself, TCP and UDP.
+const SPLIT_EARLY: &str = "tso off tx-udp-segmentation off";
+/// What a sender turns off so that it fills in checksums itself.
+const FILL_IN_EARLY: &str = "tx off";
+
+/// Interfaces under one that a remedy names.
+const RECEIVERS_NAMED: usize = 3;
+
 /// Why an interface can't be captured, or brings nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
@@ -31,7 +39,7 @@ pub struct Missing {
 /// Something that makes capture lose or change packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// One word for programs: `joined`, `nic_ring`, `split`, `checksums`.
+    /// One word for programs: `joined`, `nic_ring`, `split`, `checksums`, `checksums_sent`.
     pub kind: &'static str,
     /// What it is.
     pub what: String,
@@ -70,15 +78,19 @@ impl Nic {
 /// What makes capture on this interface lose or change packets, as far as its settings tell.
 pub fn advise(nic: &Nic) -> Vec<Advice> {
     let mut advice = Vec::new();
-    let joining: Vec<&str> =
-        JOINING.iter().filter(|(feature, _)| nic.feature(feature) == Some(true)).map(|(_, word)| *word).collect();
-    // On a loopback interface packets are never cut in the first place.
-    if !joining.is_empty() && !nic.loopback {
-        advice.push(Advice {
-            kind: "joined",
-            what: format!("{} joins received packets before capture sees them ({})", nic.name, joining.join(", ")),
-            remedy: off_line(&nic.name, &joining),
-        });
+    let receivers = nic.receivers();
+    let joiners: Vec<(&Nic, Vec<&str>)> =
+        receivers.into_iter().map(|nic| (nic, joining(nic))).filter(|(_, words)| !words.is_empty()).collect();
+    if !joiners.is_empty() {
+        let words: Vec<String> = joiners.iter().map(|(nic, words)| format!("{} ({})", nic.name, words.join(", "))).collect();
+        let what = match joiners.as_slice() {
+            [(only, words)] if only.name == nic.name => {
+                format!("{} joins received packets before capture sees them ({})", nic.name, words.join(", "))
+            }
+            _ => format!("{} brings packets that were joined before capture sees them, by {}", nic.name, words.join(", ")),
+        };
+        let lines: Vec<String> = joiners.iter().map(|(nic, words)| off_line(&nic.name, words)).collect();
+        advice.push(Advice { kind: "joined", what, remedy: lines.join(" && ") });
     }
     if let Some(rings) = nic.rings.filter(|rings| rings.rx < RING_SMALL && rings.rx < rings.rx_max) {
         advice.push(Advice {
@@ -90,25 +102,82 @@ pub fn advise(nic: &Nic) -> Vec<Advice> {
     advice
 }
 
-/// What is said when packets longer than the interface's MTU came: `joined` of received ones, `split` of those that this host sent
-/// and the card is to cut.
-pub fn superpacket_advice(name: &str, mtu: u32, joined: u64, split: u64, unchecked: u64) -> Vec<Advice> {
+/// Offloads of this interface that are on and join received packets, in ethtool's words. On a loopback interface packets are never
+/// cut in the first place.
+fn joining(nic: &Nic) -> Vec<&'static str> {
+    let on = |feature: &str| nic.feature(feature) == Some(true) && !nic.loopback;
+    JOINING.iter().filter(|(feature, _)| on(feature)).map(|(_, word)| *word).collect()
+}
+
+/// What is said of packets that came and aren't as they are on the wire. What was sent is mended at this interface; what was received
+/// so was joined here, or was never as it should be: then its sender, the `peer` of a virtual pair, is where it is mended.
+pub fn altered_advice(nic: &Nic, peer: Option<&Peer>, altered: &Altered) -> Vec<Advice> {
     let mut advice = Vec::new();
-    let mut add = |kind, packets: u64, what: String, remedy: String| {
+    let mut add = |kind, packets: u64, what: &str, remedy: String| {
         if packets > 0 {
-            advice.push(Advice { kind, what, remedy });
+            advice.push(Advice { kind, what: format!("{} {what}", nic.name), remedy });
         }
     };
-    let longer = format!("longer than its MTU of {mtu} B: not as they are on the wire");
-    add("joined", joined, format!("{name} received packets {longer}"), off_line(name, &["gro", "lro"]));
-    add("split", split, format!("{name} sent packets {longer}"), off_line(name, &["tso", "gso"]));
+    let longer = format!("longer than its MTU of {} B: not as they are on the wire", nic.link.mtu);
+    add("joined", altered.joined, &format!("received packets {longer}"), received_remedy(nic, peer, SPLIT_EARLY));
+    add("split", altered.split, &format!("sent packets {longer}"), format!("ethtool -K {} {SPLIT_EARLY}", nic.name));
     add(
         "checksums",
-        unchecked,
-        format!("{name} brings packets whose checksum the card has still to fill in: tools will call them wrong"),
-        off_line(name, &["tx"]),
+        altered.unchecked.saturating_sub(altered.unchecked_sent),
+        "received packets whose checksum is open (left to a card by their sender, or undone by joining): tools will call them wrong",
+        if nic.loopback { unmendable() } else { received_remedy(nic, peer, FILL_IN_EARLY) },
+    );
+    add(
+        "checksums_sent",
+        altered.unchecked_sent,
+        "sent packets whose checksum the card has still to fill in: tools will call them wrong",
+        if nic.loopback { unmendable() } else { format!("ethtool -K {} {FILL_IN_EARLY}", nic.name) },
     );
     advice
+}
+
+/// Where received packets get as they are: by joining, if that is on, and at their sender, if that is no other machine. What only
+/// passes packets on is mended at the interfaces under it.
+fn received_remedy(nic: &Nic, peer: Option<&Peer>, sender_words: &str) -> String {
+    let receivers = nic.receivers();
+    match receivers.as_slice() {
+        [] => {
+            format!("at the interfaces under {}, or at the senders behind them: ethtool -K NAME gro off {sender_words}", nic.name)
+        }
+        [only] => receiver_remedy(only, peer.filter(|_| only.name == nic.name), sender_words),
+        several => {
+            let mut remedies: Vec<String> =
+                several.iter().take(RECEIVERS_NAMED).map(|receiver| receiver_remedy(receiver, None, sender_words)).collect();
+            remedies.dedup();
+            if several.len() > RECEIVERS_NAMED {
+                remedies.push(format!("the same for the other interfaces under {}", nic.name));
+            }
+            remedies.join("; and ")
+        }
+    }
+}
+
+fn receiver_remedy(nic: &Nic, peer: Option<&Peer>, sender_words: &str) -> String {
+    let own = joining(nic);
+    let own = (!own.is_empty()).then(|| off_line(&nic.name, &own));
+    let sender = if nic.loopback {
+        Some(format!("ethtool -K {} {sender_words}", nic.name))
+    } else if nic.is_driven_by("veth") {
+        Some(peer.unwrap_or(&Peer::default()).line(&nic.name, sender_words))
+    } else if nic.is_driven_by("tun") {
+        Some(format!("in the virtual machine behind {}: ethtool -K ITS-INTERFACE {sender_words}", nic.name))
+    } else if own.is_some() {
+        None
+    } else {
+        Some(format!("at their sender, a virtual machine or container of this machine: ethtool -K ITS-INTERFACE {sender_words}"))
+    };
+    let joint = if sender.as_ref().is_some_and(|sender| sender.contains(": ")) { "; and " } else { " && " };
+    own.into_iter().chain(sender).collect::<Vec<_>>().join(joint)
+}
+
+/// On a loopback interface no switch fills them in.
+fn unmendable() -> String {
+    "no setting does: what stays on this machine has none; let tools not check them (tcpdump -K)".to_string()
 }
 
 /// The line that turns offloads off.
@@ -120,7 +189,7 @@ fn off_line(name: &str, words: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nic::{Link, RingSizes};
+    use crate::nic::{Driver, Link, Place, RingSizes};
     use scope_packet::LinkType;
 
     fn nic() -> Nic {
@@ -144,6 +213,69 @@ mod tests {
         check(&with_features(&[]), &[]);
         check(&nic(), &[]); // a driver that doesn't answer is not accused
         check(&Nic { loopback: true, ..with_features(&["rx-gro"]) }, &[]);
+    }
+
+    #[test]
+    fn each_altered_packet_is_mended_where_it_was_altered() {
+        let check = |nic: &Nic, peer: Option<&Peer>, altered: Altered, expected: &[(&str, &str)]| {
+            let told: Vec<_> = altered_advice(nic, peer, &altered).into_iter().map(|told| (told.kind, told.remedy)).collect();
+            let expected: Vec<_> = expected.iter().map(|(kind, remedy)| (*kind, remedy.to_string())).collect();
+            assert_eq!(told, expected);
+        };
+        let driven_by = |name: &str, on: &[&str]| {
+            let driver = Some(Driver { name: name.to_string(), ..Driver::default() });
+            Nic { driver, ..with_features(on) }
+        };
+        let received = Altered { joined: 1, unchecked: 1, ..Altered::default() };
+        let sent = Altered { split: 1, unchecked: 1, unchecked_sent: 1, ..Altered::default() };
+        let peer = Peer { name: Some("oa".to_string()), place: Place::Named("red".to_string()) };
+        let away = "ip netns exec red ethtool -K oa";
+        let split = format!("{away} tso off tx-udp-segmentation off");
+        let fill = format!("{away} tx off");
+        // A pair: what its other end sends.
+        check(&driven_by("veth", &[]), Some(&peer), received, &[("joined", &split), ("checksums", &fill)]);
+        let (split, fill) = (format!("ethtool -K eth0 gro off && {split}"), format!("ethtool -K eth0 gro off && {fill}"));
+        check(&driven_by("veth", &["rx-gro"]), Some(&peer), received, &[("joined", &split), ("checksums", &fill)]);
+        // What this host sends, whatever the interface.
+        let own = [("split", "ethtool -K eth0 tso off tx-udp-segmentation off"), ("checksums_sent", "ethtool -K eth0 tx off")];
+        check(&driven_by("veth", &["rx-gro"]), Some(&peer), sent, &own);
+        check(&nic(), None, sent, &own);
+        // A card that joins also undoes checksums.
+        let joins = "ethtool -K eth0 gro off lro off";
+        check(&with_features(&["rx-gro", "rx-lro"]), None, received, &[("joined", joins), ("checksums", joins)]);
+        check(&nic(), None, Altered::default(), &[]);
+        let remedy = |nic: &Nic| altered_advice(nic, None, &received).pop().map(|told| told.remedy).unwrap_or_default();
+        assert!(remedy(&driven_by("tun", &[])).contains("virtual machine behind eth0: ethtool -K ITS-INTERFACE tx off"));
+        assert!(remedy(&driven_by("veth", &[])).contains("where eth0's other end is"));
+        assert!(remedy(&nic()).starts_with("at their sender"));
+        assert!(remedy(&Nic { loopback: true, ..nic() }).contains("tcpdump -K"));
+    }
+
+    #[test]
+    fn what_only_passes_packets_on_is_mended_at_the_interfaces_under_it() {
+        let over = |driver: &str, below: Vec<Nic>| {
+            let driver = Some(Driver { name: driver.to_string(), ..Driver::default() });
+            Nic { name: "br0".to_string(), driver, below, ..with_features(&["rx-gro"]) }
+        };
+        let card = || with_features(&["rx-gro"]);
+        let other = || Nic { name: "eth1".to_string(), ..card() };
+        let received = Altered { joined: 1, ..Altered::default() };
+        let check = |nic: &Nic, settings: &[&str], packets: &str| {
+            assert_eq!(advise(nic).into_iter().map(|advice| advice.remedy).collect::<Vec<_>>(), settings);
+            assert_eq!(altered_advice(nic, None, &received)[0].remedy, packets);
+        };
+        let line = "ethtool -K eth0 gro off";
+        check(&over("bridge", vec![card()]), &[line], line);
+        check(&over("802.1Q VLAN Support", vec![over("bonding", vec![card()])]), &[line], line);
+        let both = "ethtool -K eth0 gro off && ethtool -K eth1 gro off";
+        check(&over("bridge", vec![card(), other()]), &[both], &both.replace(" && ", "; and "));
+        let unknown =
+            "at the interfaces under br0, or at the senders behind them: ethtool -K NAME gro off tso off tx-udp-segmentation off";
+        check(&over("bridge", vec![]), &[], unknown);
+        // A tunnel joins by itself, though it lies on a card.
+        check(&over("vxlan", vec![card()]), &["ethtool -K br0 gro off"], "ethtool -K br0 gro off");
+        let many = vec![card(), other(), card(), other()];
+        assert!(altered_advice(&over("bridge", many), None, &received)[0].remedy.ends_with("the other interfaces under br0"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `ethtool` | the driver's answers: the system calls |
 //! | `counters` | what the card and its driver counted since a run began |
+//! | `peer` | the other end of a virtual pair |
 //! | `advice` | what stands in the way of capture, and of its truth, with the line that mends it |
 //!
 //! What a driver doesn't answer is unknown (`None`) and never guessed. Everything here works without privileges.
@@ -12,10 +13,12 @@
 mod advice;
 mod counters;
 mod ethtool;
+mod peer;
 
-pub use advice::{Advice, Missing, advise, superpacket_advice};
+pub use advice::{Advice, Missing, advise, altered_advice};
 pub use counters::{NicCounters, Softnet};
 pub use ethtool::{Driver, Ethtool, Link, Queues, RingSizes, Timestamping};
+pub use peer::{Peer, Peers, Place};
 
 use crate::afpacket;
 use scope_packet::LinkType;
@@ -23,6 +26,13 @@ use std::path::{Path, PathBuf};
 
 /// Interfaces that are listed at most.
 pub const LISTED_MAX: usize = 4096;
+
+/// Interfaces under one that are looked at.
+const BELOW_MAX: usize = 16;
+/// Levels of them: a VLAN of a bond of cards has two.
+const LEVELS_MAX: u32 = 3;
+/// Drivers of interfaces that only pass on what those under them have received.
+const PASSING_ON: [&str; 6] = ["bridge", "bonding", "team", "802.1Q VLAN Support", "macvlan", "ipvlan"];
 
 /// One network interface. `None` is unknown: nobody answered.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,13 +61,21 @@ pub struct Nic {
     pub timestamping: Option<Timestamping>,
     /// Offloads by name, and whether each is on.
     pub features: Option<Vec<(String, bool)>>,
+    /// The interfaces that it consists of: ports of a bridge, cards of a bond, what a VLAN lies on.
+    pub below: Vec<Nic>,
 }
 
 impl Nic {
     /// Looks at the interface named `name`; `None` where there is none in this network namespace.
     pub fn look(name: &str, ethtool: &mut Ethtool) -> Option<Nic> {
+        Nic::look_down(name, ethtool, LEVELS_MAX)
+    }
+
+    fn look_down(name: &str, ethtool: &mut Ethtool, levels: u32) -> Option<Nic> {
         let link = ethtool.link(name).ok()?;
         let folder = sys_folder(name, link.index);
+        let names = folder.as_deref().filter(|_| levels > 0).map(names_below).unwrap_or_default();
+        let below = names.iter().filter_map(|name| Nic::look_down(name, ethtool, levels - 1)).collect();
         Some(Nic {
             name: name.to_string(),
             link,
@@ -73,6 +91,7 @@ impl Nic {
             rings: ethtool.rings(name).ok(),
             timestamping: ethtool.timestamping(name).ok(),
             features: ethtool.features(name).ok(),
+            below,
         })
     }
 
@@ -82,6 +101,19 @@ impl Nic {
             afpacket::interface_names().iter().take(LISTED_MAX).filter_map(|name| Nic::look(name, ethtool)).collect();
         nics.sort_by_key(|nic| nic.link.index);
         nics
+    }
+
+    /// Whether its driver names itself so.
+    pub fn is_driven_by(&self, driver: &str) -> bool {
+        self.driver.as_ref().is_some_and(|known| known.name == driver)
+    }
+
+    /// Who receives what comes in here: itself, or the interfaces under it, as far as they are known.
+    pub fn receivers(&self) -> Vec<&Nic> {
+        match PASSING_ON.iter().any(|driver| self.is_driven_by(driver)) {
+            true => self.below.iter().flat_map(Nic::receivers).collect(),
+            false => vec![self],
+        }
     }
 
     /// Whether an offload is on; `None` where the driver says nothing of it.
@@ -99,6 +131,15 @@ fn sys_folder(name: &str, index: i32) -> Option<PathBuf> {
 
 fn number(folder: Option<&Path>, file: &str) -> Option<i64> {
     std::fs::read_to_string(folder?.join(file)).ok()?.trim().parse().ok()
+}
+
+/// Names of the interfaces that one lies on, sorted.
+fn names_below(folder: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let lower = |entry: std::fs::DirEntry| entry.file_name().to_str()?.strip_prefix("lower_").map(String::from);
+    let mut names: Vec<String> = entries.flatten().filter_map(lower).take(BELOW_MAX).collect();
+    names.sort();
+    names
 }
 
 fn kernel_queues(folder: &Path) -> Option<(u32, u32)> {
