@@ -1,0 +1,60 @@
+//! Orders from outside to a run that goes.
+
+use crate::exec::Groups;
+use crate::reload::Reload;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Orders from outside while a run goes: from any thread, not from a signal handler. One closed set.
+#[derive(Debug, Default)]
+pub struct Control {
+    stops: AtomicU32,
+    fires: AtomicU32,
+    pub(crate) commands: Arc<Groups>,
+    /// Protected by the lock: one change that waits for the run's main thread.
+    reload: Mutex<Option<Reload>>,
+}
+
+impl Control {
+    /// Stop the sources, close the dumps with what has arrived, and end. Legal at any time; asked twice, the second is the
+    /// caller's to act on.
+    pub fn stop(&self) {
+        self.stops.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Fire every armed trigger by hand; with no trigger, dump the last `before` of everything. Legal at any time.
+    pub fn fire(&self) {
+        self.fires.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Kills the commands that run after dumps; none begins any more. Legal at any time: for who ends the process at once.
+    pub fn end_commands(&self) {
+        self.commands.end_all();
+    }
+
+    /// Change triggers and limits, or say why they don't change. Legal at any time.
+    ///
+    /// # Errors
+    /// Gives the order back while an earlier one waits: ask again a little later.
+    pub fn reload(&self, order: Reload) -> Result<(), Reload> {
+        let mut waiting = self.reload.lock().expect("no panic while held");
+        if waiting.is_some() {
+            return Err(order);
+        }
+        *waiting = Some(order);
+        Ok(())
+    }
+
+    /// Stops asked for so far.
+    pub fn stops(&self) -> u32 {
+        self.stops.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_fires(&self) -> u32 {
+        self.fires.swap(0, Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_reload(&self) -> Option<Reload> {
+        self.reload.lock().expect("no panic while held").take()
+    }
+}
