@@ -6,6 +6,8 @@
 //! | [`run`] | a run from start to end: who starts when, what ends it |
 //! | [`worker`] | the packet path: one thread per source queue |
 //! | [`cpus`] | which CPUs workers run on |
+//! | `control` | orders from outside to a run that goes |
+//! | `sources` | every source is opened: one feed per worker |
 //! | `live` | how an interface is opened, and what is said of that |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
 //! | [`rights`] | giving up root, capabilities, system calls and files |
@@ -17,6 +19,7 @@
 //! | [`home`] | where a process lives |
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`unread`] | what waits to be told, bounded |
+//! | `filters` | filters made ready by the main thread |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
 //! | [`reload`] | a change of triggers and limits while a run goes |
 //! | [`dumps`] | from a fire to the finished file |
@@ -34,12 +37,14 @@
 //! Absent on purpose: command lines, terminals, exit codes.
 
 mod at_once;
+mod control;
 pub mod cpus;
 pub mod doctor;
 pub mod dump_reports;
 pub mod dumps;
 pub mod events;
 pub mod exec;
+mod filters;
 mod folder_watch;
 mod health;
 pub mod home;
@@ -54,6 +59,7 @@ pub mod reload;
 pub mod rights;
 pub mod run;
 pub mod service;
+mod sources;
 pub mod space;
 pub mod status;
 pub mod summary;
@@ -62,6 +68,7 @@ pub mod triggers;
 pub mod unread;
 pub mod worker;
 
+pub use control::Control;
 pub use dump_reports::DumpTotals;
 pub use exec::{ExecCounts, ExecPlan};
 pub use live::settings as live_settings;
@@ -69,7 +76,7 @@ pub use nic_watch::NicStatus;
 pub use plan::{DumpPlan, RunPlan, SingleDump, SourceEntry};
 pub use printable::printable;
 pub use reload::{Change, Reload};
-pub use run::{Control, EngineError, Watch, ring_config, run};
+pub use run::{EngineError, Watch, ring_config, run};
 pub use space::SpaceSummary;
 pub use status::{DumpStatus, InterfaceStatus, Status, WorkerStatus};
 pub use summary::{DumpSummary, Summary};

@@ -1,5 +1,6 @@
 //! A change of triggers and limits while a run goes: what is asked for, and what is said of it.
 
+use crate::filters::made_ready;
 use crate::run::Watch;
 use crate::worker::Shared;
 use scope_filter::FilterEngine;
@@ -62,16 +63,4 @@ pub(crate) fn reload(
     let what = if change.changed.is_empty() { "nothing".to_string() } else { change.changed.join(", ") };
     watch.note(&format!("reload: taken; changed: {what}"));
     warnings
-}
-
-/// Makes a trigger's programs and machine code for every link type that has come. Says why there is no machine code, if so.
-fn made_ready(trigger: &TriggerConfig, links: &[LinkType], engine: FilterEngine) -> Option<String> {
-    links.iter().for_each(|&link| drop(trigger.filter.for_link(link)));
-    unready(trigger, engine)
-}
-
-/// Makes a trigger's filter ready for the link types that are known; in words why there is no machine code, once.
-pub(crate) fn unready(trigger: &TriggerConfig, engine: FilterEngine) -> Option<String> {
-    let error = trigger.filter.prepare(engine).err()?;
-    Some(format!("trigger {}: {error}: the interpreter evaluates its filter", trigger.name))
 }

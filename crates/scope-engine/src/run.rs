@@ -15,37 +15,37 @@
 //! 9. So every dump ends; their reports are waited for, then the commands that follow dumps.
 //! 10. The ring is written out, if asked for; the summary is drawn up from the counters.
 
-use crate::at_once::AtOnce;
-use crate::dump_reports;
+mod ends;
+mod telling;
+
+use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
-use crate::exec::{Exec, Groups};
+use crate::exec::Exec;
+use crate::filters::prepare_filters;
 use crate::health::Health;
 use crate::live;
 use crate::lockstep::Lockstep;
 use crate::memory_watch::MemoryWatch;
-use crate::nic_watch::{NicStatus, NicWatch};
+use crate::nic_watch::NicWatch;
 use crate::outputs::Outputs;
-use crate::plan::{RunPlan, SourceEntry};
-use crate::reload::{Reload, reload, unready};
+use crate::plan::RunPlan;
+use crate::reload::reload;
 use crate::rights::{self, Rights};
-use crate::space::{Space, Told};
+use crate::sources::open_sources;
+use crate::space::Space;
 use crate::status::{Status, StatusTaker, interfaces};
-use crate::summary::{Amount, Summary};
+use crate::summary::Summary;
 use crate::triggers::Triggers;
-use crate::worker::{Feed, Part, Shared, WorkerReport, work};
-use scope_dump::time_text::iso;
+use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Scans};
-use scope_filter::{Filter, FilterEngine, VlanRule};
+use scope_filter::{Filter, VlanRule};
 use scope_packet::LinkType;
 use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
-use scope_source::file::{FileOptions, FileSource};
-use scope_source::own_traffic::Connection;
-use scope_source::spec::SourcePlan;
-use scope_source::{InterfaceNews, InterfaceState, Source, SourceError, Timing, pcap, synth};
+use scope_source::{SourceError, Timing};
 use scope_trigger::{Places, TriggerConfig};
 use serde_json::json;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -55,74 +55,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// How long a live dump waits at most, after its window's end, for a worker that has stopped telling the time.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A dump that holds segments for longer than this without reading one to its end is named.
-const LONG_HOLD: Duration = Duration::from_secs(5);
-/// Warnings that the summary repeats; all are told when they come up.
-const WARNINGS_MAX: usize = 1000;
 /// Name of the trigger behind a fire by hand where there is none.
 pub const MANUAL: &str = "manual";
-
-/// Orders from outside while a run goes: from any thread, not from a signal handler. One closed set.
-#[derive(Debug, Default)]
-pub struct Control {
-    stops: AtomicU32,
-    fires: AtomicU32,
-    commands: Arc<Groups>,
-    at_once: AtOnce,
-    /// Protected by the lock: one change that waits for the run's main thread.
-    reload: Mutex<Option<Reload>>,
-}
-
-impl Control {
-    /// Stop the sources, close the dumps with what has arrived, and end. Legal at any time; asked twice, the second is the
-    /// caller's to act on.
-    pub fn stop(&self) {
-        self.stops.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Fire every armed trigger by hand; with no trigger, dump the last `before` of everything. Legal at any time.
-    pub fn fire(&self) {
-        self.fires.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// For who ends the process at once because of `why`: the log gets its last line, if its disk takes it soon, and the commands that
-    /// run after dumps are killed. Legal at any time; what the run still comes to isn't in its log.
-    pub fn end_at_once(&self, why: &str) {
-        self.at_once.log(why);
-        self.commands.end_all();
-    }
-
-    /// Whether somebody ends the process at once.
-    pub fn ends_at_once(&self) -> bool {
-        self.at_once.asked()
-    }
-
-    /// Change triggers and limits, or say why they don't change. Legal at any time.
-    ///
-    /// # Errors
-    /// Gives the order back while an earlier one waits: ask again a little later.
-    pub fn reload(&self, order: Reload) -> Result<(), Reload> {
-        let mut waiting = self.reload.lock().expect("no panic while held");
-        if waiting.is_some() {
-            return Err(order);
-        }
-        *waiting = Some(order);
-        Ok(())
-    }
-
-    /// Stops asked for so far.
-    pub fn stops(&self) -> u32 {
-        self.stops.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn take_fires(&self) -> u32 {
-        self.fires.swap(0, Ordering::Relaxed)
-    }
-
-    fn take_reload(&self) -> Option<Reload> {
-        self.reload.lock().expect("no panic while held").take()
-    }
-}
 
 /// Whoever watches a run: called from the run's main thread, never from the packet path (but `prefault` from several threads).
 pub trait Watch: Sync {
@@ -206,78 +140,6 @@ fn start_exec(plan: &RunPlan, control: &Control) -> Result<Option<Arc<Exec>>, En
     let Some(exec) = plan.dump.exec.clone() else { return Ok(None) };
     let started = Exec::start(exec, &control.commands);
     started.map(Some).map_err(|cause| EngineError::System { place: "--exec".to_string(), cause })
-}
-
-/// Makes machine code of the sources' and the triggers' filters: before the workers begin, and while they run for link types that
-/// one has met.
-/// Until it is made the interpreter answers; a worker never waits for it. Says where none can be made, once.
-fn prepare_filters<'a>(
-    engine: FilterEngine,
-    sources: &[SourceEntry],
-    triggers: impl Iterator<Item = &'a TriggerConfig>,
-) -> Vec<String> {
-    let prefilter = |entry: &SourceEntry| {
-        let error = entry.prefilter.as_ref()?.prepare(engine).err()?;
-        Some(format!("source '{}': prefilter: {error}: the interpreter evaluates it", entry.spec))
-    };
-    sources.iter().filter_map(prefilter).chain(triggers.filter_map(|trigger| unready(trigger, engine))).collect()
-}
-
-/// Opens every source: one entry per worker. All files together are one source, shared out where several workers are asked for;
-/// so are all interfaces with `workers=0`, by one worker.
-fn open_sources(plan: &RunPlan, own: &[Connection]) -> Result<Vec<Feed>, SourceError> {
-    let mut sources: Vec<Feed> = Vec::new();
-    let mut files = FileOptions::default();
-    let mut file_parts = Vec::new();
-    let mut file_workers = 1;
-    let mut shared = Vec::new();
-    for entry in &plan.sources {
-        match &entry.plan {
-            SourcePlan::File(file) => {
-                files.paths.push(file.path.clone());
-                file_parts.push(Part::of(entry));
-                files.pace = file.pace.or(files.pace);
-                files.snap_len = file.snap_len.or(files.snap_len);
-                file_workers = file_workers.max(file.workers);
-            }
-            SourcePlan::AfPacket(live) => {
-                if live.workers == 0 {
-                    shared.push((live, entry));
-                    continue;
-                }
-                sources.extend(feeds(live::open(live, entry, own)?, entry));
-            }
-            SourcePlan::Pcap(live) => {
-                let own = if live.exclude_self { own } else { &[] };
-                sources.extend(feeds([pcap::open(live, own, &entry.spec)?], entry));
-            }
-            SourcePlan::Synth(options) => {
-                sources.extend(feeds(synth::open(options, &entry.spec)?, entry));
-            }
-        }
-    }
-    let first_file = plan.sources.iter().find(|entry| matches!(entry.plan, SourcePlan::File(_)));
-    if !files.paths.is_empty() {
-        for index in 0..file_workers {
-            let share = (file_workers > 1).then_some((index, file_workers));
-            let source = Box::new(FileSource::open(FileOptions { share, ..files.clone() })?);
-            let cpus = first_file.map_or_else(Vec::new, |entry| entry.pinning.of_worker(index as usize).to_vec());
-            sources.push(Feed { source, parts: file_parts.clone(), cpus });
-        }
-    }
-    if !shared.is_empty() {
-        sources.push(live::open_shared(&shared, own)?);
-    }
-    Ok(sources)
-}
-
-/// The workers' sources of one entry, each of which has only one part.
-fn feeds<S: Source + 'static>(sources: impl IntoIterator<Item = S>, entry: &SourceEntry) -> impl Iterator<Item = Feed> {
-    sources.into_iter().enumerate().map(|(index, source)| Feed {
-        source: Box::new(source),
-        parts: vec![Part::of(entry)],
-        cpus: entry.pinning.of_worker(index).to_vec(),
-    })
 }
 
 /// One run, its parts wired together.
@@ -444,79 +306,9 @@ impl Run {
         }
     }
 
-    /// Passes on what has come up: warnings, finished dumps.
-    fn tell(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
-        for report in reports {
-            let mut report = report.lock().expect("no panic while held");
-            let ((news, lost_news), (new, lost)) = (report.news.take(), report.warnings.take());
-            drop(report); // the worker needs it
-            news.into_iter().for_each(|news| self.tell_of_interface(news, watch, warnings));
-            let lost = Some(lost + lost_news).filter(|lost| *lost > 0);
-            let lost = lost.map(|lost| {
-                format!("{lost} lines of a worker came faster than they could be told, and are lost: is standard error read?")
-            });
-            new.into_iter().chain(lost).for_each(|warning| self.warn(warning, watch, warnings));
-        }
-        self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
-        for told in self.space.look(&self.shared.events) {
-            match told {
-                Told::Warning(warning) => self.warn(warning, watch, warnings),
-                Told::Note(note) => watch.note(&note),
-            }
-        }
-        self.tell_of_commands(watch, warnings);
-    }
-
-    /// Passes on what became of commands after dumps.
-    fn tell_of_commands(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
-        for news in self.exec.iter().flat_map(|exec| exec.news()) {
-            self.shared.events.log("exec", news.to_json());
-            news.complaint().into_iter().for_each(|warning| self.warn(warning, watch, warnings));
-        }
-    }
-
     /// Whether the dump goes into a pipe that nobody reads any more.
     fn reader_gone(&self) -> bool {
         self.plan.dump.single.is_some() && self.shared.dumps.open().iter().any(|dump| dump.progress.reader_gone())
-    }
-
-    fn warn(&self, warning: String, watch: &dyn Watch, warnings: &mut Vec<String>) {
-        watch.warning(&warning);
-        self.shared.events.log("warning", json!({"text": warning}));
-        match warnings.len() {
-            ..WARNINGS_MAX => warnings.push(warning),
-            WARNINGS_MAX => warnings.push("further warnings are in the log only".to_string()),
-            _ => {}
-        }
-    }
-
-    /// What became of an interface: an event, and a warning or just a line.
-    fn tell_of_interface(&self, news: InterfaceNews, watch: &dyn Watch, warnings: &mut Vec<String>) {
-        let mut facts = json!({"interface": news.interface, "state": news.state.name(), "text": news.text});
-        match news.state {
-            InterfaceState::Mtu(bytes) => facts["mtu"] = bytes.into(),
-            InterfaceState::Spare(sockets) => facts["sockets"] = sockets.into(),
-            InterfaceState::Renamed { ref from, ref to } => (facts["from"], facts["to"]) = (from[..].into(), to[..].into()),
-            _ => {}
-        }
-        self.shared.events.log("interface", facts);
-        if news.state.warns() { self.warn(news.text, watch, warnings) } else { watch.note(&news.text) }
-    }
-
-    /// Names dumps that hold segments and don't get on: a disk that doesn't take what is written, most likely.
-    fn tell_of_long_holds(&self, watch: &dyn Watch) {
-        for dump in self.shared.dumps.open() {
-            if let Some((segments, held)) = dump.progress.long_hold(LONG_HOLD) {
-                let line = format!(
-                    "dump {} of {} has held {segments} segments of the ring for {:.0} s without getting on: is its disk slow?",
-                    dump.id,
-                    dump.trigger,
-                    held.as_secs_f64()
-                );
-                self.shared.events.log("long_hold", json!({"dump": dump.id, "segments": segments}));
-                watch.warning(&line);
-            }
-        }
     }
 
     /// Tries from inside, where that was asked for, what must not be possible any more; why that is a failure, if it is.
@@ -533,107 +325,6 @@ impl Run {
 
     fn hits(&self) -> u64 {
         self.shared.triggers.counts().iter().map(|(_, hits)| hits.total()).sum()
-    }
-
-    fn log_start(&self, memory: &RingMemory, notes: &[String]) {
-        let ring = &self.shared.ring;
-        let triggers: Vec<_> = self
-            .plan
-            .triggers
-            .iter()
-            .map(|trigger| {
-                json!({
-                    "name": trigger.name,
-                    "filter": trigger.filter.text(),
-                    "dump": trigger.template.as_ref().map(|template| template.text()),
-                    "before_ns": trigger.before_ns,
-                    "after_ns": trigger.after_ns,
-                    "holdoff_ns": trigger.holdoff_ns,
-                    "single": trigger.single,
-                })
-            })
-            .collect();
-        self.shared.events.log(
-            "start",
-            json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "sources": self.plan.sources.iter().map(|source| &source.spec).collect::<Vec<_>>(),
-                "ring_bytes": ring.segments() as u64 * ring.segment_bytes() as u64,
-                "segment_bytes": ring.segment_bytes(),
-                "memory": memory.to_string(),
-                "rights": self.rights.as_ref().map(Rights::to_string),
-                "triggers": triggers,
-                "config": self.plan.config,
-                "capture": live::settings(&self.plan),
-                "notes": notes,
-            }),
-        );
-    }
-
-    /// Draws up the summary, writes the ring out, closes the log.
-    fn finish(
-        self,
-        names: Vec<String>,
-        reports: Vec<Mutex<WorkerReport>>,
-        nics: Vec<NicStatus>,
-        warnings: Vec<String>,
-        mut failures: Vec<String>,
-    ) -> Summary {
-        let mut summary = Summary { warnings, nics, ..Summary::default() };
-        let counters = self.shared.ring.counters();
-        summary.adds_up = counters.add_up();
-        let total = counters.total();
-        summary.late = total.late_packets;
-        summary.received = Amount { packets: total.received_packets, bytes: total.received_bytes };
-        summary.stored = Amount { packets: total.stored_packets, bytes: total.stored_bytes };
-        summary.filtered = Amount { packets: total.filtered_packets, bytes: total.filtered_bytes };
-        summary.dropped = total.dropped;
-        summary.cut = total.cut_packets;
-        summary.memory = self.shared.ring.memory().to_string();
-        summary.interfaces = interfaces(&names, &reports);
-        for (name, report) in names.into_iter().zip(reports) {
-            let report = report.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-            summary.unreadable += report.counters.unreadable;
-            summary.stepped_back += report.counters.stepped_back;
-            summary.time_clamped += report.counters.time_clamped;
-            failures.extend(report.failure.map(|failure| format!("source failed: {failure}")));
-            summary.sources.push((name, report.counters));
-        }
-        summary.hits = self.shared.triggers.counts();
-        let dumps = self.shared.dumps.reports();
-        (summary.dumps, summary.dump_totals) = (dumps.kept(), dumps.totals());
-        summary.space = self.space.summary();
-        summary.exec = self.exec.as_ref().map(|exec| exec.counts());
-        let refused: u64 = summary.hits.iter().map(|(_, counts)| counts.no_space).sum();
-        if refused > 0 {
-            failures.push(format!("{refused} hits started no dump: there was no space for it"));
-        }
-        failures.extend(dump_reports::failures(&summary.dumps, &summary.dump_totals));
-        if let Some((folder, name)) = &self.outputs.ring_out {
-            match scope_store::write_ring(&self.shared.ring, folder, name) {
-                Ok(paths) => summary.ring_out = paths,
-                Err(error) => failures.push(format!("the ring couldn't be written out: {error}")),
-            }
-        }
-        summary.failures = failures;
-        let mut end = summary.to_json();
-        if let Some(end) = end.as_object_mut() {
-            end.remove("dumps"); // each has its own line
-            let heard = self.shared.ring.heard();
-            let spared = self.shared.dumps.spared();
-            end.insert(
-                "scans".into(),
-                json!({"shared_packets": spared.packets_shared, "skipped_segments": spared.segments_skipped}),
-            );
-            end.insert("first".into(), heard.map(|(first_ns, _)| iso(first_ns)).into());
-            end.insert("last".into(), heard.map(|(_, last_ns)| iso(last_ns)).into());
-        }
-        self.shared.events.flush_hits();
-        self.shared.events.log("end", end);
-        if let Err(error) = self.shared.events.close() {
-            summary.failures.push(format!("the event log is incomplete: {error}"));
-        }
-        summary
     }
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`filter`] | [`Filter`]: one text for all link types, [`Predicate`]: its programs for one, the VLAN rule |
 //! | [`asked`] | [`Asked`]: a packet as predicates are asked about it, one or a batch |
-//! | [`table`] | [`FilterTable`]: many filters, asked by one look-up; [`KeyTable`]: the look-up alone |
+//! | [`table`] | [`KeyTable`]: which of very many filters a packet's key leaves open, by one look-up |
 //! | [`template`] | [`Template`]: dump filters and holdoff keys with `$srcIP` and the like, filled from the packet that fired |
 //! | [`screen`] | [`Screen`]: what the key entries of all packets have in common that a filter takes |
 //! | [`meaning`] | what a text means where libpcap's language surprises, in words |
@@ -49,6 +49,6 @@ pub use filter::{Filter, FilterEngine, Predicate, VlanRule};
 pub use libpcap::libpcap_version;
 pub use native::NativeError;
 pub use screen::Screen;
-pub use table::{FilterTable, KeyTable};
+pub use table::KeyTable;
 pub use template::{Template, TemplateError, Unfilled, host_pair_default};
 pub use words::is_filter_word;

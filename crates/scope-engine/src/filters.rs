@@ -1,0 +1,33 @@
+//! Filters made ready by the run's main thread, so that no worker waits for machine code.
+
+use crate::plan::SourceEntry;
+use scope_filter::FilterEngine;
+use scope_packet::LinkType;
+use scope_trigger::TriggerConfig;
+
+/// Makes machine code of the sources' and the triggers' filters: before the workers begin, and while they run for link types that
+/// one has met.
+/// Until it is made the interpreter answers; a worker never waits for it. Says where none can be made, once.
+pub(crate) fn prepare_filters<'a>(
+    engine: FilterEngine,
+    sources: &[SourceEntry],
+    triggers: impl Iterator<Item = &'a TriggerConfig>,
+) -> Vec<String> {
+    let prefilter = |entry: &SourceEntry| {
+        let error = entry.prefilter.as_ref()?.prepare(engine).err()?;
+        Some(format!("source '{}': prefilter: {error}: the interpreter evaluates it", entry.spec))
+    };
+    sources.iter().filter_map(prefilter).chain(triggers.filter_map(|trigger| unready(trigger, engine))).collect()
+}
+
+/// Makes a trigger's programs and machine code for every link type that has come. Says why there is no machine code, if so.
+pub(crate) fn made_ready(trigger: &TriggerConfig, links: &[LinkType], engine: FilterEngine) -> Option<String> {
+    links.iter().for_each(|&link| drop(trigger.filter.for_link(link)));
+    unready(trigger, engine)
+}
+
+/// Makes a trigger's filter ready for the link types that are known; in words why there is no machine code, once.
+fn unready(trigger: &TriggerConfig, engine: FilterEngine) -> Option<String> {
+    let error = trigger.filter.prepare(engine).err()?;
+    Some(format!("trigger {}: {error}: the interpreter evaluates its filter", trigger.name))
+}

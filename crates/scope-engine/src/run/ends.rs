@@ -1,0 +1,117 @@
+//! What a run says of itself at its two ends: the log's event `start`, and the summary with the event `end`.
+
+use super::Run;
+use crate::dump_reports;
+use crate::live;
+use crate::nic_watch::NicStatus;
+use crate::rights::Rights;
+use crate::status::interfaces;
+use crate::summary::{Amount, Summary};
+use crate::worker::WorkerReport;
+use scope_dump::time_text::iso;
+use scope_ring::RingMemory;
+use serde_json::json;
+use std::sync::Mutex;
+
+impl Run {
+    pub(super) fn log_start(&self, memory: &RingMemory, notes: &[String]) {
+        let ring = &self.shared.ring;
+        let triggers: Vec<_> = self
+            .plan
+            .triggers
+            .iter()
+            .map(|trigger| {
+                json!({
+                    "name": trigger.name,
+                    "filter": trigger.filter.text(),
+                    "dump": trigger.template.as_ref().map(|template| template.text()),
+                    "before_ns": trigger.before_ns,
+                    "after_ns": trigger.after_ns,
+                    "holdoff_ns": trigger.holdoff_ns,
+                    "single": trigger.single,
+                })
+            })
+            .collect();
+        self.shared.events.log(
+            "start",
+            json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "sources": self.plan.sources.iter().map(|source| &source.spec).collect::<Vec<_>>(),
+                "ring_bytes": ring.segments() as u64 * ring.segment_bytes() as u64,
+                "segment_bytes": ring.segment_bytes(),
+                "memory": memory.to_string(),
+                "rights": self.rights.as_ref().map(Rights::to_string),
+                "triggers": triggers,
+                "config": self.plan.config,
+                "capture": live::settings(&self.plan),
+                "notes": notes,
+            }),
+        );
+    }
+
+    /// Draws up the summary, writes the ring out, closes the log.
+    pub(super) fn finish(
+        self,
+        names: Vec<String>,
+        reports: Vec<Mutex<WorkerReport>>,
+        nics: Vec<NicStatus>,
+        warnings: Vec<String>,
+        mut failures: Vec<String>,
+    ) -> Summary {
+        let mut summary = Summary { warnings, nics, ..Summary::default() };
+        let counters = self.shared.ring.counters();
+        summary.adds_up = counters.add_up();
+        let total = counters.total();
+        summary.late = total.late_packets;
+        summary.received = Amount { packets: total.received_packets, bytes: total.received_bytes };
+        summary.stored = Amount { packets: total.stored_packets, bytes: total.stored_bytes };
+        summary.filtered = Amount { packets: total.filtered_packets, bytes: total.filtered_bytes };
+        summary.dropped = total.dropped;
+        summary.cut = total.cut_packets;
+        summary.memory = self.shared.ring.memory().to_string();
+        summary.interfaces = interfaces(&names, &reports);
+        for (name, report) in names.into_iter().zip(reports) {
+            let report = report.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+            summary.unreadable += report.counters.unreadable;
+            summary.stepped_back += report.counters.stepped_back;
+            summary.time_clamped += report.counters.time_clamped;
+            failures.extend(report.failure.map(|failure| format!("source failed: {failure}")));
+            summary.sources.push((name, report.counters));
+        }
+        summary.hits = self.shared.triggers.counts();
+        let dumps = self.shared.dumps.reports();
+        (summary.dumps, summary.dump_totals) = (dumps.kept(), dumps.totals());
+        summary.space = self.space.summary();
+        summary.exec = self.exec.as_ref().map(|exec| exec.counts());
+        let refused: u64 = summary.hits.iter().map(|(_, counts)| counts.no_space).sum();
+        if refused > 0 {
+            failures.push(format!("{refused} hits started no dump: there was no space for it"));
+        }
+        failures.extend(dump_reports::failures(&summary.dumps, &summary.dump_totals));
+        if let Some((folder, name)) = &self.outputs.ring_out {
+            match scope_store::write_ring(&self.shared.ring, folder, name) {
+                Ok(paths) => summary.ring_out = paths,
+                Err(error) => failures.push(format!("the ring couldn't be written out: {error}")),
+            }
+        }
+        summary.failures = failures;
+        let mut end = summary.to_json();
+        if let Some(end) = end.as_object_mut() {
+            end.remove("dumps"); // each has its own line
+            let heard = self.shared.ring.heard();
+            let spared = self.shared.dumps.spared();
+            end.insert(
+                "scans".into(),
+                json!({"shared_packets": spared.packets_shared, "skipped_segments": spared.segments_skipped}),
+            );
+            end.insert("first".into(), heard.map(|(first_ns, _)| iso(first_ns)).into());
+            end.insert("last".into(), heard.map(|(_, last_ns)| iso(last_ns)).into());
+        }
+        self.shared.events.flush_hits();
+        self.shared.events.log("end", end);
+        if let Err(error) = self.shared.events.close() {
+            summary.failures.push(format!("the event log is incomplete: {error}"));
+        }
+        summary
+    }
+}

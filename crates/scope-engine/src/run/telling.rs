@@ -1,0 +1,87 @@
+//! What comes up while a run goes, passed on: to who watches, to the log, and warnings to the summary too.
+
+use super::Run;
+use crate::run::Watch;
+use crate::space::Told;
+use crate::worker::WorkerReport;
+use scope_source::{InterfaceNews, InterfaceState};
+use serde_json::json;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Warnings that the summary repeats; all are told when they come up.
+const WARNINGS_MAX: usize = 1000;
+/// A dump that holds segments for longer than this without reading one to its end is named.
+const LONG_HOLD: Duration = Duration::from_secs(5);
+
+impl Run {
+    /// Passes on what has come up: warnings, finished dumps.
+    pub(super) fn tell(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
+        for report in reports {
+            let mut report = report.lock().expect("no panic while held");
+            let ((news, lost_news), (new, lost)) = (report.news.take(), report.warnings.take());
+            drop(report); // the worker needs it
+            news.into_iter().for_each(|news| self.tell_of_interface(news, watch, warnings));
+            let lost = Some(lost + lost_news).filter(|lost| *lost > 0);
+            let lost = lost.map(|lost| {
+                format!("{lost} lines of a worker came faster than they could be told, and are lost: is standard error read?")
+            });
+            new.into_iter().chain(lost).for_each(|warning| self.warn(warning, watch, warnings));
+        }
+        self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
+        for told in self.space.look(&self.shared.events) {
+            match told {
+                Told::Warning(warning) => self.warn(warning, watch, warnings),
+                Told::Note(note) => watch.note(&note),
+            }
+        }
+        self.tell_of_commands(watch, warnings);
+    }
+
+    /// Passes on what became of commands after dumps.
+    pub(super) fn tell_of_commands(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        for news in self.exec.iter().flat_map(|exec| exec.news()) {
+            self.shared.events.log("exec", news.to_json());
+            news.complaint().into_iter().for_each(|warning| self.warn(warning, watch, warnings));
+        }
+    }
+
+    pub(super) fn warn(&self, warning: String, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        watch.warning(&warning);
+        self.shared.events.log("warning", json!({"text": warning}));
+        match warnings.len() {
+            ..WARNINGS_MAX => warnings.push(warning),
+            WARNINGS_MAX => warnings.push("further warnings are in the log only".to_string()),
+            _ => {}
+        }
+    }
+
+    /// What became of an interface: an event, and a warning or just a line.
+    fn tell_of_interface(&self, news: InterfaceNews, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        let mut facts = json!({"interface": news.interface, "state": news.state.name(), "text": news.text});
+        match news.state {
+            InterfaceState::Mtu(bytes) => facts["mtu"] = bytes.into(),
+            InterfaceState::Spare(sockets) => facts["sockets"] = sockets.into(),
+            InterfaceState::Renamed { ref from, ref to } => (facts["from"], facts["to"]) = (from[..].into(), to[..].into()),
+            _ => {}
+        }
+        self.shared.events.log("interface", facts);
+        if news.state.warns() { self.warn(news.text, watch, warnings) } else { watch.note(&news.text) }
+    }
+
+    /// Names dumps that hold segments and don't get on: a disk that doesn't take what is written, most likely.
+    pub(super) fn tell_of_long_holds(&self, watch: &dyn Watch) {
+        for dump in self.shared.dumps.open() {
+            if let Some((segments, held)) = dump.progress.long_hold(LONG_HOLD) {
+                let line = format!(
+                    "dump {} of {} has held {segments} segments of the ring for {:.0} s without getting on: is its disk slow?",
+                    dump.id,
+                    dump.trigger,
+                    held.as_secs_f64()
+                );
+                self.shared.events.log("long_hold", json!({"dump": dump.id, "segments": segments}));
+                watch.warning(&line);
+            }
+        }
+    }
+}
