@@ -43,8 +43,9 @@ impl Recording {
         let ring = place.path("ring.pcapng");
         let all = [arguments, &SMALL, &["--ring-out", ring.to_str().expect("a plain path")]].concat();
         let run = inside(live.lab.b(), &place.command(&all));
-        let mut shell = Command::new("sh");
-        shell.args(["-c", SHELL, "sh"]).arg(run.get_program()).args(run.get_args());
+        // A shell can't trap what it was started to ignore, as below `nohup`.
+        let mut shell = Command::new("env");
+        shell.args(["--default-signal=INT", "sh", "-c", SHELL, "sh"]).arg(run.get_program()).args(run.get_args());
         shell.env_remove("SSH_CLIENT").envs(environment.iter().copied());
         Recording::of(place, shell)
     }
