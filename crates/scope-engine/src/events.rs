@@ -4,16 +4,16 @@
 //! `dump`, `interface` (what became of one), `warning`, `alarm` (raised, cleared), `deleted`, `exec`, `reload`, `end`, and those of
 //! `health.rs` (`machine`, `status`, `note`, `loss`). Each line has `event` and `logged`, the wall clock's time.
 
+use crate::log_file::LogFile;
+use crate::space::Told;
 use scope_dump::time_text::iso;
 use scope_packet::time::NS_PER_SECOND;
 use scope_store::Folder;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::sync::Mutex;
+use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// File name in the dump folder.
@@ -30,9 +30,18 @@ pub fn now_ns() -> i64 {
 
 /// The event log of one run.
 pub struct Events {
-    sender: Mutex<Option<SyncSender<Value>>>,
+    sender: Mutex<Option<SyncSender<Order>>>,
     writer: Mutex<Option<std::thread::JoinHandle<io::Result<()>>>>,
     hits: Mutex<HitLog>,
+    /// What became of reopening since it was last asked for; each order gives one at most.
+    news: Arc<Mutex<Vec<Told>>>,
+}
+
+/// For the writer, in order.
+enum Order {
+    Line(Value),
+    /// Go on in a new file if the log was moved or removed.
+    Reopen,
 }
 
 struct HitLog {
@@ -44,25 +53,39 @@ struct HitLog {
 
 impl Events {
     /// Appends to the log in `folder`.
-    pub fn open(folder: &Folder) -> io::Result<Events> {
-        let file = folder.append(OsStr::new(EVENTS_FILE))?;
+    pub fn open(folder: &Arc<Folder>) -> io::Result<Events> {
+        let file = LogFile::open(folder)?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
-        let writer = std::thread::Builder::new().name("events".into()).spawn(move || write_lines(file, &receiver))?;
+        let news = Arc::<Mutex<Vec<Told>>>::default();
+        let told = news.clone();
+        let writer = std::thread::Builder::new().name("events".into()).spawn(move || write_lines(file, &receiver, &told))?;
         let hits = HitLog { second: Instant::now(), listed: 0, counted: BTreeMap::new() };
-        Ok(Events { sender: Mutex::new(Some(sender)), writer: Mutex::new(Some(writer)), hits: Mutex::new(hits) })
+        Ok(Events { sender: Mutex::new(Some(sender)), writer: Mutex::new(Some(writer)), hits: Mutex::new(hits), news })
     }
 
     /// A log that goes nowhere: for a run without a folder.
     pub fn nowhere() -> Events {
         let hits = HitLog { second: Instant::now(), listed: 0, counted: BTreeMap::new() };
-        Events { sender: Mutex::default(), writer: Mutex::default(), hits: Mutex::new(hits) }
+        Events { sender: Mutex::default(), writer: Mutex::default(), hits: Mutex::new(hits), news: Arc::default() }
     }
 
     /// Logs one event. Not for workers: it waits while the writer is far behind.
     pub fn log(&self, event: &str, facts: Value) {
         if let Some(sender) = self.sender.lock().expect("no panic while held").as_ref() {
-            let _ = sender.send(line(event, facts));
+            let _ = sender.send(Order::Line(line(event, facts)));
         }
+    }
+
+    /// Goes on in a new file if the log was moved or removed. Every line before this is in the old one. Not for workers.
+    pub fn reopen(&self) {
+        if let Some(sender) = self.sender.lock().expect("no panic while held").as_ref() {
+            let _ = sender.send(Order::Reopen);
+        }
+    }
+
+    /// What became of it since this was last asked.
+    pub(crate) fn news(&self) -> Vec<Told> {
+        std::mem::take(&mut self.news.lock().expect("no panic while held"))
     }
 
     /// Logs a hit that started no dump; never waits.
@@ -79,7 +102,7 @@ impl Events {
                 facts["detail"] = detail.into();
             }
             let sender = self.sender.lock().expect("no panic while held");
-            match sender.as_ref().map(|sender| sender.try_send(line("hit", facts))) {
+            match sender.as_ref().map(|sender| sender.try_send(Order::Line(line("hit", facts)))) {
                 Some(Err(TrySendError::Full(_))) => {}
                 _ => return,
             }
@@ -122,12 +145,24 @@ fn line(event: &str, facts: Value) -> Value {
 }
 
 /// Writes lines as they come, each at once. A full disk loses lines, not the run: the first error is reported at the end.
-fn write_lines(file: File, lines: &Receiver<Value>) -> io::Result<()> {
-    let mut out = BufWriter::new(file);
+fn write_lines(mut file: LogFile, orders: &Receiver<Order>, news: &Mutex<Vec<Told>>) -> io::Result<()> {
     let mut result = Ok(());
-    for line in lines {
-        let written = writeln!(out, "{line}").and_then(|()| out.flush());
-        result = result.and(written);
+    for order in orders {
+        let told = match order {
+            Order::Line(line) => {
+                let written = file.write(line);
+                result = result.and(written);
+                continue;
+            }
+            Order::Reopen => match file.reopen(now_ns()) {
+                Ok(true) => Told::Note(format!("the log was moved; it goes on in a new {EVENTS_FILE}")),
+                Ok(false) => continue,
+                Err(error) => Told::Warning(format!(
+                    "{EVENTS_FILE}: can't be opened anew, the log goes on in the file that was moved: {error}"
+                )),
+            },
+        };
+        news.lock().expect("no panic while held").push(told);
     }
     result
 }
@@ -144,7 +179,7 @@ mod tests {
     #[test]
     fn hits_beyond_the_bound_become_counts_and_nothing_is_forgotten() {
         let folder = tempfile::tempdir().unwrap();
-        let events = Events::open(&Folder::open(folder.path()).unwrap()).unwrap();
+        let events = Events::open(&Arc::new(Folder::open(folder.path()).unwrap())).unwrap();
         for n in 0..250 {
             events.hit("t", n, "held_off", None);
         }
@@ -155,5 +190,44 @@ mod tests {
         let counted: u64 = lines.iter().filter_map(|line| line["not_listed"]["held_off"].as_u64()).sum();
         assert_eq!(listed + counted, 250);
         assert!(listed <= 2 * HITS_LISTED_MAX as u64);
+    }
+    #[test]
+    fn a_log_that_is_moved_goes_on_in_a_new_file_with_the_facts_of_its_run_and_no_line_is_lost() {
+        let place = tempfile::tempdir().unwrap();
+        let (log, moved) = (place.path().join(EVENTS_FILE), place.path().join("moved"));
+        let events = Events::open(&Arc::new(Folder::open(place.path()).unwrap())).unwrap();
+        let lines = |path: &std::path::Path| -> Vec<Value> {
+            let text = std::fs::read_to_string(path).unwrap();
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        ["start", "machine", "status", "status"].iter().for_each(|event| events.log(event, json!({"n": event.len()})));
+        events.reopen(); // nobody has moved it
+        (0..100).for_each(|n| events.log("dump", json!({"n": n})));
+        std::fs::rename(&log, &moved).unwrap();
+        events.reopen();
+        (100..200).for_each(|n| events.log("dump", json!({"n": n})));
+        events.close().unwrap();
+        assert!(matches!(&events.news()[..], [Told::Note(_)]), "one note for the one that was moved");
+        let (old, new) = (lines(&moved), lines(&log));
+        let begins: Vec<_> = new[..3].iter().map(|line| line["event"].clone()).collect();
+        assert_eq!(begins, ["start", "machine", "status"]);
+        assert_eq!((&new[0]["continues"], &new[0]["began"]), (&true.into(), &old[0]["logged"]));
+        let dumps = old.iter().chain(&new).filter(|line| line["event"] == "dump").map(|line| line["n"].as_u64().unwrap());
+        assert_eq!(dumps.collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
+        assert!(!new.iter().any(|line| line["event"] == "dump" && line["n"] == 99), "what came before is in the old one");
+    }
+
+    #[test]
+    fn where_no_new_log_can_be_made_the_old_one_goes_on_and_that_is_said() {
+        let place = tempfile::tempdir().unwrap();
+        let (log, moved) = (place.path().join(EVENTS_FILE), place.path().join("moved"));
+        let events = Events::open(&Arc::new(Folder::open(place.path()).unwrap())).unwrap();
+        std::fs::rename(&log, &moved).unwrap();
+        std::os::unix::fs::symlink("/nowhere", &log).unwrap();
+        events.reopen();
+        events.log("dump", json!({}));
+        events.close().unwrap();
+        assert!(matches!(&events.news()[..], [Told::Warning(said)] if said.contains("symbolic link")));
+        assert!(std::fs::read_to_string(&moved).unwrap().contains("dump"));
     }
 }

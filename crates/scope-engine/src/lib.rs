@@ -20,7 +20,7 @@
 //! | [`exec`] | commands after dumps |
 //! | [`space`] | whether there is room for dumps |
 //! | [`doctor`] | where a run loses packets, found from its log |
-//! | [`events`] | `wirescope.jsonl`, one line per event |
+//! | [`events`], `log_file` | `wirescope.jsonl`, one line per event; the file behind it, and a new one where it was moved |
 //! | [`mod@printable`] | foreign text made fit to be shown |
 //! | [`service`] | words to the service manager |
 //! | [`status`] | what a run says of itself while it goes |
@@ -36,6 +36,7 @@ pub mod exec;
 mod health;
 mod live;
 pub mod lockstep;
+mod log_file;
 mod memory_watch;
 mod nic_watch;
 mod outputs;

@@ -65,6 +65,7 @@ pub const MANUAL: &str = "manual";
 pub struct Control {
     stops: AtomicU32,
     fires: AtomicU32,
+    reopens: AtomicBool,
     commands: Arc<Groups>,
     /// Protected by the lock: one change that waits for the run's main thread.
     reload: Mutex<Option<Reload>>,
@@ -80,6 +81,11 @@ impl Control {
     /// Fire every armed trigger by hand; with no trigger, dump the last `before` of everything. Legal at any time.
     pub fn fire(&self) {
         self.fires.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Go on in a new log if it was moved or removed. Legal at any time.
+    pub fn reopen_log(&self) {
+        self.reopens.store(true, Ordering::Relaxed);
     }
 
     /// Kills the commands that run after dumps; none begins any more. Legal at any time: for who ends the process at once.
@@ -107,6 +113,10 @@ impl Control {
 
     pub(crate) fn take_fires(&self) -> u32 {
         self.fires.swap(0, Ordering::Relaxed)
+    }
+
+    fn take_reopen(&self) -> bool {
+        self.reopens.swap(false, Ordering::Relaxed)
     }
 
     fn take_reload(&self) -> Option<Reload> {
@@ -364,6 +374,7 @@ impl Run {
                     watch.stopping();
                 }
                 (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
+                control.take_reopen().then(|| self.shared.events.reopen());
                 self.reload(control, watch).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 let triggers = self.shared.triggers.current();
                 let in_force = triggers.triggers.iter().map(|trigger| trigger.config());
@@ -443,7 +454,7 @@ impl Run {
             new.into_iter().for_each(|warning| self.warn(warning, watch, warnings));
         }
         self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
-        for told in self.space.look(&self.shared.events) {
+        for told in self.space.look(&self.shared.events).into_iter().chain(self.shared.events.news()) {
             match told {
                 Told::Warning(warning) => self.warn(warning, watch, warnings),
                 Told::Note(note) => watch.note(&note),

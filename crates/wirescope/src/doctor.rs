@@ -61,6 +61,9 @@ fn words(facts: &Facts, found: &[Finding]) -> String {
     let told_ns = (facts.elapsed_s * 1e9) as i64;
     let told = if told_ns > 0 { format!("; {} are told in its log", span(told_ns)) } else { String::new() };
     let mut text = format!("The run on {} {}{told}.\n", facts.specs.join(" "), state(facts));
+    if facts.continues {
+        text.push_str("Its log was moved meanwhile: dumps and warnings of before are in the file before this one.\n");
+    }
     let losses = found.iter().filter(|finding| finding.loses).count();
     text.push_str(match losses {
         0 => "Nothing is lost.\n",

@@ -38,6 +38,14 @@ pub enum LogError {
         /// Which.
         path: PathBuf,
     },
+    /// Lines of a run are in it, its first one isn't.
+    #[error(
+        "{path}: the first lines of its run are missing: it was cut while the run wrote it; give the file that has them with --log. To rotate a log, move it and send SIGHUP (systemctl reload)"
+    )]
+    NoStart {
+        /// Which.
+        path: PathBuf,
+    },
     /// The process asked for isn't in it.
     #[error("{path}: the run of process {pid} is not in this log; it is of an earlier version, or {pid} is no run")]
     NotThatRun {
@@ -68,8 +76,10 @@ pub fn read(path: &Path, pid: Option<u64>) -> Result<Facts, LogError> {
         }
         runs.take(&line);
     }
+    let headless = runs.headless;
     match (runs.finish(), pid) {
         (Some(facts), _) => Ok(facts),
+        (None, _) if headless => Err(LogError::NoStart { path: path.to_path_buf() }),
         (None, None) => Err(LogError::NoRun { path: path.to_path_buf() }),
         (None, Some(pid)) => Err(LogError::NotThatRun { path: path.to_path_buf(), pid }),
     }
@@ -88,6 +98,8 @@ struct Runs {
     wanted: Option<u64>,
     current: Option<Facts>,
     last: Option<Facts>,
+    /// There are lines of a run whose first one isn't there.
+    headless: bool,
 }
 
 impl Runs {
@@ -103,9 +115,12 @@ impl Runs {
             self.close();
             self.current = Some(Facts { state: State::Unknown, ..Facts::default() });
         }
-        if let Some(facts) = &mut self.current {
-            take_time(facts, &event);
-            take_event(facts, kind, &event);
+        match &mut self.current {
+            Some(facts) => {
+                take_time(facts, &event);
+                take_event(facts, kind, &event);
+            }
+            None => self.headless |= !kind.is_empty() && event.contains_key("logged"),
         }
     }
 
@@ -125,9 +140,9 @@ impl Runs {
 
 /// A run lasts from its first line to its last one so far.
 fn take_time(facts: &mut Facts, event: &Map<String, Value>) {
-    let logged = event.get("logged").and_then(Value::as_str).and_then(|text| text.parse::<jiff::Timestamp>().ok());
-    if let Some(logged) = logged {
-        let began = *facts.began.get_or_insert(logged);
+    let time = |name: &str| event.get(name).and_then(Value::as_str).and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    if let Some(logged) = time("logged") {
+        let began = *facts.began.get_or_insert_with(|| time("began").unwrap_or(logged));
         facts.elapsed_s = logged.duration_since(began).as_secs_f64().max(0.0);
     }
 }
@@ -135,13 +150,19 @@ fn take_time(facts: &mut Facts, event: &Map<String, Value>) {
 fn take_event(facts: &mut Facts, kind: &str, event: &Map<String, Value>) {
     match kind {
         "start" => {
+            facts.continues = event.get("continues").and_then(Value::as_bool).unwrap_or(false);
             facts.specs = texts(event.get("sources"));
             facts.ring_bytes = number(event.get("ring_bytes"));
             facts.memory = text(event.get("memory"));
             facts.triggers = event.get("triggers").and_then(Value::as_array).map_or(0, |triggers| triggers.len() as u64);
         }
         "machine" => take_machine(facts, event),
-        "status" => take_counts(facts, event),
+        "status" => {
+            take_counts(facts, event);
+            if facts.continues && facts.losses_told.is_empty() {
+                facts.losses_told = facts.dropped.clone(); // those were told in the file before
+            }
+        }
         "loss" => take_loss(facts, event),
         "dump" if facts.dumps.len() < KEPT_MAX => facts.dumps.push(dump(event)),
         "long_hold" => facts.long_holds += 1,
@@ -329,6 +350,29 @@ mod tests {
         assert_eq!(parsed(&[START, loss, &status(5)]).dropped("kernel"), 5);
         assert_eq!(parsed(&[START, loss, &status(5), loss, loss]).dropped("kernel"), 15);
         assert_eq!(parsed(&[START, loss, &status(7)]).dropped("kernel"), 7);
+    }
+
+    #[test]
+    fn a_log_that_goes_on_from_another_file_counts_from_the_beginning_of_its_run() {
+        let start = r#"{"event":"start","began":"2026-01-01T00:00:00Z","logged":"2026-01-01T01:00:00Z","continues":true,"sources":["a"]}"#;
+        let status = r#"{"event":"status","logged":"2026-01-01T00:59:59Z","dropped":{"kernel":7}}"#;
+        let loss = r#"{"event":"loss","logged":"2026-01-01T01:00:10Z","packets":{"kernel":5}}"#;
+        let facts = parsed(&[start, status, loss]);
+        assert_eq!((facts.continues, facts.dropped("kernel"), facts.elapsed_s), (true, 12, 3610.0));
+    }
+
+    #[test]
+    fn a_log_that_was_cut_is_told_from_one_that_no_run_has_written() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("log");
+        let check = |text: &str, expected: &str| {
+            std::fs::write(&path, text).unwrap();
+            let said = read(&path, None).unwrap_err().to_string();
+            assert!(said.contains(expected), "{text}: {said}");
+        };
+        check("", "no run has written this log");
+        check("{\"event\":\"x\"}\nrubbish\n", "no run has written this log");
+        check(r#"{"event":"status","logged":"2026-01-01T00:59:59Z"}"#, "first lines of its run are missing");
     }
 
     #[test]
