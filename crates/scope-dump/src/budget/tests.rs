@@ -220,7 +220,8 @@ fn wait_for_room(budget: &Budget) {
 fn several_open_dumps_take_no_more_than_they_need_and_none_that_is_open() {
     let place = tempfile::tempdir().unwrap();
     let all = seven(place.path());
-    let account = Some(open(place.path(), Limits { bytes_max: Some(8 * MIB), rotate: true, ..Limits::default() }));
+    let budget = open(place.path(), Limits { bytes_max: Some(8 * MIB), rotate: true, ..Limits::default() });
+    let account = Some(budget.clone());
     let mut open: Vec<Charged> = (0..3).map(|_| Charged::to(&account)).collect();
     open.iter_mut().for_each(|charged| charged.charge(MIB).unwrap());
     assert_eq!(names(place.path()), all[2..], "the first had room, the others took one each");
@@ -229,7 +230,7 @@ fn several_open_dumps_take_no_more_than_they_need_and_none_that_is_open() {
     }
     assert!(names(place.path()).is_empty());
     assert!(open[1].charge(1).is_err(), "8 MiB are being written: there is nothing left to delete");
-    assert!(account.unwrap().is_full());
+    assert!(budget.is_full());
 }
 
 #[test]
