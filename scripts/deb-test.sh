@@ -89,9 +89,10 @@ rotated() {
     folder=$root/var/lib/wirescope
     sed -e 's/^ *size .*/    size 1/' -e '/^ *postrotate/,/^ *endscript/{/postrotate/a kill -HUP $(cat /var/lib/wirescope/pid)
 /if\|systemctl\|fi$/d}' "$root/etc/logrotate.d/wirescope" >"$root/rotate"
+    rm "$folder/wirescope.jsonl" # an earlier run's
     in_root setpriv --reuid wirescope --regid wirescope --clear-groups sh -c 'echo $$ >/var/lib/wirescope/pid; exec wirescope run \
         --source synth:rate=1k --ring 64MiB --out /var/lib/wirescope' 2>/dev/null &
-    for _ in $(seq 100); do grep -q '"status"' "$folder/wirescope.jsonl" && break; sleep 0.2; done
+    for _ in $(seq 100); do grep -qs '"status"' "$folder/wirescope.jsonl" && break; sleep 0.2; done
     check 'rotating' in_root logrotate -s /state /rotate
     for _ in $(seq 100); do [ ! -s "$folder/wirescope.jsonl" ] || break; sleep 0.1; done
     check 'the old log is kept' test -s "$folder/wirescope.jsonl.1"
