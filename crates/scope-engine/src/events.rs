@@ -198,7 +198,10 @@ mod tests {
         let events = Events::open(&Arc::new(Folder::open(place.path()).unwrap())).unwrap();
         let lines = |path: &std::path::Path| -> Vec<Value> {
             let text = std::fs::read_to_string(path).unwrap();
-            text.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(|line| serde_json::from_str(line).unwrap()).collect()
+            text.split_inclusive('\n')
+                .filter(|line| line.ends_with('\n'))
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect()
         };
         ["start", "machine", "status", "status"].iter().for_each(|event| events.log(event, json!({"n": event.len()})));
         events.reopen(); // nobody has moved it
