@@ -268,8 +268,8 @@ impl Budget {
             let Some(chosen) = self.choose(state, bytes).filter(|chosen| !chosen.is_empty()) else { return };
             // From behind, so that the places in front stay.
             let chosen: Vec<OldDump> = chosen.into_iter().rev().filter_map(|at| state.dumps.remove(at)).collect();
-            let promised = chosen.iter().fold(Gain::default(), |sum, dump| sum.and(dump.gain()));
-            chosen.into_iter().rev().for_each(|dump| self.delete(state, dump));
+            // What has changed since it was looked at isn't deleted: the next round takes others.
+            let promised = chosen.into_iter().rev().fold(Gain::default(), |sum, dump| sum.and(self.delete(state, dump)));
             if !self.room(state).has_gained(&before, promised) {
                 state.no_gain = Some(Instant::now());
             }
@@ -296,15 +296,18 @@ impl Budget {
         Some(chosen)
     }
 
-    fn delete(&self, state: &mut State, dump: OldDump) {
-        let deleted: Vec<Entry> = dump.files.into_iter().filter(|file| files::delete(&self.folder, file)).collect();
-        if deleted.is_empty() {
-            return;
+    /// What that should give.
+    fn delete(&self, state: &mut State, dump: OldDump) -> Gain {
+        let files = dump.files.into_iter().filter(|file| files::delete(&self.folder, file)).collect();
+        let deleted = OldDump { files };
+        let gain = deleted.gain();
+        if !deleted.files.is_empty() {
+            state.named = state.named.saturating_sub(gain.bytes);
+            state.deleted += 1;
+            let names = deleted.files.into_iter().map(|file| file.name).collect();
+            state.tell(Change::Deleted { names, bytes: gain.bytes });
         }
-        let bytes = deleted.iter().map(|file| file.bytes).sum();
-        state.named = state.named.saturating_sub(bytes);
-        state.deleted += 1;
-        state.tell(Change::Deleted { names: deleted.into_iter().map(|file| file.name).collect(), bytes });
+        gain
     }
 
     fn read_if_due(&self, state: &mut State) -> bool {

@@ -201,6 +201,30 @@ fn rotation_deletes_nothing_for_a_run_without_a_dump_nor_where_that_makes_no_roo
     assert!(matches!(warnings[..], [said] if said.contains("deletes none of the 2 dumps")), "{warnings:?}");
 }
 
+#[test]
+fn where_deleting_gives_no_room_nothing_more_is_deleted_for_a_while() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let _disk = Disk::over(&place, "16m");
+    let scope = Scope::new(&place, &[]);
+    (0..3).for_each(|_| scope.dump());
+    assert_eq!(scope.stop().code(), Some(0));
+    let made = dumps(&place.out());
+    // Whoever reads a file keeps its bytes on the disk.
+    let readers: Vec<std::fs::File> = made.iter().map(|path| std::fs::File::open(path).unwrap()).collect();
+    let scope = Scope::new(&place, &["--dump-min-free", "50%", "--dump-rotate"]);
+    scope.dump(); // 8.5 MiB are free, and 8 are to be: one dump's deleting would make room
+    wait_until("the alarm", || scope.alarms("raised") == 1);
+    scope.refused();
+    assert_eq!(made.iter().filter(|path| path.exists()).count(), 2, "only one was deleted in vain");
+    let done = scope.stop();
+    assert!(done.stderr.contains("what was deleted gave no room"), "{}", done.stderr);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    drop(readers);
+}
+
 /// A small file system over the folder for dumps; gone when dropped.
 struct Disk {
     folder: PathBuf,

@@ -249,3 +249,15 @@ fn a_dump_that_is_kept_under_another_name_is_not_deleted_for_free_space() {
         assert_eq!(room.is_helped(dump.gain(), 1), at > 0);
     }
 }
+
+#[test]
+fn a_dump_that_has_changed_since_it_was_looked_at_is_left_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let all = seven(place.path());
+    let budget = open(place.path(), Limits { bytes_max: Some(7 * MIB), rotate: true, ..Limits::default() });
+    assert!(!budget.is_full());
+    budget.lock().next_read = Some(Instant::now() + Duration::from_secs(3600));
+    OpenOptions::new().write(true).open(place.path().join(&all[0])).unwrap().set_len(MIB + 1).unwrap();
+    Charged::to(&Some(budget.clone())).charge(1).unwrap();
+    assert_eq!(names(place.path()), [&all[..1], &all[2..]].concat());
+}
