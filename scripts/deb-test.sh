@@ -21,12 +21,14 @@ contents() {
     has -rwxr-xr-x usr/bin/wirescope
     has -rw-r--r-- lib/systemd/system/wirescope.service
     has -rw-r--r-- etc/wirescope/wirescope.toml
+    has -rw-r--r-- etc/logrotate.d/wirescope
     has -rw-r--r-- usr/share/man/man1/wirescope.1.gz
     has -rw-r--r-- usr/share/bash-completion/completions/wirescope
     has -rw-r--r-- usr/share/zsh/vendor-completions/_wirescope
     has -rw-r--r-- usr/share/fish/vendor_completions.d/wirescope.fish
     has -rw-r--r-- usr/share/doc/wirescope/copyright
-    [ "$(dpkg-deb -I "$package" conffiles)" = /etc/wirescope/wirescope.toml ] || fail 'the settings are no conffile'
+    [ "$(dpkg-deb -I "$package" conffiles | paste -s -d ' ')" = '/etc/wirescope/wirescope.toml /etc/logrotate.d/wirescope' ] ||
+        fail 'the settings are no conffiles'
     dpkg-deb -f "$package" Depends | grep -q 'libc6 (>= .*libpcap0.8 (>= ' || fail 'its libraries are missing in Depends'
     for script in postinst prerm postrm; do
         dpkg-deb -I "$package" $script | sh -n || fail "$script is no shell script"
@@ -64,6 +66,7 @@ installed() {
     check 'a run as the user of the service' in_root setpriv --reuid wirescope --regid wirescope --clear-groups \
         wirescope run --source synth:rate=10k,time=1s,trigger-at=500ms --ring 64MiB --trigger 'udp port 60000' \
         --before 100ms --after 100ms --out /var/lib/wirescope
+    rotated
     # Settings of one's own survive another installation; dumps survive everything.
     echo '# mine' >>"$root/etc/wirescope/wirescope.toml"
     check 'installing again' in_root dpkg -i "/$name.deb"
@@ -74,6 +77,30 @@ installed() {
     [ ! -e "$root/etc/wirescope/wirescope.toml" ] || fail 'settings stay after a purge'
     ls "$root"/var/lib/wirescope/*.pcapng >/dev/null || fail 'dumps are gone after a purge'
     echo 'installed, run, installed again, removed, purged: as it should be'
+}
+
+# A run of the service's user goes on in a new log when the old one is rotated as the package says, by SIGHUP in place of the
+# service manager's reload, which isn't here.
+rotated() {
+    if ! in_root sh -c 'command -v logrotate' >/dev/null; then
+        skip 'rotating the log: there is no logrotate here'
+        return
+    fi
+    folder=$root/var/lib/wirescope
+    sed -e 's/^ *size .*/    size 1/' -e '/^ *postrotate/,/^ *endscript/{/postrotate/a kill -HUP $(cat /var/lib/wirescope/pid)
+/if\|systemctl\|fi$/d}' "$root/etc/logrotate.d/wirescope" >"$root/rotate"
+    rm "$folder/wirescope.jsonl" # an earlier run's
+    in_root setpriv --reuid wirescope --regid wirescope --clear-groups sh -c 'echo $$ >/var/lib/wirescope/pid; exec wirescope run \
+        --source synth:rate=1k --ring 64MiB --out /var/lib/wirescope' 2>/dev/null &
+    for _ in $(seq 100); do grep -qs '"status"' "$folder/wirescope.jsonl" && break; sleep 0.2; done
+    check 'rotating' in_root logrotate -s /state /rotate
+    for _ in $(seq 100); do [ ! -s "$folder/wirescope.jsonl" ] || break; sleep 0.1; done
+    check 'the old log is kept' test -s "$folder/wirescope.jsonl.1"
+    check 'the new log says who its run is' grep -q '"continues":true' "$folder/wirescope.jsonl"
+    [ "$(stat -c %a "$folder/wirescope.jsonl")" = 640 ] || fail 'the mode of the new log'
+    in_root sh -c 'kill -INT $(cat /var/lib/wirescope/pid)'
+    wait
+    rm "$folder/pid"
 }
 
 # Makes the copy: what is written to it is in memory only.

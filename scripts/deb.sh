@@ -42,6 +42,7 @@ put 0755 "$binary" "usr/bin/$name"
 strip --strip-unneeded "$stage/usr/bin/$name"
 put 0644 "$root/packaging/wirescope.service" "lib/systemd/system/$name.service"
 put 0644 "$root/packaging/wirescope.toml" "etc/wirescope/wirescope.toml"
+put 0644 "$root/packaging/logrotate" "etc/logrotate.d/$name"
 made=$folder/made
 mkdir -p "$made"
 "$binary" man | gzip -9n >"$made/wirescope.1.gz"
@@ -55,7 +56,7 @@ cat "$root/LICENSE-MIT" "$root/LICENSE-APACHE" >"$made/copyright"
 put 0644 "$made/copyright" "usr/share/doc/wirescope/copyright"
 
 for script in postinst prerm postrm; do put 0755 "$root/packaging/$script" "DEBIAN/$script"; done
-echo /etc/wirescope/wirescope.toml >"$stage/DEBIAN/conffiles"
+printf '%s\n' /etc/wirescope/wirescope.toml /etc/logrotate.d/wirescope >"$stage/DEBIAN/conffiles"
 depends=$(depends)
 [ -n "$depends" ]
 cat >"$stage/DEBIAN/control" <<END
@@ -66,6 +67,7 @@ Maintainer: Wirescope <wirescope@localhost>
 Section: net
 Priority: optional
 Depends: $depends, passwd
+Suggests: logrotate
 Installed-Size: $(du -sk "$stage" | cut -f 1)
 Description: storage oscilloscope for networks
  Records every packet all the time into a ring in memory, watches the traffic

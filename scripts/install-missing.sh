@@ -46,6 +46,7 @@ missing_packages() {
         { command -v chattr && command -v mkfs.ext4; } >/dev/null 2>&1 || echo e2fsprogs
         command -v tcpreplay >/dev/null 2>&1 || echo tcpreplay
         command -v setcap >/dev/null 2>&1 || echo libcap2-bin
+        command -v logrotate >/dev/null 2>&1 || echo logrotate
         command -v systemd-analyze >/dev/null 2>&1 || echo systemd
         { command -v fsfreeze && command -v setpriv; } >/dev/null 2>&1 || echo util-linux
     fi

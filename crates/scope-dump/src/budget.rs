@@ -3,16 +3,25 @@
 //!
 //! ```text
 //!  a hit ──► full? one load, no system call; yes: no dump begins
-//!  a dump ──► charge(bytes) before each write: beyond the bound it fails, as on a full disk
+//!  a dump ──► charge(bytes) before each write: beyond the bound it fails, as on a full disk; only here dumps are deleted
 //!  the run's main thread ──► look(): measures again; says when it became full, when there is room again
 //! ```
+//! With `rotate`, and no room for what an open dump is about to write, the oldest dumps go whose deleting makes room for it:
+//! ```text
+//!  read the folder again, if that is due
+//!  go through Wirescope's finished dumps, oldest first, and note those that help, until there would be room
+//!  there wouldn't, even without all of them?  delete nothing: it is full
+//!  delete those noted. Did it give less than half of what they take?  it is full for a while
+//! ```
 //! The bytes are those of all files with a dump's name in the folder, whichever run made them, and of what is being written.
-//! It is full when less than [`ROOM_MIN`] is left. Packets that come too late for their place stand on disk twice for a moment,
+//! It is full when less than [`ROOM_MIN`] is left, and couldn't be made either. Packets that come too late for their place stand on disk twice for a moment,
 //! while they are merged in at their dump's end; they are charged once.
 
 mod files;
+mod room;
 
-use files::Entry;
+use files::{Entry, Found, OldDump};
+use room::{Gain, Room, size};
 use rustix::fs::fstatvfs;
 use scope_store::Folder;
 use std::collections::{BTreeSet, VecDeque};
@@ -26,8 +35,10 @@ use std::time::{Duration, Instant};
 pub const ROOM_MIN: u64 = 1 << 20;
 /// The oldest dump files that are remembered between two readings of the folder.
 const OLDEST_MAX: usize = 10_000;
-/// Dumps that one search for room deletes at most; the next look goes on.
-const DELETED_MAX: usize = 100;
+/// Rounds of choosing and deleting for one write: files that can't be deleted leave room to be made by others.
+const ROUNDS_MAX: usize = 3;
+/// Nothing more is deleted for so long after deleting has given no room.
+const NO_GAIN_PAUSE: Duration = Duration::from_secs(10);
 /// The folder isn't read again sooner than this.
 const READ_PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Nor before this many times what the last reading took.
@@ -109,10 +120,14 @@ struct State {
     named: u64,
     /// Bytes of files that are being written.
     making: u64,
-    /// Oldest first.
+    /// Files that nobody has looked into yet, oldest first.
     oldest: VecDeque<Entry>,
-    /// `oldest` is all there is.
+    /// Dumps that may be deleted, oldest first: those of the files before `oldest`.
+    dumps: VecDeque<OldDump>,
+    /// The two are all there is.
     all: bool,
+    /// When deleting last gave no room.
+    no_gain: Option<Instant>,
     next_read: Option<Instant>,
     last_read: Option<Instant>,
     /// Dumps that are getting their names.
@@ -146,7 +161,7 @@ impl Budget {
         self.full.clone()
     }
 
-    /// Measures again and makes room where that is asked for; what has changed since this was last asked.
+    /// Measures again; what has changed since this was last asked.
     pub fn look(&self) -> Vec<Change> {
         let mut state = self.lock();
         if state.last_read.is_none_or(|last| last.elapsed() >= READ_EVERY) {
@@ -180,39 +195,24 @@ impl Budget {
 
     fn charge(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.lock();
-        if self.room(&state).0 < bytes {
-            self.make_room(&mut state, bytes.max(ROOM_MIN));
+        if !self.room(&state).has(bytes) {
+            self.read_if_due(&mut state);
+            if self.limits.rotate {
+                self.make_room(&mut state, bytes.max(ROOM_MIN));
+            }
         }
-        let (room, why) = self.room(&state);
-        if room < bytes {
+        let room = self.room(&state);
+        if !room.has(bytes) {
             self.settle(&mut state);
-            return Err(io::Error::new(io::ErrorKind::StorageFull, why));
+            return Err(io::Error::new(io::ErrorKind::StorageFull, room.why(&self.limits)));
         }
         state.making += bytes;
         self.settle(&mut state);
         Ok(())
     }
 
-    /// Bytes that may still be written, and what sets the bound.
-    fn room(&self, state: &State) -> (u64, String) {
-        let size = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-        let of_bytes = self.limits.bytes_max.map(|max| {
-            let used = state.named + state.making;
-            (
-                max.saturating_sub(used),
-                format!("the dumps of this folder take {} of the {} of --dump-budget", size(used), size(max)),
-            )
-        });
-        let of_free = self.limits.free_min.and_then(|min| {
-            let (free, total) = self.space().ok()?; // where it can't be asked, writing says what is wrong
-            let min = match min {
-                FreeMin::Bytes(bytes) => bytes,
-                FreeMin::Ppm(ppm) => (u128::from(total) * u128::from(ppm) / 1_000_000) as u64,
-            };
-            let why = format!("{} are free on the file system, --dump-min-free keeps {}", size(free), size(min));
-            Some((free.saturating_sub(min), why))
-        });
-        of_bytes.into_iter().chain(of_free).min().unwrap_or((u64::MAX, String::new()))
+    fn room(&self, state: &State) -> Room {
+        Room::new(&self.limits, state.named + state.making, self.limits.free_min.and_then(|_| self.space().ok()))
     }
 
     /// Free bytes and all bytes of the file system.
@@ -223,29 +223,91 @@ impl Budget {
 
     /// Brings `full` up to date; before it says that there is no room it has looked into the folder, as far as that is due.
     fn settle(&self, state: &mut State) {
-        if self.room(state).0 < ROOM_MIN {
-            self.make_room(state, ROOM_MIN);
+        let mut full = self.has_no_room(state);
+        let began = Instant::now();
+        if full && self.read_if_due(state) {
+            full = self.has_no_room(state);
+            // Looking into every file may take far longer than reading the folder.
+            state.next_read = state.next_read.max(Some(Instant::now() + began.elapsed() * READ_PAUSE_TIMES));
         }
-        let (room, why) = self.room(state);
-        let full = room < ROOM_MIN;
         if full != self.full.swap(full, Ordering::Relaxed) {
-            state.tell(if full { Change::Full(why) } else { Change::Room });
+            let change = if full { Change::Full(self.why_full(state)) } else { Change::Room };
+            state.tell(change);
         }
     }
 
-    /// Looks for `bytes` of room: reads the folder again if that is due, and deletes if that is asked for.
+    /// Whether a dump that begins would find no room, nor could make it.
+    fn has_no_room(&self, state: &mut State) -> bool {
+        !self.room(state).has(ROOM_MIN) && (!self.limits.rotate || self.choose(state, ROOM_MIN).is_none())
+    }
+
+    fn why_full(&self, state: &State) -> String {
+        let room = self.room(state);
+        let why = room.why(&self.limits);
+        if !self.limits.rotate {
+            return why;
+        }
+        if state.no_gain() {
+            return format!("{why}, and --dump-rotate waits: what was deleted gave no room; is it still open or kept elsewhere?");
+        }
+        let dumps = state.dumps.len();
+        let Gain { bytes, .. } = state.dumps.iter().fold(Gain::default(), |sum, dump| sum.and(dump.gain()));
+        match dumps {
+            0 => format!("{why}, and there is no dump that --dump-rotate may delete"),
+            _ => format!(
+                "{why}, and --dump-rotate deletes none of the {dumps} dumps that it may ({}): that wouldn't make room",
+                size(bytes)
+            ),
+        }
+    }
+
+    /// Deletes what makes room for `bytes`; nothing, where that can't be made.
     fn make_room(&self, state: &mut State, bytes: u64) {
-        let mut fresh = self.read_if_due(state);
-        for _ in 0..DELETED_MAX {
-            if !self.limits.rotate || self.room(state).0 >= bytes {
-                return;
-            }
-            match state.oldest.pop_front() {
-                Some(entry) => self.delete_dump(state, entry),
-                None if !fresh && !state.all => fresh = self.read_if_due(state),
-                None => return,
+        for _ in 0..ROUNDS_MAX {
+            let before = self.room(state);
+            let Some(chosen) = self.choose(state, bytes).filter(|chosen| !chosen.is_empty()) else { return };
+            // From behind, so that the places in front stay.
+            let chosen: Vec<OldDump> = chosen.into_iter().rev().filter_map(|at| state.dumps.remove(at)).collect();
+            // What has changed since it was looked at isn't deleted: the next round takes others.
+            let promised = chosen.into_iter().rev().fold(Gain::default(), |sum, dump| sum.and(self.delete(state, dump)));
+            if !self.room(state).has_gained(&before, promised) {
+                state.no_gain = Some(Instant::now());
             }
         }
+    }
+
+    /// Places, in order, of the oldest dumps without which there is room for `bytes`; `None` where nothing helps.
+    fn choose(&self, state: &mut State, bytes: u64) -> Option<Vec<usize>> {
+        let mut room = self.room(state);
+        let mut chosen = Vec::new();
+        for at in 0.. {
+            if room.has(bytes) {
+                break;
+            }
+            if state.no_gain() || (at == state.dumps.len() && !state.look_into_next(&self.folder)) {
+                return None;
+            }
+            let gain = state.dumps[at].gain();
+            if room.is_helped(gain, bytes) {
+                room = room.after(gain);
+                chosen.push(at);
+            }
+        }
+        Some(chosen)
+    }
+
+    /// What that should give.
+    fn delete(&self, state: &mut State, dump: OldDump) -> Gain {
+        let files = dump.files.into_iter().filter(|file| files::delete(&self.folder, file)).collect();
+        let deleted = OldDump { files };
+        let gain = deleted.gain();
+        if !deleted.files.is_empty() {
+            state.named = state.named.saturating_sub(gain.bytes);
+            state.deleted += 1;
+            let names = deleted.files.into_iter().map(|file| file.name).collect();
+            state.tell(Change::Deleted { names, bytes: gain.bytes });
+        }
+        gain
     }
 
     fn read_if_due(&self, state: &mut State) -> bool {
@@ -276,26 +338,8 @@ impl Budget {
         result?;
         found.sort_unstable();
         (state.named, state.oldest) = (named, found.into());
+        state.dumps.clear();
         Ok(())
-    }
-
-    /// Deletes the dump that `first` is a file of, if it is one that Wirescope made and that has all its files.
-    fn delete_dump(&self, state: &mut State, first: Entry) {
-        state.oldest.push_front(first);
-        let of_dump = files::of_one_dump(&self.folder, &state.oldest, &state.publishing);
-        let Some(chosen) = of_dump else {
-            state.oldest.pop_front();
-            return;
-        };
-        state.oldest.retain(|entry| !chosen.contains(entry));
-        let deleted: Vec<Entry> = chosen.into_iter().filter(|entry| files::delete(&self.folder, entry)).collect();
-        if deleted.is_empty() {
-            return;
-        }
-        let bytes = deleted.iter().map(|entry| entry.bytes).sum();
-        state.named = state.named.saturating_sub(bytes);
-        state.deleted += 1;
-        state.tell(Change::Deleted { names: deleted.into_iter().map(|entry| entry.name).collect(), bytes });
     }
 }
 
@@ -305,6 +349,28 @@ impl State {
             self.changes.pop_front();
         }
         self.changes.push_back(change);
+    }
+
+    /// Whether deleting gave no room a short while ago.
+    fn no_gain(&self) -> bool {
+        self.no_gain.is_some_and(|since| since.elapsed() < NO_GAIN_PAUSE)
+    }
+
+    /// Looks into files, oldest first, until one is of a dump that may be deleted; whether there was one.
+    fn look_into_next(&mut self, folder: &Folder) -> bool {
+        let mut at = 0;
+        while let Some(first) = self.oldest.get(at) {
+            match files::dump_of(folder, first, &self.oldest, &self.publishing) {
+                Found::Dump(dump) => {
+                    self.oldest.retain(|entry| !dump.files.contains(entry));
+                    self.dumps.push_back(dump);
+                    return true;
+                }
+                Found::Publishing => at += 1,
+                Found::Foreign => drop(self.oldest.remove(at)),
+            }
+        }
+        false
     }
 }
 
@@ -353,7 +419,8 @@ impl Charged {
         state.making -= std::mem::take(&mut self.bytes);
         state.named += bytes;
         if budget.limits.rotate && state.all {
-            state.oldest.push_back(Entry::new(&name.to_string_lossy(), bytes));
+            let entry = name.to_str().and_then(|name| files::look_at(&budget.folder, name));
+            state.oldest.extend(entry);
         }
         budget.settle(&mut state);
         Ok(name)

@@ -3,7 +3,7 @@
 use crate::at_once::AtOnce;
 use crate::exec::Groups;
 use crate::reload::Reload;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Orders from outside while a run goes: from any thread, not from a signal handler. One closed set.
@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 pub struct Control {
     stops: AtomicU32,
     fires: AtomicU32,
+    reopens: AtomicBool,
     pub(crate) commands: Arc<Groups>,
     pub(crate) at_once: AtOnce,
     /// Protected by the lock: one change that waits for the run's main thread.
@@ -27,6 +28,11 @@ impl Control {
     /// Fire every armed trigger by hand; with no trigger, dump the last `before` of everything. Legal at any time.
     pub fn fire(&self) {
         self.fires.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Go on in a new log if it was moved or removed. Legal at any time.
+    pub fn reopen_log(&self) {
+        self.reopens.store(true, Ordering::Relaxed);
     }
 
     /// For who ends the process at once because of `why`: the log gets its last line, if its disk takes it soon, and the commands that
@@ -61,6 +67,10 @@ impl Control {
 
     pub(crate) fn take_fires(&self) -> u32 {
         self.fires.swap(0, Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_reopen(&self) -> bool {
+        self.reopens.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn take_reload(&self) -> Option<Reload> {

@@ -5,14 +5,14 @@
 //! `health.rs` (`machine`, `status`, `note`, `loss`). Each line has `event`, `logged`, the wall clock's time, and `run_id`: several runs
 //! may write one log, also at once. The last line of a run is `end`, or `ended_at_once` where somebody stopped it twice.
 
+use crate::log_file::LogFile;
+use crate::space::Told;
 use scope_dump::time_text::iso;
 use scope_packet::time::NS_PER_SECOND;
 use scope_store::Folder;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -35,11 +35,20 @@ pub fn now_ns() -> i64 {
 /// The event log of one run.
 pub struct Events {
     run_id: String,
-    sender: Mutex<Option<SyncSender<Value>>>,
+    sender: Mutex<Option<SyncSender<Order>>>,
     writer: Mutex<Option<std::thread::JoinHandle<io::Result<()>>>>,
     /// The writer has written everything, or there is none.
     written: Arc<AtomicBool>,
     hits: Mutex<HitLog>,
+    /// What became of reopening since it was last asked for; each order gives one at most.
+    news: Arc<Mutex<Vec<Told>>>,
+}
+
+/// For the writer, in order.
+enum Order {
+    Line(Value),
+    /// Go on in a new file if the log was moved or removed.
+    Reopen,
 }
 
 struct HitLog {
@@ -57,16 +66,13 @@ impl HitLog {
 
 impl Events {
     /// Appends to the log in `folder` what the run `run_id` has to say.
-    pub fn open(folder: &Folder, run_id: &[u8; 16]) -> io::Result<Events> {
-        let name = OsStr::new(EVENTS_FILE);
-        let file = folder.append(name)?;
-        // A run that lost its machine or its disk may have left half a line.
-        let cut = folder.ends_within_a_line(name);
+    pub fn open(folder: &Arc<Folder>, run_id: &[u8; 16]) -> io::Result<Events> {
+        let file = LogFile::open(folder)?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
-        let written = Arc::new(AtomicBool::new(false));
-        let done = written.clone();
+        let (written, news) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<Told>>>::default());
+        let (done, told) = (written.clone(), news.clone());
         let writer = std::thread::Builder::new().name("events".into()).spawn(move || {
-            let result = write_lines(file, cut, &receiver);
+            let result = write_lines(file, &receiver, &told);
             done.store(true, Ordering::Release);
             result
         })?;
@@ -76,6 +82,7 @@ impl Events {
             writer: Mutex::new(Some(writer)),
             written,
             hits: Mutex::new(HitLog::new()),
+            news,
         })
     }
 
@@ -87,14 +94,27 @@ impl Events {
             writer: Mutex::default(),
             written: Arc::new(AtomicBool::new(true)),
             hits: Mutex::new(HitLog::new()),
+            news: Arc::default(),
         }
     }
 
     /// Logs one event. Not for workers: it waits while the writer is far behind.
     pub fn log(&self, event: &str, facts: Value) {
         if let Some(sender) = self.sender.lock().expect("no panic while held").as_ref() {
-            let _ = sender.send(self.line(event, facts));
+            let _ = sender.send(Order::Line(self.line(event, facts)));
         }
+    }
+
+    /// Goes on in a new file if the log was moved or removed. Every line before this is in the old one. Not for workers.
+    pub fn reopen(&self) {
+        if let Some(sender) = self.sender.lock().expect("no panic while held").as_ref() {
+            let _ = sender.send(Order::Reopen);
+        }
+    }
+
+    /// What became of it since this was last asked.
+    pub(crate) fn news(&self) -> Vec<Told> {
+        std::mem::take(&mut self.news.lock().expect("no panic while held"))
     }
 
     /// Logs a hit that started no dump; never waits.
@@ -111,7 +131,7 @@ impl Events {
                 facts["detail"] = detail.into();
             }
             let sender = self.sender.lock().expect("no panic while held");
-            match sender.as_ref().map(|sender| sender.try_send(self.line("hit", facts))) {
+            match sender.as_ref().map(|sender| sender.try_send(Order::Line(self.line("hit", facts)))) {
                 Some(Err(TrySendError::Full(_))) => {}
                 _ => return,
             }
@@ -135,7 +155,7 @@ impl Events {
     /// the disk; whether everything is written.
     pub fn last_words(&self, event: &str, facts: Value, patience: Duration) -> bool {
         let until = Instant::now() + patience;
-        let mut last = Some(self.line(event, facts));
+        let mut last = Some(Order::Line(self.line(event, facts)));
         while Instant::now() < until && !self.written.load(Ordering::Acquire) {
             if let Some(mut sender) = try_lock(&self.sender) {
                 last = last.and_then(|line| match sender.as_ref()?.try_send(line) {
@@ -183,15 +203,25 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Writes lines as they come, each by one call, so that lines of two runs don't mix. `cut`: the file ends within a line. A full disk
-/// loses lines, not the run: the first error is reported at the end.
-fn write_lines(mut file: File, mut cut: bool, lines: &Receiver<Value>) -> io::Result<()> {
+/// Writes lines as they come, each at once. A full disk loses lines, not the run: the first error is reported at the end.
+fn write_lines(mut file: LogFile, orders: &Receiver<Order>, news: &Mutex<Vec<Told>>) -> io::Result<()> {
     let mut result = Ok(());
-    for line in lines {
-        let text = if cut { format!("\n{line}\n") } else { format!("{line}\n") };
-        let written = file.write_all(text.as_bytes());
-        cut = written.is_err();
-        result = result.and(written);
+    for order in orders {
+        let told = match order {
+            Order::Line(line) => {
+                let written = file.write(line);
+                result = result.and(written);
+                continue;
+            }
+            Order::Reopen => match file.reopen(now_ns()) {
+                Ok(true) => Told::Note(format!("the log was moved; it goes on in a new {EVENTS_FILE}")),
+                Ok(false) => continue,
+                Err(error) => Told::Warning(format!(
+                    "{EVENTS_FILE}: can't be opened anew, the log goes on in the file that was moved: {error}"
+                )),
+            },
+        };
+        news.lock().expect("no panic while held").push(told);
     }
     result
 }
@@ -209,7 +239,7 @@ mod tests {
     const ENOUGH: Duration = Duration::from_secs(10);
 
     fn open(folder: &TempDir) -> Events {
-        Events::open(&Folder::open(folder.path()).unwrap(), &[7; 16]).unwrap()
+        Events::open(&Arc::new(Folder::open(folder.path()).unwrap()), &[7; 16]).unwrap()
     }
 
     fn log() -> (TempDir, Events) {
@@ -269,5 +299,51 @@ mod tests {
         let counted: u64 = lines.iter().filter_map(|line| line["not_listed"]["held_off"].as_u64()).sum();
         assert_eq!(listed + counted, 250);
         assert!(listed <= 2 * HITS_LISTED_MAX as u64);
+    }
+
+    #[test]
+    fn a_log_that_is_moved_goes_on_in_a_new_file_with_the_facts_of_its_run_and_no_line_is_lost() {
+        let place = tempfile::tempdir().unwrap();
+        let (log, moved) = (place.path().join(EVENTS_FILE), place.path().join("moved"));
+        let events = Events::open(&Arc::new(Folder::open(place.path()).unwrap()), &[7; 16]).unwrap();
+        let lines = |path: &std::path::Path| -> Vec<Value> {
+            let text = std::fs::read_to_string(path).unwrap();
+            text.split_inclusive('\n')
+                .filter(|line| line.ends_with('\n'))
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect()
+        };
+        ["start", "machine", "status", "status"].iter().for_each(|event| events.log(event, json!({"n": event.len()})));
+        events.reopen(); // nobody has moved it
+        (0..100).for_each(|n| events.log("dump", json!({"n": n})));
+        while lines(&log).len() < 104 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::fs::rename(&log, &moved).unwrap();
+        events.reopen();
+        (100..200).for_each(|n| events.log("dump", json!({"n": n})));
+        events.close().unwrap();
+        assert!(matches!(&events.news()[..], [Told::Note(_)]), "one note for the one that was moved");
+        let (old, new) = (lines(&moved), lines(&log));
+        let begins: Vec<_> = new[..3].iter().map(|line| line["event"].clone()).collect();
+        assert_eq!(begins, ["start", "machine", "status"]);
+        assert_eq!((&new[0]["continues"], &new[0]["began"]), (&true.into(), &old[0]["logged"]));
+        let dumps = old.iter().chain(&new).filter(|line| line["event"] == "dump").map(|line| line["n"].as_u64().unwrap());
+        assert_eq!(dumps.collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
+        assert!(!new.iter().any(|line| line["event"] == "dump" && line["n"] == 99), "what came before is in the old one");
+    }
+
+    #[test]
+    fn where_no_new_log_can_be_made_the_old_one_goes_on_and_that_is_said() {
+        let place = tempfile::tempdir().unwrap();
+        let (log, moved) = (place.path().join(EVENTS_FILE), place.path().join("moved"));
+        let events = Events::open(&Arc::new(Folder::open(place.path()).unwrap()), &[7; 16]).unwrap();
+        std::fs::rename(&log, &moved).unwrap();
+        std::os::unix::fs::symlink("/nowhere", &log).unwrap();
+        events.reopen();
+        events.log("dump", json!({}));
+        events.close().unwrap();
+        assert!(matches!(&events.news()[..], [Told::Warning(said)] if said.contains("symbolic link")));
+        assert!(std::fs::read_to_string(&moved).unwrap().contains("dump"));
     }
 }

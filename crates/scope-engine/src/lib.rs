@@ -28,7 +28,7 @@
 //! | `folder_watch` | whether the folder for dumps is still there |
 //! | [`space`] | whether there is room for dumps |
 //! | [`doctor`] | where a run loses packets, found from its log |
-//! | [`events`] | `wirescope.jsonl`, one line per event |
+//! | [`events`], `log_file` | `wirescope.jsonl`, one line per event; the file behind it, and a new one where it was moved |
 //! | [`mod@printable`] | foreign text made fit to be shown |
 //! | [`service`] | words to the service manager |
 //! | [`status`] | what a run says of itself while it goes |
@@ -50,6 +50,7 @@ mod health;
 pub mod home;
 mod live;
 pub mod lockstep;
+mod log_file;
 mod memory_watch;
 mod nic_watch;
 mod outputs;

@@ -237,6 +237,7 @@ impl Run {
                     watch.stopping();
                 }
                 (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
+                control.take_reopen().then(|| self.shared.events.reopen());
                 self.reload(control, watch).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 let triggers = self.shared.triggers.current();
                 let in_force = triggers.triggers.iter().map(|trigger| trigger.config());

@@ -88,8 +88,8 @@ fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
     match change {
         Change::Full(why) => {
             alarm("raised", Some(&why));
-            let remedy =
-                if budget.limits().rotate { "there is nothing left to delete" } else { "move dumps away, or add --dump-rotate" };
+            let more = if budget.limits().rotate { "" } else { ", or add --dump-rotate" };
+            let remedy = format!("move files away{more}");
             Told::Warning(format!("no space for dumps: {why}; new ones are refused until there is room: {remedy}"))
         }
         Change::Room => {

@@ -3,7 +3,9 @@
 //! The handle outlives a change of user, a folder above it that this user may not pass, and a rename. Files made here are never
 //! readable for everybody, whatever the umask says.
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, fstat, linkat, openat, readlinkat, unlinkat};
+use crate::plain::expect_plain;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fchmod, fstat, linkat, openat, readlinkat, statat, unlinkat};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -69,14 +71,24 @@ impl Folder {
         self.open_file(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
     }
 
-    /// A file to append to, made where it isn't there. No link is followed, and others lose their rights to it.
+    /// A file to append to, made where it isn't there. Nothing but a plain file with one name is opened, and others lose their rights
+    /// to it.
     pub fn append(&self, name: &OsStr) -> io::Result<File> {
-        let file = self.open_file(name, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW)?;
-        let mode = Mode::from_raw_mode(fstat(&file)?.st_mode);
-        if mode.intersects(OTHERS) {
-            fchmod(&file, mode.difference(OTHERS))?;
-        }
-        Ok(file)
+        self.open_log(name, OFlags::CREATE)
+    }
+
+    /// Whether `name` is free, or a plain file with no other name.
+    ///
+    /// # Errors
+    /// [`crate::NotPlain`] within the error says what stands there instead.
+    pub fn is_plain_or_free(&self, name: &OsStr) -> io::Result<()> {
+        self.stat(name)?.map_or(Ok(()), |stat| Ok(expect_plain(&stat)?))
+    }
+
+    /// Whether `name` leads to `file`: neither was moved or removed.
+    pub fn leads_to(&self, name: &OsStr, file: &File) -> io::Result<bool> {
+        let own = fstat(file)?;
+        Ok(self.stat(name)?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (own.st_dev, own.st_ino)))
     }
 
     /// Whether a file of text ends without the end of its last line; `false` too where it can't be read.
@@ -97,15 +109,37 @@ impl Folder {
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error()) => {}
             other => drop(other?),
         }
-        match self.open_file(log, OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other.map(drop),
+        match self.stat(log)? {
+            None => Ok(()),
+            Some(_) => self.open_log(log, OFlags::empty()).map(drop),
         }
     }
 
     /// Removes a file.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.handle, name, AtFlags::empty())?)
+    }
+
+    /// What has that name; no link is followed.
+    fn stat(&self, name: &OsStr) -> io::Result<Option<Stat>> {
+        match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Looked at before and after: opening a pipe would wait for a reader, and what the name leads to may change in between.
+    fn open_log(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
+        self.is_plain_or_free(name)?;
+        let file = self.open_file(name, flags | OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
+        let stat = fstat(&file)?;
+        expect_plain(&stat)?;
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        if flags.contains(OFlags::CREATE) && mode.intersects(OTHERS) {
+            fchmod(&file, mode.difference(OTHERS))?;
+        }
+        Ok(file)
     }
 
     fn open_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
@@ -174,6 +208,39 @@ mod tests {
         std::fs::remove_dir(&moved).unwrap();
         std::fs::create_dir(&path).unwrap();
         assert!(folder.is_removed(), "another folder under its path is another folder");
+    }
+
+    #[test]
+    fn what_is_no_plain_file_with_one_name_is_neither_opened_nor_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        let folder = Folder::open(root.path()).unwrap();
+        std::os::unix::fs::symlink("/nowhere", path("link")).unwrap();
+        rustix::fs::mknodat(CWD, path("pipe"), rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+        std::fs::write(path("first"), "").unwrap();
+        std::fs::hard_link(path("first"), path("second")).unwrap();
+        std::fs::create_dir(path("folder")).unwrap();
+        for (name, what) in [("link", "a symbolic link"), ("pipe", "a pipe"), ("second", "another name"), ("folder", "a folder")]
+        {
+            for result in [folder.append(OsStr::new(name)).map(drop), folder.try_writing(OsStr::new(name))] {
+                let error = result.unwrap_err();
+                assert!(error.get_ref().is_some_and(|inner| inner.is::<crate::NotPlain>()), "{name}: {error}");
+                assert!(error.to_string().contains(what), "{name}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_leads_to_its_file_until_that_is_moved_or_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        let log = OsStr::new("log");
+        let file = folder.append(log).unwrap();
+        assert!(folder.leads_to(log, &file).unwrap());
+        std::fs::rename(root.path().join("log"), root.path().join("log.1")).unwrap();
+        assert!(!folder.leads_to(log, &file).unwrap());
+        drop(folder.append(log).unwrap());
+        assert!(!folder.leads_to(log, &file).unwrap(), "another one");
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 pub mod file;
 pub mod folder;
+mod plain;
 
 pub use file::{StoreError, write_ring};
 pub use folder::Folder;
+pub use plain::NotPlain;

@@ -49,7 +49,8 @@ Signals:
                    summary; a second one, 200 ms later or more, ends at once
   SIGUSR1          fire every armed trigger by hand; with no trigger, dump the
                    last --before of everything
-  SIGHUP           with --config: read the file again; triggers, windows and
+  SIGHUP           go on in a new log if wirescope.jsonl was moved away; with
+                   --config: read the file again; triggers, windows and
                    limits change between two packets, what can't is named
 
 Exit codes:

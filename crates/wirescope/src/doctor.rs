@@ -135,6 +135,9 @@ fn words(facts: &Facts, found: &[Finding]) -> String {
     if facts.specs.is_empty() {
         text.push_str("What it captured its log doesn't say.\n");
     }
+    if facts.continues {
+        text.push_str("Its log was moved meanwhile: dumps and warnings of before are in the file before this one.\n");
+    }
     text.push_str(&several(facts));
     let losses = found.iter().filter(|finding| finding.loses).count();
     text.push_str(match losses {

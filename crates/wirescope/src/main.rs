@@ -11,6 +11,7 @@ mod manual;
 mod plan;
 mod record;
 mod speech;
+mod stdio;
 mod watch;
 mod words;
 
@@ -74,6 +75,9 @@ fn run(matches: &ArgMatches) -> u8 {
         Err(faults) => return refused(&faults),
     };
     let (json, stdout_taken) = (planned.json, planned.stdout_taken);
+    if json || stdout_taken {
+        stdio::closed_stdout().into_iter().for_each(|warning| say(Level::Warning, &format!("wirescope: {warning}")));
+    }
     match record::record(planned, &Arc::new(Control::default())) {
         Ended::Refused(fault) => refused(&[config::places::placed(&args.settings, fault)]),
         Ended::Failed(fault) => failed(&fault),

@@ -67,22 +67,22 @@ pub fn kept_promises(summary: &Summary) -> bool {
     summary.failures.is_empty() && summary.dump_totals.incomplete == 0
 }
 
-/// From here on SIGINT and SIGTERM stop the run, the second time at once; SIGUSR1 fires by hand; SIGHUP reads the
-/// configuration file again, where there is one.
+/// From here on SIGINT and SIGTERM stop the run, the second time at once; SIGUSR1 fires by hand; SIGHUP goes on in a
+/// new log where that was moved, and reads the configuration file again, where there is one.
 fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP])?;
     let reload = reload.map(|reload| reload.listen(control.clone())).transpose()?;
-    if reload.is_some() {
-        signals.add_signal(SIGHUP)?;
-    }
     let control = control.clone();
     std::thread::Builder::new().name("signals".to_string()).spawn(move || {
         let mut stopped: Option<Instant> = None;
         for signal in signals.forever() {
             match signal {
                 SIGUSR1 => control.fire(),
-                // One that waits already is as good as two.
-                SIGHUP => drop(reload.as_ref().map(|wake| wake.try_send(()))),
+                SIGHUP => {
+                    control.reopen_log();
+                    // One that waits already is as good as two.
+                    let _ = reload.as_ref().map(|wake| wake.try_send(()));
+                }
                 _ if stopped.is_none() => {
                     stopped = Some(Instant::now());
                     control.stop();

@@ -167,6 +167,64 @@ fn rotation_deletes_the_oldest_dumps_and_nothing_else() {
     assert!(bytes(&dumps(&place.out()).iter().filter(is_ours).cloned().collect::<Vec<_>>()) <= 5632 << 10);
 }
 
+#[test]
+fn rotation_deletes_nothing_for_a_run_without_a_dump_nor_where_that_makes_no_room() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let _disk = Disk::over(&place, "16m");
+    let scope = Scope::new(&place, &[]);
+    (0..2).for_each(|_| scope.dump());
+    assert_eq!(scope.stop().code(), Some(0));
+    let made = dumps(&place.out());
+    let deleted = |events: &[Value]| events.iter().filter(|line| line["event"] == "deleted").count();
+    // 11 MiB of 16 are free, and 12 are to be: over the bound, and deleting one dump would make room.
+    let scope = Scope::new(&place, &["--dump-min-free", "75%", "--dump-rotate"]);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(scope.stop().code(), Some(0));
+    assert_eq!(dumps(&place.out()), made, "no dump needed room");
+    // Without the two dumps 8 MiB were free: the bound can't be kept.
+    let other = place.out().join("other");
+    std::fs::write(&other, vec![1; 8 << 20]).unwrap();
+    let scope = Scope::new(&place, &["--dump-min-free", "75%", "--dump-rotate"]);
+    assert_eq!(scope.alarms("raised"), 1, "from the start");
+    scope.refused();
+    assert_eq!((dumps(&place.out()), deleted(&scope.events())), (made.clone(), 0));
+    std::fs::remove_file(&other).unwrap();
+    wait_until("room", || scope.alarms("cleared") == 1);
+    scope.dump();
+    assert_eq!(deleted(&scope.events()), 2, "what a dump of 2.5 MiB needs");
+    let done = scope.stop();
+    assert_eq!(done.code(), Some(1), "a hit got no dump: {}", done.stderr);
+    let warnings: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("no space for dumps")).collect();
+    assert!(matches!(warnings[..], [said] if said.contains("deletes none of the 2 dumps")), "{warnings:?}");
+}
+
+#[test]
+fn where_deleting_gives_no_room_nothing_more_is_deleted_for_a_while() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let _disk = Disk::over(&place, "16m");
+    let scope = Scope::new(&place, &[]);
+    (0..3).for_each(|_| scope.dump());
+    assert_eq!(scope.stop().code(), Some(0));
+    let made = dumps(&place.out());
+    // Whoever reads a file keeps its bytes on the disk.
+    let readers: Vec<std::fs::File> = made.iter().map(|path| std::fs::File::open(path).unwrap()).collect();
+    let scope = Scope::new(&place, &["--dump-min-free", "50%", "--dump-rotate"]);
+    scope.dump(); // 8.5 MiB are free, and 8 are to be: one dump's deleting would make room
+    wait_until("the alarm", || scope.alarms("raised") == 1);
+    scope.refused();
+    assert_eq!(made.iter().filter(|path| path.exists()).count(), 2, "only one was deleted in vain");
+    let done = scope.stop();
+    assert!(done.stderr.contains("what was deleted gave no room"), "{}", done.stderr);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    drop(readers);
+}
+
 /// A small file system over the folder for dumps; gone when dropped.
 struct Disk {
     folder: PathBuf,

@@ -1,5 +1,6 @@
 //! The files of a folder that are dumps: listed, told apart, deleted. No link is followed, and nothing else is touched.
 
+use super::room::Gain;
 use crate::mark::{FACTS, MARK_BYTES, PCAP, PCAPNG, is_dump_name, marked_stem};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 use scope_store::Folder;
@@ -7,7 +8,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Unit of `st_blocks`.
+const BLOCK_BYTES: u64 = 512;
 
 /// A file with a dump's name. Ordered by age.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,15 +19,35 @@ pub(super) struct Entry {
     changed_ns: i128,
     pub name: String,
     pub bytes: u64,
+    /// What deleting it gives back on its file system, bytes: nothing while it has another name elsewhere.
+    disk: u64,
+}
+
+/// A finished dump that may be deleted.
+#[derive(Debug)]
+pub(super) struct OldDump {
+    /// Its files, what vouches for them last.
+    pub files: Vec<Entry>,
+}
+
+impl OldDump {
+    /// What deleting it gives.
+    pub fn gain(&self) -> Gain {
+        self.files.iter().fold(Gain::default(), |sum, file| sum.and(Gain { bytes: file.bytes, disk: file.disk }))
+    }
+}
+
+/// What a file with a dump's name is found to belong to.
+pub(super) enum Found {
+    /// A finished dump.
+    Dump(OldDump),
+    /// One whose files are just getting their names.
+    Publishing,
+    /// Not known for one of Wirescope's: it is left alone.
+    Foreign,
 }
 
 impl Entry {
-    /// One that was just made.
-    pub fn new(name: &str, bytes: u64) -> Entry {
-        let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128);
-        Entry { changed_ns: now_ns, name: name.to_string(), bytes }
-    }
-
     /// The name without its ending, and the ending.
     fn parts(&self) -> (&str, &str) {
         self.name.rsplit_once('.').unwrap_or((&self.name, ""))
@@ -46,36 +69,41 @@ pub(super) fn list(folder: &Folder, mut each: impl FnMut(Entry)) -> io::Result<(
 }
 
 /// The file of that name, if it is one and no link.
-fn look_at(folder: &Folder, name: &str) -> Option<Entry> {
+pub(super) fn look_at(folder: &Folder, name: &str) -> Option<Entry> {
     let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let changed_ns = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    is_file.then(|| Entry { changed_ns, name: name.to_string(), bytes: stat.st_size as u64 })
+    let disk = if stat.st_nlink > 1 { 0 } else { (stat.st_blocks as u64).saturating_mul(BLOCK_BYTES) };
+    is_file.then(|| Entry { changed_ns, name: name.to_string(), bytes: stat.st_size as u64, disk })
 }
 
-/// All files of the dump that the first entry belongs to, what vouches for them last; `None` where it isn't known for one of
-/// Wirescope's, or is just getting its files' names.
-pub(super) fn of_one_dump(folder: &Folder, entries: &VecDeque<Entry>, publishing: &BTreeSet<String>) -> Option<Vec<Entry>> {
-    let first = entries.front()?;
+/// The dump that `first`, one of `entries`, is a file of, with all that belong to it.
+pub(super) fn dump_of(folder: &Folder, first: &Entry, entries: &VecDeque<Entry>, publishing: &BTreeSet<String>) -> Found {
     let beside = |entry: &&Entry| {
         let (stem, ending) = entry.parts();
         ending == FACTS && first.parts().0.starts_with(stem)
     };
-    let voucher = if first.parts().1 == PCAP { entries.iter().find(beside)? } else { first };
-    let stem = mark_of(folder, voucher)?;
+    let voucher = if first.parts().1 == PCAP { entries.iter().find(beside) } else { Some(first) };
+    let Some((voucher, stem)) = voucher.and_then(|voucher| Some((voucher, mark_of(folder, voucher)?))) else {
+        let is_new = publishing.iter().any(|stem| first.name.starts_with(stem));
+        return if is_new { Found::Publishing } else { Found::Foreign };
+    };
     if publishing.contains(&stem) {
-        return None;
+        return Found::Publishing;
     }
     let again = |entry: &Entry| suffix_of_again(entry.parts().0.strip_prefix(&stem).unwrap_or_default()).to_string();
-    let belongs = |entry: &&Entry| match entry.parts() {
-        (own, _) if !own.starts_with(&stem) || again(entry) != again(voucher) => false,
-        (_, PCAPNG) => mark_of(folder, entry).as_ref() == Some(&stem),
-        (_, PCAP) => voucher.parts().1 == FACTS,
-        _ => *entry == voucher,
+    let belongs = |entry: &&Entry| {
+        entry.name.starts_with(&stem)
+            && again(entry) == again(voucher)
+            && match entry.parts().1 {
+                PCAPNG => mark_of(folder, entry).as_ref() == Some(&stem),
+                PCAP => voucher.parts().1 == FACTS,
+                _ => *entry == voucher,
+            }
     };
-    let mut found: Vec<Entry> = entries.iter().filter(belongs).cloned().collect();
-    found.sort_by_key(|entry| entry.parts().1 == FACTS);
-    Some(found)
+    let mut files: Vec<Entry> = entries.iter().filter(belongs).cloned().collect();
+    files.sort_by_key(|entry| entry.parts().1 == FACTS);
+    Found::Dump(OldDump { files })
 }
 
 /// `-2` of `_LINUX_SLL-2`: what a file got because its name was taken.

@@ -113,6 +113,8 @@ fn the_oldest_dumps_are_deleted_and_never_anything_else() {
     assert_eq!(budget.standing().used, 8 * MIB);
     let mut writing = Charged::to(&Some(budget.clone()));
     writing.charge(MIB).unwrap();
+    assert!(budget.look().is_empty() && !budget.is_full(), "there was room for it, and can be made for more");
+    writing.charge(1).unwrap();
     let deleted = |changes: Vec<Change>| {
         changes
             .into_iter()
@@ -152,9 +154,110 @@ fn the_files_of_a_pcap_dump_go_together_by_the_text_beside_them() {
         put(place.path(), &format!("{}{again}.txt", name(1)), age + 1, facts.as_bytes());
     }
     let budget = open(place.path(), Limits { bytes_max: Some(4 * MIB + 4096), rotate: true, ..Limits::default() });
-    assert!(!budget.is_full());
+    assert!(!budget.is_full() && names(place.path()).len() == 6, "nothing needs room yet");
+    Charged::to(&Some(budget)).charge(8192).unwrap();
     assert_eq!(
         names(place.path()),
         [format!("{}-2.pcap", name(1)), format!("{}-2.txt", name(1)), format!("{}_RAW-2.pcap", name(1))]
     );
+}
+
+/// Seven dumps of 1 MiB, oldest first.
+fn seven(folder: &Path) -> Vec<String> {
+    let names: Vec<String> = (1..=7).map(|id| format!("{}.pcapng", name(id))).collect();
+    names.iter().enumerate().for_each(|(at, name)| dump(folder, name, at as u64 + 1, MIB));
+    names
+}
+
+#[test]
+fn nothing_is_deleted_while_no_dump_needs_room() {
+    let place = tempfile::tempdir().unwrap();
+    let all = seven(place.path());
+    let budget = open(place.path(), Limits { bytes_max: Some(6 * MIB), rotate: true, ..Limits::default() });
+    for _ in 0..3 {
+        assert_eq!((budget.look(), budget.is_full()), (vec![], false), "room can be made");
+        std::thread::sleep(2 * READ_PAUSE_MIN);
+    }
+    assert_eq!(names(place.path()), all);
+    let mut writing = Charged::to(&Some(budget.clone()));
+    writing.charge(1).unwrap();
+    assert_eq!(names(place.path()), all[2..], "over the bound by 1 MiB, and a dump has room for one more");
+}
+
+#[test]
+fn nothing_is_deleted_where_that_makes_no_room() {
+    let place = tempfile::tempdir().unwrap();
+    let mut all = seven(place.path());
+    let foreign = std::fs::File::create(place.path().join(format!("{}.pcapng", name(99)))).unwrap();
+    foreign.set_len(5 << 30).unwrap();
+    all.push(format!("{}.pcapng", name(99)));
+    let budget = open(place.path(), Limits { bytes_max: Some(8 * MIB), rotate: true, ..Limits::default() });
+    assert!(budget.is_full());
+    let said = budget.look();
+    assert!(matches!(&said[..], [Change::Full(why)] if why.contains("deletes none of the 7 dumps")), "{said:?}");
+    for _ in 0..3 {
+        assert_eq!(Charged::to(&Some(budget.clone())).charge(1).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(budget.look().is_empty(), "said once");
+        std::thread::sleep(2 * READ_PAUSE_MIN);
+    }
+    assert_eq!(names(place.path()), all);
+    std::fs::remove_file(place.path().join(&all[7])).unwrap();
+    wait_for_room(&budget);
+    Charged::to(&Some(budget.clone())).charge(MIB + 1).unwrap();
+    assert_eq!(names(place.path()), all[1..7]);
+}
+
+fn wait_for_room(budget: &Budget) {
+    let began = Instant::now();
+    while budget.is_full() {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(READ_PAUSE_MIN);
+        budget.look();
+    }
+}
+
+#[test]
+fn several_open_dumps_take_no_more_than_they_need_and_none_that_is_open() {
+    let place = tempfile::tempdir().unwrap();
+    let all = seven(place.path());
+    let budget = open(place.path(), Limits { bytes_max: Some(8 * MIB), rotate: true, ..Limits::default() });
+    let account = Some(budget.clone());
+    let mut open: Vec<Charged> = (0..3).map(|_| Charged::to(&account)).collect();
+    open.iter_mut().for_each(|charged| charged.charge(MIB).unwrap());
+    assert_eq!(names(place.path()), all[2..], "the first had room, the others took one each");
+    for _ in 0..5 {
+        open[0].charge(MIB).unwrap();
+    }
+    assert!(names(place.path()).is_empty());
+    assert!(open[1].charge(1).is_err(), "8 MiB are being written: there is nothing left to delete");
+    assert!(budget.is_full());
+}
+
+#[test]
+fn a_dump_that_is_kept_under_another_name_is_not_deleted_for_free_space() {
+    let place = tempfile::tempdir().unwrap();
+    let all = seven(place.path());
+    std::fs::hard_link(place.path().join(&all[0]), place.path().join("kept")).unwrap();
+    let folder = Folder::open(place.path()).unwrap();
+    let (mut entries, none) = (VecDeque::new(), BTreeSet::new());
+    files::list(&folder, |entry| entries.push_back(entry)).unwrap();
+    for (at, name) in all.iter().enumerate() {
+        let first = entries.iter().find(|entry| entry.name == *name).unwrap();
+        let Found::Dump(dump) = files::dump_of(&folder, first, &entries, &none) else { panic!("{name}") };
+        assert_eq!((dump.gain().bytes, dump.gain().disk >= MIB), (MIB, at > 0), "{name}");
+        let room = Room::new(&Limits { free_min: Some(FreeMin::Bytes(9)), ..Limits::default() }, 0, Some((5, 100)));
+        assert_eq!(room.is_helped(dump.gain(), 1), at > 0);
+    }
+}
+
+#[test]
+fn a_dump_that_has_changed_since_it_was_looked_at_is_left_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let all = seven(place.path());
+    let budget = open(place.path(), Limits { bytes_max: Some(7 * MIB), rotate: true, ..Limits::default() });
+    assert!(!budget.is_full());
+    budget.lock().next_read = Some(Instant::now() + Duration::from_secs(3600));
+    OpenOptions::new().write(true).open(place.path().join(&all[0])).unwrap().set_len(MIB + 1).unwrap();
+    Charged::to(&Some(budget.clone())).charge(1).unwrap();
+    assert_eq!(names(place.path()), [&all[..1], &all[2..]].concat());
 }

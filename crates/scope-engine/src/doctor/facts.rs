@@ -173,6 +173,8 @@ pub struct Facts {
     pub pid_began: Option<u64>,
     /// Time of its first line.
     pub began: Option<jiff::Timestamp>,
+    /// Its first lines stand in another file: this one goes on from there.
+    pub continues: bool,
     /// Seconds from its first line to its last one so far.
     pub elapsed_s: f64,
     /// All its sources, as typed.

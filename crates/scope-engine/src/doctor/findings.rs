@@ -248,7 +248,9 @@ fn log(facts: &Facts, found: &mut Vec<Finding>) {
     if facts.headless {
         add(
             "log_headless",
-            "the log lacks the run's first lines: what was captured, and by which process, isn't known".to_string(),
+            "the log lacks the run's first lines: what was captured, and by which process, isn't known; \
+             who rotates a log should move it, then send SIGHUP"
+                .to_string(),
         );
     }
     if facts.unknown_lines > 0 && facts.version != env!("CARGO_PKG_VERSION") {

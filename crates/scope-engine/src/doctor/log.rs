@@ -104,15 +104,20 @@ pub fn parse(text: &str) -> Option<Facts> {
     runs.finish()
 }
 
-/// When a line was written.
-pub(super) fn logged(event: &Map<String, Value>) -> Option<jiff::Timestamp> {
-    event.get("logged")?.as_str()?.parse().ok()
+/// A time of a line.
+fn time(event: &Map<String, Value>, name: &str) -> Option<jiff::Timestamp> {
+    event.get(name)?.as_str()?.parse().ok()
 }
 
-/// A run lasts from its first line to its last one so far.
+/// When a line was written.
+pub(super) fn logged(event: &Map<String, Value>) -> Option<jiff::Timestamp> {
+    time(event, "logged")
+}
+
+/// A run lasts from its first line to its last one so far. A `start` in a log that goes on has the time of the first one.
 pub(super) fn take_time(facts: &mut Facts, event: &Map<String, Value>) {
     if let Some(logged) = logged(event) {
-        let began = *facts.began.get_or_insert(logged);
+        let began = *facts.began.get_or_insert_with(|| time(event, "began").unwrap_or(logged));
         facts.elapsed_s = logged.duration_since(began).as_secs_f64().max(0.0);
         facts.last = Some(logged);
     }
@@ -122,13 +127,19 @@ pub(super) fn take_event(facts: &mut Facts, kind: &str, event: &Map<String, Valu
     match kind {
         "start" => {
             facts.version = text(event.get("version"));
+            facts.continues = event.get("continues").and_then(Value::as_bool).unwrap_or(false);
             facts.specs = texts(event.get("sources"));
             facts.ring_bytes = number(event.get("ring_bytes"));
             facts.memory = text(event.get("memory"));
             facts.triggers = event.get("triggers").and_then(Value::as_array).map_or(0, |triggers| triggers.len() as u64);
         }
         "machine" => take_machine(facts, event),
-        "status" => take_counts(facts, event),
+        "status" => {
+            take_counts(facts, event);
+            if facts.continues && facts.losses_told.is_empty() {
+                facts.losses_told = facts.dropped.clone(); // those were told in the file before
+            }
+        }
         "loss" => take_loss(facts, event),
         "dump" if facts.dumps.len() < KEPT_MAX => facts.dumps.push(dump(event)),
         "interface" => take_interface(facts, event),
@@ -340,6 +351,15 @@ mod tests {
         assert_eq!(parsed(&[START, loss, &status(5)]).dropped("kernel"), 5);
         assert_eq!(parsed(&[START, loss, &status(5), loss, loss]).dropped("kernel"), 15);
         assert_eq!(parsed(&[START, loss, &status(7)]).dropped("kernel"), 7);
+    }
+
+    #[test]
+    fn a_log_that_goes_on_from_another_file_counts_from_the_beginning_of_its_run() {
+        let start = r#"{"event":"start","began":"2026-01-01T00:00:00Z","logged":"2026-01-01T01:00:00Z","continues":true,"sources":["a"]}"#;
+        let status = r#"{"event":"status","logged":"2026-01-01T00:59:59Z","dropped":{"kernel":7}}"#;
+        let loss = r#"{"event":"loss","logged":"2026-01-01T01:00:10Z","packets":{"kernel":5}}"#;
+        let facts = parsed(&[start, status, loss]);
+        assert_eq!((facts.continues, facts.dropped("kernel"), facts.elapsed_s), (true, 12, 3610.0));
     }
 
     #[test]

@@ -49,15 +49,21 @@ pub type Writable<'a> = (&'a Folder, &'a OsStr);
 #[derive(Debug, thiserror::Error)]
 pub enum RightsError {
     /// The user can't write to a folder that the run writes to.
-    #[error(
-        "--user: {user} can't write to {folder} or to the log in it: {cause}; give the folder to this user by: chown -R {user} '{folder}', and chmod -R u+rwX where this user owns it; or choose another --user"
-    )]
+    #[error("--user: {user} can't write to {folder} or to the log in it: {cause}; {}", remedy(user, folder, cause))]
     NotWritable {
         /// Who.
         user: String,
         /// Where.
         folder: String,
         /// The system's own words.
+        cause: io::Error,
+    },
+    /// Nobody is to write there.
+    #[error("{path}: {cause}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What it is, and the remedy; or the system's own words.
         cause: io::Error,
     },
     /// The process may not take on this user.
@@ -78,6 +84,17 @@ pub enum RightsError {
         /// The system's own words.
         cause: io::Error,
     },
+}
+
+/// Changing owners helps only where the owner is what is wrong.
+fn remedy(user: &str, folder: &str, cause: &io::Error) -> String {
+    if cause.raw_os_error() == Some(libc::EACCES) {
+        format!(
+            "give the folder to this user by: chown -R {user} '{folder}', and chmod -R u+rwX where this user owns it; or choose another --user"
+        )
+    } else {
+        "mend that, or choose another folder".to_string()
+    }
 }
 
 impl RightsError {
@@ -124,8 +141,13 @@ pub struct Decision<'a> {
 /// Decides who to be; `writable` is the dump folder and whatever else the run will write. Changes nothing.
 ///
 /// # Errors
-/// The user that was named can't write there, or this process can't become that user.
+/// What the run will write is there and is no plain file, the user that was named can't write there, or this process can't become
+/// that user.
 pub fn decide<'a>(plan: &'a RightsPlan, writable: &[Writable<'_>]) -> Result<Decision<'a>, RightsError> {
+    for (folder, file) in writable {
+        let fault = |cause| RightsError::File { path: folder.path().join(file), cause };
+        folder.is_plain_or_free(file).map_err(fault)?;
+    }
     Ok(Decision { plan, choice: user::choose(&plan.user, writable)? })
 }
 

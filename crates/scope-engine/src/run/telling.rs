@@ -29,7 +29,7 @@ impl Run {
             new.into_iter().chain(lost).for_each(|warning| self.warn(warning, watch, warnings));
         }
         self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
-        for told in self.space.look(&self.shared.events) {
+        for told in self.space.look(&self.shared.events).into_iter().chain(self.shared.events.news()) {
             match told {
                 Told::Warning(warning) => self.warn(warning, watch, warnings),
                 Told::Note(note) => watch.note(&note),

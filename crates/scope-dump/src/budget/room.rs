@@ -1,0 +1,91 @@
+//! How much may still be written under each bound, below nothing included: what is over a bound must be made good first.
+
+use super::FreeMin;
+use super::Limits;
+
+/// What deleting gives, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Gain {
+    /// Of what dumps take: their lengths.
+    pub bytes: u64,
+    /// On the file system: what is allocated, and nothing for a file that has a second name.
+    pub disk: u64,
+}
+
+impl Gain {
+    pub(super) fn and(self, other: Gain) -> Gain {
+        Gain { bytes: self.bytes.saturating_add(other.bytes), disk: self.disk.saturating_add(other.disk) }
+    }
+}
+
+/// Room under each bound that was asked for, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    of_budget: Option<i128>,
+    of_disk: Option<i128>,
+    used: u64,
+    free: u64,
+    free_min: u64,
+}
+
+impl Room {
+    /// Where dumps take `used` bytes, and the file system has `space`: free bytes, and all. Where that can't be asked, writing says
+    /// what is wrong.
+    pub(super) fn new(limits: &Limits, used: u64, space: Option<(u64, u64)>) -> Room {
+        let of_budget = limits.bytes_max.map(|max| i128::from(max) - i128::from(used));
+        let bound = limits.free_min.zip(space).map(|(min, (free, total))| match min {
+            FreeMin::Bytes(bytes) => (free, bytes),
+            FreeMin::Ppm(ppm) => (free, (u128::from(total) * u128::from(ppm) / 1_000_000) as u64),
+        });
+        let of_disk = bound.map(|(free, min)| i128::from(free) - i128::from(min));
+        let (free, free_min) = bound.unwrap_or_default();
+        Room { of_budget, of_disk, used, free, free_min }
+    }
+
+    /// After so much was deleted.
+    pub(super) fn after(mut self, gain: Gain) -> Room {
+        self.of_budget = self.of_budget.map(|room| room + i128::from(gain.bytes));
+        self.of_disk = self.of_disk.map(|room| room + i128::from(gain.disk));
+        self
+    }
+
+    /// Whether `bytes` more may be written.
+    pub(super) fn has(&self, bytes: u64) -> bool {
+        let has = |room: Option<i128>| room.is_none_or(|room| room >= i128::from(bytes));
+        has(self.of_budget) && has(self.of_disk)
+    }
+
+    /// Whether `gain` helps where `bytes` can't be written.
+    pub(super) fn is_helped(&self, gain: Gain, bytes: u64) -> bool {
+        let helped = |room: Option<i128>, gain| gain > 0 && room.is_some_and(|room| room < i128::from(bytes));
+        helped(self.of_budget, gain.bytes) || helped(self.of_disk, gain.disk)
+    }
+
+    /// Whether, since `before`, there came at least half of what was `promised` under each bound. Others may have written meanwhile.
+    pub(super) fn has_gained(&self, before: &Room, promised: Gain) -> bool {
+        let gained = |now: Option<i128>, before: Option<i128>, promised: u64| {
+            promised == 0 || now.zip(before).is_none_or(|(now, before)| now - before >= i128::from(promised / 2))
+        };
+        gained(self.of_budget, before.of_budget, promised.bytes) && gained(self.of_disk, before.of_disk, promised.disk)
+    }
+
+    /// The nearer bound, in words.
+    pub(super) fn why(&self, limits: &Limits) -> String {
+        match (self.of_budget, self.of_disk) {
+            (Some(of_budget), of_disk) if of_disk.is_none_or(|of_disk| of_budget <= of_disk) => format!(
+                "the dumps of this folder take {} of the {} of --dump-budget",
+                size(self.used),
+                size(limits.bytes_max.unwrap_or_default())
+            ),
+            (_, Some(_)) => {
+                format!("{} are free on the file system, --dump-min-free keeps {}", size(self.free), size(self.free_min))
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+/// Bytes in words.
+pub(super) fn size(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
