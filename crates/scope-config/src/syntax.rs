@@ -58,7 +58,8 @@ fn cause(error: &ParseError) -> String {
 fn expected(expected: &Expected) -> String {
     match expected {
         Expected::Literal("\n") => "newline".to_string(),
-        Expected::Literal(literal) => format!("`{}`", literal.escape_debug()),
+        Expected::Literal(literal) if literal.contains(char::is_control) => format!("`{}`", literal.escape_debug()),
+        Expected::Literal(literal) => format!("`{literal}`"),
         Expected::Description(words) => words.to_string(),
         _ => "something else".to_string(),
     }

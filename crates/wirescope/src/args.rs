@@ -81,7 +81,8 @@ Examples:
 
 const CONFIG_EXAMPLES: &str = "\
 A configuration file is TOML with the long names of run's flags as keys; flags
-override it. On SIGHUP a run reads its file again.
+override it, also what a [[trigger]] says of itself; --single=false undoes a
+switch. On SIGHUP a run reads its file again.
 
 Examples:
   # all settings with their defaults: the beginning of a file

@@ -88,7 +88,8 @@ fn in_words_of_the_file(settings: &Settings, place: &str, fault: &str, in_file: 
         }
         let at = at.map_or(String::new(), |at| format!(" ({})", at.trim_end_matches(": ")));
         lined.push(key);
-        told.push(format!("{name}{at}{end}"));
+        let is_example = in_file && end.is_empty() && words.peek().is_some_and(|next| next.starts_with('\''));
+        told.push(format!("{name}{at}{end}{}", if is_example { " =" } else { "" }));
     }
     told.join(" ") + below
 }

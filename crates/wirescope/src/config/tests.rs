@@ -161,7 +161,7 @@ fn flags_stand_above_what_a_trigger_of_the_file_says_of_itself() {
     assert_eq!(told(&[]), [(100, 100, 2000, true, some("")), (3000, 10_000, 1000, false, None)]);
     let flags = ["--before", "1s", "--after", "1s", "--dump", "ip", "--holdoff", "5s", "--single=false"];
     assert_eq!(told(&flags), [(1000, 1000, 5000, false, some("ip")), (1000, 1000, 5000, false, some("ip"))]);
-    assert_eq!(told(&["--single"])[1].3, true);
+    assert!(told(&["--single"])[1].3);
     assert_eq!(
         told(&["--dump", "ip", "--dump", "arp"]).into_iter().map(|told| told.4).collect::<Vec<_>>(),
         [some("ip"), some("arp")]
@@ -208,7 +208,8 @@ fn combinations_of_keys_are_told_with_file_and_lines_in_the_words_of_the_file() 
         &["t.toml:3: dump-rotate: there is no bound at which old dumps would be deleted; add dump-budget"],
     );
     check("trigger = \"udp\"\ndump = [\"\", \"\"]\n", &["t.toml:4: dump: 2 templates for 1 trigger(s)"]);
-    check("snap-len = -1\n", &["t.toml:3: snap-len: '-1'"]);
+    check("snap-len = -1\n", &["t.toml:3: snap-len: '-1' is negative; write e.g. snap-len = \"128\""]);
+    check("exec = \" \"\n", &["t.toml:3: exec: there is no command in it; write e.g. exec = 'gzip"]);
     check("before = \"--ring\"\n", &["t.toml:3: before: '--ring'"]);
     let said = faults("source = \"synth:\"\nout = \"d\"\nring = \"1KiB\"\n");
     assert!(said[0].starts_with("t.toml:3: ring: ") && said[0].contains("enlarge ring or choose"), "{said:#?}");
@@ -236,7 +237,7 @@ fn other_spellings_of_a_value_and_added_defaults_are_no_change() {
 #[test]
 fn a_number_of_hundreds_of_digits_is_told_with_its_power_of_ten() {
     let said = faults("source = \"synth:\"\nout = \"d\"\nbefore = 1e300\n");
-    assert!(said[0].starts_with("t.toml:3: before: ") && said[0].len() < 120, "{said:#?}");
+    assert!(said[0].starts_with("t.toml:3: before: ") && said[0].contains("'1e300'") && said[0].len() < 200, "{said:#?}");
 }
 
 #[test]
