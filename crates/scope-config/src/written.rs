@@ -259,7 +259,9 @@ impl Reader<'_> {
         if !table.contains_key(main) {
             self.fault(line, &key.name, format!("there is no '{main}' in it; add {}", example(main, Kind::Text)));
         }
-        Some(Value { own: Some(own), ..Value::new(text?, Origin::File(line)) })
+        // One with words of its own stays, so that these are looked at, too, and others keep their places.
+        let text = text.or_else(|| (!more.is_empty()).then(String::new))?;
+        Some(Value { own: Some(own), ..Value::new(text, Origin::File(line)) })
     }
 }
 

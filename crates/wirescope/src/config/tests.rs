@@ -187,6 +187,16 @@ fn faults_of_triggers_of_one_name_are_told_where_they_stand() {
 }
 
 #[test]
+fn a_trigger_without_a_filter_is_looked_at_with_all_its_words() {
+    let text = "source = \"synth:\"\nout = \"x\"\ndump = \"ip\"\n[[trigger]]\nnam = \"x\"\nbefore = \"z\"\n";
+    let said = faults(text);
+    let starts =
+        ["t.toml:4: trigger: there is no 'expr'", "t.toml:5: trigger.nam: ", "t.toml:6: trigger 'trigger1': before: 'z'"];
+    assert_eq!(said.len(), starts.len(), "{said:#?}");
+    said.iter().zip(starts).for_each(|(said, start)| assert!(said.starts_with(start), "'{start}' is not {said}"));
+}
+
+#[test]
 fn combinations_of_keys_are_told_with_file_and_lines_in_the_words_of_the_file() {
     let check = |text: &str, expected: &[&str]| {
         let said = faults(&format!("source = \"synth:\"\nout = \"d\"\n{text}"));
