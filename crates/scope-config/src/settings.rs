@@ -16,6 +16,9 @@ pub struct Settings {
     entries: Vec<Entry>,
 }
 
+/// What a value says, and what its own words say.
+type Told = (OsString, Vec<(&'static str, String)>);
+
 #[derive(Clone, Debug)]
 struct Entry {
     key: Key,
@@ -24,13 +27,14 @@ struct Entry {
 
 impl Settings {
     /// For each key: what the flags give; else what the file says; else its default. A list of the flags replaces that of the
-    /// file.
+    /// file. What the flags give stands above what an element of the file says of itself, too.
     pub fn merge(keys: &Keys, written: Option<Written>, flags: &Given) -> Settings {
         let (file, written) = written.map_or((None, Vec::new()), |written| (Some(written.file), written.values));
         let of = |from: &Given, name: &str| from.iter().find(|(other, _)| other == name).map(|(_, values)| values.clone());
         let entries = keys.0.iter().map(|key| {
             let default = || key.default.iter().map(|text| Value::new(text, Origin::Default)).collect();
-            let values = of(flags, &key.name).or_else(|| of(&written, &key.name)).unwrap_or_else(default);
+            let mut values = of(flags, &key.name).or_else(|| of(&written, &key.name)).unwrap_or_else(default);
+            values.iter_mut().for_each(|value| value.give_way(flags));
             Entry { key: key.clone(), values }
         });
         Settings { file, entries: entries.collect() }
@@ -45,6 +49,11 @@ impl Settings {
     pub fn flags(&self) -> Given {
         let by_flag = |entry: &&Entry| entry.values.iter().any(|value| value.origin == Origin::Flag);
         self.entries.iter().filter(by_flag).map(|entry| (entry.key.name.clone(), entry.values.clone())).collect()
+    }
+
+    /// The name of a key, if there is one of that name.
+    pub fn name(&self, name: &str) -> Option<&str> {
+        self.entries.iter().map(|entry| entry.key.name.as_str()).find(|known| *known == name)
     }
 
     /// The values of a key.
@@ -63,20 +72,9 @@ impl Settings {
         let mut arguments = Vec::new();
         for Entry { key, values } in self.entries.iter().filter(|entry| only.is_none_or(|name| entry.key.name == name)) {
             for value in values.iter().filter(|value| value.origin != Origin::Default) {
-                let flag = OsString::from(format!("--{}", key.name));
-                match key.kind {
-                    Kind::Switch => arguments.push(flag),
-                    Kind::Count => {
-                        let times = value.text.to_str().and_then(|text| text.parse().ok()).unwrap_or(0);
-                        arguments.extend(std::iter::repeat_n(flag, times));
-                    }
-                    Kind::Text | Kind::Amount | Kind::List => {
-                        let mut argument = flag;
-                        argument.push("=");
-                        argument.push(&value.text);
-                        arguments.push(argument);
-                    }
-                }
+                let mut argument = OsString::from(format!("--{}=", key.name));
+                argument.push(&value.text);
+                arguments.push(argument);
             }
         }
         arguments
@@ -95,10 +93,46 @@ impl Settings {
         format!("{}:{line}: ", self.file.as_deref().unwrap_or(Path::new("")).display())
     }
 
-    /// Names of the keys that mean something else here than in `other`.
-    pub fn changed<'a>(&'a self, other: &'a Settings) -> impl Iterator<Item = &'a str> {
-        let differs = |entry: &&Entry| told(&entry.values) != told(other.values(&entry.key.name));
+    /// Names of the keys that mean something else here than in `other`; `meant` tells of a key and a text what is meant.
+    pub fn changed<'a>(&'a self, other: &'a Settings, meant: &'a impl Fn(&str, &str) -> String) -> impl Iterator<Item = &'a str> {
+        let differs = |entry: &&Entry| {
+            let same =
+                |with_general: bool| self.told(entry, with_general, meant) == other.told_of(&entry.key, with_general, meant);
+            !same(false) && !same(true)
+        };
         self.entries.iter().filter(differs).map(|entry| entry.key.name.as_str())
+    }
+
+    fn told_of(&self, key: &Key, with_general: bool, meant: &impl Fn(&str, &str) -> String) -> Vec<Told> {
+        let entry = self.entries.iter().find(|entry| entry.key.name == key.name);
+        entry.map_or(Vec::new(), |entry| self.told(entry, with_general, meant))
+    }
+
+    /// What values say, without where they came from; elements of a list also what the general keys say for them, if so asked.
+    fn told(&self, entry: &Entry, with_general: bool, meant: &impl Fn(&str, &str) -> String) -> Vec<Told> {
+        let words = entry.key.shape.map_or(&[][..], |shape| shape.more);
+        let general = |word: &str| match self.entries.iter().find(|entry| entry.key.name == word) {
+            Some(entry) if with_general && entry.key.kind != Kind::List => {
+                let switch_off = || (entry.key.kind == Kind::Switch).then(|| "false".to_string());
+                entry.values.first().map(|value| value.text.to_string_lossy().into_owned()).or_else(switch_off)
+            }
+            _ => None,
+        };
+        let own = |value: &Value, word: &str| value.own.as_ref()?.get(word).map(|own| own.text.clone());
+        let told = |value: &Value| -> Told {
+            let of_word = |(word, _): &(&'static str, Kind)| {
+                let text = own(value, word).or_else(|| general(word))?;
+                Some((*word, meant(word, &text)))
+            };
+            let text = value.text.to_str().map_or(value.text.clone(), |text| meant(&entry.key.name, text).into());
+            (text, words.iter().filter_map(of_word).collect())
+        };
+        let is_off = |value: &&Value| match entry.key.kind {
+            Kind::Switch => value.text == "false",
+            Kind::Count => value.text == "0",
+            _ => false,
+        };
+        entry.values.iter().filter(|value| !is_off(value)).map(told).collect()
     }
 
     /// These settings, but the keys that `keeps` picks as in `other`.
@@ -130,7 +164,9 @@ impl Settings {
             if entry.key.kind == Kind::List {
                 text += &format!("{name} = [\n");
                 for value in &entry.values {
-                    text += &format!("    {}, # {}\n", toml(entry, value), self.origin(value));
+                    let given_way = value.given_way.join(", ");
+                    let by_flag = if given_way.is_empty() { String::new() } else { format!("; by flag: {given_way}") };
+                    text += &format!("    {}, # {}{by_flag}\n", toml(entry, value), self.origin(value));
                 }
                 text += "]\n";
             } else if let Some(value) = entry.values.first() {
@@ -146,21 +182,15 @@ impl Settings {
     }
 
     fn origin(&self, value: &Value) -> String {
-        match value.origin {
+        let lossy = if value.text.to_str().is_some() { "" } else { "; is no UTF-8, so that this line can't reproduce the run" };
+        let from = match value.origin {
             Origin::Default => "default".to_string(),
             // A file name with a line break in it would end the comment.
             Origin::File(_) => self.place(value).unwrap_or_default().trim_end_matches(": ").replace(char::is_control, "?"),
             Origin::Flag => "flag".to_string(),
-        }
+        };
+        from + lossy
     }
-}
-
-/// What values say, without where they came from.
-fn told(values: &[Value]) -> Vec<(&OsString, Vec<(&'static str, String)>)> {
-    let own = |value: &'_ Value| -> Vec<(&'static str, String)> {
-        value.own.iter().flatten().map(|(name, own)| (*name, own.text.clone())).collect()
-    };
-    values.iter().map(|value| (&value.text, own(value))).collect()
 }
 
 /// One value as TOML, in one line.

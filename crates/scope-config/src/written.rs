@@ -12,18 +12,23 @@
 //! ```
 
 use crate::keys::{Key, Keys, Kind, Shape, nearest};
+use crate::syntax::{self, line_of};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use toml_edit::{Document, Item, TableLike};
+use toml_edit::{Item, TableLike};
 
 /// Longest file, bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most that a [`Kind::Count`] counts.
 const COUNT_MAX: i64 = 9;
+/// Numbers from here on, and below [`DECIMAL_MAX`], are told without a power of ten: a nanosecond of seconds.
+const DECIMAL_MIN: f64 = 1e-9;
+/// See [`DECIMAL_MIN`].
+const DECIMAL_MAX: f64 = 1e15;
 /// Letters of a value that a fault repeats.
 const SHOWN_MAX: usize = 60;
 
@@ -50,18 +55,29 @@ pub struct Own {
 /// One value: as the flag of that name would take it.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// The text; of a switch that is on `true`, of a count how often.
+    /// The text; of a switch `true` or `false`, of a count how often.
     pub text: OsString,
     /// Where from.
     pub origin: Origin,
     /// What an element that was a table says besides.
     pub own: Option<BTreeMap<&'static str, Own>>,
+    /// Words that such a table said, but that a flag of the same name overrides.
+    pub given_way: Vec<&'static str>,
 }
 
 impl Value {
     /// A value without words of its own.
     pub fn new(text: impl Into<OsString>, origin: Origin) -> Value {
-        Value { text: text.into(), origin, own: None }
+        Value { text: text.into(), origin, own: None, given_way: Vec::new() }
+    }
+
+    /// Leaves what the flags give to them, also where a table says it of itself.
+    pub(crate) fn give_way(&mut self, flags: &[(String, Vec<Value>)]) {
+        let Some(own) = &mut self.own else { return };
+        let (away, kept) = std::mem::take(own).into_iter().partition(|(word, _)| flags.iter().any(|(flag, _)| flag == word));
+        *own = kept;
+        let away: BTreeMap<&'static str, Own> = away;
+        self.given_way = away.into_keys().collect();
     }
 }
 
@@ -70,7 +86,7 @@ impl Value {
 pub struct Written {
     /// The file.
     pub file: PathBuf,
-    /// What it says, by key. A switch that is off and a list without elements are there with no values.
+    /// What it says, by key. A list without elements is there with no values.
     pub values: Vec<(String, Vec<Value>)>,
 }
 
@@ -106,10 +122,11 @@ impl Written {
     /// As [`Written::read`].
     pub fn parse(path: &Path, text: &str, keys: &Keys) -> Result<Written, FileError> {
         let file = path.display().to_string();
-        let document = Document::parse(text).map_err(|error| {
-            let line = line_of(text, error.span());
-            let cause = error.message().lines().map(str::trim).collect::<Vec<_>>().join(", ");
-            format!("{file}:{line}: no TOML: {cause}; mend this line: words are KEY = VALUE, text stands in quotes")
+        let document = syntax::document(text).map_err(|faults| {
+            let told = |(line, cause): (usize, String)| {
+                format!("{file}:{line}: no TOML: {cause}; mend this line: words are KEY = VALUE, text stands in quotes")
+            };
+            FileError { faults: faults.into_iter().map(told).collect(), rest: None }
         })?;
         let mut reader = Reader { text, file: &file, faults: Vec::new() };
         let mut values = Vec::new();
@@ -153,12 +170,6 @@ fn text(path: &Path) -> Result<String, String> {
     })
 }
 
-/// The line of a place in a text, from 1.
-fn line_of(text: &str, span: Option<Range<usize>>) -> usize {
-    let at = span.map_or(0, |span| span.start.min(text.len()));
-    text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1
-}
-
 /// A file that is being read: gathers faults.
 struct Reader<'a> {
     text: &'a str,
@@ -187,8 +198,6 @@ impl Reader<'_> {
             return self.elements(key, item, line);
         }
         match scalar(key.kind, item) {
-            Some(text) if text == "false" && key.kind == Kind::Switch => Vec::new(),
-            Some(text) if text == "0" && key.kind == Kind::Count => Vec::new(),
             Some(text) => self.value(line, &key.name, text),
             None => {
                 let remedy = format!("{}; write {}", unfit(item), example(&key.name, key.kind));
@@ -245,7 +254,7 @@ impl Reader<'_> {
     /// An element that is a table.
     fn element(&mut self, key: &Key, table: &dyn TableLike, line: usize) -> Option<Value> {
         let Shape { main, more } = key.shape?;
-        let (mut text, mut own, faults) = (None, BTreeMap::new(), self.faults.len());
+        let (mut text, mut own) = (None, BTreeMap::new());
         for (name, item) in table.iter() {
             let line = table.key(name).and_then(|key| key.span()).map_or(line, |span| self.line(Some(span)));
             let place = format!("{}.{name}", key.name);
@@ -263,10 +272,12 @@ impl Reader<'_> {
                 (Some(value), None) => text = Some(value),
             }
         }
-        if text.is_none() && self.faults.len() == faults {
+        if !table.contains_key(main) {
             self.fault(line, &key.name, format!("there is no '{main}' in it; add {}", example(main, Kind::Text)));
         }
-        Some(Value { text: text?.into(), origin: Origin::File(line), own: Some(own) })
+        // One with words of its own stays, so that these are looked at, too, and others keep their places.
+        let text = text.or_else(|| (!more.is_empty()).then(String::new))?;
+        Some(Value { own: Some(own), ..Value::new(text, Origin::File(line)) })
     }
 }
 
@@ -281,10 +292,15 @@ fn scalar(kind: Kind, item: &Item) -> Option<String> {
         }
         Kind::Text | Kind::List => item.as_str().map(str::to_string),
         Kind::Amount => {
-            let fraction = || item.as_float().filter(|number| number.is_finite()).map(|number| number.to_string());
+            let fraction = || item.as_float().filter(|number| number.is_finite()).map(decimal);
             item.as_str().map(str::to_string).or_else(number).or_else(fraction)
         }
     }
+}
+
+/// A number as people write it; one of hundreds of digits with its power of ten.
+fn decimal(number: f64) -> String {
+    if (DECIMAL_MIN..DECIMAL_MAX).contains(&number.abs()) { number.to_string() } else { format!("{number:?}") }
 }
 
 /// That something isn't what it should be: what it is.

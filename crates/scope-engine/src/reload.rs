@@ -47,7 +47,8 @@ pub(crate) fn reload(
         Reload::Take(change) => change,
         Reload::Refuse(faults) => {
             shared.events.log("reload", json!({"ok": false, "faults": faults, "changed": [], "kept": []}));
-            faults.iter().for_each(|fault| watch.note(&format!("wirescope: {fault}")));
+            // A fault may show a text with a mark below it.
+            faults.iter().for_each(|fault| format!("wirescope: {fault}").lines().for_each(|line| watch.note(line)));
             watch.note("reload: refused; the old configuration goes on");
             return Vec::new();
         }

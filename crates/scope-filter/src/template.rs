@@ -34,7 +34,7 @@ const NAMES_MAX: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// A name that isn't known.
-    #[error("template: unknown name '{name}' at byte {at}, did you mean '{nearest}'? there are {}{}", fields::known(), excerpt(text, *at))]
+    #[error("template: unknown name '{name}' at byte {at}{}there are {}{}", hint(nearest.as_deref()), fields::known(), excerpt(text, *at))]
     UnknownName {
         /// The whole text.
         text: String,
@@ -42,8 +42,8 @@ pub enum TemplateError {
         at: usize,
         /// As written.
         name: String,
-        /// The known name most like it, with its `$`.
-        nearest: String,
+        /// The known name most like it, with its `$`, if one is like it.
+        nearest: Option<String>,
     },
     /// A `$` or a brace without a name.
     #[error("template: '{found}' at byte {at} without a name: there are {}{}", fields::known(), excerpt(text, *at))]
@@ -69,6 +69,11 @@ pub enum TemplateError {
         /// The bound.
         names_max: usize,
     },
+}
+
+/// The name that may be meant, between a fault and what there is.
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or(": ".to_string(), |nearest| format!(", did you mean '{nearest}'? "))
 }
 
 /// A packet that lacks a field which the template needs, or for which the filled text is no filter.
@@ -275,7 +280,7 @@ fn cut(text: &str, body: &str) -> Result<Vec<Piece>, TemplateError> {
                 at = found + 1;
                 continue;
             }
-            let nearest = fields::nearest(name).name().to_string();
+            let nearest = fields::nearest(name).map(|field| field.name().to_string());
             return Err(TemplateError::UnknownName {
                 text: text.into(),
                 at: found,

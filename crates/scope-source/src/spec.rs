@@ -341,7 +341,10 @@ fn workers(text: &str) -> Result<u32, String> {
 }
 
 fn live_workers(text: &str) -> Result<u32, String> {
-    if whole::<u32>(text)? == 0 { Ok(0) } else { workers(text) }
+    match whole(text)? {
+        count @ 0..=WORKERS_MAX => Ok(count),
+        _ => Err(format!("'{text}' is not 0 to {WORKERS_MAX}")),
+    }
 }
 
 fn spares(text: &str) -> Result<u32, String> {

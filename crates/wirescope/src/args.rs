@@ -1,6 +1,6 @@
 //! The command line as written: every value is still text, so that all faults can be told at once.
 
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, Args, Command, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use scope_config::Settings;
@@ -82,7 +82,8 @@ Examples:
 
 const CONFIG_EXAMPLES: &str = "\
 A configuration file is TOML with the long names of run's flags as keys; flags
-override it. On SIGHUP a run reads its file again.
+override it, also what a [[trigger]] says of itself; --single=false undoes a
+switch. On SIGHUP a run reads its file again.
 
 Examples:
   # all settings with their defaults: the beginning of a file
@@ -188,7 +189,7 @@ pub enum ConfigVerb {
 
 /// `wirescope run`.
 #[derive(Debug, Args)]
-#[command(after_help = RUN_EXAMPLES)]
+#[command(after_help = RUN_EXAMPLES, mut_args(can_say_no))]
 pub struct RunArgs {
     /// Take settings from this file; flags override it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -395,6 +396,28 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
+/// Gives a switch an optional value, so that a flag can undo what a file says: `--single`, `--single=true`, `--single=false`.
+/// The last one holds.
+fn can_say_no(arg: Arg) -> Arg {
+    let (parser, off, on) = match arg.get_action() {
+        ArgAction::SetTrue => (ValueParser::bool(), "false", "true"),
+        ArgAction::Count => (ValueParser::new(how_often), "0", "1"),
+        _ => return arg,
+    };
+    let id = arg.get_id().clone();
+    let arg = arg.action(ArgAction::Set).value_parser(parser).value_name("true|false").num_args(0..=1).require_equals(true);
+    arg.default_missing_value(on).default_value(off).overrides_with(id).hide_default_value(true).hide_possible_values(true)
+}
+
+/// A count in words or as a number.
+fn how_often(text: &str) -> Result<u8, String> {
+    match text {
+        "true" => Ok(1),
+        "false" => Ok(0),
+        number => number.parse().map_err(|_| "write true, false or a number".to_string()),
+    }
+}
+
 /// Words that help and completions propose. Others pass here and are refused together with all other faults.
 #[derive(Clone, Copy)]
 struct Words(&'static [&'static str]);
@@ -433,6 +456,28 @@ mod tests {
         let args = run(&["--trigger-expr", "udp", "--dumper-expr", "ip", "--dump-past", "5", "--dump-future", "6"]);
         assert_eq!((args.trigger, args.dump), (vec!["udp".to_string()], vec!["ip".to_string()]));
         assert_eq!((args.before.as_str(), args.after.as_str()), ("5", "6"));
+    }
+
+    #[test]
+    fn every_switch_can_be_given_alone_and_with_yes_or_no_and_the_last_one_holds() {
+        let (mut cli, mut switches) = (Cli::command(), 0);
+        cli.build();
+        for arg in cli.find_subcommand("run").unwrap().get_arguments() {
+            let Some(flag) = arg.get_long().filter(|_| arg.get_value_parser().type_id() == ValueParser::bool().type_id()) else {
+                assert!(!matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count), "{arg:?}");
+                continue;
+            };
+            let on = |arguments: &[&str]| {
+                let line = [&["wirescope", "run"], arguments].concat();
+                Cli::command().get_matches_from(line).subcommand_matches("run").unwrap().get_flag(arg.get_id().as_str())
+            };
+            let (plain, yes, no) = (format!("--{flag}"), format!("--{flag}=true"), format!("--{flag}=false"));
+            assert!(on(&[&plain]) && on(&[&yes]) && !on(&[&no]) && !on(&[]), "{flag}");
+            assert!(!on(&[&plain, &no]) && on(&[&no, &plain]), "{flag}");
+            switches += 1;
+        }
+        assert!(switches >= 4, "{switches}");
+        assert_eq!([run(&["-v"]).verbose, run(&["-vv", "--verbose=false"]).verbose, run(&["-v", "-i", "a"]).verbose], [1, 0, 1]);
     }
 
     #[test]

@@ -23,6 +23,15 @@ pub fn read(matches: &ArgMatches) -> Result<RunArgs, Vec<String>> {
     Ok(RunArgs { rights_selftest: matches.get_flag("rights_selftest"), ..args })
 }
 
+/// What faults of a configuration are told in: what the flags say of it, or else what can be read of the file.
+pub fn log_format(matches: &ArgMatches) -> String {
+    let keys = keys::all();
+    let path = matches.get_one::<PathBuf>("config");
+    let written = path.and_then(|path| Written::read(path, &keys).map_or_else(|error| error.rest, Some));
+    let settings = Settings::merge(&keys, written, &keys::given(matches, &keys));
+    settings.values("log-format").first().map_or(String::new(), |value| value.text.to_string_lossy().into_owned())
+}
+
 /// Faults of what isn't there yet.
 const MISSING: [&str; 2] = ["there is no source of packets", "there is no folder for dumps"];
 
@@ -82,7 +91,7 @@ pub fn check(path: &Path) -> u8 {
         Ok(_) => {
             let file = path.display();
             let line = format!(
-                "{file}: in order; what only a start can tell was not looked at: interfaces and files of sources, the folders of out and ring-out, memory and nodes\n"
+                "{file}: in order; what only a start can tell was not looked at: interfaces and files of sources, CPUs and nodes, the folders of out, write and ring-out, memory, the user\n"
             );
             print(line.as_bytes())
         }

@@ -34,7 +34,7 @@ const UNDONE: u8 = 1;
 const REFUSED: u8 = 2;
 
 fn main() -> ExitCode {
-    let matches = Cli::command().get_matches();
+    let matches = Cli::command().try_get_matches().unwrap_or_else(|error| not_understood(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // A limit on file sizes is then an error of the write that meets it, as a full disk is, and no sudden end.
     let met = Arc::new(AtomicBool::new(false));
@@ -59,6 +59,19 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Ends at a command line that can't be understood; in the form that it asks for all the same, if that can be seen in it.
+fn not_understood(error: &clap::Error) -> ! {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let asks =
+        words.iter().any(|word| word == "--log-format=json") || words.windows(2).any(|two| two == ["--log-format", "json"]);
+    if !asks || !error.use_stderr() {
+        error.exit();
+    }
+    speech::choose(LogFormat::Json);
+    say(Level::Error, error.to_string().trim_end());
+    std::process::exit(error.exit_code())
+}
+
 /// What the command line says of a command.
 fn below<'a>(matches: &'a ArgMatches, commands: &[&str]) -> &'a ArgMatches {
     commands.iter().fold(matches, |matches, command| matches.subcommand_matches(command).unwrap_or(matches))
@@ -67,9 +80,12 @@ fn below<'a>(matches: &'a ArgMatches, commands: &[&str]) -> &'a ArgMatches {
 fn run(matches: &ArgMatches) -> u8 {
     let args = match config::read(matches) {
         Ok(args) => args,
-        Err(faults) => return refused(&faults),
+        Err(faults) => {
+            speech::choose(LogFormat::of(&config::log_format(matches)));
+            return refused(&faults);
+        }
     };
-    speech::choose(if args.log_format == "json" { LogFormat::Json } else { LogFormat::Text });
+    speech::choose(LogFormat::of(&args.log_format));
     let planned = match plan::plan(&args, Look::Machine) {
         Ok(planned) => planned,
         Err(faults) => return refused(&faults),
@@ -79,7 +95,7 @@ fn run(matches: &ArgMatches) -> u8 {
         stdio::closed_stdout().into_iter().for_each(|warning| say(Level::Warning, &format!("wirescope: {warning}")));
     }
     match record::record(planned, &Arc::new(Control::default())) {
-        Ended::Refused(fault) => refused(&[config::places::placed(&args.settings, fault)]),
+        Ended::Refused(fault) => refused(&[config::places::placed(&args.settings, None, fault)]),
         Ended::Failed(fault) => failed(&fault),
         Ended::Done(summary) => {
             let text = if json { format!("{}\n", summary.to_json()) } else { words::summary(&summary) };

@@ -43,16 +43,21 @@ pub enum Look<'a> {
 
 /// Faults of a command line, one text each: `PLACE: CAUSE; REMEDY`.
 #[derive(Debug, Default)]
-pub struct Faults(Vec<String>);
+pub struct Faults {
+    /// The texts, each with the trigger that it is a fault of, if it is one's.
+    told: Vec<(Option<usize>, String)>,
+    /// The trigger that is looked at, from 0.
+    trigger: Option<usize>,
+}
 
 impl Faults {
     fn add(&mut self, place: &str, fault: impl Display) {
-        self.0.push(format!("{place}: {fault}"));
+        self.add_line(format!("{place}: {fault}"));
     }
 
     /// A fault whose text names its place.
     fn add_line(&mut self, fault: impl Display) {
-        self.0.push(fault.to_string());
+        self.told.push((self.trigger, fault.to_string()));
     }
 
     /// A fault of a source, which its text may not name.
@@ -65,12 +70,12 @@ impl Faults {
     }
 
     fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.told.is_empty()
     }
 
     /// All of them; those of values that came from a file with their lines.
     fn into_lines(self, settings: &Settings) -> Vec<String> {
-        self.0.into_iter().map(|fault| placed(settings, fault)).collect()
+        self.told.into_iter().map(|(trigger, fault)| placed(settings, trigger, fault)).collect()
     }
 }
 
@@ -169,7 +174,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
 }
 
 fn duration(place: &str, text: &str, faults: &mut Faults) -> i64 {
-    let flag = place.rsplit(": ").next().unwrap_or(place);
+    let flag = format!("--{}", place.rsplit(": ").next().unwrap_or(place).trim_start_matches("--"));
     match parse_duration_ns(text) {
         Ok(ns) if ns <= DURATION_NS_MAX => return ns,
         Ok(_) => faults.add(place, format!("'{text}' is more than a year; write less")),

@@ -18,6 +18,13 @@ pub enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// What `--log-format` names; text where it names none.
+    pub fn of(word: &str) -> LogFormat {
+        if word == "json" { LogFormat::Json } else { LogFormat::Text }
+    }
+}
+
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {

@@ -174,10 +174,10 @@ const ENDLESS: &str = "source = \"synth:rate=5k,flows=50,trigger-at=200ms\"\nbef
 #[test]
 fn a_broken_file_changes_nothing_and_the_run_goes_on() {
     let place = Place::new();
-    let text = format!("{ENDLESS}trigger = \"hit=udp port 60000\"\n");
+    let text = format!("{ENDLESS}trigger = \"hit=udp port 60000\"\nring = \"65536KiB\"\n");
     let started = started(&place, &text, &[]);
     for (broken, word) in [
-        (format!("{text}dumps-max = 0\nexit-after = 1\n"), ":5: dumps-max: 0 is too few"),
+        (format!("{text}dumps-max = 0\nexit-after = 1\n"), ":6: dumps-max: 0 is too few"),
         (format!("{ENDLESS}trigger = \"udp prt 5\"\nsingle = true\n"), ":4: trigger 'trigger1': "),
         ("exit-after = [".to_string(), ":1: no TOML: "),
         (format!("{ENDLESS}rng = 5\n"), "did you mean 'ring'?"),
@@ -186,16 +186,21 @@ fn a_broken_file_changes_nothing_and_the_run_goes_on() {
         assert_eq!((&event["ok"], &event["changed"]), (&Value::from(false), &Value::from(Vec::<Value>::new())));
         assert!(event["faults"][0].as_str().expect("a text").contains(word), "no '{word}' in {event}");
     }
+    let event = reload(&place, &started, &text.replace("65536KiB", "64MiB").replace("5k", "5000"));
+    assert_eq!((&event["ok"], event["changed"].as_array().map(Vec::len)), (&Value::from(true), Some(0)), "{event}");
+    assert_eq!(event["kept"].as_array().map(Vec::len), Some(0), "other spellings are no change: {event}");
     std::fs::remove_file(place.path("wirescope.toml")).unwrap();
     started.signal(libc::SIGHUP);
-    wait_until("the fifth reload", || events(&place, "reload").len() == 5);
-    assert!(events(&place, "reload")[4]["faults"][0].as_str().unwrap().contains("no such file"));
+    wait_until("the sixth reload", || events(&place, "reload").len() == 6);
+    assert!(events(&place, "reload")[5]["faults"][0].as_str().unwrap().contains("no such file"));
     let event = reload(&place, &started, &text);
     assert_eq!((&event["ok"], event["changed"].as_array().map(Vec::len)), (&Value::from(true), Some(0)), "{event}");
     wait_until("the dump", || events(&place, "dump").len() == 1);
     let done = stop(started);
     let summary = done.summary();
     assert!(done.stderr.contains("the old configuration goes on"), "{}", done.stderr);
+    let mark = |line: &str| line.trim_start_matches([' ', '|']) == "^";
+    assert!(done.stderr.lines().any(mark) && !done.stderr.contains("\\n"), "a mark below the place: {}", done.stderr);
     assert_eq!((summary.hits.len(), summary.hits["hit"].fired), (1, 1), "{summary:?}");
 }
 

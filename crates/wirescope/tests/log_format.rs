@@ -47,6 +47,26 @@ fn faults_are_objects_too() {
 }
 
 #[test]
+fn faults_of_a_file_and_of_the_command_line_itself_are_objects_too() {
+    let place = Place::new();
+    let check = |text: &str, flags: &[&str], word: &str| {
+        let path = place.path("f.toml");
+        std::fs::write(&path, text).unwrap();
+        let done = place.run(&[&["--config", path.to_str().unwrap()], flags].concat());
+        assert_eq!(done.code(), Some(2));
+        let lines = lines(&done.stderr);
+        assert!(lines.iter().any(|line| line["level"] == "error" && line["text"].as_str().unwrap().contains(word)), "{lines:?}");
+    };
+    check("ring = true\n", &["--log-format", "json"], "f.toml:1: ring: is true");
+    check("ring = [\n", &["--log-format=json"], "f.toml:1: no TOML: ");
+    check("ring = true\nlog-format = \"json\"\n", &[], "f.toml:1: ring: is true");
+    check("before = \"soon\"\nlog-format = \"json\"\n", &[], "f.toml:1: before: 'soon'");
+    check("", &["--no-such-flag", "--log-format", "json"], "unexpected argument '--no-such-flag'");
+    let done = place.run(&["--no-such-flag"]);
+    assert!(done.stderr.starts_with("error: "), "{}", done.stderr);
+}
+
+#[test]
 fn text_holds_no_control_character_of_foreign_data() {
     let place = Place::new();
     let exec = r"printf 'evil\033[2J\ttext'; exit 1";

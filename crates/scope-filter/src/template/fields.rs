@@ -49,11 +49,13 @@ pub(super) fn known() -> String {
     FIELDS.map(|(_, name)| name).join(" ")
 }
 
-/// The field whose name is most like `name`.
-pub(super) fn nearest(name: &str) -> Field {
+/// The field whose name is most like `name`, if at most half of the letters differ.
+pub(super) fn nearest(name: &str) -> Option<Field> {
     let name = name.to_ascii_lowercase();
-    let by_distance = |(_, known): &&(Field, &str)| distance(&known[1..].to_ascii_lowercase(), &name);
-    FIELDS.iter().min_by_key(by_distance).map_or(Field::Flow, |(field, _)| *field)
+    let distances =
+        FIELDS.iter().map(|(field, known)| (distance(&known[1..].to_ascii_lowercase(), &name), *field, known.len() - 1));
+    let like = distances.filter(|(letters, _, known)| *letters <= (*known).max(name.len()) / 2);
+    like.min_by_key(|(letters, ..)| *letters).map(|(_, field, _)| field)
 }
 
 /// Letters to insert, delete or exchange to make one word of the other.

@@ -57,13 +57,17 @@ fn a_missing_field_is_named_or_takes_the_fallback() {
 #[test]
 fn unknown_names_are_refused_with_place_and_nearest_name() {
     let check = |text: &str, place: usize, like: &str| match Template::parse(text) {
-        Err(TemplateError::UnknownName { at, nearest, .. }) => assert_eq!((at, nearest.as_str()), (place, like), "{text}"),
+        Err(TemplateError::UnknownName { at, nearest, .. }) => {
+            assert_eq!((at, nearest.as_deref().unwrap_or("")), (place, like), "{text}")
+        }
         found => panic!("{text}: {found:?}"),
     };
     check("host $scrIP", 5, "$srcIP");
     check("host $srcIP and port {destPort}", 21, "$dstPort");
     check("$flows", 0, "$flow");
     check("$srcIPand", 0, "$srcIP");
+    check("host $x", 5, "");
+    check("$bogus", 0, "");
     for (text, place) in [("host $ and", 5), ("host {srcIP", 5), ("tcp }", 4), ("host {}", 5)] {
         assert!(matches!(Template::parse(text), Err(TemplateError::NoName { at, .. }) if at == place), "{text}");
     }

@@ -4,8 +4,11 @@ use crate::args::{Cli, RunArgs};
 use crate::plan::sources::specs;
 use clap::builder::ValueParser;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, value_parser};
 use scope_config::{Given, Key, Keys, Kind, Origin, Shape, Value};
+use scope_source::spec;
+use scope_source::spec::values::{parse_duration_ns, parse_percent, parse_size};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 /// Flags that are no keys: the file itself, those that are short for `--source`, and what only a test asks for.
@@ -49,9 +52,10 @@ fn key(arg: &Arg) -> Option<Key> {
 }
 
 fn kind(arg: &Arg) -> Kind {
+    let takes = |parser: ValueParser| arg.get_value_parser().type_id() == parser.type_id();
     match arg.get_action() {
-        ArgAction::SetTrue | ArgAction::SetFalse => Kind::Switch,
-        ArgAction::Count => Kind::Count,
+        _ if takes(ValueParser::bool()) => Kind::Switch,
+        _ if takes(value_parser!(u8).into()) => Kind::Count,
         ArgAction::Append => Kind::List,
         _ if is_words(arg) => Kind::Text,
         _ => Kind::Amount,
@@ -80,7 +84,7 @@ pub fn given(matches: &ArgMatches, keys: &Keys) -> Given {
             continue;
         };
         let texts: Vec<OsString> = match key.kind {
-            Kind::Switch => vec!["true".into()],
+            Kind::Switch => vec![matches.get_flag(id).to_string().into()],
             Kind::Count => vec![matches.get_count(id).to_string().into()],
             _ => matches.get_raw(id).into_iter().flatten().map(OsString::from).collect(),
         };
@@ -95,4 +99,26 @@ pub fn given(matches: &ArgMatches, keys: &Keys) -> Given {
 
 fn values(texts: Vec<OsString>) -> Vec<Value> {
     texts.into_iter().map(|text| Value::new(text, Origin::Flag)).collect()
+}
+
+/// What a key's text means, so that other spellings of the same (`64MiB`, `65536KiB`) are told to be the same.
+pub fn meanings() -> impl Fn(&str, &str) -> String {
+    let mut cli = Cli::command();
+    cli.build();
+    let run = cli.find_subcommand("run").into_iter().flat_map(|run| run.get_arguments());
+    let of_arg = |arg: &Arg| Some((arg.get_long()?.to_string(), arg.get_value_names()?.first()?.to_string()));
+    let value_names: BTreeMap<String, String> = run.filter_map(of_arg).collect();
+    move |key, text| meaning(value_names.get(key).map_or("", String::as_str), text).unwrap_or_else(|| text.to_string())
+}
+
+/// A text that is the same for all spellings of a value; the help's name for the value says how it is read.
+fn meaning(value_name: &str, text: &str) -> Option<String> {
+    match value_name {
+        "SIZE|PERCENT" if text.trim_end().ends_with('%') => parse_percent(text).ok().map(|ppm| format!("{ppm} ppm")),
+        "SIZE" | "BYTES" | "SIZE|PERCENT" => parse_size(text).ok().map(|bytes| bytes.to_string()),
+        "TIME" => parse_duration_ns(text).ok().map(|ns| ns.to_string()),
+        "N" | "NODE" => text.parse::<u64>().ok().map(|number| number.to_string()),
+        "SRC" => spec::parse(text).ok().map(|spec| format!("{spec:?}")),
+        _ => None,
+    }
 }

@@ -6,7 +6,7 @@
 //! 3. What may change while a run goes ([`LIVE`]) is taken from the new settings, everything else stays and is named.
 //! 4. The engine makes machine code and puts the new triggers in force between two batches.
 
-use super::{laid_over, meant};
+use super::{keys, laid_over, meant};
 use crate::plan::{self, Look};
 use scope_config::{Given, Settings};
 use scope_engine::{Change, Control, Reload};
@@ -56,8 +56,9 @@ impl Reloader {
             let (old, new) = (self.settings.value_text(key), new.settings.value_text(key));
             format!("{key}: can't change while the run goes: {old} goes on, {new} comes with the next start")
         };
-        let kept = new.settings.changed(&self.settings).filter(|key| kept(key)).map(told).collect();
-        let changed = settings.changed(&self.settings).map(str::to_string).collect();
+        let meant_as = keys::meanings();
+        let kept = new.settings.changed(&self.settings, &meant_as).filter(|key| kept(key)).map(told).collect();
+        let changed = settings.changed(&self.settings, &meant_as).map(str::to_string).collect();
         let args = meant(settings)?;
         let run = plan::plan(&args, look)?.run;
         self.settings = args.settings;

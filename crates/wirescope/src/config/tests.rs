@@ -1,8 +1,9 @@
 //! Every key of the table, right and wrong; what is shown means what was given.
 
 use super::{all_faults, keys, laid_over, meant};
-use crate::args::RunArgs;
+use crate::args::{Cli, RunArgs};
 use crate::plan::{self, Look};
+use clap::CommandFactory;
 use proptest::prelude::*;
 use scope_config::{Given, Kind, Settings, Written};
 use std::path::Path;
@@ -125,6 +126,7 @@ fn words_of_a_trigger_are_checked_at_their_own_lines() {
                 [[trigger]]\nname = \"b c\"\nexpr = \"udp prt 5\"\n[[trigger]]\nnam = \"d\"\n[[trigger]]\nname = \"e\"\n";
     let expected = [
         "t.toml:12: trigger.nam: there is no such key; did you mean 'name'?",
+        "t.toml:11: trigger: there is no 'expr'",
         "t.toml:13: trigger: there is no 'expr'",
         "t.toml:6: trigger 'a': before: 'soon'",
         "t.toml:7: trigger 'a': holdoff-key: ",
@@ -155,6 +157,148 @@ fn bad_toml_is_refused_with_its_line() {
         let said = faults(text);
         assert!(said.len() == 1 && said[0].starts_with(&format!("t.toml:{line}: no TOML: ")), "{text:?}: {said:?}");
     }
+}
+
+/// The settings of a text in the file "t.toml", and the flags over it.
+fn with_flags(text: &str, flags: &[&str]) -> RunArgs {
+    let line = [&["wirescope", "run"], flags].concat();
+    let matches = Cli::command().get_matches_from(line);
+    let (matches, keys) = (matches.subcommand_matches("run").unwrap(), keys::all());
+    let written = Written::parse(Path::new("t.toml"), text, &keys).unwrap();
+    meant(Settings::merge(&keys, Some(written), &keys::given(matches, &keys))).unwrap()
+}
+
+#[test]
+fn a_switch_of_the_file_is_undone_by_a_flag_and_shown_so() {
+    for key in keys::all().0.iter().filter(|key| matches!(key.kind, Kind::Switch | Kind::Count)) {
+        let (text, flag) = (format!("{} = true\n", key.name), format!("--{}=false", key.name));
+        let (off, on) = (with_flags(&text, &[&flag]).settings, with_flags(&text, &[]).settings);
+        let said = |settings: &Settings, text: &str| settings.to_toml().lines().any(|line| line == text);
+        let (no, yes) = if key.kind == Kind::Switch { ("false", "true") } else { ("0", "1") };
+        assert!(said(&off, &format!("{} = {no} # flag", key.name)), "{}", off.to_toml());
+        assert!(said(&on, &format!("{} = {yes} # t.toml:1", key.name)), "{}", on.to_toml());
+        assert_eq!(settings(&off.to_toml()).unwrap().settings.value_text(&key.name), no);
+        assert!(off.flags().iter().any(|(name, _)| *name == key.name), "a reload must keep it");
+    }
+    assert!(!with_flags("single = true\nmlock = true\n", &["--single=false"]).single);
+}
+
+#[test]
+fn flags_stand_above_what_a_trigger_of_the_file_says_of_itself() {
+    let text = "source = \"synth:\"\nout = \"x\"\n[[trigger]]\nexpr = \"udp\"\nbefore = \"100ms\"\nafter = \"100ms\"\n\
+                holdoff = \"2s\"\nsingle = true\ndump = \"\"\n[[trigger]]\nname = \"b\"\nexpr = \"tcp\"\nbefore = \"3s\"\n";
+    let told = |flags: &[&str]| -> Vec<_> {
+        let triggers = plan::plan(&with_flags(text, flags), Look::Nowhere).unwrap().run.triggers;
+        let told = |t: &scope_trigger::TriggerConfig| {
+            let dump = t.template.as_ref().map(|template| template.text().to_string());
+            (t.before_ns / 1_000_000, t.after_ns / 1_000_000, t.holdoff_ns / 1_000_000, t.single, dump)
+        };
+        triggers.iter().map(told).collect()
+    };
+    let some = |text: &str| Some(text.to_string());
+    assert_eq!(told(&[]), [(100, 100, 2000, true, some("")), (3000, 10_000, 1000, false, None)]);
+    let flags = ["--before", "1s", "--after", "1s", "--dump", "ip", "--holdoff", "5s", "--single=false"];
+    assert_eq!(told(&flags), [(1000, 1000, 5000, false, some("ip")), (1000, 1000, 5000, false, some("ip"))]);
+    assert!(told(&["--single"])[1].3);
+    assert_eq!(
+        told(&["--dump", "ip", "--dump", "arp"]).into_iter().map(|told| told.4).collect::<Vec<_>>(),
+        [some("ip"), some("arp")]
+    );
+    let shown = with_flags(text, &flags).settings.to_toml();
+    for line in ["before = \"1s\" # flag", "    { expr = \"tcp\", name = \"b\" }, # t.toml:10; by flag: before"] {
+        assert!(shown.lines().any(|shown| shown == line), "no '{line}' in {shown}");
+    }
+    assert!(shown.contains("# t.toml:3; by flag: after, before, dump, holdoff, single"), "{shown}");
+}
+
+#[test]
+fn faults_of_triggers_of_one_name_are_told_where_they_stand() {
+    let text = "source = \"synth:\"\nout = \"x\"\n[[trigger]]\nname = \"x\"\nexpr = \"udp\"\n[[trigger]]\nname = \"q\"\nexpr = \"udp\"\n\
+                [[trigger]]\nname = \"x\"\nexpr = \"tcp\"\nbefore = \"z\"\n";
+    let said = faults(text);
+    assert_eq!(said.len(), 2, "{said:#?}");
+    assert!(said[0].starts_with("t.toml:10: trigger: name: 'x' is given twice"), "{said:#?}");
+    assert!(
+        said[1].starts_with("t.toml:12: trigger 'x': before: 'z'") && said[1].contains("e.g. before = \"30s\" or"),
+        "{said:#?}"
+    );
+}
+
+#[test]
+fn a_trigger_without_a_filter_is_looked_at_with_all_its_words() {
+    let text = "source = \"synth:\"\nout = \"x\"\ndump = \"ip\"\n[[trigger]]\nnam = \"x\"\nbefore = \"z\"\n";
+    let said = faults(text);
+    let starts =
+        ["t.toml:4: trigger: there is no 'expr'", "t.toml:5: trigger.nam: ", "t.toml:6: trigger 'trigger1': before: 'z'"];
+    assert_eq!(said.len(), starts.len(), "{said:#?}");
+    said.iter().zip(starts).for_each(|(said, start)| assert!(said.starts_with(start), "'{start}' is not {said}"));
+}
+
+#[test]
+fn combinations_of_keys_are_told_with_file_and_lines_in_the_words_of_the_file() {
+    let check = |text: &str, expected: &[&str]| {
+        let said = faults(&format!("source = \"synth:\"\nout = \"d\"\n{text}"));
+        assert_eq!(said.len(), expected.len(), "{said:#?}");
+        said.iter().zip(expected).for_each(|(said, start)| assert!(said.starts_with(start), "'{start}' is not {said}"));
+    };
+    check(
+        "write = \"-\"\nsummary = \"json\"\n",
+        &[
+            "t.toml:3: write: the dump and summary (t.toml:4) can't both have standard output; write write = \"FILE\", or leave summary",
+        ],
+    );
+    check(
+        "write = \"a\"\nexit-after = 2\n",
+        &["t.toml:4: exit-after: write (t.toml:3) writes a single dump; write exit-after = \"1\""],
+    );
+    check(
+        "dump-rotate = true\n",
+        &["t.toml:3: dump-rotate: there is no bound at which old dumps would be deleted; add dump-budget"],
+    );
+    check("trigger = \"udp\"\ndump = [\"\", \"\"]\n", &["t.toml:4: dump: 2 templates for 1 trigger(s)"]);
+    check("snap-len = -1\n", &["t.toml:3: snap-len: '-1' is negative; write e.g. snap-len = \"128\""]);
+    check("exec = \" \"\n", &["t.toml:3: exec: there is no command in it; write e.g. exec = 'gzip"]);
+    check("before = \"--ring\"\n", &["t.toml:3: before: '--ring'"]);
+    let said = faults("source = \"synth:\"\nout = \"d\"\nring = \"1KiB\"\n");
+    assert!(said[0].starts_with("t.toml:3: ring: ") && said[0].contains("enlarge ring or choose"), "{said:#?}");
+    let args = with_flags("source = \"synth:\"\nsummary = \"json\"\n", &["-w", "-"]);
+    let said = plan::plan(&args, Look::Nowhere).unwrap_err();
+    assert!(said[0].starts_with("-w: the dump and --summary (t.toml:2) can't both"), "{said:#?}");
+}
+
+#[test]
+fn other_spellings_of_a_value_and_added_defaults_are_no_change() {
+    let check = |old: &str, new: &str, expected: &[&str]| {
+        let (old, new) = (settings(old).unwrap().settings, settings(new).unwrap().settings);
+        let meant_as = keys::meanings();
+        let found: Vec<&str> = new.changed(&old, &meant_as).collect();
+        assert_eq!(found, expected, "{}", new.to_toml());
+    };
+    check("ring = \"64MiB\"\nsource = \"synth:rate=5k\"", "ring = \"65536KiB\"\nsource = [\"synth:rate=5000\"]", &[]);
+    check("", "before = \"0.5m\"\nsingle = false\nverbose = 0\ndumps-max = 8\nafter = 1e1", &[]);
+    check("", "before = \"0.6m\"\nsingle = true", &["before", "single"]);
+    check("trigger = \"udp\"", "[[trigger]]\nexpr = \"udp\"\nbefore = \"0.5m\"\nsingle = false", &[]);
+    check("[[trigger]]\nexpr = \"udp\"\nbefore = 30", "before = 9\n[[trigger]]\nexpr = \"udp\"\nbefore = \"30s\"", &["before"]);
+    check("dump-min-free = \"10%\"", "dump-min-free = \"10.0 %\"", &[]);
+}
+
+#[test]
+fn a_number_of_hundreds_of_digits_is_told_with_its_power_of_ten() {
+    let said = faults("source = \"synth:\"\nout = \"d\"\nbefore = 1e300\n");
+    assert!(said[0].starts_with("t.toml:3: before: ") && said[0].contains("'1e300'") && said[0].len() < 200, "{said:#?}");
+}
+
+#[test]
+fn all_lines_that_are_no_toml_are_told_in_their_order() {
+    let check = |text: &str, lines: &[usize]| {
+        let said = faults(text);
+        let places: Vec<String> = lines.iter().map(|line| format!("t.toml:{line}: no TOML: ")).collect();
+        assert_eq!(said.len(), places.len(), "{said:#?}");
+        said.iter().zip(&places).for_each(|(said, place)| assert!(said.starts_with(place.as_str()), "'{place}' is not {said}"));
+    };
+    check("ring = \"1GiB\nout =\n[[trigger\n", &[1, 2, 3]);
+    check("ring = \"1\\q\"\nring = 1z\nring = 5\nout\n", &[1, 2, 4]);
+    check("ring = 1\nring = 2\n", &[2]);
 }
 
 #[test]
@@ -208,7 +352,7 @@ fn the_example_has_every_key_and_its_default() {
             assert_eq!(values[0].text.to_str(), Some(default.as_str()), "{}", key.name);
         }
         if matches!(key.kind, Kind::Switch | Kind::Count) {
-            assert!(values.is_empty(), "{} is off", key.name);
+            assert!(["false", "0"].map(Some).contains(&values[0].text.to_str()), "{} is off", key.name);
         }
         assert_eq!(unset.values(&key.name).len(), usize::from(key.default.is_some()), "{}", key.name);
     }
@@ -287,7 +431,8 @@ proptest! {
         let shown = given.settings.to_toml();
         let again = settings(&shown).map_err(|faults| TestCaseError::fail(format!("{faults:?}\n{shown}")))?;
         prop_assert_eq!(faults(&shown), [""; 0], "{}", shown);
-        let changed: Vec<&str> = again.settings.changed(&given.settings).collect();
+        let meant_as = keys::meanings();
+        let changed: Vec<&str> = again.settings.changed(&given.settings, &meant_as).collect();
         prop_assert!(changed.is_empty(), "{:?} changed by\n{}", changed, shown);
         let without_origins = |text: &str| text.lines().map(|line| line.rsplit_once(" # ").map_or(line, |(head, _)| head).to_string()).collect::<Vec<_>>();
         prop_assert_eq!(without_origins(&again.settings.to_toml()), without_origins(&shown));

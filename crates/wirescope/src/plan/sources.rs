@@ -175,6 +175,15 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
     let (mut lanes, mut file_lanes) = (0, 0);
     let file_workers = files(&entries).map(|(_, plan)| plan.workers).max().unwrap_or(1);
     for entry in &entries {
+        if let SourcePlan::Pcap(PcapPlan { interface, .. }) = &entry.plan
+            && Pattern::new(interface).is_glob()
+        {
+            let cause = format!(
+                "'{interface}' is a pattern, which libpcap doesn't take; name an interface, or write afpacket:{interface}"
+            );
+            faults.add_source(&entry.spec, cause);
+            continue;
+        }
         let found = match &entry.plan {
             _ if at != Look::Machine => Ok(vec![LinkType::ETHERNET]),
             SourcePlan::AfPacket(plan) => interface_link_types(plan, &entry.spec),
@@ -308,6 +317,7 @@ mod tests {
         check(&["-i", "nosuch0", "-i", "nosuch0"], &["come twice", "no interface 'nosuch0'"]);
         check(&["--source", "synth:", "-s", "64"], &["whole packets"]);
         check(&["-i", "nosuch*", "-i", "nosuch0"], &["'afpacket:nosuch*' and 'afpacket:nosuch0'", "come twice"]);
+        check(&["--source", "pcap:eth*"], &["source 'pcap:eth*': 'eth*' is a pattern", "write afpacket:eth*"]);
         check(&["-r", "/a", "-s", "1G"], &["-s: ", "262144"]);
         check(&[], &["no source of packets"]);
     }

@@ -46,11 +46,6 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
-/// The name that a trigger as typed has, if it has one.
-pub fn name_of(text: &str) -> Option<&str> {
-    take_apart(text).name
-}
-
 /// What a trigger in a configuration file says of itself.
 type OwnWords = BTreeMap<&'static str, Own>;
 
@@ -93,6 +88,7 @@ pub fn plan(args: &RunArgs, times: &Times, vlan: VlanRule, link_types: &[LinkTyp
     let mut names: Vec<String> = Vec::new();
     let nothing = OwnWords::new();
     for (index, text) in args.trigger.iter().enumerate() {
+        faults.trigger = Some(index);
         let own = own_words(args, index);
         let written = match own {
             Some(own) => Written { name: own.get("name").map(|own| own.text.as_str()), expression: text },
@@ -126,6 +122,7 @@ pub fn plan(args: &RunArgs, times: &Times, vlan: VlanRule, link_types: &[LinkTyp
             name,
         });
     }
+    faults.trigger = None;
     triggers
 }
 
@@ -153,10 +150,10 @@ fn check_name(name: &str, earlier: &[String], faults: &mut Faults) {
         faults.add(&format!("trigger '{name}'"), "that is no name; write letters, digits, - and _");
     }
     if earlier.iter().any(|other| other == name) {
-        faults.add("--trigger", format!("the name '{name}' is given twice; choose another for one of them"));
+        faults.add("--trigger: name", format!("'{name}' is given twice; choose another for one of them"));
     }
     if name.len() > NAME_LEN_MAX {
-        faults.add("--trigger", format!("the name '{name}' is too long; at most {NAME_LEN_MAX} letters"));
+        faults.add("--trigger: name", format!("'{name}' is too long; at most {NAME_LEN_MAX} letters"));
     }
 }
 
