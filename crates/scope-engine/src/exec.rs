@@ -9,7 +9,7 @@
 //! command leaves running in its group is killed when it ends: nothing outlives its bound. Its outcome changes nothing of the run.
 
 use crate::printable::printable;
-use crate::rights::spawn_free;
+use crate::rights::{User, spawn_free};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -348,6 +348,8 @@ impl Runner<'_> {
         fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&self.plan.command).envs(job.facts.iter().map(|(name, value)| (*name, value)));
+        // Rights may have been given up since the start: root's folder is another user's.
+        command.env("HOME", User::own_home());
         for name in SERVICE {
             command.env_remove(name);
         }

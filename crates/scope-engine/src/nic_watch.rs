@@ -3,7 +3,7 @@
 
 use crate::plan::SourceEntry;
 use crate::worker::WorkerReport;
-use scope_source::nic::{Advice, Ethtool, Link, Nic, NicCounters, Softnet, advise, superpacket_advice};
+use scope_source::nic::{Advice, Ethtool, Link, Nic, NicCounters, Softnet, advise, cut_advice, superpacket_advice};
 use scope_source::spec::{Pattern, SourcePlan};
 use scope_source::{Altered, InterfaceCounters};
 use serde_json::{Map, Value, json};
@@ -35,8 +35,7 @@ impl NicStatus {
     pub fn to_json(&self) -> Value {
         let mut object: Map<String, Value> = self.counters.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
         object.insert("driver".into(), json!(self.driver));
-        let Altered { joined, split, unchecked, sliced } = self.altered;
-        object.insert("altered".into(), json!({"joined": joined, "split": split, "unchecked": unchecked, "sliced": sliced}));
+        object.insert("altered".into(), altered_json(&self.altered));
         object.insert(
             "link".into(),
             self.link.map_or(Value::Null, |link| json!({"up": link.up, "running": link.running, "mtu": link.mtu})),
@@ -50,6 +49,19 @@ impl NicStatus {
     pub fn count(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or(0)
     }
+}
+
+fn altered_json(altered: &Altered) -> Value {
+    let Altered { joined, split, unchecked, long, sliced, cut_by_block, cut_by_bound } = *altered;
+    json!({
+        "joined": joined,
+        "split": split,
+        "long": long,
+        "unchecked": unchecked,
+        "sliced": sliced,
+        "cut_by_block": cut_by_block,
+        "cut_by_bound": cut_by_bound,
+    })
 }
 
 /// The object `nic`: an entry for each interface.
@@ -140,9 +152,10 @@ fn altered(interface: &str, seen: &[InterfaceCounters]) -> Altered {
 
 /// What packets tell that settings haven't told already; each kind once.
 fn notes_of_packets(status: &mut NicStatus) -> Vec<Advice> {
-    let Altered { joined, split, unchecked, .. } = status.altered;
+    let Altered { cut_by_block, cut_by_bound, .. } = status.altered;
     let mtu = status.link.map_or(0, |link| link.mtu);
-    let mut new = superpacket_advice(&status.interface, mtu, joined, split, unchecked);
+    let mut new = superpacket_advice(&status.interface, mtu, &status.altered);
+    new.extend(cut_advice(&status.interface, mtu, cut_by_block, cut_by_bound));
     new.retain(|advice| status.notes.iter().all(|known| known.kind != advice.kind));
     status.notes.extend(new.iter().cloned());
     new
@@ -162,6 +175,8 @@ mod tests {
         assert!(notes_of_packets(&mut status).is_empty());
         status.altered.split = 1;
         assert_eq!(kinds(notes_of_packets(&mut status)), ["split"]);
+        status.altered = Altered { cut_by_block: 2, cut_by_bound: 1, ..status.altered };
+        assert_eq!(kinds(notes_of_packets(&mut status)), ["cut_by_block", "cut_by_bound"]);
         let object = status.to_json();
         assert_eq!(object["altered"]["joined"], 3);
         assert_eq!(object["notes"][0]["remedy"], "ethtool -K eth0 gro off lro off");

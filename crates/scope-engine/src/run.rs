@@ -21,12 +21,14 @@ use crate::exec::{Exec, Groups};
 use crate::health::Health;
 use crate::live;
 use crate::lockstep::Lockstep;
+use crate::lost::LostInterfaces;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::{NicStatus, NicWatch};
 use crate::outputs::Outputs;
 use crate::plan::{RunPlan, SourceEntry};
 use crate::reload::{Reload, reload, unready};
 use crate::rights::{self, Rights};
+use crate::short_snap;
 use crate::space::{Space, Told};
 use crate::status::{InterfaceStatus, Status, StatusTaker};
 use crate::summary::{Amount, Summary};
@@ -174,7 +176,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     })?;
     let memory = ring.memory();
     // Before the sources are opened: live packets would wait meanwhile.
-    let interpreted = prepare_filters(plan.filter_engine, &plan.sources, plan.triggers.iter());
+    let mut warnings = prepare_filters(plan.filter_engine, &plan.sources, plan.triggers.iter());
+    warnings.extend(short_snap::warnings(&plan));
     let own = live::own_traffic(&plan);
     let sources = open_sources(&plan, &own)?;
     let notes = live::notes(&plan, &own, &sources);
@@ -187,7 +190,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         watch.started(&memory, run.rights.as_ref());
     }
     notes.iter().for_each(|note| watch.note(note));
-    run.go(sources, nics, interpreted, control, watch)
+    run.go(sources, nics, warnings, control, watch)
 }
 
 /// Starts what runs after dumps, if anything does.
@@ -238,7 +241,7 @@ fn open_sources(plan: &RunPlan, own: &[Connection]) -> Result<Vec<Feed>, SourceE
             }
             SourcePlan::Pcap(live) => {
                 let own = if live.exclude_self { own } else { &[] };
-                sources.extend(feeds([pcap::open(live, own, &entry.spec)?], entry));
+                sources.extend(feeds([pcap::open(live, own, &entry.spec)?.with_prefilter(entry.prefilter.is_some())], entry));
             }
             SourcePlan::Synth(options) => {
                 sources.extend(feeds(synth::open(options, &entry.spec)?, entry));
@@ -278,6 +281,7 @@ struct Run {
     live: bool,
     space: Space,
     exec: Option<Arc<Exec>>,
+    lost: LostInterfaces,
     /// Builds summaries until the run ends.
     _summarizer: Option<Summarizer>,
 }
@@ -319,7 +323,7 @@ impl Run {
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
-        Run { plan, outputs, rights, shared, live, space, exec, _summarizer: summarizer }
+        Run { plan, outputs, rights, shared, live, space, exec, lost: LostInterfaces::default(), _summarizer: summarizer }
     }
 
     /// Workers from start to end, with the main thread beside them.
@@ -327,7 +331,7 @@ impl Run {
         self,
         sources: Vec<Feed>,
         nics: NicWatch,
-        interpreted: Vec<String>,
+        early: Vec<String>,
         control: &Control,
         watch: &dyn Watch,
     ) -> Result<Summary, EngineError> {
@@ -337,7 +341,7 @@ impl Run {
         let mut failures = Vec::new();
         let mut health = Health::begin(&self.plan, nics, &names, self.live, &self.shared);
         health.notes(&self.shared).iter().for_each(|note| watch.note(note));
-        interpreted.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
+        early.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
             for (index, feed) in sources.into_iter().enumerate() {
@@ -388,7 +392,8 @@ impl Run {
             if !self.shared.stop.swap(true, Ordering::Relaxed) {
                 watch.stopping();
             }
-            health.look(&mut taker.take(&self.shared, self.hits()), &self.shared, &reports);
+            let notes = health.look(&mut taker.take(&self.shared, self.hits()), &self.shared, &reports);
+            notes.iter().for_each(|note| watch.note(note));
             health.log_loss(&mut taker, &self.shared);
             for (index, worker) in workers.into_iter().enumerate() {
                 if worker.join().is_err() {
@@ -477,6 +482,9 @@ impl Run {
 
     /// What became of an interface: an event, and a warning or just a line.
     fn tell_of_interface(&self, news: InterfaceNews, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        if news.state == InterfaceState::Lost && !self.lost.note(&news.text) {
+            return; // another of its workers has told it
+        }
         let mut facts = json!({"interface": news.interface, "state": news.state.name(), "text": news.text});
         match news.state {
             InterfaceState::Mtu(bytes) => facts["mtu"] = bytes.into(),
@@ -589,6 +597,7 @@ impl Run {
         summary.dumps = self.shared.dumps.reports();
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());
+        failures.extend(self.lost.take());
         let refused: u64 = summary.hits.iter().map(|(_, counts)| counts.no_space).sum();
         if refused > 0 {
             failures.push(format!("{refused} hits started no dump: there was no space for it"));

@@ -379,7 +379,7 @@ impl<'a> Path<'a> {
         for packet in &packets[..stored] {
             let kept = packet.data.len().min(kept_bytes_max);
             self.counts.stored_bytes += kept as u64;
-            self.counts.cut_packets += u64::from(kept < packet.data.len());
+            self.counts.cut_packets += u64::from(kept < self.wanted_bytes(packet));
         }
         self.counts.stored_packets += stored as u64;
         if stored > 0 {
@@ -392,6 +392,15 @@ impl<'a> Path<'a> {
         writer.count_dropped(index, DropReason::RingPinned, (packets.len() - stored) as u64);
         packets[stored..].iter().for_each(|packet| self.drop_packet(packet, DropReason::RingPinned));
         None
+    }
+
+    /// Bytes of a packet that were asked for. What a file holds of one is all there is of it.
+    fn wanted_bytes(&self, packet: &Packet<'_>) -> usize {
+        match self.ports[packet.interface as usize].interface.snap_len {
+            _ if self.waits => packet.data.len(),
+            0 => packet.data.len().max(packet.original_len as usize),
+            most => (packet.original_len.min(most) as usize).max(packet.data.len()),
+        }
     }
 
     /// Gets a segment for `lane`: at once or not at all, or, for a worker that can wait, when it may have one.

@@ -8,6 +8,7 @@ mod tests;
 
 use crate::args::{Cli, RunArgs};
 use crate::plan::{self, Look};
+use crate::speech::{Level, say};
 use crate::{Fault, print, refused};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use scope_config::{FileError, Given, Keys, Settings, Written};
@@ -79,8 +80,10 @@ fn meant(settings: Settings) -> Result<RunArgs, Vec<String>> {
 pub fn check(path: &Path) -> u8 {
     match laid_over(Some(path), &Given::new()).and_then(|args| plan::plan(&args, Look::Nowhere)) {
         Err(faults) => refused(&faults),
-        Ok(_) => {
+        Ok(planned) => {
             let file = path.display();
+            let warnings = scope_engine::short_snap::warnings(&planned.run);
+            warnings.iter().for_each(|warning| say(Level::Warning, &format!("{file}: {warning}")));
             let line = format!(
                 "{file}: in order; what only a start can tell was not looked at: interfaces and files of sources, the folders of out and ring-out, memory and nodes\n"
             );

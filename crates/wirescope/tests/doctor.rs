@@ -55,7 +55,10 @@ fn what_can_not_be_looked_at_is_refused_with_the_reason() {
     let other = place.path("other.jsonl");
     let empty = place.out();
     let own = std::process::id().to_string();
-    let rows: [(&[&str], &str); 6] = [
+    let pipe = place.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let rows: [(&[&str], &str); 7] = [
+        (&["--log", pipe.to_str().unwrap()], "is no file"),
         (&[], "which run?"),
         (&["--out", empty.to_str().unwrap()], "No such file"),
         (&["--log", other.to_str().unwrap()], "no run has written this log"),

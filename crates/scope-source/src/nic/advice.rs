@@ -1,7 +1,8 @@
 //! What stands in the way of capture on an interface, and of its truth: each with the line that mends it.
 
 use super::Nic;
-use crate::afpacket;
+use crate::spec::SNAP_LEN_MAX;
+use crate::{Altered, afpacket};
 use std::io;
 
 /// A receive ring of the card with fewer entries than this is small where it can have more.
@@ -92,7 +93,8 @@ pub fn advise(nic: &Nic) -> Vec<Advice> {
 
 /// What is said when packets longer than the interface's MTU came: `joined` of received ones, `split` of those that this host sent
 /// and the card is to cut.
-pub fn superpacket_advice(name: &str, mtu: u32, joined: u64, split: u64, unchecked: u64) -> Vec<Advice> {
+pub fn superpacket_advice(name: &str, mtu: u32, altered: &Altered) -> Vec<Advice> {
+    let Altered { joined, split, long, unchecked, .. } = *altered;
     let mut advice = Vec::new();
     let mut add = |kind, packets: u64, what: String, remedy: String| {
         if packets > 0 {
@@ -102,6 +104,7 @@ pub fn superpacket_advice(name: &str, mtu: u32, joined: u64, split: u64, uncheck
     let longer = format!("longer than its MTU of {mtu} B: not as they are on the wire");
     add("joined", joined, format!("{name} received packets {longer}"), off_line(name, &["gro", "lro"]));
     add("split", split, format!("{name} sent packets {longer}"), off_line(name, &["tso", "gso"]));
+    add("long", long, format!("{name} brings packets {longer}"), off_line(name, &["gro", "lro", "tso", "gso"]));
     add(
         "checksums",
         unchecked,
@@ -109,6 +112,22 @@ pub fn superpacket_advice(name: &str, mtu: u32, joined: u64, split: u64, uncheck
         off_line(name, &["tx"]),
     );
     advice
+}
+
+/// What is to be said of an interface some of whose packets were cut though nobody asked for it: by the kernel, whose blocks are too
+/// small for `by_block` of them, or to the most that is kept of a packet, as `by_bound` were.
+pub fn cut_advice(name: &str, mtu: u32, by_block: u64, by_bound: u64) -> Vec<Advice> {
+    let block = (by_block > 0).then(|| Advice {
+        kind: "cut_by_block",
+        what: format!("packets of {name} are cut: they don't fit into a block of the kernel's ring; its MTU is {mtu} B"),
+        remedy: "a larger block= (pcap: a larger buffer=) takes them whole".to_string(),
+    });
+    let bound = (by_bound > 0).then(|| Advice {
+        kind: "cut_by_bound",
+        what: format!("packets of {name} are cut to {SNAP_LEN_MAX} B, the most that is kept of one and that tools read"),
+        remedy: format!("ip link set dev {name} gso_max_size 65536 gro_max_size 65536 (here, and on the peer of a veth pair)"),
+    });
+    block.into_iter().chain(bound).collect()
 }
 
 /// The line that turns offloads off.

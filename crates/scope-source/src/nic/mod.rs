@@ -13,7 +13,7 @@ mod advice;
 mod counters;
 mod ethtool;
 
-pub use advice::{Advice, Missing, advise, superpacket_advice};
+pub use advice::{Advice, Missing, advise, cut_advice, superpacket_advice};
 pub use counters::{NicCounters, Softnet};
 pub use ethtool::{Driver, Ethtool, Link, Queues, RingSizes, Timestamping};
 

@@ -7,6 +7,7 @@
 //! less than what was received and dropped. After [`Source::stop`] what is dated later isn't taken and isn't counted.
 
 mod library;
+mod wire;
 
 use std::io;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -17,8 +18,9 @@ use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, Packet, Sink, Timesta
 use crate::afpacket::losses::Losses;
 use crate::own_traffic::{self, Connection};
 use crate::spec::{PcapPlan, SNAP_LEN_MAX};
-use crate::{Polled, Source, SourceCounters, SourceError, Timing};
+use crate::{InterfaceCounters, Polled, Source, SourceCounters, SourceError, Timing};
 use library::{Capture, Counts, Refused, Wanted};
+use wire::Wire;
 
 /// Batches of one poll at most.
 const POLL_BATCHES: usize = 64;
@@ -45,6 +47,7 @@ pub struct PcapSource {
     interface: Interface,
     announced: bool,
     snap_len: usize,
+    wire: Wire,
     timeout: Duration,
     notes: Vec<String>,
     /// The bytes of the batch at hand.
@@ -99,6 +102,7 @@ pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<Pcap
         interface,
         announced: false,
         snap_len: wanted.snap_len as usize,
+        wire: Wire::of(name, link_type),
         timeout: Duration::from_millis(plan.timeout_ms.into()),
         notes,
         bytes: Vec::new(),
@@ -111,6 +115,16 @@ pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<Pcap
         heard: Instant::now(),
         ended: false,
     })
+}
+
+impl PcapSource {
+    /// Says where the prefilter runs, if there is one.
+    pub fn with_prefilter(mut self, is_one: bool) -> PcapSource {
+        let note =
+            "prefilter: in the worker, not in the kernel: through libpcap all packets come here; afpacket: asks the kernel";
+        self.notes.extend(is_one.then(|| note.to_string()));
+        self
+    }
 }
 
 /// Lets the packets of `excluded` not be captured.
@@ -171,6 +185,7 @@ impl PcapSource {
                 lost_before: self.losses.before_packet(copied.time_ns),
                 ..EMPTY
             };
+            self.wire.count(&mut self.counters.altered, copied, self.interface.snap_len);
             self.counters.stepped_back += u64::from(copied.time_ns < self.newest_ns);
             self.newest_ns = self.newest_ns.max(copied.time_ns);
         }
@@ -268,6 +283,13 @@ impl Source for PcapSource {
 
     fn counters(&self) -> SourceCounters {
         self.counters
+    }
+
+    fn interfaces(&self, into: &mut Vec<InterfaceCounters>) {
+        match into.first_mut() {
+            Some(entry) => entry.counters = self.counters,
+            None => into.push(InterfaceCounters { interface: self.interface.name[..].into(), counters: self.counters }),
+        }
     }
 
     fn stop(&mut self) {

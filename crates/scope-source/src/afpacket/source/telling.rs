@@ -10,7 +10,7 @@ const NEWS_MAX: usize = 1024;
 impl AfPacketSource {
     /// Tells what all workers of the interface see alike, and what is this one's own trouble.
     pub(super) fn tell(&mut self, interface: &str, state: InterfaceState, text: String) {
-        if (self.leads || state == InterfaceState::Refused) && self.news.len() < NEWS_MAX {
+        if (self.leads || matches!(state, InterfaceState::Refused | InterfaceState::Lost)) && self.news.len() < NEWS_MAX {
             self.news.push(InterfaceNews { interface: interface.to_string(), state, text });
         }
     }
@@ -32,9 +32,11 @@ impl AfPacketSource {
         let known = &mut self.known[number];
         (known.gone, known.mtu) = (false, link.mtu);
         known.called.clone_from(&link.name);
-        let text = format!("interface {} is back: captured again", link.name) + &self.notes_of(number);
+        // It comes back down, as a rule: no event of its own.
+        known.up = link.state == LinkState::Up;
+        let still = if known.up { String::new() } else { format!("; it {} so far", not_up(link.state)) };
+        let text = format!("interface {} is back: captured again{still}", link.name) + &self.notes_of(number);
         self.tell(&link.name, InterfaceState::Back, text);
-        self.tell_of_down(number, link);
     }
 
     /// An interface that is captured from now on and may have no link yet.
