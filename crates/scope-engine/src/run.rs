@@ -177,7 +177,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let memory = ring.memory();
     // Before the sources are opened: live packets would wait meanwhile.
     let mut warnings = prepare_filters(plan.filter_engine, &plan.sources, plan.triggers.iter());
-    warnings.extend(short_snap::warnings(&plan));
+    warnings.extend(short_snap::warnings(&plan, &plan.link_types));
     let own = live::own_traffic(&plan);
     let sources = open_sources(&plan, &own)?;
     let notes = live::notes(&plan, &own, &sources);

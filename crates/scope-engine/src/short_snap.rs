@@ -5,20 +5,20 @@ use scope_filter::Filter;
 use scope_packet::LinkType;
 use scope_source::spec::SourcePlan;
 
-/// A warning for each source and filter of the plan that don't go together.
-pub fn warnings(plan: &RunPlan) -> Vec<String> {
-    plan.sources.iter().flat_map(|entry| of_source(plan, entry)).collect()
+/// A warning for each source and filter of the plan that don't go together on any of `link_types`.
+pub fn warnings(plan: &RunPlan, link_types: &[LinkType]) -> Vec<String> {
+    plan.sources.iter().flat_map(|entry| of_source(plan, entry, link_types)).collect()
 }
 
-fn of_source(plan: &RunPlan, entry: &SourceEntry) -> Vec<String> {
+fn of_source(plan: &RunPlan, entry: &SourceEntry, link_types: &[LinkType]) -> Vec<String> {
     let Some(snap_len) = snap_len(&entry.plan) else { return Vec::new() };
-    let prefilter = entry.prefilter.iter().map(|filter| ("prefilter".to_string(), needed(filter, &plan.link_types)));
+    let prefilter = entry.prefilter.iter().map(|filter| ("prefilter".to_string(), needed(filter, link_types)));
     let triggers = plan.triggers.iter().flat_map(|trigger| {
         let name = &trigger.name;
         let dump = trigger.template.as_ref().filter(|template| !template.has_names());
-        let dump = dump.and_then(|template| Filter::compile(template.text(), plan.vlan, &plan.link_types).ok());
-        let dump = dump.map(|filter| (format!("dump filter of trigger '{name}'"), needed(&filter, &plan.link_types)));
-        let own = (format!("trigger '{name}'"), needed(&trigger.filter, &plan.link_types));
+        let dump = dump.and_then(|template| Filter::compile(template.text(), plan.vlan, link_types).ok());
+        let dump = dump.map(|filter| (format!("dump filter of trigger '{name}'"), needed(&filter, link_types)));
+        let own = (format!("trigger '{name}'"), needed(&trigger.filter, link_types));
         [own].into_iter().chain(dump)
     });
     let unmet = prefilter.chain(triggers).filter_map(|(what, bytes)| Some((what, bytes.filter(|&bytes| bytes > snap_len)?)));
@@ -43,8 +43,7 @@ fn snap_len(plan: &SourcePlan) -> Option<u32> {
 
 /// The least that the filter needs on any link type for which it compiles; `None` where that can't be told of one.
 fn needed(filter: &Filter, link_types: &[LinkType]) -> Option<u32> {
-    let links = if link_types.is_empty() { &[LinkType::ETHERNET] } else { link_types };
     let needs: Option<Vec<u32>> =
-        links.iter().filter(|&&link| filter.compiles_for(link)).map(|&link| filter.bytes_needed(link)).collect();
+        link_types.iter().filter(|&&link| filter.compiles_for(link)).map(|&link| filter.bytes_needed(link)).collect();
     needs?.into_iter().min()
 }

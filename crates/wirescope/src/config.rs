@@ -12,6 +12,7 @@ use crate::speech::{Level, say};
 use crate::{Fault, print, refused};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use scope_config::{FileError, Given, Keys, Settings, Written};
+use scope_packet::LinkType;
 use std::path::{Path, PathBuf};
 
 /// The settings of `wirescope run`, of which `matches` are the flags, with those of the file that `--config` names.
@@ -82,8 +83,9 @@ pub fn check(path: &Path) -> u8 {
         Err(faults) => refused(&faults),
         Ok(planned) => {
             let file = path.display();
-            let warnings = scope_engine::short_snap::warnings(&planned.run);
-            warnings.iter().for_each(|warning| say(Level::Warning, &format!("{file}: {warning}")));
+            // What the interfaces are is not known here.
+            let warnings = scope_engine::short_snap::warnings(&planned.run, &[LinkType::ETHERNET]);
+            warnings.iter().for_each(|warning| say(Level::Warning, &format!("{file}: on Ethernet: {warning}")));
             let line = format!(
                 "{file}: in order; what only a start can tell was not looked at: interfaces and files of sources, the folders of out and ring-out, memory and nodes\n"
             );
