@@ -77,6 +77,8 @@ pub(crate) struct NicWatch {
     softnet_before: Option<Softnet>,
     /// Notes that nobody has said yet.
     untold: Vec<Advice>,
+    /// Packets that are cut though nobody asked for it: more than notes.
+    cuts_untold: Vec<Advice>,
 }
 
 impl NicWatch {
@@ -90,7 +92,7 @@ impl NicWatch {
         let live: Vec<&str> = live.collect();
         let ethtool = if live.is_empty() { None } else { Ethtool::open().ok() };
         let softnet_before = if live.is_empty() { None } else { Softnet::now() };
-        let mut watch = NicWatch { ethtool, watched: Vec::new(), softnet_before, untold: Vec::new() };
+        let mut watch = NicWatch { ethtool, watched: Vec::new(), softnet_before, untold: Vec::new(), cuts_untold: Vec::new() };
         live.into_iter().filter(|name| !Pattern::new(name).is_glob()).for_each(|name| watch.follow(name));
         watch
     }
@@ -119,13 +121,21 @@ impl NicWatch {
                 status.link = ethtool.link(&status.interface).ok();
             }
             status.altered = altered(&status.interface, &seen);
-            self.untold.extend(notes_of_packets(status));
+            let (cuts, notes): (Vec<_>, Vec<_>) =
+                notes_of_packets(status).into_iter().partition(|note| note.kind.starts_with("cut_by_"));
+            self.cuts_untold.extend(cuts);
+            self.untold.extend(notes);
         }
     }
 
     /// Notes since this was last asked.
     pub(crate) fn notes(&mut self) -> Vec<Advice> {
         std::mem::take(&mut self.untold)
+    }
+
+    /// Warnings of packets that are cut though nobody asked for it, since this was last asked.
+    pub(crate) fn cuts(&mut self) -> Vec<String> {
+        self.cuts_untold.drain(..).map(|cut| format!("{}: {}", cut.what, cut.remedy)).collect()
     }
 
     /// Every card.

@@ -386,6 +386,7 @@ impl Run {
                     self.shared.events.flush_hits();
                     health.log_loss(&mut taker, &self.shared);
                     self.tell_of_long_holds(watch);
+                    health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                     memory.look().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 }
             }
@@ -411,6 +412,7 @@ impl Run {
         }
         self.tell_of_commands(watch, &mut warnings);
         let nics = health.end(&reports);
+        health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
         Ok(self.finish(names, reports, nics, warnings, failures))
     }
 

@@ -12,7 +12,9 @@ const NIC_LOSSES: [&str; 6] =
 
 /// What helps against a limit of the system that a fault names by its number, to be put behind it; else nothing.
 pub fn remedy(fault: &str) -> &'static str {
-    if fault.contains("(os error 24)") {
+    if fault.contains("ulimit") {
+        "" // it has a remedy of its own
+    } else if fault.contains("(os error 24)") {
         "; more open files must be allowed: ulimit -n 4096, or LimitNOFILE= of a service"
     } else if fault.contains("(os error 12)") && !fault.contains("need less") {
         "; memory or address space is limited: ulimit -v unlimited, free memory, or a smaller --ring"
@@ -268,6 +270,15 @@ pub fn dump(report: &DumpSummary) -> Vec<String> {
 mod tests {
     use super::*;
     use scope_engine::{WorkerStatus, WorkerTime};
+
+    #[test]
+    fn limits_of_the_system_have_a_remedy_and_only_one() {
+        let check = |number, word| assert!(remedy(&format!("here: {}", std::io::Error::from_raw_os_error(number))).contains(word));
+        check(libc::EMFILE, "ulimit -n");
+        check(libc::ENOMEM, "ulimit -v");
+        assert_eq!(remedy(&format!("{}; look at ulimit -v", std::io::Error::from_raw_os_error(libc::ENOMEM))), "");
+        assert_eq!(remedy("no such folder"), "");
+    }
 
     #[test]
     fn figures_read_well() {

@@ -64,8 +64,14 @@ fn check(live: &Live, interface: &str, cause: &str, remedy: &str, (done, summary
     let others = ["cut_by_block", "cut_by_bound", "sliced"].into_iter().filter(|other| *other != cause);
     assert!(altered[cause] == cut && others.clone().all(|other| altered[other] == 0), "{cut}: {altered}");
     assert_eq!(summary["cut"], cut, "a packet counts once");
-    let lines = done.stderr.lines().filter(|line| line.contains("are cut") && line.contains(remedy)).count();
+    let lines = done
+        .stderr
+        .lines()
+        .filter(|line| line.contains("are cut") && line.contains("packets of") && line.contains(remedy))
+        .count();
     assert_eq!(lines, 1, "told once, with its remedy: {}", done.stderr);
+    let warnings = summary["warnings"].as_array().unwrap().iter().filter(|warning| warning.to_string().contains(remedy)).count();
+    assert_eq!(warnings, 1, "{}", summary["warnings"]);
     let dump = &summary["dumps"][0];
     assert!(dump["cut"].as_u64().unwrap() > 3 && dump["complete"] == true, "{dump}");
     let bytes = std::fs::read(dump["path"].as_str().unwrap()).unwrap();
