@@ -145,6 +145,17 @@ struct Lane {
     predicates: Vec<Predicate>,
 }
 
+/// Bytes of a packet that are wanted: of `asked` so many, 0 for all. `None`: what a file holds of one is all there is of it.
+#[inline]
+fn wanted_bytes(packet: &Packet<'_>, asked: Option<u32>) -> usize {
+    let most = match asked {
+        None => 0,
+        Some(0) => packet.original_len,
+        Some(most) => packet.original_len.min(most),
+    };
+    packet.data.len().max(most as usize)
+}
+
 /// What a prefilter asks of packets of one link type.
 struct Prefilter {
     filter: Filter,
@@ -376,10 +387,11 @@ impl<'a> Path<'a> {
                 break;
             }
         }
+        let asked = (!self.waits).then_some(self.ports[port].interface.snap_len);
         for packet in &packets[..stored] {
             let kept = packet.data.len().min(kept_bytes_max);
             self.counts.stored_bytes += kept as u64;
-            self.counts.cut_packets += u64::from(kept < self.wanted_bytes(packet));
+            self.counts.cut_packets += u64::from(kept < wanted_bytes(packet, asked));
         }
         self.counts.stored_packets += stored as u64;
         if stored > 0 {
@@ -392,15 +404,6 @@ impl<'a> Path<'a> {
         writer.count_dropped(index, DropReason::RingPinned, (packets.len() - stored) as u64);
         packets[stored..].iter().for_each(|packet| self.drop_packet(packet, DropReason::RingPinned));
         None
-    }
-
-    /// Bytes of a packet that were asked for. What a file holds of one is all there is of it.
-    fn wanted_bytes(&self, packet: &Packet<'_>) -> usize {
-        match self.ports[packet.interface as usize].interface.snap_len {
-            _ if self.waits => packet.data.len(),
-            0 => packet.data.len().max(packet.original_len as usize),
-            most => (packet.original_len.min(most) as usize).max(packet.data.len()),
-        }
     }
 
     /// Gets a segment for `lane`: at once or not at all, or, for a worker that can wait, when it may have one.
