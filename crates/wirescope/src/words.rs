@@ -273,7 +273,8 @@ mod tests {
 
     #[test]
     fn limits_of_the_system_have_a_remedy_and_only_one() {
-        let check = |number, word| assert!(remedy(&format!("here: {}", std::io::Error::from_raw_os_error(number))).contains(word));
+        let check =
+            |number, word| assert!(remedy(&format!("here: {}", std::io::Error::from_raw_os_error(number))).contains(word));
         check(libc::EMFILE, "ulimit -n");
         check(libc::ENOMEM, "ulimit -v");
         assert_eq!(remedy(&format!("{}; look at ulimit -v", std::io::Error::from_raw_os_error(libc::ENOMEM))), "");
