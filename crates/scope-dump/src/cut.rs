@@ -311,6 +311,7 @@ impl Cutter {
         }
         report.packets = self.files.values().map(|file| file.packets).sum();
         report.bytes = self.files.values().map(|file| file.bytes).sum();
+        report.cut = self.files.values().map(|file| file.cut).sum();
         let unwritten =
             self.files.values().map(|file| file.unwritten.packets).sum::<u64>() + self.unopened.as_ref().map_or(0, |u| u.1);
         let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());

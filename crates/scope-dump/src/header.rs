@@ -49,6 +49,10 @@ pub(crate) fn facts(report: &DumpReport) -> String {
     let _ = writeln!(text, "window: {} to {}", iso(report.from_ns), iso(report.to_ns));
     let _ = writeln!(text, "packets: {}", report.packets);
     text.push_str(&loss(report));
+    if report.cut > 0 {
+        let _ =
+            writeln!(text, "cut: {} packets are shorter than they were on the wire, not by a snap length asked for", report.cut);
+    }
     if let Some(error) = &report.error {
         let _ = writeln!(text, "writing failed: {error}");
     }

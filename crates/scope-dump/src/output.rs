@@ -42,15 +42,28 @@ const NAMES_MAX: u32 = 1000;
 pub(crate) struct Tally {
     pub packets: u64,
     bytes: u64,
+    /// Of the packets: shorter than on the wire, and not by a snap length.
+    cut: u64,
     pub span_ns: Option<(i64, i64)>,
 }
 
 impl Tally {
-    fn add(&mut self, packets: u64, bytes: u64, span_ns: Option<(i64, i64)>) {
-        self.packets += packets;
-        self.bytes += bytes;
-        self.span_ns = self.span_ns.into_iter().chain(span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    fn add(&mut self, other: &Tally) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.cut += other.cut;
+        self.span_ns = self.span_ns.into_iter().chain(other.span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     }
+}
+
+/// An interface in a file.
+struct Described {
+    /// Its number there.
+    number: u32,
+    /// Packets of it.
+    packets: u64,
+    /// Bytes of a packet that were asked for; 0: all.
+    snap_len: u32,
 }
 
 /// One output file.
@@ -64,8 +77,8 @@ pub(crate) struct OutFile {
     /// Bytes that are in the file for sure, whole blocks.
     written: u64,
     charged: Charged,
-    /// The run's interface number to the file's own, and packets written of it.
-    interfaces: BTreeMap<u32, (u32, u64)>,
+    /// By the run's interface number.
+    interfaces: BTreeMap<u32, Described>,
     last: Option<Place>,
     late: Option<LateRun>,
     /// What the late run holds.
@@ -74,6 +87,8 @@ pub(crate) struct OutFile {
     out_of_order: u64,
     pub packets: u64,
     pub bytes: u64,
+    /// Packets written that are shorter than they were on the wire, and not by a snap length.
+    pub cut: u64,
     /// Packets that couldn't be written.
     pub unwritten: Tally,
     pub error: Option<io::Error>,
@@ -106,6 +121,7 @@ impl OutFile {
             out_of_order: 0,
             packets: 0,
             bytes: 0,
+            cut: 0,
             unwritten: Tally::default(),
             error: None,
         })
@@ -121,23 +137,26 @@ impl OutFile {
 
     /// Writes one packet's block to its place.
     pub(crate) fn write(&mut self, ring: &Ring, place: Place, block: &[u8]) {
-        let bytes = u64::from(pcapng::le32(block, 20));
+        let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
         let span_ns = Some((place.time_ns, place.time_ns));
+        let mut tally = Tally { packets: 1, bytes: len.into(), cut: 0, span_ns };
         if self.error.is_some() || !self.format().holds(place.time_ns) {
-            return self.unwritten.add(1, bytes, span_ns);
+            return self.unwritten.add(&tally);
         }
-        let number = self.interface(ring, pcapng::le32(block, 8));
+        let (number, snap_len) = self.interface(ring, pcapng::le32(block, 8));
+        tally.cut = u64::from(len < original_len && (snap_len == 0 || len < snap_len));
         self.packets += 1;
-        self.bytes += bytes;
+        self.bytes += tally.bytes;
+        self.cut += tally.cut;
         let is_late = self.last.is_some_and(|last| place < last);
         let result = if is_late && !self.output.is_stream() {
-            self.late_tally.add(1, bytes, span_ns);
+            self.late_tally.add(&tally);
             self.write_late(place, block, number)
         } else {
             self.out_of_order += u64::from(is_late);
             self.last = self.last.max(Some(place));
             self.format().packet(&mut self.buffer, block, number);
-            self.buffered.add(1, bytes, span_ns);
+            self.buffered.add(&tally);
             if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
         };
         if let Err(error) = result {
@@ -158,8 +177,8 @@ impl OutFile {
         }
     }
 
-    /// The file's own number of an interface; its description is written at first use.
-    fn interface(&mut self, ring: &Ring, run_number: u32) -> u32 {
+    /// The file's own number of an interface, and its snap length; its description is written at first use.
+    fn interface(&mut self, ring: &Ring, run_number: u32) -> (u32, u32) {
         let own = self.interfaces.len() as u32;
         let entry = self.interfaces.entry(run_number).or_insert_with(|| {
             // The first one's number is put right when the header is patched; in a pipe nothing is.
@@ -168,10 +187,10 @@ impl OutFile {
             if self.output.format == DumpFormat::Pcapng {
                 describe(&mut self.buffer, ring, run_number, number);
             }
-            (own, 0)
+            Described { number: own, packets: 0, snap_len: ring.interface(run_number).map_or(0, |entry| entry.snap_len) }
         });
-        entry.1 += 1;
-        entry.0
+        entry.packets += 1;
+        (entry.number, entry.snap_len)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -205,7 +224,8 @@ impl OutFile {
         for lost in [std::mem::take(&mut self.buffered), std::mem::take(&mut self.late_tally)] {
             self.packets = self.packets.saturating_sub(lost.packets);
             self.bytes = self.bytes.saturating_sub(lost.bytes);
-            self.unwritten.add(lost.packets, lost.bytes, lost.span_ns);
+            self.cut = self.cut.saturating_sub(lost.cut);
+            self.unwritten.add(&lost);
         }
         if !self.output.is_stream() {
             let _ = self.file.set_len(self.written);
@@ -235,7 +255,7 @@ impl OutFile {
         if self.interfaces.is_empty() && self.format() == DumpFormat::Pcapng {
             let run_number = fallback.unwrap_or(u32::MAX);
             describe(&mut self.buffer, ring, run_number, self.link_type);
-            self.interfaces.insert(run_number, (0, 0));
+            self.interfaces.insert(run_number, Described { number: 0, packets: 0, snap_len: 0 });
         }
         self.flush()?;
         if let Some(late) = self.late.take() {
@@ -257,9 +277,9 @@ impl OutFile {
         if self.format() == DumpFormat::Pcap {
             return;
         }
-        for (own, packets) in self.interfaces.values() {
-            let (dropped, comment) = if *own == 0 { (lost.1, facts) } else { (0, "") };
-            pcapng::statistics_with(&mut self.buffer, *own, end_ns, (packets + dropped, dropped), comment);
+        for Described { number, packets, .. } in self.interfaces.values() {
+            let (dropped, comment) = if *number == 0 { (lost.1, facts) } else { (0, "") };
+            pcapng::statistics_with(&mut self.buffer, *number, end_ns, (packets + dropped, dropped), comment);
         }
     }
 

@@ -23,6 +23,8 @@ pub struct DumpReport {
     pub packets: u64,
     /// Their captured bytes.
     pub bytes: u64,
+    /// Packets of it that are shorter than they were on the wire, though no snap length of the capture asked for that.
+    pub cut: u64,
     /// Packets that this dump lacks, at least: those that certainly belong to it.
     pub lost_min: u64,
     /// Packets that this dump lacks, at most.

@@ -12,7 +12,7 @@
 mod group;
 
 use crate::printable::printable;
-use crate::rights::spawn_free;
+use crate::rights::{User, spawn_free};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -351,6 +351,8 @@ impl Runner<'_> {
         fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&self.plan.command).envs(job.facts.iter().map(|(name, value)| (*name, value)));
+        // Rights may have been given up since the start: root's folder is another user's.
+        command.env("HOME", User::own_home());
         for name in SERVICE {
             command.env_remove(name);
         }

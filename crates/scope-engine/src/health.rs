@@ -94,6 +94,11 @@ impl Health {
         self.nics.notes().iter().map(say).collect()
     }
 
+    /// Warnings of packets that are cut though nobody asked for it, found by the last look.
+    pub(crate) fn cuts(&mut self) -> Vec<String> {
+        self.nics.cuts()
+    }
+
     /// A last look, and every card.
     pub(crate) fn end(&mut self, reports: &[Mutex<WorkerReport>]) -> Vec<NicStatus> {
         self.nics.look(reports);

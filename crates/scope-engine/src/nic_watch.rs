@@ -3,7 +3,7 @@
 
 use crate::plan::SourceEntry;
 use crate::worker::WorkerReport;
-use scope_source::nic::{Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice};
+use scope_source::nic::{Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice, cut_advice};
 use scope_source::spec::{Pattern, SourcePlan};
 use scope_source::{Altered, InterfaceCounters};
 use serde_json::{Map, Value, json};
@@ -35,11 +35,7 @@ impl NicStatus {
     pub fn to_json(&self) -> Value {
         let mut object: Map<String, Value> = self.counters.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
         object.insert("driver".into(), json!(self.driver));
-        let Altered { joined, split, unchecked, unchecked_sent, sliced } = self.altered;
-        let altered = json!({
-            "joined": joined, "split": split, "unchecked": unchecked, "unchecked_sent": unchecked_sent, "sliced": sliced,
-        });
-        object.insert("altered".into(), altered);
+        object.insert("altered".into(), altered_json(&self.altered));
         object.insert(
             "link".into(),
             self.link.map_or(Value::Null, |link| json!({"up": link.up, "running": link.running, "mtu": link.mtu})),
@@ -53,6 +49,20 @@ impl NicStatus {
     pub fn count(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or(0)
     }
+}
+
+fn altered_json(altered: &Altered) -> Value {
+    let Altered { joined, split, unchecked, unchecked_sent, long, sliced, cut_by_block, cut_by_bound } = *altered;
+    json!({
+        "joined": joined,
+        "split": split,
+        "long": long,
+        "unchecked": unchecked,
+        "unchecked_sent": unchecked_sent,
+        "sliced": sliced,
+        "cut_by_block": cut_by_block,
+        "cut_by_bound": cut_by_bound,
+    })
 }
 
 /// The object `nic`: an entry for each interface.
@@ -69,6 +79,8 @@ pub(crate) struct NicWatch {
     softnet_before: Option<Softnet>,
     /// Notes that nobody has said yet.
     untold: Vec<Advice>,
+    /// Packets that are cut though nobody asked for it: more than notes.
+    cuts_untold: Vec<Advice>,
 }
 
 /// One card.
@@ -93,7 +105,8 @@ impl NicWatch {
         let ethtool = if live.is_empty() { None } else { Ethtool::open().ok() };
         let softnet_before = if live.is_empty() { None } else { Softnet::now() };
         let peers = if live.is_empty() { None } else { Peers::open().ok() };
-        let mut watch = NicWatch { ethtool, peers, watched: Vec::new(), softnet_before, untold: Vec::new() };
+        let mut watch =
+            NicWatch { ethtool, peers, watched: Vec::new(), softnet_before, untold: Vec::new(), cuts_untold: Vec::new() };
         live.into_iter().filter(|name| !Pattern::new(name).is_glob()).for_each(|name| watch.follow(name));
         watch
     }
@@ -129,7 +142,12 @@ impl NicWatch {
                 // Its settings may have changed since the beginning.
                 let nic = self.ethtool.as_mut().and_then(|ethtool| Nic::look(&status.interface, ethtool));
                 let nic = nic.unwrap_or_else(|| Nic { name: status.interface.clone(), ..Nic::default() });
-                self.untold.extend(notes_of_packets(status, altered_advice(&nic, peer.as_ref(), &status.altered), told));
+                let (cuts, notes): (Vec<_>, Vec<_>) =
+                    notes_of_packets(status, advice_of_packets(&nic, peer.as_ref(), status), told)
+                        .into_iter()
+                        .partition(|note| note.kind.starts_with("cut_by_"));
+                self.cuts_untold.extend(cuts);
+                self.untold.extend(notes);
             }
         }
     }
@@ -137,6 +155,11 @@ impl NicWatch {
     /// Notes since this was last asked.
     pub(crate) fn notes(&mut self) -> Vec<Advice> {
         std::mem::take(&mut self.untold)
+    }
+
+    /// Warnings of packets that are cut though nobody asked for it, since this was last asked.
+    pub(crate) fn cuts(&mut self) -> Vec<String> {
+        self.cuts_untold.drain(..).map(|cut| format!("{}: {}", cut.what, cut.remedy)).collect()
     }
 
     /// Every card.
@@ -161,10 +184,19 @@ fn altered(interface: &str, seen: &[InterfaceCounters]) -> Altered {
     sum
 }
 
-/// Kinds of altered packets that came, as [`altered_advice`] tells them.
+/// Kinds of altered packets that came, as [`advice_of_packets`] tells them.
 fn kinds(altered: &Altered) -> usize {
-    let Altered { joined, split, unchecked, unchecked_sent, .. } = *altered;
-    [joined, split, unchecked.saturating_sub(unchecked_sent), unchecked_sent].iter().filter(|count| **count > 0).count()
+    let Altered { joined, split, unchecked, unchecked_sent, long, cut_by_block, cut_by_bound, .. } = *altered;
+    let counts = [joined, split, unchecked.saturating_sub(unchecked_sent), unchecked_sent, long, cut_by_block, cut_by_bound];
+    counts.iter().filter(|count| **count > 0).count()
+}
+
+/// What packets tell of their card: altered, or cut though nobody asked for it.
+fn advice_of_packets(nic: &Nic, peer: Option<&Peer>, status: &NicStatus) -> Vec<Advice> {
+    let Altered { cut_by_block, cut_by_bound, .. } = status.altered;
+    let mut advice = altered_advice(nic, peer, &status.altered);
+    advice.extend(cut_advice(&status.interface, status.link.map_or(0, |link| link.mtu), cut_by_block, cut_by_bound));
+    advice
 }
 
 /// What packets tell that settings haven't told already; each kind once. Where settings told another remedy, packets know better.
@@ -197,7 +229,10 @@ mod tests {
         let mut told = Vec::new();
         let mut look = |altered: Altered, nic: &Nic| {
             status.altered = altered;
-            let new = notes_of_packets(&mut status, altered_advice(nic, None, &altered), &mut told);
+            let new = {
+                let advice = advice_of_packets(nic, None, &status);
+                notes_of_packets(&mut status, advice, &mut told)
+            };
             assert_eq!(told.len(), kinds(&altered), "nothing is left to be told");
             (new.iter().map(|note| note.kind).collect::<Vec<_>>(), status.to_json())
         };
@@ -209,6 +244,9 @@ mod tests {
         let (kinds, object) = look(Altered { split: 1, unchecked: 2, unchecked_sent: 1, ..received }, &card);
         assert_eq!(kinds, ["split", "checksums_sent"]);
         assert_eq!(object["altered"]["unchecked_sent"], 1);
+        let (kinds, _) =
+            look(Altered { split: 1, unchecked: 2, unchecked_sent: 1, cut_by_block: 2, cut_by_bound: 1, ..received }, &card);
+        assert_eq!(kinds, ["cut_by_block", "cut_by_bound"]);
     }
 
     #[test]

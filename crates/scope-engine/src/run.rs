@@ -26,12 +26,14 @@ use crate::filters::prepare_filters;
 use crate::health::Health;
 use crate::live;
 use crate::lockstep::Lockstep;
+use crate::lost::LostInterfaces;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
 use crate::outputs::Outputs;
 use crate::plan::RunPlan;
 use crate::reload::reload;
 use crate::rights::{self, Rights};
+use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
 use crate::status::{Status, StatusTaker, interfaces};
@@ -118,7 +120,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     })?;
     let memory = ring.memory();
     // Before the sources are opened: live packets would wait meanwhile.
-    let interpreted = prepare_filters(plan.filter_engine, &plan.sources, plan.triggers.iter());
+    let mut warnings = prepare_filters(plan.filter_engine, &plan.sources, plan.triggers.iter());
+    warnings.extend(short_snap::warnings(&plan, &plan.link_types));
     let own = live::own_traffic(&plan);
     let sources = open_sources(&plan, &own)?;
     let notes = live::notes(&plan, &own, &sources);
@@ -132,7 +135,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         watch.started(&memory, run.rights.as_ref());
     }
     notes.iter().for_each(|note| watch.note(note));
-    run.go(sources, nics, interpreted, control, watch)
+    run.go(sources, nics, warnings, control, watch)
 }
 
 /// Starts what runs after dumps, if anything does.
@@ -151,6 +154,7 @@ struct Run {
     live: bool,
     space: Space,
     exec: Option<Arc<Exec>>,
+    lost: LostInterfaces,
     /// Builds summaries until the run ends.
     _summarizer: Option<Summarizer>,
 }
@@ -192,7 +196,7 @@ impl Run {
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
-        Run { plan, outputs, rights, shared, live, space, exec, _summarizer: summarizer }
+        Run { plan, outputs, rights, shared, live, space, exec, lost: LostInterfaces::default(), _summarizer: summarizer }
     }
 
     /// Workers from start to end, with the main thread beside them.
@@ -200,7 +204,7 @@ impl Run {
         self,
         sources: Vec<Feed>,
         nics: NicWatch,
-        interpreted: Vec<String>,
+        early: Vec<String>,
         control: &Control,
         watch: &dyn Watch,
     ) -> Result<Summary, EngineError> {
@@ -210,7 +214,7 @@ impl Run {
         let mut failures = Vec::new();
         let mut health = Health::begin(&self.plan, nics, &names, self.live, &self.shared);
         health.notes(&self.shared).iter().for_each(|note| watch.note(note));
-        interpreted.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
+        early.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
             for (index, feed) in sources.into_iter().enumerate() {
@@ -256,13 +260,15 @@ impl Run {
                     self.shared.events.flush_hits();
                     health.log_loss(&mut taker, &self.shared);
                     self.tell_of_long_holds(watch);
+                    health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                     memory.look().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 }
             }
             if !self.shared.stop.swap(true, Ordering::Relaxed) {
                 watch.stopping();
             }
-            health.look(&mut taker.take(&self.shared, self.hits()), &self.shared, &reports);
+            let notes = health.look(&mut taker.take(&self.shared, self.hits()), &self.shared, &reports);
+            notes.iter().for_each(|note| watch.note(note));
             health.log_loss(&mut taker, &self.shared);
             for (index, worker) in workers.into_iter().enumerate() {
                 if worker.join().is_err() {
@@ -280,6 +286,7 @@ impl Run {
         }
         self.tell_of_commands(watch, &mut warnings);
         let nics = health.end(&reports);
+        health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
         Ok(self.finish(names, reports, nics, warnings, failures))
     }
 

@@ -34,7 +34,7 @@ pub(crate) fn open_sources(plan: &RunPlan, own: &[Connection]) -> Result<Vec<Fee
             }
             SourcePlan::Pcap(live) => {
                 let own = if live.exclude_self { own } else { &[] };
-                sources.extend(feeds([pcap::open(live, own, &entry.spec)?], entry));
+                sources.extend(feeds([pcap::open(live, own, &entry.spec)?.with_prefilter(entry.prefilter.is_some())], entry));
             }
             SourcePlan::Synth(options) => {
                 sources.extend(feeds(synth::open(options, &entry.spec)?, entry));

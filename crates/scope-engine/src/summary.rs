@@ -61,7 +61,7 @@ pub struct Summary {
     pub stepped_back: u64,
     /// Packets whose time lay outside of what is stored.
     pub time_clamped: u64,
-    /// Packets that were cut to what a segment can keep.
+    /// Packets that were cut though nobody asked for it: by the kernel, to the most that is kept, or to what a segment can keep.
     pub cut: u64,
     /// What dumps take, where that is bounded.
     pub space: Option<SpaceSummary>,
@@ -188,6 +188,7 @@ pub fn dump(report: &DumpReport) -> Value {
         "to": iso(report.to_ns),
         "packets": report.packets,
         "bytes": report.bytes,
+        "cut": report.cut,
         "lost_min": report.lost_min,
         "lost_max": report.lost_max,
         "missing": missing.map(|(from_ns, to_ns)| json!({"from": iso(from_ns), "to": iso(to_ns)})),

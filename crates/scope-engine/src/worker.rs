@@ -146,6 +146,17 @@ struct Lane {
     predicates: Vec<Predicate>,
 }
 
+/// Bytes of a packet that are wanted: of `asked` so many, 0 for all. `None`: what a file holds of one is all there is of it.
+#[inline]
+fn wanted_bytes(packet: &Packet<'_>, asked: Option<u32>) -> usize {
+    let most = match asked {
+        None => 0,
+        Some(0) => packet.original_len,
+        Some(most) => packet.original_len.min(most),
+    };
+    packet.data.len().max(most as usize)
+}
+
 /// What a prefilter asks of packets of one link type.
 struct Prefilter {
     filter: Filter,
@@ -377,10 +388,11 @@ impl<'a> Path<'a> {
                 break;
             }
         }
+        let asked = (!self.waits).then_some(self.ports[port].interface.snap_len);
         for packet in &packets[..stored] {
             let kept = packet.data.len().min(kept_bytes_max);
             self.counts.stored_bytes += kept as u64;
-            self.counts.cut_packets += u64::from(kept < packet.data.len());
+            self.counts.cut_packets += u64::from(kept < wanted_bytes(packet, asked));
         }
         self.counts.stored_packets += stored as u64;
         if stored > 0 {

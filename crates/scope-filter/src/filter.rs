@@ -17,7 +17,7 @@ use crate::kernel;
 use crate::listing;
 use crate::native::{Native, NativeError};
 use crate::screen::{KeyPattern, Screen};
-use crate::{place, template, words};
+use crate::{place, reach, template, words};
 
 /// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is asked for.
 const LINKS_MAX: usize = 64;
@@ -146,6 +146,16 @@ impl Filter {
     /// Why it isn't proven to mean the same: the filter has to be asked behind the capture only.
     pub fn in_kernel(&self, link: LinkType, snap_len: u32) -> Result<Vec<libc::sock_filter>, String> {
         kernel::program(&self.0.text, link, self.0.transparent, snap_len)
+    }
+
+    /// Bytes that every packet of link type `link` has, at least, that the filter takes: on fewer it never matches. `None` where
+    /// that can't be told, or where it takes no packet at all.
+    pub fn bytes_needed(&self, link: LinkType) -> Option<u32> {
+        if self.0.everything {
+            return Some(0);
+        }
+        let (_, listings) = listing::compile(&self.0.text, link, self.0.transparent).ok()?;
+        reach::bytes_needed(listings.iter().map(listing::Listing::instructions))
     }
 
     /// Whether packets with one and two VLAN tags are asked the text behind their tags; see [`VlanRule::Transparent`].

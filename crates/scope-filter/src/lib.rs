@@ -34,6 +34,7 @@ pub mod meaning;
 mod native;
 mod pieces;
 mod place;
+mod reach;
 pub mod screen;
 #[cfg(test)]
 mod specimens;

@@ -126,7 +126,7 @@ pub struct WorkerCounts {
     pub filtered_packets: u64,
     /// Their captured bytes.
     pub filtered_bytes: u64,
-    /// Packets that were cut to what a segment can keep (they count as stored).
+    /// Packets that were cut though nobody asked for it (they count as stored).
     pub cut_packets: u64,
     /// Packets that were recognised as duplicates.
     pub duplicate_packets: u64,

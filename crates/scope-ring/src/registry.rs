@@ -26,6 +26,8 @@ pub struct InterfaceEntry {
     pub link_type: LinkType,
     /// `if_name`.
     pub name: String,
+    /// Bytes of a packet that were asked for; 0: all.
+    pub snap_len: u32,
     /// `if_description`: lane, real snap length, timestamp source, and what the source adds.
     pub description: String,
 }
@@ -55,6 +57,7 @@ impl Registry {
             lane,
             link_type: interface.link_type,
             name: cut(&interface.name, NAME_BYTES_MAX),
+            snap_len: interface.snap_len,
             description: cut(&describe(lane, interface), DESCRIPTION_BYTES_MAX),
         };
         let mut block = Vec::new();

@@ -73,8 +73,14 @@ pub struct Altered {
     pub unchecked: u64,
     /// Those of them that this host sent.
     pub unchecked_sent: u64,
+    /// Longer than the MTU where the direction isn't known: joined, or still to be split.
+    pub long: u64,
     /// Cut to the snap length that was asked for.
     pub sliced: u64,
+    /// Cut by the kernel: they didn't fit into a block of its ring.
+    pub cut_by_block: u64,
+    /// Cut to the most bytes of a packet that this program keeps.
+    pub cut_by_bound: u64,
 }
 
 impl Altered {
@@ -84,7 +90,22 @@ impl Altered {
         self.split += other.split;
         self.unchecked += other.unchecked;
         self.unchecked_sent += other.unchecked_sent;
+        self.long += other.long;
         self.sliced += other.sliced;
+        self.cut_by_block += other.cut_by_block;
+        self.cut_by_bound += other.cut_by_bound;
+    }
+
+    /// Counts why a packet of `original_len` bytes has only `len`, of which `snap_len` were asked for (`None`: all).
+    pub(crate) fn count_cut(&mut self, original_len: usize, len: usize, snap_len: Option<usize>) {
+        if len >= original_len {
+            return;
+        }
+        match snap_len {
+            Some(most) if len >= most => self.sliced += 1,
+            _ if len >= spec::SNAP_LEN_MAX as usize => self.cut_by_bound += 1,
+            _ => self.cut_by_block += 1,
+        }
     }
 }
 
@@ -136,6 +157,8 @@ pub enum InterfaceState {
     },
     /// It is there and can't be captured.
     Refused,
+    /// The same of one that was captured before it was removed: what was begun is not done.
+    Lost,
     /// None in particular: so many sockets wait for interfaces to come.
     Spare(u32),
 }
@@ -151,7 +174,7 @@ impl InterfaceState {
             InterfaceState::Back => "back",
             InterfaceState::Mtu(_) => "mtu",
             InterfaceState::Renamed { .. } => "renamed",
-            InterfaceState::Refused => "refused",
+            InterfaceState::Refused | InterfaceState::Lost => "refused",
             InterfaceState::Spare(_) => "spare",
         }
     }

@@ -22,7 +22,7 @@ pub use crate::synth::WORKERS_MAX;
 use crate::synth::{Prepare, Size, SynthOptions};
 use values::{parse_count, parse_cpus, parse_duration_ns, parse_percent, parse_size, parse_time_ns};
 
-/// Snap length in bytes at most: what a segment keeps of a packet.
+/// Snap length in bytes at most: what a segment keeps of a packet, and the longest that libpcap reads from a file.
 pub const SNAP_LEN_MAX: u32 = 256 << 10;
 /// Percent of the ring that the shares of all sources together may have.
 pub const SHARES_MAX: u32 = 90;

@@ -8,9 +8,11 @@ mod tests;
 
 use crate::args::{Cli, RunArgs};
 use crate::plan::{self, Look};
+use crate::speech::{Level, say};
 use crate::{Fault, print, refused};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use scope_config::{FileError, Given, Keys, Settings, Written};
+use scope_packet::LinkType;
 use std::path::{Path, PathBuf};
 
 /// The settings of `wirescope run`, of which `matches` are the flags, with those of the file that `--config` names.
@@ -88,8 +90,11 @@ fn meant(settings: Settings) -> Result<RunArgs, Vec<String>> {
 pub fn check(path: &Path) -> u8 {
     match laid_over(Some(path), &Given::new()).and_then(|args| plan::plan(&args, Look::Nowhere)) {
         Err(faults) => refused(&faults),
-        Ok(_) => {
+        Ok(planned) => {
             let file = path.display();
+            // What the interfaces are is not known here.
+            let warnings = scope_engine::short_snap::warnings(&planned.run, &[LinkType::ETHERNET]);
+            warnings.iter().for_each(|warning| say(Level::Warning, &format!("{file}: on Ethernet: {warning}")));
             let line = format!(
                 "{file}: in order; what only a start can tell was not looked at: interfaces and files of sources, CPUs and nodes, the folders of out, write and ring-out, memory, the user\n"
             );

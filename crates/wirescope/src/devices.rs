@@ -8,6 +8,8 @@ use scope_source::nic::{Driver, Ethtool, Nic, Queues, RingSizes, Timestamping, a
 use scope_source::spec::escape;
 use serde_json::{Map, Value, json};
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Where named network namespaces are.
 const NAMESPACES_AT: &str = "/run/netns";
@@ -49,9 +51,12 @@ fn list(json: bool) -> Result<String, Fault> {
     Ok(text)
 }
 
-/// Named network namespaces, sorted; this process may be in one of them.
+/// Named network namespaces other than this process's, sorted.
 fn other_namespaces() -> Vec<String> {
+    let number = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let own = number(Path::new("/proc/self/ns/net"));
     let entries = std::fs::read_dir(NAMESPACES_AT).into_iter().flatten().flatten();
+    let entries = entries.filter(|entry| own.is_none() || number(&entry.path()) != own);
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names

@@ -99,7 +99,10 @@ fn run(matches: &ArgMatches) -> u8 {
         Ended::Failed(fault) => failed(&fault),
         Ended::Done(summary) => {
             let text = if json { format!("{}\n", summary.to_json()) } else { words::summary(&summary) };
-            summary.failures.iter().for_each(|failure| say(Level::Error, &format!("wirescope: {failure}")));
+            summary
+                .failures
+                .iter()
+                .for_each(|failure| say(Level::Error, &format!("wirescope: {failure}{}", words::remedy(failure))));
             let told = if stdout_taken { tell_summary(&text) } else { print(text.as_bytes()) };
             match told {
                 DONE if !record::kept_promises(&summary) => UNDONE,
@@ -134,13 +137,13 @@ fn told(result: Result<String, Fault>) -> u8 {
 
 /// Tells all faults of what was asked for.
 fn refused(faults: &[String]) -> u8 {
-    faults.iter().for_each(|fault| say(Level::Error, &format!("wirescope: {fault}")));
+    faults.iter().for_each(|fault| say(Level::Error, &format!("wirescope: {fault}{}", words::remedy(fault))));
     REFUSED
 }
 
 /// Tells what went wrong on the way.
 fn failed(fault: &str) -> u8 {
-    say(Level::Error, &format!("wirescope: {fault}"));
+    say(Level::Error, &format!("wirescope: {fault}{}", words::remedy(fault)));
     UNDONE
 }
 

@@ -10,6 +10,19 @@ use std::fmt::Write;
 const NIC_LOSSES: [&str; 6] =
     ["rx_dropped", "rx_missed_errors", "rx_fifo_errors", "rx_over_errors", "rx_crc_errors", "rx_length_errors"];
 
+/// What helps against a limit of the system that a fault names by its number, to be put behind it; else nothing.
+pub fn remedy(fault: &str) -> &'static str {
+    if fault.contains("ulimit") {
+        "" // it has a remedy of its own
+    } else if fault.contains("(os error 24)") {
+        "; more open files must be allowed: ulimit -n 4096, or LimitNOFILE= of a service"
+    } else if fault.contains("(os error 12)") && !fault.contains("need less") {
+        "; memory or address space is limited: ulimit -v unlimited, free memory, or a smaller --ring"
+    } else {
+        ""
+    }
+}
+
 /// Bytes: `64 KiB`, `1 GiB`, `1.5 MiB`, `100 B`.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -154,7 +167,7 @@ pub fn summary(summary: &Summary) -> String {
         (summary.unreadable, "packets in damaged records could not be read"),
         (summary.stepped_back, "packets were older than one before them"),
         (summary.time_clamped, "packets had times that can't be stored and were moved"),
-        (summary.cut, "packets were too long and were cut"),
+        (summary.cut, "packets were cut though nobody asked for it"),
     ];
     for (packets, what) in odd.iter().filter(|(packets, _)| *packets > 0) {
         line(&mut text, format!("note      {} {what}", number(*packets)));
@@ -262,6 +275,16 @@ pub fn dump(report: &DumpSummary) -> Vec<String> {
 mod tests {
     use super::*;
     use scope_engine::{WorkerStatus, WorkerTime};
+
+    #[test]
+    fn limits_of_the_system_have_a_remedy_and_only_one() {
+        let check =
+            |number, word| assert!(remedy(&format!("here: {}", std::io::Error::from_raw_os_error(number))).contains(word));
+        check(libc::EMFILE, "ulimit -n");
+        check(libc::ENOMEM, "ulimit -v");
+        assert_eq!(remedy(&format!("{}; look at ulimit -v", std::io::Error::from_raw_os_error(libc::ENOMEM))), "");
+        assert_eq!(remedy("no such folder"), "");
+    }
 
     #[test]
     fn figures_read_well() {

@@ -52,6 +52,7 @@ fn an_interface_that_is_down_or_has_no_peer_says_what_is_missing() {
     assert!(named(&down, "vb")["missing"].to_string().contains("ip link set dev vb up"), "{down:?}");
     let text = finish(inside(lab.b(), &wirescope(&["devices"]))).stdout;
     assert!(text.contains(&format!("ip netns exec {} wirescope devices", lab.a().name())), "{text}");
+    assert!(!text.contains(&format!("ip netns exec {} ", lab.b().name())), "it is inside of that one: {text}");
 }
 
 #[test]

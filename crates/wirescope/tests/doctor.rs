@@ -62,7 +62,10 @@ fn what_can_not_be_looked_at_is_refused_with_the_reason() {
     std::fs::write(&cut, "{\"event\":\"start\",\"sour").unwrap();
     let one = place.path("one.jsonl");
     std::fs::write(&one, "{\"event\":\"start\",\"logged\":\"2026-11-21T08:00:00Z\",\"run_id\":\"ab\"}\n").unwrap();
-    let rows: [(&[&str], &str); 12] = [
+    let pipe = place.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let rows: [(&[&str], &str); 13] = [
+        (&["--log", pipe.to_str().unwrap()], "is no file"),
         (&[], "which run?"),
         (&["--out", empty.to_str().unwrap()], "holds no wirescope.jsonl"),
         (&["--out", nowhere.to_str().unwrap()], "No such file"),

@@ -93,6 +93,27 @@ fn a_failing_command_is_a_warning_and_the_run_is_what_it_was() {
 }
 
 #[test]
+fn a_command_has_the_home_of_the_user_that_it_is() {
+    let place = Place::new();
+    let source = place.source(&capture(1));
+    let check = |given: &str, expected: &str| {
+        let mut command = place.command(&arguments(&source, "printf %s \"$HOME\"", &[]));
+        command.env("HOME", given);
+        let done = Started::new(command).finish(run::LIMIT);
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        assert_eq!(events(&place, "exec").last().unwrap()["output"], expected);
+    };
+    let own = place.out().display().to_string();
+    if run::is_root() {
+        // The folder belongs to nobody, who the run becomes: so is this home, and root's isn't.
+        std::os::unix::fs::chown(place.out(), Some(65534), Some(65534)).unwrap();
+        place.open_to_all();
+        check("/root", "/");
+    }
+    check(&own, &own);
+}
+
+#[test]
 fn a_command_can_t_speak_for_the_service_that_the_run_is() {
     let place = Place::new();
     let source = place.source(&capture(1));

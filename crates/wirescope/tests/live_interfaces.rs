@@ -94,6 +94,44 @@ fn a_run_goes_on_when_its_only_interface_is_removed_and_made_again() {
 }
 
 #[test]
+fn an_interface_that_no_socket_is_left_for_is_a_failure_told_once() {
+    let Some(live) = Live::or_skip() else { return };
+    live.lab.another_link().unwrap();
+    let started = live.start(&["--source", "afpacket:vb*,workers=2,spare=0"]);
+    live.lab.b().ip(&["link", "del", "vb"]).unwrap();
+    wait_for_state(&live, "vb", "gone", 1);
+    std::thread::sleep(Duration::from_millis(300)); // what the rings held is taken
+    make_again(&live);
+    wait_for_state(&live, "vb", "refused", 1);
+    std::thread::sleep(Duration::from_millis(100)); // both workers have met it
+    started.signal(libc::SIGINT);
+    let done = started.finish(run::LIMIT);
+    let summary: Value = serde_json::from_str(&done.stdout).unwrap();
+    let failures = summary["failures"].as_array().unwrap();
+    assert_eq!((done.code(), failures.len()), (Some(1), 1), "{failures:?}");
+    let failure = failures[0].as_str().unwrap();
+    assert!(failure.contains("interface vb is not captured") && failure.contains("spare="), "{failure}");
+    assert_eq!(states(&live, "vb").iter().filter(|state| *state == "refused").count(), 1, "one event, not one for each worker");
+}
+
+#[test]
+fn an_interface_that_comes_back_down_is_told_of_in_one_line() {
+    let Some(live) = Live::or_skip() else { return };
+    let started = live.start(&["--source", "afpacket:vb"]);
+    live.lab.b().ip(&["link", "del", "vb"]).unwrap();
+    wait_for_state(&live, "vb", "gone", 1);
+    make_again(&live);
+    wait_for_state(&live, "vb", "back", 1);
+    take_up(&live);
+    wait_for_state(&live, "vb", "up", 1);
+    let done = stop(started);
+    let told: Vec<_> = states(&live, "vb").into_iter().filter(|state| state != "down").collect();
+    assert_eq!(told, ["gone", "back", "up"]);
+    assert!(done.stderr.contains("is back: captured again; it is down so far"), "{}", done.stderr);
+    assert!(!done.stderr.contains("is down; waiting for it"), "{}", done.stderr);
+}
+
+#[test]
 fn every_change_of_an_interface_is_an_event() {
     let Some(live) = Live::or_skip() else { return };
     let started = live.start(&["--source", "afpacket:vb"]);

@@ -174,6 +174,8 @@ fn folders_that_can_t_take_dumps_are_refused() {
         &["nowhere", "no such|missing|does not exist"],
     );
     check("a file", &["--source", "GOOD", "--trigger", "udp", "--out", "@/text"], &["/text", "directory|folder"]);
+    check("a folder as file", &["--source", "GOOD", "--trigger", "udp", "-w", "@"], &["is a folder", "name a file in it"]);
+    check("a device as file", &["--source", "GOOD", "--trigger", "udp", "-w", "/dev/full"], &["is a device", "-w -"]);
     check(
         "folder of the ring file",
         &["--source", "GOOD", "--ring-out", "@/nowhere/ring.pcapng"],

@@ -193,7 +193,7 @@ pub struct Facts {
     pub busy_max: f64,
     /// Longest that the process stood still while packets were lost, seconds.
     pub stalled_s: f64,
-    /// Packets cut because a segment can't keep more.
+    /// Packets cut though nobody asked for it, by capture or to what a segment keeps.
     pub cut: u64,
     /// Packets that came after windows that they belong to may have been over.
     pub late: u64,

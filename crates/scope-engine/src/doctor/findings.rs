@@ -137,6 +137,9 @@ fn dumps(facts: &Facts, found: &mut Vec<Finding>) {
             0,
             format!("{} of {} dumps could not be written whole; dump {}: {error}", failed.len(), facts.dumps.len(), first.id),
             match full {
+                _ if error.contains("os error 24") => {
+                    &["let the process open more files: ulimit -n 4096, or LimitNOFILE= of a service"]
+                }
                 true => &["free space there, or write elsewhere with --out", "narrower --dump templates and shorter windows"],
                 false => &["look at that folder: does it exist, is it writable, is its disk well?", "write elsewhere with --out"],
             },
@@ -228,8 +231,10 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
         let remedies = ["one clock for all cards and the host (chrony, phc2sys)", "sort files first: reordercap"];
         found.push(Finding::note("late", Stage::Dumps, Sureness::Possible, cause, &remedies));
     }
-    if facts.cut > 0 {
-        let cause = format!("{} packets are longer than a segment can keep, and were cut", facts.cut);
+    let by_capture = facts.nics.iter().map(|nic| nic.altered.cut_by_block.saturating_add(nic.altered.cut_by_bound));
+    let by_segment = facts.cut.saturating_sub(by_capture.fold(0, u64::saturating_add));
+    if by_segment > 0 {
+        let cause = format!("{by_segment} packets are longer than a segment can keep, and were cut");
         found.push(Finding::note("cut", Stage::Ring, Sureness::Certain, cause, &["a larger --segment"]));
     }
 }
@@ -279,6 +284,9 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
             let (packets, what) = match advice.kind {
                 "joined" => (altered.joined, "are longer than its MTU: joined on the way in, or left so by their sender"),
                 "split" => (altered.split, "are longer than its MTU: sent by this host, still to be split by the card"),
+                "long" => {
+                    (altered.long, "are longer than its MTU: joined on the way in, or sent by this host and still to be split")
+                }
                 "checksums_sent" => (altered.unchecked_sent, "were sent with checksums that the card was still to fill in"),
                 _ => (
                     altered.unchecked.saturating_sub(altered.unchecked_sent),
@@ -287,6 +295,18 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
             };
             add(advice.kind, packets, what, nic.remedy(advice.kind).unwrap_or(&advice.remedy));
         }
+        add(
+            "cut_by_block",
+            altered.cut_by_block,
+            "were cut though nobody asked for it: they don't fit into a block of the kernel's ring",
+            "a larger block= (pcap: a larger buffer=)",
+        );
+        add(
+            "cut_by_bound",
+            altered.cut_by_bound,
+            "were cut though nobody asked for it: they are longer than the most that is kept of a packet",
+            &format!("ip link set dev {interface} gso_max_size 65536 gro_max_size 65536"),
+        );
         let snap_len = facts.captures.iter().find(|capture| capture.interface == *interface).and_then(|capture| capture.snap_len);
         let asked = snap_len.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
         add(

@@ -7,8 +7,9 @@ use super::runs::{Runs, Wanted};
 use crate::home::Home;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a line that are read; longer ones count as unreadable.
@@ -74,7 +75,8 @@ pub enum LogError {
 /// The log can't be read, or no such run is in it.
 pub fn read(path: &Path, wanted: &Wanted) -> Result<Facts, LogError> {
     let fault = |cause| LogError::File { path: path.to_path_buf(), cause };
-    let file = File::open(path).map_err(fault)?;
+    // A pipe without a writer would be waited for without end.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(fault)?;
     if !file.metadata().map_err(fault)?.is_file() {
         return Err(fault(io::Error::other("is no file")));
     }
@@ -246,7 +248,10 @@ fn nic_facts(interface: &str, nic: &Value) -> NicFacts {
             split: number(altered.get("split")),
             unchecked: number(altered.get("unchecked")),
             unchecked_sent: number(altered.get("unchecked_sent")),
+            long: number(altered.get("long")),
             sliced: number(altered.get("sliced")),
+            cut_by_block: number(altered.get("cut_by_block")),
+            cut_by_bound: number(altered.get("cut_by_bound")),
         },
         up: link.get("up").and_then(Value::as_bool),
         running: link.get("running").and_then(Value::as_bool),

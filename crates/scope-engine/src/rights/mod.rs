@@ -45,6 +45,14 @@ pub struct RightsPlan {
 /// A folder that stays writable, and the file in it that the run will write.
 pub type Writable<'a> = (&'a Folder, &'a OsStr);
 
+/// Whose fault a call is that never fails, unless files or memory have run out.
+fn blame(cause: &io::Error) -> &'static str {
+    match cause.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => "",
+        _ => "; this is a defect of wirescope or of this system, please report it",
+    }
+}
+
 /// Why rights couldn't be given up: then nothing is captured.
 #[derive(Debug, thiserror::Error)]
 pub enum RightsError {
@@ -77,7 +85,7 @@ pub enum RightsError {
         cause: io::Error,
     },
     /// A step failed.
-    #[error("rights: {step} failed: {cause}; this is a defect of wirescope or of this system, please report it")]
+    #[error("rights: {step} failed: {cause}{}", blame(cause))]
     Step {
         /// Which.
         step: &'static str,

@@ -2,9 +2,12 @@
 
 use super::{RightsError, Writable, capabilities};
 use rustix::fs::fstat;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::ptr::null_mut;
 
 /// Who a run is, where root starts it and names nobody, and this user is there.
@@ -55,13 +58,29 @@ impl User {
     pub fn named(name: &str) -> io::Result<Option<User>> {
         let Ok(name) = CString::new(name) else { return Ok(None) };
         // SAFETY: the name outlives the call; the other arguments are as `look_up` says.
-        look_up(|entry, buffer, len, found| unsafe { libc::getpwnam_r(name.as_ptr(), entry, buffer, len, found) })
+        let found = look_up(|entry, buffer, len, found| unsafe { libc::getpwnam_r(name.as_ptr(), entry, buffer, len, found) })?;
+        Ok(found.map(|(user, _)| user))
     }
 
     /// The user with this number; `None` if the user database has none.
     pub fn numbered(uid: u32) -> io::Result<Option<User>> {
         // SAFETY: the arguments are as `look_up` says.
-        look_up(|entry, buffer, len, found| unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) })
+        let found = look_up(|entry, buffer, len, found| unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) })?;
+        Ok(found.map(|(user, _)| user))
+    }
+
+    /// The folder of the user who this process is by now: what HOME says if it is that user's, else what the user database says, else `/`.
+    pub fn own_home() -> PathBuf {
+        // SAFETY: takes nothing and never fails.
+        let uid = unsafe { libc::geteuid() };
+        let given = std::env::var_os("HOME").map(PathBuf::from);
+        if let Some(own) = given.filter(|home| home.metadata().is_ok_and(|found| found.uid() == uid)) {
+            return own;
+        }
+        // SAFETY: the arguments are as `look_up` says.
+        let found = look_up(|entry, buffer, len, found| unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) });
+        let home = found.ok().flatten().map(|(_, home)| home).filter(|home| home.is_dir());
+        home.unwrap_or_else(|| PathBuf::from("/"))
     }
 
     /// The user with this number, whom the user database needn't know. Without a group it is that of the entry, or, where there is
@@ -192,21 +211,22 @@ fn owner((folder, _): &Writable<'_>) -> Option<(User, &'static str)> {
     Some((user, " (the dump folder's owner)"))
 }
 
-/// Asks the user database: `ask` gets room for an entry, room for its strings and the length of that, and where to say that it
+/// Asks the user database for a user and the user's folder: `ask` gets room for an entry, room for its strings and the length of that, and where to say that it
 /// found one.
 fn look_up(
     ask: impl Fn(*mut libc::passwd, *mut libc::c_char, usize, *mut *mut libc::passwd) -> libc::c_int,
-) -> io::Result<Option<User>> {
+) -> io::Result<Option<(User, PathBuf)>> {
     let mut strings = vec![0; ENTRY_BYTES];
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
     let mut found = null_mut();
     match ask(entry.as_mut_ptr(), strings.as_mut_ptr(), strings.len(), &mut found) {
         0 if found.is_null() => Ok(None),
-        // SAFETY: it was found, so the entry is filled, and its name points into `strings`, which is still there.
+        // SAFETY: it was found, so the entry is filled, and its name and folder point into `strings`, which is still there.
         0 => unsafe {
             let entry = entry.assume_init();
             let name = CStr::from_ptr(entry.pw_name).to_string_lossy().into_owned();
-            Ok(Some(User { name, uid: entry.pw_uid, gid: entry.pw_gid }))
+            let home = OsStr::from_bytes(CStr::from_ptr(entry.pw_dir).to_bytes());
+            Ok(Some((User { name, uid: entry.pw_uid, gid: entry.pw_gid }, PathBuf::from(home))))
         },
         error => Err(io::Error::from_raw_os_error(error)),
     }

@@ -83,6 +83,7 @@ impl Run {
         (summary.dumps, summary.dump_totals) = (dumps.kept(), dumps.totals());
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());
+        failures.extend(self.lost.take());
         let refused: u64 = summary.hits.iter().map(|(_, counts)| counts.no_space).sum();
         if refused > 0 {
             failures.push(format!("{refused} hits started no dump: there was no space for it"));

@@ -58,6 +58,9 @@ impl Run {
 
     /// What became of an interface: an event, and a warning or just a line.
     fn tell_of_interface(&self, news: InterfaceNews, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        if news.state == InterfaceState::Lost && !self.lost.note(&news.text) {
+            return; // another of its workers has told it
+        }
         let mut facts = json!({"interface": news.interface, "state": news.state.name(), "text": news.text});
         match news.state {
             InterfaceState::Mtu(bytes) => facts["mtu"] = bytes.into(),

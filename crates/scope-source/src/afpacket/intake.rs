@@ -7,6 +7,7 @@ use super::block::{Frame, Rules, Walk};
 use super::losses::Losses;
 use super::socket::KernelCounts;
 use crate::SourceCounters;
+use crate::spec::SNAP_LEN_MAX;
 
 const EMPTY: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
 
@@ -75,7 +76,8 @@ impl Intake {
         altered.split += u64::from(longer && frame.outgoing);
         altered.unchecked += u64::from(frame.unchecked);
         altered.unchecked_sent += u64::from(frame.unchecked && frame.outgoing);
-        altered.sliced += u64::from(frame.original_len as usize > frame.len);
+        let asked = Some(self.rules.snap_len).filter(|&bytes| bytes < SNAP_LEN_MAX as usize);
+        altered.count_cut(frame.original_len as usize, frame.len, asked);
     }
 
     /// Takes over the kernel's counts, read just before `clock_ns` (capture clock), and reports what was lost.

@@ -37,18 +37,18 @@ impl Life {
         (InterfaceState::Gone, format!("interface {} was removed; waiting for it to come back", self.name))
     }
 
-    /// It is there again, and captured.
+    /// It is there again, and captured. It comes back down, as a rule: that is no event of its own.
     pub(crate) fn come_back(&mut self, link: &Link) -> Told {
-        (self.gone, self.mtu) = (false, link.mtu);
+        (self.gone, self.mtu, self.up) = (false, link.mtu, link.state == LinkState::Up);
         self.called = link.name[..].into();
-        (InterfaceState::Back, format!("interface {} is back: captured again", self.name))
+        let still = if self.up { String::new() } else { format!("; it {} so far", not_up(link.state)) };
+        (InterfaceState::Back, format!("interface {} is back: captured again{still}", self.name))
     }
 
     /// Captured from now on; a word if it has no link yet.
     pub(crate) fn start(&mut self, link: &Link) -> Option<Told> {
         self.up = link.state == LinkState::Up;
-        let missing = if link.state == LinkState::Down { "is down" } else { "has no link" };
-        (!self.up).then(|| (InterfaceState::Down, format!("interface {} {missing}; waiting for it", self.name)))
+        (!self.up).then(|| (InterfaceState::Down, format!("interface {} {}; waiting for it", self.name, not_up(link.state))))
     }
 
     /// One that is renamed is the same one: it keeps its first name here.
@@ -81,6 +81,10 @@ impl Life {
         let text = || format!("interface {} has an MTU of {} bytes now", self.name, link.mtu);
         (before != link.mtu).then(|| (InterfaceState::Mtu(link.mtu), text()))
     }
+}
+
+fn not_up(state: LinkState) -> &'static str {
+    if state == LinkState::Down { "is down" } else { "has no link" }
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ use scope_filter::Filter;
 use scope_packet::{Interface, LinkType, Sink, TimestampSource};
 
 use crate::own_traffic::{self, Connection};
-use crate::spec::AfPacketPlan;
+use crate::spec::{AfPacketPlan, SNAP_LEN_MAX};
 use crate::{Altered, SourceError};
 use block::{Rules, TAG_BYTES};
 use device::Device;
@@ -76,8 +76,6 @@ const POLL_PACKETS: u64 = 4096;
 const POLL_WAIT: Duration = Duration::from_millis(10);
 /// Longest that a stopped source waits for packets that the kernel counted and has not handed over.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
-/// Snap length where none is asked for: more than any packet, and what other tools understand.
-const SNAP_LEN_MAX: u32 = 256 << 10;
 /// Warnings of one socket that wait at once; more are not kept until these are fetched.
 const WARNINGS_MAX: usize = 64;
 

@@ -1,6 +1,7 @@
 //! What stands in the way of capture on an interface, and of its truth: each with the line that mends it.
 
 use super::{Nic, Peer};
+use crate::spec::SNAP_LEN_MAX;
 use crate::{Altered, afpacket};
 use std::io;
 
@@ -121,6 +122,8 @@ pub fn altered_advice(nic: &Nic, peer: Option<&Peer>, altered: &Altered) -> Vec<
     let longer = format!("longer than its MTU of {} B: not as they are on the wire", nic.link.mtu);
     add("joined", altered.joined, &format!("received packets {longer}"), received_remedy(nic, peer, SPLIT_EARLY));
     add("split", altered.split, &format!("sent packets {longer}"), format!("ethtool -K {} {SPLIT_EARLY}", nic.name));
+    let joined_or_split = ["gro", "lro", "tso", "gso"];
+    add("long", altered.long, &format!("packets {longer}"), off_line(&nic.name, &joined_or_split));
     add(
         "checksums",
         altered.unchecked.saturating_sub(altered.unchecked_sent),
@@ -178,6 +181,22 @@ fn receiver_remedy(nic: &Nic, peer: Option<&Peer>, sender_words: &str) -> String
 /// On a loopback interface no switch fills them in.
 fn unmendable() -> String {
     "no setting does: what stays on this machine has none; let tools not check them (tcpdump -K)".to_string()
+}
+
+/// What is to be said of an interface some of whose packets were cut though nobody asked for it: by the kernel, whose blocks are too
+/// small for `by_block` of them, or to the most that is kept of a packet, as `by_bound` were.
+pub fn cut_advice(name: &str, mtu: u32, by_block: u64, by_bound: u64) -> Vec<Advice> {
+    let block = (by_block > 0).then(|| Advice {
+        kind: "cut_by_block",
+        what: format!("packets of {name} are cut: they don't fit into a block of the kernel's ring; its MTU is {mtu} B"),
+        remedy: "a larger block= (pcap: a larger buffer=) takes them whole".to_string(),
+    });
+    let bound = (by_bound > 0).then(|| Advice {
+        kind: "cut_by_bound",
+        what: format!("packets of {name} are cut to {SNAP_LEN_MAX} B, the most that is kept of one and that tools read"),
+        remedy: format!("ip link set dev {name} gso_max_size 65536 gro_max_size 65536 (here, and on the peer of a veth pair)"),
+    });
+    block.into_iter().chain(bound).collect()
 }
 
 /// The line that turns offloads off.

@@ -15,7 +15,7 @@ mod counters;
 mod ethtool;
 mod peer;
 
-pub use advice::{Advice, Missing, advise, altered_advice};
+pub use advice::{Advice, Missing, advise, altered_advice, cut_advice};
 pub use counters::{NicCounters, Softnet};
 pub use ethtool::{Driver, Ethtool, Link, Queues, RingSizes, Timestamping};
 pub use peer::{Peer, Peers, Place};

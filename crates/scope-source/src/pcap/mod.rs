@@ -12,6 +12,7 @@
 
 mod follow;
 mod library;
+mod wire;
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -30,6 +31,7 @@ use crate::spec::{PcapPlan, SNAP_LEN_MAX};
 use crate::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing};
 use follow::Follow;
 use library::{Capture, Counts, Refused, Wanted};
+use wire::Wire;
 
 /// Batches of one poll at most.
 const POLL_BATCHES: usize = 64;
@@ -70,6 +72,7 @@ pub struct PcapSource {
     number: usize,
     /// Interfaces that the sink knows.
     announced: usize,
+    wire: Wire,
     timeout: Duration,
     notes: Vec<String>,
     news: Vec<InterfaceNews>,
@@ -104,6 +107,7 @@ pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<Pcap
         None
     });
     let down = follow.as_mut().and_then(Follow::start);
+    let wire = Wire::of(&plan.interface, interface.link_type);
     let slack_ns = i64::from(plan.timeout_ms) * 1_000_000;
     let mut source = PcapSource {
         spec: spec.to_string(),
@@ -116,6 +120,7 @@ pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<Pcap
         interfaces: vec![interface],
         number: 0,
         announced: 0,
+        wire,
         timeout: Duration::from_millis(plan.timeout_ms.into()),
         notes,
         news: Vec::new(),
@@ -177,6 +182,16 @@ fn begin(plan: &PcapPlan, excluded: &[Connection]) -> Result<Begun, SourceError>
 /// Most bytes kept of a packet.
 fn snap_len(plan: &PcapPlan) -> u32 {
     plan.snap_len.filter(|&bytes| bytes > 0).unwrap_or(SNAP_LEN_MAX)
+}
+
+impl PcapSource {
+    /// Says where the prefilter runs, if there is one.
+    pub fn with_prefilter(mut self, is_one: bool) -> PcapSource {
+        let note =
+            "prefilter: in the worker, not in the kernel: through libpcap all packets come here; afpacket: asks the kernel";
+        self.notes.extend(is_one.then(|| note.to_string()));
+        self
+    }
 }
 
 /// Lets the packets of `excluded` not be captured.
@@ -255,6 +270,7 @@ impl PcapSource {
                 return;
             }
         };
+        self.wire = Wire::of(&self.name, begun.interface.link_type);
         (self.number, self.capture, self.counted) = (number, Some(begun.capture), Counts::default());
         self.losses.look_again_from(realtime_ns());
         let Some(follow) = &mut self.follow else { return };
@@ -350,6 +366,7 @@ impl PcapSource {
                 lost_before: self.losses.before_packet(copied.time_ns),
                 ..EMPTY
             };
+            self.wire.count(&mut self.counters.altered, copied, self.interfaces[self.number].snap_len);
             self.counters.stepped_back += u64::from(copied.time_ns < self.newest_ns);
             self.newest_ns = self.newest_ns.max(copied.time_ns);
         }

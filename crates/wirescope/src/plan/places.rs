@@ -4,6 +4,7 @@ use super::{Faults, Look};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// The file for the whole ring, absolute. It must not exist: nothing is ever overwritten.
@@ -22,11 +23,29 @@ pub fn new_file(path: &Path, place: &str, look: Look<'_>, faults: &mut Faults) -
         return Some(path.to_path_buf());
     }
     if path.symlink_metadata().is_ok() {
-        faults.add(place, format!("{} exists and is never overwritten; remove it or choose another name", path.display()));
+        faults.add(place, taken(path));
         return None;
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     writable_folder(parent, place, look, faults).map(|folder| folder.join(name))
+}
+
+/// Why no file can be made at `path`, where something is, in words that fit what it is.
+fn taken(path: &Path) -> String {
+    let shown = path.display();
+    match path.metadata() {
+        Ok(found) if found.is_dir() => {
+            format!("{shown} is a folder; name a file in it, e.g. {}", path.join("new.pcapng").display())
+        }
+        Ok(found) if !found.is_file() => {
+            let what = if found.file_type().is_fifo() { "a pipe" } else { "a device or socket" };
+            format!("{shown} is {what}, no file; a dump goes to standard output with -w -")
+        }
+        _ if path.starts_with("/dev") || path.starts_with("/proc") => {
+            format!("{shown} is what the process has open, no new file; a dump goes to standard output with -w -")
+        }
+        _ => format!("{shown} exists and is never overwritten; remove it or choose another name"),
+    }
 }
 
 /// The folder `path`, absolute; `place` is the flag that names it.

@@ -145,7 +145,11 @@ impl AfPacketSource {
             Err(NotTaken::Full(error)) => self.refuse(link, Refused::UntilRoom, error.to_string()),
             Err(NotTaken::NoSocket(cause)) => {
                 let error = SourceError::NoSocket { interface: link.name.clone(), cause };
-                self.refuse(link, Refused::UntilSocket, error.to_string());
+                self.refused.insert(link.index, Refused::UntilSocket);
+                // With no port left the whole source fails, which says it all.
+                let is_lost = !self.ports.is_empty() && self.known.iter().any(|known| *known.life.name == *link.name);
+                let state = if is_lost { InterfaceState::Lost } else { InterfaceState::Refused };
+                self.tell(&link.name, state, format!("interface {} is not captured: {error}", link.name));
                 // No socket that could ever be free: nothing can come any more.
                 if self.ports.is_empty() {
                     self.failure = Some(error);

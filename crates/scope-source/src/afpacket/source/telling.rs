@@ -8,7 +8,7 @@ use crate::{InterfaceNews, InterfaceState};
 impl AfPacketSource {
     /// Tells what all workers of the interface see alike, and what is this one's own trouble.
     pub(super) fn tell(&mut self, interface: &str, state: InterfaceState, text: String) {
-        if (self.leads || state == InterfaceState::Refused) && self.news.len() < NEWS_MAX {
+        if (self.leads || matches!(state, InterfaceState::Refused | InterfaceState::Lost)) && self.news.len() < NEWS_MAX {
             self.news.push(InterfaceNews { interface: interface.to_string(), state, text });
         }
     }
@@ -36,7 +36,6 @@ impl AfPacketSource {
     pub(super) fn tell_of_back(&mut self, number: usize, link: &Link) {
         let (state, text) = self.known[number].life.come_back(link);
         self.tell(&link.name, state, text + &self.notes_of(number));
-        self.tell_of_start(number, link);
     }
 
     /// An interface that is captured from now on and may have no link yet.

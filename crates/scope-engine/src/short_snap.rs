@@ -1,0 +1,49 @@
+//! Filters that need more bytes of a packet than a source's snap length keeps: they never match there, which is said at the start.
+
+use crate::plan::{RunPlan, SourceEntry};
+use scope_filter::Filter;
+use scope_packet::LinkType;
+use scope_source::spec::SourcePlan;
+
+/// A warning for each source and filter of the plan that don't go together on any of `link_types`.
+pub fn warnings(plan: &RunPlan, link_types: &[LinkType]) -> Vec<String> {
+    plan.sources.iter().flat_map(|entry| of_source(plan, entry, link_types)).collect()
+}
+
+fn of_source(plan: &RunPlan, entry: &SourceEntry, link_types: &[LinkType]) -> Vec<String> {
+    let Some(snap_len) = snap_len(&entry.plan) else { return Vec::new() };
+    let prefilter = entry.prefilter.iter().map(|filter| ("prefilter".to_string(), needed(filter, link_types)));
+    let triggers = plan.triggers.iter().flat_map(|trigger| {
+        let name = &trigger.name;
+        let dump = trigger.template.as_ref().filter(|template| !template.has_names());
+        let dump = dump.and_then(|template| Filter::compile(template.text(), plan.vlan, link_types).ok());
+        let dump = dump.map(|filter| (format!("dump filter of trigger '{name}'"), needed(&filter, link_types)));
+        let own = (format!("trigger '{name}'"), needed(&trigger.filter, link_types));
+        [own].into_iter().chain(dump)
+    });
+    let unmet = prefilter.chain(triggers).filter_map(|(what, bytes)| Some((what, bytes.filter(|&bytes| bytes > snap_len)?)));
+    let say = |(what, bytes): (String, u32)| {
+        format!(
+            "source '{}': the {what} takes no packet: it needs {bytes} bytes of one, and the snap length keeps {snap_len}; a larger snaplen= or -s, or none",
+            entry.spec
+        )
+    };
+    unmet.map(say).collect()
+}
+
+fn snap_len(plan: &SourcePlan) -> Option<u32> {
+    let snap_len = match plan {
+        SourcePlan::AfPacket(live) => live.snap_len,
+        SourcePlan::Pcap(live) => live.snap_len,
+        SourcePlan::File(file) => file.snap_len,
+        SourcePlan::Synth(_) => None,
+    };
+    snap_len.filter(|&bytes| bytes > 0)
+}
+
+/// The least that the filter needs on any link type for which it compiles; `None` where that can't be told of one.
+fn needed(filter: &Filter, link_types: &[LinkType]) -> Option<u32> {
+    let needs: Option<Vec<u32>> =
+        link_types.iter().filter(|&&link| filter.compiles_for(link)).map(|&link| filter.bytes_needed(link)).collect();
+    needs?.into_iter().min()
+}
