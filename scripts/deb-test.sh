@@ -27,6 +27,7 @@ contents() {
     has -rw-r--r-- usr/share/zsh/vendor-completions/_wirescope
     has -rw-r--r-- usr/share/fish/vendor_completions.d/wirescope.fish
     has -rw-r--r-- usr/share/doc/wirescope/copyright
+    has -rw-r--r-- usr/share/doc/wirescope/docs/wirescope.toml
     [ "$(dpkg-deb -I "$package" conffiles | paste -s -d ' ')" = '/etc/wirescope/wirescope.toml /etc/logrotate.d/wirescope' ] ||
         fail 'the settings are no conffiles'
     dpkg-deb -f "$package" Depends | grep -q 'libc6 (>= .*libpcap0.8 (>= ' || fail 'its libraries are missing in Depends'

@@ -43,7 +43,9 @@ impl<'a> Asked<'a> {
             return Err("there is no name in it; write the name or the number of a user, or leave the flag away".to_string());
         }
         // What looks like a number is none of the names that useradd makes.
-        if text.chars().all(|letter| letter.is_ascii_digit() || ":+-.".contains(letter)) {
+        // A name with an e in it, such as 1e300, is a number of a configuration file, too.
+        let is_number = |letter: char| letter.is_ascii_digit() || ":+-.".contains(letter);
+        if text.starts_with(is_number) && text.chars().all(|letter| is_number(letter) || letter == 'e') {
             let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
             let group = group.map(|group| number(text, group, "group")).transpose();
             return Ok(Asked::Numbers(number(text, user, "user")?, group?));
