@@ -130,10 +130,11 @@ impl Events {
             if let Some(detail) = detail {
                 facts["detail"] = detail.into();
             }
-            let sender = self.sender.lock().expect("no panic while held");
-            match sender.as_ref().map(|sender| sender.try_send(Order::Line(self.line("hit", facts)))) {
-                Some(Err(TrySendError::Full(_))) => {}
-                _ => return,
+            // Who logs something else may hold it while the writer is far behind.
+            let sent = try_lock(&self.sender)
+                .map(|sender| sender.as_ref().map(|sender| sender.try_send(Order::Line(self.line("hit", facts)))));
+            if !matches!(sent, None | Some(Some(Err(TrySendError::Full(_))))) {
+                return;
             }
         }
         *hits.counted.entry((trigger.to_string(), verdict)).or_default() += 1;

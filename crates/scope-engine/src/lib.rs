@@ -18,6 +18,8 @@
 //! | `health` | what the log says of a run's health |
 //! | [`home`] | where a process lives |
 //! | `memory_watch` | whether the system takes memory back |
+//! | [`short_snap`] | filters that need more bytes than are kept |
+//! | `lost` | interfaces that are lost for good |
 //! | [`unread`] | what waits to be told, bounded |
 //! | `filters` | filters made ready by the main thread |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |

@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 /// Events that a new file begins with, in this order; of each the last one that came.
-const HEAD: [&str; 3] = ["start", "machine", "status"];
+const HEAD: [&str; 4] = ["start", "machine", "reload", "status"];
 
 /// The log, open to append to.
 pub(crate) struct LogFile {
@@ -41,7 +41,9 @@ impl LogFile {
     /// Writes a line.
     pub(crate) fn write(&mut self, line: Value) -> io::Result<()> {
         let written = write_line(&mut self.file, &line, &mut self.torn);
-        if let Some(at) = HEAD.iter().position(|event| line["event"] == *event) {
+        // A reload that was refused has changed nothing.
+        let is_head = |event: &&str| line["event"] == **event && line["ok"] != false;
+        if let Some(at) = HEAD.iter().position(is_head) {
             self.head[at] = Some(line);
         }
         written
@@ -52,8 +54,10 @@ impl LogFile {
         if self.folder.leads_to(OsStr::new(EVENTS_FILE), &self.file)? {
             return Ok(false);
         }
-        let mut file = self.folder.append(OsStr::new(EVENTS_FILE))?;
-        let mut torn = false;
+        let name = OsStr::new(EVENTS_FILE);
+        let mut file = self.folder.append(name)?;
+        // Reopening may have failed half-way before.
+        let mut torn = self.folder.ends_within_a_line(name);
         for line in self.head.iter().flatten() {
             write_line(&mut file, &continued(line.clone(), now_ns), &mut torn)?;
         }

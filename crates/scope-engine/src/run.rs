@@ -278,6 +278,7 @@ impl Run {
         });
         (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
         while !self.shared.dumps.wait(STATUS_EVERY) {
+            control.take_reopen().then(|| self.shared.events.reopen());
             self.tell(&reports, watch, &mut warnings);
         }
         self.tell(&reports, watch, &mut warnings);

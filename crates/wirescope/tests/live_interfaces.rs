@@ -112,6 +112,12 @@ fn an_interface_that_no_socket_is_left_for_is_a_failure_told_once() {
     let failure = failures[0].as_str().unwrap();
     assert!(failure.contains("interface vb is not captured") && failure.contains("spare="), "{failure}");
     assert_eq!(states(&live, "vb").iter().filter(|state| *state == "refused").count(), 1, "one event, not one for each worker");
+    let doctor = run::finish(run::wirescope(&["doctor", "--out", live.place.out().to_str().unwrap()]));
+    assert!(
+        doctor.stdout.contains("interface vb is not captured") && !doctor.stdout.contains("Nothing is lost"),
+        "{}",
+        doctor.stdout
+    );
 }
 
 #[test]

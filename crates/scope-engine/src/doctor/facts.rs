@@ -3,7 +3,7 @@
 use crate::home::{Home, Seen};
 use scope_source::Altered;
 use scope_source::nic::Softnet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What has become of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -199,6 +199,8 @@ pub struct Facts {
     pub late: u64,
     /// Interfaces that are there, or were, and are not captured, each with the run's words for it.
     pub refused: BTreeMap<String, String>,
+    /// Interfaces that were captured and then removed, whether they came back or not.
+    pub gone: BTreeSet<String>,
     /// Network cards.
     pub nics: Vec<NicFacts>,
     /// The kernel's queue between cards and sockets, of the whole machine.

@@ -198,17 +198,19 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
         let finding = Finding::loss("stopped", Stage::Run, Sureness::Certain, 0, cause, &[&resume]);
         found.push(Finding { loses: facts.live, ..finding });
     }
-    let own = ["source failed", "the ring couldn't", "the event log", "no thread"];
+    let own = ["source failed", "the ring couldn't", "the event log", "no thread", " is not captured"];
     for failure in facts.failures.iter().filter(|failure| own.iter().any(|words| failure.contains(words))) {
         found.push(Finding::loss("failed", Stage::Run, Sureness::Certain, 0, failure.clone(), &[]));
     }
-    for refused in facts.refused.values() {
+    for (interface, refused) in &facts.refused {
         let reason = refused.split_once(" is not captured: ").map_or(&refused[..], |(_, reason)| reason);
         // What ended its source stands among the failures.
         if !facts.failures.iter().any(|failure| failure.contains(reason)) {
             let (cause, remedy) = refused.rsplit_once("; ").unwrap_or((refused, ""));
             let remedies: &[&str] = if remedy.is_empty() { &[] } else { &[remedy] };
-            found.push(Finding::loss("not_captured", Stage::Run, Sureness::Certain, 0, cause.to_string(), remedies));
+            let finding = Finding::loss("not_captured", Stage::Run, Sureness::Certain, 0, cause.to_string(), remedies);
+            // One that a pattern passed over was never begun.
+            found.push(Finding { loses: facts.gone.contains(interface), ..finding });
         }
     }
     let unreadable: u64 = facts.sources.values().map(|source| source.unreadable).fold(0, u64::saturating_add);

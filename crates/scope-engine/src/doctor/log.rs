@@ -224,6 +224,7 @@ fn take_interface(facts: &mut Facts, event: &Map<String, Value>) {
     let interface = text(event.get("interface"));
     match event.get("state").and_then(Value::as_str) {
         Some("refused") if facts.refused.len() < KEPT_MAX => drop(facts.refused.insert(interface, text(event.get("text")))),
+        Some("gone") if facts.gone.len() < KEPT_MAX => drop(facts.gone.insert(interface)),
         Some("new" | "back") => drop(facts.refused.remove(&interface)),
         _ => {}
     }

@@ -40,7 +40,8 @@ pub struct Missing {
 /// Something that makes capture lose or change packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// One word for programs: `joined`, `nic_ring`, `split`, `checksums`, `checksums_sent`.
+    /// One word for programs: `joined`, `nic_ring`, `split`, `long`, `checksums`, `checksums_sent`, `cut_by_block`,
+    /// `cut_by_bound`.
     pub kind: &'static str,
     /// What it is.
     pub what: String,

@@ -74,8 +74,8 @@ impl Follow {
     }
 
     /// It is captured again, as `link`.
-    pub(super) fn come_back(&mut self, link: &Link) -> (Told, Option<Told>) {
+    pub(super) fn come_back(&mut self, link: &Link) -> Told {
         self.index = Some(link.index);
-        (self.life.come_back(link), self.life.start(link))
+        self.life.come_back(link)
     }
 }

@@ -274,10 +274,9 @@ impl PcapSource {
         (self.number, self.capture, self.counted) = (number, Some(begun.capture), Counts::default());
         self.losses.look_again_from(realtime_ns());
         let Some(follow) = &mut self.follow else { return };
-        let ((state, text), down) = follow.come_back(&link);
+        let (state, text) = follow.come_back(&link);
         let notes: String = begun.notes.iter().map(|note| format!("; {note}")).collect();
         self.tell((state, text + &notes));
-        down.into_iter().for_each(|told| self.tell(told));
     }
 
     /// The number of the interface, which is a new one if it has another link type than ever before; `None`: it had too many.
