@@ -96,6 +96,8 @@ fn a_run_is_found_by_its_process_and_its_death_is_a_finding() {
     let running = doctor(&["--pid", &pid, "--json"]);
     assert_eq!((running.code(), &object(&running)["state"]), (Some(0), &"running".into()), "{}", running.stdout);
     started.signal(libc::SIGSTOP);
+    let is_stopped = || std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "));
+    wait_until("its threads to stand", is_stopped);
     let stopped = doctor(&["--pid", &pid, "--json"]);
     assert!(remedies(&finding(&stopped, "stopped")).contains(&format!("kill -CONT {pid}")));
     assert_eq!(stopped.code(), Some(1), "a live run that is stopped loses");
