@@ -146,6 +146,7 @@ impl Health {
             "filtered": {"packets": total.filtered_packets},
             "dropped": dropped,
             "cut": total.cut_packets,
+            "cut_by_segment": total.cut_by_segment_packets,
             "late": total.late_packets,
             "sources": sources.collect::<Vec<_>>(),
             "hits": hits,

@@ -63,6 +63,8 @@ pub struct Summary {
     pub time_clamped: u64,
     /// Packets that were cut though nobody asked for it: by the kernel, to the most that is kept, or to what a segment can keep.
     pub cut: u64,
+    /// Of these: cut to what a segment can keep.
+    pub cut_by_segment: u64,
     /// What dumps take, where that is bounded.
     pub space: Option<SpaceSummary>,
     /// What became of commands after dumps, where there are any.
@@ -105,6 +107,7 @@ impl Summary {
             "adds_up": self.adds_up,
             "time_clamped": self.time_clamped,
             "cut": self.cut,
+            "cut_by_segment": self.cut_by_segment,
             "dump_space": self.space.as_ref().map(SpaceSummary::to_json),
             "exec": self.exec.as_ref().map(exec),
             "warnings": self.warnings,

@@ -393,6 +393,7 @@ impl<'a> Path<'a> {
             let kept = packet.data.len().min(kept_bytes_max);
             self.counts.stored_bytes += kept as u64;
             self.counts.cut_packets += u64::from(kept < wanted_bytes(packet, asked));
+            self.counts.cut_by_segment_packets += u64::from(kept < packet.data.len());
         }
         self.counts.stored_packets += stored as u64;
         if stored > 0 {

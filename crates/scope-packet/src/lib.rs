@@ -9,8 +9,10 @@
 //! | [`pcapng`] | writing and reading of the pcapng blocks that Wirescope stores |
 //! | [`segment`] | the layout of a segment, its foot, its limits |
 //! | [`drops`] | the closed list of reasons for which a packet can be dropped |
+//! | [`gap`] | what a span of capture time lacks, and the closed list of reasons |
 
 pub mod drops;
+pub mod gap;
 pub mod headers;
 pub mod key;
 pub mod link;
@@ -20,6 +22,7 @@ pub mod segment;
 pub mod time;
 
 pub use drops::{DropReason, Drops};
+pub use gap::{Gap, GapReason};
 pub use headers::{Headers, Kind};
 pub use key::KeyEntry;
 pub use link::LinkType;

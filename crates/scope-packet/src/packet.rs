@@ -1,5 +1,6 @@
 //! The packet as it is lent from room to room, the interface it came through, and the sink that sources push into.
 
+use crate::gap::Gap;
 use crate::link::LinkType;
 
 /// A batch holds at most this many packets.
@@ -82,6 +83,12 @@ pub trait Sink {
     /// Reports packets that were lost on `interface` before they reached the source, somewhere in `since_ns..=until_ns`
     /// of capture time. The count of the next packet's `lost_before` holds them too.
     fn lost(&mut self, interface: u32, packets: u64, since_ns: i64, until_ns: i64);
+
+    /// Reports a span of capture time in which `interface` could bring nothing, or of which packets are missing for another reason
+    /// than a full kernel ring ([`Sink::lost`]).
+    fn gap(&mut self, interface: u32, gap: Gap) {
+        let _ = (interface, gap);
+    }
 
     /// Nothing came, and no packet older than `clock_ns` (capture time) will: the worker's clock moves on.
     fn idle(&mut self, clock_ns: i64);

@@ -98,7 +98,7 @@ impl LaneControl {
 #[repr(C, align(128))]
 pub struct WorkerControl {
     turn: AtomicU64,
-    counters: [AtomicU64; 9],
+    counters: [AtomicU64; 10],
     dropped: [AtomicU64; REASONS],
     /// Capture time, ns, up to which everything of this worker is committed; never falls, `i64::MAX` when it has ended.
     pub clock_ns: AtomicI64,
@@ -108,7 +108,7 @@ pub struct WorkerControl {
     pub first_ns: AtomicI64,
     /// Latest capture time up to which the worker listened, ns; 0: nothing received yet.
     pub heard_ns: AtomicI64,
-    padding: [u64; 18 - REASONS],
+    padding: [u64; 17 - REASONS],
 }
 
 /// What one worker did with what it received. `received = stored + filtered + duplicate + dropped in the worker`.
@@ -128,6 +128,8 @@ pub struct WorkerCounts {
     pub filtered_bytes: u64,
     /// Packets that were cut though nobody asked for it (they count as stored).
     pub cut_packets: u64,
+    /// Of these: packets that were cut here, to what a segment can keep.
+    pub cut_by_segment_packets: u64,
     /// Packets that were recognised as duplicates.
     pub duplicate_packets: u64,
     /// Packets older than the worker's clock less its grace: windows that they belong to may be over (they count as stored).
@@ -150,6 +152,7 @@ impl WorkerControl {
             counts.duplicate_packets,
             counts.late_packets,
             counts.filtered_bytes,
+            counts.cut_by_segment_packets,
         ];
         for (word, value) in self.counters.iter().zip(values) {
             word.store(value, Ordering::Relaxed);
@@ -178,6 +181,7 @@ impl WorkerControl {
                 duplicate_packets: value(6),
                 late_packets: value(7),
                 filtered_bytes: value(8),
+                cut_by_segment_packets: value(9),
                 dropped,
             }
         })

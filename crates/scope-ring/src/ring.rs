@@ -555,6 +555,7 @@ impl RingCounters {
             total.filtered_packets += worker.filtered_packets;
             total.filtered_bytes += worker.filtered_bytes;
             total.cut_packets += worker.cut_packets;
+            total.cut_by_segment_packets += worker.cut_by_segment_packets;
             total.duplicate_packets += worker.duplicate_packets;
             total.late_packets += worker.late_packets;
             total.dropped.merge(&worker.dropped);

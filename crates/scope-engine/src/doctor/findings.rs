@@ -233,10 +233,8 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
         let remedies = ["one clock for all cards and the host (chrony, phc2sys)", "sort files first: reordercap"];
         found.push(Finding::note("late", Stage::Dumps, Sureness::Possible, cause, &remedies));
     }
-    let by_capture = facts.nics.iter().map(|nic| nic.altered.cut_by_block.saturating_add(nic.altered.cut_by_bound));
-    let by_segment = facts.cut.saturating_sub(by_capture.fold(0, u64::saturating_add));
-    if by_segment > 0 {
-        let cause = format!("{by_segment} packets are longer than a segment can keep, and were cut");
+    if facts.cut_by_segment > 0 {
+        let cause = format!("{} packets are longer than a segment can keep, and were cut", facts.cut_by_segment);
         found.push(Finding::note("cut", Stage::Ring, Sureness::Certain, cause, &["a larger --segment"]));
     }
 }
@@ -282,7 +280,8 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
             }
         };
         let unknown = Nic { name: interface.clone(), ..Nic::default() };
-        for advice in altered_advice(&unknown, None, altered) {
+        let of_capture = cut_advice(interface, nic.mtu, altered.cut_by_block, altered.cut_by_bound);
+        for advice in altered_advice(&unknown, None, altered).into_iter().chain(of_capture) {
             let (packets, what) = match advice.kind {
                 "joined" => (altered.joined, "are longer than its MTU: joined on the way in, or left so by their sender"),
                 "split" => (altered.split, "are longer than its MTU: sent by this host, still to be split by the card"),
@@ -290,6 +289,14 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
                     (altered.long, "are longer than its MTU: joined on the way in, or sent by this host and still to be split")
                 }
                 "checksums_sent" => (altered.unchecked_sent, "were sent with checksums that the card was still to fill in"),
+                "cut_by_block" => (
+                    altered.cut_by_block,
+                    "were cut though nobody asked for it: they don't fit into a block of the kernel's ring",
+                ),
+                "cut_by_bound" => (
+                    altered.cut_by_bound,
+                    "were cut though nobody asked for it: they are longer than the most that is kept of a packet",
+                ),
                 _ => (
                     altered.unchecked.saturating_sub(altered.unchecked_sent),
                     "were received with open checksums, left so by their sender or undone by joining: tools call them wrong",
@@ -297,18 +304,6 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
             };
             add(advice.kind, packets, what, nic.remedy(advice.kind).unwrap_or(&advice.remedy));
         }
-        add(
-            "cut_by_block",
-            altered.cut_by_block,
-            "were cut though nobody asked for it: they don't fit into a block of the kernel's ring",
-            "a larger block= (pcap: a larger buffer=)",
-        );
-        add(
-            "cut_by_bound",
-            altered.cut_by_bound,
-            "were cut though nobody asked for it: they are longer than the most that is kept of a packet",
-            &format!("ip link set dev {interface} gso_max_size 65536 gro_max_size 65536"),
-        );
         let snap_len = facts.captures.iter().find(|capture| capture.interface == *interface).and_then(|capture| capture.snap_len);
         let asked = snap_len.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
         add(

@@ -193,7 +193,8 @@ fn take_counts(facts: &mut Facts, event: &Map<String, Value>) {
         let dropped = facts.dropped.entry(reason).or_default();
         *dropped = packets.max(*dropped);
     }
-    facts.cut = number(event.get("cut"));
+    // Logs without it are of versions that counted nothing else.
+    facts.cut_by_segment = number(event.get("cut_by_segment").or_else(|| event.get("cut")));
     facts.late = number(event.get("late"));
     facts.sources.clear();
     for source in event.get("sources").and_then(Value::as_array).into_iter().flatten() {

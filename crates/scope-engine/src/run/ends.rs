@@ -68,6 +68,7 @@ impl Run {
         summary.filtered = Amount { packets: total.filtered_packets, bytes: total.filtered_bytes };
         summary.dropped = total.dropped;
         summary.cut = total.cut_packets;
+        summary.cut_by_segment = total.cut_by_segment_packets;
         summary.memory = self.shared.ring.memory().to_string();
         summary.interfaces = interfaces(&names, &reports);
         for (name, report) in names.into_iter().zip(reports) {
