@@ -193,8 +193,8 @@ pub struct Facts {
     pub busy_max: f64,
     /// Longest that the process stood still while packets were lost, seconds.
     pub stalled_s: f64,
-    /// Packets cut though nobody asked for it, by capture or to what a segment keeps.
-    pub cut: u64,
+    /// Packets cut to what a segment can keep.
+    pub cut_by_segment: u64,
     /// Packets that came after windows that they belong to may have been over.
     pub late: u64,
     /// Interfaces that are there, or were, and are not captured, each with the run's words for it.

@@ -280,8 +280,7 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
             }
         };
         let unknown = Nic { name: interface.clone(), ..Nic::default() };
-        let of_capture = cut_advice(interface, nic.mtu, altered.cut_by_block, altered.cut_by_bound);
-        for advice in altered_advice(&unknown, None, altered).into_iter().chain(of_capture) {
+        for advice in altered_advice(&unknown, None, altered) {
             let (packets, what) = match advice.kind {
                 "joined" => (altered.joined, "are longer than its MTU: joined on the way in, or left so by their sender"),
                 "split" => (altered.split, "are longer than its MTU: sent by this host, still to be split by the card"),
@@ -289,14 +288,6 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
                     (altered.long, "are longer than its MTU: joined on the way in, or sent by this host and still to be split")
                 }
                 "checksums_sent" => (altered.unchecked_sent, "were sent with checksums that the card was still to fill in"),
-                "cut_by_block" => (
-                    altered.cut_by_block,
-                    "were cut though nobody asked for it: they don't fit into a block of the kernel's ring",
-                ),
-                "cut_by_bound" => (
-                    altered.cut_by_bound,
-                    "were cut though nobody asked for it: they are longer than the most that is kept of a packet",
-                ),
                 _ => (
                     altered.unchecked.saturating_sub(altered.unchecked_sent),
                     "were received with open checksums, left so by their sender or undone by joining: tools call them wrong",
@@ -304,6 +295,18 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
             };
             add(advice.kind, packets, what, nic.remedy(advice.kind).unwrap_or(&advice.remedy));
         }
+        add(
+            "cut_by_block",
+            altered.cut_by_block,
+            "were cut though nobody asked for it: they don't fit into a block of the kernel's ring",
+            "a larger block= (pcap: a larger buffer=)",
+        );
+        add(
+            "cut_by_bound",
+            altered.cut_by_bound,
+            "were cut though nobody asked for it: they are longer than the most that is kept of a packet",
+            &format!("ip link set dev {interface} gso_max_size 65536 gro_max_size 65536"),
+        );
         let snap_len = facts.captures.iter().find(|capture| capture.interface == *interface).and_then(|capture| capture.snap_len);
         let asked = snap_len.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
         add(
