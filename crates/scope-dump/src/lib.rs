@@ -22,6 +22,7 @@
 //! | `mark` | by what a dump's file is known |
 //! | [`progress`] | how far it is, for whoever watches |
 //! | [`report`] | what became of a dump |
+//! | `gaps` | what its window lacks, by reason |
 //! | [`late`] | packets that came too late for their place, merged in at the end |
 //!
 //! Absent on purpose: triggers' conditions, threads, and any change of a packet: its block is copied, only the interface
@@ -30,6 +31,7 @@
 pub mod budget;
 pub mod cut;
 pub mod form;
+mod gaps;
 pub mod header;
 pub mod late;
 mod mark;
@@ -47,6 +49,7 @@ pub mod walk;
 pub use budget::{Budget, FreeMin, Limits};
 pub use cut::{DumpOrder, HitPacket, cut};
 pub use form::DumpFormat;
+pub use gaps::GAPS_MAX;
 pub use pins::FirstPins;
 pub use progress::Progress;
 pub use report::DumpReport;
