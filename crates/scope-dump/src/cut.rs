@@ -12,13 +12,13 @@ use crate::target::DumpOutput;
 use crate::time_text::for_file_name;
 use crate::walk::{Candidate, Piece, Read, Walk};
 use scope_filter::{ASKED_MAX, Filter, FilterEngine};
-use scope_packet::LinkType;
+use scope_packet::{Clock, LinkType};
 use scope_ring::{Lost, Ring};
 use scope_trigger::Window;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where the packet that fired stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub struct DumpOrder {
     /// Live: how long after the window's end, by the monotonic clock, to wait at most for workers that have stopped telling the
     /// time. `None`: as long as it takes.
     pub patience: Option<Duration>,
+    /// What time it is, and what it waits by.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// Cuts one dump. Returns when its files have their names.
@@ -92,6 +94,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         files: BTreeMap::new(),
         walk: Walk::new(ring, order.pins, from_ns),
         reader,
+        clock: order.clock,
         unopened: None,
     };
     cutter.follow(&order.window, order.time_ns, order.patience);
@@ -125,6 +128,7 @@ struct Cutter {
     files: BTreeMap<LinkType, OutFile>,
     walk: Walk,
     reader: Reader,
+    clock: Arc<dyn Clock>,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
 }
@@ -132,7 +136,7 @@ struct Cutter {
 impl Cutter {
     /// Rounds until the window is over.
     fn follow(&mut self, window: &Window, hit_ns: i64, patience: Option<Duration>) {
-        let started = Instant::now();
+        let started = self.clock.monotonic();
         loop {
             let beats = self.ring.beats();
             // Before the look: what is committed afterwards is younger than this, or late.
@@ -141,7 +145,7 @@ impl Cutter {
             let to_ns = window.to_ns();
             if let Some(patience) = patience {
                 let rest = Duration::from_nanos(to_ns.saturating_sub(hit_ns).max(0) as u64);
-                if !over && started.elapsed() > rest + patience {
+                if !over && self.clock.monotonic() - started > rest + patience {
                     window.close();
                     over = true;
                 }
@@ -162,7 +166,8 @@ impl Cutter {
             }
             self.reader.pass(self.walk.passed());
             // What has come meanwhile is gathered: a beat of the ring ends the wait before anything is overrun.
-            self.ring.wait_for_beat(beats, self.reader.pause(to_ns.saturating_sub(settled_ns)));
+            let pause = self.reader.pause(to_ns.saturating_sub(settled_ns));
+            self.clock.wait(pause, &|pause| self.ring.wait_for_beat(beats, pause));
         }
     }
 
