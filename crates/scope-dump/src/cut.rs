@@ -13,13 +13,13 @@ use crate::target::DumpOutput;
 use crate::time_text::for_file_name;
 use crate::walk::{Candidate, Piece, Read, Walk};
 use scope_filter::{ASKED_MAX, Filter, FilterEngine};
-use scope_packet::{Gap, GapReason, LinkType};
+use scope_packet::{Clock, Gap, GapReason, LinkType};
 use scope_ring::Ring;
 use scope_trigger::Window;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where the packet that fired stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,8 @@ pub struct DumpOrder {
     /// Live: how long after the window's end, by the monotonic clock, to wait at most for workers that have stopped telling the
     /// time. `None`: as long as it takes.
     pub patience: Option<Duration>,
+    /// What time it is, and what it waits by.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// Cuts one dump. Returns when its files have their names.
@@ -93,6 +95,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         files: BTreeMap::new(),
         walk: Walk::new(ring, order.pins, from_ns),
         reader,
+        clock: order.clock,
         unopened: None,
         unsettled_from_ns: None,
     };
@@ -127,6 +130,7 @@ struct Cutter {
     files: BTreeMap<LinkType, OutFile>,
     walk: Walk,
     reader: Reader,
+    clock: Arc<dyn Clock>,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
     /// The dump had to end before this was settled, and what follows it, ns.
@@ -136,7 +140,7 @@ struct Cutter {
 impl Cutter {
     /// Rounds until the window is over.
     fn follow(&mut self, window: &Window, hit_ns: i64, patience: Option<Duration>) {
-        let started = Instant::now();
+        let started = self.clock.monotonic();
         loop {
             let beats = self.ring.beats();
             // Before the look: what is committed afterwards is younger than this, or late.
@@ -145,7 +149,7 @@ impl Cutter {
             let to_ns = window.to_ns();
             if let Some(patience) = patience {
                 let rest = Duration::from_nanos(to_ns.saturating_sub(hit_ns).max(0) as u64);
-                if !over && started.elapsed() > rest + patience {
+                if !over && self.clock.monotonic() - started > rest + patience {
                     window.close();
                     over = true;
                     self.unsettled_from_ns = Some(settled_ns.saturating_add(1));
@@ -167,7 +171,8 @@ impl Cutter {
             }
             self.reader.pass(self.walk.passed());
             // What has come meanwhile is gathered: a beat of the ring ends the wait before anything is overrun.
-            self.ring.wait_for_beat(beats, self.reader.pause(to_ns.saturating_sub(settled_ns)));
+            let pause = self.reader.pause(to_ns.saturating_sub(settled_ns));
+            self.clock.wait(pause, &|pause| self.ring.wait_for_beat(beats, pause));
         }
     }
 

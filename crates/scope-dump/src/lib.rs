@@ -17,6 +17,7 @@
 //! | [`merge`] | the bounded reorder buffer |
 //! | [`output`] | a dump's files: interface numbers, header, the act of naming |
 //! | [`form`] | the two forms of a file, pcapng and pcap |
+//! | [`disk`] | the acts on a disk as a parameter |
 //! | [`target`] | where files go: a folder, one name, a pipe |
 //! | [`budget`] | what the folder's dumps may take, and making room |
 //! | `mark` | by what a dump's file is known |
@@ -30,6 +31,7 @@
 
 pub mod budget;
 pub mod cut;
+pub mod disk;
 pub mod form;
 mod gaps;
 pub mod header;
@@ -48,6 +50,7 @@ pub mod walk;
 
 pub use budget::{Budget, FreeMin, Limits};
 pub use cut::{DumpOrder, HitPacket, cut};
+pub use disk::{Disk, SystemDisk};
 pub use form::DumpFormat;
 pub use gaps::GAPS_MAX;
 pub use pins::FirstPins;

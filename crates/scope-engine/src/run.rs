@@ -38,11 +38,12 @@ use crate::sources::open_sources;
 use crate::space::Space;
 use crate::status::{Status, StatusTaker, interfaces};
 use crate::summary::Summary;
+use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Scans};
 use scope_filter::{Filter, VlanRule};
-use scope_packet::{GapReason, LinkType};
+use scope_packet::{Clock, GapReason, LinkType, SystemClock};
 use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::{SourceError, Timing};
 use scope_trigger::{Places, TriggerConfig};
@@ -176,11 +177,14 @@ impl Run {
         let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
         let space = Space::new(&outputs.dump);
         outputs.dump.budget.iter().for_each(|budget| places.heed(budget.full()));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let settings = DumpSettings {
             output: outputs.dump.clone(),
             exec: exec.clone(),
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
             filter_engine: plan.filter_engine,
+            clock: clock.clone(),
+            threads: Arc::new(SystemThreads),
         };
         // Files don't wait for summaries, and are gone through once.
         let summarizer = if live && !plan.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
@@ -192,6 +196,7 @@ impl Run {
             dumps,
             events,
             lockstep: Lockstep::new(sources.len()),
+            clock,
             stop: AtomicBool::new(stopped),
             ended: AtomicUsize::new(0),
             main: std::thread::current(),

@@ -17,7 +17,7 @@ use crate::unread::Unread;
 use scope_dump::HitPacket;
 use scope_filter::{ASKED_MAX, Asked, Filter, Predicate};
 use scope_packet::pcapng::PacketHead;
-use scope_packet::{BATCH_PACKETS_MAX, DropReason, Gap, GapReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
+use scope_packet::{BATCH_PACKETS_MAX, Clock, DropReason, Gap, GapReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
 use scope_source::spec::values::format_cpus;
@@ -44,6 +44,8 @@ pub struct Shared {
     pub events: Arc<Events>,
     /// Keeps workers that can wait together.
     pub lockstep: Lockstep,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
     /// The sources are to stop.
     pub stop: AtomicBool,
     /// Workers that have ended, and who wants to know it at once.
@@ -307,7 +309,7 @@ impl<'a> Path<'a> {
             self.commit();
         }
         while self.shared.lockstep.ahead(self.index) {
-            std::thread::sleep(WAIT_STEP);
+            self.shared.clock.sleep(WAIT_STEP);
         }
     }
 
@@ -443,7 +445,7 @@ impl<'a> Path<'a> {
             return !self.claim_failed;
         }
         while self.shared.ring.must_wait(writer.lane()) || !writer.claim() {
-            std::thread::sleep(WAIT_STEP);
+            self.shared.clock.sleep(WAIT_STEP);
         }
         true
     }
