@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`cut`] | one dump from order to report: rounds, the clock, the loss |
 //! | [`pins`] | the pins that the firing worker takes |
+//! | [`keeper`] | holds segments for dumps that hang in a write |
 //! | [`walk`] | one lane's part of a window, segment after segment |
 //! | `sieve` | which packets belong: the key column first, the filter where that says maybe |
 //! | [`scans`] | what the dumps of a run share: one scan of what comes in, summaries, the pace |
@@ -35,6 +36,7 @@ pub mod disk;
 pub mod form;
 mod gaps;
 pub mod header;
+pub mod keeper;
 pub mod late;
 mod mark;
 pub mod merge;
@@ -53,6 +55,7 @@ pub use cut::{DumpOrder, HitPacket, cut};
 pub use disk::{Disk, SystemDisk};
 pub use form::DumpFormat;
 pub use gaps::GAPS_MAX;
+pub use keeper::Keeper;
 pub use pins::FirstPins;
 pub use progress::Progress;
 pub use report::DumpReport;
