@@ -66,7 +66,12 @@ fn bars(table: &Table) -> Vec<Bar> {
     vec![
         all_true(tools_rows::ROW, &tools_rows::KINDS),
         all_true(STATED, &[SIMULATED, PROGRAM]),
-        Bar { name: hostile_rows::ROW, value: table.max(hostile[0]), limit: Limit::AtMost(2000.0), faults: table.faults(&hostile) },
+        Bar {
+            name: hostile_rows::ROW,
+            value: table.max(hostile[0]),
+            limit: Limit::AtMost(2000.0),
+            faults: table.faults(&hostile),
+        },
     ]
 }
 

@@ -13,7 +13,7 @@ use scope_packet::{BATCH_PACKETS_MAX, Gap, GapReason, Interface, Packet, Sink, T
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
 /// What became of a packet before the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,26 +29,36 @@ pub(crate) enum Fate {
     Late = 3,
 }
 
-/// The fates of a run's packets, by number.
+/// What becomes of a run's packets, and of its sources.
 #[derive(Debug)]
-pub(crate) struct Fates(Vec<AtomicU8>);
+pub(crate) struct Fates {
+    /// By number.
+    packets: Vec<AtomicU8>,
+    /// When the last live source was told to stop, wall clock, ns.
+    stopped_ns: AtomicI64,
+}
 
 impl Fates {
     pub(crate) fn new(packets: usize) -> Arc<Fates> {
-        Arc::new(Fates((0..packets).map(|_| AtomicU8::new(0)).collect()))
+        let packets = (0..packets).map(|_| AtomicU8::new(0)).collect();
+        Arc::new(Fates { packets, stopped_ns: AtomicI64::new(0) })
     }
 
     fn set(&self, packet: &Sent, fate: Fate) {
-        self.0[packet.number as usize].store(fate as u8, Ordering::Relaxed);
+        self.packets[packet.number as usize].store(fate as u8, Ordering::Relaxed);
     }
 
     pub(crate) fn of(&self, packet: &Sent) -> Fate {
-        match self.0[packet.number as usize].load(Ordering::Relaxed) {
+        match self.packets[packet.number as usize].load(Ordering::Relaxed) {
             1 => Fate::HandedOver,
             2 => Fate::Dropped,
             3 => Fate::Late,
             _ => Fate::NotSent,
         }
+    }
+
+    pub(crate) fn stopped_ns(&self) -> i64 {
+        self.stopped_ns.load(Ordering::Relaxed)
     }
 }
 
@@ -286,6 +296,7 @@ impl Source for LiveSource {
 
     fn stop(&mut self) {
         self.stopped_ns = Some(self.supply.stage.now_ns());
+        self.supply.fates.stopped_ns.fetch_max(self.supply.stage.wall_ns(), Ordering::Relaxed);
     }
 }
 

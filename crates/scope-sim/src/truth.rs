@@ -3,6 +3,7 @@
 use crate::packets::{FILTERS, PREFILTER, Sent, number_of};
 use crate::run::Ran;
 use crate::source::Fate;
+use crate::stage::WALL_BEGIN_NS;
 use scope_dump::DumpReport;
 use scope_packet::pcapng::{self, PacketBlock};
 use std::collections::BTreeSet;
@@ -108,10 +109,18 @@ fn check_dump(ran: &Ran, report: &DumpReport) -> (Tally, Vec<String>) {
     let certain = missing.iter().filter(|packet| ran.fates.of(packet) != Fate::Late).count() as u64;
     let said = || {
         let cause = report.error.as_deref().unwrap_or("no error");
-        format!("{} packets, lacks {} to {} in {:?}, {cause}", report.packets, report.lost_min, report.lost_max, report.missing)
+        let gaps: Vec<_> =
+            report.gaps.iter().map(|gap| (gap.reason.name(), gap.from_ns, gap.to_ns, gap.lost_min, gap.lost_max)).collect();
+        format!("{} packets, lacks {} to {} in {gaps:?}, {cause}", report.packets, report.lost_min, report.lost_max)
     };
     if report.packets != written.numbers.len() as u64 {
         faults.push(format!("it has {} packets and says: {}", written.numbers.len(), said()));
+    }
+    if report.asked != (from_ns, to_ns) {
+        faults.push(format!("it was asked for {from_ns} to {to_ns} and says {:?}", report.asked));
+    }
+    if let Some(unheard) = unheard(ran).into_iter().find(|span| report.complete && span.0 <= to_ns && span.1 >= from_ns) {
+        faults.push(format!("it says complete for {from_ns} to {to_ns}, and nobody listened in {unheard:?}"));
     }
     if report.complete && certain > 0 {
         faults.push(format!("it says complete and lacks {certain} packets, such as {}", words(ran, missing[0])));
@@ -122,11 +131,10 @@ fn check_dump(ran: &Ran, report: &DumpReport) -> (Tally, Vec<String>) {
     if report.lost_min > missing.len() as u64 {
         faults.push(format!("it lacks {} packets and says: {}", missing.len(), said()));
     }
-    let outside = |packet: &&&Sent| {
-        ran.fates.of(packet) != Fate::Late && !report.missing.is_some_and(|(a, b)| (a..=b).contains(&packet.time_ns))
-    };
+    let stated = |packet: &Sent| report.gaps.iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&packet.time_ns));
+    let outside = |packet: &&&Sent| ran.fates.of(packet) != Fate::Late && !stated(packet);
     if let Some(packet) = missing.iter().find(outside) {
-        faults.push(format!("{} is missing outside of the stated span: {}", words(ran, packet), said()));
+        faults.push(format!("{} is missing outside of all gaps: {}", words(ran, packet), said()));
     }
     let tally = Tally {
         dumps: 1,
@@ -141,6 +149,21 @@ fn check_dump(ran: &Ran, report: &DumpReport) -> (Tally, Vec<String>) {
 
 fn words(ran: &Ran, packet: &Sent) -> String {
     format!("packet {} of {} ns ({:?}, {})", packet.number, packet.time_ns, ran.fates.of(packet), packet.link_type.name())
+}
+
+/// Spans in which some interface, or the whole run, certainly heard nothing.
+fn unheard(ran: &Ran) -> Vec<(i64, i64)> {
+    let heard = match ran.scene.live {
+        true => (WALL_BEGIN_NS, ran.fates.stopped_ns()),
+        false => {
+            let times = || ran.scene.packets.iter().map(|packet| packet.time_ns);
+            (times().min().unwrap_or(0), times().max().unwrap_or(0))
+        }
+    };
+    let downs = ran.scene.ports.iter().flat_map(|port| &port.down);
+    let downs = downs.map(|down| (WALL_BEGIN_NS + down.start, (WALL_BEGIN_NS + down.end - 1).min(heard.1)));
+    let ends = [(0, heard.0 - 1), (heard.1 + 1, i64::MAX)];
+    downs.filter(|(from_ns, to_ns)| from_ns <= to_ns).chain(ends).collect()
 }
 
 /// Whether a packet passes the dump's filter, and the sources' prefilter.

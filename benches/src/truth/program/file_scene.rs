@@ -45,9 +45,18 @@ pub fn play(place: &Place, random: &mut Random) -> Result<(Counted, Vec<String>)
     let (before, after) = (ms(random), ms(random));
     let filter = random.pick(&["", "udp port 53"]);
     let path = file.to_string_lossy();
-    let arguments = ["-r", &path, "--ring", "4MiB", "--segment", "64KiB", "--trigger", "hit=udp dst port 9"]
-        .into_iter()
-        .chain(["--dump", filter, "--before", &before, "--after", &after, "--holdoff", "0s", "--dumps-max", "1000"]);
+    let arguments = ["-r", &path, "--ring", "4MiB", "--segment", "64KiB", "--trigger", "hit=udp dst port 9"].into_iter().chain([
+        "--dump",
+        filter,
+        "--before",
+        &before,
+        "--after",
+        &after,
+        "--holdoff",
+        "0s",
+        "--dumps-max",
+        "1000",
+    ]);
     let arguments: Vec<String> = arguments.map(String::from).collect();
     let done = Running::start(place, None, &out, &arguments, None)?.finish()?;
     let (counted, faults) = check(&truth, &done)?;

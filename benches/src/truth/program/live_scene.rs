@@ -137,7 +137,10 @@ impl Scene {
         );
         let _ = write!(text, "[[trigger]]\nname = \"hit\"\nexpr = \"udp dst port 9\"\ndump = \"{}\"\n", self.filter);
         for number in 0..self.idle_triggers {
-            let _ = write!(text, "[[trigger]]\nname = \"idle{number}\"\nexpr = \"udp[8:4] = {number} and len > 9000\"\ndump = \"\"\n");
+            let _ = write!(
+                text,
+                "[[trigger]]\nname = \"idle{number}\"\nexpr = \"udp[8:4] = {number} and len > 9000\"\ndump = \"\"\n"
+            );
         }
         text
     }

@@ -83,8 +83,7 @@ fn span(value: &Value) -> Result<(i64, i64)> {
 }
 
 /// Reasons for which there were no packets that could be lost.
-const NOT_COUNTED: [&str; 6] =
-    ["interface_down", "interface_gone", "not_started", "stopped", "capture_begin", "capture_end"];
+const NOT_COUNTED: [&str; 6] = ["interface_down", "interface_gone", "not_started", "stopped", "capture_begin", "capture_end"];
 
 impl Stated {
     fn of(gap: &Value) -> Result<Stated> {
@@ -144,7 +143,9 @@ impl Truth {
             if let Some((unheard_from_ns, unheard_to_ns)) =
                 self.unheard.iter().find(|(a, b)| complete && *a <= to_ns && *b >= from_ns)
             {
-                faults.push(format!("complete from {from_ns} to {to_ns}; nobody listened from {unheard_from_ns} to {unheard_to_ns}"));
+                faults.push(format!(
+                    "complete from {from_ns} to {to_ns}; nobody listened from {unheard_from_ns} to {unheard_to_ns}"
+                ));
             }
             if counted > lost_max {
                 faults.push(format!("lacks {counted} packets and {said}"));
