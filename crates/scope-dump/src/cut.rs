@@ -1,6 +1,7 @@
 //! One dump from order to report: rounds of looking, reading, filtering and writing until the clocks say that it is over.
 
 use crate::form::DumpFormat;
+use crate::header::fired_comment;
 use crate::merge::{Beyond, Place, Waiting};
 use crate::output::{OutFile, publish_facts};
 use crate::pins::FirstPins;
@@ -259,8 +260,10 @@ impl Cutter {
     fn write(&mut self, place: Place, block: &[u8]) {
         self.progress.wrote(block.len() as u64);
         let link_type = self.sieves[place.lane as usize].link_type();
+        let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (place.lane, place.packet));
+        let comment = if fired { fired_comment(&self.intro) } else { String::new() };
         if let Some(file) = self.file(link_type) {
-            file.0.write(file.1, place, block);
+            file.0.write(file.1, place, block, &comment);
         } else if let Some((_, unwritten)) = &mut self.unopened {
             *unwritten += 1;
         }
@@ -268,7 +271,7 @@ impl Cutter {
 
     fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
-            let created = self.fits(link_type).and_then(|()| OutFile::create(&self.output, link_type, &self.intro));
+            let created = self.fits(link_type).and_then(|()| OutFile::create(&self.output, &self.ring, link_type, &self.intro));
             match created {
                 Ok(file) => drop(self.files.insert(link_type, file)),
                 Err(error) => self.unopened = Some((error, 0)),

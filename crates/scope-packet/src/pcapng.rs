@@ -34,6 +34,9 @@ pub const CLOSING_WORDS_MAX: usize = 7;
 /// Bytes of a statistics block as written here.
 pub const STATISTICS_BYTES: usize = 52;
 
+/// Bytes of a packet's comment that are written at most.
+pub const COMMENT_BYTES_MAX: usize = 4096;
+
 const OPTION_COMMENT: u16 = 1;
 const OPTION_FLAGS: u16 = 2;
 const OPTION_DROPCOUNT: u16 = 4;
@@ -74,6 +77,30 @@ pub fn section_header(out: &mut Vec<u8>, application: &str, comment: &str) {
     option(&mut body, 4, application.as_bytes());
     option(&mut body, 0, &[]);
     block(out, SECTION_HEADER, &body);
+}
+
+/// Appends the packet block `block` with `comment` as a further option, in front of those that it has. Nothing else of it changes.
+pub fn commented(out: &mut Vec<u8>, block: &[u8], comment: &str) {
+    let Some(packet) = PacketBlock::first(block) else { return out.extend(block) };
+    let bytes = packet.bytes();
+    let options_at = PACKET_HEAD_BYTES + padded(packet.data().len());
+    let options = bytes.get(options_at..bytes.len() - 4).unwrap_or_default();
+    let mut body = bytes[8..bytes.len() - 4 - options.len()].to_vec();
+    option(&mut body, OPTION_COMMENT, comment[..floor_char(comment, COMMENT_BYTES_MAX)].as_bytes());
+    match options.is_empty() {
+        true => option(&mut body, 0, &[]),
+        false => body.extend(options),
+    }
+    self::block(out, PACKET, &body);
+}
+
+/// The largest end of a character at `max` or before.
+fn floor_char(text: &str, max: usize) -> usize {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    end
 }
 
 /// Appends an interface description. Its snap length is always 0: libpcap refuses a file whose interfaces differ there.
@@ -333,6 +360,22 @@ mod tests {
             prop_assert_eq!(block.head(), head);
             prop_assert_eq!(block.data(), &data[..]);
             prop_assert_eq!(block.bytes().len(), head.block_bytes());
+        }
+
+        #[test]
+        fn a_comment_changes_nothing_else(data in proptest::collection::vec(any::<u8>(), 0..40), time_ns in 0..i64::MAX,
+            flags in 0u32..3, lost_before in 0u64..2, comment in "[a-z]{1,30}") {
+            let head = PacketHead { interface: 3, time_ns, captured_len: data.len() as u32, original_len: 70, flags, lost_before };
+            let mut plain = vec![0; head.block_bytes()];
+            head.write(&mut plain, &data);
+            let mut out = Vec::new();
+            commented(&mut out, &plain, &comment);
+            let block = PacketBlock::first(&out).unwrap();
+            prop_assert_eq!((block.head(), block.data(), block.bytes().len()), (head, &data[..], out.len()));
+            let end = if head.has_options() { 0 } else { 4 };
+            prop_assert_eq!(out.len(), plain.len() + 4 + padded(comment.len()) + end);
+            prop_assert!(out.windows(comment.len()).any(|part| part == comment.as_bytes()));
+            prop_assert_eq!(le32(&out, out.len() - 4), le32(&out, 4));
         }
 
         #[test]
