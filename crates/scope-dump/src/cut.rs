@@ -1,7 +1,8 @@
 //! One dump from order to report: rounds of looking, reading, filtering and writing until the clocks say that it is over.
 
 use crate::form::DumpFormat;
-use crate::header::fired_comment;
+use crate::evidence::Evidence;
+use crate::header::{fired_comment, intro};
 use crate::merge::{Beyond, Place, Waiting};
 use crate::output::{OutFile, publish_facts};
 use crate::pins::FirstPins;
@@ -13,13 +14,13 @@ use crate::target::DumpOutput;
 use crate::time_text::for_file_name;
 use crate::walk::{Candidate, Piece, Read, Walk};
 use scope_filter::{ASKED_MAX, Filter, FilterEngine};
-use scope_packet::LinkType;
+use scope_packet::{Clock, LinkType};
 use scope_ring::{Lost, Ring};
 use scope_trigger::Window;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where the packet that fired stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,10 @@ pub struct DumpOrder {
     /// Live: how long after the window's end, by the monotonic clock, to wait at most for workers that have stopped telling the
     /// time. `None`: as long as it takes.
     pub patience: Option<Duration>,
+    /// What time it is, and what it waits by.
+    pub clock: Arc<dyn Clock>,
+    /// What the run has beside its packets.
+    pub evidence: Arc<Evidence>,
 }
 
 /// Cuts one dump. Returns when its files have their names.
@@ -72,6 +77,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         time_ns: order.time_ns,
         filter: order.filter.text().to_string(),
         to_stream: order.output.is_stream(),
+        circumstances: order.evidence.now(),
         ..DumpReport::default()
     };
     let filter = order.filter;
@@ -93,6 +99,8 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         files: BTreeMap::new(),
         walk: Walk::new(ring, order.pins, from_ns),
         reader,
+        clock: order.clock,
+        evidence: order.evidence,
         unopened: None,
     };
     cutter.follow(&order.window, order.time_ns, order.patience);
@@ -126,6 +134,8 @@ struct Cutter {
     files: BTreeMap<LinkType, OutFile>,
     walk: Walk,
     reader: Reader,
+    clock: Arc<dyn Clock>,
+    evidence: Arc<Evidence>,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
 }
@@ -133,7 +143,7 @@ struct Cutter {
 impl Cutter {
     /// Rounds until the window is over.
     fn follow(&mut self, window: &Window, hit_ns: i64, patience: Option<Duration>) {
-        let started = Instant::now();
+        let started = self.clock.monotonic();
         loop {
             let beats = self.ring.beats();
             // Before the look: what is committed afterwards is younger than this, or late.
@@ -142,7 +152,7 @@ impl Cutter {
             let to_ns = window.to_ns();
             if let Some(patience) = patience {
                 let rest = Duration::from_nanos(to_ns.saturating_sub(hit_ns).max(0) as u64);
-                if !over && started.elapsed() > rest + patience {
+                if !over && self.clock.monotonic() - started > rest + patience {
                     window.close();
                     over = true;
                 }
@@ -163,7 +173,8 @@ impl Cutter {
             }
             self.reader.pass(self.walk.passed());
             // What has come meanwhile is gathered: a beat of the ring ends the wait before anything is overrun.
-            self.ring.wait_for_beat(beats, self.reader.pause(to_ns.saturating_sub(settled_ns)));
+            let pause = self.reader.pause(to_ns.saturating_sub(settled_ns));
+            self.clock.wait(pause, &|pause| self.ring.wait_for_beat(beats, pause));
         }
     }
 
@@ -261,9 +272,12 @@ impl Cutter {
         self.progress.wrote(block.len() as u64);
         let link_type = self.sieves[place.lane as usize].link_type();
         let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (place.lane, place.packet));
-        let comment = if fired { fired_comment(&self.intro) } else { String::new() };
+        let mut comments = self.evidence.annexes.comments_of(place.lane, place.packet);
+        if fired {
+            comments.insert(0, fired_comment(&self.intro));
+        }
         if let Some(file) = self.file(link_type) {
-            file.0.write(file.1, place, block, &comment);
+            file.0.write(file.1, place, block, &comments);
         } else if let Some((_, unwritten)) = &mut self.unopened {
             *unwritten += 1;
         }
@@ -271,7 +285,7 @@ impl Cutter {
 
     fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
-            let created = self.fits(link_type).and_then(|()| OutFile::create(&self.output, &self.ring, link_type, &self.intro));
+            let created = self.fits(link_type).and_then(|()| OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro)));
             match created {
                 Ok(file) => drop(self.files.insert(link_type, file)),
                 Err(error) => self.unopened = Some((error, 0)),
@@ -312,6 +326,9 @@ impl Cutter {
             let fallback = self.ring.interface_of(file.link_type());
             file.finish_packets(&self.ring, fallback, (report.lost_min, report.lost_max), report.to_ns);
         }
+        let mut times: Vec<_> = self.files.values().flat_map(OutFile::times).collect();
+        times.dedup();
+        report.circumstances = self.evidence.around(report.from_ns, report.to_ns, times);
         report.packets = self.files.values().map(|file| file.packets).sum();
         report.bytes = self.files.values().map(|file| file.bytes).sum();
         report.cut = self.files.values().map(|file| file.cut).sum();

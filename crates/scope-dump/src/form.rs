@@ -57,15 +57,14 @@ impl DumpFormat {
         self == DumpFormat::Pcapng || time_ns / NS_PER_SECOND <= i64::from(u32::MAX)
     }
 
-    /// Appends a packet that lies there as a pcapng block; `interface` is its number in the file, `comment` what is added to it
-    /// where it isn't empty.
-    pub(crate) fn packet(self, out: &mut Vec<u8>, block: &[u8], interface: u32, comment: &str) {
+    /// Appends a packet that lies there as a pcapng block; `interface` is its number in the file, `comments` what is added to it.
+    pub(crate) fn packet(self, out: &mut Vec<u8>, block: &[u8], interface: u32, comments: &[String]) {
         let at = out.len();
         match self {
             DumpFormat::Pcapng => {
-                match comment {
-                    "" => out.extend(block),
-                    _ => pcapng::commented(out, block, comment),
+                match comments {
+                    [] => out.extend(block),
+                    _ => pcapng::commented(out, block, comments.iter().map(String::as_str)),
                 }
                 out[at + 8..at + 12].copy_from_slice(&interface.to_le_bytes());
             }

@@ -32,7 +32,7 @@ pub(crate) fn reserve_bytes(description_bytes: usize) -> usize {
 /// The reserve of `reserve_bytes`, filled in.
 pub(crate) fn header(report: &DumpReport, descriptions: &[u8], reserve_bytes: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(reserve_bytes);
-    pcapng::section_header(&mut out, APPLICATION, &facts(report));
+    pcapng::section_header_on(&mut out, APPLICATION, &facts(report), &report.circumstances.kernel);
     out.extend(descriptions);
     assert!(out.len() + BLOCK_BYTES_MIN <= reserve_bytes, "facts and descriptions are bounded");
     let from = out.len();
@@ -43,7 +43,8 @@ pub(crate) fn header(report: &DumpReport, descriptions: &[u8], reserve_bytes: us
 
 /// What is known of a dump before it is made, for a pipe.
 pub(crate) fn intro(report: &DumpReport) -> String {
-    format!("{}written to a pipe: window, hits and losses stand at its end", who(report))
+    let host = report.circumstances.host_lines();
+    format!("{}{host}written to a pipe: window, hits and losses stand at its end", who(report))
 }
 
 /// The comment of the packet that fired.
@@ -75,6 +76,8 @@ pub(crate) fn facts(report: &DumpReport) -> String {
     if let Some(error) = &report.error {
         let _ = writeln!(text, "writing failed: {error}");
     }
+    text.push_str(&report.circumstances.host_lines());
+    text.push_str(&report.circumstances.packet_lines());
     hits(&mut text, report);
     text
 }

@@ -14,7 +14,9 @@
 //! first occur, packets that come too late for their place behind it, and at the end the facts, in the statistics blocks. A reader
 //! that goes away ends it.
 
+use crate::annex::Annexed;
 use crate::budget::Charged;
+use crate::evidence::Evidence;
 use crate::form::DumpFormat;
 use crate::header::{facts, header, reserve_bytes};
 use crate::late::{LateRun, rewrite};
@@ -22,14 +24,13 @@ use crate::mark::{APPLICATION, FACTS};
 use crate::merge::Place;
 use crate::report::DumpReport;
 use crate::target::{DumpOutput, Target, numbered};
-use scope_packet::{LinkType, pcapng};
+use scope_packet::{LinkType, TimestampSource, pcapng};
 use scope_ring::{InterfaceEntry, Ring};
 use scope_store::Folder;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,6 +66,7 @@ struct Described {
     number: u32,
     name: String,
     description: String,
+    timestamps: Option<TimestampSource>,
     /// Packets of it.
     packets: u64,
     /// Bytes of a packet that were asked for; 0: all.
@@ -97,6 +99,9 @@ pub(crate) struct OutFile {
     description_bytes: usize,
     /// Interfaces from this number on are described among the packets.
     described_within: Option<u32>,
+    evidence: Arc<Evidence>,
+    /// Names and secrets that it has.
+    annexed: Annexed,
     last: Option<Place>,
     late: Option<LateRun>,
     /// What the late run holds.
@@ -114,9 +119,15 @@ pub(crate) struct OutFile {
 
 impl OutFile {
     /// `intro` is what is known of the dump by now: a pipe is told at once.
-    pub(crate) fn create(output: &Arc<DumpOutput>, ring: &Ring, link_type: LinkType, intro: &DumpReport) -> io::Result<OutFile> {
+    pub(crate) fn create(
+        output: &Arc<DumpOutput>,
+        ring: &Ring,
+        link_type: LinkType,
+        evidence: &Arc<Evidence>,
+        intro: &str,
+    ) -> io::Result<OutFile> {
         let file = match &output.target {
-            Target::Folder(folder) | Target::File { folder, .. } => folder.unnamed()?,
+            Target::Folder(folder) | Target::File { folder, .. } => output.disk.unnamed(folder)?,
             Target::Stream(stream) => stream.try_clone()?,
         };
         let known: Vec<(u32, InterfaceEntry)> =
@@ -127,7 +138,7 @@ impl OutFile {
         }
         let (buffer, head_bytes) = if output.is_stream() && output.format == DumpFormat::Pcapng {
             let mut head = Vec::new();
-            pcapng::section_header(&mut head, APPLICATION, &crate::header::intro(intro));
+            pcapng::section_header(&mut head, APPLICATION, intro);
             (head, 0)
         } else {
             let head = output.format.head(link_type, reserve_bytes(foreseen.len().min(FORESEEN_BYTES_MAX)));
@@ -146,6 +157,8 @@ impl OutFile {
             interfaces: BTreeMap::new(),
             description_bytes: 0,
             described_within: None,
+            evidence: evidence.clone(),
+            annexed: Annexed::default(),
             last: None,
             late: None,
             late_tally: Tally::default(),
@@ -177,8 +190,8 @@ impl OutFile {
         self.output.format
     }
 
-    /// Writes one packet's block to its place, with `comment` where that isn't empty.
-    pub(crate) fn write(&mut self, ring: &Ring, place: Place, block: &[u8], comment: &str) {
+    /// Writes one packet's block to its place, with `comments` added to it.
+    pub(crate) fn write(&mut self, ring: &Ring, place: Place, block: &[u8], comments: &[String]) {
         let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
         let span_ns = Some((place.time_ns, place.time_ns));
         let mut tally = Tally { packets: 1, bytes: len.into(), cut: 0, span_ns };
@@ -187,17 +200,18 @@ impl OutFile {
         }
         let (number, snap_len) = self.interface(ring, pcapng::le32(block, 8));
         tally.cut = u64::from(len < original_len && (snap_len == 0 || len < snap_len));
+        self.annex();
         self.packets += 1;
         self.bytes += tally.bytes;
         self.cut += tally.cut;
         let is_late = self.last.is_some_and(|last| place < last);
         let result = if is_late && !self.output.is_stream() {
             self.late_tally.add(&tally);
-            self.write_late(place, block, number, comment)
+            self.write_late(place, block, number, comments)
         } else {
             self.out_of_order += u64::from(is_late);
             self.last = self.last.max(Some(place));
-            self.format().packet(&mut self.buffer, block, number, comment);
+            self.format().packet(&mut self.buffer, block, number, comments);
             self.buffered.add(&tally);
             if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
         };
@@ -206,17 +220,33 @@ impl OutFile {
         }
     }
 
-    fn write_late(&mut self, place: Place, block: &[u8], number: u32, comment: &str) -> io::Result<()> {
+    fn write_late(&mut self, place: Place, block: &[u8], number: u32, comments: &[String]) -> io::Result<()> {
         if self.late.is_none() {
             self.late = Some(LateRun::new(unnamed(&self.output)?));
         }
         let mut record = Vec::with_capacity(block.len());
-        self.format().packet(&mut record, block, number, comment);
+        self.format().packet(&mut record, block, number, comments);
         self.charged.charge(record.len() as u64)?;
         match &mut self.late {
             Some(late) => late.push(place, &record),
             None => Ok(()),
         }
+    }
+
+    /// Appends the names and secrets that belong to its packets, as far as they are known and not there.
+    fn annex(&mut self) {
+        if self.format() == DumpFormat::Pcapng {
+            self.annexed.append(&mut self.buffer, &self.evidence.annexes, self.interfaces.keys().copied());
+        }
+    }
+
+    /// Where the times of its packets come from, each once.
+    pub(crate) fn times(&self) -> Vec<TimestampSource> {
+        let mut times = Vec::new();
+        for entry in self.interfaces.values().filter(|entry| entry.packets > 0) {
+            times.extend(entry.timestamps.filter(|source| !times.contains(source)));
+        }
+        times
     }
 
     /// The file's own number of an interface, and its snap length.
@@ -241,7 +271,8 @@ impl OutFile {
             None => ("none".to_string(), "no packet was received".to_string()),
         };
         let snap_len = entry.map_or(0, |entry| entry.snap_len);
-        let described = Described { number, name, description, packets: 0, snap_len };
+        let timestamps = entry.map(|entry| entry.timestamps);
+        let described = Described { number, name, description, timestamps, packets: 0, snap_len };
         if self.format() == DumpFormat::Pcapng {
             let mut block = Vec::new();
             described.write(&mut block, self.number_of_type(several));
@@ -274,7 +305,7 @@ impl OutFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.charged.charge(self.buffer.len() as u64)?;
-        self.file.write_all(&self.buffer)?;
+        self.output.disk.write(&self.file, &self.buffer)?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         self.buffered = Tally::default();
@@ -335,6 +366,7 @@ impl OutFile {
             let run_number = fallback.unwrap_or(u32::MAX);
             self.add_interface(run_number, ring.interface(run_number).as_ref(), false);
         }
+        self.annex();
         self.flush()?;
         if self.late.is_some() {
             self.write_anew()?;
@@ -385,11 +417,12 @@ impl OutFile {
             return Err(self.error.take().unwrap_or_else(|| io::Error::other("nothing could be written")));
         }
         if self.format() == DumpFormat::Pcapng {
-            self.file.write_all_at(&header(report, &self.descriptions(), self.head_bytes as usize), 0)?;
+            let head = header(report, &self.descriptions(), self.head_bytes as usize);
+            self.output.disk.write_at(&self.file, &head, 0)?;
         }
-        self.file.sync_data()?;
+        self.output.disk.sync(&self.file)?;
         let output = self.output.clone();
-        let path = name(&folder, &self.file, &mut self.charged, &|attempt| output.file_name(stem, suffix, attempt))?;
+        let path = name(&output, &folder, &self.file, &mut self.charged, &|attempt| output.file_name(stem, suffix, attempt))?;
         Ok(Some(path))
     }
 
@@ -406,27 +439,46 @@ impl OutFile {
     }
 }
 
+/// Into a pipe for which no dump came: a header and the interfaces that are known, so that its reader sees a capture without
+/// packets. `fallback` is the link type where nothing was received.
+///
+/// # Errors
+/// The system's.
+pub fn write_nothing(output: &Arc<DumpOutput>, ring: &Ring, fallback: LinkType) -> io::Result<()> {
+    let link_type = if ring.lanes() > 0 { ring.lane_info(0).link_type } else { fallback };
+    let evidence = Arc::<Evidence>::default();
+    let mut file = OutFile::create(output, ring, link_type, &evidence, "no dump was made: nothing fired")?;
+    file.finish_packets(ring, ring.interface_of(link_type), (0, 0), 0);
+    file.error.map_or(Ok(()), Err)
+}
+
 /// Writes the facts that a pcap file can't hold into a text file beside it; `main` is that file.
 pub(crate) fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpReport) -> io::Result<()> {
     let Some(folder) = output.folder() else { return Ok(()) };
     let text = format!("{APPLICATION}\n{}\n", facts(report));
     let mut charged = Charged::to(&output.budget);
     charged.charge(text.len() as u64)?;
-    let mut file = folder.unnamed()?;
-    file.write_all(text.as_bytes())?;
-    file.sync_data()?;
+    let file = output.disk.unnamed(folder)?;
+    output.disk.write(&file, text.as_bytes())?;
+    output.disk.sync(&file)?;
     let beside = Path::new(main.file_name().unwrap_or_default()).with_extension(FACTS);
-    name(folder, &file, &mut charged, &|attempt| numbered(&beside, attempt)).map(drop)
+    name(output, folder, &file, &mut charged, &|attempt| numbered(&beside, attempt)).map(drop)
 }
 
 /// Gives a file the first of its possible names that isn't taken.
-fn name(folder: &Folder, file: &File, charged: &mut Charged, names: &dyn Fn(u32) -> PathBuf) -> io::Result<PathBuf> {
+fn name(
+    output: &DumpOutput,
+    folder: &Folder,
+    file: &File,
+    charged: &mut Charged,
+    names: &dyn Fn(u32) -> PathBuf,
+) -> io::Result<PathBuf> {
     let bytes = file.metadata()?.len();
     let first = names(1);
     let named = charged.name(bytes, || {
         for attempt in 1..=NAMES_MAX {
             let name = names(attempt);
-            match folder.give_name(file, name.as_os_str()) {
+            match output.disk.give_name(folder, file, name.as_os_str()) {
                 Err(taken) if taken.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(other) => return Err(other),
                 Ok(()) => return Ok(name),
@@ -447,7 +499,7 @@ fn place(folder: &Folder) -> PathBuf {
 
 /// A file that has no name yet, where the dump's files go.
 fn unnamed(output: &DumpOutput) -> io::Result<File> {
-    output.folder().ok_or_else(|| io::Error::other("a pipe has no folder"))?.unnamed()
+    output.disk.unnamed(output.folder().ok_or_else(|| io::Error::other("a pipe has no folder"))?)
 }
 
 #[cfg(test)]

@@ -17,12 +17,13 @@ use crate::unread::Unread;
 use scope_dump::HitPacket;
 use scope_filter::{ASKED_MAX, Asked, Filter, Predicate};
 use scope_packet::pcapng::PacketHead;
-use scope_packet::{BATCH_PACKETS_MAX, DropReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
+use scope_packet::{BATCH_PACKETS_MAX, Clock, DropReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
 use scope_source::spec::values::format_cpus;
 use scope_source::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Hit, Verdict};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub struct Shared {
     pub events: Arc<Events>,
     /// Keeps workers that can wait together.
     pub lockstep: Lockstep,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
     /// The sources are to stop.
     pub stop: AtomicBool,
     /// Workers that have ended, and who wants to know it at once.
@@ -213,6 +216,8 @@ struct Path<'a> {
     lost: Option<(u64, i64, i64)>,
     /// For each trigger the packets at hand that hit it, a bit each.
     hits: Vec<u64>,
+    /// Comments of packets of the next batch, by their index there.
+    comments: BTreeMap<usize, Vec<String>>,
     /// No packet is wanted any more: the run has its dumps.
     enough: bool,
 }
@@ -238,6 +243,7 @@ impl<'a> Path<'a> {
             lost: None,
             hits: vec![0; set.triggers.len()],
             set,
+            comments: BTreeMap::new(),
             enough: false,
         }
     }
@@ -280,7 +286,7 @@ impl<'a> Path<'a> {
             self.commit();
         }
         while self.shared.lockstep.ahead(self.index) {
-            std::thread::sleep(WAIT_STEP);
+            self.shared.clock.sleep(WAIT_STEP);
         }
     }
 
@@ -416,7 +422,7 @@ impl<'a> Path<'a> {
             return !self.claim_failed;
         }
         while self.shared.ring.must_wait(writer.lane()) || !writer.claim() {
-            std::thread::sleep(WAIT_STEP);
+            self.shared.clock.sleep(WAIT_STEP);
         }
         true
     }
@@ -449,6 +455,7 @@ impl<'a> Path<'a> {
         };
         let number = self.shared.ring.register(self.lanes[lane].writer.lane(), &interface).ok_or(DropReason::Interfaces)?;
         self.ports[port].prefilter = prefilter.map(|filter| self.prefilter_for(filter, interface.link_type));
+        self.shared.dumps.evidence().annexes.interface(number, (self.index, interface.part));
         let writer = &mut self.lanes[lane].writer;
         Ok(Attached::Lane { lane, index: writer.add_interface(number) })
     }
@@ -470,6 +477,31 @@ impl<'a> Path<'a> {
         let writer = self.shared.ring.open_lane_in(group, self.index, link_type).ok_or(DropReason::LinkTypes)?;
         self.lanes.push(Lane { writer, group, predicates: predicates(&self.set, link_type) });
         Ok(self.lanes.len() - 1)
+    }
+
+    /// As [`Path::packets`] for packets of which some have comments: those alone, so that their place is known beforehand.
+    #[cold]
+    fn commented_packets(&mut self, packets: &[Packet<'_>]) {
+        let comments = std::mem::take(&mut self.comments);
+        let mut done = 0;
+        for (at, comments) in comments.into_iter().filter(|(at, _)| *at < packets.len()) {
+            packets[done..at].chunks(ASKED_MAX).for_each(|packets| self.packets(packets));
+            done = at + 1;
+            let Attached::Lane { lane, .. } = self.attached(packets[at].interface as usize) else {
+                self.packets(&packets[at..done]);
+                continue;
+            };
+            let shared = self.shared;
+            let writer = &self.lanes[lane].writer;
+            let (number, place) = (writer.lane(), writer.next_packet());
+            // Before it is stored: from then on a dump may read it.
+            shared.dumps.evidence().annexes.comment(number, place, comments);
+            self.packets(&packets[at..done]);
+            if self.lanes[lane].writer.next_packet() == place {
+                shared.dumps.evidence().annexes.forget(number, place);
+            }
+        }
+        packets[done..].chunks(ASKED_MAX).for_each(|packets| self.packets(packets));
     }
 
     #[cold]
@@ -558,8 +590,12 @@ impl Sink for Path<'_> {
             self.keep_step(first.time_ns);
         }
         self.claim_failed = false;
-        for packets in packets.chunks(ASKED_MAX) {
-            self.packets(packets);
+        if !self.comments.is_empty() {
+            self.commented_packets(packets);
+        } else {
+            for packets in packets.chunks(ASKED_MAX) {
+                self.packets(packets);
+            }
         }
         self.batches += 1;
         if packets.len() < BATCH_PACKETS_MAX || self.batches >= BATCHES_PER_COMMIT {
@@ -573,6 +609,16 @@ impl Sink for Path<'_> {
             self.lanes[lane].writer.count_dropped(index, DropReason::Kernel, packets);
         }
         self.shared.ring.note_loss(self.index, packets, since_ns, until_ns);
+    }
+
+    fn comments(&mut self, comments: &[(usize, &str)]) {
+        for (at, comment) in comments {
+            self.comments.entry(*at).or_default().push((*comment).to_string());
+        }
+    }
+
+    fn annex(&mut self, part: u32, block: &[u8]) {
+        self.shared.dumps.evidence().annexes.block((self.index, part), block);
     }
 
     fn idle(&mut self, clock_ns: i64) {

@@ -16,6 +16,10 @@ use crate::link::LinkType;
 pub const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 /// Interface Description Block.
 pub const INTERFACE: u32 = 1;
+/// Name Resolution Block.
+pub const NAMES: u32 = 4;
+/// Decryption Secrets Block.
+pub const SECRETS: u32 = 10;
 /// Interface Statistics Block.
 pub const STATISTICS: u32 = 5;
 /// Enhanced Packet Block.
@@ -67,6 +71,11 @@ pub fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
 
 /// Appends a section header that names the writing program and, where it isn't empty, a comment.
 pub fn section_header(out: &mut Vec<u8>, application: &str, comment: &str) {
+    section_header_on(out, application, comment, "");
+}
+
+/// The same with the system that the program ran on, where it isn't empty.
+pub fn section_header_on(out: &mut Vec<u8>, application: &str, comment: &str, system: &str) {
     let mut body = Vec::new();
     body.extend(0x1A2B_3C4Du32.to_le_bytes());
     body.extend([1, 0, 0, 0]);
@@ -75,18 +84,24 @@ pub fn section_header(out: &mut Vec<u8>, application: &str, comment: &str) {
         option(&mut body, OPTION_COMMENT, comment.as_bytes());
     }
     option(&mut body, 4, application.as_bytes());
+    if !system.is_empty() {
+        option(&mut body, 3, system.as_bytes());
+    }
     option(&mut body, 0, &[]);
     block(out, SECTION_HEADER, &body);
 }
 
-/// Appends the packet block `block` with `comment` as a further option, in front of those that it has. Nothing else of it changes.
-pub fn commented(out: &mut Vec<u8>, block: &[u8], comment: &str) {
+/// Appends the packet block `block` with `comments` as further options, in front of those that it has. Nothing else of it
+/// changes. Of each comment at most [`COMMENT_BYTES_MAX`] are written.
+pub fn commented<'a>(out: &mut Vec<u8>, block: &[u8], comments: impl Iterator<Item = &'a str>) {
     let Some(packet) = PacketBlock::first(block) else { return out.extend(block) };
     let bytes = packet.bytes();
     let options_at = PACKET_HEAD_BYTES + padded(packet.data().len());
     let options = bytes.get(options_at..bytes.len() - 4).unwrap_or_default();
     let mut body = bytes[8..bytes.len() - 4 - options.len()].to_vec();
-    option(&mut body, OPTION_COMMENT, comment[..floor_char(comment, COMMENT_BYTES_MAX)].as_bytes());
+    for comment in comments {
+        option(&mut body, OPTION_COMMENT, comment[..floor_char(comment, COMMENT_BYTES_MAX)].as_bytes());
+    }
     match options.is_empty() {
         true => option(&mut body, 0, &[]),
         false => body.extend(options),
@@ -369,7 +384,7 @@ mod tests {
             let mut plain = vec![0; head.block_bytes()];
             head.write(&mut plain, &data);
             let mut out = Vec::new();
-            commented(&mut out, &plain, &comment);
+            commented(&mut out, &plain, [&comment[..]].into_iter());
             let block = PacketBlock::first(&out).unwrap();
             prop_assert_eq!((block.head(), block.data(), block.bytes().len()), (head, &data[..], out.len()));
             let end = if head.has_options() { 0 } else { 4 };

@@ -39,7 +39,7 @@ impl Bench {
     }
 
     fn file(&self, output: &Arc<DumpOutput>) -> OutFile {
-        OutFile::create(output, &self.ring, self.link_type, &DumpReport::default()).unwrap()
+        OutFile::create(output, &self.ring, self.link_type, &Arc::default(), "").unwrap()
     }
 
     fn folder(&self) -> Arc<DumpOutput> {
@@ -54,7 +54,8 @@ impl Bench {
         let mut data = [0x45; 60];
         data[0] = time_s as u8;
         head.write(&mut block, &data);
-        file.write(&self.ring, Place { time_ns, lane: self.lane, packet: 0 }, &block, comment);
+        let comments: Vec<String> = [comment].into_iter().filter(|comment| !comment.is_empty()).map(String::from).collect();
+        file.write(&self.ring, Place { time_ns, lane: self.lane, packet: 0 }, &block, &comments);
     }
 
     fn publish(&self, mut file: OutFile, stem: &str) -> Option<PathBuf> {
@@ -136,7 +137,7 @@ fn a_pipe_begins_with_all_interfaces_that_are_known() {
         let (first, second) = (bench.meet(), bench.meet());
         let path = bench.folder.path().join("piped.pcapng");
         let target = Target::Stream(File::create(&path).unwrap());
-        let output = Arc::new(DumpOutput { format: DumpFormat::Pcapng, target, budget: None });
+        let output = Arc::new(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(crate::disk::SystemDisk) });
         let mut file = bench.file(&output);
         bench.write(&mut file, first, 10, "");
         bench.write(&mut file, second, 20, "fired");

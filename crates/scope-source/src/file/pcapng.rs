@@ -8,12 +8,15 @@
 //!  PB       8 interface, 16 bits | 10 lost before, 16 bits | 12 ... as EPB                       2, obsolete
 //!  SPB      8 original | 12 bytes                                                                3, no time
 //! ```
-//! All other blocks, and so Wirescope's own padding and key columns, are stepped over. Where libpcap refuses what is clear
+//! Names for addresses (4) and secrets (10) are handed on as they are, and comments of packets. All other blocks, and so
+//! Wirescope's own padding and key columns, are stepped over. Where libpcap refuses what is clear
 //! (interfaces of different link types or snap lengths, a byte order that changes, a packet longer than its interface's snap
 //! length) it is read; where a block contradicts itself it is damage, as for libpcap. A packet without a time has time 0.
 
+use scope_packet::pcapng::COMMENT_BYTES_MAX;
 use scope_packet::{Interface, LinkType, TimestampSource, pcapng, time};
 
+use super::annex::Beside;
 use super::buffer::RECORD_BYTES_MAX;
 use super::record::{Damage, Found, Interfaces, Record, captured_len_max, snap_len, whole};
 
@@ -35,6 +38,8 @@ pub(super) struct Pcapng {
     name: String,
     /// Number of the file.
     file: u32,
+    /// What it says beside its packets.
+    pub(super) beside: Beside,
 }
 
 #[derive(Clone, Copy)]
@@ -104,7 +109,7 @@ fn damaged(cause: String, packet: bool) -> Found {
 impl Pcapng {
     /// A reader of file number `file` that expects a section header first. `name` stands in for interfaces without one.
     pub(super) fn new(name: &str, file: u32) -> Pcapng {
-        Pcapng { big_endian: false, section: Vec::new(), name: name.to_string(), file }
+        Pcapng { big_endian: false, section: Vec::new(), name: name.to_string(), file, beside: Beside::default() }
     }
 
     /// The block that begins with the first unread byte; a packet is put into `record`.
@@ -135,6 +140,10 @@ impl Pcapng {
             OLD_PACKET => self.packet(block, 28, true, record),
             SIMPLE_PACKET => self.simple_packet(block, record),
             pcapng::INTERFACE => self.interface(block, interfaces),
+            pcapng::NAMES | pcapng::SECRETS => {
+                self.beside.block(block, kind, self.big_endian);
+                Found::Other { bytes }
+            }
             _ => Found::Other { bytes },
         }
     }
@@ -184,8 +193,8 @@ impl Pcapng {
         let snap_len = snap_len(self.u32(block, 12));
         let (mut name, mut description, mut resolution, mut offset_s) = (self.name.clone(), String::new(), 6, 0);
         self.options(&block[16..block.len() - 4], |code, value| match (code, value) {
-            (2, _) => name = text(value),
-            (3, _) => description = text(value),
+            (2, _) => name = text(value, TEXT_BYTES_MAX),
+            (3, _) => description = text(value, TEXT_BYTES_MAX),
             (9, [byte]) => resolution = *byte,
             (14, _) => offset_s = self.u64(value).unwrap_or(0) as i64,
             _ => {}
@@ -213,7 +222,7 @@ impl Pcapng {
 
     /// An enhanced packet block, or an old one, whose first word differs. The packet's bytes begin at `data_at`.
     #[inline]
-    fn packet(&self, block: &[u8], data_at: usize, old: bool, record: &mut Record) -> Found {
+    fn packet(&mut self, block: &[u8], data_at: usize, old: bool, record: &mut Record) -> Found {
         let data_end = block.len() - 4;
         if data_end < data_at {
             return damaged("a packet block is too short".to_string(), true);
@@ -232,14 +241,19 @@ impl Pcapng {
         }
         let stamp = u64::from(self.u32(block, 12)) << 32 | u64::from(self.u32(block, 16));
         let (time_ns, clamped) = interface.clock.ns(stamp);
-        let mut flags = 0;
+        let number = interface.number;
+        let (mut flags, mut comment) = (0, 0);
         let options_at = pcapng::padded(captured_end);
         if options_at + 4 <= data_end {
             self.options(&block[options_at..data_end], |code, value| match (code, value.len()) {
                 (2, 4) => flags = self.u32(value, 0),
                 (4, 8) if !old => lost_before = self.u64(value).unwrap_or(0),
+                (1, 1..) => comment = 1,
                 _ => {}
             });
+            if comment != 0 {
+                comment = self.comment(&block[options_at..data_end]);
+            }
         }
         *record = Record {
             place: data_at,
@@ -247,12 +261,25 @@ impl Pcapng {
             original_len: self.u32(block, 24),
             time_ns,
             clamped,
-            interface: interface.number,
+            interface: number,
             flags,
             lost_before,
             file: 0,
+            comment,
         };
         Found::Packet { bytes: block.len() }
+    }
+
+    /// Keeps the comments of the packet with these options; the number under which they are kept.
+    #[cold]
+    fn comment(&mut self, options: &[u8]) -> u32 {
+        let mut comments = Vec::new();
+        self.options(options, |code, value| {
+            if code == 1 && !value.is_empty() {
+                comments.push(text(value, COMMENT_BYTES_MAX));
+            }
+        });
+        self.beside.comments(comments)
     }
 
     fn simple_packet(&self, block: &[u8], record: &mut Record) -> Found {
@@ -280,6 +307,7 @@ impl Pcapng {
             flags: 0,
             lost_before: 0,
             file: 0,
+            comment: 0,
         };
         Found::Packet { bytes: block.len() }
     }
@@ -324,8 +352,8 @@ fn known_losses(count: u16) -> u64 {
     if count == u16::MAX { 0 } else { u64::from(count) }
 }
 
-fn text(value: &[u8]) -> String {
-    let kept = &value[..value.len().min(TEXT_BYTES_MAX)];
+fn text(value: &[u8], bytes_max: usize) -> String {
+    let kept = &value[..value.len().min(bytes_max)];
     String::from_utf8_lossy(kept).trim_end_matches('\0').to_string()
 }
 
