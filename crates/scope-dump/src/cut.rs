@@ -1,7 +1,7 @@
 //! One dump from order to report: rounds of looking, reading, filtering and writing until the clocks say that it is over.
 
-use crate::form::DumpFormat;
 use crate::evidence::Evidence;
+use crate::form::DumpFormat;
 use crate::header::{fired_comment, intro};
 use crate::merge::{Beyond, Place, Waiting};
 use crate::output::{OutFile, publish_facts};
@@ -285,7 +285,9 @@ impl Cutter {
 
     fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
-            let created = self.fits(link_type).and_then(|()| OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro)));
+            let created = self
+                .fits(link_type)
+                .and_then(|()| OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro)));
             match created {
                 Ok(file) => drop(self.files.insert(link_type, file)),
                 Err(error) => self.unopened = Some((error, 0)),

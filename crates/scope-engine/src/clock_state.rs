@@ -29,10 +29,7 @@ fn read(told: i32, state: &libc::timex) -> ClockState {
         ..0 => ClockState::Unknown,
         libc::TIME_ERROR => ClockState::NotSynchronised,
         _ if state.status & libc::STA_UNSYNC != 0 => ClockState::NotSynchronised,
-        _ => ClockState::Synchronised {
-            estimated_error_us: error_us(state.esterror),
-            error_max_us: error_us(state.maxerror),
-        },
+        _ => ClockState::Synchronised { estimated_error_us: error_us(state.esterror), error_max_us: error_us(state.maxerror) },
     }
 }
 

@@ -103,7 +103,8 @@ pub(crate) fn counter_samples(status: &Status) -> Vec<InterfaceSample> {
         let own = [("offered", offered), ("received", received), ("kernel_dropped", kernel_dropped)];
         let mut counts: Vec<(String, u64)> = own.into_iter().map(|(name, count)| (name.to_string(), count)).collect();
         let nic = status.nics.iter().find(|nic| nic.interface[..] == entry.interface[..]);
-        let of_kernel = nic.iter().flat_map(|nic| SHOWN.iter().filter_map(|name| Some((name.to_string(), *nic.counters.get(*name)?))));
+        let of_kernel =
+            nic.iter().flat_map(|nic| SHOWN.iter().filter_map(|name| Some((name.to_string(), *nic.counters.get(*name)?))));
         counts.extend(of_kernel);
         InterfaceSample { interface: entry.interface.to_string(), counts }
     };

@@ -259,6 +259,9 @@ impl FileSource {
         const NONE: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
         self.announce(sink);
         self.hand_on_annexes(sink);
+        if self.batch.iter().any(|record| record.comment != 0) {
+            self.hand_on_comments(sink);
+        }
         let mut packets = [NONE; BATCH_PACKETS_MAX];
         for (packet, record) in packets.iter_mut().zip(&self.batch) {
             *packet = Packet {
@@ -271,9 +274,6 @@ impl FileSource {
             };
         }
         let count = self.batch.len();
-        if self.batch.iter().any(|record| record.comment != 0) {
-            self.hand_on_comments(sink);
-        }
         if count > 0 {
             sink.batch(&packets[..count]);
         }
