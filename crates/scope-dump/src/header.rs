@@ -10,17 +10,18 @@
 use crate::mark::APPLICATION;
 use crate::report::DumpReport;
 use crate::time_text::iso;
+use scope_packet::Gap;
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN};
 use std::fmt::Write;
 
 /// Bytes reserved at the start of each dump, at least.
-pub const HEADER_BYTES: usize = 16 << 10;
+pub const HEADER_BYTES: usize = 20 << 10;
 /// The reserve is a multiple of this.
 const RESERVE_ALIGN: usize = 4096;
-/// Characters of a filter that the header shows; longer ones are cut, which it says.
-const FILTER_CHARS_MAX: usize = 2000;
+/// Bytes of a filter that the header shows; longer ones are cut, which it says.
+const FILTER_BYTES_MAX: usize = 2000;
 /// Bytes of the section header at most.
-const SECTION_BYTES_MAX: usize = 12 << 10;
+const SECTION_BYTES_MAX: usize = 16 << 10;
 /// Bytes of its comment at most.
 const COMMENT_BYTES_MAX: usize = SECTION_BYTES_MAX - 512;
 
@@ -56,9 +57,9 @@ pub(crate) fn fired_comment(report: &DumpReport) -> String {
 fn who(report: &DumpReport) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{} at {}", fired_comment(report), iso(report.time_ns));
-    let filter: String = report.filter.chars().take(FILTER_CHARS_MAX).collect();
+    let filter = pcapng::beginning(&report.filter, FILTER_BYTES_MAX);
     let cut = if filter.len() < report.filter.len() { " ... (cut)" } else { "" };
-    let shown = if report.filter.is_empty() { "everything" } else { &filter };
+    let shown = if report.filter.is_empty() { "everything" } else { filter };
     let _ = writeln!(text, "filter: {shown}{cut}");
     text
 }
@@ -66,6 +67,7 @@ fn who(report: &DumpReport) -> String {
 /// The facts in plain words, one a line.
 pub(crate) fn facts(report: &DumpReport) -> String {
     let mut text = who(report);
+    let _ = writeln!(text, "asked: {} to {}", iso(report.asked.0), iso(report.asked.1));
     let _ = writeln!(text, "window: {} to {}", iso(report.from_ns), iso(report.to_ns));
     let _ = writeln!(text, "packets: {}", report.packets);
     text.push_str(&loss(report));
@@ -79,18 +81,35 @@ pub(crate) fn facts(report: &DumpReport) -> String {
     text.push_str(&report.circumstances.host_lines());
     text.push_str(&report.circumstances.packet_lines());
     hits(&mut text, report);
+    text.truncate(pcapng::beginning(&text, COMMENT_BYTES_MAX).len());
     text
 }
 
 fn loss(report: &DumpReport) -> String {
     if report.complete {
-        return "complete: nothing inside the window was lost\n".to_string();
+        return "complete: every source listened for all that was asked for, and nothing was lost\n".to_string();
     }
     let span = match report.missing {
         Some((from_ns, to_ns)) => format!(", between {} and {}", iso(from_ns), iso(to_ns)),
         None => String::new(),
     };
-    format!("incomplete: at least {} and at most {} packets are missing{span}\n", report.lost_min, report.lost_max)
+    let most = if report.lost_max == u64::MAX { String::new() } else { format!(" and at most {}", report.lost_max) };
+    let mut text = format!("incomplete: at least {}{most} packets are missing{span}\n", report.lost_min);
+    report.gaps.iter().for_each(|each| gap(&mut text, each));
+    if report.gaps_folded > 0 {
+        let _ = writeln!(text, "gaps: {} more became one with another of the same reason", report.gaps_folded);
+    }
+    text
+}
+
+/// One line of a gap.
+fn gap(text: &mut String, gap: &Gap) {
+    let _ = write!(text, "gap: {} to {} {}", iso(gap.from_ns), iso(gap.to_ns), gap.reason.name());
+    let _ = match gap.lost_max {
+        Some(most) => writeln!(text, ", {} to {most} packets", gap.lost_min),
+        None if gap.lost_min > 0 => writeln!(text, ", at least {} packets", gap.lost_min),
+        None => writeln!(text),
+    };
 }
 
 /// The hits' distance from the first one, as far as there is room.

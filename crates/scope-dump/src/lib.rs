@@ -25,6 +25,7 @@
 //! | `mark` | by what a dump's file is known |
 //! | [`progress`] | how far it is, for whoever watches |
 //! | [`report`] | what became of a dump |
+//! | `gaps` | what its window lacks, by reason |
 //! | [`late`] | packets that came too late for their place, merged in at the end |
 //!
 //! Absent on purpose: triggers' conditions, threads, and any change of a packet: its block is copied, only the interface
@@ -36,6 +37,7 @@ pub mod cut;
 pub mod disk;
 pub mod evidence;
 pub mod form;
+mod gaps;
 pub mod header;
 pub mod late;
 mod mark;
@@ -55,6 +57,7 @@ pub use cut::{DumpOrder, HitPacket, cut};
 pub use disk::{Disk, SystemDisk};
 pub use evidence::{Circumstances, ClockState, Evidence, InterfaceSample};
 pub use form::DumpFormat;
+pub use gaps::GAPS_MAX;
 pub use output::write_nothing;
 pub use pins::FirstPins;
 pub use progress::Progress;

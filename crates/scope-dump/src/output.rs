@@ -403,7 +403,9 @@ impl OutFile {
             return;
         }
         for Described { number, packets, .. } in self.interfaces.values() {
-            let (dropped, comment) = if *number == 0 { (lost.1, facts) } else { (0, "") };
+            // Where nobody knows how many are lost at most, the least number stands there.
+            let most = if lost.1 == u64::MAX { lost.0 } else { lost.1 };
+            let (dropped, comment) = if *number == 0 { (most, facts) } else { (0, "") };
             pcapng::statistics_with(&mut self.buffer, *number, end_ns, (packets + dropped, dropped), comment);
         }
     }

@@ -247,6 +247,7 @@ fn failed_report(order: &DumpOrder) -> DumpReport {
         why: order.why.clone(),
         time_ns: order.time_ns,
         filter: order.filter.text().to_string(),
+        asked: (order.window.from_ns(), order.window.to_ns()),
         from_ns: order.window.from_ns(),
         to_ns: order.window.to_ns(),
         error: Some("the dump's thread failed".to_string()),

@@ -43,7 +43,7 @@ use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Scans};
 use scope_filter::{Filter, VlanRule};
-use scope_packet::{Clock, LinkType, SystemClock};
+use scope_packet::{Clock, GapReason, LinkType, SystemClock};
 use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::{SourceError, Timing};
 use scope_trigger::{Places, TriggerConfig};
@@ -229,6 +229,7 @@ impl Run {
                     Ok(handle) => workers.push(handle),
                     Err(cause) => {
                         self.shared.stop.store(true, Ordering::Relaxed);
+                        self.shared.ring.begin_listening(index as u32, i64::MAX, GapReason::NotStarted);
                         self.shared.ring.end_clock(index as u32);
                         self.shared.lockstep.end(index as u32);
                         failures.push(format!("no thread for worker {index}: {cause}"));

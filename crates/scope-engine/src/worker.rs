@@ -9,7 +9,7 @@
 
 use crate::cpus::pin_this_thread;
 use crate::dumps::{Dumps, HitFacts};
-use crate::events::Events;
+use crate::events::{Events, now_ns};
 use crate::lockstep::Lockstep;
 use crate::plan::SourceEntry;
 use crate::triggers::{TriggerSet, Triggers};
@@ -17,7 +17,7 @@ use crate::unread::Unread;
 use scope_dump::HitPacket;
 use scope_filter::{ASKED_MAX, Asked, Filter, Predicate};
 use scope_packet::pcapng::PacketHead;
-use scope_packet::{BATCH_PACKETS_MAX, Clock, DropReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
+use scope_packet::{BATCH_PACKETS_MAX, Clock, DropReason, Gap, GapReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
 use scope_source::spec::values::format_cpus;
@@ -100,17 +100,22 @@ impl Part {
 pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport>) {
     let Feed { mut source, parts, cpus } = feed;
     let _ended = EndOnDrop { index, shared };
+    let live = source.timing() == Timing::Live;
     if let Err(cause) = pin_this_thread(&cpus) {
         let warning = format!("worker {index} could not be pinned to CPUs {}: {cause}", format_cpus(&cpus));
         report.lock().expect("no panic while held").warnings.extend([warning]);
     }
     shared.ring.set_grace(index, source.grace_ns());
     let mut path = Path::new(index, source.timing(), source.grace_ns(), parts, shared);
-    let mut stopped = false;
+    if live {
+        shared.ring.begin_listening(index, source.listens_from_ns().unwrap_or_else(now_ns), GapReason::NotStarted);
+    }
+    // When it was told to stop, ns of the system's clock.
+    let mut stopped_ns = None;
     loop {
-        if !stopped && (shared.stop.load(Ordering::Relaxed) || path.enough) {
+        if stopped_ns.is_none() && (shared.stop.load(Ordering::Relaxed) || path.enough) {
+            stopped_ns = Some(now_ns());
             source.stop();
-            stopped = true;
         }
         let polled = source.poll(&mut path);
         path.commit();
@@ -122,6 +127,13 @@ pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport
         report.news.extend(source.news());
         report.failure = polled.err();
         if ended {
+            let (to_ns, reason) = match (&report.failure, stopped_ns) {
+                (Some(_), _) => (path.clock_ns, GapReason::InterfaceGone),
+                (None, Some(stopped_ns)) if live => (stopped_ns, GapReason::Stopped),
+                (None, Some(_)) => (path.clock_ns, GapReason::Stopped),
+                (None, None) => (path.clock_ns, GapReason::CaptureEnd),
+            };
+            shared.ring.end_listening(index, to_ns, reason);
             return;
         }
     }
@@ -136,7 +148,10 @@ struct EndOnDrop<'a> {
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.shared.lockstep.end(self.index);
-        self.shared.ring.end_clock(self.index);
+        // One that unwinds hasn't said it.
+        let ring = &self.shared.ring;
+        ring.end_listening(self.index, ring.clock_ns(self.index), GapReason::InterfaceGone);
+        ring.end_clock(self.index);
         self.shared.ended.fetch_add(1, Ordering::Release);
         self.shared.main.unpark();
     }
@@ -212,8 +227,10 @@ struct Path<'a> {
     batches: u32,
     /// A claim failed in this batch: the next try comes with the next one.
     claim_failed: bool,
-    /// What this batch lost in front of the ring: packets, from, to.
-    lost: Option<(u64, i64, i64)>,
+    /// What this batch lost in front of the ring, by reason: packets, from, to.
+    lost: [Option<(u64, i64, i64)>; DropReason::ALL.len()],
+    /// The first packet's time, as the ring was told it.
+    begun_ns: i64,
     /// For each trigger the packets at hand that hit it, a bit each.
     hits: Vec<u64>,
     /// Comments of packets of the next batch, by their index there.
@@ -240,7 +257,8 @@ impl<'a> Path<'a> {
             first_ns: i64::MAX,
             batches: 0,
             claim_failed: false,
-            lost: None,
+            lost: [None; DropReason::ALL.len()],
+            begun_ns: i64::MAX,
             hits: vec![0; set.triggers.len()],
             set,
             comments: BTreeMap::new(),
@@ -265,11 +283,20 @@ impl<'a> Path<'a> {
             lane.writer.commit();
         }
         let ring = &self.shared.ring;
-        if let Some((packets, from_ns, to_ns)) = self.lost.take() {
-            ring.note_loss(self.index, packets, from_ns, to_ns);
+        for reason in DropReason::ALL {
+            if let Some((packets, from_ns, to_ns)) = self.lost[reason as usize].take() {
+                // What is pinned out has passed the prefilters. Of what has no lane they weren't asked.
+                let sure = reason == DropReason::RingPinned || self.parts.iter().all(|part| part.prefilter.is_none());
+                let (lost_min, lost_max) = (if sure { packets } else { 0 }, Some(packets));
+                ring.note_gap(self.index, 0, Gap { from_ns, to_ns, reason: gap_reason(reason), lost_min, lost_max });
+            }
         }
         if self.first_ns < i64::MAX {
             ring.set_first(self.index, self.first_ns);
+        }
+        if self.waits && self.first_ns < self.begun_ns {
+            self.begun_ns = self.first_ns;
+            ring.begin_listening(self.index, self.first_ns, GapReason::CaptureBegin);
         }
         ring.publish_worker(self.index, &self.counts);
         ring.set_clock(self.index, self.clock_ns);
@@ -430,7 +457,8 @@ impl<'a> Path<'a> {
     fn drop_packet(&mut self, packet: &Packet<'_>, reason: DropReason) {
         self.counts.dropped.add(reason, 1);
         self.ports[packet.interface as usize].lost += packet.lost_before + 1;
-        self.lost = Some(match self.lost {
+        let lost = &mut self.lost[reason as usize];
+        *lost = Some(match *lost {
             None => (1, packet.time_ns, packet.time_ns),
             Some((packets, from_ns, to_ns)) => (packets + 1, from_ns.min(packet.time_ns), to_ns.max(packet.time_ns)),
         });
@@ -541,6 +569,15 @@ impl<'a> Path<'a> {
     }
 }
 
+/// Why a window lacks packets that were dropped for `reason`.
+fn gap_reason(reason: DropReason) -> GapReason {
+    match reason {
+        DropReason::Kernel => GapReason::Kernel,
+        DropReason::RingPinned => GapReason::RingPinned,
+        DropReason::LinkTypes | DropReason::Interfaces => GapReason::Limit,
+    }
+}
+
 /// What the triggers ask of packets of one link type.
 fn predicates(set: &TriggerSet, link_type: LinkType) -> Vec<Predicate> {
     set.triggers.iter().map(|trigger| trigger.config().filter.for_link(link_type)).collect()
@@ -608,7 +645,17 @@ impl Sink for Path<'_> {
         if let Attached::Lane { lane, index } = self.attached(interface as usize) {
             self.lanes[lane].writer.count_dropped(index, DropReason::Kernel, packets);
         }
-        self.shared.ring.note_loss(self.index, packets, since_ns, until_ns);
+        let gap =
+            Gap { from_ns: since_ns, to_ns: until_ns, reason: GapReason::Kernel, lost_min: packets, lost_max: Some(packets) };
+        self.gap(interface, gap);
+    }
+
+    fn gap(&mut self, interface: u32, gap: Gap) {
+        // A prefilter might have refused the packets.
+        let part = self.ports.get(interface as usize).map_or(0, |port| port.interface.part as usize);
+        let filtered = self.parts.get(part).is_some_and(|part| part.prefilter.is_some());
+        let lost_min = if filtered { 0 } else { gap.lost_min };
+        self.shared.ring.note_gap(self.index, interface, Gap { lost_min, ..gap });
     }
 
     fn comments(&mut self, comments: &[(usize, &str)]) {

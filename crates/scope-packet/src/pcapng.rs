@@ -100,7 +100,7 @@ pub fn commented<'a>(out: &mut Vec<u8>, block: &[u8], comments: impl Iterator<It
     let options = bytes.get(options_at..bytes.len() - 4).unwrap_or_default();
     let mut body = bytes[8..bytes.len() - 4 - options.len()].to_vec();
     for comment in comments {
-        option(&mut body, OPTION_COMMENT, comment[..floor_char(comment, COMMENT_BYTES_MAX)].as_bytes());
+        option(&mut body, OPTION_COMMENT, beginning(comment, COMMENT_BYTES_MAX).as_bytes());
     }
     match options.is_empty() {
         true => option(&mut body, 0, &[]),
@@ -109,13 +109,13 @@ pub fn commented<'a>(out: &mut Vec<u8>, block: &[u8], comments: impl Iterator<It
     self::block(out, PACKET, &body);
 }
 
-/// The largest end of a character at `max` or before.
-fn floor_char(text: &str, max: usize) -> usize {
-    let mut end = text.len().min(max);
+/// The beginning of a text, whole characters, at most `bytes_max` bytes.
+pub fn beginning(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    end
+    &text[..end]
 }
 
 /// Appends an interface description. Its snap length is always 0: libpcap refuses a file whose interfaces differ there.
