@@ -40,6 +40,7 @@
 //! Absent on purpose: command lines, terminals, exit codes.
 
 mod at_once;
+mod clock_state;
 mod control;
 pub mod cpus;
 pub mod doctor;

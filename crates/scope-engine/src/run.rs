@@ -36,7 +36,7 @@ use crate::rights::{self, Rights};
 use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
-use crate::status::{Status, StatusTaker, interfaces};
+use crate::status::{Status, StatusTaker, counter_samples, interfaces};
 use crate::summary::Summary;
 use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
@@ -261,6 +261,7 @@ impl Run {
                     let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) };
                     status.interfaces = interfaces(&names, &reports);
                     let notes = health.look(&mut status, &self.shared, &reports);
+                    self.sample_counters(&status);
                     notes.iter().for_each(|note| watch.note(note));
                     watch.status(&status);
                     self.shared.events.flush_hits();
@@ -273,7 +274,10 @@ impl Run {
             if !self.shared.stop.swap(true, Ordering::Relaxed) {
                 watch.stopping();
             }
-            let notes = health.look(&mut taker.take(&self.shared, self.hits()), &self.shared, &reports);
+            let mut status = taker.take(&self.shared, self.hits());
+            status.interfaces = interfaces(&names, &reports);
+            let notes = health.look(&mut status, &self.shared, &reports);
+            self.sample_counters(&status);
             notes.iter().for_each(|note| watch.note(note));
             health.log_loss(&mut taker, &self.shared);
             for (index, worker) in workers.into_iter().enumerate() {
@@ -318,6 +322,13 @@ impl Run {
         for trigger in triggers {
             let verdict = self.shared.dumps.fire_by_hand(trigger, at_ns);
             watch.note(&format!("trigger {} by hand: {verdict}", trigger.config().name));
+        }
+    }
+
+    /// Notes what the live interfaces have counted, for the dumps whose windows begin or end about now.
+    fn sample_counters(&self, status: &Status) {
+        if self.live {
+            self.shared.dumps.evidence().sample(self.shared.clock.wall_ns(), counter_samples(status));
         }
     }
 
