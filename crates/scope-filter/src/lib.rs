@@ -13,6 +13,7 @@
 //! | `listing` | a text's programs for one link type and each number of VLAN tags |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
 //! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
+//! | `cooked` | programs for cooked captures behind VLAN tags |
 //! | `pieces` | compiles long texts piece by piece |
 //! | `place` | finds the token at which libpcap's "syntax error" begins |
 //! | `bpf` | classic BPF programs, checked once, and their interpreter |
@@ -25,6 +26,7 @@
 pub mod asked;
 pub mod assembly;
 mod bpf;
+mod cooked;
 pub mod error;
 pub mod filter;
 pub mod kernel;
@@ -51,5 +53,5 @@ pub use libpcap::libpcap_version;
 pub use native::NativeError;
 pub use screen::Screen;
 pub use table::KeyTable;
-pub use template::{Template, TemplateError, Unfilled, host_pair_default};
+pub use template::{NoFilter, Template, TemplateError, Unfilled, Values, host_pair_default, host_pair_values};
 pub use words::is_filter_word;
