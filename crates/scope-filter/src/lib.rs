@@ -53,5 +53,5 @@ pub use libpcap::libpcap_version;
 pub use native::NativeError;
 pub use screen::Screen;
 pub use table::KeyTable;
-pub use template::{Template, TemplateError, Unfilled, host_pair_default};
+pub use template::{NoFilter, Template, TemplateError, Unfilled, Values, host_pair_default, host_pair_values};
 pub use words::is_filter_word;
