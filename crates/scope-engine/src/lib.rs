@@ -40,6 +40,7 @@
 //! Absent on purpose: command lines, terminals, exit codes.
 
 mod at_once;
+mod clock_state;
 mod control;
 pub mod cpus;
 pub mod doctor;
@@ -57,10 +58,12 @@ mod log_file;
 mod lost;
 mod memory_watch;
 mod nic_watch;
+mod open_files;
 mod outputs;
 pub mod plan;
 pub mod printable;
-pub mod reload;
+mod refused;
+mod reload;
 pub mod rights;
 pub mod run;
 pub mod service;
