@@ -12,14 +12,15 @@
 //! | [`kernel`] | when the kernel may be asked first, and with which program |
 //! | `listing` | a text's programs for one link type and each number of VLAN tags |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
-//! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
+//! | `words` | the language's tokens; refuses names of hosts and nets |
+//! | `names` | names of ports and protocols become numbers: libpcap looks nothing up |
 //! | `pieces` | compiles long texts piece by piece |
 //! | `place` | finds the token at which libpcap's "syntax error" begins |
 //! | `bpf` | classic BPF programs, checked once, and their interpreter |
 //! | `native` | the programs as machine code |
 //! | `libpcap` | the few functions of libpcap that are called |
 //!
-//! The language and its meaning are libpcap's. Nothing here ever asks the network for a name. Absent on purpose:
+//! The language and its meaning are libpcap's. Nothing here ever asks the system's name service or the network for a name. Absent on purpose:
 //! any knowledge of triggers, dumps or sockets.
 
 pub mod asked;
@@ -31,6 +32,7 @@ pub mod kernel;
 mod libpcap;
 mod listing;
 pub mod meaning;
+mod names;
 mod native;
 mod pieces;
 mod place;
@@ -51,5 +53,5 @@ pub use libpcap::libpcap_version;
 pub use native::NativeError;
 pub use screen::Screen;
 pub use table::KeyTable;
-pub use template::{Template, TemplateError, Unfilled, host_pair_default};
+pub use template::{Shape, Template, TemplateError, Unfilled, host_pair_default, host_pair_shape};
 pub use words::is_filter_word;

@@ -17,13 +17,15 @@
 //! packet leaves the template unfilled, and whoever fired counts it.
 
 mod fields;
+mod shape;
 
 use scope_packet::{Headers, LinkType};
 
 use crate::error::{FilterError, excerpt};
 use crate::filter::{Filter, VlanRule};
-pub use fields::host_pair_default;
 use fields::{Field, SAMPLES};
+pub use fields::{host_pair_default, host_pair_shape};
+pub use shape::Shape;
 
 /// Between a template and its fallback.
 const FALLBACK: &str = "?:";
@@ -101,6 +103,8 @@ pub struct Template {
     fallback: Option<String>,
     /// Offset of the fallback in the text.
     fallback_at: usize,
+    /// What of a packet decides whether its values make a filter.
+    decides: Vec<shape::Decides>,
 }
 
 /// A filled text, and for each piece where it begins in it and in the template.
@@ -139,7 +143,8 @@ impl Template {
         if let Some(at) = fallback.and_then(|fallback| fallback.find(['$', '{'])) {
             return Err(TemplateError::NameInFallback { text: text.into(), at: fallback_at + at });
         }
-        Ok(Template { text: text.into(), pieces, fallback: fallback.map(|fallback| fallback.trim().into()), fallback_at })
+        let (fallback, decides) = (fallback.map(|fallback| fallback.trim().into()), shape::decides(&pieces));
+        Ok(Template { text: text.into(), pieces, fallback, fallback_at, decides })
     }
 
     /// The text as it was given.
@@ -206,23 +211,38 @@ impl Template {
     pub fn fill_filter(&self, headers: &Headers, link: LinkType, data: &[u8], vlan: VlanRule) -> Result<Filter, Unfilled> {
         let text = self.fill(headers, link, data)?;
         let unfit = Unfilled { name: self.first_name() };
-        match (Filter::compile_filled(&text, vlan, link), &self.fallback) {
-            (Ok(filter), _) => Ok(filter),
-            (Err(_), Some(fallback)) => Filter::compile_filled(fallback, vlan, link).map_err(|_| unfit),
-            (Err(_), None) => Err(unfit),
+        match (Filter::filled(&text, vlan, link), &self.fallback) {
+            (Some(filter), _) => Ok(filter),
+            (None, Some(fallback)) => Filter::filled(fallback, vlan, link).ok_or(unfit),
+            (None, None) => Err(unfit),
         }
+    }
+
+    /// What of the packet decides whether [`Template::fill_filter`] makes a filter: packets of one shape all have the same answer.
+    /// No text is made and nothing compiled.
+    ///
+    /// # Errors
+    /// As [`Template::fill`].
+    pub fn shape(&self, headers: &Headers, link: LinkType, data: &[u8]) -> Result<Shape, Unfilled> {
+        let mut shape = Shape::new(link);
+        for decides in &self.decides {
+            match decides.field.shape(decides.by_value, headers, data, &mut shape) {
+                Some(()) => {}
+                None if self.fallback.is_some() => return Ok(Shape::of_fallback(link)),
+                None => return Err(Unfilled { name: decides.field.name() }),
+            }
+        }
+        Ok(shape)
+    }
+
+    /// The name that an answer for a shape speaks of: that of the first field.
+    pub fn first_name(&self) -> &'static str {
+        self.decides.first().map_or("", |decides| decides.field.name())
     }
 
     /// The holdoff key of a packet: the filled text, which needn't be a filter; `None` where a field is missing.
     pub fn key(&self, headers: &Headers, link: LinkType, data: &[u8]) -> Option<String> {
         self.fill(headers, link, data).ok()
-    }
-
-    fn first_name(&self) -> &'static str {
-        self.pieces
-            .iter()
-            .find_map(|piece| if let Piece::Name { field, .. } = piece { Some(field.name()) } else { None })
-            .unwrap_or("")
     }
 
     /// The text without its names.

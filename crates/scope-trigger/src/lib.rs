@@ -5,10 +5,12 @@
 //! | [`trigger`] | one trigger: filter, template, holdoff, mode, counters |
 //! | [`window`] | the span of capture time that a dump covers, and how it grows and closes |
 //! | [`places`] | the cap on dumps at once |
+//! | [`fits`] | which hits make a dump filter, as far as it is known |
 //! | [`holdoff`] | the time after a fire in which nothing fires, per key |
 //!
 //! Everything here runs in capture time: a file gives the same verdicts at any speed. Absent on purpose: rings, threads, files.
 
+pub mod fits;
 pub mod holdoff;
 pub mod places;
 pub mod trigger;

@@ -94,6 +94,21 @@ impl Places {
     /// finished, is bounded by [`CLOSING_MAX`].
     pub fn take(self: &Arc<Self>, window: &Arc<Window>, wait_at_ns: Option<i64>) -> Result<Place, Full> {
         let mut open = self.lock();
+        self.room(&open, wait_at_ns)?;
+        open.begun += 1;
+        open.windows.push(window.clone());
+        Ok(Place { places: self.clone(), window: window.clone() })
+    }
+
+    /// Whether [`Places::take`] would find a place now.
+    ///
+    /// # Errors
+    /// Why there is none, as `take` says it.
+    pub fn look(&self, wait_at_ns: Option<i64>) -> Result<(), Full> {
+        self.room(&self.lock(), wait_at_ns)
+    }
+
+    fn room(&self, open: &Open, wait_at_ns: Option<i64>) -> Result<(), Full> {
         let counted = match wait_at_ns {
             None => open.windows.len() >= self.max(),
             Some(at_ns) => {
@@ -105,12 +120,7 @@ impl Places {
             let ends_by_itself = |at_ns| open.windows.iter().any(|window| window.to_ns().saturating_add(self.grace_ns) < at_ns);
             return Err(if wait_at_ns.is_some_and(ends_by_itself) { Full::ForNow } else { Full::ForGood });
         }
-        if open.begun >= open.total {
-            return Err(Full::ForGood);
-        }
-        open.begun += 1;
-        open.windows.push(window.clone());
-        Ok(Place { places: self.clone(), window: window.clone() })
+        if open.begun >= open.total { Err(Full::ForGood) } else { Ok(()) }
     }
 
     /// Waits a little for a place to become free.

@@ -3,10 +3,11 @@
 //! Each hit is counted once, by the first that applies: `disarmed`, `extended`, `held_off`, `template_unfilled`, `no_space`,
 //! `too_many`, `fired`. The numbers add up to the trigger's hits.
 
+use crate::fits::{Answer, Fits};
 use crate::holdoff::Holdoff;
 use crate::places::{Full, Place, Places};
 use crate::window::{Extended, Window};
-use scope_filter::{Filter, Template, VlanRule, host_pair_default};
+use scope_filter::{Filter, Shape, Template, VlanRule, host_pair_default, host_pair_shape};
 use scope_packet::{Headers, LinkType};
 use std::sync::{Arc, Mutex};
 
@@ -175,6 +176,8 @@ struct Moment {
     clock_ns: i64,
     /// The dump filter, or the name that the packet has no field for.
     filter: Result<String, String>,
+    /// What decides whether that is a filter; `None`: nothing of a packet does.
+    shape: Option<Shape>,
     /// What its holdoff is told apart by; `None`: no holdoff.
     key: Option<String>,
     wait_at_ns: Option<i64>,
@@ -183,6 +186,7 @@ struct Moment {
 #[derive(Debug)]
 struct State {
     disarmed: bool,
+    fits: Fits,
     holdoff: Holdoff,
     /// Windows that may still take in hits, with their filters; at most twice as many as there are places.
     windows: Vec<(String, Arc<Window>)>,
@@ -193,7 +197,7 @@ impl Trigger {
     /// Arms a trigger.
     pub fn new(config: TriggerConfig) -> Trigger {
         let holdoff = Holdoff::new(config.holdoff_ns);
-        let state = State { disarmed: false, holdoff, windows: Vec::new(), counts: HitCounts::default() };
+        let state = State { disarmed: false, fits: Fits::default(), holdoff, windows: Vec::new(), counts: HitCounts::default() };
         Trigger { config, state: Mutex::new(state) }
     }
 
@@ -207,6 +211,11 @@ impl Trigger {
         self.state.lock().expect("no panic while held").counts
     }
 
+    /// Hits of those counted as `template_unfilled` that were refused without a look: see [`crate::fits`].
+    pub fn rationed(&self) -> u64 {
+        self.state.lock().expect("no panic while held").fits.rationed()
+    }
+
     /// Whether it still fires.
     pub fn armed(&self) -> bool {
         !self.state.lock().expect("no panic while held").disarmed
@@ -218,6 +227,10 @@ impl Trigger {
             None => Ok(host_pair_default(hit.headers, hit.link_type, hit.data)),
             Some(template) => template.fill(hit.headers, hit.link_type, hit.data).map_err(|unfilled| unfilled.name.to_string()),
         };
+        let shape = match &self.config.template {
+            None => Some(host_pair_shape(hit.headers, hit.link_type, hit.data)),
+            Some(template) => template.shape(hit.headers, hit.link_type, hit.data).ok(),
+        };
         let key = self.config.holdoff_key.as_ref().and_then(|key| key.key(hit.headers, hit.link_type, hit.data));
         let compile = |text: &str| match &self.config.template {
             Some(template) => template.fill_filter(hit.headers, hit.link_type, hit.data, self.config.vlan).map_err(|u| u.name),
@@ -228,6 +241,7 @@ impl Trigger {
                 hit_ns: hit.time_ns,
                 clock_ns: hit.clock_ns.max(hit.time_ns),
                 filter,
+                shape,
                 key: Some(key.unwrap_or_default()),
                 wait_at_ns: hit.waits_at_ns,
             },
@@ -243,7 +257,7 @@ impl Trigger {
             _ => String::new(),
         };
         let compile = |text: &str| Filter::compile(text, self.config.vlan, link_types).map_err(|_| "");
-        let moment = Moment { hit_ns: now_ns, clock_ns: now_ns, filter: Ok(filter), key: None, wait_at_ns: None };
+        let moment = Moment { hit_ns: now_ns, clock_ns: now_ns, filter: Ok(filter), shape: None, key: None, wait_at_ns: None };
         self.decide(moment, &compile, places)
     }
 
@@ -261,7 +275,7 @@ impl Trigger {
 
     /// `None`: a place will become free, and waiting for it is right.
     fn verdict(&self, state: &mut State, moment: &Moment, compile: Compile<'_>, places: &Arc<Places>) -> Option<Verdict> {
-        let Moment { hit_ns, clock_ns, ref filter, ref key, wait_at_ns } = *moment;
+        let Moment { hit_ns, clock_ns, ref filter, ref shape, ref key, wait_at_ns } = *moment;
         if state.disarmed {
             return Some(Verdict::Disarmed);
         }
@@ -284,13 +298,30 @@ impl Trigger {
             Ok(text) => text,
             Err(name) => return Some(Verdict::TemplateUnfilled { name: name.clone() }),
         };
+        let unfit =
+            || Some(Verdict::TemplateUnfilled { name: self.config.template.as_ref().map_or("", Template::first_name).into() });
+        if shape.as_ref().is_some_and(|shape| state.fits.is_unfit(shape)) {
+            return unfit();
+        }
         if places.no_space() {
             return Some(Verdict::NoSpace);
         }
-        if wait_at_ns.is_none() && places.open() >= places.max() {
-            return Some(Verdict::TooMany); // before the filter is compiled: a storm of hits costs little
+        // Before the filter is compiled: hits that get no dump cost little.
+        match places.look(wait_at_ns) {
+            Ok(()) => {}
+            Err(Full::ForNow) => return None,
+            Err(Full::ForGood) => return Some(Verdict::TooMany),
         }
-        let filter = match compile(text) {
+        if let Some(shape) = shape
+            && state.fits.ask(shape, clock_ns, wait_at_ns.is_some()) == Answer::Rationed
+        {
+            return unfit();
+        }
+        let compiled = compile(text);
+        if let Some(shape) = shape {
+            state.fits.learn(shape, compiled.is_ok());
+        }
+        let filter = match compiled {
             Ok(filter) => filter,
             Err(name) => return Some(Verdict::TemplateUnfilled { name: name.to_string() }),
         };
@@ -385,6 +416,75 @@ mod tests {
         assert_eq!((counts, counts.total()), (expected, 6));
         assert_eq!((bench.held[0].window.from_ns(), bench.held[0].window.to_ns()), (90 * S, 106 * S - 1));
         assert_eq!(bench.held[1].filter.text(), "host 10.0.0.3");
+    }
+
+    /// 64 hosts, and a packet's own address that must be one of IPv4.
+    fn long_template(names: &str) -> Template {
+        let hosts: Vec<String> = (1..=64).map(|host| format!("host 192.0.2.{host}")).collect();
+        Template::parse(&format!("({}) and {names}", hosts.join(" or "))).unwrap()
+    }
+
+    /// UDP over IPv6 from an address and a port.
+    fn frame6(from: u64, port: u16) -> Vec<u8> {
+        let mut frame = vec![2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 12, 17, 64];
+        frame.extend([[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0], from.to_be_bytes(), [0xfe, 0x80, 0, 0, 0, 0, 0, 0], [9; 8]].concat());
+        frame.extend(port.to_be_bytes());
+        frame.extend([0xea, 0x60, 0, 12, 0, 0, 1, 2, 3, 4]);
+        frame
+    }
+
+    #[test]
+    fn hits_whose_values_make_no_filter_are_found_once_and_not_compiled_again() {
+        let mut bench = Bench::new(2, |config| {
+            config.template = Some(long_template("ip host $srcIP"));
+            config.holdoff_ns = 0;
+        });
+        for from in 0..20_000 {
+            assert_eq!(bench.hit(100 * S, &frame6(from, 7)), "template_unfilled");
+        }
+        let state = bench.trigger.state.lock().unwrap();
+        assert_eq!((state.fits.failures_left(), state.counts.template_unfilled), (crate::fits::FAILURES_AT_ONCE - 1, 20_000));
+        drop(state);
+        assert_eq!((bench.trigger.counts().total(), bench.trigger.rationed()), (20_000, 0));
+        assert_eq!(bench.hit(100 * S, &frame(2)), "fired", "what fits still does");
+    }
+
+    #[test]
+    fn ever_new_values_that_make_no_filter_are_rationed_and_counted() {
+        let mut bench = Bench::new(2, |config| {
+            config.template = Some(long_template("port {srcPort}0"));
+            config.holdoff_ns = 0;
+        });
+        for port in 10_000..20_000 {
+            assert_eq!(bench.hit(100 * S, &frame6(1, port)), "template_unfilled");
+        }
+        let rationed = 10_000 - u64::from(crate::fits::FAILURES_AT_ONCE);
+        assert_eq!((bench.trigger.counts().template_unfilled, bench.trigger.rationed()), (10_000, rationed));
+        assert_eq!(bench.hit(102 * S, &frame6(1, 8)), "fired", "after a while others are looked at again");
+    }
+
+    #[test]
+    fn when_the_run_has_all_its_dumps_no_filter_is_compiled_for_a_hit() {
+        let mut bench = Bench::new(8, |config| config.holdoff_ns = 0);
+        bench.places.set_limits(8, Some(1));
+        assert_eq!(bench.hit(100 * S, &frame(2)), "fired");
+        assert_eq!(bench.hit(200 * S, &frame(3)), "too_many");
+        let text = |last: u8| {
+            let data = frame(last);
+            let headers = Headers::parse(LinkType::ETHERNET, &data);
+            Template::parse("host $dstIP").unwrap().fill(&headers, LinkType::ETHERNET, &data).unwrap()
+        };
+        let compiled = std::cell::Cell::new(0);
+        let compile = |text: &str| {
+            compiled.set(compiled.get() + 1);
+            Filter::compile(text, VlanRule::Transparent, &[]).map_err(|_| "")
+        };
+        for (wait_at_ns, last) in [(None, 4), (Some(300 * S), 5)] {
+            let moment =
+                Moment { hit_ns: 300 * S, clock_ns: 300 * S, filter: Ok(text(last)), shape: None, key: None, wait_at_ns };
+            assert_eq!(bench.trigger.decide(moment, &compile, &bench.places).name(), "too_many");
+        }
+        assert_eq!(compiled.get(), 0);
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use scope_packet::{Headers, Kind, LinkType};
 
+use super::Shape;
+
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
@@ -128,7 +130,7 @@ fn addresses(headers: &Headers, data: &[u8]) -> Option<(IpAddr, IpAddr)> {
     Some((address(source)?, address(destination)?))
 }
 
-fn protocol(headers: &Headers) -> Option<u8> {
+pub(super) fn protocol(headers: &Headers) -> Option<u8> {
     (headers.addresses() && matches!(headers.kind(), Kind::Ipv4 | Kind::Ipv6)).then_some(headers.protocol())
 }
 
@@ -175,4 +177,13 @@ pub fn host_pair_default(headers: &Headers, _link: LinkType, data: &[u8]) -> Str
         Some((source, destination)) => format!("host {source} and host {destination}"),
         None => String::new(),
     }
+}
+
+/// What of a packet decides whether [`host_pair_default`] makes a filter.
+pub fn host_pair_shape(headers: &Headers, link: LinkType, data: &[u8]) -> Shape {
+    let mut shape = Shape::new(link);
+    for field in [Field::SrcIp, Field::DstIp] {
+        let _ = field.shape(false, headers, data, &mut shape); // without addresses everything is taken
+    }
+    shape
 }
