@@ -136,7 +136,16 @@ pub(crate) fn understands(text: &str, link: LinkType) -> bool {
 }
 
 fn translate(text: &str, link: LinkType, order: ByteOrder, optimise: bool) -> Result<Vec<Instruction>, String> {
-    let text = names::numbered(text, Lists::of_host)?;
+    translate_numbered(&names::numbered(text, Lists::of_host)?, link, order, optimise)
+}
+
+/// As [`compile`], with the names left to libpcap, which looks them up.
+#[cfg(test)]
+pub(crate) fn compile_as_it_is(text: &str, link: LinkType) -> Result<Vec<Instruction>, String> {
+    translate_numbered(text, link, ByteOrder::Native, true)
+}
+
+fn translate_numbered(text: &str, link: LinkType, order: ByteOrder, optimise: bool) -> Result<Vec<Instruction>, String> {
     let text = CString::new(text.as_bytes()).map_err(|_| "a NUL byte inside the text".to_string())?;
     let mut compiler = COMPILER.lock().unwrap_or_else(PoisonError::into_inner);
     let handle = match &*compiler {

