@@ -29,8 +29,10 @@ use crate::lockstep::Lockstep;
 use crate::lost::LostInterfaces;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
+use crate::open_files;
 use crate::outputs::Outputs;
 use crate::plan::RunPlan;
+use crate::refused::Refused;
 use crate::reload::reload;
 use crate::rights::{self, Rights};
 use crate::short_snap;
@@ -57,7 +59,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// How long a live dump waits at most, after its window's end, for a worker that has stopped telling the time.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Name of the trigger behind a fire by hand where there is none.
+/// Name that dumps by hand have in the place of a trigger's.
 pub const MANUAL: &str = "manual";
 
 /// Whoever watches a run: called from the run's main thread, never from the packet path (but `prefault` from several threads).
@@ -109,6 +111,7 @@ pub enum EngineError {
 
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
+    open_files::allow_dumps(plan.dumps_max);
     let exec = start_exec(&plan, control)?;
     let outputs = Outputs::open(&plan)?;
     let decision = plan.rights.as_ref().map(|plan| rights::decide(plan, &outputs.writable())).transpose()?;
@@ -212,6 +215,7 @@ impl Run {
         let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
         let mut warnings = Vec::new();
         let mut failures = Vec::new();
+        let mut refused = Refused::default();
         let mut health = Health::begin(&self.plan, nics, &names, self.live, &self.shared);
         health.notes(&self.shared).iter().for_each(|note| watch.note(note));
         early.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
@@ -260,6 +264,7 @@ impl Run {
                     self.shared.events.flush_hits();
                     health.log_loss(&mut taker, &self.shared);
                     self.tell_of_long_holds(watch);
+                    self.tell_of_refused(&mut refused, watch);
                     health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                     memory.look().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 }
@@ -286,9 +291,10 @@ impl Run {
             exec.finish();
         }
         self.tell_of_commands(watch, &mut warnings);
+        self.tell_of_refused(&mut refused, watch);
         let nics = health.end(&reports);
         health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
-        Ok(self.finish(names, reports, nics, warnings, failures))
+        Ok(self.finish(names, reports, nics, warnings, failures, &refused))
     }
 
     /// Does a reload that waits, once every worker has taken the one before it over.
@@ -304,15 +310,11 @@ impl Run {
         }
     }
 
-    /// Fires every armed trigger, or, where there is none, dumps the last `before` of everything.
+    /// Dumps the last `before` of everything, whatever triggers there are.
     fn fire_by_hand(&self, watch: &dyn Watch) {
         let at_ns = self.shared.ring.heard().map_or_else(now_ns, |(_, heard_ns)| heard_ns);
-        let set = self.shared.triggers.current();
-        let triggers = if set.triggers.is_empty() { std::slice::from_ref(&set.manual) } else { &set.triggers[..] };
-        for trigger in triggers {
-            let verdict = self.shared.dumps.fire_by_hand(trigger, at_ns);
-            watch.note(&format!("trigger {} by hand: {verdict}", trigger.config().name));
-        }
+        let verdict = self.shared.dumps.fire_by_hand(&self.shared.triggers.current().manual, at_ns);
+        watch.note(&format!("dump of everything by hand: {verdict}"));
     }
 
     /// Whether the dump goes into a pipe that nobody reads any more.
@@ -344,7 +346,7 @@ fn start_summarizer(ring: &Arc<Ring>, events: &Events) -> Option<Summarizer> {
     Summarizer::start(ring).map_err(failed).ok()
 }
 
-/// What a fire by hand does where there is no trigger: the last `before` of everything. It hits no packet.
+/// What a fire by hand does: the last `before` of everything, at once. It hits no packet.
 fn manual_trigger(plan: &RunPlan) -> TriggerConfig {
     let filter = Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).expect("the empty filter compiles");
     TriggerConfig {

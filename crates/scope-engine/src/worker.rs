@@ -501,7 +501,10 @@ impl<'a> Path<'a> {
                     self.shared.dumps.start(trigger, HitFacts { time_ns: packet.time_ns, why, packet: place }, fire);
                 }
                 Verdict::TemplateUnfilled { name: field } => {
-                    self.shared.events.hit(trigger, packet.time_ns, name, Some(&field));
+                    self.shared.events.hit(trigger, packet.time_ns, name, Some(field));
+                }
+                Verdict::FilterUncompiled { cause } => {
+                    self.shared.events.hit(trigger, packet.time_ns, name, Some(&cause));
                 }
                 _ => self.shared.events.hit(trigger, packet.time_ns, name, None),
             }

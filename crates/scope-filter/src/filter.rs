@@ -85,12 +85,18 @@ impl Filter {
         Ok(filter)
     }
 
-    /// As [`Filter::compile_filled`], for a worker: the reason isn't looked for, which takes many times as long.
-    pub(crate) fn filled(text: &str, vlan: VlanRule, link: LinkType) -> Option<Filter> {
-        let filter = Filter::unchecked(text, vlan).ok()?;
-        let predicate = filter.build_filled(link).ok()?;
-        filter.keep(link, predicate);
-        Some(filter)
+    /// As [`Filter::compile_filled`], for a worker: the place of a fault isn't looked for, which takes many times as long.
+    ///
+    /// # Errors
+    /// Says why the link type can't have such a filter; `None` where the text is what is wrong.
+    pub(crate) fn filled(text: &str, vlan: VlanRule, link: LinkType) -> Result<Filter, Option<FilterError>> {
+        let filter = Filter::unchecked(text, vlan).map_err(|_| None)?;
+        match filter.build_filled(link) {
+            Ok(predicate) => filter.keep(link, predicate),
+            Err(cause) if about_link(&cause) => return Err(Some(refusal(text, &[(link, cause)]))),
+            Err(_) => return Err(None),
+        }
+        Ok(filter)
     }
 
     fn build_filled(&self, link: LinkType) -> Result<Predicate, String> {

@@ -6,6 +6,7 @@ use scope_packet::LinkType;
 
 use crate::assembly::{self, Printed};
 use crate::bpf::{Instruction, Program};
+use crate::cooked;
 use crate::filter::{BYTE_ORDERS, Choice, PROGRAMS};
 use crate::libpcap::{self, ByteOrder, OPTIMISED_BYTES_MAX};
 use crate::pieces::Pieces;
@@ -70,6 +71,7 @@ impl<'a> Compiler<'a> {
         let text = self.text;
         Listing::of(&match tags {
             0 => libpcap::compile(text, link, order)?,
+            _ if cooked::is_cooked(link) => cooked::behind_tags(libpcap::compile(text, link, order)?, link, tags),
             _ => libpcap::compile(&format!("{}({text})", "vlan and ".repeat(tags)), link, order)?,
         })
     }

@@ -13,6 +13,7 @@
 use scope_packet::LinkType;
 
 use crate::bpf::{Joined, Program};
+use crate::cooked;
 use crate::libpcap::{self, ByteOrder};
 use crate::words::{Kind, Token, tokens};
 
@@ -67,9 +68,9 @@ impl Pieces {
         }
         let compiled = |text: &str| {
             let instructions = libpcap::compile_plain(text, link, order).ok()?;
-            Joined::new(&Program::new(&instructions).ok()?)
+            Joined::new(&Program::new(&cooked::behind_tags(instructions, link, tags)).ok()?)
         };
-        if tags == 0 {
+        if tags == 0 || cooked::is_cooked(link) {
             return Some(join(&self.0, &compiled)?.program());
         }
         // The tags are tested once, in front of everything; each piece is what libpcap makes of it behind them.

@@ -19,23 +19,30 @@ pub const FAILURES_AT_ONCE: u32 = 32;
 /// Texts that may fail in a second of capture time from then on.
 pub const FAILURES_PER_S: u32 = 10;
 
-/// What is known of a hit's shape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What compiling has shown of a shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Its values make a filter.
     Fits,
-    /// They make none.
-    Unfit,
-    /// Not known: compile, and tell [`Fits::learn`].
-    Ask,
-    /// Not known, and too many have failed lately to compile another.
+    /// They make none; the name of the first.
+    Unfilled(&'static str),
+    /// Its link type has no such filter; why.
+    Uncompiled(String),
+}
+
+/// What is to be done about a hit whose filter is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Compile, and tell [`Fits::learn`].
+    Compile,
+    /// Too many have failed lately to compile another that isn't known to fit.
     Rationed,
 }
 
 /// The answers of one trigger, and how many failures it may still find.
 #[derive(Debug)]
 pub struct Fits {
-    answers: HashMap<Shape, bool>,
+    answers: HashMap<Shape, Answer>,
     /// Their shapes, oldest first.
     order: VecDeque<Shape>,
     failures_left: u32,
@@ -52,31 +59,26 @@ impl Default for Fits {
 }
 
 impl Fits {
-    /// Whether a shape is known to make no filter. One look-up.
-    pub fn is_unfit(&self, shape: &Shape) -> bool {
-        self.answers.get(shape) == Some(&false)
+    /// What is known of a shape. One look-up.
+    pub fn known(&self, shape: &Shape) -> Option<&Answer> {
+        self.answers.get(shape)
     }
 
-    /// What is known of `shape` at the worker's clock; `waits`: the worker can wait.
-    pub fn ask(&mut self, shape: &Shape, clock_ns: i64, waits: bool) -> Answer {
-        match self.answers.get(shape) {
-            Some(true) => return Answer::Fits,
-            Some(false) => return Answer::Unfit,
-            None => {}
-        }
-        if waits || self.may_fail(clock_ns) {
-            return Answer::Ask;
+    /// Whether a filter may be compiled for a hit of `shape` at the worker's clock; `waits`: the worker can wait.
+    pub fn ask(&mut self, shape: &Shape, clock_ns: i64, waits: bool) -> Next {
+        if waits || self.answers.get(shape) == Some(&Answer::Fits) || self.may_fail(clock_ns) {
+            return Next::Compile;
         }
         self.rationed += 1;
-        Answer::Rationed
+        Next::Rationed
     }
 
     /// Keeps what compiling has shown.
-    pub fn learn(&mut self, shape: &Shape, fits: bool) {
-        if !fits {
+    pub fn learn(&mut self, shape: &Shape, answer: Answer) {
+        if answer != Answer::Fits {
             self.failures_left = self.failures_left.saturating_sub(1);
         }
-        if self.answers.insert(*shape, fits).is_none() {
+        if self.answers.insert(*shape, answer).is_none() {
             self.order.push_back(*shape);
         }
         if self.order.len() > ANSWERS_MAX
@@ -127,47 +129,46 @@ mod tests {
         Template::parse("port 1{srcPort}").unwrap().shape(&headers, LinkType::ETHERNET, &data).unwrap()
     }
 
+    const UNFIT: Answer = Answer::Unfilled("$srcPort");
+
     #[test]
-    fn an_answer_is_kept_and_costs_no_failure() {
+    fn an_answer_is_kept() {
         let mut fits = Fits::default();
-        assert_eq!(fits.ask(&shape(1), S, false), Answer::Ask);
-        fits.learn(&shape(1), false);
-        for _ in 0..1000 {
-            assert_eq!(fits.ask(&shape(1), S, false), Answer::Unfit);
-        }
-        fits.learn(&shape(2), true);
-        assert_eq!((fits.ask(&shape(2), S, false), fits.ask(&shape(3), S, false)), (Answer::Fits, Answer::Ask));
-        assert_eq!(fits.rationed(), 0);
+        assert_eq!(fits.known(&shape(1)), None);
+        assert_eq!(fits.ask(&shape(1), S, false), Next::Compile);
+        fits.learn(&shape(1), UNFIT);
+        fits.learn(&shape(2), Answer::Fits);
+        assert_eq!([1, 2, 3].map(|port| fits.known(&shape(port)).cloned()), [Some(UNFIT), Some(Answer::Fits), None]);
+        assert_eq!((fits.failures_left(), fits.rationed()), (FAILURES_AT_ONCE - 1, 0));
     }
 
     #[test]
     fn failures_are_rationed_for_a_worker_that_can_not_wait_and_what_is_known_to_fit_still_fits() {
         let mut fits = Fits::default();
-        fits.learn(&shape(7), true);
+        fits.learn(&shape(7), Answer::Fits);
         let mut fail = |at_ns: i64, ports: std::ops::Range<u16>, waits| {
             let mut asked = 0;
             for port in ports {
-                if fits.ask(&shape(port), at_ns, waits) == Answer::Ask {
+                if fits.ask(&shape(port), at_ns, waits) == Next::Compile {
                     asked += 1;
-                    fits.learn(&shape(port), false);
+                    fits.learn(&shape(port), UNFIT);
                 }
             }
             (asked, fits.ask(&shape(7), at_ns, waits), fits.rationed())
         };
-        assert_eq!(fail(S, 100..200, false), (FAILURES_AT_ONCE, Answer::Fits, 68));
-        assert_eq!(fail(2 * S, 200..300, false), (FAILURES_PER_S, Answer::Fits, 158), "some are given back in a second");
-        assert_eq!(fail(S, 300..310, false), (0, Answer::Fits, 168), "a clock that stepped back gives nothing back");
-        assert_eq!(fail(S, 310..330, true), (20, Answer::Fits, 168), "a worker that can wait asks them all");
+        assert_eq!(fail(S, 100..200, false), (FAILURES_AT_ONCE, Next::Compile, 68));
+        assert_eq!(fail(2 * S, 200..300, false), (FAILURES_PER_S, Next::Compile, 158), "some are given back in a second");
+        assert_eq!(fail(S, 300..310, false), (0, Next::Compile, 168), "a clock that stepped back gives nothing back");
+        assert_eq!(fail(S, 310..330, true), (20, Next::Compile, 168), "a worker that can wait asks them all");
     }
 
     #[test]
     fn the_answers_are_bounded_and_the_latest_are_kept() {
         let mut fits = Fits::default();
         for port in 0..1000 {
-            fits.learn(&shape(port), true);
+            fits.learn(&shape(port), Answer::Fits);
         }
         assert_eq!((fits.answers.len(), fits.order.len()), (ANSWERS_MAX, ANSWERS_MAX));
-        assert_eq!(fits.ask(&shape(999), S, true), Answer::Fits);
-        assert_eq!(fits.ask(&shape(0), S, true), Answer::Ask);
+        assert_eq!((fits.known(&shape(999)), fits.known(&shape(0))), (Some(&Answer::Fits), None));
     }
 }

@@ -7,42 +7,34 @@
 //! A name that stands by itself behind a word that takes any value of its kind is told by its kind, every other one by its value. So
 //! an answer that is kept for a [`Shape`] holds for all packets of that shape.
 
-use scope_packet::{Headers, Kind, LinkType};
+use std::net::IpAddr;
+
+use scope_packet::LinkType;
 
 use super::Piece;
-use super::fields::Field;
-use crate::words::{Kind as TokenKind, Token, tokens};
-
-/// Most bytes that the values of all fields take.
-const SHAPE_BYTES_MAX: usize = 128;
-/// The length of the shape that stands for the fallback, which has no names.
-const FALLBACK_LEN: u8 = u8::MAX;
+use super::fields::{Field, Flow};
+use super::subject::Subject;
+use super::values::{Gatherer, Part, Values};
+use crate::words::{Kind, Token, tokens};
 
 /// All of a packet that decides whether a template's text for it is a filter. Two packets of the same shape have the same answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Shape {
-    link: LinkType,
-    len: u8,
-    bytes: [u8; SHAPE_BYTES_MAX],
-}
+pub struct Shape(Values);
 
 impl Shape {
-    pub(super) fn new(link: LinkType) -> Shape {
-        Shape { link, len: 0, bytes: [0; SHAPE_BYTES_MAX] }
+    /// What was gathered, for packets of `link`.
+    pub(super) fn new(link: LinkType, labels: usize) -> Gatherer {
+        Gatherer::default().part(Part::Labels, &[labels as u8]).part(Part::Bytes, &link.0.to_le_bytes())
     }
 
     /// That of packets which take the fallback.
     pub(super) fn of_fallback(link: LinkType) -> Shape {
-        Shape { len: FALLBACK_LEN, ..Shape::new(link) }
+        Shape(Gatherer::default().part(Part::Fallback, &link.0.to_le_bytes()).values())
     }
 
-    /// Adds what a field has. All fields together stay below the bound.
-    pub(super) fn push(&mut self, more: &[u8]) {
-        let at = usize::from(self.len);
-        if let Some(room) = self.bytes.get_mut(at..at + more.len()) {
-            room.copy_from_slice(more);
-            self.len += more.len() as u8;
-        }
+    /// Of all that was gathered.
+    pub(super) fn of(gathered: &Gatherer) -> Shape {
+        Shape(gathered.values())
     }
 }
 
@@ -79,14 +71,14 @@ fn stands_alone(field: Field, before: &str, behind: &str) -> bool {
     let (before_tokens, behind_tokens) = (tokens(before), tokens(behind));
     let joins = |token: Option<&Token>| match token {
         None => true,
-        Some(token) => matches!((token.kind, token.text), (TokenKind::Word, "and" | "or" | "&&" | "||")),
+        Some(token) => matches!((token.kind, token.text), (Kind::Word, "and" | "or" | "&&" | "||")),
     };
     let ends = behind_tokens.first().is_some_and(|token| token.text == ")") || joins(behind_tokens.first());
     let apart = before.is_empty() || before.ends_with([' ', '\t', '\n', '\r', '(', '!']);
     let apart_behind = behind.is_empty() || behind.starts_with([' ', '\t', '\n', '\r', ')']);
     let last = before_tokens.last();
     let operator = joins(last) || last.is_some_and(|token| matches!(token.text, "(" | "!" | "not"));
-    let word = |known: &[&str]| last.is_some_and(|token| token.kind == TokenKind::Word && known.contains(&token.text));
+    let word = |known: &[&str]| last.is_some_and(|token| token.kind == Kind::Word && known.contains(&token.text));
     let fits = match field {
         Field::Flow => operator,
         Field::SrcIp | Field::DstIp => word(&["host", "net", "src", "dst"]) || (operator && last.is_some()),
@@ -99,64 +91,17 @@ fn stands_alone(field: Field, before: &str, behind: &str) -> bool {
 }
 
 impl Field {
-    /// Adds to `shape` what of this field decides; `None` where the packet lacks it.
-    pub fn shape(self, by_value: bool, headers: &Headers, data: &[u8], shape: &mut Shape) -> Option<()> {
-        let (source, destination) = match self {
-            Field::SrcIp | Field::DstIp | Field::Flow => headers.address_bytes(data)?,
-            _ => (&[][..], &[][..]),
-        };
-        let mut address = |bytes: &[u8]| {
-            shape.push(&[bytes.len() as u8]);
-            if by_value {
-                shape.push(bytes);
-            }
-        };
+    /// Adds the kind of this field's value; `None` where the packet lacks it. Values of one kind all have texts of one form.
+    pub fn gather_kind(self, packet: &Subject<'_>, shape: &mut Gatherer) -> Option<()> {
+        let version = |address: IpAddr| if address.is_ipv4() { 4 } else { 6 };
         match self {
-            Field::SrcIp => address(source),
-            Field::DstIp => address(destination),
-            Field::SrcPort | Field::DstPort => {
-                let (from, to) = headers.ports()?;
-                let port = if self == Field::SrcPort { from } else { to };
-                if by_value {
-                    shape.push(&port.to_be_bytes());
-                }
-            }
-            Field::Proto => {
-                let protocol = super::fields::protocol(headers)?;
-                if by_value {
-                    shape.push(&[protocol]);
-                }
-            }
-            Field::SrcMac | Field::DstMac => {
-                let at = if self == Field::SrcMac { 6 } else { 0 };
-                let bytes = data.get(at..at + 6).filter(|_| headers.ethernet())?;
-                if by_value {
-                    shape.push(bytes);
-                }
-            }
-            Field::Vlan => {
-                if headers.vlan_tags() == 0 {
-                    return None;
-                }
-                if by_value {
-                    shape.push(&headers.vlan_id().to_be_bytes());
-                }
-            }
-            Field::Flow => {
-                address(source);
-                address(destination);
-                let flags = u8::from(headers.ports().is_some()) | u8::from(headers.partial()) << 1;
-                let next_header = match headers.kind() {
-                    Kind::Ipv6 => data.get(headers.network_offset() as usize + 6).copied().unwrap_or(0),
-                    _ => 0,
-                };
-                shape.push(&[headers.kind() as u8, headers.protocol(), flags, next_header]);
-                if by_value {
-                    let (from, to) = headers.ports().unwrap_or_default();
-                    shape.push(&from.to_be_bytes());
-                    shape.push(&to.to_be_bytes());
-                }
-            }
+            Field::SrcIp => shape.add(Part::Bytes, &[version(packet.addresses()?.0)]),
+            Field::DstIp => shape.add(Part::Bytes, &[version(packet.addresses()?.1)]),
+            Field::SrcPort | Field::DstPort => drop(packet.ports()?),
+            Field::Proto => drop(packet.protocol()?),
+            Field::SrcMac | Field::DstMac => drop(packet.mac(0)?),
+            Field::Vlan => drop(packet.vlan()?),
+            Field::Flow => Flow::of(packet)?.gather_form(shape),
         }
         Some(())
     }

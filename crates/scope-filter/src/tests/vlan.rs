@@ -64,18 +64,44 @@ fn a_filter_without_alternatives_under_tags_matches_nothing_there() {
     assert_eq!(matches("ether proto 0x800 and ether[12:2] = 0x800", VlanRule::Transparent), [yes, no, no, no]);
 }
 
+/// The frame with so many tags as a cooked capture has it.
+fn cooked(link: LinkType, tags: usize) -> Vec<u8> {
+    let behind_type = &frame(tags)[14..];
+    let ethertype = &frame(tags)[12..14];
+    match link {
+        LinkType::LINUX_SLL => [&[0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0], ethertype, behind_type].concat(),
+        _ => [ethertype, &[0, 0, 0, 0, 0, 3, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0], behind_type].concat(),
+    }
+}
+
 #[test]
-fn a_link_type_without_vlans_has_the_plain_program_for_all_packets() {
-    let mut cooked = vec![0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0];
-    cooked.extend(&frame(1)[12..]);
-    let headers = Headers::parse(LinkType::LINUX_SLL, &cooked);
-    assert_eq!(headers.vlan_tags(), 1);
-    let check = |text: &str, expected| {
-        let filter = Filter::compile(text, VlanRule::Transparent, &[LinkType::LINUX_SLL]).unwrap();
-        assert_eq!(filter.for_link(LinkType::LINUX_SLL).matches(&headers, &cooked, cooked.len() as u32), expected, "{text}");
-    };
-    check("host 10.0.0.1", false);
-    check("not host 10.0.0.1", true);
+fn in_cooked_captures_filters_see_the_same_packet_behind_tags() {
+    let hosts: Vec<String> = (0..60).map(|host| format!("host 10.0.1.{host}")).collect();
+    let long = format!("{} or host 10.0.0.1", hosts.join(" or "));
+    assert!(long.len() > 512, "taken in pieces");
+    for text in ["host 10.0.0.1", "not host 10.0.0.1", "udp port 60000", "ip[9] = 17 and udp[0:2] = 1000", "ip6", "arp", &long] {
+        let ethernet = Filter::compile(text, VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap().for_link(LinkType::ETHERNET);
+        for (link, tags) in
+            [LinkType::LINUX_SLL, LinkType::LINUX_SLL2].into_iter().flat_map(|link| [0, 1, 2, 3].map(|tags| (link, tags)))
+        {
+            let filter = Filter::compile(text, VlanRule::Transparent, &[link]).unwrap();
+            let (data, plain) = (cooked(link, tags), frame(tags));
+            let (headers, of_plain) = (Headers::parse(link, &data), Headers::parse(LinkType::ETHERNET, &plain));
+            assert_eq!(headers.vlan_tags() as usize, tags);
+            let expected = ethernet.matches(&of_plain, &plain, plain.len() as u32);
+            let name = link.name();
+            assert_eq!(filter.for_link(link).matches(&headers, &data, data.len() as u32), expected, "{text} {name} {tags}");
+            let key = scope_packet::KeyEntry::new(&headers);
+            assert!(!expected || filter.screen(link).may_match(&key), "screened out: {text} {name} {tags}");
+            let exact = Filter::compile(text, VlanRule::Exact, &[link]).unwrap().for_link(link);
+            let untagged = filter.for_link(link).matches(&Headers::parse(link, &cooked(link, 0)), &cooked(link, 0), 99);
+            assert_eq!(exact.matches(&Headers::parse(link, &cooked(link, 0)), &cooked(link, 0), 99), untagged, "{text}");
+            filter.make_native().unwrap();
+            assert_eq!(filter.for_link(link).matches(&headers, &data, data.len() as u32), expected, "as machine code: {text}");
+        }
+        let tagged = Filter::compile(text, VlanRule::Transparent, &[LinkType::LINUX_SLL]).unwrap();
+        assert!(tagged.in_kernel(LinkType::LINUX_SLL, 96).is_err(), "it sees untagged packets only");
+    }
 }
 
 #[test]
