@@ -23,7 +23,7 @@ impl Control {
         self.stops.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Fire every armed trigger by hand; with no trigger, dump the last `before` of everything. Legal at any time.
+    /// Dump the last `before` of everything at once, whatever triggers there are; they stay as they are. Legal at any time.
     pub fn fire(&self) {
         self.fires.fetch_add(1, Ordering::Relaxed);
     }

@@ -281,7 +281,7 @@ fn facts(report: &DumpReport) -> Vec<(String, OsString)> {
         ("FROM", iso(report.from_ns).into()),
         ("TO", iso(report.to_ns).into()),
         ("LOST_MIN", number(report.lost_min)),
-        ("LOST_MAX", number(report.lost_max)),
+        ("LOST_MAX", if report.lost_max == u64::MAX { "unknown".into() } else { number(report.lost_max) }),
         ("WHY", text(&report.why)),
         ("FILTER", text(&report.filter)),
     ];

@@ -24,6 +24,7 @@
 //! | `filters` | filters made ready by the main thread |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
 //! | [`reload`] | a change of triggers and limits while a run goes |
+//! | [`threads`] | how a dump gets its thread |
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`dump_reports`] | what became of dumps: the newest, and sums of all |
 //! | [`exec`] | commands after dumps, and the process that runs them |
@@ -38,6 +39,7 @@
 //! Absent on purpose: command lines, terminals, exit codes.
 
 mod at_once;
+mod clock_state;
 mod control;
 pub mod cpus;
 pub mod doctor;
@@ -55,9 +57,11 @@ mod log_file;
 mod lost;
 mod memory_watch;
 mod nic_watch;
+mod open_files;
 mod outputs;
 pub mod plan;
-pub mod reload;
+mod refused;
+mod reload;
 pub mod rights;
 pub mod run;
 pub mod service;
@@ -67,6 +71,7 @@ pub mod space;
 pub mod status;
 pub mod summary;
 mod thread_times;
+pub mod threads;
 pub mod triggers;
 pub mod unread;
 pub mod worker;

@@ -29,20 +29,23 @@ use crate::lockstep::Lockstep;
 use crate::lost::LostInterfaces;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
+use crate::open_files;
 use crate::outputs::Outputs;
 use crate::plan::RunPlan;
+use crate::refused::Refused;
 use crate::reload::reload;
 use crate::rights::{self, Decision, Rights};
 use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
-use crate::status::{Status, StatusTaker, interfaces};
+use crate::status::{Status, StatusTaker, counter_samples, interfaces};
 use crate::summary::Summary;
+use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Scans};
 use scope_filter::{Filter, VlanRule};
-use scope_packet::LinkType;
+use scope_packet::{Clock, GapReason, LinkType, SystemClock};
 use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::{SourceError, Timing};
 use scope_trigger::{Places, TriggerConfig};
@@ -57,7 +60,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// How long a live dump waits at most, after its window's end, for a worker that has stopped telling the time.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Name of the trigger behind a fire by hand where there is none.
+/// Name that dumps by hand have in the place of a trigger's.
 pub const MANUAL: &str = "manual";
 
 /// Whoever watches a run: called from the run's main thread, never from the packet path (but `prefault` from several threads).
@@ -113,6 +116,7 @@ pub enum EngineError {
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
     rights::hide();
+    open_files::allow_dumps(plan.dumps_max);
     let outputs = Outputs::open(&plan)?;
     let decision = plan.rights.as_ref().map(|plan| rights::decide(plan, &outputs.writable())).transpose()?;
     let exec = start_exec(&plan, &outputs, decision.as_ref())?;
@@ -186,11 +190,14 @@ impl Run {
         let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
         let space = Space::new(&outputs.dump);
         outputs.dump.budget.iter().for_each(|budget| places.heed(budget.full()));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let settings = DumpSettings {
             output: outputs.dump.clone(),
             exec: exec.clone(),
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
             filter_engine: plan.filter_engine,
+            clock: clock.clone(),
+            threads: Arc::new(SystemThreads),
         };
         // Files don't wait for summaries, and are gone through once.
         let summarizer = if live && !plan.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
@@ -202,6 +209,7 @@ impl Run {
             dumps,
             events,
             lockstep: Lockstep::new(sources.len()),
+            clock,
             stop: AtomicBool::new(stopped),
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
@@ -222,6 +230,7 @@ impl Run {
         let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
         let mut warnings = Vec::new();
         let mut failures = Vec::new();
+        let mut refused = Refused::default();
         let mut health = Health::begin(&self.plan, nics, &names, self.live, &self.shared);
         health.notes(&self.shared).iter().for_each(|note| watch.note(note));
         early.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
@@ -234,6 +243,7 @@ impl Run {
                     Ok(handle) => workers.push(handle),
                     Err(cause) => {
                         self.shared.stop.store(true, Ordering::Relaxed);
+                        self.shared.ring.begin_listening(index as u32, i64::MAX, GapReason::NotStarted);
                         self.shared.ring.end_clock(index as u32);
                         self.shared.lockstep.end(index as u32);
                         failures.push(format!("no thread for worker {index}: {cause}"));
@@ -265,11 +275,13 @@ impl Run {
                     let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) };
                     status.interfaces = interfaces(&names, &reports);
                     let notes = health.look(&mut status, &self.shared, &reports);
+                    self.sample_counters(&status);
                     notes.iter().for_each(|note| watch.note(note));
                     watch.status(&status);
                     self.shared.events.flush_hits();
                     health.log_loss(&mut taker, &self.shared);
                     self.tell_of_long_holds(watch);
+                    self.tell_of_refused(&mut refused, watch);
                     health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                     memory.look().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 }
@@ -277,7 +289,10 @@ impl Run {
             if !self.shared.stop.swap(true, Ordering::Relaxed) {
                 watch.stopping();
             }
-            let notes = health.look(&mut taker.take(&self.shared, self.hits()), &self.shared, &reports);
+            let mut status = taker.take(&self.shared, self.hits());
+            status.interfaces = interfaces(&names, &reports);
+            let notes = health.look(&mut status, &self.shared, &reports);
+            self.sample_counters(&status);
             notes.iter().for_each(|note| watch.note(note));
             health.log_loss(&mut taker, &self.shared);
             for (index, worker) in workers.into_iter().enumerate() {
@@ -296,9 +311,10 @@ impl Run {
             exec.finish();
         }
         self.tell_of_commands(watch, &mut warnings);
+        self.tell_of_refused(&mut refused, watch);
         let nics = health.end(&reports);
         health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
-        Ok(self.finish(names, reports, nics, warnings, failures))
+        Ok(self.finish(names, reports, nics, warnings, failures, &refused))
     }
 
     /// Does a reload that waits, once every worker has taken the one before it over.
@@ -314,14 +330,17 @@ impl Run {
         }
     }
 
-    /// Fires every armed trigger, or, where there is none, dumps the last `before` of everything.
+    /// Dumps the last `before` of everything, whatever triggers there are.
     fn fire_by_hand(&self, watch: &dyn Watch) {
         let at_ns = self.shared.ring.heard().map_or_else(now_ns, |(_, heard_ns)| heard_ns);
-        let set = self.shared.triggers.current();
-        let triggers = if set.triggers.is_empty() { std::slice::from_ref(&set.manual) } else { &set.triggers[..] };
-        for trigger in triggers {
-            let verdict = self.shared.dumps.fire_by_hand(trigger, at_ns);
-            watch.note(&format!("trigger {} by hand: {verdict}", trigger.config().name));
+        let verdict = self.shared.dumps.fire_by_hand(&self.shared.triggers.current().manual, at_ns);
+        watch.note(&format!("dump of everything by hand: {verdict}"));
+    }
+
+    /// Notes what the live interfaces have counted, for the dumps whose windows begin or end about now.
+    fn sample_counters(&self, status: &Status) {
+        if self.live {
+            self.shared.dumps.evidence().sample(self.shared.clock.wall_ns(), counter_samples(status));
         }
     }
 
@@ -354,7 +373,7 @@ fn start_summarizer(ring: &Arc<Ring>, events: &Events) -> Option<Summarizer> {
     Summarizer::start(ring).map_err(failed).ok()
 }
 
-/// What a fire by hand does where there is no trigger: the last `before` of everything. It hits no packet.
+/// What a fire by hand does: the last `before` of everything, at once. It hits no packet.
 fn manual_trigger(plan: &RunPlan) -> TriggerConfig {
     let filter = Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).expect("the empty filter compiles");
     TriggerConfig {

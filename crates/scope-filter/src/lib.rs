@@ -11,6 +11,7 @@
 //! | [`assembly`] | programs as `tcpdump -d` prints them |
 //! | [`kernel`] | when the kernel may be asked first, and with which program |
 //! | `listing` | a text's programs for one link type and each number of VLAN tags |
+//! | `cooked` | the same behind VLAN tags in Linux cooked captures |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
 //! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
 //! | `pieces` | compiles long texts piece by piece |
@@ -25,6 +26,7 @@
 pub mod asked;
 pub mod assembly;
 mod bpf;
+mod cooked;
 pub mod error;
 pub mod filter;
 pub mod kernel;
@@ -51,5 +53,5 @@ pub use libpcap::libpcap_version;
 pub use native::NativeError;
 pub use screen::Screen;
 pub use table::KeyTable;
-pub use template::{Template, TemplateError, Unfilled, host_pair_default};
+pub use template::{NoFilter, Template, TemplateError, Unfilled, Values, host_pair_default, host_pair_values};
 pub use words::is_filter_word;

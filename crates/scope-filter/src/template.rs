@@ -7,7 +7,11 @@
 //! | `$proto` | IP protocol number, decimal: `ip proto $proto` |
 //! | `$srcMAC` `$dstMAC` | Ethernet address |
 //! | `$vlan` | identifier of the outermost VLAN tag, decimal |
-//! | `$flow` | a filter in parentheses for the packet's flow, both directions |
+//! | `$flow` | a filter in parentheses for the packet's flow, the same for both directions |
+//!
+//! Behind MPLS labels, up to three, addresses, ports and protocol are those of the packet that they carry; the text is then one
+//! that is evaluated behind so many labels and fewer, too, unless it says `mpls` itself. Only on Ethernet and PPP: libpcap's language has no
+//! `mpls` elsewhere.
 //!
 //! Names are known in any case; `{srcIP}` and `${srcIP}` mean the same as `$srcIP`. `$` with one or two hexadecimal digits
 //! stays what it is to libpcap, an ARCNET address.
@@ -16,14 +20,19 @@
 //! template needs (`host $srcIP and port $srcPort ?: arp`). Nothing behind `?:` means everything. Without a fallback such a
 //! packet leaves the template unfilled, and whoever fired counts it.
 
-mod fields;
+pub(crate) mod fields;
+mod subject;
+mod values;
 
 use scope_packet::{Headers, LinkType};
 
 use crate::error::{FilterError, excerpt};
 use crate::filter::{Filter, VlanRule};
-pub use fields::host_pair_default;
+use crate::words::tokens;
 use fields::{Field, SAMPLES};
+use subject::Subject;
+pub use values::Values;
+use values::{Gatherer, Part};
 
 /// Between a template and its fallback.
 const FALLBACK: &str = "?:";
@@ -82,6 +91,17 @@ fn hint(nearest: Option<&str>) -> String {
 pub struct Unfilled {
     /// The name, with its `$`.
     pub name: &'static str,
+}
+
+/// Why a packet gets no filter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoFilter {
+    /// It lacks a field, or its values make no filter.
+    #[error(transparent)]
+    Unfilled(#[from] Unfilled),
+    /// The text is a filter, but not for its link type.
+    #[error("no filter for its link type: {0}")]
+    Uncompiled(FilterError),
 }
 
 /// A part of a template.
@@ -184,14 +204,37 @@ impl Template {
         first.map_or(Ok(()), Err)
     }
 
+    /// What the template takes from the packet `data` of link type `link`, whose parse is `headers`: two packets with equal values
+    /// fill it with the same text. No text is made.
+    ///
+    /// # Errors
+    /// Names the first missing field where the template has no fallback.
+    pub fn values(&self, headers: &Headers, link: LinkType, data: &[u8]) -> Result<Values, Unfilled> {
+        if !self.has_names() {
+            return Ok(Values::everything());
+        }
+        let packet = Subject::new(headers, link, data);
+        let mut values = Gatherer::default().part(Part::Labels, &[packet.labels as u8]);
+        for piece in &self.pieces {
+            let Piece::Name { field, .. } = piece else { continue };
+            if field.gather(&packet, &mut values).is_none() {
+                let fallback = self.fallback.as_ref().map(|_| Gatherer::default().part(Part::Fallback, &[]).values());
+                return fallback.ok_or(Unfilled { name: field.name() });
+            }
+        }
+        Ok(values.values())
+    }
+
     /// The filter text for the packet `data` of link type `link`, whose parse is `headers`; the fallback where a field is
     /// missing.
     ///
     /// # Errors
     /// Names the first missing field where the template has no fallback.
-    pub fn fill(&self, headers: &Headers, _link: LinkType, data: &[u8]) -> Result<String, Unfilled> {
-        let filled = self.fill_with(|field| field.value(headers, data).ok_or(Unfilled { name: field.name() }));
+    pub fn fill(&self, headers: &Headers, link: LinkType, data: &[u8]) -> Result<String, Unfilled> {
+        let packet = Subject::new(headers, link, data);
+        let filled = self.fill_with(|field| field.value(&packet).ok_or(Unfilled { name: field.name() }));
         match (filled, &self.fallback) {
+            (Ok(filled), _) if self.has_names() => Ok(behind_labels(filled.text.trim(), packet.labels)),
             (Ok(filled), _) => Ok(filled.text.trim().into()),
             (Err(_), Some(fallback)) => Ok(fallback.clone()),
             (Err(unfilled), None) => Err(unfilled),
@@ -202,20 +245,18 @@ impl Template {
     /// behind `ip host`) takes the fallback too.
     ///
     /// # Errors
-    /// Names the missing field, or the first name where the values don't fit.
-    pub fn fill_filter(&self, headers: &Headers, link: LinkType, data: &[u8], vlan: VlanRule) -> Result<Filter, Unfilled> {
+    /// Names the missing field, or the first name where the values don't fit; or says that the link type can't have such a filter.
+    pub fn fill_filter(&self, headers: &Headers, link: LinkType, data: &[u8], vlan: VlanRule) -> Result<Filter, NoFilter> {
         let text = self.fill(headers, link, data)?;
-        let unfit = Unfilled { name: self.first_name() };
+        let refused = |error: FilterError| match error {
+            error @ FilterError::Link { .. } => NoFilter::Uncompiled(error),
+            _ => NoFilter::Unfilled(Unfilled { name: self.first_name() }),
+        };
         match (Filter::compile_filled(&text, vlan, link), &self.fallback) {
             (Ok(filter), _) => Ok(filter),
-            (Err(_), Some(fallback)) => Filter::compile_filled(fallback, vlan, link).map_err(|_| unfit),
-            (Err(_), None) => Err(unfit),
+            (Err(_), Some(fallback)) => Filter::compile_filled(fallback, vlan, link).map_err(refused),
+            (Err(error), None) => Err(refused(error)),
         }
-    }
-
-    /// The holdoff key of a packet: the filled text, which needn't be a filter; `None` where a field is missing.
-    pub fn key(&self, headers: &Headers, link: LinkType, data: &[u8]) -> Option<String> {
-        self.fill(headers, link, data).ok()
     }
 
     fn first_name(&self) -> &'static str {
@@ -253,6 +294,27 @@ impl Template {
         }
         Ok(filled)
     }
+}
+
+/// The filter text for what went between the two hosts of a packet, the same for both directions; empty, which is everything, where it
+/// has no addresses.
+pub fn host_pair_default(headers: &Headers, link: LinkType, data: &[u8]) -> String {
+    let packet = Subject::new(headers, link, data);
+    behind_labels(&fields::host_pair(&packet), packet.labels)
+}
+
+/// What [`host_pair_default`] takes from a packet.
+pub fn host_pair_values(headers: &Headers, link: LinkType, data: &[u8]) -> Values {
+    fields::host_pair_values(&Subject::new(headers, link, data))
+}
+
+/// The text for packets with up to `labels` MPLS labels, which libpcap counts: each `mpls` holds for all that follows.
+fn behind_labels(text: &str, labels: usize) -> String {
+    if labels == 0 || text.is_empty() || tokens(text).iter().any(|token| token.text == "mpls") {
+        return text.into();
+    }
+    let deepest = format!("({text})");
+    (0..labels).fold(deepest, |inner, _| format!("(({text}) or (mpls and {inner}))"))
 }
 
 /// Where the first known name stands in a text, if there is one.

@@ -68,7 +68,9 @@ fn rules(writable: &[Writable<'_>], readable: &[PathBuf]) -> Result<RulesetCreat
     for Writable { folder, place, .. } in writable {
         let rights = match place {
             Place::Own => write,
-            Place::NewName => AccessFs::MakeReg.into(),
+            Place::NewName if folder.makes_unnamed() => AccessFs::MakeReg.into(),
+            // There a file has another name until it is whole.
+            Place::NewName => AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile,
         };
         rules = rules.add_rule(PathBeneath::new(folder, rights))?;
     }
