@@ -1,7 +1,9 @@
 //! One dump from order to report: rounds of looking, reading, filtering and writing until the clocks say that it is over.
 
+use crate::evidence::Evidence;
 use crate::form::DumpFormat;
 use crate::gaps::Gaps;
+use crate::header::{fired_comment, intro};
 use crate::merge::{Beyond, Place, Waiting};
 use crate::output::{OutFile, publish_facts};
 use crate::pins::FirstPins;
@@ -63,6 +65,8 @@ pub struct DumpOrder {
     pub patience: Option<Duration>,
     /// What time it is, and what it waits by.
     pub clock: Arc<dyn Clock>,
+    /// What the run has beside its packets.
+    pub evidence: Arc<Evidence>,
 }
 
 /// Cuts one dump. Returns when its files have their names.
@@ -74,6 +78,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         time_ns: order.time_ns,
         filter: order.filter.text().to_string(),
         to_stream: order.output.is_stream(),
+        circumstances: order.evidence.now(),
         ..DumpReport::default()
     };
     let filter = order.filter;
@@ -96,6 +101,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         walk: Walk::new(ring, &order.pins, from_ns),
         reader,
         clock: order.clock,
+        evidence: order.evidence,
         unopened: None,
         unsettled_from_ns: None,
     };
@@ -131,6 +137,7 @@ struct Cutter {
     walk: Walk,
     reader: Reader,
     clock: Arc<dyn Clock>,
+    evidence: Arc<Evidence>,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
     /// The dump had to end before this was settled, and what follows it, ns.
@@ -269,8 +276,13 @@ impl Cutter {
     fn write(&mut self, place: Place, block: &[u8]) {
         self.progress.wrote(block.len() as u64);
         let link_type = self.sieves[place.lane as usize].link_type();
+        let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (place.lane, place.packet));
+        let mut comments = self.evidence.annexes.comments_of(place.lane, place.packet);
+        if fired {
+            comments.insert(0, fired_comment(&self.intro));
+        }
         if let Some(file) = self.file(link_type) {
-            file.0.write(file.1, place, block);
+            file.0.write(file.1, place, block, &comments);
         } else if let Some((_, unwritten)) = &mut self.unopened {
             *unwritten += 1;
         }
@@ -278,7 +290,9 @@ impl Cutter {
 
     fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
-            let created = self.fits(link_type).and_then(|()| OutFile::create(&self.output, link_type, &self.intro));
+            let created = self
+                .fits(link_type)
+                .and_then(|()| OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro)));
             match created {
                 Ok(file) => drop(self.files.insert(link_type, file)),
                 Err(error) => self.unopened = Some((error, 0)),
@@ -321,6 +335,9 @@ impl Cutter {
             let fallback = self.ring.interface_of(file.link_type());
             file.finish_packets(&self.ring, fallback, (report.lost_min, report.lost_max), report.to_ns);
         }
+        let mut times: Vec<_> = self.files.values().flat_map(OutFile::times).collect();
+        times.dedup();
+        report.circumstances = self.evidence.around(report.from_ns, report.to_ns, times);
         report.packets = self.files.values().map(|file| file.packets).sum();
         report.bytes = self.files.values().map(|file| file.bytes).sum();
         report.cut = self.files.values().map(|file| file.cut).sum();

@@ -207,6 +207,7 @@ fn order(bench: &Bench, hit: Model, filter: &str, window: &Arc<Window>, folder: 
         scans: bench.scans.clone(),
         patience: None,
         clock: Arc::new(SystemClock::new()),
+        evidence: Arc::default(),
     }
 }
 

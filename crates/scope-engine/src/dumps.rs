@@ -5,7 +5,7 @@ use crate::events::Events;
 use crate::exec::Exec;
 use crate::summary;
 use crate::threads::Threads;
-use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, Spared, cut};
+use scope_dump::{DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut};
 use scope_filter::FilterEngine;
 use scope_packet::{Clock, Gap, GapReason, LinkType};
 use scope_ring::Ring;
@@ -50,6 +50,7 @@ pub struct Dumps {
     events: Arc<Events>,
     settings: DumpSettings,
     scans: Arc<Scans>,
+    evidence: Arc<Evidence>,
     started: AtomicU64,
     /// The run ends after so many dumps; `u64::MAX`: after none.
     exit_after: AtomicU64,
@@ -89,6 +90,7 @@ impl Dumps {
             events: events.clone(),
             settings,
             scans: scans.clone(),
+            evidence: Arc::default(),
             started: AtomicU64::new(0),
             exit_after: AtomicU64::new(exit_after.unwrap_or(u64::MAX)),
             state: Mutex::default(),
@@ -103,6 +105,11 @@ impl Dumps {
     /// The places that dumps take.
     pub fn places(&self) -> &Arc<Places> {
         &self.places
+    }
+
+    /// What dumps say beside their packets.
+    pub fn evidence(&self) -> &Evidence {
+        &self.evidence
     }
 
     /// What dumps have spared each other, and what the summaries have spared them.
@@ -134,6 +141,7 @@ impl Dumps {
             progress,
             scans: self.scans.clone(),
             clock: self.settings.clock.clone(),
+            evidence: self.evidence.clone(),
         };
         let (dumps, window, failed) = (self.clone(), order.window.clone(), failed_report(&order));
         let unwritten = failed.clone();

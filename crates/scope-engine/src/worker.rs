@@ -23,6 +23,7 @@ use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Rin
 use scope_source::spec::values::format_cpus;
 use scope_source::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Hit, Verdict};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -233,6 +234,8 @@ struct Path<'a> {
     begun_ns: i64,
     /// For each trigger the packets at hand that hit it, a bit each.
     hits: Vec<u64>,
+    /// Comments of packets of the next batch, by their index there.
+    comments: BTreeMap<usize, Vec<String>>,
     /// No packet is wanted any more: the run has its dumps.
     enough: bool,
 }
@@ -258,6 +261,7 @@ impl<'a> Path<'a> {
             begun_ns: i64::MAX,
             hits: vec![0; set.triggers.len()],
             set,
+            comments: BTreeMap::new(),
             enough: false,
         }
     }
@@ -479,6 +483,7 @@ impl<'a> Path<'a> {
         };
         let number = self.shared.ring.register(self.lanes[lane].writer.lane(), &interface).ok_or(DropReason::Interfaces)?;
         self.ports[port].prefilter = prefilter.map(|filter| self.prefilter_for(filter, interface.link_type));
+        self.shared.dumps.evidence().annexes.interface(number, (self.index, interface.part));
         let writer = &mut self.lanes[lane].writer;
         Ok(Attached::Lane { lane, index: writer.add_interface(number) })
     }
@@ -500,6 +505,31 @@ impl<'a> Path<'a> {
         let writer = self.shared.ring.open_lane_in(group, self.index, link_type).ok_or(DropReason::LinkTypes)?;
         self.lanes.push(Lane { writer, group, predicates: predicates(&self.set, link_type), claim_failed: false });
         Ok(self.lanes.len() - 1)
+    }
+
+    /// As [`Path::packets`] for packets of which some have comments: those alone, so that their place is known beforehand.
+    #[cold]
+    fn commented_packets(&mut self, packets: &[Packet<'_>]) {
+        let comments = std::mem::take(&mut self.comments);
+        let mut done = 0;
+        for (at, comments) in comments.into_iter().filter(|(at, _)| *at < packets.len()) {
+            packets[done..at].chunks(ASKED_MAX).for_each(|packets| self.packets(packets));
+            done = at + 1;
+            let Attached::Lane { lane, .. } = self.attached(packets[at].interface as usize) else {
+                self.packets(&packets[at..done]);
+                continue;
+            };
+            let shared = self.shared;
+            let writer = &self.lanes[lane].writer;
+            let (number, place) = (writer.lane(), writer.next_packet());
+            // Before it is stored: from then on a dump may read it.
+            shared.dumps.evidence().annexes.comment(number, place, comments);
+            self.packets(&packets[at..done]);
+            if self.lanes[lane].writer.next_packet() == place {
+                shared.dumps.evidence().annexes.forget(number, place);
+            }
+        }
+        packets[done..].chunks(ASKED_MAX).for_each(|packets| self.packets(packets));
     }
 
     #[cold]
@@ -531,7 +561,10 @@ impl<'a> Path<'a> {
                     self.shared.dumps.start(trigger, HitFacts { time_ns: packet.time_ns, why, packet: place }, fire);
                 }
                 Verdict::TemplateUnfilled { name: field } => {
-                    self.shared.events.hit(trigger, packet.time_ns, name, Some(&field));
+                    self.shared.events.hit(trigger, packet.time_ns, name, Some(field));
+                }
+                Verdict::FilterUncompiled { cause } => {
+                    self.shared.events.hit(trigger, packet.time_ns, name, Some(&cause));
                 }
                 _ => self.shared.events.hit(trigger, packet.time_ns, name, None),
             }
@@ -597,8 +630,12 @@ impl Sink for Path<'_> {
             self.keep_step(first.time_ns);
         }
         self.lanes.iter_mut().for_each(|lane| lane.claim_failed = false);
-        for packets in packets.chunks(ASKED_MAX) {
-            self.packets(packets);
+        if !self.comments.is_empty() {
+            self.commented_packets(packets);
+        } else {
+            for packets in packets.chunks(ASKED_MAX) {
+                self.packets(packets);
+            }
         }
         self.batches += 1;
         if packets.len() < BATCH_PACKETS_MAX || self.batches >= BATCHES_PER_COMMIT {
@@ -622,6 +659,16 @@ impl Sink for Path<'_> {
         let filtered = self.parts.get(part).is_some_and(|part| part.prefilter.is_some());
         let lost_min = if filtered { 0 } else { gap.lost_min };
         self.shared.ring.note_gap(self.index, interface, Gap { lost_min, ..gap });
+    }
+
+    fn comments(&mut self, comments: &[(usize, &str)]) {
+        for (at, comment) in comments {
+            self.comments.entry(*at).or_default().push((*comment).to_string());
+        }
+    }
+
+    fn annex(&mut self, part: u32, block: &[u8]) {
+        self.shared.dumps.evidence().annexes.block((self.index, part), block);
     }
 
     fn idle(&mut self, clock_ns: i64) {
