@@ -5,7 +5,7 @@ use crate::form::DumpFormat;
 use crate::gaps::Gaps;
 use crate::header::{fired_comment, intro};
 use crate::merge::{Beyond, Place, Waiting};
-use crate::output::{OutFile, publish_facts};
+use crate::output::{OutFile, Tally, publish_facts};
 use crate::pins::FirstPins;
 use crate::progress::Progress;
 use crate::report::DumpReport;
@@ -96,6 +96,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         intro: report.clone(),
         progress: order.progress,
         waiting: Waiting::default(),
+        waiting_bytes: reader.waiting_bytes(),
         beyond: Beyond::default(),
         files: BTreeMap::new(),
         walk: Walk::new(ring, &order.pins, from_ns),
@@ -103,6 +104,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         clock: order.clock,
         evidence: order.evidence,
         unopened: None,
+        unfit: None,
         unsettled_from_ns: None,
     };
     cutter.follow(&order.window, order.time_ns, order.patience);
@@ -132,6 +134,8 @@ struct Cutter {
     intro: DumpReport,
     progress: Arc<Progress>,
     waiting: Waiting,
+    /// What each of the two may take by now.
+    waiting_bytes: usize,
     beyond: Beyond,
     files: BTreeMap<LinkType, OutFile>,
     walk: Walk,
@@ -140,6 +144,8 @@ struct Cutter {
     evidence: Arc<Evidence>,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
+    /// Packets of a link type that a pipe doesn't take, and what that means in words.
+    unfit: Option<(String, Tally)>,
     /// The dump had to end before this was settled, and what follows it, ns.
     unsettled_from_ns: Option<i64>,
 }
@@ -162,6 +168,8 @@ impl Cutter {
                     self.unsettled_from_ns = Some(settled_ns.saturating_add(1));
                 }
             }
+            self.waiting_bytes = self.reader.waiting_bytes();
+            self.reader.note_early(self.waiting.take_early());
             self.beyond.inside(to_ns, &mut self.waiting);
             // While it is open it may still grow: packets behind its end are kept aside, not passed over.
             let reach_ns = if over { to_ns } else { i64::MAX };
@@ -191,6 +199,8 @@ impl Cutter {
             if let Some(read) = self.walk.read(pieces, index) {
                 self.take_piece(piece, &read, span, floor_ns);
             }
+            // Behind the reading, so that nothing is held for a disk that hangs.
+            self.files.values_mut().for_each(OutFile::flush_full);
             self.walk.done(pieces, index);
             self.progress.holds(self.walk.held());
         }
@@ -255,7 +265,7 @@ impl Cutter {
         let (time_ns, bytes) = (candidate.block.time_ns(), candidate.block.bytes());
         let place = Place { time_ns, lane: piece.lane, packet: candidate.packet };
         if time_ns > span.to_ns && !is_hit {
-            return self.beyond.push(place, bytes);
+            return self.beyond.push(place, bytes, self.waiting_bytes);
         }
         if piece.ordered && time_ns <= floor_ns && self.waiting.is_empty() {
             return self.write(place, bytes);
@@ -268,7 +278,7 @@ impl Cutter {
 
     /// Writes what waits and may go out.
     fn let_out(&mut self, floor_ns: i64) {
-        while let Some((place, block)) = self.waiting.pop(floor_ns) {
+        while let Some((place, block)) = self.waiting.pop(floor_ns, self.waiting_bytes) {
             self.write(place, &block);
         }
     }
@@ -277,6 +287,9 @@ impl Cutter {
         self.progress.wrote(block.len() as u64);
         let link_type = self.sieves[place.lane as usize].link_type();
         let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (place.lane, place.packet));
+        if let Some(words) = self.misfit(link_type) {
+            return self.unfit.get_or_insert_with(|| (words, Tally::default())).1.add(&Tally::of(place.time_ns, block));
+        }
         let mut comments = self.evidence.annexes.comments_of(place.lane, place.packet);
         if fired {
             comments.insert(0, fired_comment(&self.intro));
@@ -290,9 +303,7 @@ impl Cutter {
 
     fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
-            let created = self
-                .fits(link_type)
-                .and_then(|()| OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro)));
+            let created = OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro));
             match created {
                 Ok(file) => drop(self.files.insert(link_type, file)),
                 Err(error) => self.unopened = Some((error, 0)),
@@ -301,17 +312,13 @@ impl Cutter {
         self.files.get_mut(&link_type).map(|file| (file, &*self.ring))
     }
 
-    /// A pipe takes one link type: that of the packet that fired, or the first.
-    fn fits(&self, link_type: LinkType) -> io::Result<()> {
-        let taken = self.hit.map(|hit| hit.link_type).or(self.files.keys().next().copied()).filter(|taken| *taken != link_type);
-        match taken.filter(|_| self.output.is_stream()) {
-            Some(taken) => Err(io::Error::other(format!(
-                "a pipe takes one link type, here {}: packets of {} are left out; write into a folder",
-                taken.name(),
-                link_type.name()
-            ))),
-            None => Ok(()),
-        }
+    /// Why packets of a link type can't be written: a pipe takes one, that of the packet that fired, or the first.
+    fn misfit(&self, link_type: LinkType) -> Option<String> {
+        let taken = self.hit.map(|hit| hit.link_type).or(self.files.keys().next().copied())?;
+        (self.output.is_stream() && taken != link_type).then(|| {
+            let (taken, other) = (taken.name(), link_type.name());
+            format!("a pipe takes one link type, here {taken}: packets of {other} are left out; write into a folder")
+        })
     }
 
     /// States the gaps, closes the files, gives them their names.
@@ -338,15 +345,9 @@ impl Cutter {
         let mut times: Vec<_> = self.files.values().flat_map(OutFile::times).collect();
         times.dedup();
         report.circumstances = self.evidence.around(report.from_ns, report.to_ns, times);
-        report.packets = self.files.values().map(|file| file.packets).sum();
-        report.bytes = self.files.values().map(|file| file.bytes).sum();
-        report.cut = self.files.values().map(|file| file.cut).sum();
-        let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
-        let failed = self.files.values().find_map(OutFile::complaint).or(unopened);
-        report.error = failed.map(|error| self.output.fault(error));
         self.state(report, &known, everything);
         report.interpreted = self.sieves.iter().find_map(|sieve| sieve.interpreted().map(String::from));
-        self.publish(report, main_type);
+        self.publish(report, &known, everything, main_type);
     }
 
     /// What of the window never came into the ring, and what was gone from there before it was read.
@@ -363,11 +364,18 @@ impl Cutter {
         gaps
     }
 
-    /// Says in the report what the dump lacks: the gaps that are known, and what couldn't be written so far.
+    /// Says in the report what the dump has, and what it lacks: the gaps that are known, and what couldn't be written so far.
     fn state(&self, report: &mut DumpReport, known: &[Gap], everything: bool) {
+        report.packets = self.files.values().map(|file| file.packets).sum();
+        report.bytes = self.files.values().map(|file| file.bytes).sum();
+        report.cut = self.files.values().map(|file| file.cut).sum();
+        let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
+        let unfit = self.unfit.as_ref().map(|(words, _)| words.clone());
+        let failed = self.files.values().find_map(OutFile::complaint).or(unopened).or(unfit);
+        report.error = failed.map(|error| self.output.fault(error));
         let mut gaps = Gaps::of(report.asked);
         known.iter().for_each(|gap| gaps.add(*gap));
-        for unwritten in self.files.values().map(|file| &file.unwritten) {
+        for unwritten in self.files.values().map(|file| &file.unwritten).chain(self.unfit.as_ref().map(|(_, unfit)| unfit)) {
             gaps.add_lost(GapReason::Disk, (unwritten.packets, unwritten.packets), unwritten.span_ns);
         }
         if let Some((_, packets)) = self.unopened {
@@ -379,26 +387,35 @@ impl Cutter {
         report.complete = report.gaps.is_empty() && report.error.is_none();
     }
 
-    fn publish(self, report: &mut DumpReport, main_type: LinkType) {
+    /// Gives the files their names, the main one last: its header says what became of the others. What gets no name is not kept.
+    fn publish(mut self, report: &mut DumpReport, known: &[Gap], everything: bool, main_type: LinkType) {
         let stem = format!("{}_{}_{:04}", for_file_name(report.time_ns), report.trigger, report.id);
         let _publishing = self.output.budget.as_ref().map(|budget| budget.publish(&stem));
-        let mut files = self.files;
-        let main = files.remove(&main_type).map(|file| (None, file));
-        let others = files.into_iter().map(|(link_type, file)| (Some(link_type.name()), file));
-        let facts = report.clone();
-        let mut failed = None;
-        for (suffix, file) in main.into_iter().chain(others) {
-            match file.publish(&facts, &stem, suffix.as_deref()) {
-                Ok(path) => report.paths.extend(path.map(|path| std::path::absolute(&path).unwrap_or(path))),
-                Err(error) => failed = failed.or(Some(error)),
+        let others: Vec<LinkType> = self.files.keys().copied().filter(|link_type| *link_type != main_type).collect();
+        let mut named = Vec::new();
+        for link_type in others.into_iter().chain([main_type]) {
+            let Some(file) = self.files.get_mut(&link_type) else { continue };
+            let suffix = (link_type != main_type).then(|| link_type.name());
+            match file.publish(report, &stem, suffix.as_deref()) {
+                Ok(path) => {
+                    let path = path.map(|path| std::path::absolute(&path).unwrap_or(path));
+                    let at = if link_type == main_type { 0 } else { report.paths.len() };
+                    path.into_iter().for_each(|path| report.paths.insert(at, path));
+                    named.push(link_type);
+                }
+                Err(error) => file.lose(io::Error::new(error.kind(), format!("{stem}: {error}"))),
             }
+            self.state(report, known, everything);
+        }
+        if report.error.is_some() {
+            // What was named before something else failed says so, too.
+            let renewed = |file: &mut OutFile| file.renew(report);
+            named.iter().filter_map(|link_type| self.files.get_mut(link_type).map(renewed)).for_each(drop);
         }
         if self.output.format == DumpFormat::Pcap
             && let Some(main) = report.paths.first()
+            && let Err(error) = publish_facts(&self.output, main, report)
         {
-            failed = failed.or(publish_facts(&self.output, main, &facts).err());
-        }
-        if let Some(error) = failed {
             report.complete = false;
             report.error.get_or_insert(self.output.fault(format!("{stem}: {error}")));
         }

@@ -34,8 +34,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes gathered before they are written.
+/// Bytes gathered before they are written, between two segments.
 const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes gathered before they are written even within one.
+const BUFFER_BYTES_MAX: usize = 4 << 20;
 /// Bytes of descriptions that a file's head is made for at most, beforehand.
 const FORESEEN_BYTES_MAX: usize = 64 << 10;
 /// Names tried for one file before giving up.
@@ -52,7 +54,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, other: &Tally) {
+    /// Of the packet that this block holds.
+    pub(crate) fn of(time_ns: i64, block: &[u8]) -> Tally {
+        Tally { packets: 1, bytes: pcapng::le32(block, 20).into(), cut: 0, span_ns: Some((time_ns, time_ns)) }
+    }
+
+    pub(crate) fn add(&mut self, other: &Tally) {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.cut += other.cut;
@@ -112,9 +119,13 @@ pub(crate) struct OutFile {
     pub bytes: u64,
     /// Packets written that are shorter than they were on the wire, and not by a snap length.
     pub cut: u64,
+    /// Smallest and largest time of them, ns.
+    span_ns: Option<(i64, i64)>,
     /// Packets that couldn't be written.
     pub unwritten: Tally,
     pub error: Option<io::Error>,
+    /// It has its name, and nobody knows whether all of it is on the disk.
+    unsynced: Option<io::Error>,
 }
 
 impl OutFile {
@@ -166,8 +177,10 @@ impl OutFile {
             packets: 0,
             bytes: 0,
             cut: 0,
+            span_ns: None,
             unwritten: Tally::default(),
             error: None,
+            unsynced: None,
         };
         if file.output.is_stream() {
             file.describe_known(&known);
@@ -193,8 +206,7 @@ impl OutFile {
     /// Writes one packet's block to its place, with `comments` added to it.
     pub(crate) fn write(&mut self, ring: &Ring, place: Place, block: &[u8], comments: &[String]) {
         let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
-        let span_ns = Some((place.time_ns, place.time_ns));
-        let mut tally = Tally { packets: 1, bytes: len.into(), cut: 0, span_ns };
+        let mut tally = Tally::of(place.time_ns, block);
         if self.error.is_some() || !self.format().holds(place.time_ns) {
             return self.unwritten.add(&tally);
         }
@@ -204,6 +216,7 @@ impl OutFile {
         self.packets += 1;
         self.bytes += tally.bytes;
         self.cut += tally.cut;
+        self.span_ns = self.span_ns.into_iter().chain(tally.span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let is_late = self.last.is_some_and(|last| place < last);
         let result = if is_late && !self.output.is_stream() {
             self.late_tally.add(&tally);
@@ -213,7 +226,7 @@ impl OutFile {
             self.last = self.last.max(Some(place));
             self.format().packet(&mut self.buffer, block, number, comments);
             self.buffered.add(&tally);
-            if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
+            if self.buffer.len() >= BUFFER_BYTES_MAX { self.flush() } else { Ok(()) }
         };
         if let Err(error) = result {
             self.fail(error);
@@ -312,6 +325,16 @@ impl OutFile {
         Ok(())
     }
 
+    /// Writes what was gathered, if it is enough. Called while nothing of the ring is held for it.
+    pub(crate) fn flush_full(&mut self) {
+        if self.error.is_none()
+            && self.buffer.len() >= BUFFER_BYTES
+            && let Err(error) = self.flush()
+        {
+            self.fail(error);
+        }
+    }
+
     /// Hands what there is to the reader of a pipe, while nothing else is to be done.
     pub(crate) fn hand_on(&mut self) {
         if self.output.is_stream()
@@ -347,7 +370,8 @@ impl OutFile {
     pub(crate) fn complaint(&self) -> Option<String> {
         let beyond = (self.unwritten.packets > 0)
             .then(|| "packets after 2106-02-07 don't fit into a pcap file; write --dump-format pcapng".to_string());
-        self.error.as_ref().map(io::Error::to_string).or(beyond)
+        let unsynced = self.unsynced.as_ref().map(|error| format!("written, but perhaps not on the disk: {error}"));
+        self.error.as_ref().map(io::Error::to_string).or(unsynced).or(beyond)
     }
 
     /// Ends the packets: an interface where there is none, late packets merged in, statistics.
@@ -411,21 +435,52 @@ impl OutFile {
     }
 
     /// Patches the header and gives the file its name; where it is. A pipe is told the facts, and has no name.
-    pub(crate) fn publish(mut self, report: &DumpReport, stem: &str, suffix: Option<&str>) -> io::Result<Option<PathBuf>> {
+    ///
+    /// # Errors
+    /// It has no name. Where only the wait for the disk fails it gets its name, and says so.
+    pub(crate) fn publish(&mut self, report: &DumpReport, stem: &str, suffix: Option<&str>) -> io::Result<Option<PathBuf>> {
         let Some(folder) = self.output.folder().cloned() else {
             return self.end_stream(report).map(|()| None);
         };
         if self.written < self.head_bytes {
             return Err(self.error.take().unwrap_or_else(|| io::Error::other("nothing could be written")));
         }
+        self.write_head(report)?;
+        let output = self.output.clone();
+        if let Err(error) = output.disk.sync(&self.file) {
+            self.unsynced = Some(error);
+            let error = self.complaint().map(|complaint| output.fault(complaint));
+            let _ = self.write_head(&DumpReport { complete: false, error, ..report.clone() });
+        }
+        let path = name(&output, &folder, &self.file, &mut self.charged, &|attempt| output.file_name(stem, suffix, attempt))?;
+        if let Err(error) = output.disk.sync_folder(&folder) {
+            self.unsynced.get_or_insert(error);
+        }
+        Ok(Some(path))
+    }
+
+    /// Fills the reserve in.
+    fn write_head(&self, report: &DumpReport) -> io::Result<()> {
         if self.format() == DumpFormat::Pcapng {
             let head = header(report, &self.descriptions(), self.head_bytes as usize);
             self.output.disk.write_at(&self.file, &head, 0)?;
         }
-        self.output.disk.sync(&self.file)?;
-        let output = self.output.clone();
-        let path = name(&output, &folder, &self.file, &mut self.charged, &|attempt| output.file_name(stem, suffix, attempt))?;
-        Ok(Some(path))
+        Ok(())
+    }
+
+    /// Something failed after the file got its name: its header says so, as far as the disk takes that.
+    pub(crate) fn renew(&mut self, report: &DumpReport) {
+        if !self.output.is_stream() && self.write_head(report).is_ok() {
+            let _ = self.output.disk.sync(&self.file);
+        }
+    }
+
+    /// It gets no name: none of its packets is kept.
+    pub(crate) fn lose(&mut self, error: io::Error) {
+        let lost = Tally { packets: self.packets, bytes: self.bytes, cut: self.cut, span_ns: self.span_ns };
+        self.unwritten.add(&lost);
+        (self.packets, self.bytes, self.cut) = (0, 0, 0);
+        self.error.get_or_insert(error);
     }
 
     fn end_stream(&mut self, report: &DumpReport) -> io::Result<()> {
@@ -464,7 +519,8 @@ pub(crate) fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpRepor
     output.disk.write(&file, text.as_bytes())?;
     output.disk.sync(&file)?;
     let beside = Path::new(main.file_name().unwrap_or_default()).with_extension(FACTS);
-    name(output, folder, &file, &mut charged, &|attempt| numbered(&beside, attempt)).map(drop)
+    name(output, folder, &file, &mut charged, &|attempt| numbered(&beside, attempt))?;
+    output.disk.sync_folder(folder)
 }
 
 /// Gives a file the first of its possible names that isn't taken.
