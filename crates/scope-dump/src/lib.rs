@@ -33,6 +33,8 @@ pub mod form;
 pub mod header;
 pub mod late;
 mod mark;
+#[cfg(test)]
+mod mark_junk;
 pub mod merge;
 pub mod output;
 pub mod pins;
@@ -47,6 +49,7 @@ pub mod walk;
 pub use budget::{Budget, FreeMin, Limits};
 pub use cut::{DumpOrder, HitPacket, cut};
 pub use form::DumpFormat;
+pub use mark::marked_stem;
 pub use pins::FirstPins;
 pub use progress::Progress;
 pub use report::DumpReport;
