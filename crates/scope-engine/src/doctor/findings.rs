@@ -149,7 +149,7 @@ fn dumps(facts: &Facts, found: &mut Vec<Finding>) {
         finding.lost_max = failed.iter().map(|(dump, _)| dump.lost_max).max().unwrap_or(0);
         found.push(finding);
     }
-    let short: Vec<_> = facts.dumps.iter().filter(|dump| !dump.complete && dump.error.is_none()).collect();
+    let short: Vec<_> = facts.dumps.iter().filter(|dump| !dump.complete && dump.error.is_none() && dump.lost_max > 0).collect();
     if !short.is_empty() {
         let lost_min = short.iter().map(|dump| dump.lost_min).max().unwrap_or(0);
         let lost_max = short.iter().map(|dump| dump.lost_max).max().unwrap_or(0);
@@ -185,7 +185,7 @@ fn dumps(facts: &Facts, found: &mut Vec<Finding>) {
     if too_many > 0 {
         let places = facts.dumps_max.map_or(String::new(), |places| format!(" ({places})"));
         let cause = format!("{too_many} hits got no dump of their own: all places for dumps at once were taken{places}");
-        let remedies = ["a --holdoff-key such as '$srcIP', or a longer --holdoff", "a larger --dumps-max", "a shorter --after"];
+        let remedies = ["a larger --dumps-max", "a shorter --after", "a longer --holdoff, or a --holdoff-key such as '$srcIP'"];
         found.push(Finding::note("too_many", Stage::Dumps, Sureness::Certain, cause, &remedies));
     }
 }

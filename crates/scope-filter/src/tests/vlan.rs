@@ -182,3 +182,33 @@ fn loopback_packets_of_a_host_with_another_byte_order_are_understood() {
         assert!(filter.for_link(LinkType::NULL).matches(&headers, &data, data.len() as u32), "{family:?}");
     }
 }
+
+#[test]
+fn in_cooked_captures_filters_see_the_same_packet_behind_tags() {
+    let hosts: Vec<String> = (0..60).map(|host| format!("host 10.0.1.{host}")).collect();
+    let long = format!("{} or host 10.0.0.1", hosts.join(" or "));
+    assert!(long.len() > 512, "taken in pieces");
+    for text in ["host 10.0.0.1", "not host 10.0.0.1", "udp port 60000", "ip[9] = 17 and udp[0:2] = 1000", "ip6", "arp", &long] {
+        let ethernet = Filter::compile(text, VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap().for_link(LinkType::ETHERNET);
+        for (link, tags) in
+            [LinkType::LINUX_SLL, LinkType::LINUX_SLL2].into_iter().flat_map(|link| [0, 1, 2, 3].map(|tags| (link, tags)))
+        {
+            let filter = Filter::compile(text, VlanRule::Transparent, &[link]).unwrap();
+            let (data, plain) = (cooked(link, tags), frame(tags));
+            let (headers, of_plain) = (Headers::parse(link, &data), Headers::parse(LinkType::ETHERNET, &plain));
+            assert_eq!(headers.vlan_tags() as usize, tags);
+            let expected = ethernet.matches(&of_plain, &plain, plain.len() as u32);
+            let name = link.name();
+            assert_eq!(filter.for_link(link).matches(&headers, &data, data.len() as u32), expected, "{text} {name} {tags}");
+            let key = scope_packet::KeyEntry::new(&headers);
+            assert!(!expected || filter.screen(link).may_match(&key), "screened out: {text} {name} {tags}");
+            let exact = Filter::compile(text, VlanRule::Exact, &[link]).unwrap().for_link(link);
+            let untagged = filter.for_link(link).matches(&Headers::parse(link, &cooked(link, 0)), &cooked(link, 0), 99);
+            assert_eq!(exact.matches(&Headers::parse(link, &cooked(link, 0)), &cooked(link, 0), 99), untagged, "{text}");
+            filter.make_native().unwrap();
+            assert_eq!(filter.for_link(link).matches(&headers, &data, data.len() as u32), expected, "as machine code: {text}");
+        }
+        let tagged = Filter::compile(text, VlanRule::Transparent, &[LinkType::LINUX_SLL]).unwrap();
+        assert!(tagged.in_kernel(LinkType::LINUX_SLL, 96).is_err(), "it sees untagged packets only");
+    }
+}

@@ -213,6 +213,28 @@ impl Capture {
         self.buffer.slice(record.place, record.len as usize)
     }
 
+    /// Comments of a packet, see [`super::annex::Beside::take_comments`].
+    pub(super) fn take_comments(&mut self, number: u32) -> Vec<String> {
+        match &mut self.format {
+            Format::Pcapng(pcapng) => pcapng.beside.take_comments(number),
+            Format::Pcap(_) => Vec::new(),
+        }
+    }
+
+    /// Names and secrets that were met since this was last asked, if any.
+    #[inline]
+    pub(super) fn take_annexes(&mut self) -> Option<(Vec<Vec<u8>>, u64)> {
+        match &mut self.format {
+            Format::Pcapng(pcapng) if pcapng.beside.has_blocks() => Some(pcapng.beside.take_blocks()),
+            _ => None,
+        }
+    }
+
+    /// As typed.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
     /// Gives back the memory of a file that has ended and says whether it was cut. Nothing of it may be lent.
     pub(super) fn close(&mut self) -> Option<Cut> {
         self.buffer.release();

@@ -8,6 +8,7 @@
 //! place, said so and counted. Absent on purpose: files are never mapped, see [`buffer`].
 
 mod ahead;
+mod annex;
 mod buffer;
 mod capture;
 mod input;
@@ -268,6 +269,10 @@ impl FileSource {
     fn lend(&mut self, sink: &mut dyn Sink) {
         const NONE: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
         self.announce(sink);
+        self.hand_on_annexes(sink);
+        if self.batch.iter().any(|record| record.comment != 0) {
+            self.hand_on_comments(sink);
+        }
         let mut packets = [NONE; BATCH_PACKETS_MAX];
         for (packet, record) in packets.iter_mut().zip(&self.batch) {
             *packet = Packet {
@@ -286,6 +291,32 @@ impl FileSource {
         self.counters.received += count as u64;
         self.counters.offered += count as u64;
         self.batch.clear();
+    }
+
+    /// Comments of the packets that are lent next.
+    #[cold]
+    fn hand_on_comments(&mut self, sink: &mut dyn Sink) {
+        let mut comments: Vec<(usize, String)> = Vec::new();
+        for (at, record) in self.batch.iter().enumerate().filter(|(_, record)| record.comment != 0) {
+            let of_packet = self.captures[record.file as usize].take_comments(record.comment);
+            comments.extend(of_packet.into_iter().map(|comment| (at, comment)));
+        }
+        let lent: Vec<(usize, &str)> = comments.iter().map(|(at, comment)| (*at, comment.as_str())).collect();
+        sink.comments(&lent);
+    }
+
+    /// Names and secrets that were met since the last batch. Every worker that shares the files hands them on.
+    fn hand_on_annexes(&mut self, sink: &mut dyn Sink) {
+        for (part, capture) in (0..).zip(&mut self.captures) {
+            let Some((blocks, left_out)) = capture.take_annexes() else { continue };
+            blocks.iter().for_each(|block| sink.annex(part, block));
+            if left_out > 0 {
+                self.warnings.push(format!(
+                    "{}: {left_out} blocks with names or secrets are not kept: they are damaged or too many at once",
+                    capture.path()
+                ));
+            }
+        }
     }
 
     /// Makes known what has been found out since the last batch: interfaces, and what is missing behind packets that the sink has
@@ -362,6 +393,7 @@ impl Source for FileSource {
         match pushed {
             0 => {
                 self.announce(sink);
+                self.hand_on_annexes(sink);
                 Ok(Polled::Ended)
             }
             _ => Ok(Polled::Packets),

@@ -134,6 +134,7 @@ impl Pcap {
             flags: 0,
             lost_before: 0,
             file: 0,
+            comment: 0,
         };
         Found::Packet { bytes }
     }

@@ -9,7 +9,8 @@
 //!  SPB      8 original | 12 bytes                                                                3, no time
 //!  ISB      8 interface | 12 time high | 16 time low | 20 options                                5
 //! ```
-//! All other blocks, and so Wirescope's own padding and key columns, are stepped over. Where libpcap refuses what is clear
+//! Names for addresses (4) and secrets (10) are handed on as they are, and comments of packets. All other blocks, and so
+//! Wirescope's own padding and key columns, are stepped over. Where libpcap refuses what is clear
 //! (interfaces of different link types or snap lengths, a byte order that changes, a packet longer than its interface's snap
 //! length) it is read; where a block contradicts itself it is damage, as for libpcap. So is an interface whose resolution or
 //! time offset is given twice, or in a wrong length: its times would be a guess. The first section header may end with a wrong length, as for libpcap.
@@ -19,7 +20,9 @@
 //! interface, and what statistics (`isb_ifdrop`, `isb_osdrop`) count beyond these between them and the statistics before.
 
 use scope_packet::{GapReason, Interface, LinkType, TimestampSource, pcapng, time};
+use scope_packet::pcapng::COMMENT_BYTES_MAX;
 
+use super::annex::Beside;
 use super::buffer::RECORD_BYTES_MAX;
 use super::pseudo::Pseudo;
 use super::record::{Damage, Found, Interfaces, Record, captured_len_max, snap_len, whole};
@@ -50,6 +53,8 @@ pub(super) struct Pcapng {
     begun: bool,
     /// It was warned that statistics count packets as dropped.
     drops_warned: bool,
+    /// What it says beside its packets.
+    pub(super) beside: Beside,
 }
 
 #[derive(Clone, Copy)]
@@ -127,7 +132,16 @@ impl Pcapng {
     /// A reader of file number `file` that expects a section header first. `name` stands in for interfaces without one.
     pub(super) fn new(path: &str, name: &str, file: u32) -> Pcapng {
         let (path, name) = (path.to_string(), name.to_string());
-        Pcapng { big_endian: false, section: Vec::new(), path, name, file, begun: false, drops_warned: false }
+        Pcapng {
+            big_endian: false,
+            section: Vec::new(),
+            path,
+            name,
+            file,
+            begun: false,
+            drops_warned: false,
+            beside: Beside::default(),
+        }
     }
 
     /// The block that begins with the first unread byte; a packet is put into `record`.
@@ -159,6 +173,10 @@ impl Pcapng {
             SIMPLE_PACKET => self.simple_packet(block, record),
             pcapng::INTERFACE => self.interface(block, interfaces),
             pcapng::STATISTICS => self.statistics(block, interfaces),
+            pcapng::NAMES | pcapng::SECRETS => {
+                self.beside.block(block, kind, self.big_endian);
+                Found::Other { bytes }
+            }
             _ => Found::Other { bytes },
         }
     }
@@ -214,8 +232,8 @@ impl Pcapng {
         let (mut name, mut description, mut resolution, mut offset) = (self.name.clone(), String::new(), None, None);
         let mut fault = None;
         let whole = self.options(&block[16..block.len() - 4], |code, value| match (code, value) {
-            (2, _) => name = text(value),
-            (3, _) => description = text(value),
+            (2, _) => name = text(value, TEXT_BYTES_MAX),
+            (3, _) => description = text(value, TEXT_BYTES_MAX),
             (9, [byte]) if resolution.is_none() => resolution = Some(*byte),
             (9, _) => fault = Some(("if_tsresol", value.len(), 1)),
             (14, _) if value.len() == 8 && offset.is_none() => offset = self.u64(value),
@@ -276,14 +294,19 @@ impl Pcapng {
         }
         let stamp = u64::from(self.u32(block, 12)) << 32 | u64::from(self.u32(block, 16));
         let (time_ns, clamped) = interface.clock.ns(stamp);
-        let mut flags = 0;
+        let number = interface.number;
+        let (mut flags, mut comment) = (0, 0);
         let options_at = pcapng::padded(captured_end);
         if options_at + 4 <= data_end {
             let _whole = self.options(&block[options_at..data_end], |code, value| match (code, value.len()) {
                 (2, 4) => flags = self.u32(value, 0),
                 (4, 8) if !old => lost_before = self.u64(value).unwrap_or(0),
+                (1, 1..) => comment = 1,
                 _ => {}
             });
+            if comment != 0 {
+                comment = self.comment(&block[options_at..data_end]);
+            }
         }
         *record = Record {
             place: data_at,
@@ -292,10 +315,11 @@ impl Pcapng {
             time_ns,
             clamped,
             pseudo: interface.pseudo,
-            interface: interface.number,
+            interface: number,
             flags,
             lost_before,
             file: 0,
+            comment,
         };
         let interface = &mut self.section[index as usize];
         if lost_before > 0 {
@@ -305,6 +329,18 @@ impl Pcapng {
         }
         interface.last_ns = time_ns;
         Found::Packet { bytes: block.len() }
+    }
+
+    /// Keeps the comments of the packet with these options; the number under which they are kept.
+    #[cold]
+    fn comment(&mut self, options: &[u8]) -> u32 {
+        let mut comments = Vec::new();
+        self.options(options, |code, value| {
+            if code == 1 && !value.is_empty() {
+                comments.push(text(value, COMMENT_BYTES_MAX));
+            }
+        });
+        self.beside.comments(comments)
     }
 
     fn simple_packet(&self, block: &[u8], record: &mut Record) -> Found {
@@ -332,6 +368,7 @@ impl Pcapng {
             flags: 0,
             lost_before: 0,
             file: 0,
+            comment: 0,
         };
         Found::Packet { bytes: block.len() }
     }
@@ -413,8 +450,8 @@ fn known_losses(count: u16) -> u64 {
     if count == u16::MAX { 0 } else { u64::from(count) }
 }
 
-fn text(value: &[u8]) -> String {
-    let kept = &value[..value.len().min(TEXT_BYTES_MAX)];
+fn text(value: &[u8], bytes_max: usize) -> String {
+    let kept = &value[..value.len().min(bytes_max)];
     String::from_utf8_lossy(kept).trim_end_matches('\0').to_string()
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Record {
     pub(super) lost_before: u64,
     /// Which file it is in.
     pub(super) file: u32,
+    /// Under which number its comments are kept; 0: it has none.
+    pub(super) comment: u32,
 }
 
 /// What stands at the first unread byte.
