@@ -43,6 +43,8 @@ pub mod header;
 pub mod keeper;
 pub mod late;
 mod mark;
+#[cfg(test)]
+mod mark_junk;
 pub mod merge;
 pub mod output;
 pub mod pins;
@@ -61,6 +63,7 @@ pub use evidence::{Circumstances, ClockState, Evidence, InterfaceSample};
 pub use form::DumpFormat;
 pub use gaps::GAPS_MAX;
 pub use keeper::Keeper;
+pub use mark::marked_stem;
 pub use output::write_nothing;
 pub use pins::FirstPins;
 pub use progress::Progress;
