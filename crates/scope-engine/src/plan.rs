@@ -64,7 +64,7 @@ pub struct RunPlan {
     pub link_types: Vec<LinkType>,
     /// Triggers, in the order given.
     pub triggers: Vec<TriggerConfig>,
-    /// What a fire by hand takes where there is no trigger, ns.
+    /// What a fire by hand takes, ns.
     pub before_ns: i64,
     /// How filters see VLAN tags.
     pub vlan: VlanRule,

@@ -1,8 +1,8 @@
 //! A run from start to end.
 //!
-//! 1. The thread for commands after dumps is started: it keeps the right to start processes.
-//! 2. The folder for dumps and that of `--ring-out` are opened; from here on they are these handles, not paths. Who the run will
+//! 1. The folder for dumps and that of `--ring-out` are opened; from here on they are these handles, not paths. Who the run will
 //!    be is decided by who can write there.
+//! 2. The process for commands after dumps is started, as that user: it keeps the right to start processes.
 //! 3. The ring is mapped, locked and made resident; machine code of the filters is made.
 //! 4. The sources are opened, in the order given; nothing is captured before the ring is ready.
 //! 5. Rights are given up, in all threads: root, capabilities, all system calls and files that the rest doesn't need ([`rights`]
@@ -21,7 +21,7 @@ mod telling;
 use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
-use crate::exec::Exec;
+use crate::exec::{Exec, Surroundings};
 use crate::filters::prepare_filters;
 use crate::health::Health;
 use crate::live;
@@ -29,10 +29,12 @@ use crate::lockstep::Lockstep;
 use crate::lost::LostInterfaces;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
+use crate::open_files;
 use crate::outputs::Outputs;
 use crate::plan::RunPlan;
+use crate::refused::Refused;
 use crate::reload::reload;
-use crate::rights::{self, Rights};
+use crate::rights::{self, Decision, Rights};
 use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
@@ -58,7 +60,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// How long a live dump waits at most, after its window's end, for a worker that has stopped telling the time.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Name of the trigger behind a fire by hand where there is none.
+/// Name that dumps by hand have in the place of a trigger's.
 pub const MANUAL: &str = "manual";
 
 /// Whoever watches a run: called from the run's main thread, never from the packet path (but `prefault` from several threads).
@@ -97,6 +99,9 @@ pub enum EngineError {
     /// Rights couldn't be given up.
     #[error(transparent)]
     Rights(#[from] rights::RightsError),
+    /// The process for commands couldn't be begun.
+    #[error("{}", if .0.starts_with("--exec") { .0.clone() } else { format!("--exec: {}", .0) })]
+    Exec(String),
     /// A file or a thread couldn't be made.
     #[error("{place}: {cause}")]
     System {
@@ -110,9 +115,11 @@ pub enum EngineError {
 
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
-    let exec = start_exec(&plan, control)?;
+    rights::hide();
+    open_files::allow_dumps(plan.dumps_max);
     let outputs = Outputs::open(&plan)?;
     let decision = plan.rights.as_ref().map(|plan| rights::decide(plan, &outputs.writable())).transpose()?;
+    let exec = start_exec(&plan, &outputs, decision.as_ref())?;
     let (segment_bytes, segments) = plan.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
     let ring = Ring::ready(&plan.ring, &plan.shares, &plan.memory, &|done| {
@@ -127,7 +134,10 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let sources = open_sources(&plan, &own)?;
     let notes = live::notes(&plan, &own, &sources);
     let nics = NicWatch::begin(&plan.sources);
-    let rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
+    let mut rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
+    if let Some(rights) = &mut rights {
+        rights.commands_abi = exec.as_ref().map(|exec| exec.landlock_abi());
+    }
     let events = Arc::new(outputs.open_events(&ring.run_id())?);
     let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.stops() > 0);
     run.log_start(&memory, &notes);
@@ -139,11 +149,14 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     run.go(sources, nics, warnings, control, watch)
 }
 
-/// Starts what runs after dumps, if anything does.
-fn start_exec(plan: &RunPlan, control: &Control) -> Result<Option<Arc<Exec>>, EngineError> {
+/// Starts what runs after dumps, if anything does: never as root.
+fn start_exec(plan: &RunPlan, outputs: &Outputs, decision: Option<&Decision<'_>>) -> Result<Option<Arc<Exec>>, EngineError> {
     let Some(exec) = plan.dump.exec.clone() else { return Ok(None) };
-    let started = Exec::start(exec, &control.commands);
-    started.map(Some).map_err(|cause| EngineError::System { place: "--exec".to_string(), cause })
+    if let Some(why) = decision.and_then(|decision| decision.stays_root()) {
+        return Err(EngineError::Exec(format!("commands never run as root: {why}")));
+    }
+    let around = Surroundings { user: decision.and_then(|decision| decision.user()), dumps: outputs.dumps() };
+    Exec::start(exec, &around).map(Some).map_err(EngineError::Exec)
 }
 
 /// One run, its parts wired together.
@@ -217,6 +230,7 @@ impl Run {
         let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
         let mut warnings = Vec::new();
         let mut failures = Vec::new();
+        let mut refused = Refused::default();
         let mut health = Health::begin(&self.plan, nics, &names, self.live, &self.shared);
         health.notes(&self.shared).iter().for_each(|note| watch.note(note));
         early.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
@@ -267,6 +281,7 @@ impl Run {
                     self.shared.events.flush_hits();
                     health.log_loss(&mut taker, &self.shared);
                     self.tell_of_long_holds(watch);
+                    self.tell_of_refused(&mut refused, watch);
                     health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                     memory.look().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 }
@@ -296,9 +311,10 @@ impl Run {
             exec.finish();
         }
         self.tell_of_commands(watch, &mut warnings);
+        self.tell_of_refused(&mut refused, watch);
         let nics = health.end(&reports);
         health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
-        Ok(self.finish(names, reports, nics, warnings, failures))
+        Ok(self.finish(names, reports, nics, warnings, failures, &refused))
     }
 
     /// Does a reload that waits, once every worker has taken the one before it over.
@@ -314,15 +330,11 @@ impl Run {
         }
     }
 
-    /// Fires every armed trigger, or, where there is none, dumps the last `before` of everything.
+    /// Dumps the last `before` of everything, whatever triggers there are.
     fn fire_by_hand(&self, watch: &dyn Watch) {
         let at_ns = self.shared.ring.heard().map_or_else(now_ns, |(_, heard_ns)| heard_ns);
-        let set = self.shared.triggers.current();
-        let triggers = if set.triggers.is_empty() { std::slice::from_ref(&set.manual) } else { &set.triggers[..] };
-        for trigger in triggers {
-            let verdict = self.shared.dumps.fire_by_hand(trigger, at_ns);
-            watch.note(&format!("trigger {} by hand: {verdict}", trigger.config().name));
-        }
+        let verdict = self.shared.dumps.fire_by_hand(&self.shared.triggers.current().manual, at_ns);
+        watch.note(&format!("dump of everything by hand: {verdict}"));
     }
 
     /// Notes what the live interfaces have counted, for the dumps whose windows begin or end about now.
@@ -361,7 +373,7 @@ fn start_summarizer(ring: &Arc<Ring>, events: &Events) -> Option<Summarizer> {
     Summarizer::start(ring).map_err(failed).ok()
 }
 
-/// What a fire by hand does where there is no trigger: the last `before` of everything. It hits no packet.
+/// What a fire by hand does: the last `before` of everything, at once. It hits no packet.
 fn manual_trigger(plan: &RunPlan) -> TriggerConfig {
     let filter = Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).expect("the empty filter compiles");
     TriggerConfig {

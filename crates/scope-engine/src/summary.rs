@@ -36,7 +36,7 @@ pub struct Summary {
     pub filtered: Amount,
     /// Dropped packets by reason.
     pub dropped: Drops,
-    /// Hits by trigger, in the order of the triggers; a fire by hand without triggers stands as `manual`.
+    /// Hits by trigger, in the order of the triggers; fires by hand stand as `manual`.
     pub hits: Vec<(String, HitCounts)>,
     /// The newest dumps, in the order of their numbers; see [`crate::dump_reports::REPORTS_MAX`].
     pub dumps: Vec<DumpSummary>,
@@ -160,15 +160,7 @@ fn exec(counts: &ExecCounts) -> Value {
 
 /// Hits of one trigger by verdict.
 pub(crate) fn hits(counts: &HitCounts) -> Value {
-    json!({
-        "fired": counts.fired,
-        "extended": counts.extended,
-        "held_off": counts.held_off,
-        "no_space": counts.no_space,
-        "too_many": counts.too_many,
-        "template_unfilled": counts.template_unfilled,
-        "disarmed": counts.disarmed,
-    })
+    Value::Object(counts.each().map(|(verdict, hits)| (verdict.to_string(), hits.into())).into_iter().collect())
 }
 
 /// Sums over all dumps.

@@ -181,6 +181,7 @@ pub fn summary(summary: &Summary) -> String {
             (hits.no_space, "found no space for a dump"),
             (hits.too_many, "found too many dumps open"),
             (hits.template_unfilled, "lacked a field of the template"),
+            (hits.filter_uncompiled, "have a link type without such a filter"),
             (hits.disarmed, "came when it was disarmed"),
         ];
         let told: Vec<String> =

@@ -185,7 +185,7 @@ fn dumps(facts: &Facts, found: &mut Vec<Finding>) {
     if too_many > 0 {
         let places = facts.dumps_max.map_or(String::new(), |places| format!(" ({places})"));
         let cause = format!("{too_many} hits got no dump of their own: all places for dumps at once were taken{places}");
-        let remedies = ["a --holdoff-key such as '$srcIP', or a longer --holdoff", "a larger --dumps-max", "a shorter --after"];
+        let remedies = ["a larger --dumps-max", "a shorter --after", "a longer --holdoff, or a --holdoff-key such as '$srcIP'"];
         found.push(Finding::note("too_many", Stage::Dumps, Sureness::Certain, cause, &remedies));
     }
 }

@@ -5,6 +5,7 @@ use crate::clock_state;
 use crate::dump_reports;
 use crate::live;
 use crate::nic_watch::NicStatus;
+use crate::refused::Refused;
 use crate::rights::Rights;
 use crate::status::interfaces;
 use crate::summary::{Amount, Summary, clock};
@@ -79,6 +80,7 @@ impl Run {
         nics: Vec<NicStatus>,
         warnings: Vec<String>,
         mut failures: Vec<String>,
+        refused: &Refused,
     ) -> Summary {
         let mut summary = Summary { warnings, nics, ..Summary::default() };
         let counters = self.shared.ring.counters();
@@ -108,10 +110,9 @@ impl Run {
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());
         failures.extend(self.lost.take());
-        let refused: u64 = summary.hits.iter().map(|(_, counts)| counts.no_space).sum();
-        if refused > 0 {
-            failures.push(format!("{refused} hits started no dump: there was no space for it"));
-        }
+        let (refused_warnings, refused_failures) = refused.end(&summary.hits, self.shared.dumps.places().max());
+        summary.warnings.extend(refused_warnings);
+        failures.extend(refused_failures);
         failures.extend(dump_reports::failures(&summary.dumps, &summary.dump_totals));
         failures.extend(self.write_nothing());
         if let Some((folder, name)) = &self.outputs.ring_out {

@@ -16,6 +16,7 @@ mod merge;
 mod pace;
 mod pcap;
 mod pcapng;
+mod pseudo;
 mod record;
 mod share;
 
@@ -194,6 +195,7 @@ impl FileSource {
                     Ok(buffer::Refill::Done) => continue,
                     Ok(buffer::Refill::NotReady) => return Ok(Ahead::Waiting),
                     Err(error) => {
+                        self.lack_all();
                         self.starved.pop();
                         self.ended.push(number);
                         return Err(error);
@@ -204,6 +206,15 @@ impl FileSource {
         }
         self.close_ended();
         Ok(self.merge.first().map_or(Ahead::Ended, |(time_ns, _)| Ahead::Packet(time_ns)))
+    }
+
+    /// Reading failed: what no file has handed out yet won't come.
+    fn lack_all(&mut self) {
+        for (number, capture) in (0..).zip(&self.captures) {
+            if capture.next().is_some() || self.starved.contains(&number) {
+                capture.lack_the_rest(&mut self.interfaces);
+            }
+        }
     }
 
     fn close_ended(&mut self) {
@@ -308,16 +319,30 @@ impl FileSource {
         }
     }
 
+    /// Makes known what has been found out since the last batch: interfaces, and what is missing behind packets that the sink has
+    /// got already.
     fn announce(&mut self, sink: &mut dyn Sink) {
         for interface in &mut self.interfaces.list[self.announced..] {
             interface.snap_len = smaller_snap_len(interface.snap_len, self.snap_len);
             sink.interface(interface);
         }
         self.announced = self.interfaces.list.len();
+        for (interface, gap) in self.interfaces.gaps.drain(..) {
+            if self.share.is_none_or(Share::counts_damage) {
+                sink.gap(interface, gap);
+            }
+        }
+    }
+
+    /// Reading failed: nothing more comes, and the sink knows from when on.
+    fn fail(&mut self, sink: &mut dyn Sink, error: SourceError) -> SourceError {
+        self.announce(sink);
+        error
     }
 
     /// Nothing to hand out: tells the sink where that leaves the clock.
-    fn idle(&self, sink: &mut dyn Sink, clock_ns: Option<i64>) -> Polled {
+    fn idle(&mut self, sink: &mut dyn Sink, clock_ns: Option<i64>) -> Polled {
+        self.announce(sink);
         if let Some(clock_ns) = clock_ns {
             sink.idle(clock_ns);
         }
@@ -340,16 +365,17 @@ impl Source for FileSource {
 
     fn poll(&mut self, sink: &mut dyn Sink) -> Result<Polled, SourceError> {
         if let Some(failure) = self.failure.take() {
-            return Err(failure);
+            return Err(self.fail(sink, failure));
         }
         let mut pushed = 0;
         while pushed < POLL_PACKETS && !self.stopped {
             let wait_ms = if pushed == 0 { POLL_MS } else { 0 };
-            let next_ns = match self.look_ahead(wait_ms)? {
-                Ahead::Packet(next_ns) => next_ns,
-                Ahead::Waiting if pushed > 0 => break,
-                Ahead::Waiting => return Ok(self.idle(sink, self.newest_ns)),
-                Ahead::Ended => break,
+            let next_ns = match self.look_ahead(wait_ms) {
+                Ok(Ahead::Packet(next_ns)) => next_ns,
+                Ok(Ahead::Waiting) if pushed > 0 => break,
+                Ok(Ahead::Waiting) => return Ok(self.idle(sink, self.newest_ns)),
+                Ok(Ahead::Ended) => break,
+                Err(error) => return Err(self.fail(sink, error)),
             };
             let due_ns = self.pace.as_mut().map_or(i64::MAX, |pace| pace.due_ns(Instant::now(), next_ns));
             if next_ns > due_ns {
@@ -394,6 +420,10 @@ impl Source for FileSource {
     }
 
     fn warnings(&mut self) -> Vec<String> {
+        let found = std::mem::take(&mut self.interfaces.warnings);
+        if self.share.is_none_or(Share::counts_damage) {
+            self.warnings.extend(found);
+        }
         std::mem::take(&mut self.warnings)
     }
 }

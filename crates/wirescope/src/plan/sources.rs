@@ -93,6 +93,13 @@ fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults)
     }
 }
 
+impl Sources {
+    /// Whether there are sources, and all of them can wait: nothing is lost to speed then.
+    pub fn can_wait(&self) -> bool {
+        !self.entries.is_empty() && !self.entries.iter().any(|entry| is_live(&entry.plan))
+    }
+}
+
 /// Whether packets come when they come, or can wait.
 fn is_live(plan: &SourcePlan) -> bool {
     match plan {

@@ -86,6 +86,17 @@ impl Place {
     }
 }
 
+impl Place {
+    /// The same of a run with more hits than places: exit code 1 exactly where there were too many.
+    pub fn summary_of_many_hits(&self, arguments: &[&str]) -> Summary {
+        let done = self.run(arguments);
+        let summary = done.summary();
+        let too_many = summary.hits.values().any(|hits| hits.too_many > 0);
+        assert_eq!(done.code(), Some(i32::from(too_many)), "{arguments:?}\n{}", done.stderr);
+        summary
+    }
+}
+
 /// Names in a folder, sorted.
 pub fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
