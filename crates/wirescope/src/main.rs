@@ -19,7 +19,7 @@ use args::{Cli, ConfigVerb, Verb};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use plan::Look;
 use record::Ended;
-use scope_engine::Control;
+use scope_engine::{Control, json_line, printable_lines};
 use speech::{Level, LogFormat, say};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -101,12 +101,12 @@ fn run(matches: &ArgMatches) -> u8 {
         Ended::Refused(fault) => refused(&[config::places::placed(&args.settings, None, fault)]),
         Ended::Failed(fault) => failed(&fault),
         Ended::Done(summary) => {
-            let text = if json { format!("{}\n", summary.to_json()) } else { words::summary(&summary) };
+            let text = if json { format!("{}\n", json_line(&summary.to_json().to_string())) } else { words::summary(&summary) };
             summary
                 .failures
                 .iter()
                 .for_each(|failure| say(Level::Error, &format!("wirescope: {failure}{}", words::remedy(failure))));
-            let told = if stdout_taken { tell_summary(&text) } else { print(text.as_bytes()) };
+            let told = if stdout_taken { tell_summary(&text) } else { print_text(&text) };
             match told {
                 DONE if !record::kept_promises(&summary) => UNDONE,
                 code => code,
@@ -132,7 +132,7 @@ enum Fault {
 /// Prints what a command has to tell.
 fn told(result: Result<String, Fault>) -> u8 {
     match result {
-        Ok(text) => print(text.as_bytes()),
+        Ok(text) => print_text(&text),
         Err(Fault::Refused(faults)) => refused(&faults),
         Err(Fault::Failed(fault)) => failed(&fault),
     }
@@ -148,6 +148,11 @@ fn refused(faults: &[String]) -> u8 {
 fn failed(fault: &str) -> u8 {
     say(Level::Error, &format!("wirescope: {fault}{}", words::remedy(fault)));
     UNDONE
+}
+
+/// Prints lines of words, or of JSON that is fit to be shown: nothing of what foreign data brought reaches a terminal as it is.
+fn print_text(text: &str) -> u8 {
+    print(printable_lines(text).as_bytes())
 }
 
 /// Writes to standard output. A reader that has gone (`wirescope man | head`) is no failure.

@@ -4,7 +4,7 @@
 
 use scope_dump::time_text::iso;
 use scope_engine::events::now_ns;
-use scope_engine::printable;
+use scope_engine::{json_line, printable};
 use serde_json::{Map, Value};
 use std::io::Write;
 use std::sync::OnceLock;
@@ -61,7 +61,7 @@ pub fn say(level: Level, text: &str) {
 
 /// Says an event with its facts, in JSON.
 pub fn say_event(level: Level, event: &str, text: &str, facts: Map<String, Value>) {
-    let _ = writeln!(std::io::stderr(), "{}", object(level, event, text, facts));
+    let _ = writeln!(std::io::stderr(), "{}", json_line(&object(level, event, text, facts).to_string()));
 }
 
 fn object(level: Level, event: &str, text: &str, facts: Map<String, Value>) -> Value {

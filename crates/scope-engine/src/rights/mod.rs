@@ -73,7 +73,10 @@ impl Writable<'_> {
             Place::Own => format!("give the folder to this user by: chown -R {user} {}", shell_word(folder)),
             // Others' folder, perhaps the system's: it isn't ours to give away.
             Place::NewName => {
-                format!("name a file in a folder of this user, made by: install -d -o {user} {}", shell_word(folder.join("dumps")))
+                format!(
+                    "name a file in a folder of this user, made by: install -d -o {user} {}",
+                    shell_word(folder.join("dumps"))
+                )
             }
         }
     }
@@ -171,7 +174,9 @@ impl fmt::Display for Rights {
         }
         match self.commands_abi {
             None => Ok(()),
-            Some(0) => f.write_str("; commands: a process of their own, no Landlock in this kernel: they may write wherever this user may"),
+            Some(0) => f.write_str(
+                "; commands: a process of their own, no Landlock in this kernel: they may write wherever this user may",
+            ),
             Some(abi) => write!(f, "; commands: a process of their own, Landlock (ABI {abi})"),
         }
     }
@@ -203,10 +208,14 @@ impl Decision<'_> {
 }
 
 /// No other process of the same user can look into this one from here on: not into its memory, not at its descriptors. Nor does a
-/// crash write its memory to disk. A change of the user undoes it, so it is done again then.
+/// crash write its memory to disk. A change of the user undoes it, so it is done again then. And programs that this one starts get
+/// none of its descriptors, not even those that whoever started this one left open for it.
 pub fn hide() {
-    // SAFETY: takes numbers only.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+    // SAFETY: these take numbers only. A kernel before 5.11 has not the second one: there what was left open stays so.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    }
 }
 
 /// Makes a process with one thread powerless for good, as `user` where one is named: no capability, and none to gain. What it may
