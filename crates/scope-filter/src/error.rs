@@ -1,5 +1,6 @@
 //! Why a filter text is refused, with the place and a caret under it.
 
+use crate::guess;
 use crate::words::tokens;
 
 /// Bytes of the text shown before and behind the place of a fault.
@@ -26,7 +27,7 @@ pub enum FilterError {
         hint: String,
     },
     /// A name in the place of a host, net or gateway.
-    #[error("filter: syntax error at byte {at}: '{name}' is no word of the filter language, and names are not resolved: write the address{}", excerpt(text, *at))]
+    #[error("filter: '{name}' at byte {at} is no word of the filter language{}{}", excerpt(text, *at), remedy(&guess::no_name(text, name)))]
     Name {
         /// The whole text.
         text: String,

@@ -12,8 +12,8 @@
 //! | [`kernel`] | when the kernel may be asked first, and with which program |
 //! | `listing` | a text's programs for one link type and each number of VLAN tags |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
+//! | `guess` | what was probably meant by a text that is no filter |
 //! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
-//! | `cooked` | programs for cooked captures behind VLAN tags |
 //! | `pieces` | compiles long texts piece by piece |
 //! | `place` | finds the token at which libpcap's "syntax error" begins |
 //! | `bpf` | classic BPF programs, checked once, and their interpreter |
@@ -26,9 +26,9 @@
 pub mod asked;
 pub mod assembly;
 mod bpf;
-mod cooked;
 pub mod error;
 pub mod filter;
+mod guess;
 pub mod kernel;
 mod libpcap;
 mod listing;

@@ -324,6 +324,9 @@ pub struct RunArgs {
     /// Try in every thread what must not be possible any more; one JSON object on standard output
     #[arg(long, hide = true, help_heading = "Rights")]
     pub rights_selftest: bool,
+    /// Say only warnings and failures, and no summary in words
+    #[arg(short = 'q', long, help_heading = "Output")]
+    pub quiet: bool,
     /// Also a line for each worker and open dump
     #[arg(short = 'v', long, action = ArgAction::Count, help_heading = "Output")]
     pub verbose: u8,

@@ -1,6 +1,7 @@
 //! How dumps are written and what follows them, as meant: form, place, budget, commands.
 
 use super::places::{new_file, writable_folder};
+use super::sources::Sources;
 use super::{Faults, Look, count, duration, naming};
 use crate::args::RunArgs;
 use scope_dump::{DumpFormat, FreeMin, Limits, budget};
@@ -11,6 +12,10 @@ use std::time::Duration;
 
 /// Commands at once at most.
 const EXEC_MAX: u64 = 256;
+/// The fault of a run that could never write anything.
+pub const NO_USE: &str = "nothing would be written of the capture file: no trigger starts a dump";
+const NO_USE_REMEDY: &str =
+    "add --trigger EXPR, or --ring-out FILE for what is in the ring at the end, or --summary json to count";
 /// The word for standard output.
 const STDOUT: &str = "-";
 
@@ -40,6 +45,18 @@ pub fn exit_after(args: &RunArgs, faults: &mut Faults) -> Option<u64> {
         faults.add("--exit-after", "-w writes a single dump; write --exit-after 1, or --out DIR instead of -w");
     }
     given.or(args.write.is_some().then_some(1))
+}
+
+/// A capture file is over before anybody fires by hand: without a trigger nothing of it would ever be written.
+pub fn something_is_written(args: &RunArgs, sources: &Sources, faults: &mut Faults) {
+    if !args.trigger.is_empty() || !sources.are_files_at_once() {
+        return;
+    }
+    if args.write.is_some() {
+        faults.add("-w", "of a capture file only a trigger starts a dump, and there is none; add --trigger EXPR");
+    } else if args.ring_out.is_none() && args.summary.is_none() {
+        faults.add_line(format!("{NO_USE}; {NO_USE_REMEDY}"));
+    }
 }
 
 fn format(text: &str, faults: &mut Faults) -> DumpFormat {
