@@ -76,7 +76,15 @@ impl FilterError {
     /// The same fault told of the text from which the refused one was made: `to_source` maps offsets.
     pub(crate) fn moved(mut self, source: &str, to_source: impl Fn(usize) -> usize) -> FilterError {
         match &mut self {
-            FilterError::Syntax { text, at, .. } | FilterError::Name { text, at, .. } | FilterError::TooDeep { text, at, .. } => {
+            FilterError::Syntax { text, at, hint, .. } => {
+                *at = to_source(*at);
+                *text = source.into();
+                // Of what was written, not of what it was filled with.
+                if let Some(meant) = guess::meant(source) {
+                    *hint = meant;
+                }
+            }
+            FilterError::Name { text, at, .. } | FilterError::TooDeep { text, at, .. } => {
                 *at = to_source(*at);
                 *text = source.into();
             }

@@ -11,6 +11,7 @@
 //! | [`assembly`] | programs as `tcpdump -d` prints them |
 //! | [`kernel`] | when the kernel may be asked first, and with which program |
 //! | `listing` | a text's programs for one link type and each number of VLAN tags |
+//! | `cooked` | the same behind VLAN tags in Linux cooked captures |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
 //! | `guess` | what was probably meant by a text that is no filter |
 //! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
@@ -26,6 +27,7 @@
 pub mod asked;
 pub mod assembly;
 mod bpf;
+mod cooked;
 pub mod error;
 pub mod filter;
 mod guess;
