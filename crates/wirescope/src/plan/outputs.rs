@@ -35,18 +35,29 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> (Option<Path
         format: format(args, faults),
         limits: limits(args, faults),
         single: single(args, look, faults),
+        all: args.all,
         exec: exec(args, faults),
     };
+    if args.all && args.write.is_none() {
+        faults.add("--all", "there is no file that would have every window; add -w FILE or -w -");
+    }
+    if args.all && args.exec.is_some() {
+        faults.add("--exec", "it runs after each dump, and with --all there is one file, at the end; leave one of both out");
+    }
     (folder, plan)
 }
 
 /// How many dumps end the run: one where a single dump is written.
 pub fn exit_after(args: &RunArgs, faults: &mut Faults) -> Option<u64> {
     let given = args.exit_after.as_ref().map(|text| count("--exit-after", text, u64::MAX, faults));
-    if args.write.is_some() && given.is_some_and(|number| number > 1) {
-        faults.add("--exit-after", "-w writes a single dump; write --exit-after 1, or --out DIR instead of -w");
+    let single = args.write.is_some() && !args.all;
+    if single && given.is_some_and(|number| number > 1) {
+        faults.add(
+            "--exit-after",
+            "-w writes a single dump; add --all for every window in one file, or write --out DIR instead of -w",
+        );
     }
-    given.or(args.write.is_some().then_some(1))
+    given.or(single.then_some(1))
 }
 
 /// A capture file is over before anybody fires by hand: without a trigger nothing of it would ever be written.
