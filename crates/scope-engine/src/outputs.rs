@@ -2,7 +2,7 @@
 
 use crate::events::{EVENTS_FILE, Events};
 use crate::plan::{RunPlan, SingleDump};
-use crate::rights::Writable;
+use crate::rights::{Place, Writable};
 use crate::run::EngineError;
 use scope_dump::{Budget, DumpOutput, SystemDisk, Target, Together};
 use scope_store::Folder;
@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The open folders of a run.
@@ -58,13 +58,24 @@ impl Outputs {
 
     /// What stays writable, the dump folder first.
     pub fn writable(&self) -> Vec<Writable<'_>> {
-        let log = self.log.iter().map(|folder| (&**folder, OsStr::new(EVENTS_FILE)));
+        let own = Place::Own;
+        let log = self.log.iter().map(|folder| Writable { folder, file: OsStr::new(EVENTS_FILE), place: own });
         let single = match &self.dump.target {
-            Target::File { folder, name } => Some((&**folder, name.as_os_str())),
+            Target::File { folder, name } => Some(Writable { folder, file: name, place: Place::NewName }),
             Target::Folder(_) | Target::Stream(_) => None,
         };
-        let ring_out = self.ring_out.iter().map(|(folder, name)| (folder, name.as_os_str()));
+        let ring_out = self.ring_out.iter();
+        let ring_out = ring_out.map(|(folder, name)| Writable { folder, file: name, place: Place::NewName });
         log.chain(single).chain(ring_out).collect()
+    }
+
+    /// The folder that dumps go to, and whether it is theirs alone; `None`: they go into a pipe.
+    pub fn dumps(&self) -> Option<(PathBuf, bool)> {
+        match &self.dump.target {
+            Target::Folder(folder) => Some((folder.path().to_path_buf(), true)),
+            Target::File { folder, .. } => Some((folder.path().to_path_buf(), false)),
+            Target::Stream(_) => None,
+        }
     }
 }
 

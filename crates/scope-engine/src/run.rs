@@ -1,8 +1,8 @@
 //! A run from start to end.
 //!
-//! 1. The thread for commands after dumps is started: it keeps the right to start processes.
-//! 2. The folder for dumps and that of `--ring-out` are opened; from here on they are these handles, not paths. Who the run will
+//! 1. The folder for dumps and that of `--ring-out` are opened; from here on they are these handles, not paths. Who the run will
 //!    be is decided by who can write there.
+//! 2. The process for commands after dumps is started, as that user: it keeps the right to start processes.
 //! 3. The ring is mapped, locked and made resident; machine code of the filters is made.
 //! 4. The sources are opened, in the order given; nothing is captured before the ring is ready.
 //! 5. Rights are given up, in all threads: root, capabilities, all system calls and files that the rest doesn't need ([`rights`]
@@ -21,7 +21,7 @@ mod telling;
 use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
-use crate::exec::Exec;
+use crate::exec::{Exec, Surroundings};
 use crate::filters::prepare_filters;
 use crate::health::Health;
 use crate::live;
@@ -35,7 +35,7 @@ use crate::outputs::Outputs;
 use crate::plan::RunPlan;
 use crate::refused::Refused;
 use crate::reload::reload;
-use crate::rights::{self, Rights};
+use crate::rights::{self, Decision, Rights};
 use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
@@ -101,6 +101,9 @@ pub enum EngineError {
     /// Rights couldn't be given up.
     #[error(transparent)]
     Rights(#[from] rights::RightsError),
+    /// The process for commands couldn't be begun.
+    #[error("{}", if .0.starts_with("--exec") { .0.clone() } else { format!("--exec: {}", .0) })]
+    Exec(String),
     /// A file or a thread couldn't be made.
     #[error("{place}: {cause}")]
     System {
@@ -114,10 +117,11 @@ pub enum EngineError {
 
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
+    rights::hide();
     open_files::allow_dumps(plan.dumps_max);
-    let exec = start_exec(&plan, control)?;
     let outputs = Outputs::open(&plan)?;
     let decision = plan.rights.as_ref().map(|plan| rights::decide(plan, &outputs.writable())).transpose()?;
+    let exec = start_exec(&plan, &outputs, decision.as_ref())?;
     let (segment_bytes, segments) = plan.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
     let ring = Ring::ready(&plan.ring, &plan.shares, &plan.memory, &|done| {
@@ -132,7 +136,10 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let sources = open_sources(&plan, &own)?;
     let notes = live::notes(&plan, &own, &sources);
     let nics = NicWatch::begin(&plan.sources);
-    let rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
+    let mut rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
+    if let Some(rights) = &mut rights {
+        rights.commands_abi = exec.as_ref().map(|exec| exec.landlock_abi());
+    }
     let events = Arc::new(outputs.open_events(&ring.run_id())?);
     let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.stops() > 0);
     run.log_start(&memory, &notes);
@@ -144,11 +151,14 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     run.go(sources, nics, warnings, control, watch)
 }
 
-/// Starts what runs after dumps, if anything does.
-fn start_exec(plan: &RunPlan, control: &Control) -> Result<Option<Arc<Exec>>, EngineError> {
+/// Starts what runs after dumps, if anything does: never as root.
+fn start_exec(plan: &RunPlan, outputs: &Outputs, decision: Option<&Decision<'_>>) -> Result<Option<Arc<Exec>>, EngineError> {
     let Some(exec) = plan.dump.exec.clone() else { return Ok(None) };
-    let started = Exec::start(exec, &control.commands);
-    started.map(Some).map_err(|cause| EngineError::System { place: "--exec".to_string(), cause })
+    if let Some(why) = decision.and_then(|decision| decision.stays_root()) {
+        return Err(EngineError::Exec(format!("commands never run as root: {why}")));
+    }
+    let around = Surroundings { user: decision.and_then(|decision| decision.user()), dumps: outputs.dumps() };
+    Exec::start(exec, &around).map(Some).map_err(EngineError::Exec)
 }
 
 /// One run, its parts wired together.

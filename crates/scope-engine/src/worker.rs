@@ -9,7 +9,7 @@
 
 use crate::cpus::pin_this_thread;
 use crate::dumps::{Dumps, HitFacts};
-use crate::events::{Events, now_ns};
+use crate::events::Events;
 use crate::lockstep::Lockstep;
 use crate::plan::SourceEntry;
 use crate::triggers::{TriggerSet, Triggers};
@@ -108,13 +108,17 @@ pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport
     shared.ring.set_grace(index, source.grace_ns());
     let mut path = Path::new(index, source.timing(), source.grace_ns(), parts, shared);
     if live {
-        shared.ring.begin_listening(index, source.listens_from_ns().unwrap_or_else(now_ns), GapReason::NotStarted);
+        shared.ring.begin_listening(
+            index,
+            source.listens_from_ns().unwrap_or_else(|| shared.clock.wall_ns()),
+            GapReason::NotStarted,
+        );
     }
     // When it was told to stop, ns of the system's clock.
     let mut stopped_ns = None;
     loop {
         if stopped_ns.is_none() && (shared.stop.load(Ordering::Relaxed) || path.enough) {
-            stopped_ns = Some(now_ns());
+            stopped_ns = Some(shared.clock.wall_ns());
             source.stop();
         }
         let polled = source.poll(&mut path);

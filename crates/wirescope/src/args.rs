@@ -287,6 +287,12 @@ pub struct RunArgs {
     /// How long a command may take before it is ended
     #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Output", allow_hyphen_values = true)]
     pub exec_timeout: String,
+    /// Folder where commands may write, besides a temporary one of their own; may be given several times
+    #[arg(long, value_name = "DIR", help_heading = "Output", value_hint = ValueHint::DirPath)]
+    pub exec_write: Vec<PathBuf>,
+    /// Variable of this environment that commands find, besides PATH, LANG, HOME and TZ; may be given several times
+    #[arg(long, value_name = "NAME", help_heading = "Output")]
+    pub exec_env: Vec<String>,
     /// Folder for dumps and the log wirescope.jsonl; it must exist
     #[arg(long, value_name = "DIR", help_heading = "Output", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,

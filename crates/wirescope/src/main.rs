@@ -37,6 +37,9 @@ const UNDONE: u8 = 1;
 const REFUSED: u8 = 2;
 
 fn main() -> ExitCode {
+    if let Some(code) = scope_engine::exec::serve_if_asked() {
+        return code;
+    }
     let matches = Cli::command().try_get_matches().unwrap_or_else(|error| not_understood(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // A limit on file sizes is then an error of the write that meets it, as a full disk is, and no sudden end.

@@ -5,6 +5,7 @@ use super::sources::Sources;
 use super::{Faults, Look, count, duration, naming};
 use crate::args::RunArgs;
 use scope_dump::{DumpFormat, FreeMin, Limits, budget};
+use scope_engine::exec::{FACTS_BEGIN, PROTECTED};
 use scope_engine::{DumpPlan, ExecPlan, SingleDump};
 use scope_source::spec::values::{parse_percent, parse_size};
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> (Option<Path
         limits: limits(args, faults),
         single: single(args, look, faults),
         all: args.all,
-        exec: exec(args, faults),
+        exec: exec(args, look, faults),
     };
     if args.all && args.write.is_none() {
         faults.add("--all", "there is no file that would have every window; add -w FILE or -w -");
@@ -170,9 +171,15 @@ fn single(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> Option<SingleD
     Some(SingleDump::Stdout)
 }
 
-fn exec(args: &RunArgs, faults: &mut Faults) -> Option<ExecPlan> {
+fn exec(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> Option<ExecPlan> {
     let at_once = count("--exec-max", &args.exec_max, EXEC_MAX, faults);
     let timeout_ns = duration("--exec-timeout", &args.exec_timeout, faults);
+    let writable = args.exec_write.iter().filter_map(|path| writable_folder(path, "--exec-write", look, faults)).collect();
+    for name in &args.exec_env {
+        if let Some(fault) = fault_of_variable(name) {
+            faults.add("--exec-env", fault);
+        }
+    }
     let command = args.exec.clone()?;
     if command.trim().is_empty() || command.contains('\0') {
         faults.add("--exec", "there is no command in it; write e.g. --exec 'gzip \"$WIRESCOPE_FILE\"'");
@@ -180,5 +187,23 @@ fn exec(args: &RunArgs, faults: &mut Faults) -> Option<ExecPlan> {
     if timeout_ns == 0 {
         faults.add("--exec-timeout", "a command needs some time; write e.g. --exec-timeout 60s");
     }
-    Some(ExecPlan { command, at_once: at_once as usize, timeout: Duration::from_nanos(timeout_ns.max(0) as u64) })
+    Some(ExecPlan {
+        command,
+        at_once: at_once as usize,
+        timeout: Duration::from_nanos(timeout_ns.max(0) as u64),
+        writable,
+        environment: args.exec_env.iter().map(Into::into).collect(),
+    })
+}
+
+/// Why commands can't have this variable.
+fn fault_of_variable(name: &str) -> Option<String> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Some(format!("'{name}' is no name of a variable; write e.g. --exec-env SSH_AUTH_SOCK"));
+    }
+    if PROTECTED.contains(&name) {
+        return Some(format!("'{name}' is for the run alone: by it the service manager knows the run; leave it away"));
+    }
+    let own = name == "TMPDIR" || name.starts_with(FACTS_BEGIN);
+    own.then(|| format!("'{name}' is set for each command anyhow; leave it away"))
 }

@@ -22,9 +22,8 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> RightsPlan {
     let asked = asked.filter(|_| look == Look::Machine);
     let user = asked.and_then(|asked| user(asked, faults)).map_or(UserChoice::Best, UserChoice::Named);
     // The file is read again when it is to be.
-    let config =
-        args.settings.file().map(|file| file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")));
-    RightsPlan { user, readable: config.map(Path::to_path_buf).into_iter().collect(), selftest: args.rights_selftest }
+    let config = args.settings.file().map(Path::to_path_buf);
+    RightsPlan { user, readable: config.into_iter().collect(), selftest: args.rights_selftest }
 }
 
 /// Whom `--user` asks for.
