@@ -22,6 +22,7 @@
 //! | [`form`] | the two forms of a file, pcapng and pcap |
 //! | [`disk`] | the acts on a disk as a parameter |
 //! | [`target`] | where files go: a folder, one name, a pipe |
+//! | [`together`] | every window of a run in one file |
 //! | [`budget`] | what the folder's dumps may take, and making room |
 //! | `mark` | by what a dump's file is known |
 //! | [`progress`] | how far it is, for whoever watches |
@@ -54,6 +55,7 @@ pub mod scans;
 mod sieve;
 pub mod target;
 pub mod time_text;
+pub mod together;
 pub mod walk;
 
 pub use budget::{Budget, FreeMin, Limits};
@@ -70,3 +72,4 @@ pub use progress::Progress;
 pub use report::DumpReport;
 pub use scans::{Scans, Spared};
 pub use target::{DumpOutput, Target};
+pub use together::Together;
