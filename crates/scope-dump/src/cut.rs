@@ -1,18 +1,17 @@
 //! One dump from order to report: rounds of looking, reading, filtering and writing until the clocks say that it is over.
 
 use crate::evidence::Evidence;
-use crate::form::DumpFormat;
 use crate::gaps::Gaps;
 use crate::header::{fired_comment, intro};
 use crate::merge::{Beyond, Place, Waiting};
-use crate::output::{OutFile, Tally, publish_facts};
+use crate::output::{OutFile, Tally, publish};
 use crate::pins::FirstPins;
 use crate::progress::Progress;
 use crate::report::DumpReport;
 use crate::scans::{Reader, Scans};
 use crate::sieve::Sieve;
 use crate::target::DumpOutput;
-use crate::time_text::for_file_name;
+use crate::together::Gathering;
 use crate::walk::{Candidate, Piece, Read, Walk};
 use scope_filter::{ASKED_MAX, Filter, FilterEngine};
 use scope_packet::{Clock, Gap, GapReason, LinkType};
@@ -92,6 +91,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         sieves: Vec::new(),
         hit: order.hit,
         from_ns,
+        gathering: order.output.together.as_ref().map(Gathering::new),
         output: order.output,
         intro: report.clone(),
         progress: order.progress,
@@ -138,6 +138,8 @@ struct Cutter {
     waiting_bytes: usize,
     beyond: Beyond,
     files: BTreeMap<LinkType, OutFile>,
+    /// In the place of files, where all windows become one.
+    gathering: Option<Gathering>,
     walk: Walk,
     reader: Reader,
     clock: Arc<dyn Clock>,
@@ -287,14 +289,19 @@ impl Cutter {
         self.progress.wrote(block.len() as u64);
         let link_type = self.sieves[place.lane as usize].link_type();
         let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (place.lane, place.packet));
-        if let Some(words) = self.misfit(link_type) {
-            return self.unfit.get_or_insert_with(|| (words, Tally::default())).1.add(&Tally::of(place.time_ns, block));
+        if self.gathering.is_none()
+            && let Some(words) = self.misfit(link_type)
+        {
+            let tally = Tally::of(&self.ring, place.time_ns, block);
+            return self.unfit.get_or_insert_with(|| (words, Tally::default())).1.add(&tally);
         }
         let mut comments = self.evidence.annexes.comments_of(place.lane, place.packet);
         if fired {
             comments.insert(0, fired_comment(&self.intro));
         }
-        if let Some(file) = self.file(link_type) {
+        if let Some(gathering) = &mut self.gathering {
+            gathering.write(&self.ring, place, link_type, block, &comments);
+        } else if let Some(file) = self.file(link_type) {
             file.0.write(file.1, place, block, &comments);
         } else if let Some((_, unwritten)) = &mut self.unopened {
             *unwritten += 1;
@@ -330,14 +337,17 @@ impl Cutter {
             None if self.files.is_empty() && self.ring.lanes() == 0 => LinkType::ETHERNET, // nothing was received yet
             None => self.files.keys().next().copied().unwrap_or_else(|| self.ring.lane_info(0).link_type),
         };
-        let _ = self.file(main_type);
+        match &mut self.gathering {
+            Some(gathering) => gathering.end(),
+            None => drop(self.file(main_type)),
+        }
         // Without anybody's word for it: from the first packet to the latest moment of any worker's clock.
         let heard = self.ring.listened().or(self.ring.heard()).unwrap_or((report.time_ns, report.time_ns));
         report.from_ns = report.asked.0.max(heard.0).min(report.time_ns);
         report.to_ns = report.asked.1.min(heard.1).max(report.from_ns);
         (report.hits, report.hits_ns) = window.hits();
         let known = self.gaps(report.asked);
-        self.state(report, &known, everything);
+        self.state(&self.files, report, &known, everything);
         for file in self.files.values_mut() {
             let fallback = self.ring.interface_of(file.link_type());
             file.finish_packets(&self.ring, fallback, (report.lost_min, report.lost_max), report.to_ns);
@@ -345,9 +355,20 @@ impl Cutter {
         let mut times: Vec<_> = self.files.values().flat_map(OutFile::times).collect();
         times.dedup();
         report.circumstances = self.evidence.around(report.from_ns, report.to_ns, times);
-        self.state(report, &known, everything);
+        self.state(&self.files, report, &known, everything);
         report.interpreted = self.sieves.iter().find_map(|sieve| sieve.interpreted().map(String::from));
-        self.publish(report, &known, everything, main_type);
+        match &self.output.together {
+            Some(together) => {
+                together.add(report);
+                report.paths.extend(self.output.path_of_all());
+            }
+            None => {
+                let mut files = std::mem::take(&mut self.files);
+                let state =
+                    |files: &BTreeMap<LinkType, OutFile>, report: &mut DumpReport| self.state(files, report, &known, everything);
+                publish(&self.output, &mut files, main_type, report, &state);
+            }
+        }
     }
 
     /// What of the window never came into the ring, and what was gone from there before it was read.
@@ -365,17 +386,23 @@ impl Cutter {
     }
 
     /// Says in the report what the dump has, and what it lacks: the gaps that are known, and what couldn't be written so far.
-    fn state(&self, report: &mut DumpReport, known: &[Gap], everything: bool) {
-        report.packets = self.files.values().map(|file| file.packets).sum();
-        report.bytes = self.files.values().map(|file| file.bytes).sum();
-        report.cut = self.files.values().map(|file| file.cut).sum();
+    fn state(&self, files: &BTreeMap<LinkType, OutFile>, report: &mut DumpReport, known: &[Gap], everything: bool) {
+        report.packets = files.values().map(|file| file.packets).sum();
+        report.bytes = files.values().map(|file| file.bytes).sum();
+        report.cut = files.values().map(|file| file.cut).sum();
+        if let Some(gathering) = &self.gathering {
+            (report.packets, report.bytes, report.cut) = (gathering.taken.packets, gathering.taken.bytes, gathering.taken.cut);
+        }
         let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
         let unfit = self.unfit.as_ref().map(|(words, _)| words.clone());
-        let failed = self.files.values().find_map(OutFile::complaint).or(unopened).or(unfit);
+        let spool = self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));
+        let failed = files.values().find_map(OutFile::complaint).or(unopened).or(unfit).or(spool);
         report.error = failed.map(|error| self.output.fault(error));
         let mut gaps = Gaps::of(report.asked);
         known.iter().for_each(|gap| gaps.add(*gap));
-        for unwritten in self.files.values().map(|file| &file.unwritten).chain(self.unfit.as_ref().map(|(_, unfit)| unfit)) {
+        let others = self.gathering.iter().map(|gathering| &gathering.unwritten);
+        let others = others.chain(self.unfit.as_ref().map(|(_, unfit)| unfit));
+        for unwritten in files.values().map(|file| &file.unwritten).chain(others) {
             gaps.add_lost(GapReason::Disk, (unwritten.packets, unwritten.packets), unwritten.span_ns);
         }
         if let Some((_, packets)) = self.unopened {
@@ -385,39 +412,5 @@ impl Cutter {
         (report.gaps, report.gaps_folded) = (stated.gaps, stated.folded);
         (report.lost_min, report.lost_max, report.missing) = (stated.lost_min, stated.lost_max, stated.span_ns);
         report.complete = report.gaps.is_empty() && report.error.is_none();
-    }
-
-    /// Gives the files their names, the main one last: its header says what became of the others. What gets no name is not kept.
-    fn publish(mut self, report: &mut DumpReport, known: &[Gap], everything: bool, main_type: LinkType) {
-        let stem = format!("{}_{}_{:04}", for_file_name(report.time_ns), report.trigger, report.id);
-        let _publishing = self.output.budget.as_ref().map(|budget| budget.publish(&stem));
-        let others: Vec<LinkType> = self.files.keys().copied().filter(|link_type| *link_type != main_type).collect();
-        let mut named = Vec::new();
-        for link_type in others.into_iter().chain([main_type]) {
-            let Some(file) = self.files.get_mut(&link_type) else { continue };
-            let suffix = (link_type != main_type).then(|| link_type.name());
-            match file.publish(report, &stem, suffix.as_deref()) {
-                Ok(path) => {
-                    let path = path.map(|path| std::path::absolute(&path).unwrap_or(path));
-                    let at = if link_type == main_type { 0 } else { report.paths.len() };
-                    path.into_iter().for_each(|path| report.paths.insert(at, path));
-                    named.push(link_type);
-                }
-                Err(error) => file.lose(io::Error::new(error.kind(), format!("{stem}: {error}"))),
-            }
-            self.state(report, known, everything);
-        }
-        if report.error.is_some() {
-            // What was named before something else failed says so, too.
-            let renewed = |file: &mut OutFile| file.renew(report);
-            named.iter().filter_map(|link_type| self.files.get_mut(link_type).map(renewed)).for_each(drop);
-        }
-        if self.output.format == DumpFormat::Pcap
-            && let Some(main) = report.paths.first()
-            && let Err(error) = publish_facts(&self.output, main, report)
-        {
-            report.complete = false;
-            report.error.get_or_insert(self.output.fault(format!("{stem}: {error}")));
-        }
     }
 }

@@ -24,6 +24,7 @@ use crate::mark::{APPLICATION, FACTS};
 use crate::merge::Place;
 use crate::report::DumpReport;
 use crate::target::{DumpOutput, Target, numbered};
+use crate::time_text::for_file_name;
 use scope_packet::{LinkType, TimestampSource, pcapng};
 use scope_ring::{InterfaceEntry, Ring};
 use scope_store::Folder;
@@ -47,19 +48,29 @@ const NAMES_MAX: u32 = 1000;
 #[derive(Default)]
 pub(crate) struct Tally {
     pub packets: u64,
-    bytes: u64,
+    pub bytes: u64,
     /// Of the packets: shorter than on the wire, and not by a snap length.
-    cut: u64,
+    pub cut: u64,
     pub span_ns: Option<(i64, i64)>,
 }
 
 impl Tally {
-    /// Of the packet that this block holds.
-    pub(crate) fn of(time_ns: i64, block: &[u8]) -> Tally {
-        Tally { packets: 1, bytes: pcapng::le32(block, 20).into(), cut: 0, span_ns: Some((time_ns, time_ns)) }
+    /// One packet's block.
+    pub fn of(ring: &Ring, time_ns: i64, block: &[u8]) -> Tally {
+        let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
+        let snap_len = ring.interface(pcapng::le32(block, 8)).map_or(0, |entry| entry.snap_len);
+        let cut = u64::from(len < original_len && (snap_len == 0 || len < snap_len));
+        Tally { packets: 1, bytes: len.into(), cut, span_ns: Some((time_ns, time_ns)) }
     }
 
-    pub(crate) fn add(&mut self, other: &Tally) {
+    /// Takes back what was added; the span stays.
+    pub fn subtract(&mut self, other: &Tally) {
+        self.packets = self.packets.saturating_sub(other.packets);
+        self.bytes = self.bytes.saturating_sub(other.bytes);
+        self.cut = self.cut.saturating_sub(other.cut);
+    }
+
+    pub fn add(&mut self, other: &Tally) {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.cut += other.cut;
@@ -206,7 +217,7 @@ impl OutFile {
     /// Writes one packet's block to its place, with `comments` added to it.
     pub(crate) fn write(&mut self, ring: &Ring, place: Place, block: &[u8], comments: &[String]) {
         let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
-        let mut tally = Tally::of(place.time_ns, block);
+        let mut tally = Tally::of(ring, place.time_ns, block);
         if self.error.is_some() || !self.format().holds(place.time_ns) {
             return self.unwritten.add(&tally);
         }
@@ -496,6 +507,54 @@ impl OutFile {
     }
 }
 
+/// What says in a report what these files have, and what they lack.
+pub(crate) type State<'a> = &'a dyn Fn(&BTreeMap<LinkType, OutFile>, &mut DumpReport);
+
+/// Gives a dump's files their names, that of `main_type` without a suffix, and last: its header says what became of the others. What
+/// gets no name is not kept; `state` says so in the report.
+pub(crate) fn publish(
+    output: &Arc<DumpOutput>,
+    files: &mut BTreeMap<LinkType, OutFile>,
+    main_type: LinkType,
+    report: &mut DumpReport,
+    state: State<'_>,
+) {
+    let stem = format!("{}_{}_{:04}", for_file_name(report.time_ns), report.trigger, report.id);
+    let _publishing = output.budget.as_ref().map(|budget| budget.publish(&stem));
+    let others: Vec<LinkType> = files.keys().copied().filter(|link_type| *link_type != main_type).collect();
+    let mut named = Vec::new();
+    for link_type in others.into_iter().chain([main_type]) {
+        let Some(file) = files.get_mut(&link_type) else { continue };
+        let suffix = (link_type != main_type).then(|| link_type.name());
+        match file.publish(report, &stem, suffix.as_deref()) {
+            Ok(path) => {
+                let at = if link_type == main_type { 0 } else { report.paths.len() };
+                if let Some(path) = path {
+                    report.paths.insert(at, std::path::absolute(&path).unwrap_or(path));
+                }
+                named.push(link_type);
+            }
+            Err(error) => file.lose(io::Error::new(error.kind(), format!("{stem}: {error}"))),
+        }
+        state(files, report);
+    }
+    if report.error.is_some() {
+        // What was named before something else failed says so, too.
+        for link_type in named {
+            if let Some(file) = files.get_mut(&link_type) {
+                file.renew(report);
+            }
+        }
+    }
+    if output.format == DumpFormat::Pcap
+        && let Some(main) = report.paths.first()
+        && let Err(error) = publish_facts(output, main, report)
+    {
+        report.complete = false;
+        report.error.get_or_insert(output.fault(format!("{stem}: {error}")));
+    }
+}
+
 /// Into a pipe for which no dump came: a header and the interfaces that are known, so that its reader sees a capture without
 /// packets. `fallback` is the link type where nothing was received.
 ///
@@ -510,7 +569,7 @@ pub fn write_nothing(output: &Arc<DumpOutput>, ring: &Ring, fallback: LinkType) 
 }
 
 /// Writes the facts that a pcap file can't hold into a text file beside it; `main` is that file.
-pub(crate) fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpReport) -> io::Result<()> {
+fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpReport) -> io::Result<()> {
     let Some(folder) = output.folder() else { return Ok(()) };
     let text = format!("{APPLICATION}\n{}\n", facts(report));
     let mut charged = Charged::to(&output.budget);

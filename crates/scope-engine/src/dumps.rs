@@ -112,6 +112,11 @@ impl Dumps {
         &self.evidence
     }
 
+    /// The same, to be shared.
+    pub fn shared_evidence(&self) -> &Arc<Evidence> {
+        &self.evidence
+    }
+
     /// What dumps have spared each other, and what the summaries have spared them.
     pub fn spared(&self) -> Spared {
         self.scans.spared()

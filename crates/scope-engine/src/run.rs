@@ -26,6 +26,7 @@ use crate::filters::prepare_filters;
 use crate::health::Health;
 use crate::live;
 use crate::lockstep::Lockstep;
+use crate::loss_told::LossTold;
 use crate::lost::LostInterfaces;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
@@ -67,7 +68,8 @@ pub const MANUAL: &str = "manual";
 pub trait Watch: Sync {
     /// The ring's memory is being made resident: bytes done so far, of so many.
     fn prefault(&self, done: u64, total: u64);
-    /// Sources are open and the ring is ready, in `memory`: capture begins, with these rights (`None`: none were given up).
+    /// Sources are open and the ring is ready, in `memory`: capture begins, with these rights (`None`: none were given up). What else is
+    /// worth a line at the start has been told.
     fn started(&self, memory: &RingMemory, rights: Option<&Rights>);
     /// What came of trying, in every thread, what must not be possible any more; where that was asked for.
     fn selftest(&self, facts: &serde_json::Value);
@@ -142,10 +144,10 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.stops() > 0);
     run.log_start(&memory, &notes);
     control.at_once.knows(&run.shared.events, &run.shared.dumps);
+    notes.iter().for_each(|note| watch.note(note));
     if control.stops() == 0 {
         watch.started(&memory, run.rights.as_ref());
     }
-    notes.iter().for_each(|note| watch.note(note));
     run.go(sources, nics, warnings, control, watch)
 }
 
@@ -269,6 +271,7 @@ impl Run {
             let mut taker = StatusTaker::new(names.clone(), self.live);
             let mut memory = MemoryWatch::new(Machine::this(), &self.shared.ring);
             let mut last_status = Instant::now();
+            let mut loss = LossTold::new(self.doctors_words());
             while self.shared.ended.load(Ordering::Acquire) < workers.len() {
                 std::thread::park_timeout(LOOK_EVERY);
                 let over = control.stops() > 0 || self.shared.dumps.all_done() || self.reader_gone();
@@ -285,6 +288,8 @@ impl Run {
                     .for_each(|warning| self.warn(warning, watch, &mut warnings));
                 drop(triggers);
                 self.tell(&reports, watch, &mut warnings);
+                let dropped = self.shared.ring.counters().total().dropped;
+                loss.look(&dropped, Instant::now()).iter().for_each(|line| watch.warning(line));
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
                     let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) };
