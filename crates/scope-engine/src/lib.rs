@@ -54,6 +54,7 @@ pub mod home;
 mod live;
 pub mod lockstep;
 mod log_file;
+mod loss_told;
 mod lost;
 mod memory_watch;
 mod nic_watch;

@@ -343,7 +343,7 @@ fn a_folder_that_is_moved_keeps_its_dumps_and_one_that_is_removed_fails_them() {
     assert_eq!(summary.dumps.iter().map(|dump| dump.complete).collect::<Vec<_>>(), [true, false], "{summary:?}");
     assert_eq!(summary.dumps[0].path.parent(), Some(moved.as_path()), "where it really is");
     let words = format!("the folder {} was removed", place.out().display());
-    assert!(done.stderr.contains(&format!("dump 2 is incomplete: {words}\n")), "{}", done.stderr);
+    assert!(done.stderr.contains(&format!("dump      2 of manual: 0 packets, 0 B, not complete: {words}\n")), "{}", done.stderr);
     let (warned, fired) = (done.stderr.find(&format!("{words}: dumps fail")), done.stderr.rfind("by hand: fired"));
     assert!(warned.is_some() && warned < fired, "it is told before a dump fails: {}", done.stderr);
     assert_eq!(summary.warnings.len(), 1, "and once: {summary:?}");
