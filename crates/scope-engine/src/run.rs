@@ -152,7 +152,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
 }
 
 /// Starts what runs after dumps, if anything does: never as root.
-fn start_exec(plan: &RunPlan, outputs: &Outputs, decision: Option<&Decision<'_>>) -> Result<Option<Arc<Exec>>, EngineError> {
+fn start_exec(plan: &RunPlan, outputs: &Outputs, decision: Option<&Decision>) -> Result<Option<Arc<Exec>>, EngineError> {
     let Some(exec) = plan.dump.exec.clone() else { return Ok(None) };
     if let Some(why) = decision.and_then(|decision| decision.stays_root()) {
         return Err(EngineError::Exec(format!("commands never run as root: {why}")));
