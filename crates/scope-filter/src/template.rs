@@ -21,6 +21,7 @@
 //! packet leaves the template unfilled, and whoever fired counts it.
 
 pub(crate) mod fields;
+mod shape;
 mod subject;
 mod values;
 
@@ -30,6 +31,7 @@ use crate::error::{FilterError, excerpt};
 use crate::filter::{Filter, VlanRule};
 use crate::words::tokens;
 use fields::{Field, SAMPLES};
+pub use shape::Shape;
 use subject::Subject;
 pub use values::Values;
 use values::{Gatherer, Part};
@@ -121,6 +123,8 @@ pub struct Template {
     fallback: Option<String>,
     /// Offset of the fallback in the text.
     fallback_at: usize,
+    /// What of a packet decides whether its values make a filter.
+    decides: Vec<shape::Decides>,
 }
 
 /// A filled text, and for each piece where it begins in it and in the template.
@@ -159,7 +163,8 @@ impl Template {
         if let Some(at) = fallback.and_then(|fallback| fallback.find(['$', '{'])) {
             return Err(TemplateError::NameInFallback { text: text.into(), at: fallback_at + at });
         }
-        Ok(Template { text: text.into(), pieces, fallback: fallback.map(|fallback| fallback.trim().into()), fallback_at })
+        let (fallback, decides) = (fallback.map(|fallback| fallback.trim().into()), shape::decides(&pieces));
+        Ok(Template { text: text.into(), pieces, fallback, fallback_at, decides })
     }
 
     /// The text as it was given.
@@ -248,22 +253,38 @@ impl Template {
     /// Names the missing field, or the first name where the values don't fit; or says that the link type can't have such a filter.
     pub fn fill_filter(&self, headers: &Headers, link: LinkType, data: &[u8], vlan: VlanRule) -> Result<Filter, NoFilter> {
         let text = self.fill(headers, link, data)?;
-        let refused = |error: FilterError| match error {
-            error @ FilterError::Link { .. } => NoFilter::Uncompiled(error),
-            _ => NoFilter::Unfilled(Unfilled { name: self.first_name() }),
+        let made = match (Filter::filled(&text, vlan, link), &self.fallback) {
+            (Err(_), Some(fallback)) => Filter::filled(fallback, vlan, link),
+            (made, _) => made,
         };
-        match (Filter::compile_filled(&text, vlan, link), &self.fallback) {
-            (Ok(filter), _) => Ok(filter),
-            (Err(_), Some(fallback)) => Filter::compile_filled(fallback, vlan, link).map_err(refused),
-            (Err(error), None) => Err(refused(error)),
-        }
+        made.map_err(|error| error.map_or(NoFilter::Unfilled(Unfilled { name: self.first_name() }), NoFilter::Uncompiled))
     }
 
-    fn first_name(&self) -> &'static str {
-        self.pieces
-            .iter()
-            .find_map(|piece| if let Piece::Name { field, .. } = piece { Some(field.name()) } else { None })
-            .unwrap_or("")
+    /// What of the packet decides whether [`Template::fill_filter`] makes a filter: packets of one shape all have the same answer.
+    /// No text is made and nothing compiled.
+    ///
+    /// # Errors
+    /// As [`Template::fill`].
+    pub fn shape(&self, headers: &Headers, link: LinkType, data: &[u8]) -> Result<Shape, Unfilled> {
+        let packet = Subject::new(headers, link, data);
+        let mut shape = Shape::new(link, packet.labels);
+        for decides in &self.decides {
+            let gathered = match decides.by_value {
+                true => decides.field.gather(&packet, &mut shape),
+                false => decides.field.gather_kind(&packet, &mut shape),
+            };
+            match gathered {
+                Some(()) => {}
+                None if self.fallback.is_some() => return Ok(Shape::of_fallback(link)),
+                None => return Err(Unfilled { name: decides.field.name() }),
+            }
+        }
+        Ok(Shape::of(&shape))
+    }
+
+    /// The name that answers for a shape speak of: the first one; empty where there is none.
+    pub fn first_name(&self) -> &'static str {
+        self.decides.first().map_or("", |decides| decides.field.name())
     }
 
     /// The text without its names.
@@ -303,6 +324,27 @@ pub fn host_pair_default(headers: &Headers, link: LinkType, data: &[u8]) -> Stri
     behind_labels(&fields::host_pair(&packet), packet.labels)
 }
 
+/// The compiled filter of that text.
+///
+/// # Errors
+/// Says that the link type can't have such a filter.
+pub fn host_pair_filter(headers: &Headers, link: LinkType, data: &[u8], vlan: VlanRule) -> Result<Filter, NoFilter> {
+    let made = Filter::filled(&host_pair_default(headers, link, data), vlan, link);
+    made.map_err(|error| error.map_or(NoFilter::Unfilled(Unfilled { name: "" }), NoFilter::Uncompiled))
+}
+
+/// What of a packet decides whether [`host_pair_filter`] makes a filter.
+pub fn host_pair_shape(headers: &Headers, link: LinkType, data: &[u8]) -> Shape {
+    let packet = Subject::new(headers, link, data);
+    let mut shape = Shape::new(link, packet.labels);
+    for field in [Field::SrcIp, Field::DstIp] {
+        if field.gather_kind(&packet, &mut shape).is_none() {
+            break; // without addresses everything is taken
+        }
+    }
+    Shape::of(&shape)
+}
+
 /// What [`host_pair_default`] takes from a packet.
 pub fn host_pair_values(headers: &Headers, link: LinkType, data: &[u8]) -> Values {
     fields::host_pair_values(&Subject::new(headers, link, data))
@@ -315,6 +357,12 @@ fn behind_labels(text: &str, labels: usize) -> String {
     }
     let deepest = format!("({text})");
     (0..labels).fold(deepest, |inner, _| format!("(({text}) or (mpls and {inner}))"))
+}
+
+/// The text with samples in the place of its names, where it is a template that has some.
+pub(crate) fn sampled(text: &str) -> Option<String> {
+    let template = Template::parse(text).ok().filter(Template::has_names)?;
+    template.fill_with(|field| Ok::<_, Unfilled>(field.sample(SAMPLES[0]))).ok().map(|filled| filled.text)
 }
 
 /// Where the first known name stands in a text, if there is one.

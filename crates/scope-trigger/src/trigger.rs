@@ -5,11 +5,14 @@
 //!
 //! Up to the last two nothing is made for a hit but the values that the template takes from it: no text, no filter.
 
+use crate::fits::{Answer, Fits, Next};
 use crate::holdoff::Holdoff;
 use crate::places::{Asker, Full, Place, Places};
 use crate::window::{Extended, Window};
 use crate::windows::Windows;
-use scope_filter::{Filter, FilterError, NoFilter, Template, Values, VlanRule, host_pair_default, host_pair_values};
+use scope_filter::{
+    Filter, FilterError, NoFilter, Shape, Template, Values, VlanRule, host_pair_filter, host_pair_shape, host_pair_values,
+};
 use scope_packet::{Headers, LinkType};
 use std::sync::{Arc, Mutex};
 
@@ -206,6 +209,8 @@ struct Moment {
     clock_ns: i64,
     /// What the dump filter is made of, or the name that the packet has no field for.
     values: Result<Values, &'static str>,
+    /// What decides whether that is a filter; `None`: nothing of a packet does.
+    shape: Option<Shape>,
     /// What its holdoff is told apart by; `None`: no holdoff.
     key: Option<Values>,
     asker: Asker,
@@ -224,6 +229,8 @@ pub struct Misses {
 struct State {
     disarmed: bool,
     holdoff: Holdoff,
+    /// Which hits make a filter, as far as it is known.
+    fits: Fits,
     /// Windows that may still take in hits; at most twice as many as there are places.
     windows: Windows,
     counts: HitCounts,
@@ -234,7 +241,14 @@ impl Trigger {
     /// Arms a trigger.
     pub fn new(config: TriggerConfig) -> Trigger {
         let (holdoff, counts) = (Holdoff::new(config.holdoff_ns), HitCounts::default());
-        let state = State { disarmed: false, holdoff, windows: Windows::default(), counts, misses: Misses::default() };
+        let state = State {
+            disarmed: false,
+            holdoff,
+            fits: Fits::default(),
+            windows: Windows::default(),
+            counts,
+            misses: Misses::default(),
+        };
         Trigger { config, state: Mutex::new(state) }
     }
 
@@ -251,6 +265,11 @@ impl Trigger {
     /// The first packets that made no filter.
     pub fn misses(&self) -> Misses {
         self.state.lock().expect("no panic while held").misses.clone()
+    }
+
+    /// Hits of those counted as `template_unfilled` that were refused without a look: see [`crate::fits`].
+    pub fn rationed(&self) -> u64 {
+        self.state.lock().expect("no panic while held").fits.rationed()
     }
 
     /// Whether it still fires.
@@ -272,14 +291,15 @@ impl Trigger {
         };
         let compile = || match &self.config.template {
             Some(template) => template.fill_filter(headers, link_type, data, self.config.vlan),
-            None => {
-                let text = host_pair_default(headers, link_type, data);
-                Filter::compile(&text, self.config.vlan, &[link_type]).map_err(NoFilter::Uncompiled)
-            }
+            None => host_pair_filter(headers, link_type, data, self.config.vlan),
+        };
+        let shape = match &self.config.template {
+            None => Some(host_pair_shape(headers, link_type, data)),
+            Some(template) => template.shape(headers, link_type, data).ok(),
         };
         let asker = hit.waits_at_ns.map_or(Asker::Live, Asker::Waiting);
         let clock_ns = hit.clock_ns.max(hit.time_ns);
-        self.decide(Moment { hit_ns: hit.time_ns, clock_ns, values, key, asker }, &compile, places)
+        self.decide(Moment { hit_ns: hit.time_ns, clock_ns, values, shape, key, asker }, &compile, places)
     }
 
     /// Fires by hand at capture time `now_ns`: no packet, no holdoff; a template with names takes everything.
@@ -290,7 +310,11 @@ impl Trigger {
         };
         let compile = || Filter::compile(text, self.config.vlan, link_types).map_err(NoFilter::Uncompiled);
         let values = Ok(Values::everything());
-        self.decide(Moment { hit_ns: now_ns, clock_ns: now_ns, values, key: None, asker: Asker::Person }, &compile, places)
+        self.decide(
+            Moment { hit_ns: now_ns, clock_ns: now_ns, values, shape: None, key: None, asker: Asker::Person },
+            &compile,
+            places,
+        )
     }
 
     fn decide(&self, moment: Moment, compile: Compile<'_>, places: &Arc<Places>) -> Verdict {
@@ -308,7 +332,7 @@ impl Trigger {
 
     /// `None`: a place will become free, and waiting for it is right.
     fn verdict(&self, state: &mut State, moment: &Moment, compile: Compile<'_>, places: &Arc<Places>) -> Option<Verdict> {
-        let Moment { hit_ns, clock_ns, values, key, asker } = *moment;
+        let Moment { hit_ns, clock_ns, values, shape, key, asker } = *moment;
         if state.disarmed {
             return Some(Verdict::Disarmed);
         }
@@ -329,6 +353,11 @@ impl Trigger {
             Ok(values) => values,
             Err(name) => return Some(Verdict::TemplateUnfilled { name }),
         };
+        match shape.and_then(|shape| state.fits.known(&shape)) {
+            Some(Answer::Unfilled(name)) => return Some(Verdict::TemplateUnfilled { name }),
+            Some(Answer::Uncompiled(cause)) => return Some(Verdict::FilterUncompiled { cause: cause.clone() }),
+            Some(Answer::Fits) | None => {}
+        }
         if places.no_space() {
             return Some(Verdict::NoSpace);
         }
@@ -339,7 +368,24 @@ impl Trigger {
             Some(Full::ForNow) => return None,
             None => {}
         }
-        let filter = match compile() {
+        if let Some(shape) = shape
+            && state.fits.ask(&shape, clock_ns, matches!(asker, Asker::Waiting(_))) == Next::Rationed
+        {
+            let name = self.config.template.as_ref().map_or("", Template::first_name);
+            return Some(Verdict::TemplateUnfilled { name });
+        }
+        let compiled = compile();
+        if let Some(shape) = shape {
+            state.fits.learn(
+                &shape,
+                match &compiled {
+                    Ok(_) => Answer::Fits,
+                    Err(NoFilter::Unfilled(unfilled)) => Answer::Unfilled(unfilled.name),
+                    Err(NoFilter::Uncompiled(error)) => Answer::Uncompiled(cause(error)),
+                },
+            );
+        }
+        let filter = match compiled {
             Ok(filter) => filter,
             Err(NoFilter::Unfilled(unfilled)) => return Some(Verdict::TemplateUnfilled { name: unfilled.name }),
             Err(NoFilter::Uncompiled(error)) => return Some(Verdict::FilterUncompiled { cause: cause(&error) }),
@@ -449,6 +495,90 @@ mod tests {
         assert_eq!(bench.trigger.misses(), Misses { unfilled: Some("$dstIP"), uncompiled: None });
         assert_eq!((bench.held[0].window.from_ns(), bench.held[0].window.to_ns()), (90 * S, 106 * S - 1));
         assert_eq!(bench.held[1].filter.text(), "host 10.0.0.3");
+    }
+
+    /// 64 hosts, and more.
+    fn long_template(more: &str) -> Template {
+        let hosts: Vec<String> = (1..=64).map(|host| format!("host 192.0.2.{host}")).collect();
+        Template::parse(&format!("({}) and {more}", hosts.join(" or "))).unwrap()
+    }
+
+    /// UDP over IPv6 from an address and a port.
+    fn frame6(from: u64, port: u16) -> Vec<u8> {
+        let mut frame = vec![2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 12, 17, 64];
+        frame.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0]);
+        frame.extend(from.to_be_bytes());
+        frame.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9]);
+        frame.extend(port.to_be_bytes());
+        frame.extend([0xea, 0x60, 0, 12, 0, 0, 1, 2, 3, 4]);
+        frame
+    }
+
+    #[test]
+    fn hits_whose_values_make_no_filter_are_found_once_and_not_compiled_again() {
+        let mut bench = Bench::new(2, |config| {
+            config.template = Some(long_template("ip host $srcIP"));
+            config.holdoff_ns = 0;
+        });
+        for from in 0..20_000 {
+            assert_eq!(bench.hit(100 * S, &frame6(from, 7)), "template_unfilled");
+        }
+        let left = bench.trigger.state.lock().unwrap().fits.failures_left();
+        assert_eq!((left, bench.trigger.rationed()), (crate::fits::FAILURES_AT_ONCE - 1, 0));
+        let expected = HitCounts { template_unfilled: 20_000, ..HitCounts::default() };
+        assert_eq!((bench.trigger.counts(), bench.trigger.counts().total()), (expected, 20_000));
+        assert_eq!(bench.hit(100 * S, &frame(2)), "fired", "what fits still does");
+    }
+
+    #[test]
+    fn a_link_type_that_has_no_such_filter_is_asked_once() {
+        let bench = Bench::new(2, |config| {
+            config.template = Some(long_template("ether host 02:02:02:02:02:02"));
+            config.holdoff_ns = 0;
+        });
+        let (data, link_type) = (&frame(2)[14..], LinkType::RAW);
+        let headers = Headers::parse(link_type, data);
+        let hit = Hit { time_ns: S, link_type, headers: &headers, data, clock_ns: S, waits_at_ns: None };
+        for _ in 0..20_000 {
+            assert_eq!(bench.trigger.hit(&hit, &bench.places).name(), "filter_uncompiled");
+        }
+        let left = bench.trigger.state.lock().unwrap().fits.failures_left();
+        assert_eq!((left, bench.trigger.counts().filter_uncompiled), (crate::fits::FAILURES_AT_ONCE - 1, 20_000));
+    }
+
+    #[test]
+    fn ever_new_values_that_make_no_filter_are_rationed_and_counted() {
+        let mut bench = Bench::new(2, |config| {
+            config.template = Some(long_template("port {srcPort}0"));
+            config.holdoff_ns = 0;
+        });
+        for port in 10_000..20_000 {
+            assert_eq!(bench.hit(100 * S, &frame6(1, port)), "template_unfilled");
+        }
+        let rationed = 10_000 - u64::from(crate::fits::FAILURES_AT_ONCE);
+        assert_eq!((bench.trigger.counts().template_unfilled, bench.trigger.rationed()), (10_000, rationed));
+        assert_eq!(bench.hit(102 * S, &frame6(1, 8)), "fired", "after a while others are looked at again");
+    }
+
+    #[test]
+    fn when_there_is_no_place_or_all_dumps_are_made_no_filter_is_compiled() {
+        for (limits, expected) in [((1, None), "too_many"), ((8, Some(1)), "disarmed")] {
+            let mut bench = Bench::new(8, |config| config.holdoff_ns = 0);
+            bench.places.set_limits(limits.0, limits.1);
+            assert_eq!(bench.hit(100 * S, &frame(2)), "fired");
+            let compile = || panic!("compiled");
+            for asker in [Asker::Live, Asker::Waiting(100 * S)] {
+                let moment = Moment {
+                    hit_ns: 200 * S,
+                    clock_ns: 200 * S,
+                    values: Ok(Values::everything()),
+                    shape: None,
+                    key: None,
+                    asker,
+                };
+                assert_eq!(bench.trigger.decide(moment, &compile, &bench.places).name(), expected);
+            }
+        }
     }
 
     #[test]

@@ -164,7 +164,7 @@ fn ordered<T: Ord>(a: T, b: T) -> (T, T) {
 }
 
 /// A packet's flow, without its direction.
-struct Flow {
+pub(super) struct Flow {
     kind: Kind,
     protocol: u8,
     /// TCP, UDP or SCTP, and the ports were seen: those of the ends count.
@@ -173,7 +173,8 @@ struct Flow {
 }
 
 impl Flow {
-    fn of(packet: &Subject<'_>) -> Option<Flow> {
+    /// That of a packet; `None` where it has no addresses.
+    pub fn of(packet: &Subject<'_>) -> Option<Flow> {
         let (source, destination) = packet.addresses()?;
         let transport = packet.ports().and_then(|_| match packet.protocol()? {
             TCP => Some("tcp"),
@@ -192,6 +193,14 @@ impl Flow {
         let ends = ordered(end(source)?, end(destination)?);
         let kind = if ends.0.0.is_ipv4() { Kind::Ipv4 } else { Kind::Ipv6 };
         Some(Flow { kind, protocol: UDP, transport: Some("udp"), ends })
+    }
+
+    /// Adds what decides of its filter's form: all but addresses and ports.
+    pub fn gather_form(&self, shape: &mut Gatherer) {
+        let ((low, _), (high, _)) = self.ends;
+        let flags = [self.transport.is_some().into(), low.is_ipv4().into(), high.is_ipv4().into(), (low == high).into()];
+        shape.add(Part::Bytes, &[self.kind as u8, self.protocol]);
+        shape.add(Part::Bytes, &flags);
     }
 
     fn gather(&self, values: &mut Gatherer) {
