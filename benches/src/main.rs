@@ -25,6 +25,8 @@ mod ring;
 mod soak;
 mod table;
 mod traffic;
+#[cfg(test)]
+mod truth;
 mod wirescope;
 
 use anyhow::Context;

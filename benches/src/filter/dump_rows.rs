@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, Progress, Scans, cut};
 use scope_filter::{ASKED_MAX, Asked, Filter, FilterEngine, Predicate, VlanRule};
 use scope_packet::pcapng::PacketBlock;
-use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
+use scope_packet::{Headers, Interface, KeyEntry, LinkType, SystemClock, TimestampSource};
 use scope_ring::WorkerCounts;
 use scope_ring::measure::{self, Packets, SOURCES, Sizes};
 use scope_ring::{Append, LaneWriter, Ring};
@@ -97,6 +97,8 @@ impl Full {
             progress: Arc::new(Progress::default()),
             scans: Scans::new(&self.ring, None),
             patience: None,
+            clock: Arc::new(SystemClock::new()),
+            evidence: Arc::default(),
         };
         let report = cut(&self.ring, order);
         let ns = begun.elapsed().as_nanos() as f64 / packets as f64;

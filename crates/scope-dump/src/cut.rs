@@ -1,6 +1,9 @@
 //! One dump from order to report: rounds of looking, reading, filtering and writing until the clocks say that it is over.
 
+use crate::evidence::Evidence;
 use crate::form::DumpFormat;
+use crate::gaps::Gaps;
+use crate::header::{fired_comment, intro};
 use crate::merge::{Beyond, Place, Waiting};
 use crate::output::{OutFile, publish_facts};
 use crate::pins::FirstPins;
@@ -12,13 +15,13 @@ use crate::target::DumpOutput;
 use crate::time_text::for_file_name;
 use crate::walk::{Candidate, Piece, Read, Walk};
 use scope_filter::{ASKED_MAX, Filter, FilterEngine};
-use scope_packet::LinkType;
-use scope_ring::{Lost, Ring};
+use scope_packet::{Clock, Gap, GapReason, LinkType};
+use scope_ring::Ring;
 use scope_trigger::Window;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where the packet that fired stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +63,10 @@ pub struct DumpOrder {
     /// Live: how long after the window's end, by the monotonic clock, to wait at most for workers that have stopped telling the
     /// time. `None`: as long as it takes.
     pub patience: Option<Duration>,
+    /// What time it is, and what it waits by.
+    pub clock: Arc<dyn Clock>,
+    /// What the run has beside its packets.
+    pub evidence: Arc<Evidence>,
 }
 
 /// Cuts one dump. Returns when its files have their names.
@@ -71,6 +78,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         time_ns: order.time_ns,
         filter: order.filter.text().to_string(),
         to_stream: order.output.is_stream(),
+        circumstances: order.evidence.now(),
         ..DumpReport::default()
     };
     let filter = order.filter;
@@ -92,7 +100,10 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         files: BTreeMap::new(),
         walk: Walk::new(ring, order.pins, from_ns),
         reader,
+        clock: order.clock,
+        evidence: order.evidence,
         unopened: None,
+        unsettled_from_ns: None,
     };
     cutter.follow(&order.window, order.time_ns, order.patience);
     cutter.finish(&mut report, &order.window, everything);
@@ -125,14 +136,18 @@ struct Cutter {
     files: BTreeMap<LinkType, OutFile>,
     walk: Walk,
     reader: Reader,
+    clock: Arc<dyn Clock>,
+    evidence: Arc<Evidence>,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
+    /// The dump had to end before this was settled, and what follows it, ns.
+    unsettled_from_ns: Option<i64>,
 }
 
 impl Cutter {
     /// Rounds until the window is over.
     fn follow(&mut self, window: &Window, hit_ns: i64, patience: Option<Duration>) {
-        let started = Instant::now();
+        let started = self.clock.monotonic();
         loop {
             let beats = self.ring.beats();
             // Before the look: what is committed afterwards is younger than this, or late.
@@ -141,9 +156,10 @@ impl Cutter {
             let to_ns = window.to_ns();
             if let Some(patience) = patience {
                 let rest = Duration::from_nanos(to_ns.saturating_sub(hit_ns).max(0) as u64);
-                if !over && started.elapsed() > rest + patience {
+                if !over && self.clock.monotonic() - started > rest + patience {
                     window.close();
                     over = true;
+                    self.unsettled_from_ns = Some(settled_ns.saturating_add(1));
                 }
             }
             self.beyond.inside(to_ns, &mut self.waiting);
@@ -162,7 +178,8 @@ impl Cutter {
             }
             self.reader.pass(self.walk.passed());
             // What has come meanwhile is gathered: a beat of the ring ends the wait before anything is overrun.
-            self.ring.wait_for_beat(beats, self.reader.pause(to_ns.saturating_sub(settled_ns)));
+            let pause = self.reader.pause(to_ns.saturating_sub(settled_ns));
+            self.clock.wait(pause, &|pause| self.ring.wait_for_beat(beats, pause));
         }
     }
 
@@ -259,8 +276,13 @@ impl Cutter {
     fn write(&mut self, place: Place, block: &[u8]) {
         self.progress.wrote(block.len() as u64);
         let link_type = self.sieves[place.lane as usize].link_type();
+        let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (place.lane, place.packet));
+        let mut comments = self.evidence.annexes.comments_of(place.lane, place.packet);
+        if fired {
+            comments.insert(0, fired_comment(&self.intro));
+        }
         if let Some(file) = self.file(link_type) {
-            file.0.write(file.1, place, block);
+            file.0.write(file.1, place, block, &comments);
         } else if let Some((_, unwritten)) = &mut self.unopened {
             *unwritten += 1;
         }
@@ -268,7 +290,9 @@ impl Cutter {
 
     fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
-            let created = self.fits(link_type).and_then(|()| OutFile::create(&self.output, link_type, &self.intro));
+            let created = self
+                .fits(link_type)
+                .and_then(|()| OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro)));
             match created {
                 Ok(file) => drop(self.files.insert(link_type, file)),
                 Err(error) => self.unopened = Some((error, 0)),
@@ -290,52 +314,67 @@ impl Cutter {
         }
     }
 
-    /// Settles the loss, closes the files, gives them their names.
+    /// States the gaps, closes the files, gives them their names.
     fn finish(mut self, report: &mut DumpReport, window: &Window, everything: bool) {
-        let to_ns = window.to_ns();
-        let recycled = self.walk.lost(to_ns).and(self.beyond.lost(to_ns));
+        report.asked = (self.from_ns, window.to_ns());
         let main_type = match self.hit {
             Some(hit) => hit.link_type,
             None if self.files.is_empty() && self.ring.lanes() == 0 => LinkType::ETHERNET, // nothing was received yet
             None => self.files.keys().next().copied().unwrap_or_else(|| self.ring.lane_info(0).link_type),
         };
         let _ = self.file(main_type);
-        let heard = self.ring.heard().unwrap_or((report.time_ns, report.time_ns));
-        report.from_ns = self.from_ns.max(heard.0).min(report.time_ns);
-        report.to_ns = to_ns.min(heard.1).max(report.from_ns);
+        // Without anybody's word for it: from the first packet to the latest moment of any worker's clock.
+        let heard = self.ring.listened().or(self.ring.heard()).unwrap_or((report.time_ns, report.time_ns));
+        report.from_ns = report.asked.0.max(heard.0).min(report.time_ns);
+        report.to_ns = report.asked.1.min(heard.1).max(report.from_ns);
         (report.hits, report.hits_ns) = window.hits();
-        self.settle_loss(report, recycled, everything);
+        let known = self.gaps(report.asked);
+        self.state(report, &known, everything);
         for file in self.files.values_mut() {
             let fallback = self.ring.interface_of(file.link_type());
             file.finish_packets(&self.ring, fallback, (report.lost_min, report.lost_max), report.to_ns);
         }
+        let mut times: Vec<_> = self.files.values().flat_map(OutFile::times).collect();
+        times.dedup();
+        report.circumstances = self.evidence.around(report.from_ns, report.to_ns, times);
         report.packets = self.files.values().map(|file| file.packets).sum();
         report.bytes = self.files.values().map(|file| file.bytes).sum();
         report.cut = self.files.values().map(|file| file.cut).sum();
-        let unwritten =
-            self.files.values().map(|file| file.unwritten.packets).sum::<u64>() + self.unopened.as_ref().map_or(0, |u| u.1);
         let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
         let failed = self.files.values().find_map(OutFile::complaint).or(unopened);
         report.error = failed.map(|error| self.output.fault(error));
-        report.lost_min += unwritten;
-        report.lost_max += unwritten;
-        let spans = self.files.values().filter_map(|file| file.unwritten.span_ns).chain(report.missing);
-        report.missing = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        if self.unopened.is_some() {
-            report.missing = Some((report.from_ns, report.to_ns)); // nothing of it could be written
-        }
-        report.complete = report.lost_max == 0 && report.error.is_none();
+        self.state(report, &known, everything);
         report.interpreted = self.sieves.iter().find_map(|sieve| sieve.interpreted().map(String::from));
         self.publish(report, main_type);
     }
 
-    /// What the dump lacks. Whether a lost packet would have passed the filter nobody knows: unless the dump takes everything,
-    /// there is no least number.
-    fn settle_loss(&self, report: &mut DumpReport, recycled: Lost, everything: bool) {
-        let lost = recycled.and(self.ring.lost_before((report.from_ns, report.to_ns)));
-        report.lost_min = if everything { lost.packets_min } else { 0 };
-        report.lost_max = lost.packets_max;
-        report.missing = lost.span_ns;
+    /// What of the window never came into the ring, and what was gone from there before it was read.
+    fn gaps(&mut self, asked: (i64, i64)) -> Vec<Gap> {
+        let mut gaps = self.ring.gaps_before(asked);
+        for (reason, lost) in [(GapReason::Evicted, self.walk.lost(asked.1)), (GapReason::Limit, self.beyond.lost(asked.1))] {
+            let gap =
+                |(from_ns, to_ns)| Gap { from_ns, to_ns, reason, lost_min: lost.packets_min, lost_max: Some(lost.packets_max) };
+            gaps.extend(lost.span_ns.map(gap));
+        }
+        let unsettled = |from_ns| Gap { from_ns, to_ns: asked.1, reason: GapReason::Unsettled, lost_min: 0, lost_max: None };
+        gaps.extend(self.unsettled_from_ns.map(unsettled));
+        gaps
+    }
+
+    /// Says in the report what the dump lacks: the gaps that are known, and what couldn't be written so far.
+    fn state(&self, report: &mut DumpReport, known: &[Gap], everything: bool) {
+        let mut gaps = Gaps::of(report.asked);
+        known.iter().for_each(|gap| gaps.add(*gap));
+        for unwritten in self.files.values().map(|file| &file.unwritten) {
+            gaps.add_lost(GapReason::Disk, (unwritten.packets, unwritten.packets), unwritten.span_ns);
+        }
+        if let Some((_, packets)) = self.unopened {
+            gaps.add_lost(GapReason::Disk, (packets, packets), Some((report.from_ns, report.to_ns)));
+        }
+        let stated = gaps.state(everything);
+        (report.gaps, report.gaps_folded) = (stated.gaps, stated.folded);
+        (report.lost_min, report.lost_max, report.missing) = (stated.lost_min, stated.lost_max, stated.span_ns);
+        report.complete = report.gaps.is_empty() && report.error.is_none();
     }
 
     fn publish(self, report: &mut DumpReport, main_type: LinkType) {

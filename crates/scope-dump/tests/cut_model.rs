@@ -2,10 +2,10 @@
 //! column screens well, badly and not at all. The model asks the filter of every packet.
 
 use proptest::prelude::*;
-use scope_dump::{DumpFormat, DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, Target, cut};
+use scope_dump::{DumpFormat, DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, SystemDisk, Target, cut};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
-use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
+use scope_packet::{Headers, Interface, KeyEntry, LinkType, SystemClock, TimestampSource};
 use scope_ring::{Append, LaneWriter, Ring, RingConfig};
 use scope_trigger::Window;
 use std::sync::Arc;
@@ -207,6 +207,8 @@ fn order(bench: &Bench, hit: Model, filter: &str, window: &Arc<Window>, folder: 
         progress: Arc::new(Progress::default()),
         scans: bench.scans.clone(),
         patience: None,
+        clock: Arc::new(SystemClock::new()),
+        evidence: Arc::default(),
     }
 }
 
@@ -475,7 +477,7 @@ fn in_a_pipe_late_packets_stand_behind_their_place_and_none_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     let target = Target::Stream(std::fs::File::create(&path).unwrap());
-    let output = DumpOutput { format: DumpFormat::Pcapng, target, budget: None };
+    let output = DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SystemDisk) };
     let (report, expected) = dump_with_late_packets(Arc::new(output), folder.path());
     assert!(report.paths.is_empty() && report.to_stream);
     let mut packets = read(&DumpReport { paths: vec![path.clone()], ..report });

@@ -4,9 +4,10 @@ use crate::dump_reports::DumpReports;
 use crate::events::Events;
 use crate::exec::Exec;
 use crate::summary;
-use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, Spared, cut};
+use crate::threads::Threads;
+use scope_dump::{DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut};
 use scope_filter::FilterEngine;
-use scope_packet::LinkType;
+use scope_packet::{Clock, LinkType};
 use scope_ring::Ring;
 use scope_trigger::{Fire, Places, Trigger, Verdict, Window};
 use serde_json::json;
@@ -24,6 +25,10 @@ pub struct DumpSettings {
     pub patience: Option<Duration>,
     /// What evaluates dump filters.
     pub filter_engine: FilterEngine,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where their threads come from.
+    pub threads: Arc<dyn Threads>,
 }
 
 /// A dump that is being made.
@@ -45,6 +50,7 @@ pub struct Dumps {
     events: Arc<Events>,
     settings: DumpSettings,
     scans: Arc<Scans>,
+    evidence: Arc<Evidence>,
     started: AtomicU64,
     /// The run ends after so many dumps; `u64::MAX`: after none.
     exit_after: AtomicU64,
@@ -84,6 +90,7 @@ impl Dumps {
             events: events.clone(),
             settings,
             scans: scans.clone(),
+            evidence: Arc::default(),
             started: AtomicU64::new(0),
             exit_after: AtomicU64::new(exit_after.unwrap_or(u64::MAX)),
             state: Mutex::default(),
@@ -98,6 +105,11 @@ impl Dumps {
     /// The places that dumps take.
     pub fn places(&self) -> &Arc<Places> {
         &self.places
+    }
+
+    /// What dumps say beside their packets.
+    pub fn evidence(&self) -> &Evidence {
+        &self.evidence
     }
 
     /// What dumps have spared each other, and what the summaries have spared them.
@@ -127,6 +139,8 @@ impl Dumps {
             patience: self.settings.patience,
             progress,
             scans: self.scans.clone(),
+            clock: self.settings.clock.clone(),
+            evidence: self.evidence.clone(),
         };
         let (dumps, failed) = (self.clone(), failed_report(&order));
         let place = fire.place;
@@ -136,7 +150,7 @@ impl Dumps {
             guard.with(report);
             drop(place);
         };
-        if let Err(error) = std::thread::Builder::new().name(format!("dump-{id}")).spawn(work) {
+        if let Err(error) = self.settings.threads.spawn(format!("dump-{id}"), Box::new(work)) {
             // The closure is dropped with its guard not yet made: say it here.
             let mut report = DumpReport { id, trigger: trigger.to_string(), time_ns: hit.time_ns, ..DumpReport::default() };
             report.error = Some(format!("no thread for the dump: {error}"));
@@ -233,6 +247,7 @@ fn failed_report(order: &DumpOrder) -> DumpReport {
         why: order.why.clone(),
         time_ns: order.time_ns,
         filter: order.filter.text().to_string(),
+        asked: (order.window.from_ns(), order.window.to_ns()),
         from_ns: order.window.from_ns(),
         to_ns: order.window.to_ns(),
         error: Some("the dump's thread failed".to_string()),

@@ -136,7 +136,9 @@ impl Health {
             let counters = report.lock().expect("no panic while held").counters;
             source((worker, &(name.clone(), counters)))
         });
-        let hits: Map<String, Value> = shared.triggers.counts().into_iter().map(|(name, counts)| (name, hits(&counts))).collect();
+        let counts = shared.triggers.counts();
+        let rationed: u64 = counts.iter().map(|(_, counts)| counts.rationed).sum();
+        let hits: Map<String, Value> = counts.into_iter().map(|(name, counts)| (name, hits(&counts))).collect();
         let mut facts = self.meanwhile(shared);
         let more = json!({
             "elapsed_s": status.elapsed_s,
@@ -150,6 +152,7 @@ impl Health {
             "late": total.late_packets,
             "sources": sources.collect::<Vec<_>>(),
             "hits": hits,
+            "hits_rationed": rationed,
             "lag_ns": status.workers.iter().map(|worker| worker.lag_ns).collect::<Vec<_>>(),
             "depth_ns": status.depth_ns,
             "dumps_done": status.dumps_done,

@@ -24,6 +24,7 @@
 //! | `filters` | filters made ready by the main thread |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
 //! | [`reload`] | a change of triggers and limits while a run goes |
+//! | [`threads`] | how a dump gets its thread |
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`dump_reports`] | what became of dumps: the newest, and sums of all |
 //! | [`exec`] | commands after dumps |
@@ -39,6 +40,7 @@
 //! Absent on purpose: command lines, terminals, exit codes.
 
 mod at_once;
+mod clock_state;
 mod control;
 pub mod cpus;
 pub mod doctor;
@@ -71,6 +73,7 @@ pub mod space;
 pub mod status;
 pub mod summary;
 mod thread_times;
+pub mod threads;
 pub mod triggers;
 pub mod unread;
 pub mod worker;

@@ -38,13 +38,14 @@ use crate::rights::{self, Rights};
 use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
-use crate::status::{Status, StatusTaker, interfaces};
+use crate::status::{Status, StatusTaker, counter_samples, interfaces};
 use crate::summary::Summary;
+use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Scans};
 use scope_filter::{Filter, VlanRule};
-use scope_packet::LinkType;
+use scope_packet::{Clock, GapReason, LinkType, SystemClock};
 use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::{SourceError, Timing};
 use scope_trigger::{Places, TriggerConfig};
@@ -179,11 +180,14 @@ impl Run {
         let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
         let space = Space::new(&outputs.dump);
         outputs.dump.budget.iter().for_each(|budget| places.heed(budget.full()));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let settings = DumpSettings {
             output: outputs.dump.clone(),
             exec: exec.clone(),
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
             filter_engine: plan.filter_engine,
+            clock: clock.clone(),
+            threads: Arc::new(SystemThreads),
         };
         // Files don't wait for summaries, and are gone through once.
         let summarizer = if live && !plan.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
@@ -195,6 +199,7 @@ impl Run {
             dumps,
             events,
             lockstep: Lockstep::new(sources.len()),
+            clock,
             stop: AtomicBool::new(stopped),
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
@@ -228,6 +233,7 @@ impl Run {
                     Ok(handle) => workers.push(handle),
                     Err(cause) => {
                         self.shared.stop.store(true, Ordering::Relaxed);
+                        self.shared.ring.begin_listening(index as u32, i64::MAX, GapReason::NotStarted);
                         self.shared.ring.end_clock(index as u32);
                         self.shared.lockstep.end(index as u32);
                         failures.push(format!("no thread for worker {index}: {cause}"));
@@ -259,6 +265,7 @@ impl Run {
                     let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) };
                     status.interfaces = interfaces(&names, &reports);
                     let notes = health.look(&mut status, &self.shared, &reports);
+                    self.sample_counters(&status);
                     notes.iter().for_each(|note| watch.note(note));
                     watch.status(&status);
                     self.shared.events.flush_hits();
@@ -272,7 +279,10 @@ impl Run {
             if !self.shared.stop.swap(true, Ordering::Relaxed) {
                 watch.stopping();
             }
-            let notes = health.look(&mut taker.take(&self.shared, self.hits()), &self.shared, &reports);
+            let mut status = taker.take(&self.shared, self.hits());
+            status.interfaces = interfaces(&names, &reports);
+            let notes = health.look(&mut status, &self.shared, &reports);
+            self.sample_counters(&status);
             notes.iter().for_each(|note| watch.note(note));
             health.log_loss(&mut taker, &self.shared);
             for (index, worker) in workers.into_iter().enumerate() {
@@ -315,6 +325,13 @@ impl Run {
         let at_ns = self.shared.ring.heard().map_or_else(now_ns, |(_, heard_ns)| heard_ns);
         let verdict = self.shared.dumps.fire_by_hand(&self.shared.triggers.current().manual, at_ns);
         watch.note(&format!("dump of everything by hand: {verdict}"));
+    }
+
+    /// Notes what the live interfaces have counted, for the dumps whose windows begin or end about now.
+    fn sample_counters(&self, status: &Status) {
+        if self.live {
+            self.shared.dumps.evidence().sample(self.shared.clock.wall_ns(), counter_samples(status));
+        }
     }
 
     /// Whether the dump goes into a pipe that nobody reads any more.

@@ -6,8 +6,9 @@ use crate::nic_watch::{NicStatus, nics_json};
 use crate::space::SpaceSummary;
 use crate::status::InterfaceStatus;
 use scope_dump::DumpReport;
+use scope_dump::evidence::{ClockState, Counted, CountedSpan};
 use scope_dump::time_text::iso;
-use scope_packet::{DropReason, Drops};
+use scope_packet::{DropReason, Drops, Gap};
 use scope_source::SourceCounters;
 use scope_trigger::HitCounts;
 use serde_json::{Map, Value, json};
@@ -59,6 +60,8 @@ pub struct Summary {
     pub adds_up: bool,
     /// Packets older than one before them in their source.
     pub stepped_back: u64,
+    /// Comments, names and secrets of capture files that were left out of dumps at the bound.
+    pub annexes_left_out: u64,
     /// Packets whose time lay outside of what is stored.
     pub time_clamped: u64,
     /// Packets that were cut though nobody asked for it: by the kernel, to the most that is kept, or to what a segment can keep.
@@ -93,6 +96,7 @@ impl Summary {
             "filtered": amount(&self.filtered),
             "dropped": dropped,
             "hits": hits,
+            "hits_rationed": self.hits.iter().map(|(_, counts)| counts.rationed).sum::<u64>(),
             "dumps": self.dumps.iter().map(dump).collect::<Vec<_>>(),
             "dumps_left_out": self.dumps_left_out(),
             "dump_totals": totals(&self.dump_totals),
@@ -106,6 +110,7 @@ impl Summary {
             "nic": nics_json(&self.nics),
             "adds_up": self.adds_up,
             "time_clamped": self.time_clamped,
+            "annexes_left_out": self.annexes_left_out,
             "cut": self.cut,
             "cut_by_segment": self.cut_by_segment,
             "dump_space": self.space.as_ref().map(SpaceSummary::to_json),
@@ -164,11 +169,49 @@ fn totals(totals: &DumpTotals) -> Value {
     json!({
         "dumps": totals.dumps,
         "incomplete": totals.incomplete,
+        "failed": totals.failed,
         "packets": totals.packets,
         "bytes": totals.bytes,
         "lost_min": totals.lost_min,
-        "lost_max": totals.lost_max,
+        "lost_max": known(totals.lost_max),
     })
+}
+
+/// A number of packets; `null` where nobody can know it.
+fn known(packets: u64) -> Option<u64> {
+    (packets < u64::MAX).then_some(packets)
+}
+
+/// One entry of a dump's `gaps`.
+fn gap(gap: &Gap) -> Value {
+    json!({
+        "from": iso(gap.from_ns),
+        "to": iso(gap.to_ns),
+        "reason": gap.reason.name(),
+        "lost_min": gap.lost_min,
+        "lost_max": gap.lost_max,
+    })
+}
+
+/// The state of the host's clock.
+pub(crate) fn clock(state: ClockState) -> Value {
+    match state {
+        ClockState::Unknown => Value::Null,
+        ClockState::NotSynchronised => json!({"synchronised": false}),
+        ClockState::Synchronised { estimated_error_us, error_max_us } => {
+            json!({"synchronised": true, "estimated_error_us": estimated_error_us, "error_max_us": error_max_us})
+        }
+    }
+}
+
+/// What an interface had counted at the begin and the end of a dump's window.
+fn counted(span: &CountedSpan) -> Value {
+    let reading = |reading: &Counted| {
+        let mut object: Map<String, Value> = reading.counts.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
+        object.insert("at".into(), iso(reading.at_ns).into());
+        Value::from(object)
+    };
+    json!({"interface": span.interface, "begin": reading(&span.begin), "end": reading(&span.end)})
 }
 
 /// One entry of `dumps`.
@@ -179,17 +222,23 @@ pub fn dump(report: &DumpReport) -> Value {
         "trigger": report.trigger,
         "time": iso(report.time_ns),
         "filter": report.filter,
+        "asked": {"from": iso(report.asked.0), "to": iso(report.asked.1)},
         "from": iso(report.from_ns),
         "to": iso(report.to_ns),
+        "gaps": report.gaps.iter().map(gap).collect::<Vec<_>>(),
+        "gaps_folded": report.gaps_folded,
         "packets": report.packets,
         "bytes": report.bytes,
         "cut": report.cut,
         "lost_min": report.lost_min,
-        "lost_max": report.lost_max,
+        "lost_max": known(report.lost_max),
         "missing": missing.map(|(from_ns, to_ns)| json!({"from": iso(from_ns), "to": iso(to_ns)})),
         "complete": report.complete,
         "path": report.paths.first(),
         "paths": report.paths,
+        "clock": clock(report.circumstances.clock),
+        "times": report.circumstances.times.iter().map(|source| source.name()).collect::<Vec<_>>(),
+        "counters": report.circumstances.counters.iter().map(counted).collect::<Vec<_>>(),
         "hits": report.hits,
         "error": report.error,
     })

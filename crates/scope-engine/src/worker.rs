@@ -9,7 +9,7 @@
 
 use crate::cpus::pin_this_thread;
 use crate::dumps::{Dumps, HitFacts};
-use crate::events::Events;
+use crate::events::{Events, now_ns};
 use crate::lockstep::Lockstep;
 use crate::plan::SourceEntry;
 use crate::triggers::{TriggerSet, Triggers};
@@ -17,12 +17,13 @@ use crate::unread::Unread;
 use scope_dump::HitPacket;
 use scope_filter::{ASKED_MAX, Asked, Filter, Predicate};
 use scope_packet::pcapng::PacketHead;
-use scope_packet::{BATCH_PACKETS_MAX, DropReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
+use scope_packet::{BATCH_PACKETS_MAX, Clock, DropReason, Gap, GapReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
 use scope_source::spec::values::format_cpus;
 use scope_source::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Hit, Verdict};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub struct Shared {
     pub events: Arc<Events>,
     /// Keeps workers that can wait together.
     pub lockstep: Lockstep,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
     /// The sources are to stop.
     pub stop: AtomicBool,
     /// Workers that have ended, and who wants to know it at once.
@@ -97,17 +100,22 @@ impl Part {
 pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport>) {
     let Feed { mut source, parts, cpus } = feed;
     let _ended = EndOnDrop { index, shared };
+    let live = source.timing() == Timing::Live;
     if let Err(cause) = pin_this_thread(&cpus) {
         let warning = format!("worker {index} could not be pinned to CPUs {}: {cause}", format_cpus(&cpus));
         report.lock().expect("no panic while held").warnings.extend([warning]);
     }
     shared.ring.set_grace(index, source.grace_ns());
     let mut path = Path::new(index, source.timing(), source.grace_ns(), parts, shared);
-    let mut stopped = false;
+    if live {
+        shared.ring.begin_listening(index, source.listens_from_ns().unwrap_or_else(now_ns), GapReason::NotStarted);
+    }
+    // When it was told to stop, ns of the system's clock.
+    let mut stopped_ns = None;
     loop {
-        if !stopped && (shared.stop.load(Ordering::Relaxed) || path.enough) {
+        if stopped_ns.is_none() && (shared.stop.load(Ordering::Relaxed) || path.enough) {
+            stopped_ns = Some(now_ns());
             source.stop();
-            stopped = true;
         }
         let polled = source.poll(&mut path);
         path.commit();
@@ -119,6 +127,13 @@ pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport
         report.news.extend(source.news());
         report.failure = polled.err();
         if ended {
+            let (to_ns, reason) = match (&report.failure, stopped_ns) {
+                (Some(_), _) => (path.clock_ns, GapReason::InterfaceGone),
+                (None, Some(stopped_ns)) if live => (stopped_ns, GapReason::Stopped),
+                (None, Some(_)) => (path.clock_ns, GapReason::Stopped),
+                (None, None) => (path.clock_ns, GapReason::CaptureEnd),
+            };
+            shared.ring.end_listening(index, to_ns, reason);
             return;
         }
     }
@@ -133,7 +148,10 @@ struct EndOnDrop<'a> {
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.shared.lockstep.end(self.index);
-        self.shared.ring.end_clock(self.index);
+        // One that unwinds hasn't said it.
+        let ring = &self.shared.ring;
+        ring.end_listening(self.index, ring.clock_ns(self.index), GapReason::InterfaceGone);
+        ring.end_clock(self.index);
         self.shared.ended.fetch_add(1, Ordering::Release);
         self.shared.main.unpark();
     }
@@ -209,10 +227,14 @@ struct Path<'a> {
     batches: u32,
     /// A claim failed in this batch: the next try comes with the next one.
     claim_failed: bool,
-    /// What this batch lost in front of the ring: packets, from, to.
-    lost: Option<(u64, i64, i64)>,
+    /// What this batch lost in front of the ring, by reason: packets, from, to.
+    lost: [Option<(u64, i64, i64)>; DropReason::ALL.len()],
+    /// The first packet's time, as the ring was told it.
+    begun_ns: i64,
     /// For each trigger the packets at hand that hit it, a bit each.
     hits: Vec<u64>,
+    /// Comments of packets of the next batch, by their index there.
+    comments: BTreeMap<usize, Vec<String>>,
     /// No packet is wanted any more: the run has its dumps.
     enough: bool,
 }
@@ -235,9 +257,11 @@ impl<'a> Path<'a> {
             first_ns: i64::MAX,
             batches: 0,
             claim_failed: false,
-            lost: None,
+            lost: [None; DropReason::ALL.len()],
+            begun_ns: i64::MAX,
             hits: vec![0; set.triggers.len()],
             set,
+            comments: BTreeMap::new(),
             enough: false,
         }
     }
@@ -259,11 +283,20 @@ impl<'a> Path<'a> {
             lane.writer.commit();
         }
         let ring = &self.shared.ring;
-        if let Some((packets, from_ns, to_ns)) = self.lost.take() {
-            ring.note_loss(self.index, packets, from_ns, to_ns);
+        for reason in DropReason::ALL {
+            if let Some((packets, from_ns, to_ns)) = self.lost[reason as usize].take() {
+                // What is pinned out has passed the prefilters. Of what has no lane they weren't asked.
+                let sure = reason == DropReason::RingPinned || self.parts.iter().all(|part| part.prefilter.is_none());
+                let (lost_min, lost_max) = (if sure { packets } else { 0 }, Some(packets));
+                ring.note_gap(self.index, 0, Gap { from_ns, to_ns, reason: gap_reason(reason), lost_min, lost_max });
+            }
         }
         if self.first_ns < i64::MAX {
             ring.set_first(self.index, self.first_ns);
+        }
+        if self.waits && self.first_ns < self.begun_ns {
+            self.begun_ns = self.first_ns;
+            ring.begin_listening(self.index, self.first_ns, GapReason::CaptureBegin);
         }
         ring.publish_worker(self.index, &self.counts);
         ring.set_clock(self.index, self.clock_ns);
@@ -280,7 +313,7 @@ impl<'a> Path<'a> {
             self.commit();
         }
         while self.shared.lockstep.ahead(self.index) {
-            std::thread::sleep(WAIT_STEP);
+            self.shared.clock.sleep(WAIT_STEP);
         }
     }
 
@@ -416,7 +449,7 @@ impl<'a> Path<'a> {
             return !self.claim_failed;
         }
         while self.shared.ring.must_wait(writer.lane()) || !writer.claim() {
-            std::thread::sleep(WAIT_STEP);
+            self.shared.clock.sleep(WAIT_STEP);
         }
         true
     }
@@ -424,7 +457,8 @@ impl<'a> Path<'a> {
     fn drop_packet(&mut self, packet: &Packet<'_>, reason: DropReason) {
         self.counts.dropped.add(reason, 1);
         self.ports[packet.interface as usize].lost += packet.lost_before + 1;
-        self.lost = Some(match self.lost {
+        let lost = &mut self.lost[reason as usize];
+        *lost = Some(match *lost {
             None => (1, packet.time_ns, packet.time_ns),
             Some((packets, from_ns, to_ns)) => (packets + 1, from_ns.min(packet.time_ns), to_ns.max(packet.time_ns)),
         });
@@ -449,6 +483,7 @@ impl<'a> Path<'a> {
         };
         let number = self.shared.ring.register(self.lanes[lane].writer.lane(), &interface).ok_or(DropReason::Interfaces)?;
         self.ports[port].prefilter = prefilter.map(|filter| self.prefilter_for(filter, interface.link_type));
+        self.shared.dumps.evidence().annexes.interface(number, (self.index, interface.part));
         let writer = &mut self.lanes[lane].writer;
         Ok(Attached::Lane { lane, index: writer.add_interface(number) })
     }
@@ -470,6 +505,31 @@ impl<'a> Path<'a> {
         let writer = self.shared.ring.open_lane_in(group, self.index, link_type).ok_or(DropReason::LinkTypes)?;
         self.lanes.push(Lane { writer, group, predicates: predicates(&self.set, link_type) });
         Ok(self.lanes.len() - 1)
+    }
+
+    /// As [`Path::packets`] for packets of which some have comments: those alone, so that their place is known beforehand.
+    #[cold]
+    fn commented_packets(&mut self, packets: &[Packet<'_>]) {
+        let comments = std::mem::take(&mut self.comments);
+        let mut done = 0;
+        for (at, comments) in comments.into_iter().filter(|(at, _)| *at < packets.len()) {
+            packets[done..at].chunks(ASKED_MAX).for_each(|packets| self.packets(packets));
+            done = at + 1;
+            let Attached::Lane { lane, .. } = self.attached(packets[at].interface as usize) else {
+                self.packets(&packets[at..done]);
+                continue;
+            };
+            let shared = self.shared;
+            let writer = &self.lanes[lane].writer;
+            let (number, place) = (writer.lane(), writer.next_packet());
+            // Before it is stored: from then on a dump may read it.
+            shared.dumps.evidence().annexes.comment(number, place, comments);
+            self.packets(&packets[at..done]);
+            if self.lanes[lane].writer.next_packet() == place {
+                shared.dumps.evidence().annexes.forget(number, place);
+            }
+        }
+        packets[done..].chunks(ASKED_MAX).for_each(|packets| self.packets(packets));
     }
 
     #[cold]
@@ -509,6 +569,15 @@ impl<'a> Path<'a> {
                 _ => self.shared.events.hit(trigger, packet.time_ns, name, None),
             }
         }
+    }
+}
+
+/// Why a window lacks packets that were dropped for `reason`.
+fn gap_reason(reason: DropReason) -> GapReason {
+    match reason {
+        DropReason::Kernel => GapReason::Kernel,
+        DropReason::RingPinned => GapReason::RingPinned,
+        DropReason::LinkTypes | DropReason::Interfaces => GapReason::Limit,
     }
 }
 
@@ -561,8 +630,12 @@ impl Sink for Path<'_> {
             self.keep_step(first.time_ns);
         }
         self.claim_failed = false;
-        for packets in packets.chunks(ASKED_MAX) {
-            self.packets(packets);
+        if !self.comments.is_empty() {
+            self.commented_packets(packets);
+        } else {
+            for packets in packets.chunks(ASKED_MAX) {
+                self.packets(packets);
+            }
         }
         self.batches += 1;
         if packets.len() < BATCH_PACKETS_MAX || self.batches >= BATCHES_PER_COMMIT {
@@ -575,7 +648,27 @@ impl Sink for Path<'_> {
         if let Attached::Lane { lane, index } = self.attached(interface as usize) {
             self.lanes[lane].writer.count_dropped(index, DropReason::Kernel, packets);
         }
-        self.shared.ring.note_loss(self.index, packets, since_ns, until_ns);
+        let gap =
+            Gap { from_ns: since_ns, to_ns: until_ns, reason: GapReason::Kernel, lost_min: packets, lost_max: Some(packets) };
+        self.gap(interface, gap);
+    }
+
+    fn gap(&mut self, interface: u32, gap: Gap) {
+        // A prefilter might have refused the packets.
+        let part = self.ports.get(interface as usize).map_or(0, |port| port.interface.part as usize);
+        let filtered = self.parts.get(part).is_some_and(|part| part.prefilter.is_some());
+        let lost_min = if filtered { 0 } else { gap.lost_min };
+        self.shared.ring.note_gap(self.index, interface, Gap { lost_min, ..gap });
+    }
+
+    fn comments(&mut self, comments: &[(usize, &str)]) {
+        for (at, comment) in comments {
+            self.comments.entry(*at).or_default().push((*comment).to_string());
+        }
+    }
+
+    fn annex(&mut self, part: u32, block: &[u8]) {
+        self.shared.dumps.evidence().annexes.block((self.index, part), block);
     }
 
     fn idle(&mut self, clock_ns: i64) {

@@ -1,46 +1,70 @@
-//! Programs for Linux cooked captures behind VLAN tags: libpcap's language has no `vlan` there, so its program for untagged packets is
-//! moved to where a tagged packet has the same bytes.
+//! VLAN tags in Linux cooked captures, where libpcap's language has no `vlan`: the text's own program, moved behind the tags.
 //!
 //! ```text
-//! SLL    0 packet type ... 14 protocol 16 network               SLL2   0 protocol 2 ... 20 network
-//! tag    0 ...             14 0x8100   16 tag 18 protocol 20    tag    0 0x8100   2 ... 20 tag 22 protocol 24 network
+//!  LINUX_SLL    0 ... | 14 type                | 16 tag, type | 20 tag, type | 24 network layer
+//!  LINUX_SLL2   0 type | 2 ...                 | 20 tag, type | 24 tag, type | 28 network layer
 //! ```
-//! Each further tag moves protocol and network by four more bytes. What stands in front stays where it is.
+//! The moved program reads the last type where the header has its own, and everything behind the header where it stands behind the
+//! tags; so it says of a packet with tags what the text's program says of the same packet without them. `len` stays the length with
+//! them, as under `vlan and` on Ethernet. A text that reads bytes of the link layer by number (`link[14:2]`) means these bytes and isn't
+//! moved.
 
-use crate::bpf::Instruction;
 use scope_packet::LinkType;
 
-/// Bytes of a tag.
-const TAG_BYTES: u32 = 4;
-/// Loads at a fixed place, and the header length of IPv4; loads at a place behind X.
-const FIXED: [u16; 4] = [0x20, 0x28, 0x30, 0xb1];
-const BEHIND_X: [u16; 3] = [0x40, 0x48, 0x50];
-/// Where the protocol and the network layer of SLL begin, and the network layer of SLL2, whose protocol is at 0.
-const SLL_PROTOCOL_AT: u32 = 14;
-const SLL2_NETWORK_AT: u32 = 20;
+use crate::bpf::Instruction;
+use crate::words;
 
-/// Whether the link type is a cooked capture.
-pub(crate) fn is_cooked(link: LinkType) -> bool {
-    matches!(link, LinkType::LINUX_SLL | LinkType::LINUX_SLL2)
+/// Bytes of one tag: its own two, and the type of what follows.
+const TAG_BYTES: u32 = 4;
+/// What loads at a constant place, at a place behind X, and a header's length, by the mode of their instruction.
+const MODE_MASK: u16 = 0xe0;
+const ABSOLUTE: u16 = 0x20;
+const BEHIND_X: u16 = 0x40;
+const HEADER_LENGTH: u16 = 0xa0;
+/// Classes of instructions that load A and X.
+const CLASS_MASK: u16 = 0x07;
+const LOADS: [u16; 2] = [0, 1];
+
+/// Where a cooked capture's header has its type, and where it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cooked {
+    type_at: u32,
+    end: u32,
 }
 
-/// The program as it is for packets with `tags` tags; the same where there are none, or `link` is no cooked capture.
-pub(crate) fn behind_tags(mut program: Vec<Instruction>, link: LinkType, tags: usize) -> Vec<Instruction> {
-    if tags == 0 || !is_cooked(link) {
-        return program;
-    }
-    let by = TAG_BYTES * tags as u32;
-    let moved = |at: u32| match link {
-        LinkType::LINUX_SLL2 if at < 2 => at + SLL2_NETWORK_AT + by - 2,
-        LinkType::LINUX_SLL2 if at < SLL2_NETWORK_AT => at,
-        _ if at < SLL_PROTOCOL_AT => at,
-        _ => at.saturating_add(by),
-    };
-    for instruction in &mut program {
-        // A place behind X is that of a header that X is the length of, unless it is in front of the network layer.
-        if FIXED.contains(&instruction.code) || (BEHIND_X.contains(&instruction.code) && instruction.k >= SLL_PROTOCOL_AT) {
-            instruction.k = moved(instruction.k);
+impl Cooked {
+    /// `None` for all other link types.
+    pub fn of(link: LinkType) -> Option<Cooked> {
+        match link {
+            LinkType::LINUX_SLL => Some(Cooked { type_at: 14, end: 16 }),
+            LinkType::LINUX_SLL2 => Some(Cooked { type_at: 0, end: 20 }),
+            _ => None,
         }
     }
-    program
+
+    /// Whether the text's program means the same behind tags.
+    pub fn moves(self, text: &str) -> bool {
+        let tokens = words::tokens(text);
+        let by_number = |pair: &[words::Token<'_>]| {
+            pair[1].text == "[" && ["ether", "link", "fddi", "tr", "wlan", "ppp", "slip"].iter().any(|name| pair[0].is_word(name))
+        };
+        !tokens.windows(2).any(by_number)
+    }
+
+    /// The program for packets with `tags` tags, out of that for packets without.
+    pub fn behind(self, tags: usize, mut program: Vec<Instruction>) -> Vec<Instruction> {
+        let tag_bytes = TAG_BYTES * tags as u32;
+        for instruction in &mut program {
+            instruction.k = match instruction.code & MODE_MASK {
+                _ if !LOADS.contains(&(instruction.code & CLASS_MASK)) => instruction.k,
+                // Negative places are libpcap's own, in no packet.
+                ABSOLUTE | HEADER_LENGTH if i32::try_from(instruction.k).is_err() => instruction.k,
+                ABSOLUTE | HEADER_LENGTH if instruction.k >= self.end => instruction.k + tag_bytes,
+                ABSOLUTE if instruction.k == self.type_at => self.end - 2 + tag_bytes,
+                BEHIND_X => instruction.k.wrapping_add(tag_bytes),
+                _ => instruction.k,
+            };
+        }
+        program
+    }
 }

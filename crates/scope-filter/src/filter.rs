@@ -4,6 +4,7 @@
 //! E, transparent:   packet with 0 tags -> E     1 tag -> vlan and (E)     2 and more -> vlan and vlan and (E)
 //! E says `vlan`, or VlanRule::Exact, or the link type has no VLANs:   every packet -> E
 //! ```
+//! Linux cooked captures have tags, and no `vlan` in libpcap's language: there E's own program is moved behind the tags, see [`crate::cooked`].
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 

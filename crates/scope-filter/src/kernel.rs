@@ -21,9 +21,9 @@ use libc::{
     BPF_TAX, BPF_W, BPF_X, SKF_AD_OFF, SKF_AD_VLAN_TAG_PRESENT, sock_filter,
 };
 use scope_packet::LinkType;
+use std::sync::Arc;
 
 use crate::bpf::Instruction;
-use crate::cooked;
 use crate::filter::Choice;
 use crate::libpcap::{self, ByteOrder};
 use crate::listing;
@@ -38,13 +38,13 @@ const TAG_TYPES: [u32; 3] = [0x8100, 0x88a8, 0x9100];
 
 /// The program for `text` on `link`, or the reason why the kernel must not be asked; see above.
 pub(crate) fn program(text: &str, link: LinkType, transparent: bool, snap_len: u32) -> Result<Vec<sock_filter>, String> {
-    if transparent && cooked::is_cooked(link) {
-        return Err("in a cooked capture it is another program for packets with VLAN tags".to_string());
-    }
     let (choice, listings) = listing::compile(text, link, transparent)?;
     let Choice::Tags = choice else {
         return Err("its link type has several programs, one for each byte order".to_string());
     };
+    if link != LinkType::ETHERNET && listings.iter().any(|other| !Arc::ptr_eq(&other.program, &listings[0].program)) {
+        return Err("its link type has another program for packets with VLAN tags".to_string());
+    }
     let untagged = match listings[0].instructions() {
         Some(instructions) => instructions.to_vec(),
         None => libpcap::compile_plain(text, link, ByteOrder::Native)?,

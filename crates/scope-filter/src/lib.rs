@@ -11,10 +11,10 @@
 //! | [`assembly`] | programs as `tcpdump -d` prints them |
 //! | [`kernel`] | when the kernel may be asked first, and with which program |
 //! | `listing` | a text's programs for one link type and each number of VLAN tags |
+//! | `cooked` | the same behind VLAN tags in Linux cooked captures |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
 //! | `words` | the language's tokens; refuses names of hosts and nets |
 //! | `names` | names of ports and protocols become numbers: libpcap looks nothing up |
-//! | `cooked` | programs for cooked captures behind VLAN tags |
 //! | `pieces` | compiles long texts piece by piece |
 //! | `place` | finds the token at which libpcap's "syntax error" begins |
 //! | `bpf` | classic BPF programs, checked once, and their interpreter |

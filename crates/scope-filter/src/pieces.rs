@@ -12,8 +12,7 @@
 
 use scope_packet::LinkType;
 
-use crate::bpf::{Joined, Program};
-use crate::cooked;
+use crate::bpf::{Instruction, Joined, Program};
 use crate::libpcap::{self, ByteOrder};
 use crate::words::{Kind, Token, tokens};
 
@@ -68,9 +67,9 @@ impl Pieces {
         }
         let compiled = |text: &str| {
             let instructions = libpcap::compile_plain(text, link, order).ok()?;
-            Joined::new(&Program::new(&cooked::behind_tags(instructions, link, tags)).ok()?)
+            Joined::new(&Program::new(&instructions).ok()?)
         };
-        if tags == 0 || cooked::is_cooked(link) {
+        if tags == 0 {
             return Some(join(&self.0, &compiled)?.program());
         }
         // The tags are tested once, in front of everything; each piece is what libpcap makes of it behind them.
@@ -79,6 +78,18 @@ impl Pieces {
         let piece = |text: &str| compiled(&format!("{vlan} and {text}"))?.behind(&tagged);
         let body = join(&self.0, &piece)?;
         Some(tagged.and(body).program())
+    }
+
+    /// The program with each piece's instructions changed by `moved`; `None` as [`Pieces::program`].
+    pub fn moved_program(&self, link: LinkType, moved: &dyn Fn(Vec<Instruction>) -> Vec<Instruction>) -> Option<Program> {
+        if !LINKS.contains(&link) {
+            return None;
+        }
+        let piece = |text: &str| {
+            let instructions = libpcap::compile_plain(text, link, ByteOrder::Native).ok()?;
+            Joined::new(&Program::new(&moved(instructions)).ok()?)
+        };
+        Some(join(&self.0, &piece)?.program())
     }
 }
 

@@ -47,7 +47,7 @@ impl Token<'_> {
         self.at + self.text.len()
     }
 
-    fn is_word(&self, word: &str) -> bool {
+    pub fn is_word(&self, word: &str) -> bool {
         self.kind == Kind::Word && self.text == word
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::claims::{ClaimGroup, Claims, Share};
 use crate::control::{PINS, Published, REGION_MAGIC, WorkerCounts};
-use crate::evicted::{Evicted, History, LossLog, Lost};
+use crate::evicted::{Evicted, History, Lost};
 use crate::follow::{Follower, Followers};
 use crate::lock::Mutex;
+use crate::losses::LossLog;
 use crate::pin::{Committed, PinBudget, Pinned};
 use crate::region::{Layout, Machine, MemoryOptions, Region, RingMemory};
 use crate::registry::{InterfaceEntry, Registry};
@@ -13,7 +14,7 @@ use crate::stream::Form;
 use crate::writer::LaneWriter;
 use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN, futex, protocol};
 use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, is_segment_size};
-use scope_packet::{DropReason, Interface, LinkType};
+use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -387,14 +388,36 @@ impl Ring {
         self.memory.lock().expect("no panic while held").evicted[lane as usize].lost(from, to, window)
     }
 
-    /// Notes packets that `worker` lost before the ring, somewhere in `from_ns..=to_ns` of capture time.
+    /// Notes packets that the kernel dropped before `worker` got them, somewhere in `from_ns..=to_ns` of capture time.
     pub fn note_loss(&self, worker: u32, packets: u64, from_ns: i64, to_ns: i64) {
-        self.memory.lock().expect("no panic while held").losses.push(worker, packets, from_ns, to_ns);
+        self.note_gap(worker, 0, Gap { from_ns, to_ns, reason: GapReason::Kernel, lost_min: packets, lost_max: Some(packets) });
     }
 
-    /// What was lost before the ring inside `window` (ns, both ends inclusive).
-    pub fn lost_before(&self, window: (i64, i64)) -> Lost {
-        self.memory.lock().expect("no panic while held").losses.lost(window)
+    /// Notes that packets are missing, or may be, which never came to be stored: of `interface`, by the number that `worker`'s source
+    /// gives it. A gap that ends at `i64::MAX` lasts until the next one of the same worker, interface and reason, which says where
+    /// both of them end.
+    pub fn note_gap(&self, worker: u32, interface: u32, gap: Gap) {
+        self.memory.lock().expect("no panic while held").losses.push(worker, interface, gap);
+    }
+
+    /// Says that `worker` listens from `from_ns` on, and what there was before. The last word holds.
+    pub fn begin_listening(&self, worker: u32, from_ns: i64, reason: GapReason) {
+        self.memory.lock().expect("no panic while held").losses.begin(worker, from_ns, reason);
+    }
+
+    /// Says up to when `worker` has listened, and why it doesn't any more: before its clock ends. The first word holds.
+    pub fn end_listening(&self, worker: u32, to_ns: i64, reason: GapReason) {
+        self.memory.lock().expect("no panic while held").losses.end(worker, to_ns, reason);
+    }
+
+    /// From when to when (ns) some worker has listened, `i64::MAX` where one still does; `None`: nobody has said.
+    pub fn listened(&self) -> Option<(i64, i64)> {
+        self.memory.lock().expect("no panic while held").losses.listened()
+    }
+
+    /// What of `window` (ns, both ends inclusive) never came to be stored.
+    pub fn gaps_before(&self, window: (i64, i64)) -> Vec<Gap> {
+        self.memory.lock().expect("no panic while held").losses.gaps(window)
     }
 
     /// Says how much older than its clock `worker`'s packets may still be. Called before its first packet.

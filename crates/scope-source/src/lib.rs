@@ -217,6 +217,11 @@ pub trait Source: Send {
     /// Counters so far.
     fn counters(&self) -> SourceCounters;
 
+    /// Live: the system's time, ns, from which on every interface that was there is listened to. `None`: from the first poll on.
+    fn listens_from_ns(&self) -> Option<i64> {
+        None
+    }
+
     /// Capture time, ns, of the next packet if it is known without reading on: lets several files run in step.
     fn next_time_ns(&mut self) -> Option<i64> {
         None

@@ -4,9 +4,12 @@
 //! readable for everybody, whatever the umask says.
 
 use crate::plain::expect_plain;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fchmod, fstat, linkat, openat, readlinkat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, fsync, linkat, openat, readlinkat, renameat_with, statat,
+    unlinkat,
+};
 use rustix::io::Errno;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -66,6 +69,25 @@ impl Folder {
         Ok(linkat(CWD, from, &self.handle, name, AtFlags::SYMLINK_FOLLOW)?)
     }
 
+    /// A file that gets the name `name` when it is whole. Where the file system has no unnamed files it is called `.NAME.part`
+    /// until then.
+    pub fn draft<'a>(&'a self, name: &'a OsStr) -> io::Result<Draft<'a>> {
+        match self.unnamed() {
+            Ok(file) => Ok(Draft { folder: self, name, file, part: None }),
+            Err(error) if has_no_unnamed(&error) => self.part(name),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn part<'a>(&'a self, name: &'a OsStr) -> io::Result<Draft<'a>> {
+        let mut part = OsString::from(".");
+        part.push(name);
+        part.push(".part");
+        let file = self.create_new(&part)?;
+        fchmod(&file, MODE)?;
+        Ok(Draft { folder: self, name, file, part: Some(part) })
+    }
+
     /// A new file for writing; fails where the name is taken.
     pub fn create_new(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
@@ -115,6 +137,15 @@ impl Folder {
         }
     }
 
+    /// Waits until names given in it are on the disk.
+    pub fn sync(&self) -> io::Result<()> {
+        let folder = openat(&self.handle, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        match fsync(&folder) {
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()), // a file system that doesn't know how
+            other => Ok(other?),
+        }
+    }
+
     /// Removes a file.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.handle, name, AtFlags::empty())?)
@@ -153,6 +184,51 @@ impl AsFd for Folder {
     }
 }
 
+/// What file systems say that have no unnamed files; the older ones take the flag for a folder to be opened.
+fn has_no_unnamed(error: &io::Error) -> bool {
+    [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// A file that isn't whole yet. Dropped, it leaves nothing behind.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    folder: &'a Folder,
+    name: &'a OsStr,
+    file: File,
+    /// The name that it has meanwhile, where it needs one.
+    part: Option<OsString>,
+}
+
+impl Draft<'_> {
+    /// For writing.
+    pub fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Gives the file its name, by one act; fails where that is taken. Then it is on the disk under that name.
+    pub fn publish(mut self) -> io::Result<()> {
+        match self.part.take() {
+            None => self.folder.give_name(&self.file, self.name)?,
+            Some(part) => {
+                let renamed = renameat_with(&self.folder.handle, &part, &self.folder.handle, self.name, RenameFlags::NOREPLACE);
+                if renamed.is_err() {
+                    self.part = Some(part);
+                }
+                renamed?;
+            }
+        }
+        self.folder.sync()
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if let Some(part) = self.part.take() {
+            let _ = self.folder.remove(&part); // half a file says nothing true
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +257,38 @@ mod tests {
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
         assert_eq!(["x", "y", "log"].map(|name| mode(&moved.join(name)) & 0o027), [0; 3]);
         assert_eq!(mode(&moved.join("x")), 0o640);
+    }
+
+    #[test]
+    fn a_draft_has_no_name_before_it_is_whole_and_overwrites_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        let names = || {
+            let mut names: Vec<String> =
+                root.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        let drafts: [fn(&Folder) -> Draft<'_>; 2] =
+            [|folder| folder.draft(OsStr::new("ring")).unwrap(), |folder| folder.part(OsStr::new("ring")).unwrap()];
+        for draft in drafts {
+            let mut written = draft(&folder);
+            written.file().write_all(b"half").unwrap();
+            assert!(!names().contains(&"ring".to_string()));
+            drop(written);
+            assert!(names().is_empty(), "given up");
+            let mut written = draft(&folder);
+            written.file().write_all(b"whole").unwrap();
+            written.publish().unwrap();
+            assert_eq!(
+                (names(), std::fs::read(root.path().join("ring")).unwrap()),
+                (vec!["ring".to_string()], b"whole".to_vec())
+            );
+            assert_eq!(mode(&root.path().join("ring")), 0o640);
+            assert_eq!(draft(&folder).publish().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            std::fs::remove_file(root.path().join("ring")).unwrap();
+            assert!(names().is_empty());
+        }
     }
 
     #[test]

@@ -7,13 +7,16 @@
 //! | [`select`] | which packets tcpdump selects; what a dump has to hold |
 //! | [`compare`] | two captures, and shortly what differs |
 //! | [`tools`] | whether other programs open a file without a complaint |
+//! | [`copies`] | whether all of them copy it packet for packet, alone and merged |
 
 pub mod compare;
+pub mod copies;
 pub mod read;
 pub mod select;
 pub mod tools;
 
 pub use compare::{difference, is_later_part};
+pub use copies::every_tool_copies;
 pub use read::{File, Statistics, parse, read};
 pub use select::{VlanRule, expected_dump, tcpdump_selects};
 pub use tools::{have, opens_cleanly};

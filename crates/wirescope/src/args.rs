@@ -290,12 +290,12 @@ pub struct RunArgs {
     /// Folder for dumps and the log wirescope.jsonl; it must exist
     #[arg(long, value_name = "DIR", help_heading = "Output", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
-    /// Write a single dump into this new file and end; '-' is standard output
+    /// Write a single dump into this new file and end; '-' is standard output. A name in .pcap gets a pcap file, any other pcapng
     #[arg(short = 'w', long, value_name = "FILE", help_heading = "Output", value_hint = ValueHint::FilePath)]
     pub write: Option<PathBuf>,
-    /// Form of dumps: pcapng, or pcap with the facts in a text file beside it
-    #[arg(long, value_name = "FORM", default_value = "pcapng", help_heading = "Output", value_parser = Words(&["pcapng", "pcap"]))]
-    pub dump_format: String,
+    /// Form of dumps: pcapng, or pcap with the facts in a text file beside it [default: pcap for -w FILE.pcap, else pcapng]
+    #[arg(long, value_name = "FORM", help_heading = "Output", value_parser = Words(&["pcapng", "pcap"]))]
+    pub dump_format: Option<String>,
     /// Bytes that all dumps in the folder may take, those of earlier runs included; then new ones are refused
     #[arg(long, value_name = "SIZE", help_heading = "Output", allow_hyphen_values = true)]
     pub dump_budget: Option<String>,

@@ -250,11 +250,19 @@ pub fn completeness(report: &DumpSummary) -> String {
         return "complete".to_string();
     }
     let mut text = match (report.lost_min, report.lost_max) {
+        (0, 0) => "not complete: nothing that came was lost".to_string(),
+        (least, u64::MAX) => format!("not complete: at least {} lost", counted(least, "packet")),
         (least, most) if least == most => format!("not complete: {} lost", counted(most, "packet")),
         (least, most) => format!("not complete: {} to {} lost", number(least), counted(most, "packet")),
     };
     if let Some((from_ns, to_ns)) = report.missing {
         let _ = write!(text, ", between {} and {}", iso(from_ns), iso(to_ns));
+    }
+    let mut reasons: Vec<&str> = report.gaps.iter().map(|gap| gap.reason.name()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    if !reasons.is_empty() {
+        let _ = write!(text, " ({})", reasons.join(", "));
     }
     text
 }

@@ -16,7 +16,7 @@ fn name(id: u64) -> String {
 /// A dump of `bytes`, the older the smaller its number.
 fn dump(folder: &Path, name: &str, id: u64, bytes: u64) {
     let report = DumpReport { id, trigger: "hit".into(), why: "by hand".into(), ..DumpReport::default() };
-    let mut content = header(&report);
+    let mut content = header(&report, &[], 16 << 10);
     content.resize(bytes as usize, 0);
     put(folder, name, id, &content);
 }

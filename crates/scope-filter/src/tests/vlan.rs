@@ -64,13 +64,81 @@ fn a_filter_without_alternatives_under_tags_matches_nothing_there() {
     assert_eq!(matches("ether proto 0x800 and ether[12:2] = 0x800", VlanRule::Transparent), [yes, no, no, no]);
 }
 
-/// The frame with so many tags as a cooked capture has it.
+/// A cooked capture's packet with so many tags.
 fn cooked(link: LinkType, tags: usize) -> Vec<u8> {
-    let behind_type = &frame(tags)[14..];
-    let ethertype = &frame(tags)[12..14];
-    match link {
-        LinkType::LINUX_SLL => [&[0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0], ethertype, behind_type].concat(),
-        _ => [ethertype, &[0, 0, 0, 0, 0, 3, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0], behind_type].concat(),
+    let mut behind = frame(tags)[12..].to_vec();
+    let mut ethertype = [behind.remove(0), behind.remove(0)].to_vec();
+    let mut head = match link {
+        LinkType::LINUX_SLL => vec![0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0],
+        _ => vec![0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0],
+    };
+    if link == LinkType::LINUX_SLL {
+        head.append(&mut ethertype);
+    } else {
+        ethertype.append(&mut head);
+        head = ethertype;
+    }
+    head.append(&mut behind);
+    head
+}
+
+#[test]
+fn cooked_captures_are_looked_through_as_ethernet_is() {
+    let (yes, no) = (true, false);
+    let long = (0..60).map(|n| format!("host 10.0.1.{n} or ")).collect::<String>() + "host 10.0.0.1";
+    for link in [LinkType::LINUX_SLL, LinkType::LINUX_SLL2] {
+        let check = |text: &str, rule, expected: [bool; 4]| {
+            let filter = Filter::compile(text, rule, &[link]).unwrap();
+            for native in [false, true] {
+                let predicate = filter.for_link(link);
+                if native {
+                    predicate.make_native().unwrap();
+                }
+                let got = [0, 1, 2, 3].map(|tags| {
+                    let data = cooked(link, tags);
+                    let headers = Headers::parse(link, &data);
+                    assert_eq!(headers.vlan_tags() as usize, tags);
+                    predicate.matches(&headers, &data, data.len() as u32)
+                });
+                assert_eq!(got, expected, "{} {text}", link.name());
+            }
+            let screen = filter.screen(link);
+            for tags in 0..4 {
+                let entry = scope_packet::KeyEntry::new(&Headers::parse(link, &cooked(link, tags)));
+                assert!(screen.may_match(&entry) || !expected[tags], "{text}");
+            }
+        };
+        let transparent = VlanRule::Transparent;
+        check("host 10.0.0.1", transparent, [yes, yes, yes, no]);
+        check(&long, transparent, [yes, yes, yes, no]);
+        check("not host 10.0.0.1", transparent, [no, no, no, yes]);
+        check("udp port 60000 and ip[9] = 17 and udp[0:2] = 1000", transparent, [yes, yes, yes, no]);
+        check("udp[4:2] = 13", transparent, [no; 4]);
+        check("udp[udp[4:2] - 4:4] = 0x01020304", transparent, [yes, yes, yes, no]);
+        check("ip6 or arp", transparent, [no; 4]);
+        check("host 10.0.0.1", VlanRule::Exact, [yes, no, no, no]);
+        check("not host 10.0.0.1", VlanRule::Exact, [no, yes, yes, yes]);
+        // The text means bytes by their number.
+        check("host 10.0.0.1 and link[3] != 99", transparent, [yes, no, no, no]);
+    }
+}
+
+#[test]
+fn a_link_type_without_vlans_has_the_plain_program_for_all_packets() {
+    let data = [&[0xff, 3, 0, 0x21], &frame(0)[14..]].concat();
+    let headers = Headers::parse(LinkType::PPP, &data);
+    let filter = Filter::compile("host 10.0.0.1", VlanRule::Transparent, &[LinkType::PPP]).unwrap();
+    assert_eq!(filter.printed(LinkType::PPP).len(), 1);
+    assert!(filter.for_link(LinkType::PPP).matches(&headers, &data, data.len() as u32));
+}
+
+#[test]
+fn loopback_packets_of_a_host_with_another_byte_order_are_understood() {
+    let filter = Filter::compile("host 10.0.0.1", VlanRule::Transparent, &[LinkType::NULL]).unwrap();
+    for family in [[2, 0, 0, 0], [0, 0, 0, 2]] {
+        let data = [&family[..], &frame(0)[14..]].concat();
+        let headers = Headers::parse(LinkType::NULL, &data);
+        assert!(filter.for_link(LinkType::NULL).matches(&headers, &data, data.len() as u32), "{family:?}");
     }
 }
 
@@ -101,15 +169,5 @@ fn in_cooked_captures_filters_see_the_same_packet_behind_tags() {
         }
         let tagged = Filter::compile(text, VlanRule::Transparent, &[LinkType::LINUX_SLL]).unwrap();
         assert!(tagged.in_kernel(LinkType::LINUX_SLL, 96).is_err(), "it sees untagged packets only");
-    }
-}
-
-#[test]
-fn loopback_packets_of_a_host_with_another_byte_order_are_understood() {
-    let filter = Filter::compile("host 10.0.0.1", VlanRule::Transparent, &[LinkType::NULL]).unwrap();
-    for family in [[2, 0, 0, 0], [0, 0, 0, 2]] {
-        let data = [&family[..], &frame(0)[14..]].concat();
-        let headers = Headers::parse(LinkType::NULL, &data);
-        assert!(filter.for_link(LinkType::NULL).matches(&headers, &data, data.len() as u32), "{family:?}");
     }
 }

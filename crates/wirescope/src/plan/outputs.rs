@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Commands at once at most.
 const EXEC_MAX: u64 = 256;
+/// Endings of compressed files.
+const COMPRESSED: [&str; 7] = ["gz", "zst", "xz", "bz2", "lz4", "lzma", "zip"];
 /// The word for standard output.
 const STDOUT: &str = "-";
 
@@ -25,7 +27,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> (Option<Path
         }
     };
     let plan = DumpPlan {
-        format: format(&args.dump_format, faults),
+        format: format(args, faults),
         limits: limits(args, faults),
         single: single(args, look, faults),
         exec: exec(args, faults),
@@ -42,15 +44,42 @@ pub fn exit_after(args: &RunArgs, faults: &mut Faults) -> Option<u64> {
     given.or(args.write.is_some().then_some(1))
 }
 
-fn format(text: &str, faults: &mut Faults) -> DumpFormat {
-    match text {
-        "pcap" => DumpFormat::Pcap,
-        other => {
-            if other != "pcapng" {
-                faults.add("--dump-format", format!("'{other}' is no form of a dump; write pcapng or pcap"));
-            }
+/// The form that was asked for; else the one that the name of a single dump says, which is pcap for `.pcap` and pcapng for all
+/// others.
+fn format(args: &RunArgs, faults: &mut Faults) -> DumpFormat {
+    let by_name = || args.write.as_deref().is_some_and(|path| has_ending(path, &["pcap"]));
+    match args.dump_format.as_deref() {
+        Some("pcap") => DumpFormat::Pcap,
+        None if by_name() => DumpFormat::Pcap,
+        None | Some("pcapng") => DumpFormat::Pcapng,
+        Some(other) => {
+            faults.add("--dump-format", format!("'{other}' is no form of a dump; write pcapng or pcap"));
             DumpFormat::Pcapng
         }
+    }
+}
+
+/// Whether a file's name ends in one of these, in any case.
+fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    ending.is_some_and(|ending| endings.contains(&&*ending))
+}
+
+/// A name that promises a compressed file, which none is.
+pub fn refuse_compressed(path: &Path, place: &str, faults: &mut Faults) {
+    if has_ending(path, &COMPRESSED) {
+        let plain = path.with_extension("");
+        let (path, plain) = (path.display(), plain.display());
+        faults.add(place, format!("{path} would not be compressed; write {place} {plain} and compress that file afterwards"));
+    }
+}
+
+/// The whole ring is written as pcapng, so that it can be read again.
+pub fn refuse_pcap(path: &Path, place: &str, faults: &mut Faults) {
+    if has_ending(path, &["pcap"]) {
+        let pcapng = path.with_extension("pcapng");
+        let (path, pcapng) = (path.display(), pcapng.display());
+        faults.add(place, format!("{path} would be a pcapng file under the name of a pcap one; write {place} {pcapng}"));
     }
 }
 
@@ -104,6 +133,7 @@ fn free_min(text: &str, faults: &mut Faults) -> Option<FreeMin> {
 fn single(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> Option<SingleDump> {
     let text = args.write.as_deref()?;
     if text != Path::new(STDOUT) {
+        refuse_compressed(text, "-w", faults);
         return new_file(text, "-w", look, faults).map(SingleDump::File);
     }
     if args.summary.is_some() {

@@ -1,5 +1,6 @@
 //! Where a run may write: its folder, and the file for the whole ring. Looked at only, nothing is created.
 
+use super::outputs::{refuse_compressed, refuse_pcap};
 use super::{Faults, Look};
 use std::ffi::CString;
 use std::io;
@@ -9,6 +10,10 @@ use std::path::{Path, PathBuf};
 
 /// The file for the whole ring, absolute. It must not exist: nothing is ever overwritten.
 pub fn ring_out(given: Option<&Path>, look: Look<'_>, faults: &mut Faults) -> Option<PathBuf> {
+    if let Some(path) = given {
+        refuse_compressed(path, "--ring-out", faults);
+        refuse_pcap(path, "--ring-out", faults);
+    }
     new_file(given?, "--ring-out", look, faults)
 }
 

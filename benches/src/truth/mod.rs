@@ -1,0 +1,3 @@
+//! The part `truth`: what a hostile hit costs.
+
+mod hostile_rows;
