@@ -147,16 +147,6 @@ mod tests {
     }
 
     #[test]
-    fn show() {
-        let mut table = Table::default();
-        measure(&mut table);
-        for attack in &ATTACKS {
-            eprintln!("{}: {:?} {:?}", attack.name, table.max((ROW, attack.name)), table.faults(&[(ROW, attack.name)]));
-        }
-        eprintln!("{:?}", table.max((ROW, WORST)));
-    }
-
-    #[test]
     fn a_hit_that_fires_is_a_fault() {
         let fires = Attack { template: "host $srcIP", ..PLAIN };
         let error = percentile_of(&fires, 1).unwrap_err().to_string();

@@ -129,3 +129,35 @@ fn hits(text: &mut String, report: &DumpReport) {
         let _ = write!(text, " and {left} more");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GAPS_MAX;
+    use crate::evidence::{Circumstances, Counted, CountedSpan};
+    use scope_packet::GapReason;
+
+    #[test]
+    fn the_facts_fit_however_much_there_is_to_say() {
+        let counts: Vec<(String, u64)> = (0..9).map(|at| (format!("counter_with_a_long_name_{at}"), u64::MAX)).collect();
+        let counted = Counted { at_ns: i64::MAX, counts };
+        let span = CountedSpan { interface: "i".repeat(64), begin: counted.clone(), end: counted };
+        let gap =
+            Gap { from_ns: 0, to_ns: i64::MAX, reason: GapReason::InterfaceDown, lost_min: 7, lost_max: Some(u64::MAX - 1) };
+        let long = "\u{1f980}".repeat(20_000);
+        let report = DumpReport {
+            filter: long.clone(),
+            error: Some(long.clone()),
+            hits: 100_000,
+            hits_ns: (0..1000).collect(),
+            gaps: vec![gap; GAPS_MAX],
+            circumstances: Circumstances { host: long, counters: vec![span; 20], ..Circumstances::default() },
+            ..DumpReport::default()
+        };
+        assert_eq!(header(&report, &[0; 4000], HEADER_BYTES).len(), HEADER_BYTES);
+        let usual = DumpReport { error: None, filter: "udp".to_string(), gaps: vec![gap; 3], ..report };
+        let usual = DumpReport { circumstances: Circumstances { host: "h".to_string(), ..usual.circumstances.clone() }, ..usual };
+        let text = facts(&usual);
+        assert!(text.contains("counters of 12 more") && text.ends_with(" more") && text.len() <= COMMENT_BYTES_MAX, "{text}");
+    }
+}

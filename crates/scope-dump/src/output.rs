@@ -24,6 +24,7 @@ use crate::mark::{APPLICATION, FACTS};
 use crate::merge::Place;
 use crate::report::DumpReport;
 use crate::target::{DumpOutput, Target, numbered};
+use crate::time_text::for_file_name;
 use scope_packet::{LinkType, TimestampSource, pcapng};
 use scope_ring::{InterfaceEntry, Ring};
 use scope_store::Folder;
@@ -45,14 +46,29 @@ const NAMES_MAX: u32 = 1000;
 #[derive(Default)]
 pub(crate) struct Tally {
     pub packets: u64,
-    bytes: u64,
+    pub bytes: u64,
     /// Of the packets: shorter than on the wire, and not by a snap length.
-    cut: u64,
+    pub cut: u64,
     pub span_ns: Option<(i64, i64)>,
 }
 
 impl Tally {
-    fn add(&mut self, other: &Tally) {
+    /// One packet's block.
+    pub fn of(ring: &Ring, time_ns: i64, block: &[u8]) -> Tally {
+        let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
+        let snap_len = ring.interface(pcapng::le32(block, 8)).map_or(0, |entry| entry.snap_len);
+        let cut = u64::from(len < original_len && (snap_len == 0 || len < snap_len));
+        Tally { packets: 1, bytes: len.into(), cut, span_ns: Some((time_ns, time_ns)) }
+    }
+
+    /// Takes back what was added; the span stays.
+    pub fn subtract(&mut self, other: &Tally) {
+        self.packets = self.packets.saturating_sub(other.packets);
+        self.bytes = self.bytes.saturating_sub(other.bytes);
+        self.cut = self.cut.saturating_sub(other.cut);
+    }
+
+    pub fn add(&mut self, other: &Tally) {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.cut += other.cut;
@@ -441,6 +457,36 @@ impl OutFile {
     }
 }
 
+/// Gives a dump's files their names, that of `main_type` without a suffix; says in the report where they are, or why not.
+pub(crate) fn publish(
+    output: &Arc<DumpOutput>,
+    mut files: BTreeMap<LinkType, OutFile>,
+    main_type: LinkType,
+    report: &mut DumpReport,
+) {
+    let stem = format!("{}_{}_{:04}", for_file_name(report.time_ns), report.trigger, report.id);
+    let _publishing = output.budget.as_ref().map(|budget| budget.publish(&stem));
+    let main = files.remove(&main_type).map(|file| (None, file));
+    let others = files.into_iter().map(|(link_type, file)| (Some(link_type.name()), file));
+    let facts = report.clone();
+    let mut failed = None;
+    for (suffix, file) in main.into_iter().chain(others) {
+        match file.publish(&facts, &stem, suffix.as_deref()) {
+            Ok(path) => report.paths.extend(path.map(|path| std::path::absolute(&path).unwrap_or(path))),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if output.format == DumpFormat::Pcap
+        && let Some(main) = report.paths.first()
+    {
+        failed = failed.or(publish_facts(output, main, &facts).err());
+    }
+    if let Some(error) = failed {
+        report.complete = false;
+        report.error.get_or_insert(output.fault(format!("{stem}: {error}")));
+    }
+}
+
 /// Into a pipe for which no dump came: a header and the interfaces that are known, so that its reader sees a capture without
 /// packets. `fallback` is the link type where nothing was received.
 ///
@@ -455,7 +501,7 @@ pub fn write_nothing(output: &Arc<DumpOutput>, ring: &Ring, fallback: LinkType) 
 }
 
 /// Writes the facts that a pcap file can't hold into a text file beside it; `main` is that file.
-pub(crate) fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpReport) -> io::Result<()> {
+fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpReport) -> io::Result<()> {
     let Some(folder) = output.folder() else { return Ok(()) };
     let text = format!("{APPLICATION}\n{}\n", facts(report));
     let mut charged = Charged::to(&output.budget);

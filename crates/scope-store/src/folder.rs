@@ -1,14 +1,15 @@
 //! A folder that was opened once: everything in it is made under that handle, whatever becomes of its path.
 //!
 //! The handle outlives a change of user, a folder above it that this user may not pass, and a rename. Files made here are never
-//! readable for everybody, whatever the umask says.
+//! readable for everybody, whatever the umask says; those of `nobody`, whom several share, for that user alone.
 
-use crate::plain::expect_plain;
+use crate::plain::{expect_own, expect_plain};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, fsync, linkat, openat, readlinkat, renameat_with, statat,
     unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::{getegid, geteuid};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -16,24 +17,41 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Mode of all files: the owner reads and writes, the group reads.
 const MODE: Mode = Mode::from_raw_mode(0o640);
 /// What nobody else gets.
 const OTHERS: Mode = Mode::RWXO;
 
+/// Mode of the files of `nobody`, user or group: programs that have nothing to do with each other are that one.
+const MODE_OF_NOBODY: Mode = Mode::from_raw_mode(0o600);
+/// The number of `nobody` and of its group.
+const NOBODY: u32 = 65534;
+
 /// An open folder. Its path is for words only.
 #[derive(Debug)]
 pub struct Folder {
     handle: OwnedFd,
     path: PathBuf,
+    /// What was opened ahead; `None`: it is opened when it is asked for.
+    ahead: Mutex<Option<Ahead>>,
+}
+
+/// What can't be opened any more when it is needed.
+#[derive(Debug)]
+struct Ahead {
+    /// Files without a name.
+    files: Vec<File>,
+    /// The folder itself, for [`Folder::sync`].
+    itself: OwnedFd,
 }
 
 impl Folder {
     /// Opens the folder `path`. That it may be written to shows when something is made in it.
     pub fn open(path: &Path) -> io::Result<Folder> {
         let handle = openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Folder { handle, path: path.to_path_buf() })
+        Ok(Folder { handle, path: path.to_path_buf(), ahead: Mutex::default() })
     }
 
     /// Where it was when it was opened.
@@ -57,9 +75,52 @@ impl Folder {
     }
 
     /// A file that has no name yet, so that nothing half-written is ever found, not even after a crash.
+    ///
+    /// # Errors
+    /// The system's; or all that were [reserved](Folder::reserve) are taken.
     pub fn unnamed(&self) -> io::Result<File> {
+        match &mut *self.ahead() {
+            None => self.open_unnamed(),
+            Some(ahead) => ahead.files.pop().ok_or_else(|| {
+                io::Error::other(
+                    "all files that could get a name here are used: no further one may be opened; write into a folder",
+                )
+            }),
+        }
+    }
+
+    /// Opens `count` files without a name ahead, for a time when none can be opened here any more; [`Folder::unnamed`] hands these out,
+    /// and no others, from here on. On a file system without unnamed files nothing is done.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn reserve(&self, count: usize) -> io::Result<()> {
+        let files: io::Result<Vec<File>> = (0..count).map(|_| self.open_unnamed()).collect();
+        match files {
+            Err(error) if has_no_unnamed(&error) => Ok(()),
+            files => {
+                *self.ahead() = Some(Ahead { files: files?, itself: self.open_itself()? });
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether its file system makes files without a name, as far as that can be tried.
+    pub fn makes_unnamed(&self) -> bool {
+        !self.open_unnamed().is_err_and(|error| has_no_unnamed(&error))
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Option<Ahead>> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open_itself(&self) -> io::Result<OwnedFd> {
+        Ok(openat(&self.handle, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    fn open_unnamed(&self) -> io::Result<File> {
         let file = self.open_file(OsStr::new("."), OFlags::TMPFILE | OFlags::RDWR)?;
-        fchmod(&file, MODE)?; // the umask may have taken the group's right to read
+        fchmod(&file, mode())?; // the umask may have taken the group's right to read
         Ok(file)
     }
 
@@ -84,7 +145,7 @@ impl Folder {
         part.push(name);
         part.push(".part");
         let file = self.create_new(&part)?;
-        fchmod(&file, MODE)?;
+        fchmod(&file, mode())?;
         Ok(Draft { folder: self, name, file, part: Some(part) })
     }
 
@@ -139,8 +200,11 @@ impl Folder {
 
     /// Waits until names given in it are on the disk.
     pub fn sync(&self) -> io::Result<()> {
-        let folder = openat(&self.handle, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        match fsync(&folder) {
+        let synced = match &*self.ahead() {
+            Some(ahead) => fsync(&ahead.itself),
+            None => fsync(self.open_itself()?),
+        };
+        match synced {
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()), // a file system that doesn't know how
             other => Ok(other?),
         }
@@ -166,16 +230,25 @@ impl Folder {
         let file = self.open_file(name, flags | OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
         let stat = fstat(&file)?;
         expect_plain(&stat)?;
-        let mode = Mode::from_raw_mode(stat.st_mode);
-        if flags.contains(OFlags::CREATE) && mode.intersects(OTHERS) {
-            fchmod(&file, mode.difference(OTHERS))?;
+        expect_own(&stat)?;
+        let found = Mode::from_raw_mode(stat.st_mode);
+        let others = if mode() == MODE { OTHERS } else { OTHERS | Mode::RWXG };
+        if flags.contains(OFlags::CREATE) && found.intersects(others) {
+            fchmod(&file, found.difference(others))?;
         }
         Ok(file)
     }
 
     fn open_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
-        Ok(openat(&self.handle, name, flags | OFlags::CLOEXEC, MODE)?.into())
+        Ok(openat(&self.handle, name, flags | OFlags::CLOEXEC, mode())?.into())
     }
+}
+
+/// Mode of files that this process makes, by who it is now.
+fn mode() -> Mode {
+    // These never fail.
+    let nobody = geteuid().as_raw() == NOBODY || getegid().as_raw() == NOBODY;
+    if nobody { MODE_OF_NOBODY } else { MODE }
 }
 
 impl AsFd for Folder {
@@ -256,7 +329,7 @@ mod tests {
         assert_eq!(std::fs::read(moved.join("x")).unwrap(), b"evidence");
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
         assert_eq!(["x", "y", "log"].map(|name| mode(&moved.join(name)) & 0o027), [0; 3]);
-        assert_eq!(mode(&moved.join("x")), 0o640);
+        assert_eq!(mode(&moved.join("x")), if geteuid().as_raw() == NOBODY { 0o600 } else { 0o640 });
     }
 
     #[test]
@@ -305,6 +378,22 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_belongs_to_somebody_else_is_not_continued() {
+        if !geteuid().is_root() {
+            return; // only root gives files away
+        }
+        let root = tempfile::tempdir().unwrap();
+        let log = root.path().join("log");
+        std::fs::write(&log, "old\n").unwrap();
+        std::os::unix::fs::chown(&log, Some(12_345), None).unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        for refused in [folder.append(OsStr::new("log")).map(drop), folder.try_writing(OsStr::new("log"))] {
+            assert!(refused.unwrap_err().to_string().starts_with("it belongs to another user (number 12345)"));
+        }
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "old\n");
+    }
+
+    #[test]
     fn a_folder_that_is_removed_is_known_to_be_and_one_that_is_moved_is_not() {
         let root = tempfile::tempdir().unwrap();
         let (path, moved) = (root.path().join("a"), root.path().join("b (deleted)"));
@@ -349,6 +438,19 @@ mod tests {
         assert!(!folder.leads_to(log, &file).unwrap());
         drop(folder.append(log).unwrap());
         assert!(!folder.leads_to(log, &file).unwrap(), "another one");
+    }
+
+    #[test]
+    fn what_is_reserved_is_handed_out_and_nothing_else() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        folder.reserve(2).unwrap();
+        let files = [folder.unnamed().unwrap(), folder.unnamed().unwrap()];
+        assert!(folder.unnamed().unwrap_err().to_string().contains("all files that could get a name here are used"));
+        for (file, name) in files.iter().zip(["a", "b"]) {
+            folder.give_name(file, OsStr::new(name)).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 2);
     }
 
     #[test]

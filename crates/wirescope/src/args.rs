@@ -287,12 +287,21 @@ pub struct RunArgs {
     /// How long a command may take before it is ended
     #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Output", allow_hyphen_values = true)]
     pub exec_timeout: String,
+    /// Folder where commands may write, besides a temporary one of their own; may be given several times
+    #[arg(long, value_name = "DIR", help_heading = "Output", value_hint = ValueHint::DirPath)]
+    pub exec_write: Vec<PathBuf>,
+    /// Variable of this environment that commands find, besides PATH, LANG, HOME and TZ; may be given several times
+    #[arg(long, value_name = "NAME", help_heading = "Output")]
+    pub exec_env: Vec<String>,
     /// Folder for dumps and the log wirescope.jsonl; it must exist
     #[arg(long, value_name = "DIR", help_heading = "Output", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
     /// Write a single dump into this new file and end; '-' is standard output. A name in .pcap gets a pcap file, any other pcapng
     #[arg(short = 'w', long, value_name = "FILE", help_heading = "Output", value_hint = ValueHint::FilePath)]
     pub write: Option<PathBuf>,
+    /// With -w: every window of the run in that one file, each packet once, in order; it is written when the run ends
+    #[arg(long, help_heading = "Output")]
+    pub all: bool,
     /// Form of dumps: pcapng, or pcap with the facts in a text file beside it [default: pcap for -w FILE.pcap, else pcapng]
     #[arg(long, value_name = "FORM", help_heading = "Output", value_parser = Words(&["pcapng", "pcap"]))]
     pub dump_format: Option<String>,
@@ -324,6 +333,9 @@ pub struct RunArgs {
     /// Try in every thread what must not be possible any more; one JSON object on standard output
     #[arg(long, hide = true, help_heading = "Rights")]
     pub rights_selftest: bool,
+    /// Say only warnings and failures, and no summary in words
+    #[arg(short = 'q', long, help_heading = "Output")]
+    pub quiet: bool,
     /// Also a line for each worker and open dump
     #[arg(short = 'v', long, action = ArgAction::Count, help_heading = "Output")]
     pub verbose: u8,

@@ -74,7 +74,7 @@ fn a_second_signal_ends_at_once_and_leaves_whole_files_only() {
 fn signals_that_come_close_together_are_one_stop() {
     for pause_us in [50, 1_000, 20_000] {
         let place = Place::new();
-        let started = endless(&place, "synth:rate=20k", &["--trigger", "hit=udp", "--after", "200ms", "--before", "1s"]);
+        let started = endless(&place, "synth:rate=20k", &["--trigger", "hit=udp", "--dump", "udp", "--after", "200ms"]);
         std::thread::sleep(Duration::from_millis(300));
         started.signal(libc::SIGINT);
         std::thread::sleep(Duration::from_micros(pause_us));
