@@ -37,7 +37,9 @@ impl Throttle {
     /// Of this process, from now on.
     pub(crate) fn begin() -> Throttle {
         let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        Throttle::of(group_files(&text, Path::new(GROUPS), "cpu", "cpu.stat").iter().filter_map(|path| File::open(path).ok()).collect())
+        Throttle::of(
+            group_files(&text, Path::new(GROUPS), "cpu", "cpu.stat").iter().filter_map(|path| File::open(path).ok()).collect(),
+        )
     }
 
     fn of(files: Vec<File>) -> Throttle {
@@ -51,7 +53,8 @@ impl Throttle {
             return None;
         }
         let (now, begin) = (sum(&self.files), self.begin);
-        let since = Throttled { periods: now.periods.saturating_sub(begin.periods), seconds: (now.seconds - begin.seconds).max(0.0) };
+        let since =
+            Throttled { periods: now.periods.saturating_sub(begin.periods), seconds: (now.seconds - begin.seconds).max(0.0) };
         let lately_s = (since.seconds - self.last.seconds).max(0.0);
         self.last = since;
         Some((since, lately_s))

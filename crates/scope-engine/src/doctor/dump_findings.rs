@@ -19,6 +19,20 @@ pub(super) fn add(facts: &Facts, found: &mut Vec<Finding>) {
     failed(facts, found);
     incomplete(facts, found);
     refused(facts, found);
+    untold(facts, found);
+}
+
+/// Dumps that only the totals of the last line know: their own lines stand in a file before, or are beyond what is read.
+fn untold(facts: &Facts, found: &mut Vec<Finding>) {
+    let Some((all, broken)) = facts.dump_totals else { return };
+    let untold = broken.saturating_sub(facts.dumps.len() as u64);
+    if untold > 0 {
+        let cause = format!(
+            "the log's end counts {broken} of {all} dumps that are incomplete or failed; for {untold} of them the reason doesn't stand here"
+        );
+        let remedies = ["Look at the log before this one, where it was moved: wirescope doctor --log FILE."];
+        found.push(Finding::loss("dumps_untold", Stage::Dumps, Sureness::Certain, 0, cause, &remedies));
+    }
 }
 
 /// Why the system refused to write.
@@ -107,7 +121,7 @@ fn failed(facts: &Facts, found: &mut Vec<Finding>) {
         let cause = format!(
             "{} of {} dumps could not be written whole{}{what}{}; dump {}: {error}",
             of_kind.len(),
-            facts.dumps.len(),
+            facts.dumps_all(),
             if what.is_empty() { "" } else { ": " },
             limit.unwrap_or_default(),
             first.id
@@ -142,7 +156,7 @@ fn incomplete(facts: &Facts, found: &mut Vec<Finding>) {
         let has = |dump: &&&DumpFacts| dump.gaps.keys().any(|name| by_name(name).is_some_and(reason));
         short.iter().filter(has).copied().collect()
     };
-    let all = facts.dumps.len();
+    let all = facts.dumps_all();
     overwritten(facts, &short, found);
     // What was lost on the way is counted there, once: what dumps lack of it follows from that.
     for (reason, kinds) in CAUSES {
@@ -182,12 +196,8 @@ fn incomplete(facts: &Facts, found: &mut Vec<Finding>) {
         let finding = Finding::loss("dumps_unsettled", Stage::Worker, Sureness::Likely, lost_min, cause, &remedies);
         found.push(Finding { lost_max, ..finding });
     }
-    let ends = |reason| {
-        matches!(
-            reason,
-            GapReason::NotStarted | GapReason::Stopped | GapReason::CaptureBegin | GapReason::CaptureEnd
-        )
-    };
+    let ends =
+        |reason| matches!(reason, GapReason::NotStarted | GapReason::Stopped | GapReason::CaptureBegin | GapReason::CaptureEnd);
     let cut = of(&ends);
     if !cut.is_empty() {
         let cause = format!(
@@ -221,7 +231,7 @@ fn overwritten(facts: &Facts, short: &[&DumpFacts], found: &mut Vec<Finding>) {
     let cause = format!(
         "the worst of {} incomplete dumps, of {}, lacks that many: {}",
         lacking.len(),
-        facts.dumps.len(),
+        facts.dumps_all(),
         match (stuck, dropped) {
             (true, _) => "the disk didn't take what they wrote, and the ring went on without them",
             (false, false) => "the ring had overwritten their past before it was read",
