@@ -76,6 +76,7 @@ pub mod status;
 pub mod summary;
 mod thread_times;
 pub mod threads;
+mod throttle;
 pub mod triggers;
 pub mod unread;
 pub mod worker;

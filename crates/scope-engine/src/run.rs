@@ -295,6 +295,9 @@ impl Run {
                     let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) };
                     status.interfaces = interfaces(&names, &reports);
                     let notes = health.look(&mut status, &self.shared, &reports);
+                    if control.take_resumes() > 0 {
+                        health.note_resumed(&self.shared);
+                    }
                     self.sample_counters(&status);
                     notes.iter().for_each(|note| watch.note(note));
                     watch.status(&status);
@@ -312,6 +315,9 @@ impl Run {
             let mut status = taker.take(&self.shared, self.hits());
             status.interfaces = interfaces(&names, &reports);
             let notes = health.look(&mut status, &self.shared, &reports);
+            if control.take_resumes() > 0 {
+                health.note_resumed(&self.shared);
+            }
             self.sample_counters(&status);
             notes.iter().for_each(|note| watch.note(note));
             health.log_loss(&mut taker, &self.shared);
