@@ -292,8 +292,7 @@ impl Cutter {
         if self.gathering.is_none()
             && let Some(words) = self.misfit(link_type)
         {
-            let tally = Tally::of(&self.ring, place.time_ns, block);
-            return self.unfit.get_or_insert_with(|| (words, Tally::default())).1.add(&tally);
+            return self.unfit.get_or_insert_with(|| (words, Tally::default())).1.add(&Tally::of(place.time_ns, block, 0));
         }
         let mut comments = self.evidence.annexes.comments_of(place.lane, place.packet);
         if fired {
@@ -347,15 +346,16 @@ impl Cutter {
         report.to_ns = report.asked.1.min(heard.1).max(report.from_ns);
         (report.hits, report.hits_ns) = window.hits();
         let known = self.gaps(report.asked);
-        self.state(&self.files, report, &known, everything);
-        for file in self.files.values_mut() {
+        let mut files = std::mem::take(&mut self.files);
+        self.state(&files, report, &known, everything);
+        for file in files.values_mut() {
             let fallback = self.ring.interface_of(file.link_type());
             file.finish_packets(&self.ring, fallback, (report.lost_min, report.lost_max), report.to_ns);
         }
-        let mut times: Vec<_> = self.files.values().flat_map(OutFile::times).collect();
+        let mut times: Vec<_> = files.values().flat_map(OutFile::times).collect();
         times.dedup();
         report.circumstances = self.evidence.around(report.from_ns, report.to_ns, times);
-        self.state(&self.files, report, &known, everything);
+        self.state(&files, report, &known, everything);
         report.interpreted = self.sieves.iter().find_map(|sieve| sieve.interpreted().map(String::from));
         match &self.output.together {
             Some(together) => {
@@ -363,10 +363,9 @@ impl Cutter {
                 report.paths.extend(self.output.path_of_all());
             }
             None => {
-                let mut files = std::mem::take(&mut self.files);
-                let state =
-                    |files: &BTreeMap<LinkType, OutFile>, report: &mut DumpReport| self.state(files, report, &known, everything);
-                publish(&self.output, &mut files, main_type, report, &state);
+                publish(&self.output, &mut files, main_type, report, &|files, report| {
+                    self.state(files, report, &known, everything)
+                });
             }
         }
     }
@@ -393,16 +392,16 @@ impl Cutter {
         if let Some(gathering) = &self.gathering {
             (report.packets, report.bytes, report.cut) = (gathering.taken.packets, gathering.taken.bytes, gathering.taken.cut);
         }
+        let spool = self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));
         let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
         let unfit = self.unfit.as_ref().map(|(words, _)| words.clone());
-        let spool = self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));
         let failed = files.values().find_map(OutFile::complaint).or(unopened).or(unfit).or(spool);
         report.error = failed.map(|error| self.output.fault(error));
         let mut gaps = Gaps::of(report.asked);
         known.iter().for_each(|gap| gaps.add(*gap));
-        let others = self.gathering.iter().map(|gathering| &gathering.unwritten);
-        let others = others.chain(self.unfit.as_ref().map(|(_, unfit)| unfit));
-        for unwritten in files.values().map(|file| &file.unwritten).chain(others) {
+        let gathered = self.gathering.iter().map(|gathering| &gathering.unwritten);
+        let unfit = self.unfit.iter().map(|(_, unfit)| unfit);
+        for unwritten in files.values().map(|file| &file.unwritten).chain(unfit).chain(gathered) {
             gaps.add_lost(GapReason::Disk, (unwritten.packets, unwritten.packets), unwritten.span_ns);
         }
         if let Some((_, packets)) = self.unopened {

@@ -55,22 +55,21 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// One packet's block.
-    pub fn of(ring: &Ring, time_ns: i64, block: &[u8]) -> Tally {
+    /// One packet's block; `snap_len` bytes of it were asked for, 0: all.
+    pub(crate) fn of(time_ns: i64, block: &[u8], snap_len: u32) -> Tally {
         let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
-        let snap_len = ring.interface(pcapng::le32(block, 8)).map_or(0, |entry| entry.snap_len);
         let cut = u64::from(len < original_len && (snap_len == 0 || len < snap_len));
         Tally { packets: 1, bytes: len.into(), cut, span_ns: Some((time_ns, time_ns)) }
     }
 
     /// Takes back what was added; the span stays.
-    pub fn subtract(&mut self, other: &Tally) {
+    pub(crate) fn subtract(&mut self, other: &Tally) {
         self.packets = self.packets.saturating_sub(other.packets);
         self.bytes = self.bytes.saturating_sub(other.bytes);
         self.cut = self.cut.saturating_sub(other.cut);
     }
 
-    pub fn add(&mut self, other: &Tally) {
+    pub(crate) fn add(&mut self, other: &Tally) {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.cut += other.cut;
@@ -216,13 +215,11 @@ impl OutFile {
 
     /// Writes one packet's block to its place, with `comments` added to it.
     pub(crate) fn write(&mut self, ring: &Ring, place: Place, block: &[u8], comments: &[String]) {
-        let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
-        let mut tally = Tally::of(ring, place.time_ns, block);
         if self.error.is_some() || !self.format().holds(place.time_ns) {
-            return self.unwritten.add(&tally);
+            return self.unwritten.add(&Tally::of(place.time_ns, block, 0));
         }
         let (number, snap_len) = self.interface(ring, pcapng::le32(block, 8));
-        tally.cut = u64::from(len < original_len && (snap_len == 0 || len < snap_len));
+        let tally = Tally::of(place.time_ns, block, snap_len);
         self.annex();
         self.packets += 1;
         self.bytes += tally.bytes;
@@ -507,17 +504,14 @@ impl OutFile {
     }
 }
 
-/// What says in a report what these files have, and what they lack.
-pub(crate) type State<'a> = &'a dyn Fn(&BTreeMap<LinkType, OutFile>, &mut DumpReport);
-
-/// Gives a dump's files their names, that of `main_type` without a suffix, and last: its header says what became of the others. What
-/// gets no name is not kept; `state` says so in the report.
+/// Gives a dump's files their names, that of `main_type` without a suffix and last: its header says what became of the others.
+/// What gets no name is not kept. `restate` says anew in the report what the files hold, and what is missing.
 pub(crate) fn publish(
     output: &Arc<DumpOutput>,
     files: &mut BTreeMap<LinkType, OutFile>,
     main_type: LinkType,
     report: &mut DumpReport,
-    state: State<'_>,
+    restate: &dyn Fn(&BTreeMap<LinkType, OutFile>, &mut DumpReport),
 ) {
     let stem = format!("{}_{}_{:04}", for_file_name(report.time_ns), report.trigger, report.id);
     let _publishing = output.budget.as_ref().map(|budget| budget.publish(&stem));
@@ -528,15 +522,14 @@ pub(crate) fn publish(
         let suffix = (link_type != main_type).then(|| link_type.name());
         match file.publish(report, &stem, suffix.as_deref()) {
             Ok(path) => {
+                let path = path.map(|path| std::path::absolute(&path).unwrap_or(path));
                 let at = if link_type == main_type { 0 } else { report.paths.len() };
-                if let Some(path) = path {
-                    report.paths.insert(at, std::path::absolute(&path).unwrap_or(path));
-                }
+                path.into_iter().for_each(|path| report.paths.insert(at, path));
                 named.push(link_type);
             }
             Err(error) => file.lose(io::Error::new(error.kind(), format!("{stem}: {error}"))),
         }
-        state(files, report);
+        restate(files, report);
     }
     if report.error.is_some() {
         // What was named before something else failed says so, too.
