@@ -289,7 +289,9 @@ impl Cutter {
         self.progress.wrote(block.len() as u64);
         let link_type = self.sieves[place.lane as usize].link_type();
         let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (place.lane, place.packet));
-        if let Some(words) = self.misfit(link_type) {
+        if self.gathering.is_none()
+            && let Some(words) = self.misfit(link_type)
+        {
             return self.unfit.get_or_insert_with(|| (words, Tally::default())).1.add(&Tally::of(place.time_ns, block, 0));
         }
         let mut comments = self.evidence.annexes.comments_of(place.lane, place.packet);
@@ -361,7 +363,9 @@ impl Cutter {
                 report.paths.extend(self.output.path_of_all());
             }
             None => {
-                publish(&self.output, &mut files, main_type, report, &|files, report| self.state(files, report, &known, everything));
+                publish(&self.output, &mut files, main_type, report, &|files, report| {
+                    self.state(files, report, &known, everything)
+                });
             }
         }
     }
