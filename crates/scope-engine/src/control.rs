@@ -2,8 +2,8 @@
 
 use crate::at_once::AtOnce;
 use crate::reload::Reload;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Orders from outside while a run goes: from any thread, not from a signal handler. One closed set.
 #[derive(Debug, Default)]

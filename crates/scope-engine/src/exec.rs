@@ -26,12 +26,12 @@ mod orders;
 pub use helper::serve_if_asked;
 pub use news::{ExecCounts, ExecNews};
 
-use scope_source::printable::printable;
 use crate::rights::User;
 use orders::{FRAME_BYTES_MAX, Inbox, Order, Outcome, Setup, Told};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
+use scope_source::printable::printable;
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};

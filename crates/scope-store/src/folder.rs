@@ -82,7 +82,9 @@ impl Folder {
         match &mut *self.ahead() {
             None => self.open_unnamed(),
             Some(ahead) => ahead.files.pop().ok_or_else(|| {
-                io::Error::other("all files that could get a name here are used: no further one may be opened; write into a folder")
+                io::Error::other(
+                    "all files that could get a name here are used: no further one may be opened; write into a folder",
+                )
             }),
         }
     }

@@ -76,7 +76,8 @@ fn runs(path: &Path) -> bool {
 #[test]
 fn a_command_finds_the_facts_of_its_dump_in_its_environment() {
     let place = place();
-    let command = format!("env | grep ^WIRESCOPE_ > {}/$WIRESCOPE_ID.env; cat; echo said; echo so >&2", place.path("work").display());
+    let command =
+        format!("env | grep ^WIRESCOPE_ > {}/$WIRESCOPE_ID.env; cat; echo said; echo so >&2", place.path("work").display());
     let done = run(&place, 2, &command, &[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let summary = done.summary();

@@ -77,8 +77,7 @@ fn serve() -> u8 {
 }
 
 fn is_socket(file: &File) -> bool {
-    rustix::fs::fstat(file)
-        .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket)
+    rustix::fs::fstat(file).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket)
 }
 
 /// What was made while that was still possible.
@@ -102,11 +101,20 @@ fn begin(setup: &Setup) -> Result<Begun, String> {
     rights::become_powerless(user.as_ref()).map_err(|error| error.to_string())?;
     let who = User::current();
     for folder in &setup.writable {
-        rustix::fs::accessat(rustix::fs::CWD, folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK, rustix::fs::AtFlags::EACCESS)
-            .map_err(|error| not_writable(&who, folder, error.into()))?;
+        rustix::fs::accessat(
+            rustix::fs::CWD,
+            folder,
+            rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+            rustix::fs::AtFlags::EACCESS,
+        )
+        .map_err(|error| not_writable(&who, folder, error.into()))?;
     }
     let temporary = make_temporary(&setup.temporary).map_err(|error| {
-        format!("no temporary folder for its commands can be made in {}: {error}; set TMPDIR to a folder where {} can make one", setup.temporary.display(), who.name)
+        format!(
+            "no temporary folder for its commands can be made in {}: {error}; set TMPDIR to a folder where {} can make one",
+            setup.temporary.display(),
+            who.name
+        )
     })?;
     let made = rules.write(&temporary).map_err(failed("making Landlock's rules"));
     if let Err(why) = made {
@@ -118,7 +126,12 @@ fn begin(setup: &Setup) -> Result<Begun, String> {
 
 fn not_writable(who: &User, folder: &Path, cause: io::Error) -> String {
     let word = scope_source::printable::shell_word(folder.as_os_str());
-    format!("--exec-write: {} can't write to {}: {cause}; give it to this user by: chown {} {word}", who.name, folder.display(), who.name)
+    format!(
+        "--exec-write: {} can't write to {}: {cause}; give it to this user by: chown {} {word}",
+        who.name,
+        folder.display(),
+        who.name
+    )
 }
 
 /// A new folder that is only this user's.

@@ -18,8 +18,7 @@ const READABLE: [&str; 6] = ["/proc", "/sys", "/etc", "/usr", "/lib", "/lib64"];
 const PROGRAMS: [&str; 11] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/etc", "/nix/store", "/gnu/store"];
 /// What else of the system commands may read: the kernel's figures, and where the network's names are asked.
-const SYSTEM: [&str; 6] =
-    ["/proc", "/sys", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/nscd"];
+const SYSTEM: [&str; 6] = ["/proc", "/sys", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/nscd"];
 /// Devices that hold nothing.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 /// The newest interface whose rights of files and ports are known here; what an older kernel lacks is omitted.
@@ -61,10 +60,8 @@ impl FileRules {
 fn rules(writable: &[Writable<'_>], readable: &[PathBuf]) -> Result<RulesetCreated, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = read | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
-    let mut rules = Ruleset::default()
-        .handle_access(AccessFs::from_all(KNOWN))?
-        .handle_access(AccessNet::from_all(KNOWN))?
-        .create()?;
+    let mut rules =
+        Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?.handle_access(AccessNet::from_all(KNOWN))?.create()?;
     for Writable { folder, place, .. } in writable {
         let rights = match place {
             Place::Own => write,

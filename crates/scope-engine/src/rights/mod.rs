@@ -73,7 +73,10 @@ impl Writable<'_> {
             Place::Own => format!("give the folder to this user by: chown -R {user} {}", shell_word(folder)),
             // Others' folder, perhaps the system's: it isn't ours to give away.
             Place::NewName => {
-                format!("name a file in a folder of this user, made by: install -d -o {user} {}", shell_word(folder.join("dumps")))
+                format!(
+                    "name a file in a folder of this user, made by: install -d -o {user} {}",
+                    shell_word(folder.join("dumps"))
+                )
             }
         }
     }
@@ -171,7 +174,9 @@ impl fmt::Display for Rights {
         }
         match self.commands_abi {
             None => Ok(()),
-            Some(0) => f.write_str("; commands: a process of their own, no Landlock in this kernel: they may write wherever this user may"),
+            Some(0) => f.write_str(
+                "; commands: a process of their own, no Landlock in this kernel: they may write wherever this user may",
+            ),
             Some(abi) => write!(f, "; commands: a process of their own, Landlock (ABI {abi})"),
         }
     }
