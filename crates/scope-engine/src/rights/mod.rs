@@ -208,10 +208,14 @@ impl Decision<'_> {
 }
 
 /// No other process of the same user can look into this one from here on: not into its memory, not at its descriptors. Nor does a
-/// crash write its memory to disk. A change of the user undoes it, so it is done again then.
+/// crash write its memory to disk. A change of the user undoes it, so it is done again then. And programs that this one starts get
+/// none of its descriptors, not even those that whoever started this one left open for it.
 pub fn hide() {
-    // SAFETY: takes numbers only.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+    // SAFETY: these take numbers only. A kernel before 5.11 has not the second one: there what was left open stays so.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    }
 }
 
 /// Makes a process with one thread powerless for good, as `user` where one is named: no capability, and none to gain. What it may
