@@ -98,7 +98,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         waiting: Waiting::default(),
         beyond: Beyond::default(),
         files: BTreeMap::new(),
-        walk: Walk::new(ring, order.pins, from_ns),
+        walk: Walk::new(ring, &order.pins, from_ns),
         reader,
         clock: order.clock,
         evidence: order.evidence,
@@ -167,7 +167,7 @@ impl Cutter {
             self.beyond.inside(to_ns, &mut self.waiting);
             // While it is open it may still grow: packets behind its end are kept aside, not passed over.
             let reach_ns = if over { to_ns } else { i64::MAX };
-            let pieces = self.walk.look(reach_ns);
+            let pieces = self.walk.look(reach_ns, over);
             self.take(&pieces, Span { to_ns, reach_ns }, if over { i64::MAX } else { settled_ns });
             if self.files.values().any(OutFile::reader_gone) {
                 self.progress.set_reader_gone();
@@ -320,6 +320,7 @@ impl Cutter {
 
     /// States the gaps, closes the files, gives them their names.
     fn finish(mut self, report: &mut DumpReport, window: &Window, everything: bool) {
+        self.walk.let_go();
         report.asked = (self.from_ns, window.to_ns());
         let main_type = match self.hit {
             Some(hit) => hit.link_type,
@@ -368,9 +369,10 @@ impl Cutter {
     /// What of the window never came into the ring, and what was gone from there before it was read.
     fn gaps(&mut self, asked: (i64, i64)) -> Vec<Gap> {
         let mut gaps = self.ring.gaps_before(asked);
-        for (reason, lost) in [(GapReason::Evicted, self.walk.lost(asked.1)), (GapReason::Limit, self.beyond.lost(asked.1))] {
-            let gap =
-                |(from_ns, to_ns)| Gap { from_ns, to_ns, reason, lost_min: lost.packets_min, lost_max: Some(lost.packets_max) };
+        let evicted = self.walk.lost(asked.1).into_iter().map(|lost| (GapReason::Evicted, lost));
+        for (reason, lost) in evicted.chain([(GapReason::Limit, self.beyond.lost(asked.1))]) {
+            let lost_max = Some(lost.packets_max);
+            let gap = |(from_ns, to_ns)| Gap { from_ns, to_ns, reason, lost_min: lost.packets_min, lost_max };
             gaps.extend(lost.span_ns.map(gap));
         }
         let unsettled = |from_ns| Gap { from_ns, to_ns: asked.1, reason: GapReason::Unsettled, lost_min: 0, lost_max: None };

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`cut`] | one dump from order to report: rounds, the clock, the loss |
 //! | [`pins`] | the pins that the firing worker takes |
+//! | [`keeper`] | holds segments for dumps that hang in a write |
 //! | [`walk`] | one lane's part of a window, segment after segment |
 //! | `sieve` | which packets belong: the key column first, the filter where that says maybe |
 //! | [`scans`] | what the dumps of a run share: one scan of what comes in, summaries, the pace |
@@ -40,8 +41,11 @@ pub mod evidence;
 pub mod form;
 mod gaps;
 pub mod header;
+pub mod keeper;
 pub mod late;
 mod mark;
+#[cfg(test)]
+mod mark_junk;
 pub mod merge;
 pub mod output;
 pub mod pins;
@@ -60,6 +64,8 @@ pub use disk::{Disk, SystemDisk};
 pub use evidence::{Circumstances, ClockState, Evidence, InterfaceSample};
 pub use form::DumpFormat;
 pub use gaps::GAPS_MAX;
+pub use keeper::Keeper;
+pub use mark::marked_stem;
 pub use output::write_nothing;
 pub use pins::FirstPins;
 pub use progress::Progress;

@@ -62,7 +62,7 @@ impl DumpOutput {
     }
 
     /// Whether a dump goes into a pipe.
-    pub(crate) fn is_stream(&self) -> bool {
+    pub fn is_stream(&self) -> bool {
         matches!(self.target, Target::Stream(_))
     }
 

@@ -7,7 +7,7 @@ use crate::summary;
 use crate::threads::Threads;
 use scope_dump::{DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut};
 use scope_filter::FilterEngine;
-use scope_packet::{Clock, LinkType};
+use scope_packet::{Clock, Gap, GapReason, LinkType};
 use scope_ring::Ring;
 use scope_trigger::{Fire, Places, Trigger, Verdict, Window};
 use serde_json::json;
@@ -126,6 +126,7 @@ impl Dumps {
     pub fn start(self: &Arc<Self>, trigger: &str, hit: HitFacts, fire: Fire) {
         let id = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         let pins = FirstPins::take(&self.ring, fire.window.from_ns(), self.places.max() as u64);
+        self.scans.watch(&pins);
         let progress = Arc::new(Progress::default());
         let open =
             Arc::new(OpenDump { id, trigger: trigger.to_string(), window: fire.window.clone(), progress: progress.clone() });
@@ -147,7 +148,8 @@ impl Dumps {
             clock: self.settings.clock.clone(),
             evidence: self.evidence.clone(),
         };
-        let (dumps, failed) = (self.clone(), failed_report(&order));
+        let (dumps, window, failed) = (self.clone(), order.window.clone(), failed_report(&order));
+        let unwritten = failed.clone();
         let place = fire.place;
         let work = move || {
             let guard = Finish { dumps: dumps.clone(), open, report: Some(failed) };
@@ -156,10 +158,9 @@ impl Dumps {
             drop(place);
         };
         if let Err(error) = self.settings.threads.spawn(format!("dump-{id}"), Box::new(work)) {
-            // The closure is dropped with its guard not yet made: say it here.
-            let mut report = DumpReport { id, trigger: trigger.to_string(), time_ns: hit.time_ns, ..DumpReport::default() };
-            report.error = Some(format!("no thread for the dump: {error}"));
-            self.finish(id, report);
+            // The closure is dropped with its guard not yet made: no hit extends a window that nobody reads.
+            window.close();
+            self.finish(id, DumpReport { error: Some(format!("no thread for the dump: {error}")), ..unwritten });
         }
     }
 
@@ -245,16 +246,27 @@ impl Dumps {
     }
 }
 
+/// Of a dump that nobody writes: nothing of what was asked for was kept.
 fn failed_report(order: &DumpOrder) -> DumpReport {
+    let (from_ns, to_ns) = (order.window.from_ns(), order.window.to_ns());
+    let (hits, hits_ns) = order.window.hits();
+    let lost_min = order.hit.map_or(0, |_| 1); // the packet that fired belongs to it
     DumpReport {
+        gaps: vec![Gap { from_ns, to_ns, reason: GapReason::Disk, lost_min, lost_max: None }],
+        lost_min,
+        lost_max: u64::MAX,
+        missing: Some((from_ns, to_ns)),
+        hits,
+        hits_ns,
+        to_stream: order.output.is_stream(),
         id: order.id,
         trigger: order.trigger.clone(),
         why: order.why.clone(),
         time_ns: order.time_ns,
         filter: order.filter.text().to_string(),
-        asked: (order.window.from_ns(), order.window.to_ns()),
-        from_ns: order.window.from_ns(),
-        to_ns: order.window.to_ns(),
+        asked: (from_ns, to_ns),
+        from_ns,
+        to_ns,
         error: Some("the dump's thread failed".to_string()),
         ..DumpReport::default()
     }

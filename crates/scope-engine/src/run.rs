@@ -44,7 +44,7 @@ use crate::summary::Summary;
 use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
-use scope_dump::{DumpReport, Scans};
+use scope_dump::{DumpReport, Keeper, Scans};
 use scope_filter::{Filter, VlanRule};
 use scope_packet::{Clock, GapReason, LinkType, SystemClock};
 use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
@@ -173,6 +173,8 @@ struct Run {
     lost: LostInterfaces,
     /// Builds summaries until the run ends.
     _summarizer: Option<Summarizer>,
+    /// Holds segments for dumps that hang.
+    _keeper: Option<Keeper>,
 }
 
 /// What was opened and begun before the first packet.
@@ -204,6 +206,8 @@ impl Run {
         // Files don't wait for summaries, and are gone through once.
         let summarizer = if live && !plan.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
         let scans = Scans::new(&ring, summarizer.as_ref().map(|summarizer| summarizer.summaries().clone()));
+        // Workers of files wait for a dump that hangs.
+        let keeper = if live { start_keeper(&scans, &events) } else { None };
         let dumps = Dumps::new(&ring, &places, &events, &scans, settings, plan.exit_after);
         let shared = Shared {
             ring,
@@ -216,7 +220,18 @@ impl Run {
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
-        Run { plan, outputs, rights, shared, live, space, exec, lost: LostInterfaces::default(), _summarizer: summarizer }
+        Run {
+            plan,
+            outputs,
+            rights,
+            shared,
+            live,
+            space,
+            exec,
+            lost: LostInterfaces::default(),
+            _summarizer: summarizer,
+            _keeper: keeper,
+        }
     }
 
     /// Workers from start to end, with the main thread beside them.
@@ -376,6 +391,16 @@ fn start_summarizer(ring: &Arc<Ring>, events: &Events) -> Option<Summarizer> {
     let failed =
         |error| events.log("warning", json!({"text": format!("no thread for summaries: {error}: dumps scan all segments")}));
     Summarizer::start(ring).map_err(failed).ok()
+}
+
+/// Without a keeper only dumps whose disk hangs lack more.
+fn start_keeper(scans: &Arc<Scans>, events: &Events) -> Option<Keeper> {
+    let failed = |error| {
+        let text =
+            format!("no thread to hold packets for dumps: {error}: a dump whose disk stalls for a turn of the ring loses them");
+        events.log("warning", json!({"text": text}));
+    };
+    Keeper::start(scans).map_err(failed).ok()
 }
 
 /// What a fire by hand does: the last `before` of everything, at once. It hits no packet.

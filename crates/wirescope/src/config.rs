@@ -9,7 +9,7 @@ mod tests;
 use crate::args::{Cli, RunArgs};
 use crate::plan::{self, Look};
 use crate::speech::{Level, say};
-use crate::{Fault, print, refused};
+use crate::{Fault, print_text, refused};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use scope_config::{FileError, Given, Keys, Settings, Written};
 use scope_packet::LinkType;
@@ -99,7 +99,7 @@ pub fn check(path: &Path) -> u8 {
             let line = format!(
                 "{file}: in order; what only a start can tell was not looked at: interfaces and files of sources, CPUs and nodes, the folders of out, write and ring-out, memory, the user\n"
             );
-            print(line.as_bytes())
+            print_text(&line)
         }
     }
 }
@@ -134,5 +134,9 @@ pub fn show(matches: &ArgMatches) -> Result<String, Fault> {
     let args = read(matches).map_err(Fault::Refused)?;
     let mut faults = plan::plan(&args, Look::Nowhere).err().unwrap_or_default();
     faults.retain(|fault| !MISSING.iter().any(|missing| fault.contains(missing)));
-    if faults.is_empty() { Ok(args.settings.to_toml()) } else { Err(Fault::Refused(faults)) }
+    if !faults.is_empty() {
+        return Err(Fault::Refused(faults));
+    }
+    // What can't be shown is written as TOML's strings, like those of JSON, have it.
+    Ok(args.settings.to_toml().split('\n').map(scope_engine::json_line).collect::<Vec<_>>().join("\n"))
 }

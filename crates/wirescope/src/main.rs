@@ -22,7 +22,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use plan::Look;
 use record::Ended;
-use scope_engine::Control;
+use scope_engine::{Control, json_line, printable_lines};
 use speech::{Level, LogFormat, say};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -129,7 +129,7 @@ fn run(matches: &ArgMatches) -> u8 {
             // Who reads both outputs in one place is told nothing twice.
             let one_reader = stdout_taken || journal::outputs_are_one();
             let text = match json {
-                true => format!("{}\n", summary.to_json()),
+                true => format!("{}\n", json_line(&summary.to_json().to_string())),
                 false if quiet => String::new(),
                 false => words::summary(&summary, one_reader),
             };
@@ -137,7 +137,7 @@ fn run(matches: &ArgMatches) -> u8 {
             if json || quiet || !one_reader {
                 words::other_failures(&summary).for_each(tell); // dumps have been told
             }
-            let told = if stdout_taken { tell_summary(&text) } else { print(text.as_bytes()) };
+            let told = if stdout_taken { tell_summary(&text) } else { print_text(&text) };
             match told {
                 DONE if !record::kept_promises(&summary) => UNDONE,
                 code => code,
@@ -163,7 +163,7 @@ enum Fault {
 /// Prints what a command has to tell.
 fn told(result: Result<String, Fault>) -> u8 {
     match result {
-        Ok(text) => print(text.as_bytes()),
+        Ok(text) => print_text(&text),
         Err(Fault::Refused(faults)) => refused(&faults),
         Err(Fault::Failed(fault)) => failed(&fault),
     }
@@ -179,6 +179,11 @@ fn refused(faults: &[String]) -> u8 {
 fn failed(fault: &str) -> u8 {
     say(Level::Error, &format!("wirescope: {fault}{}", words::remedy(fault)));
     UNDONE
+}
+
+/// Prints lines of words, or of JSON that is fit to be shown: nothing of what foreign data brought reaches a terminal as it is.
+fn print_text(text: &str) -> u8 {
+    print(printable_lines(text).as_bytes())
 }
 
 /// Writes to standard output. A reader that has gone (`wirescope man | head`) is no failure.

@@ -6,7 +6,7 @@
 use crate::journal;
 use scope_dump::time_text::iso;
 use scope_engine::events::now_ns;
-use scope_engine::printable;
+use scope_engine::{json_line, printable};
 use serde_json::{Map, Value};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,7 +91,7 @@ pub fn say_event(level: Level, event: &str, text: &str, facts: Map<String, Value
     if level == Level::Info && is_quiet() {
         return;
     }
-    let _ = writeln!(std::io::stderr(), "{}{}", priority(level), object(level, event, text, facts));
+    let _ = writeln!(std::io::stderr(), "{}{}", priority(level), json_line(&object(level, event, text, facts).to_string()));
 }
 
 fn object(level: Level, event: &str, text: &str, facts: Map<String, Value>) -> Value {

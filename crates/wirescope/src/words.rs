@@ -3,6 +3,7 @@
 use scope_dump::time_text::iso;
 use scope_engine::{DumpSummary, InterfaceStatus, NicStatus, RunPlan, Status, Summary, printable};
 use scope_packet::Drops;
+use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
 use scope_ring::RingMemory;
 use std::fmt::Write;
 
@@ -86,12 +87,21 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// What a ring holds: bytes, and how long that lasts at a rate.
+/// What a ring holds: bytes, how long that lasts at a rate, and what of a packet, where that isn't the most that can be kept.
 pub fn ring(segment_bytes: u64, segments: u64, bits_per_s: f64, rate: &str) -> String {
     let bytes = segment_bytes * segments;
     let lasts_ns = (bytes as f64 * 8e9 / bits_per_s.max(1.0)).min(i64::MAX as f64) as i64;
+    let kept = kept_bytes_max(segment_bytes as usize);
+    let kept = match kept < KEPT_BYTES_MAX {
+        true => format!(
+            "; of a packet at most {} are kept (a larger --ring, or --segment 1MiB, keeps up to {})",
+            size(kept as u64),
+            size(KEPT_BYTES_MAX as u64)
+        ),
+        false => String::new(),
+    };
     format!(
-        "ring: {} in {segments} segments of {}; that is {} of traffic at {rate}",
+        "ring: {} in {segments} segments of {}; that is {} of traffic at {rate}{kept}",
         size(bytes),
         size(segment_bytes),
         span(lasts_ns)
@@ -411,6 +421,10 @@ mod tests {
     fn the_ring_is_told_in_time() {
         let said = ring(2 << 20, 512, 10e9, "10 Gbit/s");
         assert_eq!(said, "ring: 1 GiB in 512 segments of 2 MiB; that is 859 ms of traffic at 10 Gbit/s");
+        let small = ring(64 << 10, 64, 10e9, "10 Gbit/s");
+        assert!(
+            small.ends_with("; of a packet at most 16 KiB are kept (a larger --ring, or --segment 1MiB, keeps up to 256 KiB)")
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{Faults, Look};
 use crate::args::RunArgs;
 use scope_engine::rights::{RightsPlan, User, UserChoice};
+use scope_engine::shell_word;
 use std::path::Path;
 
 /// What the run is to give up.
@@ -90,7 +91,7 @@ fn user(asked: Asked<'_>, faults: &mut Faults) -> Option<User> {
                 "only root can become another user, and this is {own} of group {gid}; start it as root, or leave the flag away"
             )
         }
-        Ok(None) => format!("there is no user '{shown}'; make it by: useradd --system {shown}, or choose another"),
+        Ok(None) => format!("there is no user '{shown}'; make it by: useradd --system {}, or choose another", shell_word(&shown)),
         Err(error) => format!("'{shown}' can't be looked up: {error}; look at the user database, or choose another"),
     };
     faults.add(place, fault);
