@@ -309,7 +309,7 @@ fn begin(
 
 fn in_folder(folder: &std::path::Path, gate: &Arc<Gate>) -> DumpOutput {
     let target = Target::Folder(Arc::new(Folder::open(folder).unwrap()));
-    DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SlowDisk(gate.clone())) }
+    DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SlowDisk(gate.clone())), together: None }
 }
 
 /// One random run; packets that its dump lacks, and whether it says that it is complete.
