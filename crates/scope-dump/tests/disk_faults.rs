@@ -85,11 +85,7 @@ fn dump(output: DumpOutput) -> DumpReport {
 
 fn with(fault: Fault, folder: &Path) -> DumpReport {
     let target = Target::Folder(Arc::new(Folder::open(folder).unwrap()));
-<<<<<<< HEAD
-    dump(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, together: None, disk: Arc::new(Faulty(fault)) })
-=======
     dump(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(Faulty(fault)), together: None })
->>>>>>> main
 }
 
 fn names(folder: &Path) -> usize {
@@ -148,11 +144,7 @@ fn a_pipe_whose_window_begins_with_another_link_type_gets_the_packets_of_the_hit
     let path = folder.path().join("pipe");
     let target = Target::Stream(File::create(&path).unwrap());
     let report =
-<<<<<<< HEAD
-        dump(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, together: None, disk: Arc::new(SystemDisk) });
-=======
         dump(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SystemDisk), together: None });
->>>>>>> main
     assert_eq!((report.packets, report.lost_min, report.lost_max), (PACKETS, PACKETS, PACKETS), "{report:#?}");
     assert!(read_file(&path).keys().all(|(lane, _)| *lane == 1));
     assert_eq!(read_file(&path).len() as u64, PACKETS);

@@ -324,9 +324,5 @@ pub fn begin(
 /// Files in a folder, written when the gate lets them.
 pub fn in_folder(folder: &Path, gate: &Arc<Gate>) -> DumpOutput {
     let target = Target::Folder(Arc::new(Folder::open(folder).unwrap()));
-<<<<<<< HEAD
-    DumpOutput { format: DumpFormat::Pcapng, target, budget: None, together: None, disk: Arc::new(SlowDisk(gate.clone())) }
-=======
     DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SlowDisk(gate.clone())), together: None }
->>>>>>> main
 }
