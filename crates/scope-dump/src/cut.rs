@@ -1,8 +1,9 @@
 //! One dump from order to report: rounds of looking, reading, filtering and writing until the clocks say that it is over.
 
 use crate::form::DumpFormat;
-use crate::merge::{Beyond, Place, Waiting};
+use crate::merge::{Beyond, Floor, Place, Waiting};
 use crate::output::{OutFile, publish_facts};
+use crate::patience::Patience;
 use crate::pins::FirstPins;
 use crate::progress::Progress;
 use crate::report::DumpReport;
@@ -57,8 +58,8 @@ pub struct DumpOrder {
     pub progress: Arc<Progress>,
     /// What it shares with the run's other dumps.
     pub scans: Arc<Scans>,
-    /// Live: how long after the window's end, by the monotonic clock, to wait at most for workers that have stopped telling the
-    /// time. `None`: as long as it takes.
+    /// Live: how long after the window's end to wait at most for workers that have stopped telling the time, see
+    /// [`crate::patience`]. `None`: as long as it takes. A dump that waits no longer isn't complete.
     pub patience: Option<Duration>,
 }
 
@@ -90,9 +91,10 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         waiting: Waiting::default(),
         beyond: Beyond::default(),
         files: BTreeMap::new(),
-        walk: Walk::new(ring, order.pins, from_ns),
+        walk: Walk::new(ring, order.pins, order.window.era(), from_ns),
         reader,
         unopened: None,
+        unsettled: None,
     };
     cutter.follow(&order.window, order.time_ns, order.patience);
     cutter.finish(&mut report, &order.window, everything);
@@ -127,22 +129,28 @@ struct Cutter {
     reader: Reader,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
+    /// From here on (ns of capture time) packets may have been on their way when the dump had to end.
+    unsettled: Option<i64>,
 }
 
 impl Cutter {
-    /// Rounds until the window is over.
+    /// Rounds until the window is over: its end is settled, or patience is at its end.
     fn follow(&mut self, window: &Window, hit_ns: i64, patience: Option<Duration>) {
-        let started = Instant::now();
+        let mut patience = patience.map(Patience::new);
+        let mut looked = Instant::now();
         loop {
             let beats = self.ring.beats();
             // Before the look: what is committed afterwards is younger than this, or late.
-            let settled_ns = self.ring.settled_ns();
-            let mut over = window.close_if_settled(settled_ns);
+            let settled = self.ring.settled();
+            let settled_ns = settled.within(window.era());
+            let mut over = window.close_if_settled(settled);
             let to_ns = window.to_ns();
-            if let Some(patience) = patience {
+            let passed = std::mem::replace(&mut looked, Instant::now()).elapsed();
+            if let Some(patience) = &mut patience {
                 let rest = Duration::from_nanos(to_ns.saturating_sub(hit_ns).max(0) as u64);
-                if !over && started.elapsed() > rest + patience {
+                if patience.is_over(passed, settled, rest) && !over {
                     window.close();
+                    self.unsettled = Some(settled_ns);
                     over = true;
                 }
             }
@@ -150,7 +158,9 @@ impl Cutter {
             // While it is open it may still grow: packets behind its end are kept aside, not passed over.
             let reach_ns = if over { to_ns } else { i64::MAX };
             let pieces = self.walk.look(reach_ns);
-            self.take(&pieces, Span { to_ns, reach_ns }, if over { i64::MAX } else { settled_ns });
+            // Of this very time some may still come.
+            let floor = if over { (i64::MAX, u32::MAX) } else { (settled_ns.saturating_sub(1), u32::MAX) };
+            self.take(&pieces, Span { to_ns, reach_ns }, floor);
             if self.files.values().any(OutFile::reader_gone) {
                 self.progress.set_reader_gone();
             }
@@ -166,18 +176,18 @@ impl Cutter {
         }
     }
 
-    /// Reads the pieces of one look; lets out what nothing older can come before: `settled_ns` bounds what comes later.
-    fn take(&mut self, pieces: &[Piece], span: Span, settled_ns: i64) {
+    /// Reads the pieces of one look; lets out what nothing older can come before: `settled` bounds what comes later.
+    fn take(&mut self, pieces: &[Piece], span: Span, settled: Floor) {
         self.make_sieves();
         for (index, piece) in pieces.iter().enumerate() {
-            let floor_ns = pieces.get(index + 1).map_or(settled_ns, |next| next.min_ns.min(settled_ns));
+            let floor = pieces.get(index + 1).map_or(settled, |next| (next.min_ns, next.lane).min(settled));
             if let Some(read) = self.walk.read(pieces, index) {
-                self.take_piece(piece, &read, span, floor_ns);
+                self.take_piece(piece, &read, span, floor);
             }
             self.walk.done(pieces, index);
             self.progress.holds(self.walk.held());
         }
-        self.let_out(settled_ns);
+        self.let_out(settled);
         self.progress.holds(self.walk.held());
     }
 
@@ -193,16 +203,16 @@ impl Cutter {
 
     /// Reads one piece: of all that the keys leave, what is inside is asked in batches; the packet that fired is kept
     /// whatever the answer.
-    fn take_piece(&mut self, piece: &Piece, read: &Read, span: Span, floor_ns: i64) {
+    fn take_piece(&mut self, piece: &Piece, read: &Read, span: Span, floor: Floor) {
         let sieve = self.sieves[piece.lane as usize].clone();
         let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
         match read.shared(&self.reader, sieve.keys(), hit) {
-            Some(indices) => self.take_candidates(piece, &sieve, read.candidates(indices.into_iter()), span, floor_ns),
+            Some(indices) => self.take_candidates(piece, &sieve, read.candidates(indices.into_iter()), span, floor),
             None => {
-                self.take_candidates(piece, &sieve, read.candidates(read.own(&self.reader, sieve.keys(), hit)), span, floor_ns)
+                self.take_candidates(piece, &sieve, read.candidates(read.own(&self.reader, sieve.keys(), hit)), span, floor)
             }
         }
-        self.let_out(floor_ns);
+        self.let_out(floor);
     }
 
     fn take_candidates<'a>(
@@ -211,7 +221,7 @@ impl Cutter {
         sieve: &Sieve,
         all: impl Iterator<Item = Candidate<'a>>,
         span: Span,
-        floor_ns: i64,
+        floor: Floor,
     ) {
         let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
         let from_ns = self.from_ns;
@@ -227,31 +237,31 @@ impl Cutter {
             for (at, candidate) in batch.iter().enumerate() {
                 let is_hit = hit == Some(candidate.packet);
                 if is_hit || taken >> at & 1 != 0 {
-                    self.keep(piece, candidate, is_hit, span, floor_ns);
+                    self.keep(piece, candidate, is_hit, span, floor);
                 }
             }
         }
     }
 
     /// Writes a packet of the dump, or lets it wait for its turn.
-    fn keep(&mut self, piece: &Piece, candidate: &Candidate<'_>, is_hit: bool, span: Span, floor_ns: i64) {
+    fn keep(&mut self, piece: &Piece, candidate: &Candidate<'_>, is_hit: bool, span: Span, floor: Floor) {
         let (time_ns, bytes) = (candidate.block.time_ns(), candidate.block.bytes());
         let place = Place { time_ns, lane: piece.lane, packet: candidate.packet };
         if time_ns > span.to_ns && !is_hit {
             return self.beyond.push(place, bytes);
         }
-        if piece.ordered && time_ns <= floor_ns && self.waiting.is_empty() {
+        if piece.ordered && place.is_due(floor) && self.waiting.is_empty() {
             return self.write(place, bytes);
         }
         self.waiting.push(place, bytes);
         if piece.ordered {
-            self.let_out(floor_ns.min(time_ns));
+            self.let_out(floor.min((time_ns, piece.lane)));
         }
     }
 
     /// Writes what waits and may go out.
-    fn let_out(&mut self, floor_ns: i64) {
-        while let Some((place, block)) = self.waiting.pop(floor_ns) {
+    fn let_out(&mut self, floor: Floor) {
+        while let Some((place, block)) = self.waiting.pop(floor) {
             self.write(place, &block);
         }
     }
@@ -300,7 +310,8 @@ impl Cutter {
             None => self.files.keys().next().copied().unwrap_or_else(|| self.ring.lane_info(0).link_type),
         };
         let _ = self.file(main_type);
-        let heard = self.ring.heard().unwrap_or((report.time_ns, report.time_ns));
+        let heard = self.ring.heard_in(window.era()).unwrap_or((report.time_ns, report.time_ns));
+        let steps = self.cut_by_steps(window, heard);
         report.from_ns = self.from_ns.max(heard.0).min(report.time_ns);
         report.to_ns = to_ns.min(heard.1).max(report.from_ns);
         (report.hits, report.hits_ns) = window.hits();
@@ -324,9 +335,20 @@ impl Cutter {
         if self.unopened.is_some() {
             report.missing = Some((report.from_ns, report.to_ns)); // nothing of it could be written
         }
-        report.complete = report.lost_max == 0 && report.error.is_none();
+        if let Some(settled_ns) = self.unsettled {
+            let missing = report.missing.unwrap_or((i64::MAX, to_ns));
+            let unsettled_ns = settled_ns.clamp(report.from_ns, to_ns.max(report.from_ns));
+            report.missing = Some((missing.0.min(unsettled_ns), missing.1.max(to_ns)));
+        }
+        report.complete = report.lost_max == 0 && report.error.is_none() && self.unsettled.is_none() && !steps;
         report.interpreted = self.sieves.iter().find_map(|sieve| sieve.interpreted().map(String::from));
         self.publish(report, main_type);
+    }
+
+    /// Whether an end of the window lies where capture time was set back: what the clock showed there belongs to another era.
+    fn cut_by_steps(&self, window: &Window, heard: (i64, i64)) -> bool {
+        let era = window.era();
+        (era > 0 && window.from_ns() < heard.0) || (self.ring.era() > era && window.to_ns() > heard.1)
     }
 
     /// What the dump lacks. Whether a lost packet would have passed the filter nobody knows: unless the dump takes everything,

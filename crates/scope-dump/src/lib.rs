@@ -35,6 +35,7 @@ pub mod late;
 mod mark;
 pub mod merge;
 pub mod output;
+mod patience;
 pub mod pins;
 pub mod progress;
 pub mod report;

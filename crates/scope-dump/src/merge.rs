@@ -22,6 +22,16 @@ pub struct Place {
     pub packet: u64,
 }
 
+/// No packet that is still to come has an earlier place than this: a time, ns, and the lane at that time.
+pub type Floor = (i64, u32);
+
+impl Place {
+    /// Whether nothing can come before it any more.
+    pub fn is_due(&self, floor: Floor) -> bool {
+        (self.time_ns, self.lane) <= floor
+    }
+}
+
 /// Packets that wait for their turn.
 #[derive(Default)]
 pub struct Waiting {
@@ -41,10 +51,10 @@ impl Waiting {
         self.heap.push(Reverse((place, block.into())));
     }
 
-    /// The next packet that may go out: its time is at most `floor_ns`, or the buffer is over its bound.
-    pub fn pop(&mut self, floor_ns: i64) -> Option<(Place, Box<[u8]>)> {
+    /// The next packet that may go out: nothing can come before it, or the buffer is over its bound.
+    pub fn pop(&mut self, floor: Floor) -> Option<(Place, Box<[u8]>)> {
         let Reverse((place, _)) = self.heap.peek()?;
-        if place.time_ns > floor_ns && self.bytes <= WAITING_BYTES_MAX {
+        if !place.is_due(floor) && self.bytes <= WAITING_BYTES_MAX {
             return None;
         }
         let Reverse((place, block)) = self.heap.pop()?;
@@ -111,8 +121,9 @@ mod tests {
         let mut waiting = Waiting::default();
         let input = [place(5, 1, 0), place(5, 0, 9), place(3, 7, 1), place(5, 0, 2), place(8, 0, 0)];
         input.iter().for_each(|&p| waiting.push(p, &[0; 4]));
-        let out: Vec<Place> = std::iter::from_fn(|| waiting.pop(5)).map(|(p, _)| p).collect();
-        assert_eq!(out, [place(3, 7, 1), place(5, 0, 2), place(5, 0, 9), place(5, 1, 0)]);
+        let out: Vec<Place> = std::iter::from_fn(|| waiting.pop((5, 0))).map(|(p, _)| p).collect();
+        assert_eq!(out, [place(3, 7, 1), place(5, 0, 2), place(5, 0, 9)], "of lane 0 some may come that precede lane 1's");
+        assert_eq!(waiting.pop((5, 1)).map(|(p, _)| p), Some(place(5, 1, 0)));
         assert!(!waiting.is_empty());
     }
 
@@ -123,7 +134,7 @@ mod tests {
         (0..6).for_each(|n| beyond.push(place(10 + n, 0, n as u64), &block));
         assert_eq!(beyond.lost(13), Lost::default());
         beyond.inside(12, &mut waiting);
-        let out: Vec<i64> = std::iter::from_fn(|| waiting.pop(i64::MAX)).map(|(p, _)| p.time_ns).collect();
+        let out: Vec<i64> = std::iter::from_fn(|| waiting.pop((i64::MAX, u32::MAX))).map(|(p, _)| p.time_ns).collect();
         assert_eq!(out, [10, 11, 12]);
         assert_eq!(beyond.lost(20), Lost::between(1, 2, 14, 20));
     }
@@ -133,7 +144,7 @@ mod tests {
         let mut waiting = Waiting::default();
         let block = vec![0; WAITING_BYTES_MAX / 4];
         (0..5).for_each(|n| waiting.push(place(n, 0, n as u64), &block));
-        assert_eq!(waiting.pop(-1).map(|(p, _)| p.time_ns), Some(0));
-        assert!(waiting.pop(-1).is_none());
+        assert_eq!(waiting.pop((-1, 0)).map(|(p, _)| p.time_ns), Some(0));
+        assert!(waiting.pop((-1, 0)).is_none());
     }
 }

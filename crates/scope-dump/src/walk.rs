@@ -39,6 +39,8 @@ pub(crate) struct Walk {
     ring: Arc<Ring>,
     first: FirstPins,
     positions: Vec<Position>,
+    /// The window's, and where it begins.
+    era: u64,
     from_ns: i64,
     /// Pieces of the last look up to here have been offered a pin, for each claim group.
     held_up_to: Vec<usize>,
@@ -51,11 +53,12 @@ pub(crate) struct Walk {
 const GAPS_MAX: usize = 65_536;
 
 impl Walk {
-    pub(crate) fn new(ring: &Arc<Ring>, first: FirstPins, from_ns: i64) -> Walk {
+    pub(crate) fn new(ring: &Arc<Ring>, first: FirstPins, era: u64, from_ns: i64) -> Walk {
         Walk {
             ring: ring.clone(),
             first,
             positions: Vec::new(),
+            era,
             from_ns,
             held_up_to: vec![0; ring.group_segments().len()],
             gaps: Vec::new(),
@@ -94,10 +97,13 @@ impl Walk {
                 continue; // recycled: the next one that is there tells how much is missing
             };
             self.note_gap(lane, at.packet, pinned.first_packet());
-            let first_packet = at.packet.max(pinned.first_packet());
+            let from_packet = at.packet.max(pinned.first_packet());
             let committed = pinned.committed();
-            let end_packet = pinned.first_packet() + committed.packets as u64;
-            at = Position { sequence, packet: end_packet };
+            let all_packets = pinned.first_packet() + committed.packets as u64;
+            at = Position { sequence, packet: all_packets };
+            // After the look at what is committed: where a lane enters an era is noted before.
+            let of_era = self.ring.era_packets(lane, self.era);
+            let (first_packet, end_packet) = (from_packet.max(of_era.start), all_packets.min(of_era.end));
             let span = pinned.span().filter(|(min_ns, max_ns, _)| *max_ns >= self.from_ns && *min_ns <= reach_ns);
             if end_packet > first_packet
                 && let Some((min_ns, _, unordered)) = span
@@ -116,7 +122,7 @@ impl Walk {
                 }
             }
             if committed.sealed {
-                at = Position { sequence: sequence + 1, packet: end_packet };
+                at = Position { sequence: sequence + 1, packet: all_packets };
             }
         }
         self.positions[lane as usize] = at;
@@ -188,7 +194,10 @@ impl Walk {
         for lane in 0..self.positions.len() as u32 {
             self.note_gap(lane, self.positions[lane as usize].packet, u64::MAX);
         }
-        let lost_in = |gap: &(u32, u64, u64)| self.ring.lost(gap.0, gap.1, gap.2, (self.from_ns, to_ns));
+        let lost_in = |gap: &(u32, u64, u64)| {
+            let of_era = self.ring.era_packets(gap.0, self.era);
+            self.ring.lost(gap.0, gap.1.max(of_era.start), gap.2.min(of_era.end), (self.from_ns, to_ns))
+        };
         self.gaps.iter().map(lost_in).fold(Lost::default(), Lost::and)
     }
 }

@@ -4,7 +4,7 @@
 //! Directory entry: `generation << 24 | slot`, 0 is empty.
 
 use crate::protocol::{begin, end, snapshot};
-use scope_packet::{DropReason, Drops};
+use scope_packet::{DropReason, Drops, Moment};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// First 8 bytes of the region: magic and, last, the version of its layout.
@@ -100,15 +100,17 @@ pub struct WorkerControl {
     turn: AtomicU64,
     counters: [AtomicU64; 10],
     dropped: [AtomicU64; REASONS],
-    /// Capture time, ns, up to which everything of this worker is committed; never falls, `i64::MAX` when it has ended.
+    /// How often capture time was set back for this worker. Changes while `clock_ns` is 0.
+    pub era: AtomicU64,
+    /// Capture time, ns, up to which everything of this worker is committed; never falls within an era, `i64::MAX` when it has ended.
     pub clock_ns: AtomicI64,
     /// How much older than the clock a packet may still be, ns.
     pub grace_ns: AtomicI64,
-    /// Smallest capture time received, ns; valid with `heard_ns` > 0.
+    /// Smallest capture time received in this era, ns; valid with `heard_ns` > 0.
     pub first_ns: AtomicI64,
-    /// Latest capture time up to which the worker listened, ns; 0: nothing received yet.
+    /// Latest capture time of this era up to which the worker listened, ns; 0: nothing received yet.
     pub heard_ns: AtomicI64,
-    padding: [u64; 17 - REASONS],
+    padding: [u64; 16 - REASONS],
 }
 
 /// What one worker did with what it received. `received = stored + filtered + duplicate + dropped in the worker`.
@@ -161,6 +163,29 @@ impl WorkerControl {
             self.dropped[reason as usize].store(packets, Ordering::Relaxed);
         }
         end(&self.turn, turn);
+    }
+
+    /// How often the counters were published.
+    pub fn published(&self) -> u64 {
+        self.turn.load(Ordering::Relaxed) / 2
+    }
+
+    /// Where the worker stands. Whoever reads the era before the clock never takes the one of a later era for that of this one, or,
+    /// if so, this era is over for the worker.
+    pub fn moment(&self) -> Moment {
+        let era = self.era.load(Ordering::Acquire);
+        match self.clock_ns.load(Ordering::Acquire) {
+            i64::MAX => Moment::END,
+            clock_ns => Moment::new(era, clock_ns),
+        }
+    }
+
+    /// Goes on in another era, from its beginning.
+    pub fn begin_era(&self, era: u64) {
+        self.clock_ns.store(0, Ordering::Release);
+        self.era.store(era, Ordering::Release); // after the clock, which is none of the new era
+        self.first_ns.store(i64::MAX, Ordering::Relaxed);
+        self.heard_ns.store(0, Ordering::Relaxed);
     }
 
     /// A consistent snapshot.

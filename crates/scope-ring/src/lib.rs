@@ -34,7 +34,8 @@
 
 pub mod claims;
 mod control;
-pub mod evicted;
+pub mod eras;
+mod evicted;
 pub mod follow;
 mod futex;
 pub mod held;

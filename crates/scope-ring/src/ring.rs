@@ -1,7 +1,8 @@
 //! The ring as a whole: creating it, opening lanes, claiming segments, pinning them, consistent snapshots.
 
 use crate::claims::{ClaimGroup, Claims, Share};
-use crate::control::{PINS, Published, REGION_MAGIC, WorkerCounts};
+use crate::control::{PINS, Published, REGION_MAGIC, WorkerControl, WorkerCounts};
+use crate::eras::Eras;
 use crate::evicted::{Evicted, History, LossLog, Lost};
 use crate::follow::{Follower, Followers};
 use crate::lock::Mutex;
@@ -13,7 +14,9 @@ use crate::stream::Form;
 use crate::writer::LaneWriter;
 use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN, futex, protocol};
 use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, is_segment_size};
-use scope_packet::{DropReason, Interface, LinkType};
+use scope_packet::{DropReason, Interface, LinkType, Moment};
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -107,6 +110,8 @@ pub struct RingCounters {
 struct Memory {
     /// Per lane.
     evicted: Vec<History>,
+    /// Of sealed segments, by slot, that hold parts whose times are to be remembered apart.
+    parts: HashMap<u32, Vec<Evicted>>,
     losses: LossLog,
 }
 
@@ -126,6 +131,8 @@ pub struct Ring {
     /// Times of sealed segments, to be searched.
     spans: SpanTable,
     memory: Mutex<Memory>,
+    /// Taken once per step back, per lane and look of a dump, and by whoever asks.
+    eras: Mutex<Eras>,
     followers: Followers,
     budget: Arc<PinBudget>,
     sealed_count: std::sync::atomic::AtomicU64,
@@ -194,7 +201,8 @@ impl Ring {
         header.magic.store(REGION_MAGIC, Ordering::Release);
         let claims = Claims::new(&group_segments);
         let seals_per_beat = group_segments.iter().min().map_or(1, |&least| (least as u32 / BEATS_PER_TURN).max(1));
-        let memory = Memory { evicted: (0..layout.lanes).map(|_| History::default()).collect(), losses: LossLog::default() };
+        let evicted = (0..layout.lanes).map(|_| History::default()).collect();
+        let memory = Memory { evicted, parts: HashMap::new(), losses: LossLog::default() };
         Arc::new(Ring {
             region,
             form,
@@ -206,6 +214,7 @@ impl Ring {
             lane_groups: (0..layout.lanes).map(|_| AtomicU32::new(0)).collect(),
             spans: SpanTable::new(layout.segments),
             memory: Mutex::new(memory),
+            eras: Mutex::new(Eras::new(layout.lanes)),
             followers: Followers::default(),
             budget: Arc::new(PinBudget::new((layout.segments as u64 / 2).max(1))),
             sealed_count: Default::default(),
@@ -285,6 +294,8 @@ impl Ring {
         control.worker.store(worker, Ordering::Relaxed);
         control.link_type.store(link_type.0 as u32, Ordering::Relaxed);
         self.lane_groups[lane as usize].store(group.0, Ordering::Relaxed);
+        let era = self.region.worker(worker).era.load(Ordering::Relaxed);
+        self.eras.lock().expect("no panic while held").enter(lane, 0, era);
         header.lanes_used.store(lane + 1, Ordering::Release); // after the lane's words
         Some(LaneWriter::new(self.clone(), lane, link_type))
     }
@@ -347,8 +358,11 @@ impl Ring {
         let mut memory = self.memory.lock().expect("no panic while held");
         let generation = protocol::claim(&control.word)?;
         let committed = Committed::from_word(control.committed.load(Ordering::Relaxed));
-        if committed.packets > 0 {
-            memory.evicted[control.lane.load(Ordering::Relaxed) as usize].push(Evicted {
+        let lane = control.lane.load(Ordering::Relaxed) as usize;
+        if let Some(parts) = memory.parts.remove(&slot) {
+            parts.into_iter().for_each(|part| memory.evicted[lane].push(part));
+        } else if committed.packets > 0 {
+            memory.evicted[lane].push(Evicted {
                 first_packet: control.first_packet.load(Ordering::Relaxed),
                 packets: committed.packets as u64,
                 min_ns: control.times[2].load(Ordering::Relaxed),
@@ -356,6 +370,11 @@ impl Ring {
             });
         }
         Some(generation)
+    }
+
+    /// Notes the parts of a segment that is about to be sealed.
+    pub(crate) fn note_parts(&self, slot: u32, parts: Vec<Evicted>) {
+        self.memory.lock().expect("no panic while held").parts.insert(slot, parts);
     }
 
     /// The next place in the order of sealing.
@@ -402,7 +421,7 @@ impl Ring {
         self.region.worker(worker).grace_ns.store(grace_ns, Ordering::Relaxed);
     }
 
-    /// Moves `worker`'s clock on to `clock_ns`; everything up to there, less the grace, is committed. It never falls.
+    /// Moves `worker`'s clock on to `clock_ns`; everything up to there, less the grace, is committed. It never falls within an era.
     pub fn set_clock(&self, worker: u32, clock_ns: i64) {
         let control = self.region.worker(worker);
         let clock_ns = clock_ns.min(i64::MAX - 1); // the end of time means that the worker has ended
@@ -412,7 +431,38 @@ impl Ring {
         }
     }
 
-    /// Notes the smallest capture time that `worker` has received so far.
+    /// Capture time was set back for `worker`: what it appends from now on belongs to `era`, which it has never been in; `lanes` are
+    /// all of its lanes with the number of the next packet of each. Called when all that was before is committed.
+    pub fn begin_era(&self, worker: u32, era: u64, lanes: impl Iterator<Item = (u32, u64)>) {
+        let control = self.region.worker(worker);
+        let mut eras = self.eras.lock().expect("no panic while held");
+        if let Some(heard) = heard_of(control) {
+            eras.over(control.era.load(Ordering::Relaxed), heard);
+        }
+        lanes.for_each(|(lane, packet)| eras.enter(lane, packet, era));
+        control.begin_era(era);
+    }
+
+    /// The packets of `lane` that belong to `era`, by their numbers: of all that were committed before this is asked.
+    pub fn era_packets(&self, lane: u32, era: u64) -> Range<u64> {
+        self.eras.lock().expect("no panic while held").packets(lane, era)
+    }
+
+    /// The latest era that some worker is in.
+    pub fn era(&self) -> u64 {
+        self.workers().map(|control| control.era.load(Ordering::Acquire)).max().unwrap_or(0)
+    }
+
+    fn workers(&self) -> impl Iterator<Item = &WorkerControl> {
+        (0..self.region.layout().workers as u32).map(|worker| self.region.worker(worker))
+    }
+
+    /// How often `worker` has come round: it moves while the worker polls, whatever time it is.
+    pub fn rounds(&self, worker: u32) -> u64 {
+        self.region.worker(worker).published()
+    }
+
+    /// Notes the smallest capture time that `worker` has received so far in its era.
     pub fn set_first(&self, worker: u32, first_ns: i64) {
         self.region.worker(worker).first_ns.store(first_ns, Ordering::Relaxed);
     }
@@ -428,28 +478,26 @@ impl Ring {
         self.region.worker(worker).clock_ns.load(Ordering::Acquire)
     }
 
-    /// Capture time, ns, up to which every worker has committed what it had: the least clock less its grace.
-    pub fn settled_ns(&self) -> i64 {
-        let of_worker = |worker: u32| {
-            let control = self.region.worker(worker);
-            match control.clock_ns.load(Ordering::Acquire) {
-                i64::MAX => i64::MAX,
-                clock_ns => clock_ns.saturating_sub(control.grace_ns.load(Ordering::Relaxed)),
-            }
+    /// Up to where every worker has committed what it had: the least of their clocks, less their graces.
+    pub fn settled(&self) -> Moment {
+        let of_worker = |control: &WorkerControl| match control.moment() {
+            Moment::END => Moment::END,
+            clock => clock.plus(-control.grace_ns.load(Ordering::Relaxed)),
         };
-        (0..self.region.layout().workers as u32).map(of_worker).min().unwrap_or(i64::MAX)
+        self.workers().map(of_worker).min().unwrap_or(Moment::END)
     }
 
-    /// From the first packet to the last moment in which some worker listened, ns of capture time; `None`: nothing received yet.
+    /// In the latest era, from the first packet to the last moment in which some worker listened; `None`: nothing received yet.
     pub fn heard(&self) -> Option<(i64, i64)> {
-        let workers = (0..self.region.layout().workers as u32).map(|worker| self.region.worker(worker));
-        let of_worker = |control: &crate::control::WorkerControl| {
-            let counted = control.counts().received_packets > 0;
-            let first_ns = if counted { control.first_ns.load(Ordering::Relaxed) } else { i64::MAX };
-            (first_ns, control.heard_ns.load(Ordering::Relaxed))
-        };
-        let (first_ns, last_ns) = workers.map(of_worker).fold((i64::MAX, 0), |a, b| (a.0.min(b.0), a.1.max(b.1)));
-        (first_ns <= last_ns).then_some((first_ns, last_ns))
+        self.heard_in(self.era())
+    }
+
+    /// The same of `era`.
+    pub fn heard_in(&self, era: u64) -> Option<(i64, i64)> {
+        let eras = self.eras.lock().expect("no panic while held");
+        let now = self.workers().filter(|control| control.era.load(Ordering::Acquire) == era).filter_map(heard_of);
+        let all = now.chain(eras.span(era)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        all.filter(|(first_ns, last_ns)| first_ns <= last_ns)
     }
 
     /// The budget that dumps share.
@@ -541,6 +589,13 @@ impl Ring {
             futex::wake(&header.wakes);
         }
     }
+}
+
+/// First and last capture time of a worker in its era.
+fn heard_of(control: &WorkerControl) -> Option<(i64, i64)> {
+    let (first_ns, last_ns) = (control.first_ns.load(Ordering::Relaxed), control.heard_ns.load(Ordering::Relaxed));
+    let first_ns = if control.counts().received_packets > 0 { first_ns } else { i64::MAX };
+    (first_ns != i64::MAX || last_ns != 0).then_some((first_ns, last_ns))
 }
 
 impl RingCounters {

@@ -1,6 +1,7 @@
 //! The cap on dumps at once: each open dump has a place, and gives it back when its file is finished.
 
 use crate::window::Window;
+use scope_packet::Moment;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
@@ -89,21 +90,21 @@ impl Places {
 
     /// Takes a place for a dump of `window`, without waiting.
     ///
-    /// `wait_at_ns` is, for a worker that can wait, the capture time up to which all that it has is committed. For such a
+    /// `wait_at` is, for a worker that can wait, the moment up to which all that it has is committed. For such a
     /// worker the cap runs in capture time: only windows that are still open at that time count. What has closed, but isn't
     /// finished, is bounded by [`CLOSING_MAX`].
-    pub fn take(self: &Arc<Self>, window: &Arc<Window>, wait_at_ns: Option<i64>) -> Result<Place, Full> {
+    pub fn take(self: &Arc<Self>, window: &Arc<Window>, wait_at: Option<Moment>) -> Result<Place, Full> {
         let mut open = self.lock();
-        let counted = match wait_at_ns {
+        let counted = match wait_at {
             None => open.windows.len() >= self.max(),
-            Some(at_ns) => {
-                let still_open = open.windows.iter().filter(|window| window.to_ns() >= at_ns).count();
+            Some(at) => {
+                let still_open = open.windows.iter().filter(|window| window.end() >= at).count();
                 still_open >= self.max() || open.windows.len() >= self.max() + CLOSING_MAX
             }
         };
         if counted {
-            let ends_by_itself = |at_ns| open.windows.iter().any(|window| window.to_ns().saturating_add(self.grace_ns) < at_ns);
-            return Err(if wait_at_ns.is_some_and(ends_by_itself) { Full::ForNow } else { Full::ForGood });
+            let ends_by_itself = |at| open.windows.iter().any(|window| window.end().plus(self.grace_ns) < at);
+            return Err(if wait_at.is_some_and(ends_by_itself) { Full::ForNow } else { Full::ForGood });
         }
         if open.begun >= open.total {
             return Err(Full::ForGood);
@@ -135,6 +136,10 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
+    fn at(time_ns: i64) -> Option<Moment> {
+        Some(Moment::new(0, time_ns))
+    }
+
     fn window(to_ns: i64) -> Arc<Window> {
         Arc::new(Window::new(0, to_ns, 0))
     }
@@ -151,19 +156,19 @@ mod tests {
     #[test]
     fn who_can_wait_counts_open_windows_only() {
         let places = Places::new(1, 5, None);
-        let _first = places.take(&window(10), Some(0)).unwrap();
-        assert_eq!(places.take(&window(30), Some(10)).unwrap_err(), Full::ForGood, "the first one is open at that time");
-        let _second = places.take(&window(30), Some(11)).unwrap();
+        let _first = places.take(&window(10), at(0)).unwrap();
+        assert_eq!(places.take(&window(30), at(10)).unwrap_err(), Full::ForGood, "the first one is open at that time");
+        let _second = places.take(&window(30), at(11)).unwrap();
     }
 
     #[test]
     fn what_is_finishing_is_bounded_and_waited_for_only_if_that_helps() {
         let places = Places::new(1, 5, None);
-        let held: Vec<Place> = (0..=CLOSING_MAX).map(|_| places.take(&window(10), Some(11)).unwrap()).collect();
-        assert_eq!(places.take(&window(30), Some(15)).unwrap_err(), Full::ForGood, "all still need this worker's clock");
-        assert_eq!(places.take(&window(30), Some(16)).unwrap_err(), Full::ForNow);
+        let held: Vec<Place> = (0..=CLOSING_MAX).map(|_| places.take(&window(10), at(11)).unwrap()).collect();
+        assert_eq!(places.take(&window(30), at(15)).unwrap_err(), Full::ForGood, "all still need this worker's clock");
+        assert_eq!(places.take(&window(30), at(16)).unwrap_err(), Full::ForNow);
         drop(held);
-        assert!(places.take(&window(30), Some(16)).is_ok());
+        assert!(places.take(&window(30), at(16)).is_ok());
     }
 
     #[test]
@@ -183,6 +188,6 @@ mod tests {
     fn a_total_ends_all_further_dumps() {
         let places = Places::new(8, 0, Some(1));
         drop(places.take(&window(10), None).unwrap());
-        assert_eq!(places.take(&window(10), Some(100)).unwrap_err(), Full::ForGood);
+        assert_eq!(places.take(&window(10), at(100)).unwrap_err(), Full::ForGood);
     }
 }

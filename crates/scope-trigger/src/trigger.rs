@@ -7,7 +7,7 @@ use crate::holdoff::Holdoff;
 use crate::places::{Full, Place, Places};
 use crate::window::{Extended, Window};
 use scope_filter::{Filter, Template, VlanRule, host_pair_default};
-use scope_packet::{Headers, LinkType};
+use scope_packet::{Headers, LinkType, Moment};
 use std::sync::{Arc, Mutex};
 
 /// What a trigger is made of.
@@ -48,7 +48,7 @@ impl TriggerConfig {
 /// The packet that hit, lent.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
-    /// Capture time, ns.
+    /// When it counts as having come, ns: its capture time or, where that isn't believed, the clock.
     pub time_ns: i64,
     /// Link type.
     pub link_type: LinkType,
@@ -56,10 +56,10 @@ pub struct Hit<'a> {
     pub headers: &'a Headers,
     /// Its bytes.
     pub data: &'a [u8],
-    /// The worker's clock, ns: the latest capture time that it saw.
-    pub clock_ns: i64,
-    /// For a worker that can wait: the capture time, ns, up to which all that it has is committed.
-    pub waits_at_ns: Option<i64>,
+    /// The worker's clock: the latest capture time that it saw, in the era of the hit.
+    pub clock: Moment,
+    /// For a worker that can wait: the moment up to which all that it has is committed.
+    pub waits_at: Option<Moment>,
 }
 
 /// A dump to be made.
@@ -170,19 +170,21 @@ pub struct Trigger {
 type Compile<'a> = &'a dyn Fn(&str) -> Result<Filter, &'static str>;
 
 /// One hit, or one fire by hand, as the verdict needs it.
-struct Moment {
+struct Occurrence {
     hit_ns: i64,
-    clock_ns: i64,
+    clock: Moment,
     /// The dump filter, or the name that the packet has no field for.
     filter: Result<String, String>,
     /// What its holdoff is told apart by; `None`: no holdoff.
     key: Option<String>,
-    wait_at_ns: Option<i64>,
+    wait_at: Option<Moment>,
 }
 
 #[derive(Debug)]
 struct State {
     disarmed: bool,
+    /// The latest era in which it was hit; its holdoff speaks of no other.
+    era: u64,
     holdoff: Holdoff,
     /// Windows that may still take in hits, with their filters; at most twice as many as there are places.
     windows: Vec<(String, Arc<Window>)>,
@@ -193,7 +195,7 @@ impl Trigger {
     /// Arms a trigger.
     pub fn new(config: TriggerConfig) -> Trigger {
         let holdoff = Holdoff::new(config.holdoff_ns);
-        let state = State { disarmed: false, holdoff, windows: Vec::new(), counts: HitCounts::default() };
+        let state = State { disarmed: false, era: 0, holdoff, windows: Vec::new(), counts: HitCounts::default() };
         Trigger { config, state: Mutex::new(state) }
     }
 
@@ -224,33 +226,33 @@ impl Trigger {
             None => Filter::compile(text, self.config.vlan, &[hit.link_type]).map_err(|_| ""),
         };
         self.decide(
-            Moment {
+            Occurrence {
                 hit_ns: hit.time_ns,
-                clock_ns: hit.clock_ns.max(hit.time_ns),
+                clock: hit.clock.max(Moment::new(hit.clock.era, hit.time_ns)),
                 filter,
                 key: Some(key.unwrap_or_default()),
-                wait_at_ns: hit.waits_at_ns,
+                wait_at: hit.waits_at,
             },
             &compile,
             places,
         )
     }
 
-    /// Fires by hand at capture time `now_ns`: no packet, no holdoff; a template with names takes everything.
-    pub fn fire_by_hand(&self, now_ns: i64, link_types: &[LinkType], places: &Arc<Places>) -> Verdict {
+    /// Fires by hand at `now`: no packet, no holdoff; a template with names takes everything.
+    pub fn fire_by_hand(&self, now: Moment, link_types: &[LinkType], places: &Arc<Places>) -> Verdict {
         let filter = match &self.config.template {
             Some(template) if !template.has_names() => template.text().to_string(),
             _ => String::new(),
         };
         let compile = |text: &str| Filter::compile(text, self.config.vlan, link_types).map_err(|_| "");
-        let moment = Moment { hit_ns: now_ns, clock_ns: now_ns, filter: Ok(filter), key: None, wait_at_ns: None };
-        self.decide(moment, &compile, places)
+        let by_hand = Occurrence { hit_ns: now.time_ns, clock: now, filter: Ok(filter), key: None, wait_at: None };
+        self.decide(by_hand, &compile, places)
     }
 
-    fn decide(&self, moment: Moment, compile: Compile<'_>, places: &Arc<Places>) -> Verdict {
+    fn decide(&self, occurrence: Occurrence, compile: Compile<'_>, places: &Arc<Places>) -> Verdict {
         loop {
             let mut state = self.state.lock().expect("no panic while held");
-            if let Some(verdict) = self.verdict(&mut state, &moment, compile, places) {
+            if let Some(verdict) = self.verdict(&mut state, &occurrence, compile, places) {
                 state.counts.count(&verdict);
                 return verdict;
             }
@@ -260,8 +262,8 @@ impl Trigger {
     }
 
     /// `None`: a place will become free, and waiting for it is right.
-    fn verdict(&self, state: &mut State, moment: &Moment, compile: Compile<'_>, places: &Arc<Places>) -> Option<Verdict> {
-        let Moment { hit_ns, clock_ns, ref filter, ref key, wait_at_ns } = *moment;
+    fn verdict(&self, state: &mut State, occurrence: &Occurrence, compile: Compile<'_>, places: &Arc<Places>) -> Option<Verdict> {
+        let Occurrence { hit_ns, clock, ref filter, ref key, wait_at } = *occurrence;
         if state.disarmed {
             return Some(Verdict::Disarmed);
         }
@@ -269,13 +271,17 @@ impl Trigger {
         let to_ns = hit_ns.saturating_add(self.config.after_ns);
         if let Ok(filter) = filter {
             for (_, window) in state.windows.iter().filter(|(text, _)| text == filter) {
-                match window.extend(hit_ns, to_ns, clock_ns) {
+                match window.extend(hit_ns, to_ns, clock) {
                     Extended::Yes => return Some(Verdict::Extended),
                     // A window that had to stop growing: the new one begins where it ended.
                     Extended::No { full_to_ns: Some(end_ns) } if end_ns < hit_ns => from_ns = from_ns.max(end_ns + 1),
                     Extended::No { .. } => {}
                 }
             }
+        }
+        if clock.era > state.era {
+            // Times before it don't compare with those behind it.
+            (state.era, state.holdoff) = (clock.era, Holdoff::new(self.config.holdoff_ns));
         }
         if key.as_ref().is_some_and(|key| state.holdoff.holds(key, hit_ns)) {
             return Some(Verdict::HeldOff);
@@ -287,15 +293,15 @@ impl Trigger {
         if places.no_space() {
             return Some(Verdict::NoSpace);
         }
-        if wait_at_ns.is_none() && places.open() >= places.max() {
+        if wait_at.is_none() && places.open() >= places.max() {
             return Some(Verdict::TooMany); // before the filter is compiled: a storm of hits costs little
         }
         let filter = match compile(text) {
             Ok(filter) => filter,
             Err(name) => return Some(Verdict::TemplateUnfilled { name: name.to_string() }),
         };
-        let window = Arc::new(Window::new(from_ns, to_ns, hit_ns));
-        let place = match places.take(&window, wait_at_ns) {
+        let window = Arc::new(Window::in_era(clock.era, from_ns, to_ns, hit_ns));
+        let place = match places.take(&window, wait_at) {
             Ok(place) => place,
             Err(Full::ForNow) => return None,
             Err(Full::ForGood) => return Some(Verdict::TooMany),
@@ -330,6 +336,7 @@ mod tests {
         trigger: Trigger,
         places: Arc<Places>,
         held: Vec<Fire>,
+        era: u64,
     }
 
     impl Bench {
@@ -347,7 +354,7 @@ mod tests {
                 single: false,
             };
             change(&mut config);
-            Bench { trigger: Trigger::new(config), places: Places::new(places, S, None), held: Vec::new() }
+            Bench { trigger: Trigger::new(config), places: Places::new(places, S, None), held: Vec::new(), era: 0 }
         }
 
         fn hit(&mut self, at_ns: i64, data: &[u8]) -> &'static str {
@@ -357,8 +364,8 @@ mod tests {
                 link_type: LinkType::ETHERNET,
                 headers: &headers,
                 data,
-                clock_ns: at_ns,
-                waits_at_ns: None,
+                clock: Moment::new(self.era, at_ns),
+                waits_at: None,
             };
             let verdict = self.trigger.hit(&hit, &self.places);
             let name = verdict.name();
@@ -397,6 +404,16 @@ mod tests {
         assert_eq!(bench.hit(100 * S + 1, &frame(2)), "fired", "neither held off nor disarmed by what was refused");
         let expected = HitCounts { fired: 1, no_space: 1, ..HitCounts::default() };
         assert_eq!((bench.trigger.counts(), bench.trigger.counts().total()), (expected, 2));
+    }
+
+    #[test]
+    fn where_capture_time_was_set_back_nothing_is_held_off_or_extended_by_what_was_before() {
+        let mut bench = Bench::new(8, |_| {});
+        assert_eq!(bench.hit(100 * S, &frame(2)), "fired");
+        bench.era = 1;
+        assert_eq!(bench.hit(100 * S + 5, &frame(2)), "fired");
+        assert_eq!(bench.hit(100 * S + 6, &frame(2)), "extended");
+        assert_eq!(bench.held.iter().map(|fire| fire.window.era()).collect::<Vec<_>>(), [0, 1]);
     }
 
     #[test]
@@ -447,7 +464,7 @@ mod tests {
     #[test]
     fn a_fire_by_hand_takes_everything_where_the_template_has_names() {
         let bench = Bench::new(8, |_| {});
-        let Verdict::Fired(fire) = bench.trigger.fire_by_hand(50 * S, &[LinkType::ETHERNET], &bench.places) else {
+        let Verdict::Fired(fire) = bench.trigger.fire_by_hand(Moment::new(0, 50 * S), &[LinkType::ETHERNET], &bench.places) else {
             panic!("fires")
         };
         assert_eq!((fire.filter.text(), fire.window.from_ns(), fire.window.to_ns()), ("", 40 * S, 55 * S));

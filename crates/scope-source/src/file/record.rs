@@ -7,6 +7,9 @@ use super::buffer::RECORD_BYTES_MAX;
 /// At most this many interfaces in one source; a file that describes more is damaged.
 pub(super) const INTERFACES_MAX: usize = 65_536;
 
+/// See [`Record::file`].
+pub(super) const COPIED: u32 = u32::MAX;
+
 /// A packet found in a file's buffer, by place instead of by reference, so that it can be kept while others are found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Record {
@@ -21,7 +24,7 @@ pub(super) struct Record {
     pub(super) interface: u32,
     pub(super) flags: u32,
     pub(super) lost_before: u64,
-    /// Which file it is in.
+    /// Which file it is in; [`COPIED`]: its bytes are a copy, and `place` is its number among these.
     pub(super) file: u32,
 }
 
