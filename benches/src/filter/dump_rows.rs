@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, Progress, Scans, cut};
 use scope_filter::{ASKED_MAX, Asked, Filter, FilterEngine, Predicate, VlanRule};
 use scope_packet::pcapng::PacketBlock;
-use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
+use scope_packet::{Headers, Interface, KeyEntry, LinkType, SystemClock, TimestampSource};
 use scope_ring::WorkerCounts;
 use scope_ring::measure::{self, Packets, SOURCES, Sizes};
 use scope_ring::{Append, LaneWriter, Ring};
@@ -92,11 +92,12 @@ impl Full {
             filter,
             filter_engine: FilterEngine::Native,
             window,
-            pins: FirstPins::take(&self.ring, from_ns, 1),
+            pins: FirstPins::take(&self.ring, 0, from_ns, 1),
             output: DumpOutput::in_folder(folder.path())?,
             progress: Arc::new(Progress::default()),
             scans: Scans::new(&self.ring, None),
             patience: None,
+            clock: Arc::new(SystemClock::new()),
         };
         let report = cut(&self.ring, order);
         let ns = begun.elapsed().as_nanos() as f64 / packets as f64;

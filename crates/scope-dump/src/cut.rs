@@ -1,6 +1,7 @@
 //! One dump from order to report: rounds of looking, reading, filtering and writing until the clocks say that it is over.
 
 use crate::form::DumpFormat;
+use crate::gaps::Gaps;
 use crate::merge::{Beyond, Floor, Place, Waiting};
 use crate::output::{OutFile, publish_facts};
 use crate::patience::Patience;
@@ -13,13 +14,13 @@ use crate::target::DumpOutput;
 use crate::time_text::for_file_name;
 use crate::walk::{Candidate, Piece, Read, Walk};
 use scope_filter::{ASKED_MAX, Filter, FilterEngine};
-use scope_packet::LinkType;
-use scope_ring::{Lost, Ring};
+use scope_packet::{Clock, Gap, GapReason, LinkType};
+use scope_ring::Ring;
 use scope_trigger::Window;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where the packet that fired stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub struct DumpOrder {
     /// Live: how long after the window's end to wait at most for workers that have stopped telling the time, see
     /// [`crate::patience`]. `None`: as long as it takes. A dump that waits no longer isn't complete.
     pub patience: Option<Duration>,
+    /// What time it is, and what it waits by.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// Cuts one dump. Returns when its files have their names.
@@ -93,8 +96,9 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         files: BTreeMap::new(),
         walk: Walk::new(ring, order.pins, order.window.era(), from_ns),
         reader,
+        clock: order.clock,
         unopened: None,
-        unsettled: None,
+        unsettled_from_ns: None,
     };
     cutter.follow(&order.window, order.time_ns, order.patience);
     cutter.finish(&mut report, &order.window, everything);
@@ -127,17 +131,18 @@ struct Cutter {
     files: BTreeMap<LinkType, OutFile>,
     walk: Walk,
     reader: Reader,
+    clock: Arc<dyn Clock>,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
-    /// From here on (ns of capture time) packets may have been on their way when the dump had to end.
-    unsettled: Option<i64>,
+    /// The dump had to end before this was settled, and what follows it, ns.
+    unsettled_from_ns: Option<i64>,
 }
 
 impl Cutter {
     /// Rounds until the window is over: its end is settled, or patience is at its end.
     fn follow(&mut self, window: &Window, hit_ns: i64, patience: Option<Duration>) {
         let mut patience = patience.map(Patience::new);
-        let mut looked = Instant::now();
+        let mut looked = self.clock.monotonic();
         loop {
             let beats = self.ring.beats();
             // Before the look: what is committed afterwards is younger than this, or late.
@@ -145,13 +150,14 @@ impl Cutter {
             let settled_ns = settled.within(window.era());
             let mut over = window.close_if_settled(settled);
             let to_ns = window.to_ns();
-            let passed = std::mem::replace(&mut looked, Instant::now()).elapsed();
+            let now = self.clock.monotonic();
+            let passed = now.saturating_sub(std::mem::replace(&mut looked, now));
             if let Some(patience) = &mut patience {
                 let rest = Duration::from_nanos(to_ns.saturating_sub(hit_ns).max(0) as u64);
                 if patience.is_over(passed, settled, rest) && !over {
                     window.close();
-                    self.unsettled = Some(settled_ns);
                     over = true;
+                    self.unsettled_from_ns = Some(settled_ns.saturating_add(1));
                 }
             }
             self.beyond.inside(to_ns, &mut self.waiting);
@@ -172,7 +178,8 @@ impl Cutter {
             }
             self.reader.pass(self.walk.passed());
             // What has come meanwhile is gathered: a beat of the ring ends the wait before anything is overrun.
-            self.ring.wait_for_beat(beats, self.reader.pause(to_ns.saturating_sub(settled_ns)));
+            let pause = self.reader.pause(to_ns.saturating_sub(settled_ns));
+            self.clock.wait(pause, &|pause| self.ring.wait_for_beat(beats, pause));
         }
     }
 
@@ -208,9 +215,7 @@ impl Cutter {
         let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
         match read.shared(&self.reader, sieve.keys(), hit) {
             Some(indices) => self.take_candidates(piece, &sieve, read.candidates(indices.into_iter()), span, floor),
-            None => {
-                self.take_candidates(piece, &sieve, read.candidates(read.own(&self.reader, sieve.keys(), hit)), span, floor)
-            }
+            None => self.take_candidates(piece, &sieve, read.candidates(read.own(&self.reader, sieve.keys(), hit)), span, floor),
         }
         self.let_out(floor);
     }
@@ -226,7 +231,15 @@ impl Cutter {
         let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
         let from_ns = self.from_ns;
         let inside = |candidate: &Candidate<'_>| (from_ns..=span.reach_ns).contains(&candidate.block.time_ns());
-        let may_belong = |candidate: &Candidate<'_>| hit == Some(candidate.packet) || inside(candidate);
+        // A stray belongs to a window that holds its time, unless that was over when it came.
+        let strays = self.ring.strays(piece.lane, piece.numbers());
+        let came_too_late = |candidate: &Candidate<'_>| {
+            let stray = strays.binary_search_by_key(&candidate.packet, |stray| stray.0);
+            stray.is_ok_and(|at| strays[at].1 > span.to_ns)
+        };
+        let may_belong = |candidate: &Candidate<'_>| {
+            hit == Some(candidate.packet) || (inside(candidate) && (strays.is_empty() || !came_too_late(candidate)))
+        };
         let mut candidates = all.filter(may_belong);
         loop {
             let batch: Vec<Candidate<'_>> = candidates.by_ref().take(ASKED_MAX).collect();
@@ -300,22 +313,23 @@ impl Cutter {
         }
     }
 
-    /// Settles the loss, closes the files, gives them their names.
+    /// States the gaps, closes the files, gives them their names.
     fn finish(mut self, report: &mut DumpReport, window: &Window, everything: bool) {
-        let to_ns = window.to_ns();
-        let recycled = self.walk.lost(to_ns).and(self.beyond.lost(to_ns));
+        report.asked = (self.from_ns, window.to_ns());
         let main_type = match self.hit {
             Some(hit) => hit.link_type,
             None if self.files.is_empty() && self.ring.lanes() == 0 => LinkType::ETHERNET, // nothing was received yet
             None => self.files.keys().next().copied().unwrap_or_else(|| self.ring.lane_info(0).link_type),
         };
         let _ = self.file(main_type);
-        let heard = self.ring.heard_in(window.era()).unwrap_or((report.time_ns, report.time_ns));
-        let steps = self.cut_by_steps(window, heard);
-        report.from_ns = self.from_ns.max(heard.0).min(report.time_ns);
-        report.to_ns = to_ns.min(heard.1).max(report.from_ns);
+        // Without anybody's word for it: from the first packet to the latest moment of any worker's clock.
+        let heard =
+            self.ring.listened(window.era()).or(self.ring.heard_in(window.era())).unwrap_or((report.time_ns, report.time_ns));
+        report.from_ns = report.asked.0.max(heard.0).min(report.time_ns);
+        report.to_ns = report.asked.1.min(heard.1).max(report.from_ns);
         (report.hits, report.hits_ns) = window.hits();
-        self.settle_loss(report, recycled, everything);
+        let known = self.gaps(window.era(), report.asked);
+        self.state(report, &known, everything);
         for file in self.files.values_mut() {
             let fallback = self.ring.interface_of(file.link_type());
             file.finish_packets(&self.ring, fallback, (report.lost_min, report.lost_max), report.to_ns);
@@ -323,41 +337,41 @@ impl Cutter {
         report.packets = self.files.values().map(|file| file.packets).sum();
         report.bytes = self.files.values().map(|file| file.bytes).sum();
         report.cut = self.files.values().map(|file| file.cut).sum();
-        let unwritten =
-            self.files.values().map(|file| file.unwritten.packets).sum::<u64>() + self.unopened.as_ref().map_or(0, |u| u.1);
         let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
         let failed = self.files.values().find_map(OutFile::complaint).or(unopened);
         report.error = failed.map(|error| self.output.fault(error));
-        report.lost_min += unwritten;
-        report.lost_max += unwritten;
-        let spans = self.files.values().filter_map(|file| file.unwritten.span_ns).chain(report.missing);
-        report.missing = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        if self.unopened.is_some() {
-            report.missing = Some((report.from_ns, report.to_ns)); // nothing of it could be written
-        }
-        if let Some(settled_ns) = self.unsettled {
-            let missing = report.missing.unwrap_or((i64::MAX, to_ns));
-            let unsettled_ns = settled_ns.clamp(report.from_ns, to_ns.max(report.from_ns));
-            report.missing = Some((missing.0.min(unsettled_ns), missing.1.max(to_ns)));
-        }
-        report.complete = report.lost_max == 0 && report.error.is_none() && self.unsettled.is_none() && !steps;
+        self.state(report, &known, everything);
         report.interpreted = self.sieves.iter().find_map(|sieve| sieve.interpreted().map(String::from));
         self.publish(report, main_type);
     }
 
-    /// Whether an end of the window lies where capture time was set back: what the clock showed there belongs to another era.
-    fn cut_by_steps(&self, window: &Window, heard: (i64, i64)) -> bool {
-        let era = window.era();
-        (era > 0 && window.from_ns() < heard.0) || (self.ring.era() > era && window.to_ns() > heard.1)
+    /// What of the window never came into the ring, and what was gone from there before it was read.
+    fn gaps(&mut self, era: u64, asked: (i64, i64)) -> Vec<Gap> {
+        let mut gaps = self.ring.gaps_before(era, asked);
+        for (reason, lost) in [(GapReason::Evicted, self.walk.lost(asked.1)), (GapReason::Limit, self.beyond.lost(asked.1))] {
+            let gap =
+                |(from_ns, to_ns)| Gap { from_ns, to_ns, reason, lost_min: lost.packets_min, lost_max: Some(lost.packets_max) };
+            gaps.extend(lost.span_ns.map(gap));
+        }
+        let unsettled = |from_ns| Gap { from_ns, to_ns: asked.1, reason: GapReason::Unsettled, lost_min: 0, lost_max: None };
+        gaps.extend(self.unsettled_from_ns.map(unsettled));
+        gaps
     }
 
-    /// What the dump lacks. Whether a lost packet would have passed the filter nobody knows: unless the dump takes everything,
-    /// there is no least number.
-    fn settle_loss(&self, report: &mut DumpReport, recycled: Lost, everything: bool) {
-        let lost = recycled.and(self.ring.lost_before((report.from_ns, report.to_ns)));
-        report.lost_min = if everything { lost.packets_min } else { 0 };
-        report.lost_max = lost.packets_max;
-        report.missing = lost.span_ns;
+    /// Says in the report what the dump lacks: the gaps that are known, and what couldn't be written so far.
+    fn state(&self, report: &mut DumpReport, known: &[Gap], everything: bool) {
+        let mut gaps = Gaps::of(report.asked);
+        known.iter().for_each(|gap| gaps.add(*gap));
+        for unwritten in self.files.values().map(|file| &file.unwritten) {
+            gaps.add_lost(GapReason::Disk, (unwritten.packets, unwritten.packets), unwritten.span_ns);
+        }
+        if let Some((_, packets)) = self.unopened {
+            gaps.add_lost(GapReason::Disk, (packets, packets), Some((report.from_ns, report.to_ns)));
+        }
+        let stated = gaps.state(everything);
+        (report.gaps, report.gaps_folded) = (stated.gaps, stated.folded);
+        (report.lost_min, report.lost_max, report.missing) = (stated.lost_min, stated.lost_max, stated.span_ns);
+        report.complete = report.gaps.is_empty() && report.error.is_none();
     }
 
     fn publish(self, report: &mut DumpReport, main_type: LinkType) {

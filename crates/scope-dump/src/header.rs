@@ -6,6 +6,7 @@
 use crate::mark::APPLICATION;
 use crate::report::DumpReport;
 use crate::time_text::iso;
+use scope_packet::Gap;
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN};
 use std::fmt::Write;
 
@@ -46,6 +47,7 @@ fn who(report: &DumpReport) -> String {
 /// The facts in plain words, one a line.
 pub(crate) fn facts(report: &DumpReport) -> String {
     let mut text = who(report);
+    let _ = writeln!(text, "asked: {} to {}", iso(report.asked.0), iso(report.asked.1));
     let _ = writeln!(text, "window: {} to {}", iso(report.from_ns), iso(report.to_ns));
     let _ = writeln!(text, "packets: {}", report.packets);
     text.push_str(&loss(report));
@@ -62,13 +64,29 @@ pub(crate) fn facts(report: &DumpReport) -> String {
 
 fn loss(report: &DumpReport) -> String {
     if report.complete {
-        return "complete: nothing inside the window was lost\n".to_string();
+        return "complete: every source listened for all that was asked for, and nothing was lost\n".to_string();
     }
     let span = match report.missing {
         Some((from_ns, to_ns)) => format!(", between {} and {}", iso(from_ns), iso(to_ns)),
         None => String::new(),
     };
-    format!("incomplete: at least {} and at most {} packets are missing{span}\n", report.lost_min, report.lost_max)
+    let most = if report.lost_max == u64::MAX { String::new() } else { format!(" and at most {}", report.lost_max) };
+    let mut text = format!("incomplete: at least {}{most} packets are missing{span}\n", report.lost_min);
+    report.gaps.iter().for_each(|each| gap(&mut text, each));
+    if report.gaps_folded > 0 {
+        let _ = writeln!(text, "gaps: {} more became one with another of the same reason", report.gaps_folded);
+    }
+    text
+}
+
+/// One line of a gap.
+fn gap(text: &mut String, gap: &Gap) {
+    let _ = write!(text, "gap: {} to {} {}", iso(gap.from_ns), iso(gap.to_ns), gap.reason.name());
+    let _ = match gap.lost_max {
+        Some(most) => writeln!(text, ", {} to {most} packets", gap.lost_min),
+        None if gap.lost_min > 0 => writeln!(text, ", at least {} packets", gap.lost_min),
+        None => writeln!(text),
+    };
 }
 
 /// The hits' distance from the first one, as far as there is room.

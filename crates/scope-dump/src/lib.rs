@@ -17,11 +17,13 @@
 //! | [`merge`] | the bounded reorder buffer |
 //! | [`output`] | a dump's files: interface numbers, header, the act of naming |
 //! | [`form`] | the two forms of a file, pcapng and pcap |
+//! | [`disk`] | the acts on a disk as a parameter |
 //! | [`target`] | where files go: a folder, one name, a pipe |
 //! | [`budget`] | what the folder's dumps may take, and making room |
 //! | `mark` | by what a dump's file is known |
 //! | [`progress`] | how far it is, for whoever watches |
 //! | [`report`] | what became of a dump |
+//! | `gaps` | what its window lacks, by reason |
 //! | [`late`] | packets that came too late for their place, merged in at the end |
 //!
 //! Absent on purpose: triggers' conditions, threads, and any change of a packet: its block is copied, only the interface
@@ -29,7 +31,9 @@
 
 pub mod budget;
 pub mod cut;
+pub mod disk;
 pub mod form;
+mod gaps;
 pub mod header;
 pub mod late;
 mod mark;
@@ -47,7 +51,9 @@ pub mod walk;
 
 pub use budget::{Budget, FreeMin, Limits};
 pub use cut::{DumpOrder, HitPacket, cut};
+pub use disk::{Disk, SystemDisk};
 pub use form::DumpFormat;
+pub use gaps::GAPS_MAX;
 pub use pins::FirstPins;
 pub use progress::Progress;
 pub use report::DumpReport;

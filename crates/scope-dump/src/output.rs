@@ -24,9 +24,8 @@ use scope_ring::Ring;
 use scope_store::Folder;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -98,7 +97,7 @@ impl OutFile {
     /// `intro` is what is known of the dump by now: a pipe is told at once.
     pub(crate) fn create(output: &Arc<DumpOutput>, link_type: LinkType, intro: &DumpReport) -> io::Result<OutFile> {
         let file = match &output.target {
-            Target::Folder(folder) | Target::File { folder, .. } => folder.unnamed()?,
+            Target::Folder(folder) | Target::File { folder, .. } => output.disk.unnamed(folder)?,
             Target::Stream(stream) => stream.try_clone()?,
         };
         let mut buffer = output.format.head(link_type);
@@ -195,7 +194,7 @@ impl OutFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.charged.charge(self.buffer.len() as u64)?;
-        self.file.write_all(&self.buffer)?;
+        self.output.disk.write(&self.file, &self.buffer)?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         self.buffered = Tally::default();
@@ -278,7 +277,9 @@ impl OutFile {
             return;
         }
         for Described { number, packets, .. } in self.interfaces.values() {
-            let (dropped, comment) = if *number == 0 { (lost.1, facts) } else { (0, "") };
+            // Where nobody knows how many are lost at most, the least number stands there.
+            let most = if lost.1 == u64::MAX { lost.0 } else { lost.1 };
+            let (dropped, comment) = if *number == 0 { (most, facts) } else { (0, "") };
             pcapng::statistics_with(&mut self.buffer, *number, end_ns, (packets + dropped, dropped), comment);
         }
     }
@@ -292,14 +293,15 @@ impl OutFile {
             return Err(self.error.take().unwrap_or_else(|| io::Error::other("nothing could be written")));
         }
         if self.format() == DumpFormat::Pcapng {
-            self.file.write_all_at(&header(report), 0)?;
+            let disk = &self.output.disk;
+            disk.write_at(&self.file, &header(report), 0)?;
             if let Some(alias) = self.link_type.alias().filter(|_| self.interfaces.len() > 1) {
-                self.file.write_all_at(&alias.0.to_le_bytes(), FIRST_LINK_TYPE_AT)?;
+                disk.write_at(&self.file, &alias.0.to_le_bytes(), FIRST_LINK_TYPE_AT)?;
             }
         }
-        self.file.sync_data()?;
+        self.output.disk.sync(&self.file)?;
         let output = self.output.clone();
-        let path = name(&folder, &self.file, &mut self.charged, &|attempt| output.file_name(stem, suffix, attempt))?;
+        let path = name(&output, &folder, &self.file, &mut self.charged, &|attempt| output.file_name(stem, suffix, attempt))?;
         Ok(Some(path))
     }
 
@@ -322,21 +324,27 @@ pub(crate) fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpRepor
     let text = format!("{APPLICATION}\n{}\n", facts(report));
     let mut charged = Charged::to(&output.budget);
     charged.charge(text.len() as u64)?;
-    let mut file = folder.unnamed()?;
-    file.write_all(text.as_bytes())?;
-    file.sync_data()?;
+    let file = output.disk.unnamed(folder)?;
+    output.disk.write(&file, text.as_bytes())?;
+    output.disk.sync(&file)?;
     let beside = Path::new(main.file_name().unwrap_or_default()).with_extension(FACTS);
-    name(folder, &file, &mut charged, &|attempt| numbered(&beside, attempt)).map(drop)
+    name(output, folder, &file, &mut charged, &|attempt| numbered(&beside, attempt)).map(drop)
 }
 
 /// Gives a file the first of its possible names that isn't taken.
-fn name(folder: &Folder, file: &File, charged: &mut Charged, names: &dyn Fn(u32) -> PathBuf) -> io::Result<PathBuf> {
+fn name(
+    output: &DumpOutput,
+    folder: &Folder,
+    file: &File,
+    charged: &mut Charged,
+    names: &dyn Fn(u32) -> PathBuf,
+) -> io::Result<PathBuf> {
     let bytes = file.metadata()?.len();
     let first = names(1);
     let named = charged.name(bytes, || {
         for attempt in 1..=NAMES_MAX {
             let name = names(attempt);
-            match folder.give_name(file, name.as_os_str()) {
+            match output.disk.give_name(folder, file, name.as_os_str()) {
                 Err(taken) if taken.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(other) => return Err(other),
                 Ok(()) => return Ok(name),
@@ -357,7 +365,7 @@ fn place(folder: &Folder) -> PathBuf {
 
 /// A file that has no name yet, where the dump's files go.
 fn unnamed(output: &DumpOutput) -> io::Result<File> {
-    output.folder().ok_or_else(|| io::Error::other("a pipe has no folder"))?.unnamed()
+    output.disk.unnamed(output.folder().ok_or_else(|| io::Error::other("a pipe has no folder"))?)
 }
 
 fn describe(out: &mut Vec<u8>, ring: &Ring, run_number: u32, link_type: LinkType) {

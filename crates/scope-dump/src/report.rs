@@ -1,5 +1,6 @@
 //! What became of a dump, in plain values.
 
+use scope_packet::Gap;
 use std::path::PathBuf;
 
 /// What became of a dump. Times in ns; the span is what the run received of the window.
@@ -15,9 +16,11 @@ pub struct DumpReport {
     pub time_ns: i64,
     /// Text of the filter; empty: everything.
     pub filter: String,
-    /// Begin of the window.
+    /// Begin and end of the window that was asked for, both inclusive.
+    pub asked: (i64, i64),
+    /// Begin of the part of it in which anybody listened.
     pub from_ns: i64,
-    /// End of the window.
+    /// End of that part.
     pub to_ns: i64,
     /// Packets written.
     pub packets: u64,
@@ -25,13 +28,17 @@ pub struct DumpReport {
     pub bytes: u64,
     /// Packets of it that are shorter than they were on the wire, though no snap length of the capture asked for that.
     pub cut: u64,
-    /// Packets that this dump lacks, at least: those that certainly belong to it.
+    /// What the window that was asked for lacks, in order of time: at most [`crate::GAPS_MAX`].
+    pub gaps: Vec<Gap>,
+    /// Gaps that became one with another of the same reason, because there were more.
+    pub gaps_folded: u64,
+    /// Packets that this dump lacks, at least: those that came, and certainly belong to it.
     pub lost_min: u64,
-    /// Packets that this dump lacks, at most.
+    /// Packets that came and that this dump lacks, at most; `u64::MAX` where nobody can know.
     pub lost_max: u64,
-    /// The span in which packets may be missing.
+    /// From the first gap's begin to the last one's end.
     pub missing: Option<(i64, i64)>,
-    /// Nothing inside the window was lost.
+    /// Every source listened for all of the window that was asked for, and nothing of it was lost.
     pub complete: bool,
     /// It went into a pipe.
     pub to_stream: bool,
@@ -45,4 +52,11 @@ pub struct DumpReport {
     pub error: Option<String>,
     /// Why no machine code could be made of its filter, where there should have been some.
     pub interpreted: Option<String>,
+}
+
+impl DumpReport {
+    /// Whether something that was promised was lost, or couldn't be written. What nobody listened to is no broken promise.
+    pub fn has_failed(&self) -> bool {
+        self.error.is_some() || self.gaps.iter().any(|gap| gap.reason.is_loss())
+    }
 }

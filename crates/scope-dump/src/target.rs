@@ -1,6 +1,7 @@
 //! Where a run's dumps go: into a folder under names of their own, into one file of a given name, or into a pipe.
 
 use crate::budget::Budget;
+use crate::disk::{Disk, SystemDisk};
 use crate::form::DumpFormat;
 use scope_store::Folder;
 use scope_store::file::with_suffix;
@@ -35,6 +36,8 @@ pub struct DumpOutput {
     pub target: Target,
     /// What they may take, where that is bounded.
     pub budget: Option<Arc<Budget>>,
+    /// By what their files are made.
+    pub disk: Arc<dyn Disk>,
 }
 
 impl DumpOutput {
@@ -44,7 +47,7 @@ impl DumpOutput {
     /// What the system says of the folder.
     pub fn in_folder(folder: &Path) -> io::Result<Arc<DumpOutput>> {
         let target = Target::Folder(Arc::new(Folder::open(folder)?));
-        Ok(Arc::new(DumpOutput { format: DumpFormat::Pcapng, target, budget: None }))
+        Ok(Arc::new(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SystemDisk) }))
     }
 
     /// The folder that files are made in; a stream has none.

@@ -27,6 +27,13 @@ pub(crate) struct Piece {
     needed_then: u64,
 }
 
+impl Piece {
+    /// Its packets, by number in the lane.
+    pub fn numbers(&self) -> Range<u64> {
+        self.first_packet..self.first_packet + self.packets
+    }
+}
+
 /// Where the dump stands in one lane: the next packet to be looked at.
 #[derive(Clone, Copy, Default)]
 struct Position {

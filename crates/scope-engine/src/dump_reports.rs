@@ -15,8 +15,10 @@ const NEWS_MAX: usize = 1000;
 pub struct DumpTotals {
     /// Dumps.
     pub dumps: u64,
-    /// Of these: those that lack something, or couldn't be written.
+    /// Of these: those that lack something of what was asked for, or couldn't be written.
     pub incomplete: u64,
+    /// Of these: those for which something that was promised was lost, or couldn't be written.
+    pub failed: u64,
     /// Packets written.
     pub packets: u64,
     /// Their captured bytes.
@@ -31,6 +33,7 @@ impl DumpTotals {
     fn add(&mut self, report: &DumpReport) {
         self.dumps += 1;
         self.incomplete += u64::from(is_incomplete(report));
+        self.failed += u64::from(report.has_failed());
         self.packets += report.packets;
         self.bytes += report.bytes;
         self.lost_min = self.lost_min.saturating_add(report.lost_min);
@@ -79,17 +82,20 @@ impl DumpReports {
 
 /// What of a run's dumps is a broken promise, in plain words: a line for each of those `listed`, and one for all the others.
 pub(crate) fn failures(listed: &[DumpReport], totals: &DumpTotals) -> Vec<String> {
-    let incomplete: Vec<&DumpReport> = listed.iter().filter(|report| is_incomplete(report)).collect();
-    let others = totals.incomplete.saturating_sub(incomplete.len() as u64);
+    let failed: Vec<&DumpReport> = listed.iter().filter(|report| report.has_failed()).collect();
+    let others = totals.failed.saturating_sub(failed.len() as u64);
     let others =
         (others > 0).then(|| format!("{others} older dumps are incomplete, too: see the events 'dump' of wirescope.jsonl"));
-    others.into_iter().chain(incomplete.into_iter().map(words)).collect()
+    others.into_iter().chain(failed.into_iter().map(words)).collect()
 }
 
 fn words(report: &DumpReport) -> String {
     let DumpReport { id, lost_min, lost_max, .. } = report;
     match &report.error {
         Some(error) => format!("dump {id} is incomplete: {error}"),
+        None if *lost_max == u64::MAX => {
+            format!("dump {id} is incomplete: at least {lost_min} packets are missing, perhaps more")
+        }
         None => format!("dump {id} is incomplete: {lost_min} to {lost_max} packets are missing"),
     }
 }
@@ -101,10 +107,14 @@ fn is_incomplete(report: &DumpReport) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scope_packet::{Gap, GapReason};
 
     fn report(id: u64) -> DumpReport {
         let lost = u64::from(id.is_multiple_of(2));
-        DumpReport { id, packets: id, bytes: 10 * id, lost_min: 0, lost_max: lost, complete: lost == 0, ..DumpReport::default() }
+        let gap = Gap { from_ns: 0, to_ns: 1, reason: GapReason::Evicted, lost_min: 0, lost_max: Some(1) };
+        let gaps = vec![gap; lost as usize];
+        let complete = gaps.is_empty();
+        DumpReport { id, packets: id, bytes: 10 * id, lost_min: 0, lost_max: lost, gaps, complete, ..DumpReport::default() }
     }
 
     #[test]
@@ -116,8 +126,15 @@ mod tests {
         let kept: Vec<u64> = reports.kept().iter().map(|report| report.id).collect();
         assert_eq!(kept, (all - REPORTS_MAX as u64 + 1..=all).collect::<Vec<_>>());
         let packets = all * (all + 1) / 2;
-        let expected =
-            DumpTotals { dumps: all, incomplete: all / 2, packets, bytes: 10 * packets, lost_min: 0, lost_max: all / 2 };
+        let expected = DumpTotals {
+            dumps: all,
+            incomplete: all / 2,
+            failed: all / 2,
+            packets,
+            bytes: 10 * packets,
+            lost_min: 0,
+            lost_max: all / 2,
+        };
         assert_eq!(reports.totals(), expected);
         let failures = failures(&reports.kept(), &reports.totals());
         assert_eq!(failures.len(), REPORTS_MAX / 2 + 1);

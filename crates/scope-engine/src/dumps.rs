@@ -4,9 +4,10 @@ use crate::dump_reports::DumpReports;
 use crate::events::Events;
 use crate::exec::Exec;
 use crate::summary;
+use crate::threads::Threads;
 use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, Spared, cut};
 use scope_filter::FilterEngine;
-use scope_packet::LinkType;
+use scope_packet::{Clock, LinkType, Moment};
 use scope_ring::Ring;
 use scope_trigger::{Fire, Places, Trigger, Verdict, Window};
 use serde_json::json;
@@ -24,6 +25,10 @@ pub struct DumpSettings {
     pub patience: Option<Duration>,
     /// What evaluates dump filters.
     pub filter_engine: FilterEngine,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where their threads come from.
+    pub threads: Arc<dyn Threads>,
 }
 
 /// A dump that is being made.
@@ -108,7 +113,7 @@ impl Dumps {
     /// Begins a dump. The caller's next claim comes afterwards: what the window needs first is pinned here.
     pub fn start(self: &Arc<Self>, trigger: &str, hit: HitFacts, fire: Fire) {
         let id = self.started.fetch_add(1, Ordering::Relaxed) + 1;
-        let pins = FirstPins::take(&self.ring, fire.window.from_ns(), self.places.max() as u64);
+        let pins = FirstPins::take(&self.ring, fire.window.era(), fire.window.from_ns(), self.places.max() as u64);
         let progress = Arc::new(Progress::default());
         let open =
             Arc::new(OpenDump { id, trigger: trigger.to_string(), window: fire.window.clone(), progress: progress.clone() });
@@ -127,8 +132,10 @@ impl Dumps {
             patience: self.settings.patience,
             progress,
             scans: self.scans.clone(),
+            clock: self.settings.clock.clone(),
         };
         let (dumps, failed) = (self.clone(), failed_report(&order));
+        let window = order.window.clone();
         let place = fire.place;
         let work = move || {
             let guard = Finish { dumps: dumps.clone(), open, report: Some(failed) };
@@ -136,18 +143,20 @@ impl Dumps {
             guard.with(report);
             drop(place);
         };
-        if let Err(error) = std::thread::Builder::new().name(format!("dump-{id}")).spawn(work) {
-            // The closure is dropped with its guard not yet made: say it here.
+        if let Err(error) = self.settings.threads.spawn(format!("dump-{id}"), Box::new(work)) {
+            // The closure is dropped with its guard not yet made: say it here. No hit extends what nobody makes.
+            window.close();
             let mut report = DumpReport { id, trigger: trigger.to_string(), time_ns: hit.time_ns, ..DumpReport::default() };
             report.error = Some(format!("no thread for the dump: {error}"));
             self.finish(id, report);
         }
     }
 
-    /// Fires `trigger` by hand at capture time `now_ns`; the verdict's name.
-    pub fn fire_by_hand(self: &Arc<Self>, trigger: &Trigger, now_ns: i64) -> &'static str {
+    /// Fires `trigger` by hand at `now`; the verdict's name.
+    pub fn fire_by_hand(self: &Arc<Self>, trigger: &Trigger, now: Moment) -> &'static str {
         let link_types: Vec<LinkType> = (0..self.ring.lanes()).map(|lane| self.ring.lane_info(lane).link_type).collect();
-        let verdict = trigger.fire_by_hand(now_ns, &link_types, &self.places);
+        let now_ns = now.time_ns;
+        let verdict = trigger.fire_by_hand(now, &link_types, &self.places);
         let name = verdict.name();
         let trigger = &trigger.config().name;
         match verdict {
@@ -208,10 +217,10 @@ impl Dumps {
         self.lock().reports.clone()
     }
 
-    /// Whether the run has all the dumps that it is to end after, and a worker at `clock_ns` needn't go on for any of them.
-    pub fn enough(&self, clock_ns: i64) -> bool {
+    /// Whether the run has all the dumps that it is to end after, and a worker at `clock` needn't go on for any of them.
+    pub fn enough(&self, clock: Moment) -> bool {
         self.started.load(Ordering::Relaxed) >= self.exit_after.load(Ordering::Relaxed)
-            && self.lock().open.iter().all(|dump| dump.window.to_ns().saturating_add(self.places.grace_ns()) < clock_ns)
+            && self.lock().open.iter().all(|dump| dump.window.end().plus(self.places.grace_ns()) < clock)
     }
 
     /// From now on at most `dumps_max` dumps at once; the run ends after `exit_after`, those of before included.
@@ -233,6 +242,7 @@ fn failed_report(order: &DumpOrder) -> DumpReport {
         why: order.why.clone(),
         time_ns: order.time_ns,
         filter: order.filter.text().to_string(),
+        asked: (order.window.from_ns(), order.window.to_ns()),
         from_ns: order.window.from_ns(),
         to_ns: order.window.to_ns(),
         error: Some("the dump's thread failed".to_string()),

@@ -260,7 +260,7 @@ fn facts(report: &DumpReport) -> Vec<(&'static str, OsString)> {
         ("WIRESCOPE_FROM", iso(report.from_ns).into()),
         ("WIRESCOPE_TO", iso(report.to_ns).into()),
         ("WIRESCOPE_LOST_MIN", number(report.lost_min)),
-        ("WIRESCOPE_LOST_MAX", number(report.lost_max)),
+        ("WIRESCOPE_LOST_MAX", if report.lost_max == u64::MAX { "unknown".into() } else { number(report.lost_max) }),
         ("WIRESCOPE_WHY", text(&report.why)),
         ("WIRESCOPE_FILTER", text(&report.filter)),
     ]

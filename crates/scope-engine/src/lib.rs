@@ -24,6 +24,7 @@
 //! | `filters` | filters made ready by the main thread |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
 //! | [`reload`] | a change of triggers and limits while a run goes |
+//! | [`threads`] | how a dump gets its thread |
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`dump_reports`] | what became of dumps: the newest, and sums of all |
 //! | [`exec`] | commands after dumps |
@@ -51,6 +52,7 @@ mod folder_watch;
 mod health;
 pub mod home;
 mod live;
+mod live_times;
 pub mod lockstep;
 mod log_file;
 mod lost;
@@ -67,8 +69,10 @@ pub mod short_snap;
 mod sources;
 pub mod space;
 pub mod status;
+pub mod steps;
 pub mod summary;
 mod thread_times;
+pub mod threads;
 pub mod triggers;
 pub mod unread;
 pub mod worker;

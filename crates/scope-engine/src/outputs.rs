@@ -4,7 +4,7 @@ use crate::events::{EVENTS_FILE, Events};
 use crate::plan::{RunPlan, SingleDump};
 use crate::rights::Writable;
 use crate::run::EngineError;
-use scope_dump::{Budget, DumpOutput, Target};
+use scope_dump::{Budget, DumpOutput, SystemDisk, Target};
 use scope_store::Folder;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -43,7 +43,8 @@ impl Outputs {
                 Target::Folder(folder)
             }
         };
-        Ok(Outputs { log, dump: Arc::new(DumpOutput { format: plan.dump.format, target, budget }), ring_out })
+        let dump = DumpOutput { format: plan.dump.format, target, budget, disk: Arc::new(SystemDisk) };
+        Ok(Outputs { log, dump: Arc::new(dump), ring_out })
     }
 
     /// Opens the log for the run `run_id`, if there is a folder for it.

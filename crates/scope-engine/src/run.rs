@@ -37,12 +37,14 @@ use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
 use crate::status::{Status, StatusTaker, interfaces};
+use crate::steps::Steps;
 use crate::summary::Summary;
+use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Scans};
 use scope_filter::{Filter, VlanRule};
-use scope_packet::LinkType;
+use scope_packet::{Clock, GapReason, LinkType, Moment, SystemClock};
 use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::{SourceError, Timing};
 use scope_trigger::{Places, TriggerConfig};
@@ -176,11 +178,14 @@ impl Run {
         let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
         let space = Space::new(&outputs.dump);
         outputs.dump.budget.iter().for_each(|budget| places.heed(budget.full()));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let settings = DumpSettings {
             output: outputs.dump.clone(),
             exec: exec.clone(),
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
             filter_engine: plan.filter_engine,
+            clock: clock.clone(),
+            threads: Arc::new(SystemThreads),
         };
         // Files don't wait for summaries, and are gone through once.
         let summarizer = if live && !plan.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
@@ -192,6 +197,8 @@ impl Run {
             dumps,
             events,
             lockstep: Lockstep::new(sources.len()),
+            steps: Steps::default(),
+            clock,
             stop: AtomicBool::new(stopped),
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
@@ -224,6 +231,7 @@ impl Run {
                     Ok(handle) => workers.push(handle),
                     Err(cause) => {
                         self.shared.stop.store(true, Ordering::Relaxed);
+                        self.shared.ring.begin_listening(index as u32, i64::MAX, GapReason::NotStarted);
                         self.shared.ring.end_clock(index as u32);
                         self.shared.lockstep.end(index as u32);
                         failures.push(format!("no thread for worker {index}: {cause}"));
@@ -249,6 +257,9 @@ impl Run {
                     .into_iter()
                     .for_each(|warning| self.warn(warning, watch, &mut warnings));
                 drop(triggers);
+                if self.live {
+                    self.tell_of_steps(watch, &mut warnings);
+                }
                 self.tell(&reports, watch, &mut warnings);
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
@@ -306,11 +317,13 @@ impl Run {
 
     /// Fires every armed trigger, or, where there is none, dumps the last `before` of everything.
     fn fire_by_hand(&self, watch: &dyn Watch) {
-        let at_ns = self.shared.ring.heard().map_or_else(now_ns, |(_, heard_ns)| heard_ns);
+        let ring = &self.shared.ring;
+        let era = ring.era();
+        let at = Moment::new(era, ring.heard_in(era).map_or_else(now_ns, |(_, heard_ns)| heard_ns));
         let set = self.shared.triggers.current();
         let triggers = if set.triggers.is_empty() { std::slice::from_ref(&set.manual) } else { &set.triggers[..] };
         for trigger in triggers {
-            let verdict = self.shared.dumps.fire_by_hand(trigger, at_ns);
+            let verdict = self.shared.dumps.fire_by_hand(trigger, at);
             watch.note(&format!("trigger {} by hand: {verdict}", trigger.config().name));
         }
     }

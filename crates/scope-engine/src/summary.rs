@@ -7,7 +7,7 @@ use crate::space::SpaceSummary;
 use crate::status::InterfaceStatus;
 use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
-use scope_packet::{DropReason, Drops};
+use scope_packet::{DropReason, Drops, Gap};
 use scope_source::SourceCounters;
 use scope_trigger::HitCounts;
 use serde_json::{Map, Value, json};
@@ -59,6 +59,10 @@ pub struct Summary {
     pub adds_up: bool,
     /// Packets older than one before them in their source.
     pub stepped_back: u64,
+    /// Packets whose time is not believed: it moved no clock.
+    pub strays: u64,
+    /// How often capture time was set back.
+    pub set_back: u64,
     /// Packets whose time lay outside of what is stored.
     pub time_clamped: u64,
     /// Packets that were cut though nobody asked for it: by the kernel, to the most that is kept, or to what a segment can keep.
@@ -100,6 +104,8 @@ impl Summary {
             "memory": self.memory,
             "unreadable": self.unreadable,
             "stepped_back": self.stepped_back,
+            "strays": self.strays,
+            "set_back": self.set_back,
             "late": self.late,
             "sources": self.sources.iter().enumerate().map(source).collect::<Vec<_>>(),
             "interfaces": self.interfaces.iter().map(interface).collect::<Vec<_>>(),
@@ -172,10 +178,27 @@ fn totals(totals: &DumpTotals) -> Value {
     json!({
         "dumps": totals.dumps,
         "incomplete": totals.incomplete,
+        "failed": totals.failed,
         "packets": totals.packets,
         "bytes": totals.bytes,
         "lost_min": totals.lost_min,
-        "lost_max": totals.lost_max,
+        "lost_max": known(totals.lost_max),
+    })
+}
+
+/// A number of packets; `null` where nobody can know it.
+fn known(packets: u64) -> Option<u64> {
+    (packets < u64::MAX).then_some(packets)
+}
+
+/// One entry of a dump's `gaps`.
+fn gap(gap: &Gap) -> Value {
+    json!({
+        "from": iso(gap.from_ns),
+        "to": iso(gap.to_ns),
+        "reason": gap.reason.name(),
+        "lost_min": gap.lost_min,
+        "lost_max": gap.lost_max,
     })
 }
 
@@ -187,13 +210,16 @@ pub fn dump(report: &DumpReport) -> Value {
         "trigger": report.trigger,
         "time": iso(report.time_ns),
         "filter": report.filter,
+        "asked": {"from": iso(report.asked.0), "to": iso(report.asked.1)},
         "from": iso(report.from_ns),
         "to": iso(report.to_ns),
+        "gaps": report.gaps.iter().map(gap).collect::<Vec<_>>(),
+        "gaps_folded": report.gaps_folded,
         "packets": report.packets,
         "bytes": report.bytes,
         "cut": report.cut,
         "lost_min": report.lost_min,
-        "lost_max": report.lost_max,
+        "lost_max": known(report.lost_max),
         "missing": missing.map(|(from_ns, to_ns)| json!({"from": iso(from_ns), "to": iso(to_ns)})),
         "complete": report.complete,
         "path": report.paths.first(),

@@ -150,7 +150,7 @@ mod tests {
 
     fn fire(trigger: &Trigger) -> &'static str {
         let places = Places::new(8, 0, None);
-        let verdict = trigger.fire_by_hand(100, &[LinkType::ETHERNET], &places);
+        let verdict = trigger.fire_by_hand(scope_packet::Moment::new(0, 100), &[LinkType::ETHERNET], &places);
         assert!(matches!(verdict, Verdict::Fired(_) | Verdict::Disarmed));
         verdict.name()
     }

@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`clock`] | the time of a process as a parameter |
 //! | [`packet`] | the lent [`Packet`], the [`Interface`] it came through, the seam [`Sink`] |
 //! | [`link`] | link types as capture files number them |
 //! | [`headers`] | one parse per packet: where the layers begin, addresses, ports, tags |
@@ -11,6 +12,7 @@
 //! | [`drops`] | the closed list of reasons for which a packet can be dropped |
 //! | [`gap`] | what a span of capture time lacks, and the closed list of reasons |
 
+pub mod clock;
 pub mod drops;
 pub mod gap;
 pub mod headers;
@@ -21,6 +23,7 @@ pub mod pcapng;
 pub mod segment;
 pub mod time;
 
+pub use clock::{Clock, SystemClock};
 pub use drops::{DropReason, Drops};
 pub use gap::{Gap, GapReason};
 pub use headers::{Headers, Kind};

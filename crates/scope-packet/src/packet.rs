@@ -110,6 +110,11 @@ pub trait Sink {
         let _ = clock_ns;
     }
 
+    /// Live: every packet that was lost before `until_ns` (capture time) has been reported by now.
+    fn counted(&mut self, until_ns: i64) {
+        let _ = until_ns;
+    }
+
     /// Nothing came, and no packet older than `clock_ns` (capture time) will: the worker's clock moves on.
     fn idle(&mut self, clock_ns: i64);
 }

@@ -98,7 +98,7 @@ impl LaneControl {
 #[repr(C, align(128))]
 pub struct WorkerControl {
     turn: AtomicU64,
-    counters: [AtomicU64; 10],
+    counters: [AtomicU64; 11],
     dropped: [AtomicU64; REASONS],
     /// How often capture time was set back for this worker. Changes while `clock_ns` is 0.
     pub era: AtomicU64,
@@ -110,7 +110,7 @@ pub struct WorkerControl {
     pub first_ns: AtomicI64,
     /// Latest capture time of this era up to which the worker listened, ns; 0: nothing received yet.
     pub heard_ns: AtomicI64,
-    padding: [u64; 16 - REASONS],
+    padding: [u64; 15 - REASONS],
 }
 
 /// What one worker did with what it received. `received = stored + filtered + duplicate + dropped in the worker`.
@@ -136,6 +136,8 @@ pub struct WorkerCounts {
     pub duplicate_packets: u64,
     /// Packets older than the worker's clock less its grace: windows that they belong to may be over (they count as stored).
     pub late_packets: u64,
+    /// Packets whose time is not believed: it moved no clock (they count as stored).
+    pub stray_packets: u64,
     /// Dropped packets by reason; the kernel's never reached the worker.
     pub dropped: Drops,
 }
@@ -155,6 +157,7 @@ impl WorkerControl {
             counts.late_packets,
             counts.filtered_bytes,
             counts.cut_by_segment_packets,
+            counts.stray_packets,
         ];
         for (word, value) in self.counters.iter().zip(values) {
             word.store(value, Ordering::Relaxed);
@@ -207,6 +210,7 @@ impl WorkerControl {
                 late_packets: value(7),
                 filtered_bytes: value(8),
                 cut_by_segment_packets: value(9),
+                stray_packets: value(10),
                 dropped,
             }
         })

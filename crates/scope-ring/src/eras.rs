@@ -1,27 +1,36 @@
-//! Eras: which packets of a lane came between two moments at which capture time was set back, and what each era spans.
+//! Eras: which packets of a lane came between two moments at which capture time was set back, what each era spans, and which packets
+//! have a time that is not believed.
 //!
 //! ```text
 //! lane   packet 0 ... era 0 ... | packet n ... era 1 ... | packet m ... era 2 ...        (first packet, era), rising
 //! ```
-//! A worker notes where its lanes enter an era before it commits the first packet of it: whoever has seen a packet committed finds its
-//! era here.
+//! A worker notes where its lanes enter an era before it commits the first packet of it, and a stray likewise: whoever has seen a packet
+//! committed finds here what is to be known of it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Eras that are remembered, of each lane and of all together; the oldest are forgotten: their windows are over long since.
 const ERAS_MAX: usize = 65_536;
+/// Strays of a lane that are remembered; one that is forgotten counts as any other packet.
+const STRAYS_MAX: usize = 65_536;
 
 /// What is known of all eras.
 pub(crate) struct Eras {
     lanes: Vec<VecDeque<(u64, u64)>>,
+    /// Per lane: strays by number, and what its worker's clock was, ns.
+    strays: Vec<VecDeque<(u64, i64)>>,
     /// Of eras that are over for some worker: number, first and last capture time, ns.
     spans: VecDeque<(u64, i64, i64)>,
 }
 
 impl Eras {
     pub(crate) fn new(lanes: usize) -> Eras {
-        Eras { lanes: (0..lanes).map(|_| VecDeque::from([(0, 0)])).collect(), spans: VecDeque::new() }
+        Eras {
+            lanes: (0..lanes).map(|_| VecDeque::from([(0, 0)])).collect(),
+            strays: vec![VecDeque::new(); lanes],
+            spans: VecDeque::new(),
+        }
     }
 
     /// The packets of `lane` from `packet` on belong to `era`.
@@ -45,6 +54,25 @@ impl Eras {
             Some(&(first, _)) => first..first,
             None => u64::MAX..u64::MAX,
         }
+    }
+
+    /// Packet `packet` of `lane` is a stray; the clock is at `clock_ns`.
+    pub(crate) fn stray(&mut self, lane: u32, packet: u64, clock_ns: i64) {
+        let strays = &mut self.strays[lane as usize];
+        if strays.len() >= STRAYS_MAX {
+            strays.pop_front();
+        }
+        strays.push_back((packet, clock_ns));
+    }
+
+    /// The strays among these packets of `lane`, by number, and where the clock was when each of them came.
+    pub(crate) fn strays(&self, lane: u32, packets: Range<u64>) -> Vec<(u64, i64)> {
+        let strays = &self.strays[lane as usize];
+        strays
+            .range(strays.partition_point(|stray| stray.0 < packets.start)..)
+            .take_while(|stray| stray.0 < packets.end)
+            .copied()
+            .collect()
     }
 
     /// `era` is over for a worker that listened to these times in it.
@@ -87,6 +115,14 @@ mod tests {
         check(&eras, 0, 4, 30..u64::MAX);
         check(&eras, 1, 0, 0..0);
         check(&eras, 1, 2, 0..u64::MAX);
+    }
+
+    #[test]
+    fn strays_are_found_by_number_and_bounded() {
+        let mut eras = Eras::new(1);
+        (0..STRAYS_MAX as u64 + 5).for_each(|n| eras.stray(0, 2 * n, n as i64));
+        assert_eq!(eras.strays(0, 11..17), [(12, 6), (14, 7), (16, 8)]);
+        assert_eq!(eras.strays(0, 0..10), []);
     }
 
     #[test]

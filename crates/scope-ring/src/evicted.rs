@@ -105,60 +105,6 @@ fn part(evicted: &Evicted, packets: u64, (from_ns, to_ns): (i64, i64)) -> Lost {
     Lost::between(packets_min, packets_max, evicted.min_ns.max(from_ns), evicted.max_ns.min(to_ns))
 }
 
-/// Losses before the ring: the kernel's drops, and what a worker had to drop, as spans of capture time.
-#[derive(Default)]
-pub(crate) struct LossLog {
-    spans: VecDeque<LossSpan>,
-}
-
-#[derive(Clone, Copy)]
-struct LossSpan {
-    worker: u32,
-    packets: u64,
-    from_ns: i64,
-    to_ns: i64,
-}
-
-/// Spans of loss that are remembered; beyond, the two oldest become one.
-const LOSS_SPANS_MAX: usize = 65_536;
-/// Losses of one worker at most this far apart, ns, become one span.
-const LOSS_SPAN_GAP_NS: i64 = 1_000_000;
-
-impl LossLog {
-    pub(crate) fn push(&mut self, worker: u32, packets: u64, from_ns: i64, to_ns: i64) {
-        let span = LossSpan { worker, packets, from_ns: from_ns.min(to_ns), to_ns: to_ns.max(from_ns) };
-        if let Some(last) = self.spans.back_mut()
-            && last.worker == worker
-            && span.from_ns >= last.from_ns
-            && span.from_ns <= last.to_ns.saturating_add(LOSS_SPAN_GAP_NS)
-            && span.to_ns - last.from_ns <= 10 * LOSS_SPAN_GAP_NS
-        {
-            last.packets += packets;
-            last.to_ns = last.to_ns.max(span.to_ns);
-            return;
-        }
-        if self.spans.len() == LOSS_SPANS_MAX
-            && let Some(oldest) = self.spans.pop_front()
-            && let Some(next) = self.spans.front_mut()
-        {
-            next.packets += oldest.packets;
-            next.from_ns = next.from_ns.min(oldest.from_ns);
-            next.to_ns = next.to_ns.max(oldest.to_ns);
-        }
-        self.spans.push_back(span);
-    }
-
-    pub(crate) fn lost(&self, (from_ns, to_ns): (i64, i64)) -> Lost {
-        let mut lost = Lost::default();
-        for span in self.spans.iter().filter(|span| span.to_ns >= from_ns && span.from_ns <= to_ns) {
-            let inside = span.from_ns >= from_ns && span.to_ns <= to_ns;
-            let packets_min = if inside { span.packets } else { 0 };
-            lost = lost.and(Lost::between(packets_min, span.packets, span.from_ns.max(from_ns), span.to_ns.min(to_ns)));
-        }
-        lost
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,22 +139,5 @@ mod tests {
         assert_eq!((all.packets_min, all.packets_max), (EVICTED_MAX as u64, EVICTED_MAX as u64 + 10));
         let late = history.lost(0, u64::MAX, (100, i64::MAX));
         assert_eq!((late.packets_min, late.packets_max), (EVICTED_MAX as u64 - 90, EVICTED_MAX as u64 - 90));
-    }
-
-    #[test]
-    fn losses_near_each_other_are_one_span_and_nothing_is_forgotten() {
-        let mut log = LossLog::default();
-        for n in 0..1000 {
-            log.push(0, 2, n * 1000, n * 1000);
-        }
-        assert_eq!(log.spans.len(), 1);
-        assert_eq!(log.lost((0, i64::MAX)).packets_min, 2000);
-        let part = log.lost((500, i64::MAX));
-        assert_eq!((part.packets_min, part.packets_max), (0, 2000));
-        for n in 0..LOSS_SPANS_MAX as i64 + 5 {
-            log.push(1, 1, (n + 1) * 1_000_000_000, (n + 1) * 1_000_000_000);
-        }
-        assert_eq!(log.spans.len(), LOSS_SPANS_MAX);
-        assert_eq!(log.lost((0, i64::MAX)).packets_max, 2000 + LOSS_SPANS_MAX as u64 + 5);
     }
 }

@@ -27,6 +27,7 @@
 //! | `spans` | times of all segments, small enough to be searched in microseconds |
 //! | [`follow`] | who must not be overrun by workers that can wait |
 //! | [`evicted`] | what is remembered of recycled segments |
+//! | `losses` | what never came into the ring: gaps by reason, and for how long each worker listened |
 //! | [`registry`] | interface numbers for the whole run |
 //! | [`measure`] | what a machine's memory takes, for `wirescope bench` and the benches |
 //!
@@ -40,6 +41,7 @@ pub mod follow;
 mod futex;
 pub mod held;
 mod lock;
+mod losses;
 pub mod measure;
 pub mod pin;
 mod protocol;

@@ -3,9 +3,10 @@
 use crate::claims::{ClaimGroup, Claims, Share};
 use crate::control::{PINS, Published, REGION_MAGIC, WorkerControl, WorkerCounts};
 use crate::eras::Eras;
-use crate::evicted::{Evicted, History, LossLog, Lost};
+use crate::evicted::{Evicted, History, Lost};
 use crate::follow::{Follower, Followers};
 use crate::lock::Mutex;
+use crate::losses::LossLog;
 use crate::pin::{Committed, PinBudget, Pinned};
 use crate::region::{Layout, Machine, MemoryOptions, Region, RingMemory};
 use crate::registry::{InterfaceEntry, Registry};
@@ -14,11 +15,11 @@ use crate::stream::Form;
 use crate::writer::LaneWriter;
 use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN, futex, protocol};
 use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, is_segment_size};
-use scope_packet::{DropReason, Interface, LinkType, Moment};
+use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType, Moment};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Segments per lane that a segment size of the ring's own choice aims at.
@@ -133,6 +134,7 @@ pub struct Ring {
     memory: Mutex<Memory>,
     /// Taken once per step back, per lane and look of a dump, and by whoever asks.
     eras: Mutex<Eras>,
+    any_stray: AtomicBool,
     followers: Followers,
     budget: Arc<PinBudget>,
     sealed_count: std::sync::atomic::AtomicU64,
@@ -215,6 +217,7 @@ impl Ring {
             spans: SpanTable::new(layout.segments),
             memory: Mutex::new(memory),
             eras: Mutex::new(Eras::new(layout.lanes)),
+            any_stray: AtomicBool::new(false),
             followers: Followers::default(),
             budget: Arc::new(PinBudget::new((layout.segments as u64 / 2).max(1))),
             sealed_count: Default::default(),
@@ -406,14 +409,41 @@ impl Ring {
         self.memory.lock().expect("no panic while held").evicted[lane as usize].lost(from, to, window)
     }
 
-    /// Notes packets that `worker` lost before the ring, somewhere in `from_ns..=to_ns` of capture time.
+    /// Notes packets that the kernel dropped before `worker` got them, somewhere in `from_ns..=to_ns` of capture time.
     pub fn note_loss(&self, worker: u32, packets: u64, from_ns: i64, to_ns: i64) {
-        self.memory.lock().expect("no panic while held").losses.push(worker, packets, from_ns, to_ns);
+        self.note_gap(worker, 0, Gap { from_ns, to_ns, reason: GapReason::Kernel, lost_min: packets, lost_max: Some(packets) });
     }
 
-    /// What was lost before the ring inside `window` (ns, both ends inclusive).
-    pub fn lost_before(&self, window: (i64, i64)) -> Lost {
-        self.memory.lock().expect("no panic while held").losses.lost(window)
+    /// Notes that packets are missing, or may be, which never came to be stored: of `interface`, by the number that `worker`'s source
+    /// gives it. A gap that ends at `i64::MAX` lasts until the next one of the same worker, interface and reason, which says where
+    /// both of them end. It speaks of the era that the worker is in.
+    pub fn note_gap(&self, worker: u32, interface: u32, gap: Gap) {
+        self.note_gap_in(worker, interface, self.region.worker(worker).era.load(Ordering::Relaxed), gap);
+    }
+
+    /// The same of `era`, in which the worker may not have come yet.
+    pub fn note_gap_in(&self, worker: u32, interface: u32, era: u64, gap: Gap) {
+        self.memory.lock().expect("no panic while held").losses.push(worker, interface, era, gap);
+    }
+
+    /// Says that in its era `worker` listens from `from_ns` on, and what there was before. The last word holds.
+    pub fn begin_listening(&self, worker: u32, from_ns: i64, reason: GapReason) {
+        self.memory.lock().expect("no panic while held").losses.begin(worker, from_ns, reason);
+    }
+
+    /// Says up to when `worker` has listened, and why it doesn't any more: before its clock ends. The first word holds.
+    pub fn end_listening(&self, worker: u32, to_ns: i64, reason: GapReason) {
+        self.memory.lock().expect("no panic while held").losses.end(worker, to_ns, reason);
+    }
+
+    /// From when to when (ns) some worker has listened in `era`, `i64::MAX` where one still does; `None`: nobody has said.
+    pub fn listened(&self, era: u64) -> Option<(i64, i64)> {
+        self.memory.lock().expect("no panic while held").losses.listened(era)
+    }
+
+    /// What of `window` (ns, both ends inclusive) of `era` never came to be stored.
+    pub fn gaps_before(&self, era: u64, window: (i64, i64)) -> Vec<Gap> {
+        self.memory.lock().expect("no panic while held").losses.gaps(era, window)
     }
 
     /// Says how much older than its clock `worker`'s packets may still be. Called before its first packet.
@@ -440,12 +470,34 @@ impl Ring {
             eras.over(control.era.load(Ordering::Relaxed), heard);
         }
         lanes.for_each(|(lane, packet)| eras.enter(lane, packet, era));
+        let clock_ns = control.clock_ns.load(Ordering::Relaxed);
+        self.memory.lock().expect("no panic while held").losses.begin_era(worker, era, clock_ns);
         control.begin_era(era);
     }
 
     /// The packets of `lane` that belong to `era`, by their numbers: of all that were committed before this is asked.
     pub fn era_packets(&self, lane: u32, era: u64) -> Range<u64> {
         self.eras.lock().expect("no panic while held").packets(lane, era)
+    }
+
+    /// The times of these packets of `lane` are not believed: they came when `worker`'s clock was at `clock_ns`. Called before they are
+    /// committed.
+    pub fn note_strays(&self, lane: u32, packets: Range<u64>, clock_ns: i64) {
+        let mut eras = self.eras.lock().expect("no panic while held");
+        packets.for_each(|packet| eras.stray(lane, packet, clock_ns));
+        self.any_stray.store(true, Ordering::Release);
+    }
+
+    /// Which of these packets of `lane`, by number and rising, have a time that is not believed, and for each: windows that ended before
+    /// this (ns) were over when it came.
+    pub fn strays(&self, lane: u32, packets: Range<u64>) -> Vec<(u64, i64)> {
+        if !self.any_stray.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let grace_ns = self.region.worker(self.lane_info(lane).worker).grace_ns.load(Ordering::Relaxed);
+        let mut strays = self.eras.lock().expect("no panic while held").strays(lane, packets);
+        strays.iter_mut().for_each(|stray| stray.1 = stray.1.saturating_sub(grace_ns));
+        strays
     }
 
     /// The latest era that some worker is in.
@@ -613,6 +665,7 @@ impl RingCounters {
             total.cut_by_segment_packets += worker.cut_by_segment_packets;
             total.duplicate_packets += worker.duplicate_packets;
             total.late_packets += worker.late_packets;
+            total.stray_packets += worker.stray_packets;
             total.dropped.merge(&worker.dropped);
         }
         total

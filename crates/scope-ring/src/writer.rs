@@ -311,7 +311,16 @@ impl LaneWriter {
 
 impl Open {
     fn new(slot: u32, sequence: u64, first_packet: u64, bytes_before: u64, drops_before: Drops) -> Open {
-        Open { slot, sequence, first_packet, bytes_before, drops_before, committed: Committed::default(), parts: Vec::new(), before: Times::NONE }
+        Open {
+            slot,
+            sequence,
+            first_packet,
+            bytes_before,
+            drops_before,
+            committed: Committed::default(),
+            parts: Vec::new(),
+            before: Times::NONE,
+        }
     }
 }
 

@@ -56,8 +56,6 @@ pub struct SourceCounters {
     pub unreadable: u64,
     /// Packets older than one before them.
     pub stepped_back: u64,
-    /// Packets whose time is not believed: it moves no clock.
-    pub strays: u64,
     /// How often capture time was set back.
     pub set_back: u64,
     /// Packets whose time lay outside what is stored and was clamped.
@@ -121,7 +119,6 @@ impl SourceCounters {
         self.kernel_dropped += other.kernel_dropped;
         self.unreadable += other.unreadable;
         self.stepped_back += other.stepped_back;
-        self.strays += other.strays;
         self.set_back += other.set_back;
         self.time_clamped += other.time_clamped;
         self.altered.add(&other.altered);
@@ -222,6 +219,11 @@ pub trait Source: Send {
 
     /// Counters so far.
     fn counters(&self) -> SourceCounters;
+
+    /// Live: the system's time, ns, from which on every interface that was there is listened to. `None`: from the first poll on.
+    fn listens_from_ns(&self) -> Option<i64> {
+        None
+    }
 
     /// Capture time, ns, of the next packet if it is known without reading on: lets several files run in step.
     fn next_time_ns(&mut self) -> Option<i64> {

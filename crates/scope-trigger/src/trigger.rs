@@ -48,16 +48,14 @@ impl TriggerConfig {
 /// The packet that hit, lent.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
-    /// When it counts as having come, ns: its capture time or, where that isn't believed, the clock.
-    pub time_ns: i64,
+    /// When it counts as having come: at its capture time or, where that isn't believed, at that of the clock.
+    pub at: Moment,
     /// Link type.
     pub link_type: LinkType,
     /// Its headers.
     pub headers: &'a Headers,
     /// Its bytes.
     pub data: &'a [u8],
-    /// The worker's clock: the latest capture time that it saw, in the era of the hit.
-    pub clock: Moment,
     /// For a worker that can wait: the moment up to which all that it has is committed.
     pub waits_at: Option<Moment>,
 }
@@ -171,8 +169,7 @@ type Compile<'a> = &'a dyn Fn(&str) -> Result<Filter, &'static str>;
 
 /// One hit, or one fire by hand, as the verdict needs it.
 struct Occurrence {
-    hit_ns: i64,
-    clock: Moment,
+    hit: Moment,
     /// The dump filter, or the name that the packet has no field for.
     filter: Result<String, String>,
     /// What its holdoff is told apart by; `None`: no holdoff.
@@ -226,13 +223,7 @@ impl Trigger {
             None => Filter::compile(text, self.config.vlan, &[hit.link_type]).map_err(|_| ""),
         };
         self.decide(
-            Occurrence {
-                hit_ns: hit.time_ns,
-                clock: hit.clock.max(Moment::new(hit.clock.era, hit.time_ns)),
-                filter,
-                key: Some(key.unwrap_or_default()),
-                wait_at: hit.waits_at,
-            },
+            Occurrence { hit: hit.at, filter, key: Some(key.unwrap_or_default()), wait_at: hit.waits_at },
             &compile,
             places,
         )
@@ -245,7 +236,7 @@ impl Trigger {
             _ => String::new(),
         };
         let compile = |text: &str| Filter::compile(text, self.config.vlan, link_types).map_err(|_| "");
-        let by_hand = Occurrence { hit_ns: now.time_ns, clock: now, filter: Ok(filter), key: None, wait_at: None };
+        let by_hand = Occurrence { hit: now, filter: Ok(filter), key: None, wait_at: None };
         self.decide(by_hand, &compile, places)
     }
 
@@ -263,7 +254,8 @@ impl Trigger {
 
     /// `None`: a place will become free, and waiting for it is right.
     fn verdict(&self, state: &mut State, occurrence: &Occurrence, compile: Compile<'_>, places: &Arc<Places>) -> Option<Verdict> {
-        let Occurrence { hit_ns, clock, ref filter, ref key, wait_at } = *occurrence;
+        let Occurrence { hit, ref filter, ref key, wait_at } = *occurrence;
+        let hit_ns = hit.time_ns;
         if state.disarmed {
             return Some(Verdict::Disarmed);
         }
@@ -271,7 +263,7 @@ impl Trigger {
         let to_ns = hit_ns.saturating_add(self.config.after_ns);
         if let Ok(filter) = filter {
             for (_, window) in state.windows.iter().filter(|(text, _)| text == filter) {
-                match window.extend(hit_ns, to_ns, clock) {
+                match window.extend(hit, to_ns) {
                     Extended::Yes => return Some(Verdict::Extended),
                     // A window that had to stop growing: the new one begins where it ended.
                     Extended::No { full_to_ns: Some(end_ns) } if end_ns < hit_ns => from_ns = from_ns.max(end_ns + 1),
@@ -279,9 +271,9 @@ impl Trigger {
                 }
             }
         }
-        if clock.era > state.era {
+        if hit.era > state.era {
             // Times before it don't compare with those behind it.
-            (state.era, state.holdoff) = (clock.era, Holdoff::new(self.config.holdoff_ns));
+            (state.era, state.holdoff) = (hit.era, Holdoff::new(self.config.holdoff_ns));
         }
         if key.as_ref().is_some_and(|key| state.holdoff.holds(key, hit_ns)) {
             return Some(Verdict::HeldOff);
@@ -300,7 +292,7 @@ impl Trigger {
             Ok(filter) => filter,
             Err(name) => return Some(Verdict::TemplateUnfilled { name: name.to_string() }),
         };
-        let window = Arc::new(Window::in_era(clock.era, from_ns, to_ns, hit_ns));
+        let window = Arc::new(Window::in_era(hit.era, from_ns, to_ns, hit_ns));
         let place = match places.take(&window, wait_at) {
             Ok(place) => place,
             Err(Full::ForNow) => return None,
@@ -359,14 +351,8 @@ mod tests {
 
         fn hit(&mut self, at_ns: i64, data: &[u8]) -> &'static str {
             let headers = Headers::parse(LinkType::ETHERNET, data);
-            let hit = Hit {
-                time_ns: at_ns,
-                link_type: LinkType::ETHERNET,
-                headers: &headers,
-                data,
-                clock: Moment::new(self.era, at_ns),
-                waits_at: None,
-            };
+            let hit =
+                Hit { at: Moment::new(self.era, at_ns), link_type: LinkType::ETHERNET, headers: &headers, data, waits_at: None };
             let verdict = self.trigger.hit(&hit, &self.places);
             let name = verdict.name();
             if let Verdict::Fired(fire) = verdict {
@@ -464,7 +450,8 @@ mod tests {
     #[test]
     fn a_fire_by_hand_takes_everything_where_the_template_has_names() {
         let bench = Bench::new(8, |_| {});
-        let Verdict::Fired(fire) = bench.trigger.fire_by_hand(Moment::new(0, 50 * S), &[LinkType::ETHERNET], &bench.places) else {
+        let Verdict::Fired(fire) = bench.trigger.fire_by_hand(Moment::new(0, 50 * S), &[LinkType::ETHERNET], &bench.places)
+        else {
             panic!("fires")
         };
         assert_eq!((fire.filter.text(), fire.window.from_ns(), fire.window.to_ns()), ("", 40 * S, 55 * S));

@@ -166,6 +166,8 @@ pub fn summary(summary: &Summary) -> String {
     let odd = [
         (summary.unreadable, "packets in damaged records could not be read"),
         (summary.stepped_back, "packets were older than one before them"),
+        (summary.strays, "packets had a time that no other bears out: it moved no clock"),
+        (summary.set_back, "times capture time was set back: windows end there, and begin anew"),
         (summary.time_clamped, "packets had times that can't be stored and were moved"),
         (summary.cut, "packets were cut though nobody asked for it"),
     ];
@@ -249,11 +251,19 @@ pub fn completeness(report: &DumpSummary) -> String {
         return "complete".to_string();
     }
     let mut text = match (report.lost_min, report.lost_max) {
+        (0, 0) => "not complete: nothing that came was lost".to_string(),
+        (least, u64::MAX) => format!("not complete: at least {} lost", counted(least, "packet")),
         (least, most) if least == most => format!("not complete: {} lost", counted(most, "packet")),
         (least, most) => format!("not complete: {} to {} lost", number(least), counted(most, "packet")),
     };
     if let Some((from_ns, to_ns)) = report.missing {
         let _ = write!(text, ", between {} and {}", iso(from_ns), iso(to_ns));
+    }
+    let mut reasons: Vec<&str> = report.gaps.iter().map(|gap| gap.reason.name()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    if !reasons.is_empty() {
+        let _ = write!(text, " ({})", reasons.join(", "));
     }
     text
 }

@@ -149,7 +149,7 @@ fn dumps(facts: &Facts, found: &mut Vec<Finding>) {
         finding.lost_max = failed.iter().map(|(dump, _)| dump.lost_max).max().unwrap_or(0);
         found.push(finding);
     }
-    let short: Vec<_> = facts.dumps.iter().filter(|dump| !dump.complete && dump.error.is_none()).collect();
+    let short: Vec<_> = facts.dumps.iter().filter(|dump| !dump.complete && dump.error.is_none() && dump.lost_max > 0).collect();
     if !short.is_empty() {
         let lost_min = short.iter().map(|dump| dump.lost_min).max().unwrap_or(0);
         let lost_max = short.iter().map(|dump| dump.lost_max).max().unwrap_or(0);

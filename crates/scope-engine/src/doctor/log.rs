@@ -305,7 +305,8 @@ fn dump(event: &Map<String, Value>) -> DumpFacts {
         id: number(event.get("id")),
         complete: event.get("complete").and_then(Value::as_bool).unwrap_or(false),
         lost_min: number(event.get("lost_min")),
-        lost_max: number(event.get("lost_max")),
+        // null: nobody knows how many.
+        lost_max: event.get("lost_max").and_then(Value::as_u64).unwrap_or_else(|| number(event.get("lost_min")).max(1)),
         error: event.get("error").and_then(Value::as_str).map(String::from),
     }
 }

@@ -79,6 +79,11 @@ pub struct FileSource {
     copies: Vec<Box<[u8]>>,
     /// What is to be said of time before the batch.
     turn: Option<Turn>,
+    /// Where the clock was when time was set back, ns, and where it was set to.
+    set_back: Option<(i64, i64)>,
+    /// The very first time, ns, and whether the sink knows it.
+    begun_ns: Option<i64>,
+    told_begin: bool,
     /// The largest time believed since time was last set back, ns.
     clock_ns: Option<i64>,
     snap_len: u32,
@@ -154,6 +159,9 @@ impl FileSource {
             batch: Vec::with_capacity(BATCH_PACKETS_MAX),
             copies: Vec::new(),
             turn: None,
+            set_back: None,
+            begun_ns: None,
+            told_begin: false,
             clock_ns: None,
             snap_len: options.snap_len.unwrap_or(u32::MAX),
             share,
@@ -255,7 +263,10 @@ impl FileSource {
                 return;
             }
             match turn {
-                None => self.clock_ns = Some(clock_ns.max(time_ns)),
+                None => {
+                    self.begun_ns.get_or_insert(time_ns);
+                    self.clock_ns = Some(clock_ns.max(time_ns));
+                }
                 Some(turn) => self.note_turn(turn, time_ns),
             }
             let capture = &mut self.captures[number as usize];
@@ -266,7 +277,6 @@ impl FileSource {
             if taken {
                 record.len = record.len.min(self.snap_len);
                 self.counters.time_clamped += u64::from(record.clamped);
-                self.counters.strays += u64::from(told == Told::Stray);
                 match self.newest_ns {
                     Some(newest) if time_ns < newest => self.counters.stepped_back += 1,
                     _ => self.newest_ns = Some(time_ns),
@@ -302,6 +312,7 @@ impl FileSource {
     fn note_turn(&mut self, turn: Turn, time_ns: i64) {
         self.turn = Some(turn);
         if turn == Turn::Back {
+            self.set_back = Some((self.clock_ns.unwrap_or(time_ns), time_ns));
             self.clock_ns = Some(time_ns);
             // All who share the files meet the same steps: one of them counts.
             self.counters.set_back += u64::from(self.share.is_none_or(Share::counts_damage));
@@ -309,12 +320,22 @@ impl FileSource {
         }
     }
 
-    /// Lends the batch to the sink and empties it.
+    /// Lends the batch to the sink and empties it. Who has only a share of the packets learns of the others' times, so that all workers
+    /// have one clock.
     fn lend(&mut self, sink: &mut dyn Sink) {
         const NONE: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
         self.announce(sink);
+        if !self.told_begin
+            && let Some(begun_ns) = self.begun_ns
+        {
+            self.told_begin = true;
+            sink.reached(begun_ns);
+        }
         if let Some(turn) = self.turn.take() {
+            let (before_ns, behind_ns) = self.set_back.take().unzip();
+            before_ns.or(self.clock_ns).into_iter().for_each(|clock_ns| sink.reached(clock_ns));
             sink.turn(turn);
+            behind_ns.into_iter().for_each(|clock_ns| sink.reached(clock_ns));
         }
         let mut packets = [NONE; BATCH_PACKETS_MAX];
         for (packet, record) in packets.iter_mut().zip(&self.batch) {
