@@ -25,6 +25,7 @@ mod ring;
 mod soak;
 mod table;
 mod traffic;
+mod truth;
 mod wirescope;
 
 use anyhow::Context;
@@ -39,6 +40,7 @@ const PARTS: &[(&str, &str)] = &[
     ("filter", "native filters against bpf_filter and hand-written Rust, sets, many filters at once"),
     ("ring", "append, readers, search and claims against what memory takes, a queue of queues and other queues"),
     ("live", "loss and processor time on a veth pair against tcpdump, dumpcap, netsniff-ng and stenotype, reloads, flaps"),
+    ("truth", "files that other programs read, dumps that say the truth in random runs, hostile hits"),
     (SOAK, "half an hour of a run to which everything happens; only if it is named"),
 ];
 const SOAK: &str = "soak";
@@ -66,6 +68,10 @@ pub struct Scale {
     pub events: u64,
     /// How long rows run that run for a time.
     pub span: Duration,
+    /// Random runs of the simulator, and of the program, in the part `truth`.
+    pub simulated: u64,
+    /// See `simulated`.
+    pub programs: u64,
     /// How long the soak takes.
     pub soak: Duration,
 }
@@ -83,6 +89,8 @@ const FULL: Scale = Scale {
     turns_64: 4.5,
     events: 100_000,
     span: Duration::from_secs(2),
+    simulated: 10_000,
+    programs: 100,
     soak: Duration::from_mins(SOAK_MINUTES),
 };
 const QUICK: Scale = Scale {
@@ -96,6 +104,8 @@ const QUICK: Scale = Scale {
     turns_64: 4.5,
     events: 5_000,
     span: Duration::from_millis(300),
+    simulated: 300,
+    programs: 9,
     soak: Duration::from_mins(1),
 };
 /// Smallest ring that the part `ring` can be tried out with, bytes.
@@ -182,6 +192,7 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
             "filter" => filter::measure(&place, scale, &mut record)?,
             "ring" => ring::measure(scale, &mut record)?,
             "live" => live::measure(&place, scale, &mut record)?,
+            "truth" => truth::measure(&place, scale, &mut record)?,
             SOAK => soak::measure(&place, scale, &mut record)?,
             _ => unreachable!("only known parts get here"),
         }
@@ -202,7 +213,7 @@ mod tests {
     #[test]
     fn without_a_part_every_part_runs_and_an_unknown_one_is_refused() {
         let order = |words: &[&str]| order(words.iter().map(|word| word.to_string()));
-        let all = Order { parts: vec!["main", "filter", "ring", "live"], quick: false, ring_bytes: None, minutes: None };
+        let all = Order { parts: vec!["main", "filter", "ring", "live", "truth"], quick: false, ring_bytes: None, minutes: None };
         assert_eq!(order(&[]), Ok(all));
         let tried = Order { parts: vec!["ring"], quick: true, ring_bytes: Some(64 << 20), minutes: None };
         assert_eq!(order(&["ring", "--quick", "--ring", "64MiB"]), Ok(tried));

@@ -98,6 +98,7 @@ impl Full {
             scans: Scans::new(&self.ring, None),
             patience: None,
             clock: Arc::new(SystemClock::new()),
+            evidence: Arc::default(),
         };
         let report = cut(&self.ring, order);
         let ns = begun.elapsed().as_nanos() as f64 / packets as f64;

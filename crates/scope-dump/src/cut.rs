@@ -1,9 +1,10 @@
 //! One dump from order to report: rounds of looking, reading, filtering and writing until the clocks say that it is over.
 
-use crate::form::DumpFormat;
+use crate::evidence::Evidence;
 use crate::gaps::Gaps;
+use crate::header::{fired_comment, intro};
 use crate::merge::{Beyond, Floor, Place, Waiting};
-use crate::output::{OutFile, publish_facts};
+use crate::output::{OutFile, publish};
 use crate::patience::Patience;
 use crate::pins::FirstPins;
 use crate::progress::Progress;
@@ -11,7 +12,7 @@ use crate::report::DumpReport;
 use crate::scans::{Reader, Scans};
 use crate::sieve::Sieve;
 use crate::target::DumpOutput;
-use crate::time_text::for_file_name;
+use crate::together::Gathering;
 use crate::walk::{Candidate, Piece, Read, Walk};
 use scope_filter::{ASKED_MAX, Filter, FilterEngine};
 use scope_packet::{Clock, Gap, GapReason, LinkType};
@@ -64,6 +65,8 @@ pub struct DumpOrder {
     pub patience: Option<Duration>,
     /// What time it is, and what it waits by.
     pub clock: Arc<dyn Clock>,
+    /// What the run has beside its packets.
+    pub evidence: Arc<Evidence>,
 }
 
 /// Cuts one dump. Returns when its files have their names.
@@ -75,6 +78,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         time_ns: order.time_ns,
         filter: order.filter.text().to_string(),
         to_stream: order.output.is_stream(),
+        circumstances: order.evidence.now(),
         ..DumpReport::default()
     };
     let filter = order.filter;
@@ -88,15 +92,17 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         sieves: Vec::new(),
         hit: order.hit,
         from_ns,
+        gathering: order.output.together.as_ref().map(Gathering::new),
         output: order.output,
         intro: report.clone(),
         progress: order.progress,
         waiting: Waiting::default(),
         beyond: Beyond::default(),
         files: BTreeMap::new(),
-        walk: Walk::new(ring, order.pins, order.window.era(), from_ns),
+        walk: Walk::new(ring, &order.pins, order.window.era(), from_ns),
         reader,
         clock: order.clock,
+        evidence: order.evidence,
         unopened: None,
         unsettled_from_ns: None,
     };
@@ -129,9 +135,12 @@ struct Cutter {
     waiting: Waiting,
     beyond: Beyond,
     files: BTreeMap<LinkType, OutFile>,
+    /// In the place of files, where all windows become one.
+    gathering: Option<Gathering>,
     walk: Walk,
     reader: Reader,
     clock: Arc<dyn Clock>,
+    evidence: Arc<Evidence>,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
     /// The dump had to end before this was settled, and what follows it, ns.
@@ -163,7 +172,7 @@ impl Cutter {
             self.beyond.inside(to_ns, &mut self.waiting);
             // While it is open it may still grow: packets behind its end are kept aside, not passed over.
             let reach_ns = if over { to_ns } else { i64::MAX };
-            let pieces = self.walk.look(reach_ns);
+            let pieces = self.walk.look(reach_ns, over);
             // Of this very time some may still come.
             let floor = if over { (i64::MAX, u32::MAX) } else { (settled_ns.saturating_sub(1), u32::MAX) };
             self.take(&pieces, Span { to_ns, reach_ns }, floor);
@@ -282,8 +291,15 @@ impl Cutter {
     fn write(&mut self, place: Place, block: &[u8]) {
         self.progress.wrote(block.len() as u64);
         let link_type = self.sieves[place.lane as usize].link_type();
-        if let Some(file) = self.file(link_type) {
-            file.0.write(file.1, place, block);
+        let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (place.lane, place.packet));
+        let mut comments = self.evidence.annexes.comments_of(place.lane, place.packet);
+        if fired {
+            comments.insert(0, fired_comment(&self.intro));
+        }
+        if let Some(gathering) = &mut self.gathering {
+            gathering.write(&self.ring, place, link_type, block, &comments);
+        } else if let Some(file) = self.file(link_type) {
+            file.0.write(file.1, place, block, &comments);
         } else if let Some((_, unwritten)) = &mut self.unopened {
             *unwritten += 1;
         }
@@ -291,7 +307,9 @@ impl Cutter {
 
     fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
-            let created = self.fits(link_type).and_then(|()| OutFile::create(&self.output, link_type, &self.intro));
+            let created = self
+                .fits(link_type)
+                .and_then(|()| OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro)));
             match created {
                 Ok(file) => drop(self.files.insert(link_type, file)),
                 Err(error) => self.unopened = Some((error, 0)),
@@ -315,13 +333,17 @@ impl Cutter {
 
     /// States the gaps, closes the files, gives them their names.
     fn finish(mut self, report: &mut DumpReport, window: &Window, everything: bool) {
+        self.walk.let_go();
         report.asked = (self.from_ns, window.to_ns());
         let main_type = match self.hit {
             Some(hit) => hit.link_type,
             None if self.files.is_empty() && self.ring.lanes() == 0 => LinkType::ETHERNET, // nothing was received yet
             None => self.files.keys().next().copied().unwrap_or_else(|| self.ring.lane_info(0).link_type),
         };
-        let _ = self.file(main_type);
+        match &mut self.gathering {
+            Some(gathering) => gathering.end(),
+            None => drop(self.file(main_type)),
+        }
         // Without anybody's word for it: from the first packet to the latest moment of any worker's clock.
         let heard =
             self.ring.listened(window.era()).or(self.ring.heard_in(window.era())).unwrap_or((report.time_ns, report.time_ns));
@@ -334,23 +356,37 @@ impl Cutter {
             let fallback = self.ring.interface_of(file.link_type());
             file.finish_packets(&self.ring, fallback, (report.lost_min, report.lost_max), report.to_ns);
         }
+        let mut times: Vec<_> = self.files.values().flat_map(OutFile::times).collect();
+        times.dedup();
+        report.circumstances = self.evidence.around(report.from_ns, report.to_ns, times);
         report.packets = self.files.values().map(|file| file.packets).sum();
         report.bytes = self.files.values().map(|file| file.bytes).sum();
         report.cut = self.files.values().map(|file| file.cut).sum();
+        if let Some(gathering) = &self.gathering {
+            (report.packets, report.bytes, report.cut) = (gathering.taken.packets, gathering.taken.bytes, gathering.taken.cut);
+        }
         let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
-        let failed = self.files.values().find_map(OutFile::complaint).or(unopened);
+        let spool = self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));
+        let failed = self.files.values().find_map(OutFile::complaint).or(unopened).or(spool);
         report.error = failed.map(|error| self.output.fault(error));
         self.state(report, &known, everything);
         report.interpreted = self.sieves.iter().find_map(|sieve| sieve.interpreted().map(String::from));
-        self.publish(report, main_type);
+        match &self.output.together {
+            Some(together) => {
+                together.add(report);
+                report.paths.extend(self.output.path_of_all());
+            }
+            None => publish(&self.output, self.files, main_type, report),
+        }
     }
 
     /// What of the window never came into the ring, and what was gone from there before it was read.
     fn gaps(&mut self, era: u64, asked: (i64, i64)) -> Vec<Gap> {
         let mut gaps = self.ring.gaps_before(era, asked);
-        for (reason, lost) in [(GapReason::Evicted, self.walk.lost(asked.1)), (GapReason::Limit, self.beyond.lost(asked.1))] {
-            let gap =
-                |(from_ns, to_ns)| Gap { from_ns, to_ns, reason, lost_min: lost.packets_min, lost_max: Some(lost.packets_max) };
+        let evicted = self.walk.lost(asked.1).into_iter().map(|lost| (GapReason::Evicted, lost));
+        for (reason, lost) in evicted.chain([(GapReason::Limit, self.beyond.lost(asked.1))]) {
+            let lost_max = Some(lost.packets_max);
+            let gap = |(from_ns, to_ns)| Gap { from_ns, to_ns, reason, lost_min: lost.packets_min, lost_max };
             gaps.extend(lost.span_ns.map(gap));
         }
         let unsettled = |from_ns| Gap { from_ns, to_ns: asked.1, reason: GapReason::Unsettled, lost_min: 0, lost_max: None };
@@ -362,7 +398,8 @@ impl Cutter {
     fn state(&self, report: &mut DumpReport, known: &[Gap], everything: bool) {
         let mut gaps = Gaps::of(report.asked);
         known.iter().for_each(|gap| gaps.add(*gap));
-        for unwritten in self.files.values().map(|file| &file.unwritten) {
+        let gathered = self.gathering.iter().map(|gathering| &gathering.unwritten);
+        for unwritten in self.files.values().map(|file| &file.unwritten).chain(gathered) {
             gaps.add_lost(GapReason::Disk, (unwritten.packets, unwritten.packets), unwritten.span_ns);
         }
         if let Some((_, packets)) = self.unopened {
@@ -372,30 +409,5 @@ impl Cutter {
         (report.gaps, report.gaps_folded) = (stated.gaps, stated.folded);
         (report.lost_min, report.lost_max, report.missing) = (stated.lost_min, stated.lost_max, stated.span_ns);
         report.complete = report.gaps.is_empty() && report.error.is_none();
-    }
-
-    fn publish(self, report: &mut DumpReport, main_type: LinkType) {
-        let stem = format!("{}_{}_{:04}", for_file_name(report.time_ns), report.trigger, report.id);
-        let _publishing = self.output.budget.as_ref().map(|budget| budget.publish(&stem));
-        let mut files = self.files;
-        let main = files.remove(&main_type).map(|file| (None, file));
-        let others = files.into_iter().map(|(link_type, file)| (Some(link_type.name()), file));
-        let facts = report.clone();
-        let mut failed = None;
-        for (suffix, file) in main.into_iter().chain(others) {
-            match file.publish(&facts, &stem, suffix.as_deref()) {
-                Ok(path) => report.paths.extend(path.map(|path| std::path::absolute(&path).unwrap_or(path))),
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        if self.output.format == DumpFormat::Pcap
-            && let Some(main) = report.paths.first()
-        {
-            failed = failed.or(publish_facts(&self.output, main, &facts).err());
-        }
-        if let Some(error) = failed {
-            report.complete = false;
-            report.error.get_or_insert(self.output.fault(format!("{stem}: {error}")));
-        }
     }
 }

@@ -6,17 +6,14 @@
 //! A pcap file has no place for interfaces, directions, losses, and for who fired: these facts stand in a text file beside it. Its
 //! seconds have 32 bits: later packets than 2106-02-07 don't fit.
 
-use crate::header::HEADER_BYTES;
 use crate::mark::{PCAP, PCAPNG};
 use scope_packet::LinkType;
-use scope_packet::pcapng::{PACKET_HEAD_BYTES, PacketBlock, le32};
+use scope_packet::pcapng::{self, PACKET_HEAD_BYTES, PacketBlock, le32};
 use scope_packet::time::NS_PER_SECOND;
 use std::io::{self, Read};
 
 /// Magic number of a pcap file with nanoseconds.
 const PCAP_MAGIC: u32 = 0xA1B2_3C4D;
-/// Bytes of its head.
-const PCAP_HEAD_BYTES: usize = 24;
 /// Bytes in front of each of its packets.
 const PCAP_RECORD_BYTES: usize = 16;
 /// Its snap length: the most that libpcap accepts.
@@ -41,10 +38,10 @@ impl DumpFormat {
         }
     }
 
-    /// What a file begins with: of a pcapng file a reserve that is filled in at its end.
-    pub(crate) fn head(self, link_type: LinkType) -> Vec<u8> {
+    /// What a file begins with: of a pcapng file a reserve, `reserve_bytes` long, that is filled in at its end.
+    pub(crate) fn head(self, link_type: LinkType, reserve_bytes: usize) -> Vec<u8> {
         match self {
-            DumpFormat::Pcapng => vec![0; HEADER_BYTES],
+            DumpFormat::Pcapng => vec![0; reserve_bytes],
             DumpFormat::Pcap => {
                 let mut head = PCAP_MAGIC.to_le_bytes().to_vec();
                 head.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -55,25 +52,20 @@ impl DumpFormat {
         }
     }
 
-    /// Bytes of [`DumpFormat::head`].
-    pub(crate) fn head_bytes(self) -> u64 {
-        match self {
-            DumpFormat::Pcapng => HEADER_BYTES as u64,
-            DumpFormat::Pcap => PCAP_HEAD_BYTES as u64,
-        }
-    }
-
     /// Whether a packet of this time can be written.
     pub(crate) fn holds(self, time_ns: i64) -> bool {
         self == DumpFormat::Pcapng || time_ns / NS_PER_SECOND <= i64::from(u32::MAX)
     }
 
-    /// Appends a packet that lies there as a pcapng block; `interface` is its number in the file.
-    pub(crate) fn packet(self, out: &mut Vec<u8>, block: &[u8], interface: u32) {
+    /// Appends a packet that lies there as a pcapng block; `interface` is its number in the file, `comments` what is added to it.
+    pub(crate) fn packet(self, out: &mut Vec<u8>, block: &[u8], interface: u32, comments: &[String]) {
         let at = out.len();
         match self {
             DumpFormat::Pcapng => {
-                out.extend(block);
+                match comments {
+                    [] => out.extend(block),
+                    _ => pcapng::commented(out, block, comments.iter().map(String::as_str)),
+                }
                 out[at + 8..at + 12].copy_from_slice(&interface.to_le_bytes());
             }
             DumpFormat::Pcap => {
@@ -85,6 +77,11 @@ impl DumpFormat {
                 out.extend(packet.data());
             }
         }
+    }
+
+    /// Whether what [`DumpFormat::read`] has read describes an interface.
+    pub(crate) fn is_description(self, record: &[u8]) -> bool {
+        self == DumpFormat::Pcapng && record.len() >= 4 && le32(record, 0) == pcapng::INTERFACE
     }
 
     /// Reads what comes next behind the head into `record`: a packet's time; of a block that holds none, a time before all

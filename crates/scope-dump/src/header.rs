@@ -1,7 +1,11 @@
 //! What a dump says of itself in its section header: who fired, why, the hits, the filter, the window and the loss inside it.
 //!
-//! The first [`HEADER_BYTES`] of the file are reserved while it is written and patched before it gets its name: a section
-//! header with the facts as its comment, then padding up to the end of the reserve.
+//! ```text
+//!  | section header, the facts as its comment | description of each interface | padding to the end of the reserve | packets ...
+//! ```
+//! The reserve, [`HEADER_BYTES`] or more, is filled in before the file gets its name. The padding is a local-use block, and stands
+//! behind the descriptions: Wireshark's programs (editcap, mergecap, reordercap) can't write a copy of a file in which one stands
+//! in front of them, and reordercap of none in which a description stands behind another block.
 
 use crate::mark::APPLICATION;
 use crate::report::DumpReport;
@@ -10,36 +14,52 @@ use scope_packet::Gap;
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN};
 use std::fmt::Write;
 
-/// Bytes reserved at the start of each dump.
-pub const HEADER_BYTES: usize = 16 << 10;
-/// Characters of a filter that the header shows; longer ones are cut, which it says.
-const FILTER_CHARS_MAX: usize = 2000;
-/// Bytes of the comment at most.
-const COMMENT_BYTES_MAX: usize = HEADER_BYTES - 512;
+/// Bytes reserved at the start of each dump, at least.
+pub const HEADER_BYTES: usize = 20 << 10;
+/// The reserve is a multiple of this.
+const RESERVE_ALIGN: usize = 4096;
+/// Bytes of a filter that the header shows; longer ones are cut, which it says.
+const FILTER_BYTES_MAX: usize = 2000;
+/// Bytes of the section header at most.
+const SECTION_BYTES_MAX: usize = 16 << 10;
+/// Bytes of its comment at most.
+const COMMENT_BYTES_MAX: usize = SECTION_BYTES_MAX - 512;
 
-/// The reserved part of the file, filled in.
-pub(crate) fn header(report: &DumpReport) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEADER_BYTES);
-    pcapng::section_header(&mut out, APPLICATION, &facts(report));
-    assert!(out.len() + BLOCK_BYTES_MIN <= HEADER_BYTES, "the facts are bounded");
+/// Bytes to reserve where descriptions take `description_bytes`.
+pub(crate) fn reserve_bytes(description_bytes: usize) -> usize {
+    (SECTION_BYTES_MAX + description_bytes + BLOCK_BYTES_MIN).next_multiple_of(RESERVE_ALIGN).max(HEADER_BYTES)
+}
+
+/// The reserve of `reserve_bytes`, filled in.
+pub(crate) fn header(report: &DumpReport, descriptions: &[u8], reserve_bytes: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(reserve_bytes);
+    pcapng::section_header_on(&mut out, APPLICATION, &facts(report), &report.circumstances.kernel);
+    out.extend(descriptions);
+    assert!(out.len() + BLOCK_BYTES_MIN <= reserve_bytes, "facts and descriptions are bounded");
     let from = out.len();
-    out.resize(HEADER_BYTES, 0);
+    out.resize(reserve_bytes, 0);
     pcapng::padding(&mut out[from..]);
     out
 }
 
 /// What is known of a dump before it is made, for a pipe.
 pub(crate) fn intro(report: &DumpReport) -> String {
-    format!("{}written to a pipe: window, hits and losses stand at its end", who(report))
+    let host = report.circumstances.host_lines();
+    format!("{}{host}written to a pipe: window, hits and losses stand at its end", who(report))
+}
+
+/// The comment of the packet that fired.
+pub(crate) fn fired_comment(report: &DumpReport) -> String {
+    format!("dump {} of trigger {}, fired {}", report.id, report.trigger, report.why)
 }
 
 /// Who fired, why, and what is kept.
 fn who(report: &DumpReport) -> String {
     let mut text = String::new();
-    let _ = writeln!(text, "dump {} of trigger {}, fired {} at {}", report.id, report.trigger, report.why, iso(report.time_ns));
-    let filter: String = report.filter.chars().take(FILTER_CHARS_MAX).collect();
+    let _ = writeln!(text, "{} at {}", fired_comment(report), iso(report.time_ns));
+    let filter = pcapng::beginning(&report.filter, FILTER_BYTES_MAX);
     let cut = if filter.len() < report.filter.len() { " ... (cut)" } else { "" };
-    let shown = if report.filter.is_empty() { "everything" } else { &filter };
+    let shown = if report.filter.is_empty() { "everything" } else { filter };
     let _ = writeln!(text, "filter: {shown}{cut}");
     text
 }
@@ -58,7 +78,10 @@ pub(crate) fn facts(report: &DumpReport) -> String {
     if let Some(error) = &report.error {
         let _ = writeln!(text, "writing failed: {error}");
     }
+    text.push_str(&report.circumstances.host_lines());
+    text.push_str(&report.circumstances.packet_lines());
     hits(&mut text, report);
+    text.truncate(pcapng::beginning(&text, COMMENT_BYTES_MAX).len());
     text
 }
 
@@ -104,5 +127,37 @@ fn hits(text: &mut String, report: &DumpReport) {
     let left = report.hits.saturating_sub(1 + shown);
     if left > 0 {
         let _ = write!(text, " and {left} more");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GAPS_MAX;
+    use crate::evidence::{Circumstances, Counted, CountedSpan};
+    use scope_packet::GapReason;
+
+    #[test]
+    fn the_facts_fit_however_much_there_is_to_say() {
+        let counts: Vec<(String, u64)> = (0..9).map(|at| (format!("counter_with_a_long_name_{at}"), u64::MAX)).collect();
+        let counted = Counted { at_ns: i64::MAX, counts };
+        let span = CountedSpan { interface: "i".repeat(64), begin: counted.clone(), end: counted };
+        let gap =
+            Gap { from_ns: 0, to_ns: i64::MAX, reason: GapReason::InterfaceDown, lost_min: 7, lost_max: Some(u64::MAX - 1) };
+        let long = "\u{1f980}".repeat(20_000);
+        let report = DumpReport {
+            filter: long.clone(),
+            error: Some(long.clone()),
+            hits: 100_000,
+            hits_ns: (0..1000).collect(),
+            gaps: vec![gap; GAPS_MAX],
+            circumstances: Circumstances { host: long, counters: vec![span; 20], ..Circumstances::default() },
+            ..DumpReport::default()
+        };
+        assert_eq!(header(&report, &[0; 4000], HEADER_BYTES).len(), HEADER_BYTES);
+        let usual = DumpReport { error: None, filter: "udp".to_string(), gaps: vec![gap; 3], ..report };
+        let usual = DumpReport { circumstances: Circumstances { host: "h".to_string(), ..usual.circumstances.clone() }, ..usual };
+        let text = facts(&usual);
+        assert!(text.contains("counters of 12 more") && text.ends_with(" more") && text.len() <= COMMENT_BYTES_MAX, "{text}");
     }
 }

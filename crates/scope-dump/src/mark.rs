@@ -19,8 +19,8 @@ pub(crate) const FACTS: &str = "txt";
 pub(crate) const APPLICATION: &str = concat!("wirescope ", env!("CARGO_PKG_VERSION"));
 /// The same in every version.
 const PROGRAM: &str = "wirescope ";
-/// Bytes at the beginning of a file in which the mark stands.
-pub(crate) const MARK_BYTES: usize = crate::header::HEADER_BYTES;
+/// Bytes at the beginning of a file in which the mark stands, in the files of every version.
+pub(crate) const MARK_BYTES: usize = 16 << 10;
 /// Letters of the time in front of a name.
 const TIME_LEN: usize = 30;
 const OPTION_COMMENT: u16 = 1;
@@ -48,7 +48,7 @@ fn is_time(text: &str) -> bool {
 
 /// The names' common part of the dump that a file with this name and beginning belongs to; `None` where the mark is missing or
 /// speaks of another dump.
-pub(crate) fn marked_stem(name: &str, begin: &[u8]) -> Option<String> {
+pub fn marked_stem(name: &str, begin: &[u8]) -> Option<String> {
     let (stem, ending) = name.rsplit_once('.').filter(|_| is_dump_name(name))?;
     let facts = match ending {
         PCAPNG => comment_of_section(begin)?,
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_mark_names_the_dump_of_the_file_s_name() {
         let report = DumpReport { id: 1, trigger: "my-hit".into(), why: "by hand".into(), ..DumpReport::default() };
-        let begin = header(&report);
+        let begin = header(&report, &[], 16 << 10);
         let stem = |name: &str, begin: &[u8]| marked_stem(name, begin);
         for more in ["", "-2", "_RAW", "_RAW-9"] {
             assert_eq!(stem(&format!("{NAME}{more}.pcapng"), &begin).as_deref(), Some(NAME), "{more}");

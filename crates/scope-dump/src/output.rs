@@ -1,26 +1,32 @@
 //! A dump's files: one per link type, unnamed while they are written, named by one atomic act when they are whole.
 //!
 //! ```text
-//!  | reserved header 16 KiB | IDB of the first interface | EPB | EPB | IDB of the next | EPB ... | ISB per interface |
+//!  | head, 16 KiB or more: SHB, IDB per interface, padding | EPB | EPB ... | ISB per interface |
 //! ```
-//! Interfaces are numbered by first use; the four bytes of a packet block that name its interface are all that is patched.
-//! With a second interface, some link types change to the number that libpcap reads in such files ([`LinkType::alias`]).
+//! Interfaces are numbered by first use; of a packet block the four bytes that name its interface are patched, and the packet that
+//! fired gets a comment. With a second interface, some link types change to the number that libpcap reads in such files
+//! ([`LinkType::alias`]). An interface for which the head has no room is described where it first occurs, and at the end the file is
+//! written anew, with a larger head.
 //! A file that can't be written any more (a full disk, a budget that is used up) keeps its whole blocks, is closed and named, and
 //! says what it lacks.
 //!
-//! Into a pipe everything goes as it comes: a short header, packets that come too late for their place behind it, and at the end
-//! the facts, in the statistics blocks. A reader that goes away ends it.
+//! Into a pipe everything goes as it comes: a short header and the interfaces known by then, those that are met later where they
+//! first occur, packets that come too late for their place behind it, and at the end the facts, in the statistics blocks. A reader
+//! that goes away ends it.
 
+use crate::annex::Annexed;
 use crate::budget::Charged;
+use crate::evidence::Evidence;
 use crate::form::DumpFormat;
-use crate::header::{HEADER_BYTES, facts, header};
-use crate::late::LateRun;
+use crate::header::{facts, header, reserve_bytes};
+use crate::late::{LateRun, rewrite};
 use crate::mark::{APPLICATION, FACTS};
 use crate::merge::Place;
 use crate::report::DumpReport;
 use crate::target::{DumpOutput, Target, numbered};
-use scope_packet::{LinkType, pcapng};
-use scope_ring::Ring;
+use crate::time_text::for_file_name;
+use scope_packet::{LinkType, TimestampSource, pcapng};
+use scope_ring::{InterfaceEntry, Ring};
 use scope_store::Folder;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,8 +37,8 @@ use std::sync::Arc;
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Where the first interface's link type stands: the first block behind the header describes it.
-const FIRST_LINK_TYPE_AT: u64 = HEADER_BYTES as u64 + 8;
+/// Bytes of descriptions that a file's head is made for at most, beforehand.
+const FORESEEN_BYTES_MAX: usize = 64 << 10;
 /// Names tried for one file before giving up.
 const NAMES_MAX: u32 = 1000;
 
@@ -40,14 +46,29 @@ const NAMES_MAX: u32 = 1000;
 #[derive(Default)]
 pub(crate) struct Tally {
     pub packets: u64,
-    bytes: u64,
+    pub bytes: u64,
     /// Of the packets: shorter than on the wire, and not by a snap length.
-    cut: u64,
+    pub cut: u64,
     pub span_ns: Option<(i64, i64)>,
 }
 
 impl Tally {
-    fn add(&mut self, other: &Tally) {
+    /// One packet's block.
+    pub fn of(ring: &Ring, time_ns: i64, block: &[u8]) -> Tally {
+        let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
+        let snap_len = ring.interface(pcapng::le32(block, 8)).map_or(0, |entry| entry.snap_len);
+        let cut = u64::from(len < original_len && (snap_len == 0 || len < snap_len));
+        Tally { packets: 1, bytes: len.into(), cut, span_ns: Some((time_ns, time_ns)) }
+    }
+
+    /// Takes back what was added; the span stays.
+    pub fn subtract(&mut self, other: &Tally) {
+        self.packets = self.packets.saturating_sub(other.packets);
+        self.bytes = self.bytes.saturating_sub(other.bytes);
+        self.cut = self.cut.saturating_sub(other.cut);
+    }
+
+    pub fn add(&mut self, other: &Tally) {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.cut += other.cut;
@@ -59,10 +80,20 @@ impl Tally {
 struct Described {
     /// Its number there.
     number: u32,
+    name: String,
+    description: String,
+    timestamps: Option<TimestampSource>,
     /// Packets of it.
     packets: u64,
     /// Bytes of a packet that were asked for; 0: all.
     snap_len: u32,
+}
+
+impl Described {
+    /// Appends its description; `link_type` is the number that its link type stands under.
+    fn write(&self, out: &mut Vec<u8>, link_type: LinkType) {
+        pcapng::interface(out, link_type, &self.name, &self.description);
+    }
 }
 
 /// One output file.
@@ -76,8 +107,17 @@ pub(crate) struct OutFile {
     /// Bytes that are in the file for sure, whole blocks.
     written: u64,
     charged: Charged,
+    /// Bytes of its head; 0 in a pipe.
+    head_bytes: u64,
     /// By the run's interface number.
     interfaces: BTreeMap<u32, Described>,
+    /// Bytes of their descriptions.
+    description_bytes: usize,
+    /// Interfaces from this number on are described among the packets.
+    described_within: Option<u32>,
+    evidence: Arc<Evidence>,
+    /// Names and secrets that it has.
+    annexed: Annexed,
     last: Option<Place>,
     late: Option<LateRun>,
     /// What the late run holds.
@@ -95,17 +135,33 @@ pub(crate) struct OutFile {
 
 impl OutFile {
     /// `intro` is what is known of the dump by now: a pipe is told at once.
-    pub(crate) fn create(output: &Arc<DumpOutput>, link_type: LinkType, intro: &DumpReport) -> io::Result<OutFile> {
+    pub(crate) fn create(
+        output: &Arc<DumpOutput>,
+        ring: &Ring,
+        link_type: LinkType,
+        evidence: &Arc<Evidence>,
+        intro: &str,
+    ) -> io::Result<OutFile> {
         let file = match &output.target {
             Target::Folder(folder) | Target::File { folder, .. } => output.disk.unnamed(folder)?,
             Target::Stream(stream) => stream.try_clone()?,
         };
-        let mut buffer = output.format.head(link_type);
-        if output.is_stream() && output.format == DumpFormat::Pcapng {
-            buffer.clear();
-            pcapng::section_header(&mut buffer, APPLICATION, &crate::header::intro(intro));
+        let known: Vec<(u32, InterfaceEntry)> =
+            (0..).zip(ring.interfaces_from(0)).filter(|entry| entry.1.link_type == link_type).collect();
+        let mut foreseen = Vec::new();
+        for (_, entry) in &known {
+            entry.write(&mut foreseen);
         }
-        Ok(OutFile {
+        let (buffer, head_bytes) = if output.is_stream() && output.format == DumpFormat::Pcapng {
+            let mut head = Vec::new();
+            pcapng::section_header(&mut head, APPLICATION, intro);
+            (head, 0)
+        } else {
+            let head = output.format.head(link_type, reserve_bytes(foreseen.len().min(FORESEEN_BYTES_MAX)));
+            let head_bytes = head.len() as u64;
+            (head, head_bytes)
+        };
+        let mut file = OutFile {
             link_type,
             output: output.clone(),
             file,
@@ -113,7 +169,12 @@ impl OutFile {
             buffered: Tally::default(),
             written: 0,
             charged: Charged::to(&output.budget),
+            head_bytes,
             interfaces: BTreeMap::new(),
+            description_bytes: 0,
+            described_within: None,
+            evidence: evidence.clone(),
+            annexed: Annexed::default(),
             last: None,
             late: None,
             late_tally: Tally::default(),
@@ -123,7 +184,18 @@ impl OutFile {
             cut: 0,
             unwritten: Tally::default(),
             error: None,
-        })
+        };
+        if file.output.is_stream() {
+            file.describe_known(&known);
+        }
+        Ok(file)
+    }
+
+    /// Into a pipe the interfaces that are known go first: a description behind packets is one that some programs refuse.
+    fn describe_known(&mut self, known: &[(u32, InterfaceEntry)]) {
+        for (run_number, entry) in known {
+            self.add_interface(*run_number, Some(entry), known.len() > 1);
+        }
     }
 
     pub(crate) fn link_type(&self) -> LinkType {
@@ -134,8 +206,8 @@ impl OutFile {
         self.output.format
     }
 
-    /// Writes one packet's block to its place.
-    pub(crate) fn write(&mut self, ring: &Ring, place: Place, block: &[u8]) {
+    /// Writes one packet's block to its place, with `comments` added to it.
+    pub(crate) fn write(&mut self, ring: &Ring, place: Place, block: &[u8], comments: &[String]) {
         let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
         let span_ns = Some((place.time_ns, place.time_ns));
         let mut tally = Tally { packets: 1, bytes: len.into(), cut: 0, span_ns };
@@ -144,17 +216,18 @@ impl OutFile {
         }
         let (number, snap_len) = self.interface(ring, pcapng::le32(block, 8));
         tally.cut = u64::from(len < original_len && (snap_len == 0 || len < snap_len));
+        self.annex();
         self.packets += 1;
         self.bytes += tally.bytes;
         self.cut += tally.cut;
         let is_late = self.last.is_some_and(|last| place < last);
         let result = if is_late && !self.output.is_stream() {
             self.late_tally.add(&tally);
-            self.write_late(place, block, number)
+            self.write_late(place, block, number, comments)
         } else {
             self.out_of_order += u64::from(is_late);
             self.last = self.last.max(Some(place));
-            self.format().packet(&mut self.buffer, block, number);
+            self.format().packet(&mut self.buffer, block, number, comments);
             self.buffered.add(&tally);
             if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
         };
@@ -163,12 +236,12 @@ impl OutFile {
         }
     }
 
-    fn write_late(&mut self, place: Place, block: &[u8], number: u32) -> io::Result<()> {
+    fn write_late(&mut self, place: Place, block: &[u8], number: u32, comments: &[String]) -> io::Result<()> {
         if self.late.is_none() {
             self.late = Some(LateRun::new(unnamed(&self.output)?));
         }
         let mut record = Vec::with_capacity(block.len());
-        self.format().packet(&mut record, block, number);
+        self.format().packet(&mut record, block, number, comments);
         self.charged.charge(record.len() as u64)?;
         match &mut self.late {
             Some(late) => late.push(place, &record),
@@ -176,20 +249,74 @@ impl OutFile {
         }
     }
 
-    /// The file's own number of an interface, and its snap length; its description is written at first use.
+    /// Appends the names and secrets that belong to its packets, as far as they are known and not there.
+    fn annex(&mut self) {
+        if self.format() == DumpFormat::Pcapng {
+            self.annexed.append(&mut self.buffer, &self.evidence.annexes, self.interfaces.keys().copied());
+        }
+    }
+
+    /// Where the times of its packets come from, each once.
+    pub(crate) fn times(&self) -> Vec<TimestampSource> {
+        let mut times = Vec::new();
+        for entry in self.interfaces.values().filter(|entry| entry.packets > 0) {
+            times.extend(entry.timestamps.filter(|source| !times.contains(source)));
+        }
+        times
+    }
+
+    /// The file's own number of an interface, and its snap length.
     fn interface(&mut self, ring: &Ring, run_number: u32) -> (u32, u32) {
-        let own = self.interfaces.len() as u32;
-        let entry = self.interfaces.entry(run_number).or_insert_with(|| {
-            // The first one's number is put right when the header is patched; in a pipe nothing is.
-            let keeps = own == 0 && !self.output.is_stream();
-            let number = if keeps { self.link_type } else { self.link_type.alias().unwrap_or(self.link_type) };
-            if self.output.format == DumpFormat::Pcapng {
-                describe(&mut self.buffer, ring, run_number, number);
+        if !self.interfaces.contains_key(&run_number) {
+            self.add_interface(run_number, ring.interface(run_number).as_ref(), !self.interfaces.is_empty());
+        }
+        match self.interfaces.get_mut(&run_number) {
+            Some(entry) => {
+                entry.packets += 1;
+                (entry.number, entry.snap_len)
             }
-            Described { number: own, packets: 0, snap_len: ring.interface(run_number).map_or(0, |entry| entry.snap_len) }
-        });
-        entry.packets += 1;
-        (entry.number, entry.snap_len)
+            None => (0, 0),
+        }
+    }
+
+    /// Makes an interface known to the file: in its head, or, where that has no room or is written already, in its next block.
+    fn add_interface(&mut self, run_number: u32, entry: Option<&InterfaceEntry>, several: bool) {
+        let number = self.interfaces.len() as u32;
+        let (name, description) = match entry {
+            Some(entry) => (entry.name.clone(), entry.description.clone()),
+            None => ("none".to_string(), "no packet was received".to_string()),
+        };
+        let snap_len = entry.map_or(0, |entry| entry.snap_len);
+        let timestamps = entry.map(|entry| entry.timestamps);
+        let described = Described { number, name, description, timestamps, packets: 0, snap_len };
+        if self.format() == DumpFormat::Pcapng {
+            let mut block = Vec::new();
+            described.write(&mut block, self.number_of_type(several));
+            let has_room = reserve_bytes(self.description_bytes + block.len()) as u64 <= self.head_bytes;
+            if self.described_within.is_some() || !has_room {
+                self.described_within.get_or_insert(number);
+                self.buffer.extend(&block);
+            }
+            self.description_bytes += block.len();
+        }
+        self.interfaces.insert(run_number, described);
+    }
+
+    /// The number that this file's link type stands under.
+    fn number_of_type(&self, several: bool) -> LinkType {
+        if several { self.link_type.alias().unwrap_or(self.link_type) } else { self.link_type }
+    }
+
+    /// The descriptions that stand in the head.
+    fn descriptions(&self) -> Vec<u8> {
+        let within = self.described_within.unwrap_or(u32::MAX);
+        let mut all: Vec<&Described> = self.interfaces.values().filter(|entry| entry.number < within).collect();
+        all.sort_unstable_by_key(|entry| entry.number);
+        let mut blocks = Vec::with_capacity(self.description_bytes);
+        for entry in all {
+            entry.write(&mut blocks, self.number_of_type(self.interfaces.len() > 1));
+        }
+        blocks
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -251,24 +378,39 @@ impl OutFile {
     }
 
     fn try_finish_packets(&mut self, ring: &Ring, fallback: Option<u32>, lost: (u64, u64), end_ns: i64) -> io::Result<()> {
-        if self.interfaces.is_empty() && self.format() == DumpFormat::Pcapng {
+        if self.interfaces.is_empty() {
             let run_number = fallback.unwrap_or(u32::MAX);
-            describe(&mut self.buffer, ring, run_number, self.link_type);
-            self.interfaces.insert(run_number, Described { number: 0, packets: 0, snap_len: 0 });
+            self.add_interface(run_number, ring.interface(run_number).as_ref(), false);
         }
+        self.annex();
         self.flush()?;
-        if let Some(late) = self.late.take() {
-            let mut out = io::BufWriter::with_capacity(BUFFER_BYTES, unnamed(&self.output)?);
-            late.merge_into(&mut self.file, self.output.format, &mut out)?;
-            self.file = out.into_inner().map_err(|error| error.into_error())?;
-            self.written = self.file.metadata()?.len();
-            self.late_tally = Tally::default();
+        if self.late.is_some() {
+            self.write_anew()?;
+        } else if self.described_within.is_some() && !self.output.is_stream() {
+            // Where that fails the file stays as it is: whole, though some programs can't copy it.
+            let _ = self.write_anew();
         }
         if self.output.is_stream() {
             return Ok(()); // its statistics come with the facts
         }
         self.statistics(lost, end_ns, "");
         self.flush()
+    }
+
+    /// Merges late packets in, and makes a head that has room for all interfaces.
+    fn write_anew(&mut self) -> io::Result<()> {
+        let head_bytes = match self.format() {
+            DumpFormat::Pcapng => self.head_bytes.max(reserve_bytes(self.description_bytes) as u64),
+            DumpFormat::Pcap => self.head_bytes,
+        };
+        self.charged.charge(head_bytes - self.head_bytes)?;
+        let mut out = io::BufWriter::with_capacity(BUFFER_BYTES, unnamed(&self.output)?);
+        rewrite(&mut self.file, self.late.take(), self.output.format, (self.head_bytes, head_bytes), &mut out)?;
+        self.file = out.into_inner().map_err(|error| error.into_error())?;
+        self.written = self.file.metadata()?.len();
+        (self.head_bytes, self.described_within) = (head_bytes, None);
+        self.late_tally = Tally::default();
+        Ok(())
     }
 
     /// The packets that this file has and those that it may lack; the latter, and the facts, stand with its first interface.
@@ -289,15 +431,12 @@ impl OutFile {
         let Some(folder) = self.output.folder().cloned() else {
             return self.end_stream(report).map(|()| None);
         };
-        if self.written < self.format().head_bytes() {
+        if self.written < self.head_bytes {
             return Err(self.error.take().unwrap_or_else(|| io::Error::other("nothing could be written")));
         }
         if self.format() == DumpFormat::Pcapng {
-            let disk = &self.output.disk;
-            disk.write_at(&self.file, &header(report), 0)?;
-            if let Some(alias) = self.link_type.alias().filter(|_| self.interfaces.len() > 1) {
-                disk.write_at(&self.file, &alias.0.to_le_bytes(), FIRST_LINK_TYPE_AT)?;
-            }
+            let head = header(report, &self.descriptions(), self.head_bytes as usize);
+            self.output.disk.write_at(&self.file, &head, 0)?;
         }
         self.output.disk.sync(&self.file)?;
         let output = self.output.clone();
@@ -318,8 +457,51 @@ impl OutFile {
     }
 }
 
+/// Gives a dump's files their names, that of `main_type` without a suffix; says in the report where they are, or why not.
+pub(crate) fn publish(
+    output: &Arc<DumpOutput>,
+    mut files: BTreeMap<LinkType, OutFile>,
+    main_type: LinkType,
+    report: &mut DumpReport,
+) {
+    let stem = format!("{}_{}_{:04}", for_file_name(report.time_ns), report.trigger, report.id);
+    let _publishing = output.budget.as_ref().map(|budget| budget.publish(&stem));
+    let main = files.remove(&main_type).map(|file| (None, file));
+    let others = files.into_iter().map(|(link_type, file)| (Some(link_type.name()), file));
+    let facts = report.clone();
+    let mut failed = None;
+    for (suffix, file) in main.into_iter().chain(others) {
+        match file.publish(&facts, &stem, suffix.as_deref()) {
+            Ok(path) => report.paths.extend(path.map(|path| std::path::absolute(&path).unwrap_or(path))),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if output.format == DumpFormat::Pcap
+        && let Some(main) = report.paths.first()
+    {
+        failed = failed.or(publish_facts(output, main, &facts).err());
+    }
+    if let Some(error) = failed {
+        report.complete = false;
+        report.error.get_or_insert(output.fault(format!("{stem}: {error}")));
+    }
+}
+
+/// Into a pipe for which no dump came: a header and the interfaces that are known, so that its reader sees a capture without
+/// packets. `fallback` is the link type where nothing was received.
+///
+/// # Errors
+/// The system's.
+pub fn write_nothing(output: &Arc<DumpOutput>, ring: &Ring, fallback: LinkType) -> io::Result<()> {
+    let link_type = if ring.lanes() > 0 { ring.lane_info(0).link_type } else { fallback };
+    let evidence = Arc::<Evidence>::default();
+    let mut file = OutFile::create(output, ring, link_type, &evidence, "no dump was made: nothing fired")?;
+    file.finish_packets(ring, ring.interface_of(link_type), (0, 0), 0);
+    file.error.map_or(Ok(()), Err)
+}
+
 /// Writes the facts that a pcap file can't hold into a text file beside it; `main` is that file.
-pub(crate) fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpReport) -> io::Result<()> {
+fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpReport) -> io::Result<()> {
     let Some(folder) = output.folder() else { return Ok(()) };
     let text = format!("{APPLICATION}\n{}\n", facts(report));
     let mut charged = Charged::to(&output.budget);
@@ -368,9 +550,5 @@ fn unnamed(output: &DumpOutput) -> io::Result<File> {
     output.disk.unnamed(output.folder().ok_or_else(|| io::Error::other("a pipe has no folder"))?)
 }
 
-fn describe(out: &mut Vec<u8>, ring: &Ring, run_number: u32, link_type: LinkType) {
-    match ring.interface(run_number) {
-        Some(entry) => pcapng::interface(out, link_type, &entry.name, &entry.description),
-        None => pcapng::interface(out, link_type, "none", "no packet was received"),
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! What became of a dump, in plain values.
 
+use crate::evidence::Circumstances;
 use scope_packet::Gap;
 use std::path::PathBuf;
 
@@ -48,6 +49,8 @@ pub struct DumpReport {
     pub hits: u64,
     /// Times of the first of them.
     pub hits_ns: Vec<i64>,
+    /// How things stood around it.
+    pub circumstances: Circumstances,
     /// Why writing failed.
     pub error: Option<String>,
     /// Why no machine code could be made of its filter, where there should have been some.

@@ -16,13 +16,14 @@
 //! what waits for it is forgotten and it scans that for itself. So do all where more than [`PARTIAL_MAX`] partial entries of
 //! a lane wait.
 
+use crate::pins::{FirstPins, Hold};
 use scope_filter::{ASKED_MAX, Filter, KeyTable};
 use scope_packet::KeyEntry;
 use scope_ring::{KeyTest, Pinned, Ring, Summaries};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 /// From so many dumps on their scan is shared: one for all takes about as long as four for one each (2.6 ns an entry against
@@ -48,6 +49,8 @@ pub struct Scans {
     skipped: AtomicU64,
     shared: AtomicU64,
     bounds: Bounds,
+    /// What the dumps hold; see [`Scans::hold_on`].
+    holds: Mutex<Vec<Weak<Hold>>>,
     /// Locked once or twice per piece of a segment and dump, for as long as its new part is scanned.
     state: Mutex<State>,
 }
@@ -114,6 +117,7 @@ impl Scans {
             readers: AtomicUsize::new(0),
             skipped: AtomicU64::new(0),
             shared: AtomicU64::new(0),
+            holds: Mutex::default(),
             state: Mutex::default(),
         })
     }
@@ -121,6 +125,26 @@ impl Scans {
     /// How much was spared so far.
     pub fn spared(&self) -> Spared {
         Spared { segments_skipped: self.skipped.load(Ordering::Relaxed), packets_shared: self.shared.load(Ordering::Relaxed) }
+    }
+
+    /// From now on the dump that begins with these pins loses nothing that it may hold, whatever it waits for: see
+    /// [`Scans::hold_on`].
+    pub fn watch(&self, pins: &FirstPins) {
+        let mut holds = self.holds.lock().expect("no panic while held");
+        holds.retain(|hold| hold.strong_count() > 0);
+        holds.push(Arc::downgrade(&pins.hold));
+    }
+
+    /// Holds for every dump that is watched what came behind its last look, within its allowance. To be called at each beat of the
+    /// ring: a dump that hangs in a write holds nothing by itself.
+    pub fn hold_on(&self) {
+        let holds: Vec<Arc<Hold>> = self.holds.lock().expect("no panic while held").iter().filter_map(Weak::upgrade).collect();
+        holds.iter().for_each(|hold| hold.keep_up());
+    }
+
+    /// The ring that they read.
+    pub(crate) fn ring(&self) -> &Arc<Ring> {
+        &self.ring
     }
 
     /// A dump of this filter begins to read.

@@ -1,10 +1,9 @@
 //! Orders from outside to a run that goes.
 
 use crate::at_once::AtOnce;
-use crate::exec::Groups;
 use crate::reload::Reload;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Orders from outside while a run goes: from any thread, not from a signal handler. One closed set.
 #[derive(Debug, Default)]
@@ -12,7 +11,6 @@ pub struct Control {
     stops: AtomicU32,
     fires: AtomicU32,
     reopens: AtomicBool,
-    pub(crate) commands: Arc<Groups>,
     pub(crate) at_once: AtOnce,
     /// Protected by the lock: one change that waits for the run's main thread.
     reload: Mutex<Option<Reload>>,
@@ -25,7 +23,7 @@ impl Control {
         self.stops.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Fire every armed trigger by hand; with no trigger, dump the last `before` of everything. Legal at any time.
+    /// Dump the last `before` of everything at once, whatever triggers there are; they stay as they are. Legal at any time.
     pub fn fire(&self) {
         self.fires.fetch_add(1, Ordering::Relaxed);
     }
@@ -35,11 +33,11 @@ impl Control {
         self.reopens.store(true, Ordering::Relaxed);
     }
 
-    /// For who ends the process at once because of `why`: the log gets its last line, if its disk takes it soon, and the commands that
-    /// run after dumps are killed. Legal at any time; what the run still comes to isn't in its log.
+    /// For who ends the process at once because of `why`: the log gets its last line, if its disk takes it soon. The commands that
+    /// run after dumps are killed by their helper as soon as this process is gone. Legal at any time; what the run still comes to
+    /// isn't in its log.
     pub fn end_at_once(&self, why: &str) {
         self.at_once.log(why);
-        self.commands.end_all();
     }
 
     /// Whether somebody ends the process at once.

@@ -5,9 +5,9 @@ use crate::events::Events;
 use crate::exec::Exec;
 use crate::summary;
 use crate::threads::Threads;
-use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, Spared, cut};
+use scope_dump::{DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut};
 use scope_filter::FilterEngine;
-use scope_packet::{Clock, LinkType, Moment};
+use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
 use scope_ring::Ring;
 use scope_trigger::{Fire, Places, Trigger, Verdict, Window};
 use serde_json::json;
@@ -50,6 +50,7 @@ pub struct Dumps {
     events: Arc<Events>,
     settings: DumpSettings,
     scans: Arc<Scans>,
+    evidence: Arc<Evidence>,
     started: AtomicU64,
     /// The run ends after so many dumps; `u64::MAX`: after none.
     exit_after: AtomicU64,
@@ -89,6 +90,7 @@ impl Dumps {
             events: events.clone(),
             settings,
             scans: scans.clone(),
+            evidence: Arc::default(),
             started: AtomicU64::new(0),
             exit_after: AtomicU64::new(exit_after.unwrap_or(u64::MAX)),
             state: Mutex::default(),
@@ -105,6 +107,16 @@ impl Dumps {
         &self.places
     }
 
+    /// What dumps say beside their packets.
+    pub fn evidence(&self) -> &Evidence {
+        &self.evidence
+    }
+
+    /// The same, to be shared.
+    pub fn shared_evidence(&self) -> &Arc<Evidence> {
+        &self.evidence
+    }
+
     /// What dumps have spared each other, and what the summaries have spared them.
     pub fn spared(&self) -> Spared {
         self.scans.spared()
@@ -114,6 +126,7 @@ impl Dumps {
     pub fn start(self: &Arc<Self>, trigger: &str, hit: HitFacts, fire: Fire) {
         let id = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         let pins = FirstPins::take(&self.ring, fire.window.era(), fire.window.from_ns(), self.places.max() as u64);
+        self.scans.watch(&pins);
         let progress = Arc::new(Progress::default());
         let open =
             Arc::new(OpenDump { id, trigger: trigger.to_string(), window: fire.window.clone(), progress: progress.clone() });
@@ -133,9 +146,10 @@ impl Dumps {
             progress,
             scans: self.scans.clone(),
             clock: self.settings.clock.clone(),
+            evidence: self.evidence.clone(),
         };
-        let (dumps, failed) = (self.clone(), failed_report(&order));
-        let window = order.window.clone();
+        let (dumps, window, failed) = (self.clone(), order.window.clone(), failed_report(&order));
+        let unwritten = failed.clone();
         let place = fire.place;
         let work = move || {
             let guard = Finish { dumps: dumps.clone(), open, report: Some(failed) };
@@ -144,11 +158,9 @@ impl Dumps {
             drop(place);
         };
         if let Err(error) = self.settings.threads.spawn(format!("dump-{id}"), Box::new(work)) {
-            // The closure is dropped with its guard not yet made: say it here. No hit extends what nobody makes.
+            // The closure is dropped with its guard not yet made: no hit extends a window that nobody reads.
             window.close();
-            let mut report = DumpReport { id, trigger: trigger.to_string(), time_ns: hit.time_ns, ..DumpReport::default() };
-            report.error = Some(format!("no thread for the dump: {error}"));
-            self.finish(id, report);
+            self.finish(id, DumpReport { error: Some(format!("no thread for the dump: {error}")), ..unwritten });
         }
     }
 
@@ -235,16 +247,27 @@ impl Dumps {
     }
 }
 
+/// Of a dump that nobody writes: nothing of what was asked for was kept.
 fn failed_report(order: &DumpOrder) -> DumpReport {
+    let (from_ns, to_ns) = (order.window.from_ns(), order.window.to_ns());
+    let (hits, hits_ns) = order.window.hits();
+    let lost_min = order.hit.map_or(0, |_| 1); // the packet that fired belongs to it
     DumpReport {
+        gaps: vec![Gap { from_ns, to_ns, reason: GapReason::Disk, lost_min, lost_max: None }],
+        lost_min,
+        lost_max: u64::MAX,
+        missing: Some((from_ns, to_ns)),
+        hits,
+        hits_ns,
+        to_stream: order.output.is_stream(),
         id: order.id,
         trigger: order.trigger.clone(),
         why: order.why.clone(),
         time_ns: order.time_ns,
         filter: order.filter.text().to_string(),
-        asked: (order.window.from_ns(), order.window.to_ns()),
-        from_ns: order.window.from_ns(),
-        to_ns: order.window.to_ns(),
+        asked: (from_ns, to_ns),
+        from_ns,
+        to_ns,
         error: Some("the dump's thread failed".to_string()),
         ..DumpReport::default()
     }

@@ -1,33 +1,47 @@
-//! Commands after dumps: one thread starts them, bounds their number and their time, and keeps the beginning of what they say.
+//! Commands after dumps: a process of their own starts them, bounded in number and time; the run keeps the beginning of what they say.
 //!
 //! ```text
 //!  dump finished ──► offer: a bounded queue, never waits; full: skipped, counted
-//!  thread "exec": /bin/sh -c COMMAND, facts in the environment ──► news for the run's main thread
-//!    in a process group of its own; after the timeout SIGTERM to the group, SIGKILL when its leader is gone and nobody else lives
-//!    in it, or GRACE later
+//!  thread "exec" ──orders──► helper process: /bin/sh -c COMMAND, facts in the environment
+//!        ▲ ─────── outcomes ────┘                │
+//!        └──► news for the run's main thread     └─ after the timeout SIGTERM, then SIGKILL, to the process group
 //! ```
-//! The thread is started before anything else of a run, so that it can still start processes when others no longer may. What a
-//! command leaves running in its group is killed when it ends: nothing outlives its bound. Its outcome changes nothing of the run.
+//! | file | |
+//! |---|---|
+//! | `orders` | the words between the two, and their bounds |
+//! | `helper` | the process: what it gives up, and how it ends |
+//! | `commands` | the commands inside of it: begun, listened to, ended |
+//! | `group` | who of a process group lives |
+//! | `news` | what became of a command |
+//!
+//! The helper is begun before rights are given up, and has other ones than the run: it can start processes. It ends with the run,
+//! however that ends, because the run's end of the socket is then closed. A command's outcome changes nothing of the run.
 
+mod commands;
 mod group;
+mod helper;
+mod news;
+mod orders;
 
-use crate::printable::printable;
-use crate::rights::{User, spawn_free};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+pub use helper::serve_if_asked;
+pub use news::{ExecCounts, ExecNews};
+
+use crate::rights::User;
+use orders::{FRAME_BYTES_MAX, Inbox, Order, Outcome, Setup, Told};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use scope_dump::DumpReport;
 use scope_dump::time_text::iso;
-use serde_json::{Value, json};
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use scope_source::printable::printable;
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -35,22 +49,28 @@ use std::time::{Duration, Instant};
 pub const WAITING_MAX: usize = 64;
 /// Bytes of a command's output that are kept.
 pub const OUTPUT_BYTES_MAX: usize = 4096;
-/// Between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(2);
-/// How long whoever ends the process at once waits for the commands' end.
-const END_WAIT: Duration = Duration::from_millis(200);
-/// How often the thread looks at what runs.
-const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// Reads of one look at most, so that a command that talks without end holds up no other.
-const READS_MAX: usize = 16;
 /// Outcomes that wait to be told; beyond, the oldest are forgotten (they stay counted).
 const NEWS_MAX: usize = 1000;
 /// Letters of a fact in the environment.
 const FACT_CHARS_MAX: usize = 16 << 10;
+/// The first argument of this program where it is to be the helper.
+const HELPER_NAME: &str = "exec-helper";
+/// What commands find of the run's own environment, `PATH` first.
+const KEPT: [&str; 4] = ["PATH", "LANG", "TZ", "HOME"];
+/// `PATH` where the run has none.
+const COMMANDS_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// By these a service manager knows the run; no command may speak for it.
-const SERVICE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
+pub const PROTECTED: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
+/// Names that begin so are the facts.
+pub const FACTS_BEGIN: &str = "WIRESCOPE_";
 /// What stands for the file of a dump that went into a pipe.
 const STREAM: &str = "-";
+/// How long the helper may take to begin.
+const BEGIN_MAX: Duration = Duration::from_secs(30);
+/// How long the run waits at its end for the helper's.
+const END_MAX: Duration = Duration::from_secs(5);
+/// Why a command has no outcome.
+const HELPER_GONE: &str = "the process that runs commands has ended before its time";
 
 /// What is to be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,124 +81,61 @@ pub struct ExecPlan {
     pub at_once: usize,
     /// How long each may take.
     pub timeout: Duration,
+    /// Folders where commands may write, absolute.
+    pub writable: Vec<PathBuf>,
+    /// Variables of the run's own environment that they find besides [`KEPT`].
+    pub environment: Vec<OsString>,
 }
 
-/// What became of the commands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ExecCounts {
-    /// Started, or tried to.
-    pub started: u64,
-    /// Of these: ended in another way than with exit code 0.
-    pub failed: u64,
-    /// Of these: took too long.
-    pub timed_out: u64,
-    /// Never started: too many were waiting, or the run was over.
-    pub skipped: u64,
-}
-
-/// One command's outcome.
-#[derive(Clone, Debug)]
-pub enum ExecNews {
-    /// It has ended.
-    Ended {
-        /// The dump's number.
-        dump: u64,
-        /// How; or why it couldn't be started.
-        outcome: Result<ExitStatus, String>,
-        /// It took too long.
-        timed_out: bool,
-        /// Seconds that it took.
-        seconds: f64,
-        /// The beginning of what it said.
-        output: String,
-    },
-    /// It was never started.
-    Skipped {
-        /// The dump's number.
-        dump: u64,
-    },
-}
-
-/// Commands that run now, and whether they must end. Only the thread that started them kills them: others may have lost that right.
-#[derive(Debug, Default)]
-pub struct Groups {
-    /// Protected by the lock: no further one may begin; how many run.
-    state: Mutex<(bool, usize)>,
-    ended: Condvar,
-}
-
-impl Groups {
-    /// Has all that run killed, and waits for that at most [`END_WAIT`]; none begins afterwards.
-    pub fn end_all(&self) {
-        let mut state = self.lock();
-        state.0 = true;
-        drop(self.ended.wait_timeout_while(state, END_WAIT, |(_, running)| *running > 0));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, (bool, usize)> {
-        self.state.lock().expect("no panic while held")
-    }
-
-    fn must_end(&self) -> bool {
-        self.lock().0
-    }
-
-    fn start(&self, command: &mut Command) -> io::Result<(Child, Pid)> {
-        let mut state = self.lock();
-        if state.0 {
-            return Err(io::Error::other("the run ends at once"));
-        }
-        let child = command.spawn()?;
-        let group = Pid::from_child(&child);
-        state.1 += 1;
-        Ok((child, group))
-    }
-
-    /// Ends what is left of a group whose leader is still to be waited for, so that its number is still its own.
-    fn end(&self, group: Pid) {
-        let mut state = self.lock();
-        let _ = kill_process_group(group, Signal::KILL);
-        state.1 -= 1;
-        self.ended.notify_all();
-    }
+/// Where commands run: decided by the run.
+pub struct Surroundings<'a> {
+    /// Whom they run as; `None`: who this process is.
+    pub user: Option<&'a User>,
+    /// The folder for dumps, if there is one, and whether all of it may be read, or its files by their names only.
+    pub dumps: Option<(PathBuf, bool)>,
 }
 
 /// A dump that waits for its command.
-struct Job {
+#[derive(Debug, PartialEq, Eq)]
+pub struct Job {
     dump: u64,
-    facts: Vec<(&'static str, OsString)>,
+    facts: Vec<(String, OsString)>,
 }
 
 /// The commands of one run.
 pub struct Exec {
     timeout: Duration,
-    sender: Mutex<Option<SyncSender<Job>>>,
+    landlock_abi: i32,
     thread: Mutex<Option<JoinHandle<()>>>,
     desk: Arc<Desk>,
 }
 
 /// What the thread and the run share.
-#[derive(Default)]
 struct Desk {
+    /// Folders where commands may write.
+    writable: usize,
+    /// Commands at once.
+    at_once: usize,
     counts: Mutex<ExecCounts>,
     news: Mutex<Vec<ExecNews>>,
-    /// The run is over: commands that run then are ended at this moment, others aren't started any more.
-    deadline: Mutex<Option<Instant>>,
+    /// Protected by the lock: who waits, and who runs.
+    queue: Mutex<Queue>,
+    /// Written to where the thread has to look at the queue.
+    wake: OwnedFd,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Dumps whose command runs.
+    running: BTreeSet<u64>,
+    /// The run is over: commands that run at this moment are ended, others aren't started any more.
+    deadline: Option<Instant>,
 }
 
 impl Desk {
     fn tell(&self, news: ExecNews) {
-        {
-            let mut counts = self.counts.lock().expect("no panic while held");
-            match &news {
-                ExecNews::Skipped { .. } => counts.skipped += 1,
-                ExecNews::Ended { outcome, timed_out, .. } => {
-                    counts.started += 1;
-                    counts.failed += u64::from(!outcome.as_ref().is_ok_and(ExitStatus::success));
-                    counts.timed_out += u64::from(*timed_out);
-                }
-            }
-        }
+        self.counts.lock().expect("no panic while held").add(&news);
         let mut waiting = self.news.lock().expect("no panic while held");
         if waiting.len() >= NEWS_MAX {
             waiting.remove(0);
@@ -186,36 +143,84 @@ impl Desk {
         waiting.push(news);
     }
 
-    fn is_over(&self) -> bool {
-        self.deadline.lock().expect("no panic while held").is_some_and(|deadline| Instant::now() >= deadline)
+    fn fail(&self, dump: u64, why: &str) {
+        let outcome = Outcome { dump, status: Err(why.to_string()), timed_out: false, took: Duration::ZERO, output: Vec::new() };
+        self.tell(ExecNews::ended(outcome, self.writable));
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("no panic while held")
+    }
+
+    fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
 
 impl Exec {
-    /// Starts the thread. Called first in a run, before rights are given up.
+    /// Begins the helper and waits until it has given up its rights. Called before the run gives up its own.
     ///
     /// # Errors
-    /// The system gives no thread.
-    pub fn start(plan: ExecPlan, groups: &Arc<Groups>) -> io::Result<Arc<Exec>> {
-        let (sender, jobs) = sync_channel(WAITING_MAX);
-        let (timeout, desk) = (plan.timeout, Arc::new(Desk::default()));
-        let thread = {
-            let (desk, groups) = (desk.clone(), groups.clone());
-            let work = move || Runner { plan, desk: &desk, groups: &groups, running: Vec::new() }.work(&jobs);
-            spawn_free("exec", work)?
+    /// In words: the system gives no process, or the helper can't begin.
+    pub fn start(plan: ExecPlan, around: &Surroundings<'_>) -> Result<Arc<Exec>, String> {
+        let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+        let mut helper = spawn(&plan).map_err(failed("no process for commands"))?;
+        let setup = Order::Setup(Setup {
+            command: plan.command,
+            at_once: plan.at_once,
+            timeout: plan.timeout,
+            user: around.user.map(|user| (user.uid, user.gid)),
+            dumps: around.dumps.as_ref().map(|(path, _)| path.clone()),
+            dumps_listed: around.dumps.as_ref().is_some_and(|(_, listed)| *listed),
+            writable: plan.writable.clone(),
+            temporary: std::env::temp_dir(),
+        });
+        let gone = failed("the process for commands");
+        helper.set_read_timeout(Some(BEGIN_MAX)).and_then(|()| helper.write_all(&setup.to_frame())).map_err(&gone)?;
+        let (mut inbox, since) = (Inbox::default(), Instant::now());
+        let landlock_abi = loop {
+            match inbox.next_told() {
+                Ok(Some(Told::Ready { landlock_abi })) => break landlock_abi,
+                Ok(Some(Told::Refused(why))) => return Err(why),
+                Ok(None) if since.elapsed() < BEGIN_MAX && inbox.fill(&helper) => {}
+                _ => return Err("the process for commands didn't begin".to_string()),
+            }
         };
-        Ok(Arc::new(Exec { timeout, sender: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)), desk }))
+        helper.set_nonblocking(true).map_err(&gone)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| gone(error.into()))?;
+        let desk = Arc::new(Desk {
+            writable: plan.writable.len(),
+            at_once: plan.at_once,
+            counts: Mutex::default(),
+            news: Mutex::default(),
+            queue: Mutex::default(),
+            wake,
+        });
+        let thread = {
+            let desk = desk.clone();
+            let work = move || Clerk { desk: &desk, helper, inbox, outbox: Vec::new(), told_to_end: false }.work();
+            std::thread::Builder::new().name("exec".to_string()).spawn(work).map_err(failed("no thread for commands"))?
+        };
+        Ok(Arc::new(Exec { timeout: plan.timeout, landlock_abi, thread: Mutex::new(Some(thread)), desk }))
+    }
+
+    /// Version of Landlock's interface that is in force for commands; 0: none.
+    pub fn landlock_abi(&self) -> i32 {
+        self.landlock_abi
     }
 
     /// Asks for the command of a finished dump. Never waits.
     pub fn offer(&self, report: &DumpReport) {
         let job = Job { dump: report.id, facts: facts(report) };
-        let sender = self.sender.lock().expect("no panic while held");
-        if let Some(Err(TrySendError::Full(job) | TrySendError::Disconnected(job))) =
-            sender.as_ref().map(|sender| sender.try_send(job))
         {
-            self.desk.tell(ExecNews::Skipped { dump: job.dump });
+            let mut queue = self.desk.queue();
+            if queue.deadline.is_none() && queue.jobs.len() + queue.running.len() < WAITING_MAX + self.desk.at_once {
+                queue.jobs.push_back(job);
+                drop(queue);
+                return self.desk.wake();
+            }
         }
+        self.desk.tell(ExecNews::Skipped { dump: job.dump });
     }
 
     /// Outcomes since this was last asked.
@@ -228,18 +233,34 @@ impl Exec {
         *self.desk.counts.lock().expect("no panic while held")
     }
 
-    /// The run is over: waits for its commands, at most as long as one may take.
+    /// The run is over: waits for its commands, at most as long as one may take, and for the helper's end.
     pub fn finish(&self) {
-        *self.desk.deadline.lock().expect("no panic while held") = Some(Instant::now() + self.timeout);
-        drop(self.sender.lock().expect("no panic while held").take());
+        self.desk.queue().deadline = Some(Instant::now() + self.timeout);
+        self.desk.wake();
         if let Some(thread) = self.thread.lock().expect("no panic while held").take() {
             let _ = thread.join();
         }
     }
 }
 
+/// Begins this program anew as the helper, with a clean environment; this end of its socket. Whoever ends with the run, or after it,
+/// isn't waited for.
+fn spawn(plan: &ExecPlan) -> io::Result<UnixStream> {
+    let (own, theirs) = UnixStream::pair()?;
+    let named = plan.environment.iter().map(OsString::as_os_str);
+    let kept = KEPT.iter().map(OsStr::new).chain(named).filter_map(|name| Some((name, std::env::var_os(name)?)));
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("wirescope").arg(HELPER_NAME).env_clear().envs(kept);
+    command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+    // No terminal's signals, and none of its input. It fails for who leads a session already, which a new process doesn't.
+    // SAFETY: between fork and exec only this system call is made, which takes nothing.
+    unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from)) };
+    drop(command.spawn()?);
+    Ok(own)
+}
+
 /// The facts of a dump as its command finds them.
-fn facts(report: &DumpReport) -> Vec<(&'static str, OsString)> {
+fn facts(report: &DumpReport) -> Vec<(String, OsString)> {
     let text = |text: &str| OsString::from(printable(text).chars().take(FACT_CHARS_MAX).collect::<String>());
     let number = |number: u64| OsString::from(number.to_string());
     let stream = [PathBuf::from(STREAM)];
@@ -249,204 +270,137 @@ fn facts(report: &DumpReport) -> Vec<(&'static str, OsString)> {
         files.push(if index > 0 { "\n" } else { "" });
         files.push(path);
     }
-    vec![
-        ("WIRESCOPE_FILE", paths.first().map(OsString::from).unwrap_or_default()),
-        ("WIRESCOPE_FILES", files),
-        ("WIRESCOPE_TRIGGER", text(&report.trigger)),
-        ("WIRESCOPE_ID", number(report.id)),
-        ("WIRESCOPE_COMPLETE", number(report.complete.into())),
-        ("WIRESCOPE_PACKETS", number(report.packets)),
-        ("WIRESCOPE_BYTES", number(report.bytes)),
-        ("WIRESCOPE_FROM", iso(report.from_ns).into()),
-        ("WIRESCOPE_TO", iso(report.to_ns).into()),
-        ("WIRESCOPE_LOST_MIN", number(report.lost_min)),
-        ("WIRESCOPE_LOST_MAX", if report.lost_max == u64::MAX { "unknown".into() } else { number(report.lost_max) }),
-        ("WIRESCOPE_WHY", text(&report.why)),
-        ("WIRESCOPE_FILTER", text(&report.filter)),
-    ]
+    let facts = [
+        ("FILE", paths.first().map(OsString::from).unwrap_or_default()),
+        ("FILES", files),
+        ("TRIGGER", text(&report.trigger)),
+        ("ID", number(report.id)),
+        ("COMPLETE", number(report.complete.into())),
+        ("PACKETS", number(report.packets)),
+        ("BYTES", number(report.bytes)),
+        ("FROM", iso(report.from_ns).into()),
+        ("TO", iso(report.to_ns).into()),
+        ("LOST_MIN", number(report.lost_min)),
+        ("LOST_MAX", if report.lost_max == u64::MAX { "unknown".into() } else { number(report.lost_max) }),
+        ("WHY", text(&report.why)),
+        ("FILTER", text(&report.filter)),
+    ];
+    facts.into_iter().map(|(name, value)| (format!("{FACTS_BEGIN}{name}"), value)).collect()
 }
 
-/// One command that runs.
-struct Running {
-    dump: u64,
-    child: Child,
-    group: Pid,
-    began: Instant,
-    /// When it was told to end.
-    told_to_end: Option<Instant>,
-    /// `None` when all ends of it are closed.
-    pipe: Option<File>,
-    output: Vec<u8>,
-}
-
-impl Running {
-    /// Takes what it says, and keeps the beginning.
-    fn listen(&mut self) {
-        let mut buffer = [0; 16 << 10];
-        for _ in 0..READS_MAX {
-            let Some(pipe) = &mut self.pipe else { return };
-            match pipe.read(&mut buffer) {
-                Ok(0) => self.pipe = None,
-                Ok(bytes) => {
-                    let room = OUTPUT_BYTES_MAX - self.output.len();
-                    self.output.extend(&buffer[..bytes.min(room)]);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => self.pipe = None,
-            }
-        }
-    }
-
-    /// Whether it has ended; it stays to be waited for.
-    fn has_ended(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        !matches!(waitid(WaitId::Pid(self.group), options), Ok(None))
-    }
-}
-
-/// The thread's own.
-struct Runner<'a> {
-    plan: ExecPlan,
+/// The thread's own: orders out, outcomes in.
+struct Clerk<'a> {
     desk: &'a Desk,
-    groups: &'a Groups,
-    running: Vec<Running>,
+    helper: UnixStream,
+    inbox: Inbox,
+    /// What the socket hasn't taken yet: frames of the commands that may run at once, at most.
+    outbox: Vec<u8>,
+    told_to_end: bool,
 }
 
-impl Runner<'_> {
-    /// Until nobody can ask for commands any more and none runs.
-    fn work(&mut self, jobs: &Receiver<Job>) {
-        let mut open = true;
-        while open || !self.running.is_empty() {
-            while open && self.running.len() < self.plan.at_once {
-                match self.next(jobs) {
-                    Ok(job) => self.begin(job),
-                    Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => open = false,
+impl Clerk<'_> {
+    /// Until the run is over and no command runs any more.
+    fn work(mut self) {
+        while let Some(patience) = self.hand_out() {
+            self.wait(patience);
+            if !(self.write() && self.read()) {
+                self.helper_is_gone();
+                return;
+            }
+        }
+        self.end_helper();
+    }
+
+    /// Orders what may run now. How long it may wait for news then (`None` within: for ever); `None`: all is over.
+    fn hand_out(&mut self) -> Option<Option<Duration>> {
+        let mut queue = self.desk.queue();
+        let left = queue.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            queue.jobs.drain(..).for_each(|job| self.desk.tell(ExecNews::Skipped { dump: job.dump }));
+            if !std::mem::replace(&mut self.told_to_end, true) {
+                self.outbox.extend(Order::EndAll.to_frame());
+            }
+        }
+        while queue.running.len() < self.desk.at_once
+            && let Some(job) = queue.jobs.pop_front()
+        {
+            let dump = job.dump;
+            let frame = Order::Run(job).to_frame();
+            if frame.len() > FRAME_BYTES_MAX {
+                self.desk.fail(dump, "its facts are too long");
+                continue;
+            }
+            queue.running.insert(dump);
+            self.outbox.extend(frame);
+        }
+        if queue.deadline.is_some() && queue.running.is_empty() && queue.jobs.is_empty() {
+            return None;
+        }
+        Some(left.filter(|left| *left > Duration::ZERO))
+    }
+
+    fn wait(&self, patience: Option<Duration>) {
+        let flags = if self.outbox.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+        let mut wanted = [PollFd::new(&self.helper, flags), PollFd::new(&self.desk.wake, PollFlags::IN)];
+        let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
+        let _ = poll(&mut wanted, patience.as_ref());
+        let _ = rustix::io::read(&self.desk.wake, &mut [0u8; 8]);
+    }
+
+    /// Whether the helper still takes orders.
+    fn write(&mut self) -> bool {
+        while !self.outbox.is_empty() {
+            match self.helper.write(&self.outbox) {
+                Ok(bytes) => drop(self.outbox.drain(..bytes)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+        true
+    }
+
+    /// Takes outcomes in; whether the helper is still there.
+    fn read(&mut self) -> bool {
+        let there = self.inbox.fill(&self.helper);
+        loop {
+            match self.inbox.next_told() {
+                Ok(Some(Told::Ended(outcome))) if self.desk.queue().running.remove(&outcome.dump) => {
+                    self.desk.tell(ExecNews::ended(outcome, self.desk.writable));
                 }
-            }
-            self.look();
-        }
-    }
-
-    /// The next job; waits for it only where nothing runs.
-    fn next(&self, jobs: &Receiver<Job>) -> Result<Job, TryRecvError> {
-        if self.running.is_empty() { jobs.recv().map_err(|_| TryRecvError::Disconnected) } else { jobs.try_recv() }
-    }
-
-    fn begin(&mut self, job: Job) {
-        if self.desk.is_over() {
-            return self.desk.tell(ExecNews::Skipped { dump: job.dump });
-        }
-        match self.spawn(&job) {
-            Ok(running) => self.running.push(running),
-            Err(error) => {
-                let (outcome, output) = (Err(format!("/bin/sh: {error}")), String::new());
-                self.desk.tell(ExecNews::Ended { dump: job.dump, outcome, timed_out: false, seconds: 0.0, output });
+                Ok(None) => return there,
+                _ => return false,
             }
         }
     }
 
-    fn spawn(&self, job: &Job) -> io::Result<Running> {
-        let (pipe, said) = pipe_with(PipeFlags::CLOEXEC)?;
-        fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
-        let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(&self.plan.command).envs(job.facts.iter().map(|(name, value)| (*name, value)));
-        // Rights may have been given up since the start: root's folder is another user's.
-        command.env("HOME", User::own_home());
-        for name in SERVICE {
-            command.env_remove(name);
-        }
-        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said).process_group(0);
-        let (child, group) = self.groups.start(&mut command)?;
-        let pipe = Some(File::from(pipe));
-        Ok(Running { dump: job.dump, child, group, began: Instant::now(), told_to_end: None, pipe, output: Vec::new() })
-    }
-
-    /// Waits a little, listens, ends what takes too long, reports what has ended.
-    fn look(&mut self) {
-        if self.running.is_empty() {
-            return;
-        }
-        let pipes = self.running.iter().filter_map(|running| running.pipe.as_ref());
-        let mut wanted: Vec<PollFd<'_>> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
-        let _ = poll(&mut wanted, Some(&LOOK_EVERY));
-        let over = self.desk.is_over();
-        // Only where a command was told to end and its leader did: this looks at all processes.
-        let asked = self.running.iter().any(|running| running.told_to_end.is_some() && running.has_ended());
-        let living = asked.then(group::living).flatten();
-        for mut running in std::mem::take(&mut self.running) {
-            running.listen();
-            if running.told_to_end.is_none() && (over || running.began.elapsed() >= self.plan.timeout) {
-                let _ = kill_process_group(running.group, Signal::TERM);
-                running.told_to_end = Some(Instant::now());
+    /// Closes its orders and waits for its end: then its temporary folder is gone, too.
+    fn end_helper(mut self) {
+        let _ = self.helper.shutdown(Shutdown::Write);
+        let since = Instant::now();
+        while let Some(left) = END_MAX.checked_sub(since.elapsed()) {
+            let patience = Timespec::try_from(left).ok();
+            let _ = poll(&mut [PollFd::new(&self.helper, PollFlags::IN)], patience.as_ref());
+            if !self.inbox.fill(&self.helper) {
+                return;
             }
-            // Who was told to end has its grace, and so has all of its group, as long as one of them lives.
-            let gone = match running.told_to_end {
-                _ if self.groups.must_end() => true,
-                Some(told) => {
-                    let others = living.as_ref().is_none_or(|groups| groups.contains(&running.group.as_raw_nonzero().get()));
-                    told.elapsed() >= GRACE || running.has_ended() && !others
-                }
-                None => running.has_ended(),
-            };
-            if gone { self.end(running) } else { self.running.push(running) }
         }
     }
 
-    fn end(&self, mut running: Running) {
-        self.groups.end(running.group);
-        let outcome = running.child.wait().map_err(|error| error.to_string());
-        running.listen();
-        self.desk.tell(ExecNews::Ended {
-            dump: running.dump,
-            outcome,
-            timed_out: running.told_to_end.is_some(),
-            seconds: running.began.elapsed().as_secs_f64(),
-            output: String::from_utf8_lossy(&running.output).into_owned(),
-        });
-    }
-}
-
-impl ExecNews {
-    /// As the event log has it.
-    pub(crate) fn to_json(&self) -> Value {
-        match self {
-            ExecNews::Skipped { dump } => json!({"dump": dump, "skipped": true}),
-            ExecNews::Ended { dump, outcome, timed_out, seconds, output } => json!({
-                "dump": dump,
-                "skipped": false,
-                "code": outcome.as_ref().ok().and_then(ExitStatus::code),
-                "signal": outcome.as_ref().ok().and_then(|status| status.signal()),
-                "error": outcome.as_ref().err(),
-                "timed_out": timed_out,
-                "took_s": seconds,
-                "output": output,
-            }),
-        }
-    }
-
-    /// What went wrong, in words; `None`: nothing.
-    pub fn complaint(&self) -> Option<String> {
-        match self {
-            ExecNews::Skipped { dump } => {
-                Some(format!("the command for dump {dump} was skipped: too many are waiting, or the run is over; see --exec-max"))
+    /// It was killed: whatever ran is lost, and nothing runs any more.
+    fn helper_is_gone(self) {
+        let _ = self.helper.shutdown(Shutdown::Both);
+        loop {
+            let mut queue = self.desk.queue();
+            let running = std::mem::take(&mut queue.running);
+            let jobs = std::mem::take(&mut queue.jobs);
+            let over = queue.deadline.is_some();
+            drop(queue);
+            running.into_iter().chain(jobs.into_iter().map(|job| job.dump)).for_each(|dump| self.desk.fail(dump, HELPER_GONE));
+            if over {
+                return;
             }
-            ExecNews::Ended { dump, timed_out: true, seconds, .. } => {
-                Some(format!("the command for dump {dump} was ended after {seconds:.1} s; see --exec-timeout"))
-            }
-            ExecNews::Ended { dump, outcome: Err(error), .. } => {
-                Some(format!("the command for dump {dump} can't be run: {error}"))
-            }
-            ExecNews::Ended { dump, outcome: Ok(status), output, .. } if !status.success() => {
-                let how = match (status.code(), status.signal()) {
-                    (Some(code), _) => format!("exit code {code}"),
-                    (None, signal) => format!("signal {}", signal.unwrap_or_default()),
-                };
-                let said = printable(output.lines().next().unwrap_or_default()).chars().take(200).collect::<String>();
-                let said = if said.is_empty() { said } else { format!(": {said}") };
-                Some(format!("the command for dump {dump} failed with {how}{said}"))
-            }
-            ExecNews::Ended { .. } => None,
+            let _ = poll(&mut [PollFd::new(&self.desk.wake, PollFlags::IN)], None);
+            let _ = rustix::io::read(&self.desk.wake, &mut [0u8; 8]);
         }
     }
 }

@@ -27,12 +27,11 @@
 //! | [`threads`] | how a dump gets its thread |
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`dump_reports`] | what became of dumps: the newest, and sums of all |
-//! | [`exec`] | commands after dumps |
+//! | [`exec`] | commands after dumps, and the process that runs them |
 //! | `folder_watch` | whether the folder for dumps is still there |
 //! | [`space`] | whether there is room for dumps |
 //! | [`doctor`] | where a run loses packets, found from its log |
 //! | [`events`], `log_file` | `wirescope.jsonl`, one line per event; the file behind it, and a new one where it was moved |
-//! | [`mod@printable`] | foreign text made fit to be shown |
 //! | [`service`] | words to the service manager |
 //! | [`status`] | what a run says of itself while it goes |
 //! | [`summary`] | what a run says at its end |
@@ -40,6 +39,7 @@
 //! Absent on purpose: command lines, terminals, exit codes.
 
 mod at_once;
+mod clock_state;
 mod control;
 pub mod cpus;
 pub mod doctor;
@@ -55,13 +55,15 @@ mod live;
 mod live_times;
 pub mod lockstep;
 mod log_file;
+mod loss_told;
 mod lost;
 mod memory_watch;
 mod nic_watch;
+mod open_files;
 mod outputs;
 pub mod plan;
-pub mod printable;
-pub mod reload;
+mod refused;
+mod reload;
 pub mod rights;
 pub mod run;
 pub mod service;
@@ -83,9 +85,9 @@ pub use exec::{ExecCounts, ExecPlan};
 pub use live::settings as live_settings;
 pub use nic_watch::NicStatus;
 pub use plan::{DumpPlan, RunPlan, SingleDump, SourceEntry};
-pub use printable::printable;
 pub use reload::{Change, Reload};
 pub use run::{EngineError, Watch, ring_config, run};
+pub use scope_source::printable::{self, json_line, printable, printable_lines, shell_word};
 pub use space::SpaceSummary;
 pub use status::{DumpStatus, InterfaceStatus, Status, WorkerStatus};
 pub use summary::{DumpSummary, Summary};

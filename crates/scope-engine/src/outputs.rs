@@ -2,15 +2,15 @@
 
 use crate::events::{EVENTS_FILE, Events};
 use crate::plan::{RunPlan, SingleDump};
-use crate::rights::Writable;
+use crate::rights::{Place, Writable};
 use crate::run::EngineError;
-use scope_dump::{Budget, DumpOutput, SystemDisk, Target};
+use scope_dump::{Budget, DumpOutput, SystemDisk, Target, Together};
 use scope_store::Folder;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The open folders of a run.
@@ -43,7 +43,10 @@ impl Outputs {
                 Target::Folder(folder)
             }
         };
-        let dump = DumpOutput { format: plan.dump.format, target, budget, disk: Arc::new(SystemDisk) };
+        let disk = Arc::new(SystemDisk);
+        let together = plan.dump.all.then(|| spool(&target, log.as_deref())).transpose()?;
+        let together = together.map(|spool| Together::new(spool, disk.clone()));
+        let dump = DumpOutput { format: plan.dump.format, target, budget, disk, together };
         Ok(Outputs { log, dump: Arc::new(dump), ring_out })
     }
 
@@ -55,14 +58,43 @@ impl Outputs {
 
     /// What stays writable, the dump folder first.
     pub fn writable(&self) -> Vec<Writable<'_>> {
-        let log = self.log.iter().map(|folder| (&**folder, OsStr::new(EVENTS_FILE)));
+        let own = Place::Own;
+        let log = self.log.iter().map(|folder| Writable { folder, file: OsStr::new(EVENTS_FILE), place: own });
         let single = match &self.dump.target {
-            Target::File { folder, name } => Some((&**folder, name.as_os_str())),
+            Target::File { folder, name } => Some(Writable { folder, file: name, place: Place::NewName }),
             Target::Folder(_) | Target::Stream(_) => None,
         };
-        let ring_out = self.ring_out.iter().map(|(folder, name)| (folder, name.as_os_str()));
+        let ring_out = self.ring_out.iter();
+        let ring_out = ring_out.map(|(folder, name)| Writable { folder, file: name, place: Place::NewName });
         log.chain(single).chain(ring_out).collect()
     }
+
+    /// The folder that dumps go to, and whether it is theirs alone; `None`: they go into a pipe.
+    pub fn dumps(&self) -> Option<(PathBuf, bool)> {
+        match &self.dump.target {
+            Target::Folder(folder) => Some((folder.path().to_path_buf(), true)),
+            Target::File { folder, .. } => Some((folder.path().to_path_buf(), false)),
+            Target::Stream(_) => None,
+        }
+    }
+}
+
+/// A file without a name for what all windows gather: where their file will be; for a pipe beside the log, or where temporary files are.
+/// It is opened before rights are given up, and nothing else is opened for it later.
+fn spool(target: &Target, log: Option<&Folder>) -> Result<File, EngineError> {
+    let temporary = std::env::temp_dir();
+    let opened = match target {
+        Target::File { folder, .. } | Target::Folder(folder) => folder.unnamed(),
+        Target::Stream(_) => match log {
+            Some(folder) => folder.unnamed(),
+            None => Folder::open(&temporary).and_then(|folder| folder.unnamed()),
+        },
+    };
+    let place = match target {
+        Target::File { folder, .. } | Target::Folder(folder) => folder.path(),
+        Target::Stream(_) => log.map_or(&*temporary, Folder::path),
+    };
+    opened.map_err(fault(&format!("{}, where windows are gathered", place.display())))
 }
 
 fn stdout() -> io::Result<File> {

@@ -22,7 +22,7 @@ pub enum Reload {
 pub struct Change {
     /// All triggers, in the order given.
     pub triggers: Vec<TriggerConfig>,
-    /// What a fire by hand takes where there is no trigger, ns.
+    /// What a fire by hand takes, ns.
     pub before_ns: i64,
     /// Dumps at once.
     pub dumps_max: usize,

@@ -1,8 +1,8 @@
 //! A run from start to end.
 //!
-//! 1. The thread for commands after dumps is started: it keeps the right to start processes.
-//! 2. The folder for dumps and that of `--ring-out` are opened; from here on they are these handles, not paths. Who the run will
+//! 1. The folder for dumps and that of `--ring-out` are opened; from here on they are these handles, not paths. Who the run will
 //!    be is decided by who can write there.
+//! 2. The process for commands after dumps is started, as that user: it keeps the right to start processes.
 //! 3. The ring is mapped, locked and made resident; machine code of the filters is made.
 //! 4. The sources are opened, in the order given; nothing is captured before the ring is ready.
 //! 5. Rights are given up, in all threads: root, capabilities, all system calls and files that the rest doesn't need ([`rights`]
@@ -21,28 +21,31 @@ mod telling;
 use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
-use crate::exec::Exec;
+use crate::exec::{Exec, Surroundings};
 use crate::filters::prepare_filters;
 use crate::health::Health;
 use crate::live;
 use crate::lockstep::Lockstep;
+use crate::loss_told::LossTold;
 use crate::lost::LostInterfaces;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
+use crate::open_files;
 use crate::outputs::Outputs;
 use crate::plan::RunPlan;
+use crate::refused::Refused;
 use crate::reload::reload;
-use crate::rights::{self, Rights};
+use crate::rights::{self, Decision, Rights};
 use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
-use crate::status::{Status, StatusTaker, interfaces};
+use crate::status::{Status, StatusTaker, counter_samples, interfaces};
 use crate::steps::Steps;
 use crate::summary::Summary;
 use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
-use scope_dump::{DumpReport, Scans};
+use scope_dump::{DumpReport, Keeper, Scans};
 use scope_filter::{Filter, VlanRule};
 use scope_packet::{Clock, GapReason, LinkType, Moment, SystemClock};
 use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
@@ -59,14 +62,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// How long a live dump waits at most, after its window's end, for a worker that has stopped telling the time.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Name of the trigger behind a fire by hand where there is none.
+/// Name that dumps by hand have in the place of a trigger's.
 pub const MANUAL: &str = "manual";
 
 /// Whoever watches a run: called from the run's main thread, never from the packet path (but `prefault` from several threads).
 pub trait Watch: Sync {
     /// The ring's memory is being made resident: bytes done so far, of so many.
     fn prefault(&self, done: u64, total: u64);
-    /// Sources are open and the ring is ready, in `memory`: capture begins, with these rights (`None`: none were given up).
+    /// Sources are open and the ring is ready, in `memory`: capture begins, with these rights (`None`: none were given up). What else is
+    /// worth a line at the start has been told.
     fn started(&self, memory: &RingMemory, rights: Option<&Rights>);
     /// What came of trying, in every thread, what must not be possible any more; where that was asked for.
     fn selftest(&self, facts: &serde_json::Value);
@@ -98,6 +102,9 @@ pub enum EngineError {
     /// Rights couldn't be given up.
     #[error(transparent)]
     Rights(#[from] rights::RightsError),
+    /// The process for commands couldn't be begun.
+    #[error("{}", if .0.starts_with("--exec") { .0.clone() } else { format!("--exec: {}", .0) })]
+    Exec(String),
     /// A file or a thread couldn't be made.
     #[error("{place}: {cause}")]
     System {
@@ -111,9 +118,11 @@ pub enum EngineError {
 
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
-    let exec = start_exec(&plan, control)?;
+    rights::hide();
+    open_files::allow_dumps(plan.dumps_max);
     let outputs = Outputs::open(&plan)?;
     let decision = plan.rights.as_ref().map(|plan| rights::decide(plan, &outputs.writable())).transpose()?;
+    let exec = start_exec(&plan, &outputs, decision.as_ref())?;
     let (segment_bytes, segments) = plan.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
     let ring = Ring::ready(&plan.ring, &plan.shares, &plan.memory, &|done| {
@@ -128,23 +137,29 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let sources = open_sources(&plan, &own)?;
     let notes = live::notes(&plan, &own, &sources);
     let nics = NicWatch::begin(&plan.sources);
-    let rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
+    let mut rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
+    if let Some(rights) = &mut rights {
+        rights.commands_abi = exec.as_ref().map(|exec| exec.landlock_abi());
+    }
     let events = Arc::new(outputs.open_events(&ring.run_id())?);
     let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.stops() > 0);
     run.log_start(&memory, &notes);
     control.at_once.knows(&run.shared.events, &run.shared.dumps);
+    notes.iter().for_each(|note| watch.note(note));
     if control.stops() == 0 {
         watch.started(&memory, run.rights.as_ref());
     }
-    notes.iter().for_each(|note| watch.note(note));
     run.go(sources, nics, warnings, control, watch)
 }
 
-/// Starts what runs after dumps, if anything does.
-fn start_exec(plan: &RunPlan, control: &Control) -> Result<Option<Arc<Exec>>, EngineError> {
+/// Starts what runs after dumps, if anything does: never as root.
+fn start_exec(plan: &RunPlan, outputs: &Outputs, decision: Option<&Decision<'_>>) -> Result<Option<Arc<Exec>>, EngineError> {
     let Some(exec) = plan.dump.exec.clone() else { return Ok(None) };
-    let started = Exec::start(exec, &control.commands);
-    started.map(Some).map_err(|cause| EngineError::System { place: "--exec".to_string(), cause })
+    if let Some(why) = decision.and_then(|decision| decision.stays_root()) {
+        return Err(EngineError::Exec(format!("commands never run as root: {why}")));
+    }
+    let around = Surroundings { user: decision.and_then(|decision| decision.user()), dumps: outputs.dumps() };
+    Exec::start(exec, &around).map(Some).map_err(EngineError::Exec)
 }
 
 /// One run, its parts wired together.
@@ -159,6 +174,8 @@ struct Run {
     lost: LostInterfaces,
     /// Builds summaries until the run ends.
     _summarizer: Option<Summarizer>,
+    /// Holds segments for dumps that hang.
+    _keeper: Option<Keeper>,
 }
 
 /// What was opened and begun before the first packet.
@@ -190,6 +207,8 @@ impl Run {
         // Files don't wait for summaries, and are gone through once.
         let summarizer = if live && !plan.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
         let scans = Scans::new(&ring, summarizer.as_ref().map(|summarizer| summarizer.summaries().clone()));
+        // Workers of files wait for a dump that hangs.
+        let keeper = if live { start_keeper(&scans, &events) } else { None };
         let dumps = Dumps::new(&ring, &places, &events, &scans, settings, plan.exit_after);
         let shared = Shared {
             ring,
@@ -203,7 +222,18 @@ impl Run {
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
-        Run { plan, outputs, rights, shared, live, space, exec, lost: LostInterfaces::default(), _summarizer: summarizer }
+        Run {
+            plan,
+            outputs,
+            rights,
+            shared,
+            live,
+            space,
+            exec,
+            lost: LostInterfaces::default(),
+            _summarizer: summarizer,
+            _keeper: keeper,
+        }
     }
 
     /// Workers from start to end, with the main thread beside them.
@@ -219,6 +249,7 @@ impl Run {
         let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
         let mut warnings = Vec::new();
         let mut failures = Vec::new();
+        let mut refused = Refused::default();
         let mut health = Health::begin(&self.plan, nics, &names, self.live, &self.shared);
         health.notes(&self.shared).iter().for_each(|note| watch.note(note));
         early.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
@@ -242,6 +273,7 @@ impl Run {
             let mut taker = StatusTaker::new(names.clone(), self.live);
             let mut memory = MemoryWatch::new(Machine::this(), &self.shared.ring);
             let mut last_status = Instant::now();
+            let mut loss = LossTold::new(self.doctors_words());
             while self.shared.ended.load(Ordering::Acquire) < workers.len() {
                 std::thread::park_timeout(LOOK_EVERY);
                 let over = control.stops() > 0 || self.shared.dumps.all_done() || self.reader_gone();
@@ -261,16 +293,20 @@ impl Run {
                     self.tell_of_steps(watch, &mut warnings);
                 }
                 self.tell(&reports, watch, &mut warnings);
+                let dropped = self.shared.ring.counters().total().dropped;
+                loss.look(&dropped, Instant::now()).iter().for_each(|line| watch.warning(line));
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
                     let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) };
                     status.interfaces = interfaces(&names, &reports);
                     let notes = health.look(&mut status, &self.shared, &reports);
+                    self.sample_counters(&status);
                     notes.iter().for_each(|note| watch.note(note));
                     watch.status(&status);
                     self.shared.events.flush_hits();
                     health.log_loss(&mut taker, &self.shared);
                     self.tell_of_long_holds(watch);
+                    self.tell_of_refused(&mut refused, watch);
                     health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                     memory.look().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 }
@@ -278,7 +314,10 @@ impl Run {
             if !self.shared.stop.swap(true, Ordering::Relaxed) {
                 watch.stopping();
             }
-            let notes = health.look(&mut taker.take(&self.shared, self.hits()), &self.shared, &reports);
+            let mut status = taker.take(&self.shared, self.hits());
+            status.interfaces = interfaces(&names, &reports);
+            let notes = health.look(&mut status, &self.shared, &reports);
+            self.sample_counters(&status);
             notes.iter().for_each(|note| watch.note(note));
             health.log_loss(&mut taker, &self.shared);
             for (index, worker) in workers.into_iter().enumerate() {
@@ -297,9 +336,10 @@ impl Run {
             exec.finish();
         }
         self.tell_of_commands(watch, &mut warnings);
+        self.tell_of_refused(&mut refused, watch);
         let nics = health.end(&reports);
         health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
-        Ok(self.finish(names, reports, nics, warnings, failures))
+        Ok(self.finish(names, reports, nics, warnings, failures, &refused))
     }
 
     /// Does a reload that waits, once every worker has taken the one before it over.
@@ -315,16 +355,19 @@ impl Run {
         }
     }
 
-    /// Fires every armed trigger, or, where there is none, dumps the last `before` of everything.
+    /// Dumps the last `before` of everything, whatever triggers there are.
     fn fire_by_hand(&self, watch: &dyn Watch) {
         let ring = &self.shared.ring;
         let era = ring.era();
         let at = Moment::new(era, ring.heard_in(era).map_or_else(now_ns, |(_, heard_ns)| heard_ns));
-        let set = self.shared.triggers.current();
-        let triggers = if set.triggers.is_empty() { std::slice::from_ref(&set.manual) } else { &set.triggers[..] };
-        for trigger in triggers {
-            let verdict = self.shared.dumps.fire_by_hand(trigger, at);
-            watch.note(&format!("trigger {} by hand: {verdict}", trigger.config().name));
+        let verdict = self.shared.dumps.fire_by_hand(&self.shared.triggers.current().manual, at);
+        watch.note(&format!("dump of everything by hand: {verdict}"));
+    }
+
+    /// Notes what the live interfaces have counted, for the dumps whose windows begin or end about now.
+    fn sample_counters(&self, status: &Status) {
+        if self.live {
+            self.shared.dumps.evidence().sample(self.shared.clock.wall_ns(), counter_samples(status));
         }
     }
 
@@ -357,7 +400,17 @@ fn start_summarizer(ring: &Arc<Ring>, events: &Events) -> Option<Summarizer> {
     Summarizer::start(ring).map_err(failed).ok()
 }
 
-/// What a fire by hand does where there is no trigger: the last `before` of everything. It hits no packet.
+/// Without a keeper only dumps whose disk hangs lack more.
+fn start_keeper(scans: &Arc<Scans>, events: &Events) -> Option<Keeper> {
+    let failed = |error| {
+        let text =
+            format!("no thread to hold packets for dumps: {error}: a dump whose disk stalls for a turn of the ring loses them");
+        events.log("warning", json!({"text": text}));
+    };
+    Keeper::start(scans).map_err(failed).ok()
+}
+
+/// What a fire by hand does: the last `before` of everything, at once. It hits no packet.
 fn manual_trigger(plan: &RunPlan) -> TriggerConfig {
     let filter = Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).expect("the empty filter compiles");
     TriggerConfig {

@@ -5,6 +5,7 @@ use crate::events::now_ns;
 use crate::nic_watch::NicStatus;
 use crate::thread_times::WorkerTime;
 use crate::worker::{Shared, WorkerReport};
+use scope_dump::InterfaceSample;
 use scope_dump::budget::Standing;
 use scope_packet::{DropReason, Drops};
 use scope_source::SourceCounters;
@@ -90,6 +91,24 @@ pub struct DumpStatus {
     pub bits_per_s: f64,
     /// Capture time that it has still to cover until its window's end, ns.
     pub lag_ns: i64,
+}
+
+/// The kernel's counters of an interface that a dump's header shows.
+const SHOWN: [&str; 6] = ["rx_packets", "rx_dropped", "rx_errors", "rx_missed_errors", "rx_fifo_errors", "rx_over_errors"];
+
+/// What each live interface has counted since the run began: by its capture, then by the kernel.
+pub(crate) fn counter_samples(status: &Status) -> Vec<InterfaceSample> {
+    let sample = |entry: &InterfaceStatus| {
+        let SourceCounters { offered, received, kernel_dropped, .. } = entry.counters;
+        let own = [("offered", offered), ("received", received), ("kernel_dropped", kernel_dropped)];
+        let mut counts: Vec<(String, u64)> = own.into_iter().map(|(name, count)| (name.to_string(), count)).collect();
+        let nic = status.nics.iter().find(|nic| nic.interface[..] == entry.interface[..]);
+        let of_kernel =
+            nic.iter().flat_map(|nic| SHOWN.iter().filter_map(|name| Some((name.to_string(), *nic.counters.get(*name)?))));
+        counts.extend(of_kernel);
+        InterfaceSample { interface: entry.interface.to_string(), counts }
+    };
+    status.interfaces.iter().map(sample).collect()
 }
 
 /// Takes one status after another, so that rates are differences.
@@ -217,7 +236,7 @@ fn rates(last: &mut (u64, u64), now: (u64, u64), seconds: f64) -> (f64, f64) {
 fn depth_ns(shared: &Shared) -> i64 {
     let ring = &shared.ring;
     let oldest = (0..ring.lanes()).filter_map(|lane| {
-        let mut living = (ring.oldest_possible(lane)..ring.lane_next(lane)).filter_map(|sequence| ring.pin(lane, sequence));
+        let mut living = ring.sequences(lane, 0).filter_map(|sequence| ring.pin(lane, sequence));
         let pinned = living.next()?;
         let first = pinned.blocks(0, pinned.committed().bytes).next()?;
         Some(first.time_ns())

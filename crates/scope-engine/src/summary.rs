@@ -6,6 +6,7 @@ use crate::nic_watch::{NicStatus, nics_json};
 use crate::space::SpaceSummary;
 use crate::status::InterfaceStatus;
 use scope_dump::DumpReport;
+use scope_dump::evidence::{ClockState, Counted, CountedSpan};
 use scope_dump::time_text::iso;
 use scope_packet::{DropReason, Drops, Gap};
 use scope_source::SourceCounters;
@@ -35,7 +36,7 @@ pub struct Summary {
     pub filtered: Amount,
     /// Dropped packets by reason.
     pub dropped: Drops,
-    /// Hits by trigger, in the order of the triggers; a fire by hand without triggers stands as `manual`.
+    /// Hits by trigger, in the order of the triggers; fires by hand stand as `manual`.
     pub hits: Vec<(String, HitCounts)>,
     /// The newest dumps, in the order of their numbers; see [`crate::dump_reports::REPORTS_MAX`].
     pub dumps: Vec<DumpSummary>,
@@ -63,6 +64,8 @@ pub struct Summary {
     pub strays: u64,
     /// How often capture time was set back.
     pub set_back: u64,
+    /// Comments, names and secrets of capture files that were left out of dumps at the bound.
+    pub annexes_left_out: u64,
     /// Packets whose time lay outside of what is stored.
     pub time_clamped: u64,
     /// Packets that were cut though nobody asked for it: by the kernel, to the most that is kept, or to what a segment can keep.
@@ -112,6 +115,7 @@ impl Summary {
             "nic": nics_json(&self.nics),
             "adds_up": self.adds_up,
             "time_clamped": self.time_clamped,
+            "annexes_left_out": self.annexes_left_out,
             "cut": self.cut,
             "cut_by_segment": self.cut_by_segment,
             "dump_space": self.space.as_ref().map(SpaceSummary::to_json),
@@ -162,15 +166,7 @@ fn exec(counts: &ExecCounts) -> Value {
 
 /// Hits of one trigger by verdict.
 pub(crate) fn hits(counts: &HitCounts) -> Value {
-    json!({
-        "fired": counts.fired,
-        "extended": counts.extended,
-        "held_off": counts.held_off,
-        "no_space": counts.no_space,
-        "too_many": counts.too_many,
-        "template_unfilled": counts.template_unfilled,
-        "disarmed": counts.disarmed,
-    })
+    Value::Object(counts.each().map(|(verdict, hits)| (verdict.to_string(), hits.into())).into_iter().collect())
 }
 
 /// Sums over all dumps.
@@ -202,6 +198,27 @@ fn gap(gap: &Gap) -> Value {
     })
 }
 
+/// The state of the host's clock.
+pub(crate) fn clock(state: ClockState) -> Value {
+    match state {
+        ClockState::Unknown => Value::Null,
+        ClockState::NotSynchronised => json!({"synchronised": false}),
+        ClockState::Synchronised { estimated_error_us, error_max_us } => {
+            json!({"synchronised": true, "estimated_error_us": estimated_error_us, "error_max_us": error_max_us})
+        }
+    }
+}
+
+/// What an interface had counted at the begin and the end of a dump's window.
+fn counted(span: &CountedSpan) -> Value {
+    let reading = |reading: &Counted| {
+        let mut object: Map<String, Value> = reading.counts.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
+        object.insert("at".into(), iso(reading.at_ns).into());
+        Value::from(object)
+    };
+    json!({"interface": span.interface, "begin": reading(&span.begin), "end": reading(&span.end)})
+}
+
 /// One entry of `dumps`.
 pub fn dump(report: &DumpReport) -> Value {
     let missing = report.missing.filter(|_| !report.complete);
@@ -224,6 +241,9 @@ pub fn dump(report: &DumpReport) -> Value {
         "complete": report.complete,
         "path": report.paths.first(),
         "paths": report.paths,
+        "clock": clock(report.circumstances.clock),
+        "times": report.circumstances.times.iter().map(|source| source.name()).collect::<Vec<_>>(),
+        "counters": report.circumstances.counters.iter().map(counted).collect::<Vec<_>>(),
         "hits": report.hits,
         "error": report.error,
     })

@@ -24,7 +24,7 @@ pub struct TriggerSet {
     epoch: u64,
     /// In the order given.
     pub triggers: Vec<Arc<Trigger>>,
-    /// What a fire by hand asks where there is none.
+    /// What a fire by hand asks.
     pub manual: Arc<Trigger>,
 }
 
@@ -175,6 +175,19 @@ mod tests {
         drop(worker);
         assert!(triggers.settle());
         assert_eq!(totals(&triggers).last(), Some(&("c".to_string(), 2)), "hits in between are counted");
+    }
+
+    #[test]
+    fn no_number_of_a_trigger_that_is_gone_is_forgotten() {
+        let full = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let places = Places::new(8, 0, None);
+        places.heed(full);
+        let triggers = Triggers::new(&[config("a", 1)], config("manual", 1));
+        let verdict = triggers.current().triggers[0].fire_by_hand(100, &[LinkType::ETHERNET], &places);
+        assert_eq!(verdict.name(), "no_space");
+        triggers.replace(&[config("a", 2)], config("manual", 1));
+        assert!(triggers.settle());
+        assert_eq!((triggers.counts()[0].1.no_space, totals(&triggers)), (1, vec![("a".to_string(), 1)]));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 
 use crate::cpus::pin_this_thread;
 use crate::dumps::{Dumps, HitFacts};
-use crate::events::{Events, now_ns};
+use crate::events::Events;
 use crate::live_times::{LiveTimes, Taken};
 use crate::lockstep::Lockstep;
 use crate::plan::SourceEntry;
@@ -28,6 +28,7 @@ use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Rin
 use scope_source::spec::values::format_cpus;
 use scope_source::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Hit, Verdict};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -114,13 +115,14 @@ pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport
     shared.ring.set_grace(index, source.grace_ns());
     let mut path = Path::new(index, source.timing(), source.grace_ns(), parts, shared);
     if live {
-        shared.ring.begin_listening(index, source.listens_from_ns().unwrap_or_else(now_ns), GapReason::NotStarted);
+        let from_ns = source.listens_from_ns().unwrap_or_else(|| shared.clock.wall_ns());
+        shared.ring.begin_listening(index, from_ns, GapReason::NotStarted);
     }
     // When it was told to stop, ns of the system's clock.
     let mut stopped_ns = None;
     loop {
         if stopped_ns.is_none() && (shared.stop.load(Ordering::Relaxed) || path.enough) {
-            stopped_ns = Some(now_ns());
+            stopped_ns = Some(shared.clock.wall_ns());
             source.stop();
         }
         let polled = source.poll(&mut path);
@@ -168,6 +170,8 @@ struct Lane {
     writer: LaneWriter,
     group: ClaimGroup,
     predicates: Vec<Predicate>,
+    /// A claim failed in this batch: the next try comes with the next one. What one share hasn't got another one may have.
+    claim_failed: bool,
 }
 
 /// Bytes of a packet that are wanted: of `asked` so many, 0 for all. `None`: what a file holds of one is all there is of it.
@@ -242,14 +246,14 @@ struct Path<'a> {
     counted_era: u64,
     first_ns: i64,
     batches: u32,
-    /// A claim failed in this batch: the next try comes with the next one.
-    claim_failed: bool,
     /// What this batch lost in front of the ring, by reason: packets, from, to.
     lost: [Option<(u64, i64, i64)>; DropReason::ALL.len()],
     /// The first packet's time, as the ring was told it.
     begun_ns: i64,
     /// For each trigger the packets at hand that hit it, a bit each.
     hits: Vec<u64>,
+    /// Comments of packets of the next batch, by their index there.
+    comments: BTreeMap<usize, Vec<String>>,
     /// No packet is wanted any more: the run has its dumps.
     enough: bool,
 }
@@ -276,11 +280,11 @@ impl<'a> Path<'a> {
             counted_era: 0,
             first_ns: i64::MAX,
             batches: 0,
-            claim_failed: false,
             lost: [None; DropReason::ALL.len()],
             begun_ns: i64::MAX,
             hits: vec![0; set.triggers.len()],
             set,
+            comments: BTreeMap::new(),
             enough: false,
         }
     }
@@ -412,6 +416,9 @@ impl<'a> Path<'a> {
     }
 
     fn take(&mut self, packets: &[Packet<'_>]) {
+        if !self.comments.is_empty() {
+            return self.commented_packets(packets);
+        }
         for packets in packets.chunks(ASKED_MAX) {
             self.packets(packets);
         }
@@ -545,10 +552,10 @@ impl<'a> Path<'a> {
 
     /// Gets a segment for `lane`: at once or not at all, or, for a worker that can wait, when it may have one.
     fn claim(&mut self, lane: usize) -> bool {
-        let writer = &mut self.lanes[lane].writer;
+        let Lane { writer, claim_failed, .. } = &mut self.lanes[lane];
         if !self.waits {
-            self.claim_failed = self.claim_failed || !writer.claim();
-            return !self.claim_failed;
+            *claim_failed = *claim_failed || !writer.claim();
+            return !*claim_failed;
         }
         while self.shared.ring.must_wait(writer.lane()) || !writer.claim() {
             self.shared.clock.sleep(WAIT_STEP);
@@ -585,6 +592,7 @@ impl<'a> Path<'a> {
         };
         let number = self.shared.ring.register(self.lanes[lane].writer.lane(), &interface).ok_or(DropReason::Interfaces)?;
         self.ports[port].prefilter = prefilter.map(|filter| self.prefilter_for(filter, interface.link_type));
+        self.shared.dumps.evidence().annexes.interface(number, (self.index, interface.part));
         let writer = &mut self.lanes[lane].writer;
         Ok(Attached::Lane { lane, index: writer.add_interface(number) })
     }
@@ -604,8 +612,33 @@ impl<'a> Path<'a> {
             return Err(DropReason::LinkTypes);
         }
         let writer = self.shared.ring.open_lane_in(group, self.index, link_type).ok_or(DropReason::LinkTypes)?;
-        self.lanes.push(Lane { writer, group, predicates: predicates(&self.set, link_type) });
+        self.lanes.push(Lane { writer, group, predicates: predicates(&self.set, link_type), claim_failed: false });
         Ok(self.lanes.len() - 1)
+    }
+
+    /// As [`Path::packets`] for packets of which some have comments: those alone, so that their place is known beforehand.
+    #[cold]
+    fn commented_packets(&mut self, packets: &[Packet<'_>]) {
+        let comments = std::mem::take(&mut self.comments);
+        let mut done = 0;
+        for (at, comments) in comments.into_iter().filter(|(at, _)| *at < packets.len()) {
+            packets[done..at].chunks(ASKED_MAX).for_each(|packets| self.packets(packets));
+            done = at + 1;
+            let Attached::Lane { lane, .. } = self.attached(packets[at].interface as usize) else {
+                self.packets(&packets[at..done]);
+                continue;
+            };
+            let shared = self.shared;
+            let writer = &self.lanes[lane].writer;
+            let (number, place) = (writer.lane(), writer.next_packet());
+            // Before it is stored: from then on a dump may read it.
+            shared.dumps.evidence().annexes.comment(number, place, comments);
+            self.packets(&packets[at..done]);
+            if self.lanes[lane].writer.next_packet() == place {
+                shared.dumps.evidence().annexes.forget(number, place);
+            }
+        }
+        packets[done..].chunks(ASKED_MAX).for_each(|packets| self.packets(packets));
     }
 
     #[cold]
@@ -637,7 +670,10 @@ impl<'a> Path<'a> {
                     self.shared.dumps.start(trigger, HitFacts { time_ns, why, packet: place }, fire);
                 }
                 Verdict::TemplateUnfilled { name: field } => {
-                    self.shared.events.hit(trigger, time_ns, name, Some(&field));
+                    self.shared.events.hit(trigger, time_ns, name, Some(field));
+                }
+                Verdict::FilterUncompiled { cause } => {
+                    self.shared.events.hit(trigger, time_ns, name, Some(&cause));
                 }
                 _ => self.shared.events.hit(trigger, time_ns, name, None),
             }
@@ -712,7 +748,7 @@ impl Sink for Path<'_> {
         {
             self.keep_step(if stray { self.clock_ns } else { first.time_ns });
         }
-        self.claim_failed = false;
+        self.lanes.iter_mut().for_each(|lane| lane.claim_failed = false);
         if stray {
             self.take_stray(packets);
         } else if self.waits || all_near(packets, self.clock_ns) {
@@ -771,6 +807,16 @@ impl Sink for Path<'_> {
     fn counted(&mut self, until_ns: i64) {
         self.known_ns = Some(until_ns);
         self.counted_era = self.shared.steps.era();
+    }
+
+    fn comments(&mut self, comments: &[(usize, &str)]) {
+        for (at, comment) in comments {
+            self.comments.entry(*at).or_default().push((*comment).to_string());
+        }
+    }
+
+    fn annex(&mut self, part: u32, block: &[u8]) {
+        self.shared.dumps.evidence().annexes.block((self.index, part), block);
     }
 
     fn idle(&mut self, clock_ns: i64) {

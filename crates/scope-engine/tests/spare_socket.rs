@@ -3,7 +3,7 @@
 //!
 //! Needs root; says so and passes without it, except in CI. The part that gives up its rights is a process of its own.
 
-use scope_engine::rights::{self, RightsPlan, UserChoice};
+use scope_engine::rights::{self, Place, RightsPlan, UserChoice, Writable};
 use scope_store::Folder;
 use scope_testkit::lab::{Lab, RawSender};
 use scope_testkit::traffic::frame;
@@ -62,7 +62,7 @@ fn gives_up_its_rights_and_captures() {
     let socket = check("a socket", unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) });
     let folder = Folder::open(path.as_ref()).unwrap();
     let plan = RightsPlan { user: UserChoice::Best, readable: Vec::new(), selftest: false };
-    let writable = [(&folder, OsStr::new("log"))];
+    let writable = [Writable { folder: &folder, file: OsStr::new("log"), place: Place::Own }];
     rights::give_up(rights::decide(&plan, &writable).unwrap(), &writable).unwrap();
     // SAFETY: takes numbers only.
     assert!(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) } < 0, "new sockets are refused");

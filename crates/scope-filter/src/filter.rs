@@ -4,6 +4,7 @@
 //! E, transparent:   packet with 0 tags -> E     1 tag -> vlan and (E)     2 and more -> vlan and vlan and (E)
 //! E says `vlan`, or VlanRule::Exact, or the link type has no VLANs:   every packet -> E
 //! ```
+//! Linux cooked captures have tags, and no `vlan` in libpcap's language: there E's own program is moved behind the tags, see [`crate::cooked`].
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -13,6 +14,7 @@ use crate::asked::{ASKED_MAX, Asked, bits};
 use crate::assembly::Printed;
 use crate::bpf::Program;
 use crate::error::{FilterError, TEMPLATE_HINT};
+use crate::guess;
 use crate::kernel;
 use crate::listing;
 use crate::native::{Native, NativeError};
@@ -78,12 +80,32 @@ impl Filter {
     /// Where `link` doesn't compile the text for any other reason.
     pub(crate) fn compile_filled(text: &str, vlan: VlanRule, link: LinkType) -> Result<Filter, FilterError> {
         let filter = Filter::unchecked(text, vlan)?;
-        match filter.build(link) {
+        match filter.build_filled(link) {
             Ok(predicate) => filter.keep(link, predicate),
-            Err(cause) if place::rejects_all(&cause) => filter.keep(link, Predicate::never()),
             Err(cause) => return Err(refusal(text, &[(link, cause)])),
         }
         Ok(filter)
+    }
+
+    /// As [`Filter::compile_filled`], for a worker: the place of a fault isn't looked for, which takes many times as long.
+    ///
+    /// # Errors
+    /// Says why the link type can't have such a filter; `None` where the text is what is wrong.
+    pub(crate) fn filled(text: &str, vlan: VlanRule, link: LinkType) -> Result<Filter, Option<FilterError>> {
+        let filter = Filter::unchecked(text, vlan).map_err(|_| None)?;
+        match filter.build_filled(link) {
+            Ok(predicate) => filter.keep(link, predicate),
+            Err(cause) if about_link(&cause) => return Err(Some(refusal(text, &[(link, cause)]))),
+            Err(_) => return Err(None),
+        }
+        Ok(filter)
+    }
+
+    fn build_filled(&self, link: LinkType) -> Result<Predicate, String> {
+        match self.build(link) {
+            Err(cause) if place::rejects_all(&cause) => Ok(Predicate::never()),
+            built => built,
+        }
     }
 
     fn unchecked(text: &str, vlan: VlanRule) -> Result<Filter, FilterError> {
@@ -223,6 +245,7 @@ fn refusal(text: &str, causes: &[(LinkType, String)]) -> FilterError {
     match causes.iter().find(|(_, cause)| !about_link(cause)) {
         Some((link, cause)) => {
             let place::Fault { at, hint } = place::find(text, *link);
+            let hint = guess::meant(text).unwrap_or(hint);
             FilterError::Syntax { text: text.into(), at, cause: cause.clone(), hint }
         }
         None => FilterError::Link { text: text.into(), links: told() },

@@ -21,6 +21,7 @@ use libc::{
     BPF_TAX, BPF_W, BPF_X, SKF_AD_OFF, SKF_AD_VLAN_TAG_PRESENT, sock_filter,
 };
 use scope_packet::LinkType;
+use std::sync::Arc;
 
 use crate::bpf::Instruction;
 use crate::filter::Choice;
@@ -41,6 +42,9 @@ pub(crate) fn program(text: &str, link: LinkType, transparent: bool, snap_len: u
     let Choice::Tags = choice else {
         return Err("its link type has several programs, one for each byte order".to_string());
     };
+    if link != LinkType::ETHERNET && listings.iter().any(|other| !Arc::ptr_eq(&other.program, &listings[0].program)) {
+        return Err("its link type has another program for packets with VLAN tags".to_string());
+    }
     let untagged = match listings[0].instructions() {
         Some(instructions) => instructions.to_vec(),
         None => libpcap::compile_plain(text, link, ByteOrder::Native)?,

@@ -11,26 +11,32 @@
 //! | [`assembly`] | programs as `tcpdump -d` prints them |
 //! | [`kernel`] | when the kernel may be asked first, and with which program |
 //! | `listing` | a text's programs for one link type and each number of VLAN tags |
+//! | `cooked` | the same behind VLAN tags in Linux cooked captures |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
-//! | `words` | the language's tokens; refuses names that libpcap would ask the network for |
+//! | `guess` | what was probably meant by a text that is no filter |
+//! | `words` | the language's tokens; refuses names of hosts and nets |
+//! | `names` | names of ports and protocols become numbers: libpcap looks nothing up |
 //! | `pieces` | compiles long texts piece by piece |
 //! | `place` | finds the token at which libpcap's "syntax error" begins |
 //! | `bpf` | classic BPF programs, checked once, and their interpreter |
 //! | `native` | the programs as machine code |
 //! | `libpcap` | the few functions of libpcap that are called |
 //!
-//! The language and its meaning are libpcap's. Nothing here ever asks the network for a name. Absent on purpose:
-//! any knowledge of triggers, dumps or sockets.
+//! The language and its meaning are libpcap's. Nothing here ever asks the system's name service or the network for a name. Absent
+//! on purpose: any knowledge of triggers, dumps or sockets.
 
 pub mod asked;
 pub mod assembly;
 mod bpf;
+mod cooked;
 pub mod error;
 pub mod filter;
+mod guess;
 pub mod kernel;
 mod libpcap;
 mod listing;
 pub mod meaning;
+mod names;
 mod native;
 mod pieces;
 mod place;
@@ -51,5 +57,8 @@ pub use libpcap::libpcap_version;
 pub use native::NativeError;
 pub use screen::Screen;
 pub use table::KeyTable;
-pub use template::{Template, TemplateError, Unfilled, host_pair_default};
+pub use template::{
+    NoFilter, Shape, Template, TemplateError, Unfilled, Values, host_pair_default, host_pair_filter, host_pair_shape,
+    host_pair_values,
+};
 pub use words::is_filter_word;

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use scope_packet::LinkType;
 
 use crate::bpf::Instruction;
+use crate::names::{self, Lists};
 
 /// Snap length for which programs are compiled, bytes: what an accepting program returns.
 const SNAP_BYTES: u32 = 262_144;
@@ -118,8 +119,8 @@ fn file_head(link: LinkType, order: ByteOrder) -> [u8; FILE_HEAD_BYTES] {
     head
 }
 
-/// Compiles `text` for `link`, or gives libpcap's own words for why not. The text has passed [`crate::words::check`]: it
-/// holds no names to resolve and is not nested deeper than libpcap's stack bears.
+/// Compiles `text` for `link`, or gives libpcap's own words for why not. The text has passed [`crate::words::check`]: it is not
+/// nested deeper than libpcap's stack bears. What names it holds become numbers here, or are refused: libpcap looks none up.
 pub(crate) fn compile(text: &str, link: LinkType, order: ByteOrder) -> Result<Vec<Instruction>, String> {
     translate(text, link, order, text.len() <= OPTIMISED_BYTES_MAX)
 }
@@ -135,7 +136,17 @@ pub(crate) fn understands(text: &str, link: LinkType) -> bool {
 }
 
 fn translate(text: &str, link: LinkType, order: ByteOrder, optimise: bool) -> Result<Vec<Instruction>, String> {
-    let text = CString::new(text).map_err(|_| "a NUL byte inside the text".to_string())?;
+    translate_numbered(&names::numbered(text, Lists::of_host)?, link, order, optimise)
+}
+
+/// As [`compile`], with the names left to libpcap, which looks them up.
+#[cfg(test)]
+pub(crate) fn compile_as_it_is(text: &str, link: LinkType) -> Result<Vec<Instruction>, String> {
+    translate_numbered(text, link, ByteOrder::Native, true)
+}
+
+fn translate_numbered(text: &str, link: LinkType, order: ByteOrder, optimise: bool) -> Result<Vec<Instruction>, String> {
+    let text = CString::new(text.as_bytes()).map_err(|_| "a NUL byte inside the text".to_string())?;
     let mut compiler = COMPILER.lock().unwrap_or_else(PoisonError::into_inner);
     let handle = match &*compiler {
         Some((opened, in_order, handle)) if (*opened, *in_order) == (link, order) => handle,

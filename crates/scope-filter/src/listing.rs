@@ -6,6 +6,7 @@ use scope_packet::LinkType;
 
 use crate::assembly::{self, Printed};
 use crate::bpf::{Instruction, Program};
+use crate::cooked::Cooked;
 use crate::filter::{BYTE_ORDERS, Choice, PROGRAMS};
 use crate::libpcap::{self, ByteOrder, OPTIMISED_BYTES_MAX};
 use crate::pieces::Pieces;
@@ -23,7 +24,7 @@ pub(crate) struct Listing {
 }
 
 /// Compiles `text`, or gives libpcap's words for why not. `transparent`: packets with n tags have the program of n times
-/// `vlan and` before the text.
+/// `vlan and` before the text, or, in cooked captures, the text's own program moved behind the tags: see [`crate::cooked`].
 pub(crate) fn compile(text: &str, link: LinkType, transparent: bool) -> Result<(Choice, [Listing; PROGRAMS]), String> {
     let compiler = Compiler::new(text);
     let plain = compiler.listing(0, link, ByteOrder::Native)?;
@@ -55,11 +56,23 @@ impl<'a> Compiler<'a> {
 
     /// The program for packets with `tags` tags; `None` where the link type has none.
     fn tagged(&self, tags: usize, link: LinkType) -> Result<Option<Listing>, String> {
+        if let Some(cooked) = Cooked::of(link) {
+            return cooked.moves(self.text).then(|| self.behind(tags, link, cooked)).transpose();
+        }
         match self.listing(tags, link, ByteOrder::Native) {
             Ok(listing) => Ok(Some(listing)),
             Err(cause) if place::rejects_all(&cause) => Listing::of(&[NOTHING]).map(Some),
             Err(_) => Ok(None),
         }
+    }
+
+    /// The text's own program, which reads everything behind the header where it stands behind `tags` tags.
+    fn behind(&self, tags: usize, link: LinkType, cooked: Cooked) -> Result<Listing, String> {
+        let moved = |instructions: Vec<Instruction>| cooked.behind(tags, instructions);
+        if let Some(program) = self.pieces.as_ref().and_then(|pieces| pieces.moved_program(link, &moved)) {
+            return Ok(Listing { program: Arc::new(program), instructions: None });
+        }
+        Listing::of(&moved(libpcap::compile(self.text, link, ByteOrder::Native)?))
     }
 
     /// The program of the text under `tags` times `vlan and`.

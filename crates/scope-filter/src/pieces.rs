@@ -12,7 +12,7 @@
 
 use scope_packet::LinkType;
 
-use crate::bpf::{Joined, Program};
+use crate::bpf::{Instruction, Joined, Program};
 use crate::libpcap::{self, ByteOrder};
 use crate::words::{Kind, Token, tokens};
 
@@ -78,6 +78,18 @@ impl Pieces {
         let piece = |text: &str| compiled(&format!("{vlan} and {text}"))?.behind(&tagged);
         let body = join(&self.0, &piece)?;
         Some(tagged.and(body).program())
+    }
+
+    /// The program with each piece's instructions changed by `moved`; `None` as [`Pieces::program`].
+    pub fn moved_program(&self, link: LinkType, moved: &dyn Fn(Vec<Instruction>) -> Vec<Instruction>) -> Option<Program> {
+        if !LINKS.contains(&link) {
+            return None;
+        }
+        let piece = |text: &str| {
+            let instructions = libpcap::compile_plain(text, link, ByteOrder::Native).ok()?;
+            Joined::new(&Program::new(&moved(instructions)).ok()?)
+        };
+        Some(join(&self.0, &piece)?.program())
     }
 }
 

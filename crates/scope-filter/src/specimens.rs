@@ -61,7 +61,7 @@ pub(crate) fn packet(random: &mut Random, link: LinkType) -> Vec<u8> {
     tagged_packet(random, link, tags)
 }
 
-/// A packet without damage that has `tags` VLAN tags if `link` is Ethernet.
+/// A packet without damage that has `tags` VLAN tags if `link` is Ethernet or a cooked capture.
 pub(crate) fn tagged_packet(random: &mut Random, link: LinkType, tags: usize) -> Vec<u8> {
     let kind = match link {
         LinkType::IPV4 => 9,
@@ -99,19 +99,17 @@ fn link_header(random: &mut Random, link: LinkType, ethertype: u16, tags: usize)
         LinkType::ETHERNET => {
             bytes.extend(random.pick(&MACS));
             bytes.extend(random.pick(&MACS));
-            for _ in 0..tags {
-                bytes.extend(random.pick(&[0x8100u16, 0x8100, 0x88a8, 0x9100]).to_be_bytes());
-                bytes.extend(random.pick(&[7u16, 9, 0x2007]).to_be_bytes());
-            }
-            bytes.extend(ethertype.to_be_bytes());
+            bytes.extend(tagged_type(random, ethertype, tags));
         }
         LinkType::LINUX_SLL => {
             bytes.extend([0, random.below(5) as u8, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0]);
-            bytes.extend(ethertype.to_be_bytes());
+            bytes.extend(tagged_type(random, ethertype, tags));
         }
         LinkType::LINUX_SLL2 => {
-            bytes.extend(ethertype.to_be_bytes());
+            let types = tagged_type(random, ethertype, tags);
+            bytes.extend(&types[..2]);
             bytes.extend([0, 0, 0, 0, 0, 3, 0, 1, random.below(5) as u8, 6, 2, 0, 0, 0, 0, 1, 0, 0]);
+            bytes.extend(&types[2..]);
         }
         LinkType::NULL => bytes.extend(u32::from(family).to_ne_bytes()),
         LinkType::LOOP => bytes.extend(u32::from(family).to_be_bytes()),
@@ -124,6 +122,17 @@ fn link_header(random: &mut Random, link: LinkType, ethertype: u16, tags: usize)
         }
         _ => {}
     }
+    bytes
+}
+
+/// Tags, and behind them the type.
+fn tagged_type(random: &mut Random, ethertype: u16, tags: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..tags {
+        bytes.extend(random.pick(&[0x8100u16, 0x8100, 0x88a8, 0x9100]).to_be_bytes());
+        bytes.extend(random.pick(&[7u16, 9, 0x2007]).to_be_bytes());
+    }
+    bytes.extend(ethertype.to_be_bytes());
     bytes
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! filter                                                needs (in either direction)      stands under
 //! (tcp and ((src host A and src port p and ...) or ...  hosts A, B and ports p, q        hash of all four
+//! ... or (ip proto 6 and later fragments)               hosts A, B and no ports          hash of both and 0, 0
 //! host A and host B                                     hosts A, B                       hash of both
 //! src host A and port 53                                host A, port 53                  hash of A
 //! icmp                                                  nothing that a key tells         nowhere
@@ -190,6 +191,7 @@ fn places(filter: &Filter) -> Option<Vec<(Kind, u64)>> {
 
 fn kind_of(need: &Need) -> Option<Kind> {
     match (&need.hosts[..], &need.ports[..]) {
+        ([_, _], _) if need.portless => Some(Kind::Flow),
         ([_, _], [_, _]) => Some(Kind::Flow),
         ([_, _], _) => Some(Kind::Pair),
         ([_], _) => Some(Kind::Host),
@@ -199,6 +201,7 @@ fn kind_of(need: &Need) -> Option<Kind> {
 
 fn hash_of(need: &Need, kind: Kind) -> Option<u64> {
     Some(match (kind, &need.hosts[..], &need.ports[..]) {
+        (Kind::Flow, &[a, b], _) if need.portless => flow_hash([a, b], [0, 0]),
         (Kind::Flow, &[a, b], &[p, q]) => flow_hash([a, b], [p, q]),
         (Kind::Pair, &[a, b], _) => pair_hash([a, b]),
         (Kind::Host, &[a, ..], _) => host_hash(a),

@@ -7,7 +7,11 @@
 //! | `$proto` | IP protocol number, decimal: `ip proto $proto` |
 //! | `$srcMAC` `$dstMAC` | Ethernet address |
 //! | `$vlan` | identifier of the outermost VLAN tag, decimal |
-//! | `$flow` | a filter in parentheses for the packet's flow, both directions |
+//! | `$flow` | a filter in parentheses for the packet's flow, the same for both directions |
+//!
+//! Behind MPLS labels, up to three, addresses, ports and protocol are those of the packet that they carry; the text is then one
+//! that is evaluated behind so many labels and fewer, too, unless it says `mpls` itself. Only on Ethernet and PPP: libpcap's language has no
+//! `mpls` elsewhere.
 //!
 //! Names are known in any case; `{srcIP}` and `${srcIP}` mean the same as `$srcIP`. `$` with one or two hexadecimal digits
 //! stays what it is to libpcap, an ARCNET address.
@@ -16,14 +20,21 @@
 //! template needs (`host $srcIP and port $srcPort ?: arp`). Nothing behind `?:` means everything. Without a fallback such a
 //! packet leaves the template unfilled, and whoever fired counts it.
 
-mod fields;
+pub(crate) mod fields;
+mod shape;
+mod subject;
+mod values;
 
 use scope_packet::{Headers, LinkType};
 
 use crate::error::{FilterError, excerpt};
 use crate::filter::{Filter, VlanRule};
-pub use fields::host_pair_default;
+use crate::words::tokens;
 use fields::{Field, SAMPLES};
+pub use shape::Shape;
+use subject::Subject;
+pub use values::Values;
+use values::{Gatherer, Part};
 
 /// Between a template and its fallback.
 const FALLBACK: &str = "?:";
@@ -84,6 +95,17 @@ pub struct Unfilled {
     pub name: &'static str,
 }
 
+/// Why a packet gets no filter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoFilter {
+    /// It lacks a field, or its values make no filter.
+    #[error(transparent)]
+    Unfilled(#[from] Unfilled),
+    /// The text is a filter, but not for its link type.
+    #[error("no filter for its link type: {0}")]
+    Uncompiled(FilterError),
+}
+
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
@@ -101,6 +123,8 @@ pub struct Template {
     fallback: Option<String>,
     /// Offset of the fallback in the text.
     fallback_at: usize,
+    /// What of a packet decides whether its values make a filter.
+    decides: Vec<shape::Decides>,
 }
 
 /// A filled text, and for each piece where it begins in it and in the template.
@@ -139,7 +163,8 @@ impl Template {
         if let Some(at) = fallback.and_then(|fallback| fallback.find(['$', '{'])) {
             return Err(TemplateError::NameInFallback { text: text.into(), at: fallback_at + at });
         }
-        Ok(Template { text: text.into(), pieces, fallback: fallback.map(|fallback| fallback.trim().into()), fallback_at })
+        let (fallback, decides) = (fallback.map(|fallback| fallback.trim().into()), shape::decides(&pieces));
+        Ok(Template { text: text.into(), pieces, fallback, fallback_at, decides })
     }
 
     /// The text as it was given.
@@ -184,14 +209,37 @@ impl Template {
         first.map_or(Ok(()), Err)
     }
 
+    /// What the template takes from the packet `data` of link type `link`, whose parse is `headers`: two packets with equal values
+    /// fill it with the same text. No text is made.
+    ///
+    /// # Errors
+    /// Names the first missing field where the template has no fallback.
+    pub fn values(&self, headers: &Headers, link: LinkType, data: &[u8]) -> Result<Values, Unfilled> {
+        if !self.has_names() {
+            return Ok(Values::everything());
+        }
+        let packet = Subject::new(headers, link, data);
+        let mut values = Gatherer::default().part(Part::Labels, &[packet.labels as u8]);
+        for piece in &self.pieces {
+            let Piece::Name { field, .. } = piece else { continue };
+            if field.gather(&packet, &mut values).is_none() {
+                let fallback = self.fallback.as_ref().map(|_| Gatherer::default().part(Part::Fallback, &[]).values());
+                return fallback.ok_or(Unfilled { name: field.name() });
+            }
+        }
+        Ok(values.values())
+    }
+
     /// The filter text for the packet `data` of link type `link`, whose parse is `headers`; the fallback where a field is
     /// missing.
     ///
     /// # Errors
     /// Names the first missing field where the template has no fallback.
-    pub fn fill(&self, headers: &Headers, _link: LinkType, data: &[u8]) -> Result<String, Unfilled> {
-        let filled = self.fill_with(|field| field.value(headers, data).ok_or(Unfilled { name: field.name() }));
+    pub fn fill(&self, headers: &Headers, link: LinkType, data: &[u8]) -> Result<String, Unfilled> {
+        let packet = Subject::new(headers, link, data);
+        let filled = self.fill_with(|field| field.value(&packet).ok_or(Unfilled { name: field.name() }));
         match (filled, &self.fallback) {
+            (Ok(filled), _) if self.has_names() => Ok(behind_labels(filled.text.trim(), packet.labels)),
             (Ok(filled), _) => Ok(filled.text.trim().into()),
             (Err(_), Some(fallback)) => Ok(fallback.clone()),
             (Err(unfilled), None) => Err(unfilled),
@@ -202,27 +250,41 @@ impl Template {
     /// behind `ip host`) takes the fallback too.
     ///
     /// # Errors
-    /// Names the missing field, or the first name where the values don't fit.
-    pub fn fill_filter(&self, headers: &Headers, link: LinkType, data: &[u8], vlan: VlanRule) -> Result<Filter, Unfilled> {
+    /// Names the missing field, or the first name where the values don't fit; or says that the link type can't have such a filter.
+    pub fn fill_filter(&self, headers: &Headers, link: LinkType, data: &[u8], vlan: VlanRule) -> Result<Filter, NoFilter> {
         let text = self.fill(headers, link, data)?;
-        let unfit = Unfilled { name: self.first_name() };
-        match (Filter::compile_filled(&text, vlan, link), &self.fallback) {
-            (Ok(filter), _) => Ok(filter),
-            (Err(_), Some(fallback)) => Filter::compile_filled(fallback, vlan, link).map_err(|_| unfit),
-            (Err(_), None) => Err(unfit),
+        let made = match (Filter::filled(&text, vlan, link), &self.fallback) {
+            (Err(_), Some(fallback)) => Filter::filled(fallback, vlan, link),
+            (made, _) => made,
+        };
+        made.map_err(|error| error.map_or(NoFilter::Unfilled(Unfilled { name: self.first_name() }), NoFilter::Uncompiled))
+    }
+
+    /// What of the packet decides whether [`Template::fill_filter`] makes a filter: packets of one shape all have the same answer.
+    /// No text is made and nothing compiled.
+    ///
+    /// # Errors
+    /// As [`Template::fill`].
+    pub fn shape(&self, headers: &Headers, link: LinkType, data: &[u8]) -> Result<Shape, Unfilled> {
+        let packet = Subject::new(headers, link, data);
+        let mut shape = Shape::new(link, packet.labels);
+        for decides in &self.decides {
+            let gathered = match decides.by_value {
+                true => decides.field.gather(&packet, &mut shape),
+                false => decides.field.gather_kind(&packet, &mut shape),
+            };
+            match gathered {
+                Some(()) => {}
+                None if self.fallback.is_some() => return Ok(Shape::of_fallback(link)),
+                None => return Err(Unfilled { name: decides.field.name() }),
+            }
         }
+        Ok(Shape::of(&shape))
     }
 
-    /// The holdoff key of a packet: the filled text, which needn't be a filter; `None` where a field is missing.
-    pub fn key(&self, headers: &Headers, link: LinkType, data: &[u8]) -> Option<String> {
-        self.fill(headers, link, data).ok()
-    }
-
-    fn first_name(&self) -> &'static str {
-        self.pieces
-            .iter()
-            .find_map(|piece| if let Piece::Name { field, .. } = piece { Some(field.name()) } else { None })
-            .unwrap_or("")
+    /// The name that answers for a shape speak of: the first one; empty where there is none.
+    pub fn first_name(&self) -> &'static str {
+        self.decides.first().map_or("", |decides| decides.field.name())
     }
 
     /// The text without its names.
@@ -253,6 +315,54 @@ impl Template {
         }
         Ok(filled)
     }
+}
+
+/// The filter text for what went between the two hosts of a packet, the same for both directions; empty, which is everything, where it
+/// has no addresses.
+pub fn host_pair_default(headers: &Headers, link: LinkType, data: &[u8]) -> String {
+    let packet = Subject::new(headers, link, data);
+    behind_labels(&fields::host_pair(&packet), packet.labels)
+}
+
+/// The compiled filter of that text.
+///
+/// # Errors
+/// Says that the link type can't have such a filter.
+pub fn host_pair_filter(headers: &Headers, link: LinkType, data: &[u8], vlan: VlanRule) -> Result<Filter, NoFilter> {
+    let made = Filter::filled(&host_pair_default(headers, link, data), vlan, link);
+    made.map_err(|error| error.map_or(NoFilter::Unfilled(Unfilled { name: "" }), NoFilter::Uncompiled))
+}
+
+/// What of a packet decides whether [`host_pair_filter`] makes a filter.
+pub fn host_pair_shape(headers: &Headers, link: LinkType, data: &[u8]) -> Shape {
+    let packet = Subject::new(headers, link, data);
+    let mut shape = Shape::new(link, packet.labels);
+    for field in [Field::SrcIp, Field::DstIp] {
+        if field.gather_kind(&packet, &mut shape).is_none() {
+            break; // without addresses everything is taken
+        }
+    }
+    Shape::of(&shape)
+}
+
+/// What [`host_pair_default`] takes from a packet.
+pub fn host_pair_values(headers: &Headers, link: LinkType, data: &[u8]) -> Values {
+    fields::host_pair_values(&Subject::new(headers, link, data))
+}
+
+/// The text for packets with up to `labels` MPLS labels, which libpcap counts: each `mpls` holds for all that follows.
+fn behind_labels(text: &str, labels: usize) -> String {
+    if labels == 0 || text.is_empty() || tokens(text).iter().any(|token| token.text == "mpls") {
+        return text.into();
+    }
+    let deepest = format!("({text})");
+    (0..labels).fold(deepest, |inner, _| format!("(({text}) or (mpls and {inner}))"))
+}
+
+/// The text with samples in the place of its names, where it is a template that has some.
+pub(crate) fn sampled(text: &str) -> Option<String> {
+    let template = Template::parse(text).ok().filter(Template::has_names)?;
+    template.fill_with(|field| Ok::<_, Unfilled>(field.sample(SAMPLES[0]))).ok().map(|filled| filled.text)
 }
 
 /// Where the first known name stands in a text, if there is one.

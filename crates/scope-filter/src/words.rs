@@ -2,8 +2,9 @@
 //!
 //! libpcap asks the network for names in the place of a host, net or gateway. Which place a name stands in follows from the
 //! qualifiers before it, which `and`, `or`, `not` and parentheses hand on (`port 80 or http`); [`check`] follows them and
-//! refuses every name that would be looked up as anything but a port, a protocol or one of libpcap's own constants. A name
-//! without qualifiers is left to libpcap, which calls it a syntax error without looking it up.
+//! refuses every name that would be looked up as anything but a port, a protocol or one of libpcap's own constants. Names of ports
+//! and protocols become numbers (`crate::names`). A name without qualifiers is left to libpcap, which calls it a syntax error
+//! without looking it up.
 
 use std::net::Ipv6Addr;
 
@@ -46,7 +47,7 @@ impl Token<'_> {
         self.at + self.text.len()
     }
 
-    fn is_word(&self, word: &str) -> bool {
+    pub fn is_word(&self, word: &str) -> bool {
         self.kind == Kind::Word && self.text == word
     }
 }

@@ -115,6 +115,17 @@ pub trait Sink {
         let _ = until_ns;
     }
 
+    /// Hands over comments of packets of the next batch: of each its index there, and the text.
+    fn comments(&mut self, comments: &[(usize, &str)]) {
+        let _ = comments;
+    }
+
+    /// Hands over what a capture says beside its packets: a whole pcapng block, little-endian, with names for addresses or with
+    /// secrets. It belongs to all interfaces of `part` (see [`Interface::part`]).
+    fn annex(&mut self, part: u32, block: &[u8]) {
+        let _ = (part, block);
+    }
+
     /// Nothing came, and no packet older than `clock_ns` (capture time) will: the worker's clock moves on.
     fn idle(&mut self, clock_ns: i64);
 }

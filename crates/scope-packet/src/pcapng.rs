@@ -16,6 +16,10 @@ use crate::link::LinkType;
 pub const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 /// Interface Description Block.
 pub const INTERFACE: u32 = 1;
+/// Name Resolution Block.
+pub const NAMES: u32 = 4;
+/// Decryption Secrets Block.
+pub const SECRETS: u32 = 10;
 /// Interface Statistics Block.
 pub const STATISTICS: u32 = 5;
 /// Enhanced Packet Block.
@@ -33,6 +37,9 @@ pub const PACKET_HEAD_BYTES: usize = 28;
 pub const CLOSING_WORDS_MAX: usize = 7;
 /// Bytes of a statistics block as written here.
 pub const STATISTICS_BYTES: usize = 52;
+
+/// Bytes of a packet's comment that are written at most.
+pub const COMMENT_BYTES_MAX: usize = 4096;
 
 const OPTION_COMMENT: u16 = 1;
 const OPTION_FLAGS: u16 = 2;
@@ -64,6 +71,11 @@ pub fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
 
 /// Appends a section header that names the writing program and, where it isn't empty, a comment.
 pub fn section_header(out: &mut Vec<u8>, application: &str, comment: &str) {
+    section_header_on(out, application, comment, "");
+}
+
+/// The same with the system that the program ran on, where it isn't empty.
+pub fn section_header_on(out: &mut Vec<u8>, application: &str, comment: &str, system: &str) {
     let mut body = Vec::new();
     body.extend(0x1A2B_3C4Du32.to_le_bytes());
     body.extend([1, 0, 0, 0]);
@@ -72,8 +84,38 @@ pub fn section_header(out: &mut Vec<u8>, application: &str, comment: &str) {
         option(&mut body, OPTION_COMMENT, comment.as_bytes());
     }
     option(&mut body, 4, application.as_bytes());
+    if !system.is_empty() {
+        option(&mut body, 3, system.as_bytes());
+    }
     option(&mut body, 0, &[]);
     block(out, SECTION_HEADER, &body);
+}
+
+/// Appends the packet block `block` with `comments` as further options, in front of those that it has. Nothing else of it
+/// changes. Of each comment at most [`COMMENT_BYTES_MAX`] are written.
+pub fn commented<'a>(out: &mut Vec<u8>, block: &[u8], comments: impl Iterator<Item = &'a str>) {
+    let Some(packet) = PacketBlock::first(block) else { return out.extend(block) };
+    let bytes = packet.bytes();
+    let options_at = PACKET_HEAD_BYTES + padded(packet.data().len());
+    let options = bytes.get(options_at..bytes.len() - 4).unwrap_or_default();
+    let mut body = bytes[8..bytes.len() - 4 - options.len()].to_vec();
+    for comment in comments {
+        option(&mut body, OPTION_COMMENT, beginning(comment, COMMENT_BYTES_MAX).as_bytes());
+    }
+    match options.is_empty() {
+        true => option(&mut body, 0, &[]),
+        false => body.extend(options),
+    }
+    self::block(out, PACKET, &body);
+}
+
+/// The beginning of a text, whole characters, at most `bytes_max` bytes.
+pub fn beginning(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// Appends an interface description. Its snap length is always 0: libpcap refuses a file whose interfaces differ there.
@@ -333,6 +375,22 @@ mod tests {
             prop_assert_eq!(block.head(), head);
             prop_assert_eq!(block.data(), &data[..]);
             prop_assert_eq!(block.bytes().len(), head.block_bytes());
+        }
+
+        #[test]
+        fn a_comment_changes_nothing_else(data in proptest::collection::vec(any::<u8>(), 0..40), time_ns in 0..i64::MAX,
+            flags in 0u32..3, lost_before in 0u64..2, comment in "[a-z]{1,30}") {
+            let head = PacketHead { interface: 3, time_ns, captured_len: data.len() as u32, original_len: 70, flags, lost_before };
+            let mut plain = vec![0; head.block_bytes()];
+            head.write(&mut plain, &data);
+            let mut out = Vec::new();
+            commented(&mut out, &plain, [&comment[..]].into_iter());
+            let block = PacketBlock::first(&out).unwrap();
+            prop_assert_eq!((block.head(), block.data(), block.bytes().len()), (head, &data[..], out.len()));
+            let end = if head.has_options() { 0 } else { 4 };
+            prop_assert_eq!(out.len(), plain.len() + 4 + padded(comment.len()) + end);
+            prop_assert!(out.windows(comment.len()).any(|part| part == comment.as_bytes()));
+            prop_assert_eq!(le32(&out, out.len() - 4), le32(&out, 4));
         }
 
         #[test]

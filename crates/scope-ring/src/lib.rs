@@ -35,8 +35,8 @@
 
 pub mod claims;
 mod control;
-pub mod eras;
-mod evicted;
+mod eras;
+pub mod evicted;
 pub mod follow;
 mod futex;
 pub mod held;
@@ -165,7 +165,7 @@ pub enum RingError {
     },
     /// The memory can't be locked.
     #[error(
-        "locking {bytes} B of the ring: {cause}; this process may lock {limit}: raise it with ulimit -l, or give it CAP_IPC_LOCK"
+        "locking {bytes} B of the ring: {cause}; this process may lock {limit}: raise it with ulimit -l, or give it CAP_IPC_LOCK: setcap cap_net_raw,cap_ipc_lock=ep WIRESCOPE"
     )]
     Lock {
         /// To be locked, bytes.

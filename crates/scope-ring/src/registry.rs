@@ -6,7 +6,7 @@
 use crate::INTERFACES_MAX;
 use crate::lock::Mutex;
 use crate::region::{INTERFACE_AREA_BYTES, Region};
-use scope_packet::{Interface, LinkType, pcapng};
+use scope_packet::{Interface, LinkType, TimestampSource, pcapng};
 use std::sync::atomic::Ordering;
 
 /// Names longer than this many bytes are cut in descriptions.
@@ -28,6 +28,8 @@ pub struct InterfaceEntry {
     pub name: String,
     /// Bytes of a packet that were asked for; 0: all.
     pub snap_len: u32,
+    /// Where its times come from.
+    pub timestamps: TimestampSource,
     /// `if_description`: lane, real snap length, timestamp source, and what the source adds.
     pub description: String,
 }
@@ -58,6 +60,7 @@ impl Registry {
             link_type: interface.link_type,
             name: cut(&interface.name, NAME_BYTES_MAX),
             snap_len: interface.snap_len,
+            timestamps: interface.timestamps,
             description: cut(&describe(lane, interface), DESCRIPTION_BYTES_MAX),
         };
         let mut block = Vec::new();

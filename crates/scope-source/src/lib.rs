@@ -9,6 +9,7 @@
 //! | [`file`] | pcap and pcapng files, one or several merged by time |
 //! | [`synth`] | generated traffic |
 //! | [`nic`] | network cards: facts, counters, what stands in the way of capture |
+//! | [`mod@printable`] | foreign text made fit to be shown, and to be a word of a command line |
 //!
 //! Absent on purpose: a source knows nothing of rings, triggers or threads. Whoever polls it is the worker.
 
@@ -17,6 +18,7 @@ pub mod file;
 pub mod nic;
 pub mod own_traffic;
 pub mod pcap;
+pub mod printable;
 pub mod spec;
 pub mod synth;
 
@@ -274,7 +276,7 @@ pub enum SourceError {
     },
     /// The process may not capture.
     #[error(
-        "no permission to capture on '{interface}': missing CAP_NET_RAW; run as root, or once: setcap cap_net_raw,cap_net_admin,cap_ipc_lock=ep {program}"
+        "no permission to capture on '{interface}': missing CAP_NET_RAW; run as root, or once: setcap cap_net_raw=ep {program}"
     )]
     NoPermission {
         /// Interface.
@@ -332,5 +334,5 @@ impl SourceError {
 
 /// Path of this program, for commands that are to change it.
 pub(crate) fn this_program() -> String {
-    std::env::current_exe().map_or_else(|_| "wirescope".to_string(), |path| path.display().to_string())
+    std::env::current_exe().map_or_else(|_| "wirescope".to_string(), printable::shell_word)
 }

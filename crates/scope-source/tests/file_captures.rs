@@ -128,6 +128,7 @@ fn the_committed_captures_are_what_the_table_makes_and_read_as_it_says() {
         assert!(fs::read(&path).is_ok_and(|bytes| bytes == odd.bytes), "{} is not as generated", odd.name);
         let expected = match odd.expected {
             Expected::Packets(packets) => Some((packets, 0, 0)),
+            Expected::Warned(packets) => Some((packets, 0, 1)),
             Expected::Cut(packets, packet) => Some((packets, u64::from(packet), 1)),
             Expected::Refused => None,
         };

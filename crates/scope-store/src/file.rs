@@ -32,7 +32,7 @@ pub struct StoreError {
 }
 
 /// Writes all sealed segments of `ring` to the new file `name` in `folder`, oldest first by order of sealing; a second link type gives a second file,
-/// `NAME_LINKTYPE.EXT`. Nothing that exists is overwritten. The writers are closed already, so nothing changes meanwhile.
+/// `NAME_LINKTYPE.EXT`. Nothing that exists is overwritten, and a file that has its name is whole. The writers are closed already, so nothing changes meanwhile.
 pub fn write_ring(ring: &Arc<Ring>, folder: &Folder, name: &OsStr) -> Result<Vec<PathBuf>, StoreError> {
     let mut link_types: Vec<LinkType> = Vec::new();
     for lane in 0..ring.lanes() {
@@ -66,19 +66,17 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn write_file(ring: &Arc<Ring>, link_type: LinkType, folder: &Folder, name: &OsStr) -> io::Result<()> {
-    let mut file = folder.create_new(name)?;
-    let result = write_parts(ring, link_type, &mut file).and_then(|()| file.sync_data());
-    if result.is_err() {
-        let _ = folder.remove(name); // half a file says nothing true
-    }
-    result
+    let mut file = folder.draft(name)?;
+    write_parts(ring, link_type, file.file())?;
+    file.file().sync_data()?;
+    file.publish()
 }
 
 fn write_parts(ring: &Arc<Ring>, link_type: LinkType, file: &mut File) -> io::Result<()> {
     file.write_all(&head(ring, link_type))?;
     let mut segments: Vec<(u64, u32, u64)> = Vec::new();
     for lane in (0..ring.lanes()).filter(|&lane| ring.lane_info(lane).link_type == link_type) {
-        for sequence in ring.oldest_possible(lane)..ring.lane_next(lane) {
+        for sequence in ring.sequences(lane, 0) {
             let times = ring.pin(lane, sequence).as_ref().and_then(Pinned::times);
             segments.extend(times.map(|times| (times.sealed_order, lane, sequence)));
         }

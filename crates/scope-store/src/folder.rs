@@ -1,36 +1,57 @@
 //! A folder that was opened once: everything in it is made under that handle, whatever becomes of its path.
 //!
 //! The handle outlives a change of user, a folder above it that this user may not pass, and a rename. Files made here are never
-//! readable for everybody, whatever the umask says.
+//! readable for everybody, whatever the umask says; those of `nobody`, whom several share, for that user alone.
 
-use crate::plain::expect_plain;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fchmod, fstat, linkat, openat, readlinkat, statat, unlinkat};
+use crate::plain::{expect_own, expect_plain};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, fsync, linkat, openat, readlinkat, renameat_with, statat,
+    unlinkat,
+};
 use rustix::io::Errno;
-use std::ffi::OsStr;
+use rustix::process::{getegid, geteuid};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Mode of all files: the owner reads and writes, the group reads.
 const MODE: Mode = Mode::from_raw_mode(0o640);
 /// What nobody else gets.
 const OTHERS: Mode = Mode::RWXO;
 
+/// Mode of the files of `nobody`, user or group: programs that have nothing to do with each other are that one.
+const MODE_OF_NOBODY: Mode = Mode::from_raw_mode(0o600);
+/// The number of `nobody` and of its group.
+const NOBODY: u32 = 65534;
+
 /// An open folder. Its path is for words only.
 #[derive(Debug)]
 pub struct Folder {
     handle: OwnedFd,
     path: PathBuf,
+    /// What was opened ahead; `None`: it is opened when it is asked for.
+    ahead: Mutex<Option<Ahead>>,
+}
+
+/// What can't be opened any more when it is needed.
+#[derive(Debug)]
+struct Ahead {
+    /// Files without a name.
+    files: Vec<File>,
+    /// The folder itself, for [`Folder::sync`].
+    itself: OwnedFd,
 }
 
 impl Folder {
     /// Opens the folder `path`. That it may be written to shows when something is made in it.
     pub fn open(path: &Path) -> io::Result<Folder> {
         let handle = openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Folder { handle, path: path.to_path_buf() })
+        Ok(Folder { handle, path: path.to_path_buf(), ahead: Mutex::default() })
     }
 
     /// Where it was when it was opened.
@@ -54,9 +75,52 @@ impl Folder {
     }
 
     /// A file that has no name yet, so that nothing half-written is ever found, not even after a crash.
+    ///
+    /// # Errors
+    /// The system's; or all that were [reserved](Folder::reserve) are taken.
     pub fn unnamed(&self) -> io::Result<File> {
+        match &mut *self.ahead() {
+            None => self.open_unnamed(),
+            Some(ahead) => ahead.files.pop().ok_or_else(|| {
+                io::Error::other(
+                    "all files that could get a name here are used: no further one may be opened; write into a folder",
+                )
+            }),
+        }
+    }
+
+    /// Opens `count` files without a name ahead, for a time when none can be opened here any more; [`Folder::unnamed`] hands these out,
+    /// and no others, from here on. On a file system without unnamed files nothing is done.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn reserve(&self, count: usize) -> io::Result<()> {
+        let files: io::Result<Vec<File>> = (0..count).map(|_| self.open_unnamed()).collect();
+        match files {
+            Err(error) if has_no_unnamed(&error) => Ok(()),
+            files => {
+                *self.ahead() = Some(Ahead { files: files?, itself: self.open_itself()? });
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether its file system makes files without a name, as far as that can be tried.
+    pub fn makes_unnamed(&self) -> bool {
+        !self.open_unnamed().is_err_and(|error| has_no_unnamed(&error))
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Option<Ahead>> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open_itself(&self) -> io::Result<OwnedFd> {
+        Ok(openat(&self.handle, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    fn open_unnamed(&self) -> io::Result<File> {
         let file = self.open_file(OsStr::new("."), OFlags::TMPFILE | OFlags::RDWR)?;
-        fchmod(&file, MODE)?; // the umask may have taken the group's right to read
+        fchmod(&file, mode())?; // the umask may have taken the group's right to read
         Ok(file)
     }
 
@@ -64,6 +128,25 @@ impl Folder {
     pub fn give_name(&self, file: &File, name: &OsStr) -> io::Result<()> {
         let from = format!("/proc/self/fd/{}", file.as_raw_fd());
         Ok(linkat(CWD, from, &self.handle, name, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
+    /// A file that gets the name `name` when it is whole. Where the file system has no unnamed files it is called `.NAME.part`
+    /// until then.
+    pub fn draft<'a>(&'a self, name: &'a OsStr) -> io::Result<Draft<'a>> {
+        match self.unnamed() {
+            Ok(file) => Ok(Draft { folder: self, name, file, part: None }),
+            Err(error) if has_no_unnamed(&error) => self.part(name),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn part<'a>(&'a self, name: &'a OsStr) -> io::Result<Draft<'a>> {
+        let mut part = OsString::from(".");
+        part.push(name);
+        part.push(".part");
+        let file = self.create_new(&part)?;
+        fchmod(&file, mode())?;
+        Ok(Draft { folder: self, name, file, part: Some(part) })
     }
 
     /// A new file for writing; fails where the name is taken.
@@ -115,6 +198,18 @@ impl Folder {
         }
     }
 
+    /// Waits until names given in it are on the disk.
+    pub fn sync(&self) -> io::Result<()> {
+        let synced = match &*self.ahead() {
+            Some(ahead) => fsync(&ahead.itself),
+            None => fsync(self.open_itself()?),
+        };
+        match synced {
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()), // a file system that doesn't know how
+            other => Ok(other?),
+        }
+    }
+
     /// Removes a file.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.handle, name, AtFlags::empty())?)
@@ -135,21 +230,75 @@ impl Folder {
         let file = self.open_file(name, flags | OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
         let stat = fstat(&file)?;
         expect_plain(&stat)?;
-        let mode = Mode::from_raw_mode(stat.st_mode);
-        if flags.contains(OFlags::CREATE) && mode.intersects(OTHERS) {
-            fchmod(&file, mode.difference(OTHERS))?;
+        expect_own(&stat)?;
+        let found = Mode::from_raw_mode(stat.st_mode);
+        let others = if mode() == MODE { OTHERS } else { OTHERS | Mode::RWXG };
+        if flags.contains(OFlags::CREATE) && found.intersects(others) {
+            fchmod(&file, found.difference(others))?;
         }
         Ok(file)
     }
 
     fn open_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
-        Ok(openat(&self.handle, name, flags | OFlags::CLOEXEC, MODE)?.into())
+        Ok(openat(&self.handle, name, flags | OFlags::CLOEXEC, mode())?.into())
     }
+}
+
+/// Mode of files that this process makes, by who it is now.
+fn mode() -> Mode {
+    // These never fail.
+    let nobody = geteuid().as_raw() == NOBODY || getegid().as_raw() == NOBODY;
+    if nobody { MODE_OF_NOBODY } else { MODE }
 }
 
 impl AsFd for Folder {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
+    }
+}
+
+/// What file systems say that have no unnamed files; the older ones take the flag for a folder to be opened.
+fn has_no_unnamed(error: &io::Error) -> bool {
+    [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// A file that isn't whole yet. Dropped, it leaves nothing behind.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    folder: &'a Folder,
+    name: &'a OsStr,
+    file: File,
+    /// The name that it has meanwhile, where it needs one.
+    part: Option<OsString>,
+}
+
+impl Draft<'_> {
+    /// For writing.
+    pub fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Gives the file its name, by one act; fails where that is taken. Then it is on the disk under that name.
+    pub fn publish(mut self) -> io::Result<()> {
+        match self.part.take() {
+            None => self.folder.give_name(&self.file, self.name)?,
+            Some(part) => {
+                let renamed = renameat_with(&self.folder.handle, &part, &self.folder.handle, self.name, RenameFlags::NOREPLACE);
+                if renamed.is_err() {
+                    self.part = Some(part);
+                }
+                renamed?;
+            }
+        }
+        self.folder.sync()
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if let Some(part) = self.part.take() {
+            let _ = self.folder.remove(&part); // half a file says nothing true
+        }
     }
 }
 
@@ -180,7 +329,39 @@ mod tests {
         assert_eq!(std::fs::read(moved.join("x")).unwrap(), b"evidence");
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
         assert_eq!(["x", "y", "log"].map(|name| mode(&moved.join(name)) & 0o027), [0; 3]);
-        assert_eq!(mode(&moved.join("x")), 0o640);
+        assert_eq!(mode(&moved.join("x")), if geteuid().as_raw() == NOBODY { 0o600 } else { 0o640 });
+    }
+
+    #[test]
+    fn a_draft_has_no_name_before_it_is_whole_and_overwrites_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        let names = || {
+            let mut names: Vec<String> =
+                root.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        let drafts: [fn(&Folder) -> Draft<'_>; 2] =
+            [|folder| folder.draft(OsStr::new("ring")).unwrap(), |folder| folder.part(OsStr::new("ring")).unwrap()];
+        for draft in drafts {
+            let mut written = draft(&folder);
+            written.file().write_all(b"half").unwrap();
+            assert!(!names().contains(&"ring".to_string()));
+            drop(written);
+            assert!(names().is_empty(), "given up");
+            let mut written = draft(&folder);
+            written.file().write_all(b"whole").unwrap();
+            written.publish().unwrap();
+            assert_eq!(
+                (names(), std::fs::read(root.path().join("ring")).unwrap()),
+                (vec!["ring".to_string()], b"whole".to_vec())
+            );
+            assert_eq!(mode(&root.path().join("ring")), 0o640);
+            assert_eq!(draft(&folder).publish().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            std::fs::remove_file(root.path().join("ring")).unwrap();
+            assert!(names().is_empty());
+        }
     }
 
     #[test]
@@ -194,6 +375,22 @@ mod tests {
         folder.append(OsStr::new("log")).unwrap().write_all(b"new\n").unwrap();
         assert_eq!((std::fs::read_to_string(&log).unwrap().as_str(), mode(&log)), ("old\nnew\n", 0o640));
         assert!(folder.append(OsStr::new("link")).is_err());
+    }
+
+    #[test]
+    fn a_log_that_belongs_to_somebody_else_is_not_continued() {
+        if !geteuid().is_root() {
+            return; // only root gives files away
+        }
+        let root = tempfile::tempdir().unwrap();
+        let log = root.path().join("log");
+        std::fs::write(&log, "old\n").unwrap();
+        std::os::unix::fs::chown(&log, Some(12_345), None).unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        for refused in [folder.append(OsStr::new("log")).map(drop), folder.try_writing(OsStr::new("log"))] {
+            assert!(refused.unwrap_err().to_string().starts_with("it belongs to another user (number 12345)"));
+        }
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "old\n");
     }
 
     #[test]
@@ -241,6 +438,19 @@ mod tests {
         assert!(!folder.leads_to(log, &file).unwrap());
         drop(folder.append(log).unwrap());
         assert!(!folder.leads_to(log, &file).unwrap(), "another one");
+    }
+
+    #[test]
+    fn what_is_reserved_is_handed_out_and_nothing_else() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        folder.reserve(2).unwrap();
+        let files = [folder.unnamed().unwrap(), folder.unnamed().unwrap()];
+        assert!(folder.unnamed().unwrap_err().to_string().contains("all files that could get a name here are used"));
+        for (file, name) in files.iter().zip(["a", "b"]) {
+            folder.give_name(file, OsStr::new(name)).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 2);
     }
 
     #[test]

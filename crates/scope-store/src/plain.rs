@@ -21,6 +21,9 @@ pub enum NotPlain {
     /// A hard link: who has made it may mean another file.
     #[error("it is a file with another name elsewhere (a hard link); {REMEDY}")]
     SecondName,
+    /// Whoever owns it could read it, and change what stands there.
+    #[error("it belongs to another user (number {0}), who could read and change what this run writes there; {REMEDY}")]
+    Foreign(u32),
 }
 
 const REMEDY: &str = "remove it or move it away: a new file is made in its place";
@@ -29,6 +32,11 @@ impl From<NotPlain> for io::Error {
     fn from(what: NotPlain) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidInput, what)
     }
+}
+
+/// A file of the user that this process is.
+pub(crate) fn expect_own(stat: &Stat) -> Result<(), NotPlain> {
+    if stat.st_uid == rustix::process::geteuid().as_raw() { Ok(()) } else { Err(NotPlain::Foreign(stat.st_uid)) }
 }
 
 /// A plain file with one name.

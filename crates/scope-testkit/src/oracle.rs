@@ -8,14 +8,17 @@
 //! | [`compare`] | two captures, and shortly what differs |
 //! | [`course`] | how capture time runs where it jumps, and what a window takes then |
 //! | [`tools`] | whether other programs open a file without a complaint |
+//! | [`copies`] | whether all of them copy it packet for packet, alone and merged |
 
 pub mod compare;
+pub mod copies;
 pub mod course;
 pub mod read;
 pub mod select;
 pub mod tools;
 
 pub use compare::{difference, is_later_part};
+pub use copies::every_tool_copies;
 pub use read::{File, Statistics, parse, read};
 pub use select::{VlanRule, expected_dump, tcpdump_selects};
 pub use tools::{have, opens_cleanly};

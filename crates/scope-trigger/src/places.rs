@@ -18,6 +18,19 @@ pub enum Full {
     ForNow,
     /// Waiting doesn't help, or isn't possible.
     ForGood,
+    /// The run has all the dumps that it was to make.
+    Enough,
+}
+
+/// Who asks for a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// A worker of a live source.
+    Live,
+    /// A worker that can wait; all that it has is committed up to this moment.
+    Waiting(Moment),
+    /// A person: one place more than there are is theirs.
+    Person,
 }
 
 /// All places. Shared by all triggers of a run.
@@ -90,28 +103,38 @@ impl Places {
 
     /// Takes a place for a dump of `window`, without waiting.
     ///
-    /// `wait_at` is, for a worker that can wait, the moment up to which all that it has is committed. For such a
-    /// worker the cap runs in capture time: only windows that are still open at that time count. What has closed, but isn't
-    /// finished, is bounded by [`CLOSING_MAX`].
-    pub fn take(self: &Arc<Self>, window: &Arc<Window>, wait_at: Option<Moment>) -> Result<Place, Full> {
+    /// For a worker that can wait the cap runs in capture time: only windows that are still open at that time count. What has
+    /// closed, but isn't finished, is bounded by [`CLOSING_MAX`].
+    pub fn take(self: &Arc<Self>, window: &Arc<Window>, asker: Asker) -> Result<Place, Full> {
         let mut open = self.lock();
-        let counted = match wait_at {
-            None => open.windows.len() >= self.max(),
-            Some(at) => {
+        self.room(&open, asker)?;
+        open.begun += 1;
+        open.windows.push(window.clone());
+        Ok(Place { places: self.clone(), window: window.clone() })
+    }
+
+    /// Why there would be no place now.
+    pub fn refusal(&self, asker: Asker) -> Option<Full> {
+        self.room(&self.lock(), asker).err()
+    }
+
+    fn room(&self, open: &Open, asker: Asker) -> Result<(), Full> {
+        if open.begun >= open.total {
+            return Err(Full::Enough);
+        }
+        let is_full = match asker {
+            Asker::Live => open.windows.len() >= self.max(),
+            Asker::Person => open.windows.len() > self.max(),
+            Asker::Waiting(at) => {
                 let still_open = open.windows.iter().filter(|window| window.end() >= at).count();
                 still_open >= self.max() || open.windows.len() >= self.max() + CLOSING_MAX
             }
         };
-        if counted {
-            let ends_by_itself = |at| open.windows.iter().any(|window| window.end().plus(self.grace_ns) < at);
-            return Err(if wait_at.is_some_and(ends_by_itself) { Full::ForNow } else { Full::ForGood });
+        if !is_full {
+            return Ok(());
         }
-        if open.begun >= open.total {
-            return Err(Full::ForGood);
-        }
-        open.begun += 1;
-        open.windows.push(window.clone());
-        Ok(Place { places: self.clone(), window: window.clone() })
+        let ends_by_itself = |at| open.windows.iter().any(|window| window.end().plus(self.grace_ns) < at);
+        Err(if matches!(asker, Asker::Waiting(at) if ends_by_itself(at)) { Full::ForNow } else { Full::ForGood })
     }
 
     /// Waits a little for a place to become free.
@@ -136,8 +159,8 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn at(time_ns: i64) -> Option<Moment> {
-        Some(Moment::new(0, time_ns))
+    fn waiting(at_ns: i64) -> Asker {
+        Asker::Waiting(Moment::new(0, at_ns))
     }
 
     fn window(to_ns: i64) -> Arc<Window> {
@@ -147,47 +170,56 @@ mod tests {
     #[test]
     fn a_place_is_free_again_when_its_dump_is_done() {
         let places = Places::new(1, 0, None);
-        let first = places.take(&window(10), None).unwrap();
-        assert_eq!(places.take(&window(10), None).unwrap_err(), Full::ForGood);
+        let first = places.take(&window(10), Asker::Live).unwrap();
+        assert_eq!(places.take(&window(10), Asker::Live).unwrap_err(), Full::ForGood);
         drop(first);
-        assert!(places.take(&window(10), None).is_ok());
+        assert!(places.take(&window(10), Asker::Live).is_ok());
     }
 
     #[test]
     fn who_can_wait_counts_open_windows_only() {
         let places = Places::new(1, 5, None);
-        let _first = places.take(&window(10), at(0)).unwrap();
-        assert_eq!(places.take(&window(30), at(10)).unwrap_err(), Full::ForGood, "the first one is open at that time");
-        let _second = places.take(&window(30), at(11)).unwrap();
+        let _first = places.take(&window(10), waiting(0)).unwrap();
+        assert_eq!(places.take(&window(30), waiting(10)).unwrap_err(), Full::ForGood, "the first one is open at that time");
+        let _second = places.take(&window(30), waiting(11)).unwrap();
     }
 
     #[test]
     fn what_is_finishing_is_bounded_and_waited_for_only_if_that_helps() {
         let places = Places::new(1, 5, None);
-        let held: Vec<Place> = (0..=CLOSING_MAX).map(|_| places.take(&window(10), at(11)).unwrap()).collect();
-        assert_eq!(places.take(&window(30), at(15)).unwrap_err(), Full::ForGood, "all still need this worker's clock");
-        assert_eq!(places.take(&window(30), at(16)).unwrap_err(), Full::ForNow);
+        let held: Vec<Place> = (0..=CLOSING_MAX).map(|_| places.take(&window(10), waiting(11)).unwrap()).collect();
+        assert_eq!(places.take(&window(30), waiting(15)).unwrap_err(), Full::ForGood, "all still need this worker's clock");
+        assert_eq!(places.take(&window(30), waiting(16)).unwrap_err(), Full::ForNow);
         drop(held);
-        assert!(places.take(&window(30), at(16)).is_ok());
+        assert!(places.take(&window(30), waiting(16)).is_ok());
     }
 
     #[test]
     fn limits_that_change_count_what_has_begun() {
         let places = Places::new(1, 0, Some(1));
-        let _first = places.take(&window(10), None).unwrap();
+        let _first = places.take(&window(10), Asker::Live).unwrap();
         places.set_limits(2, Some(2));
-        let second = places.take(&window(10), None).unwrap();
+        let second = places.take(&window(10), Asker::Live).unwrap();
         drop(second);
-        assert_eq!(places.take(&window(10), None).unwrap_err(), Full::ForGood, "two have begun");
+        assert_eq!(places.take(&window(10), Asker::Live).unwrap_err(), Full::Enough, "two have begun");
         places.set_limits(1, None);
         assert_eq!((places.open(), places.max()), (1, 1));
-        assert_eq!(places.take(&window(10), None).unwrap_err(), Full::ForGood, "the first one keeps its place");
+        assert_eq!(places.take(&window(10), Asker::Live).unwrap_err(), Full::ForGood, "the first one keeps its place");
+    }
+
+    #[test]
+    fn a_person_has_one_place_more_than_there_are() {
+        let places = Places::new(1, 0, None);
+        let _first = places.take(&window(10), Asker::Live).unwrap();
+        assert_eq!(places.refusal(Asker::Live), Some(Full::ForGood));
+        let _second = places.take(&window(10), Asker::Person).unwrap();
+        assert_eq!(places.take(&window(10), Asker::Person).unwrap_err(), Full::ForGood);
     }
 
     #[test]
     fn a_total_ends_all_further_dumps() {
         let places = Places::new(8, 0, Some(1));
-        drop(places.take(&window(10), None).unwrap());
-        assert_eq!(places.take(&window(10), at(100)).unwrap_err(), Full::ForGood);
+        drop(places.take(&window(10), Asker::Live).unwrap());
+        assert_eq!(places.take(&window(10), waiting(100)).unwrap_err(), Full::Enough);
     }
 }

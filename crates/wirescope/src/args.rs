@@ -47,8 +47,8 @@ Templates:
 Signals:
   SIGINT, SIGTERM  stop, close the dumps with what has arrived, tell the
                    summary; a second one, 200 ms later or more, ends at once
-  SIGUSR1          fire every armed trigger by hand; with no trigger, dump the
-                   last --before of everything
+  SIGUSR1          dump the last --before of everything, at once; triggers stay
+                   as they are
   SIGHUP           go on in a new log if wirescope.jsonl was moved away; with
                    --config: read the file again; triggers, windows and
                    limits change between two packets, what can't is named
@@ -62,7 +62,7 @@ Examples:
   # keep 30 s before and 10 s after each packet to UDP port 60000
   sudo wirescope run -i eth0 --trigger 'udp port 60000' --out dumps
 
-  # two named triggers, each with its template; one dump per source and minute
+  # two named triggers, each with its template; one dump per host and minute
   sudo wirescope run -i eth0 --ring 8GiB --out dumps \\
       --holdoff 60s --holdoff-key '$srcIP' \\
       --trigger 'resets=tcp[tcpflags] & tcp-rst != 0' --dump '$flow' \\
@@ -256,10 +256,10 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub after: String,
-    /// How long a trigger that has fired doesn't fire again
-    #[arg(long, value_name = "TIME", default_value = "1s", help_heading = "Triggers", allow_hyphen_values = true)]
-    pub holdoff: String,
-    /// Hold off per key, such as '$srcIP'
+    /// How long a trigger that has fired doesn't fire again for a hit with the same values [default: 1s; of capture files 0]
+    #[arg(long, value_name = "TIME", help_heading = "Triggers", allow_hyphen_values = true)]
+    pub holdoff: Option<String>,
+    /// Hold off by these values instead, such as '$srcIP'; '' for the whole trigger [default: those that the template takes]
     #[arg(long, value_name = "TEMPLATE", help_heading = "Triggers")]
     pub holdoff_key: Option<String>,
     /// Disarm each trigger after its first fire
@@ -268,9 +268,9 @@ pub struct RunArgs {
     /// End after so many dumps
     #[arg(long, value_name = "N", help_heading = "Triggers", allow_hyphen_values = true)]
     pub exit_after: Option<String>,
-    /// Most dumps at once
-    #[arg(long, value_name = "N", default_value = "8", help_heading = "Triggers", allow_hyphen_values = true)]
-    pub dumps_max: String,
+    /// Most dumps at once [default: 8; of capture files 1024]
+    #[arg(long, value_name = "N", help_heading = "Triggers", allow_hyphen_values = true)]
+    pub dumps_max: Option<String>,
     /// How filters see VLAN tags: through them, or by the letter of libpcap
     #[arg(long, value_name = "RULE", default_value = "transparent", help_heading = "Triggers", value_parser = Words(&["transparent", "exact"]))]
     pub vlan: String,
@@ -287,15 +287,24 @@ pub struct RunArgs {
     /// How long a command may take before it is ended
     #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Output", allow_hyphen_values = true)]
     pub exec_timeout: String,
+    /// Folder where commands may write, besides a temporary one of their own; may be given several times
+    #[arg(long, value_name = "DIR", help_heading = "Output", value_hint = ValueHint::DirPath)]
+    pub exec_write: Vec<PathBuf>,
+    /// Variable of this environment that commands find, besides PATH, LANG, HOME and TZ; may be given several times
+    #[arg(long, value_name = "NAME", help_heading = "Output")]
+    pub exec_env: Vec<String>,
     /// Folder for dumps and the log wirescope.jsonl; it must exist
     #[arg(long, value_name = "DIR", help_heading = "Output", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
-    /// Write a single dump into this new file and end; '-' is standard output
+    /// Write a single dump into this new file and end; '-' is standard output. A name in .pcap gets a pcap file, any other pcapng
     #[arg(short = 'w', long, value_name = "FILE", help_heading = "Output", value_hint = ValueHint::FilePath)]
     pub write: Option<PathBuf>,
-    /// Form of dumps: pcapng, or pcap with the facts in a text file beside it
-    #[arg(long, value_name = "FORM", default_value = "pcapng", help_heading = "Output", value_parser = Words(&["pcapng", "pcap"]))]
-    pub dump_format: String,
+    /// With -w: every window of the run in that one file, each packet once, in order; it is written when the run ends
+    #[arg(long, help_heading = "Output")]
+    pub all: bool,
+    /// Form of dumps: pcapng, or pcap with the facts in a text file beside it [default: pcap for -w FILE.pcap, else pcapng]
+    #[arg(long, value_name = "FORM", help_heading = "Output", value_parser = Words(&["pcapng", "pcap"]))]
+    pub dump_format: Option<String>,
     /// Bytes that all dumps in the folder may take, those of earlier runs included; then new ones are refused
     #[arg(long, value_name = "SIZE", help_heading = "Output", allow_hyphen_values = true)]
     pub dump_budget: Option<String>,
@@ -324,6 +333,9 @@ pub struct RunArgs {
     /// Try in every thread what must not be possible any more; one JSON object on standard output
     #[arg(long, hide = true, help_heading = "Rights")]
     pub rights_selftest: bool,
+    /// Say only warnings and failures, and no summary in words
+    #[arg(short = 'q', long, help_heading = "Output")]
+    pub quiet: bool,
     /// Also a line for each worker and open dump
     #[arg(short = 'v', long, action = ArgAction::Count, help_heading = "Output")]
     pub verbose: u8,
@@ -489,6 +501,6 @@ mod tests {
     fn defaults_are_those_of_the_help() {
         let args = run(&[]);
         assert_eq!((args.ring.as_str(), args.before.as_str(), args.after.as_str()), ("1GiB", "30s", "10s"));
-        assert_eq!((args.holdoff.as_str(), args.dumps_max.as_str(), args.vlan.as_str()), ("1s", "8", "transparent"));
+        assert_eq!((args.holdoff, args.dumps_max, args.vlan.as_str()), (None, None, "transparent"), "what depends on the source");
     }
 }

@@ -6,6 +6,7 @@ use crate::{Fault, REFUSED, UNDONE, told};
 use scope_engine::doctor::facts::OtherRun;
 use scope_engine::doctor::{self, Facts, Finding, State, Wanted, log, system};
 use scope_engine::events::EVENTS_FILE;
+use scope_engine::json_line;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ pub fn doctor(args: &DoctorArgs) -> u8 {
         Err(fault) => return told(Err(Fault::Refused(vec![fault]))),
     };
     let lost = found.iter().any(|finding| finding.loses);
-    let text = if args.json { format!("{}\n", object(&facts, &found)) } else { words(&facts, &found) };
+    let text = if args.json { format!("{}\n", json_line(&object(&facts, &found).to_string())) } else { words(&facts, &found) };
     match told(Ok(text)) {
         0 if lost => UNDONE,
         0 => 0,

@@ -7,6 +7,8 @@ mod rights;
 pub mod sources;
 pub mod triggers;
 
+pub use outputs::NO_USE;
+
 use crate::args::RunArgs;
 use crate::config::places::placed;
 use crate::config::reload::Reloader;
@@ -28,7 +30,12 @@ const DURATION_NS_MAX: i64 = 366 * 86_400 * 1_000_000_000;
 /// Status lines come this far apart at least.
 const STATUS_NS_MIN: i64 = 1_000_000_000;
 /// Dumps at once at most.
-const DUMPS_MAX: u64 = 1000;
+const DUMPS_MAX: u64 = 4096;
+/// Dumps at once where nothing else is said: of live traffic, and of sources that can wait, where nothing is lost to speed.
+const DUMPS_LIVE: u64 = 8;
+const DUMPS_WAITING: u64 = 1024;
+/// Holdoff where nothing else is said, ns: of live traffic; sources that can wait have none.
+const HOLDOFF_LIVE_NS: i64 = 1_000_000_000;
 
 /// How much of the machine is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +101,8 @@ pub struct Planned {
     pub stdout_taken: bool,
     /// A line for each worker and dump.
     pub verbose: bool,
+    /// No summary in words.
+    pub quiet: bool,
 }
 
 /// Checks everything.
@@ -115,7 +124,11 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
     let times = Times {
         before_ns: duration("--before", &args.before, &mut faults),
         after_ns: duration("--after", &args.after, &mut faults),
-        holdoff_ns: duration("--holdoff", &args.holdoff, &mut faults),
+        holdoff_ns: match &args.holdoff {
+            Some(text) => duration("--holdoff", text, &mut faults),
+            None if sources.can_wait() => 0,
+            None => HOLDOFF_LIVE_NS,
+        },
     };
     let filter_engine = match args.filter_engine.as_str() {
         "interpreter" => FilterEngine::Interpreter,
@@ -131,7 +144,11 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
     let memory = memory(args, &ring, &sources, segments.1 > 0, look, &mut faults);
     let free_bytes = (look == Look::Machine).then(|| Machine::this().available(None).0.saturating_sub(ring.ring_bytes));
     capture::rings(&mut sources.entries, free_bytes, &mut faults);
-    let dumps_max = count("--dumps-max", &args.dumps_max, DUMPS_MAX, &mut faults);
+    let dumps_max = match &args.dumps_max {
+        Some(text) => count("--dumps-max", text, DUMPS_MAX, &mut faults),
+        None if sources.can_wait() => DUMPS_WAITING,
+        None => DUMPS_LIVE,
+    };
     let exit_after = outputs::exit_after(args, &mut faults);
     let (folder, dump) = outputs::plan(args, look, &mut faults);
     let ring_out = places::ring_out(args.ring_out.as_deref(), look, &mut faults);
@@ -141,6 +158,10 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
     if !["text", "json"].contains(&args.log_format.as_str()) {
         faults.add("--log-format", format!("'{}' is no form of a log; write text or json", args.log_format));
     }
+    if args.quiet && args.verbose > 0 {
+        faults.add("--quiet", "it says less, and --verbose says more; leave one of both out");
+    }
+    outputs::something_is_written(args, &sources, &mut faults);
     let rights = rights::plan(args, look, &mut faults);
     let status_every_ns = duration("--status-every", &args.status_every, &mut faults);
     if (0..STATUS_NS_MIN).contains(&status_every_ns) && faults.is_empty() {
@@ -170,7 +191,15 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
         rights: Some(rights),
     };
     let reload = Reloader::of(&args.settings, &run.link_types);
-    Ok(Planned { run, segments, reload, json: args.summary.is_some(), stdout_taken, verbose: args.verbose > 0 })
+    Ok(Planned {
+        run,
+        segments,
+        reload,
+        json: args.summary.is_some(),
+        stdout_taken,
+        verbose: args.verbose > 0,
+        quiet: args.quiet,
+    })
 }
 
 fn duration(place: &str, text: &str, faults: &mut Faults) -> i64 {

@@ -40,7 +40,7 @@ pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
     if let Err(error) = listen(control, reload) {
         return Ended::Refused(format!("signals: can't be listened to: {error}"));
     }
-    let teller = Teller::new(planned.verbose);
+    let teller = Teller::new(planned.verbose, words::ready(&planned.run));
     if planned.verbose {
         teller.note("configuration of this run:");
         planned.run.config.lines().for_each(|line| teller.note(line));

@@ -224,6 +224,42 @@ fn a_single_dump_overwrites_nothing_and_ends_the_run() {
 }
 
 #[test]
+fn the_name_of_a_single_dump_says_its_form_and_the_flag_says_otherwise() {
+    let place = Place::new();
+    place.source(&capture(vec![ethernet("left")], false));
+    let pcapng = [0x0a, 0x0d, 0x0d, 0x0a];
+    let pcap = [0x4d, 0x3c, 0xb2, 0xa1];
+    for (name, more, magic) in [
+        ("a.pcap", "", pcap),
+        ("b.PCAP", "", pcap),
+        ("c.pcapng", "", pcapng),
+        ("d.pcap", "--dump-format pcapng", pcapng),
+        ("e.pcapng", "--dump-format pcap", pcap),
+        ("f", "", pcapng),
+        ("g.cap", "", pcapng),
+    ] {
+        let options = format!("-r in.pcapng --trigger 'hit=udp port 60000' --dump '' --before 2 --after 1 {more} -w {name}");
+        let done = shell(&place, &format!("WIRESCOPE {options}"));
+        assert_eq!(done.code(), Some(0), "{name}: {}", done.stderr);
+        assert_eq!(std::fs::read(place.path(name)).unwrap()[..4], magic, "{name}");
+        oracle::opens_cleanly(&place.path(name)).unwrap();
+    }
+    assert!(place.path("a.txt").exists(), "the facts that a pcap file can't hold");
+    for (order, words) in [
+        ("-w x.pcapng.gz", "-w: x.pcapng.gz would not be compressed; write -w x.pcapng"),
+        ("-w x.pcap.ZST", "-w: x.pcap.ZST would not be compressed"),
+        (
+            "--out out --ring-out x.pcap",
+            "--ring-out: x.pcap would be a pcapng file under the name of a pcap one; write --ring-out x.pcapng",
+        ),
+    ] {
+        let done = shell(&place, &format!("WIRESCOPE -r in.pcapng --trigger udp --dump '' {order}"));
+        assert_eq!(done.code(), Some(2), "{order}: {}", done.stderr);
+        assert!(done.stderr.contains(words), "{order}: {}", done.stderr);
+    }
+}
+
+#[test]
 fn orders_that_contradict_each_other_are_refused_all_at_once() {
     let place = Place::new();
     let check = |more: &[&str], words: &[&str]| {

@@ -11,6 +11,11 @@ use std::time::{Duration, Instant};
 
 const MS: i64 = 1_000_000;
 
+/// A path in the folder where commands may write.
+fn work(place: &Place, name: &str) -> std::path::PathBuf {
+    place.path("work").join(name)
+}
+
 /// Traffic with `hits` packets to port 60000, 100 ms apart.
 fn capture(hits: i64) -> Capture {
     let mut capture = Conversations::default().capture();
@@ -32,7 +37,8 @@ fn arguments<'a>(source: &'a str, command: &'a str, more: &[&'a str]) -> Vec<&'a
 
 fn run(place: &Place, hits: i64, command: &str, more: &[&str]) -> Done {
     let source = place.source(&capture(hits));
-    place.run(&arguments(&source, command, more))
+    let work = place.path("work");
+    place.run(&arguments(&source, command, &[&["--exec-write", work.to_str().unwrap()], more].concat()))
 }
 
 fn events(place: &Place, kind: &str) -> Vec<Value> {
@@ -53,13 +59,15 @@ fn runs(path: &Path) -> bool {
 
 #[test]
 fn a_command_finds_the_facts_of_its_dump_in_its_environment() {
-    let place = Place::new();
-    let done = run(&place, 2, r#"env | grep ^WIRESCOPE_ > "$WIRESCOPE_FILE.env"; cat; echo said; echo so >&2"#, &[]);
+    let place = Place::with_commands();
+    let command =
+        format!("env | grep ^WIRESCOPE_ > {}/$WIRESCOPE_ID.env; cat; echo said; echo so >&2", place.path("work").display());
+    let done = run(&place, 2, &command, &[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let summary = done.summary();
     assert_eq!(summary.dumps.len(), 2);
     for dump in &summary.dumps {
-        let text = std::fs::read_to_string(format!("{}.env", dump.path.display())).unwrap();
+        let text = std::fs::read_to_string(work(&place, &format!("{}.env", dump.id))).unwrap();
         let fact = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(&format!("WIRESCOPE_{name}=")));
             line.unwrap_or_else(|| panic!("no {name} in {text}")).to_string()
@@ -83,7 +91,7 @@ fn a_command_finds_the_facts_of_its_dump_in_its_environment() {
 
 #[test]
 fn a_failing_command_is_a_warning_and_the_run_is_what_it_was() {
-    let place = Place::new();
+    let place = Place::with_commands();
     let done = run(&place, 1, r"printf 'no \033[2Jdisk'; exit 3", &[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert_eq!((&counts(&done)["failed"], &events(&place, "exec")[0]["code"]), (&1.into(), &3.into()));
@@ -94,7 +102,7 @@ fn a_failing_command_is_a_warning_and_the_run_is_what_it_was() {
 
 #[test]
 fn a_command_has_the_home_of_the_user_that_it_is() {
-    let place = Place::new();
+    let place = Place::with_commands();
     let source = place.source(&capture(1));
     let check = |given: &str, expected: &str| {
         let mut command = place.command(&arguments(&source, "printf %s \"$HOME\"", &[]));
@@ -106,8 +114,6 @@ fn a_command_has_the_home_of_the_user_that_it_is() {
     let own = place.out().display().to_string();
     if run::is_root() {
         // The folder belongs to nobody, who the run becomes: so is this home, and root's isn't.
-        std::os::unix::fs::chown(place.out(), Some(65534), Some(65534)).unwrap();
-        place.open_to_all();
         check("/root", "/");
     }
     check(&own, &own);
@@ -115,7 +121,7 @@ fn a_command_has_the_home_of_the_user_that_it_is() {
 
 #[test]
 fn a_command_can_t_speak_for_the_service_that_the_run_is() {
-    let place = Place::new();
+    let place = Place::with_commands();
     let source = place.source(&capture(1));
     let mut command = place.command(&arguments(&source, "env | grep -e NOTIFY -e WATCHDOG; true", &[]));
     command.env("WATCHDOG_PID", "1");
@@ -126,8 +132,8 @@ fn a_command_can_t_speak_for_the_service_that_the_run_is() {
 
 #[test]
 fn only_so_many_commands_run_at_once() {
-    let place = Place::new();
-    let log = place.path("log");
+    let place = Place::with_commands();
+    let log = work(&place, "log");
     let command = format!("echo begin >> {0}; sleep 0.2; echo end >> {0}", log.display());
     let done = run(&place, 6, &command, &["--exec-max", "2"]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
@@ -143,7 +149,7 @@ fn only_so_many_commands_run_at_once() {
 
 #[test]
 fn commands_beyond_those_that_may_wait_are_skipped_and_counted() {
-    let place = Place::new();
+    let place = Place::with_commands();
     let source = place.source(&capture(75));
     let go = place.path("go");
     let command = format!("while [ ! -e {} ]; do sleep 0.05; done", go.display());
@@ -160,8 +166,8 @@ fn commands_beyond_those_that_may_wait_are_skipped_and_counted() {
 
 #[test]
 fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
-    let place = Place::new();
-    let pid = place.path("pid");
+    let place = Place::with_commands();
+    let pid = work(&place, "pid");
     let command = format!("trap '' TERM; sleep 300 & echo $! > {}; while true; do sleep 0.1; done", pid.display());
     let begun = Instant::now();
     let done = run(&place, 1, &command, &["--exec-timeout", "500ms"]);
@@ -175,7 +181,7 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
 
 #[test]
 fn a_command_that_ends_when_it_is_told_to_gives_its_place_back_at_once() {
-    let place = Place::new();
+    let place = Place::with_commands();
     let bounds = ["--exec-timeout", "300ms", "--exec-max", "1"];
     let traffic = ["--source", "synth:rate=1k", "--before", "100ms", "--exec", "sleep 300 & sleep 300"];
     let started = Started::new(place.command(&[&traffic[..], &bounds].concat()));
@@ -197,8 +203,8 @@ fn a_command_that_ends_when_it_is_told_to_gives_its_place_back_at_once() {
 
 #[test]
 fn what_a_command_started_has_its_grace_though_the_command_itself_is_gone() {
-    let place = Place::new();
-    let pid = place.path("pid");
+    let place = Place::with_commands();
+    let pid = work(&place, "pid");
     let command = format!("(trap '' TERM; sleep 1; echo tidied; sleep 300) & echo $! > {}; sleep 300", pid.display());
     let done = run(&place, 1, &command, &["--exec-timeout", "500ms"]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
@@ -210,8 +216,8 @@ fn what_a_command_started_has_its_grace_though_the_command_itself_is_gone() {
 
 #[test]
 fn what_a_command_leaves_behind_ends_with_it() {
-    let place = Place::new();
-    let pid = place.path("pid");
+    let place = Place::with_commands();
+    let pid = work(&place, "pid");
     let done = run(&place, 1, &format!("sleep 300 & echo $! > {}", pid.display()), &[]);
     assert_eq!((done.code(), &counts(&done)["failed"]), (Some(0), &0.into()), "{}", done.stderr);
     wait_until("its end", || !runs(&pid));
@@ -219,7 +225,7 @@ fn what_a_command_leaves_behind_ends_with_it() {
 
 #[test]
 fn only_the_beginning_of_what_a_command_says_is_kept() {
-    let place = Place::new();
+    let place = Place::with_commands();
     let done = run(&place, 1, "head -c 3000000 /dev/zero | tr '\\0' x", &[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let event = &events(&place, "exec")[0];
@@ -228,10 +234,12 @@ fn only_the_beginning_of_what_a_command_says_is_kept() {
 
 #[test]
 fn a_second_signal_ends_the_commands_with_the_run() {
-    let place = Place::new();
-    let pid = place.path("pid");
+    let place = Place::with_commands();
+    let pid = work(&place, "pid");
     let command = format!("trap '' TERM INT; sleep 300 & echo $! > {}; wait", pid.display());
-    let arguments = ["--source", "synth:rate=1k", "--before", "100ms", "--exec", &command];
+    let folder = place.path("work");
+    let traffic = ["--source", "synth:rate=1k", "--before", "100ms", "--exec", &command];
+    let arguments = [&traffic[..], &["--exec-write", folder.to_str().unwrap()]].concat();
     let started = Started::new(place.command(&arguments));
     wait_until("the start", || !events(&place, "start").is_empty());
     started.signal(libc::SIGUSR1);
@@ -247,7 +255,7 @@ fn a_second_signal_ends_the_commands_with_the_run() {
 
 #[test]
 fn what_can_t_be_run_is_refused() {
-    let place = Place::new();
+    let place = Place::with_commands();
     let check = |more: &[&str], words: &str| {
         let done = place.run(&[&["--source", "synth:time=1s"], more].concat());
         assert_eq!(done.code(), Some(2), "{more:?}: {}", done.stderr);
@@ -257,4 +265,8 @@ fn what_can_t_be_run_is_refused() {
     check(&["--exec", "true", "--exec-max", "0"], "--exec-max: 0 is too few");
     check(&["--exec", "true", "--exec-timeout", "soon"], "--exec-timeout: 'soon'");
     check(&["--exec", "true", "--exec-timeout", "0"], "--exec-timeout: a command needs some time");
+    check(&["--exec", "true", "--exec-write", "/no/such"], "--exec-write: /no/such: no such folder");
+    check(&["--exec", "true", "--exec-env", "A=B"], "--exec-env: 'A=B' is no name of a variable");
+    check(&["--exec", "true", "--exec-env", "NOTIFY_SOCKET"], "--exec-env: 'NOTIFY_SOCKET' is for the run alone");
+    check(&["--exec", "true", "--exec-env", "WIRESCOPE_FILE"], "--exec-env: 'WIRESCOPE_FILE' is set for each command anyhow");
 }

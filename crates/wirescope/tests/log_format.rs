@@ -21,7 +21,7 @@ fn lines(stderr: &str) -> Vec<Value> {
 
 #[test]
 fn with_json_every_line_on_standard_error_is_an_object() {
-    let place = Place::new();
+    let place = Place::with_commands();
     let source = ["--source", "synth:rate=10k,time=2s,trigger-at=1s", "--log-format", "json", "--exec", "echo oh; exit 1"];
     let done = place.run(&[&source[..], &TRIGGER].concat());
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
@@ -68,7 +68,7 @@ fn faults_of_a_file_and_of_the_command_line_itself_are_objects_too() {
 
 #[test]
 fn text_holds_no_control_character_of_foreign_data() {
-    let place = Place::new();
+    let place = Place::with_commands();
     let exec = r"printf 'evil\033[2J\ttext'; exit 1";
     let source = ["--source", "synth:rate=10k,time=2s,trigger-at=1s", "--exec", exec];
     let done = place.run(&[&source[..], &TRIGGER].concat());

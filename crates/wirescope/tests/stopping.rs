@@ -74,7 +74,7 @@ fn a_second_signal_ends_at_once_and_leaves_whole_files_only() {
 fn signals_that_come_close_together_are_one_stop() {
     for pause_us in [50, 1_000, 20_000] {
         let place = Place::new();
-        let started = endless(&place, "synth:rate=20k", &["--trigger", "hit=udp", "--after", "200ms", "--before", "1s"]);
+        let started = endless(&place, "synth:rate=20k", &["--trigger", "hit=udp", "--dump", "udp", "--after", "200ms"]);
         std::thread::sleep(Duration::from_millis(300));
         started.signal(libc::SIGINT);
         std::thread::sleep(Duration::from_micros(pause_us));
@@ -85,82 +85,31 @@ fn signals_that_come_close_together_are_one_stop() {
 }
 
 #[test]
-fn without_triggers_a_manual_fire_dumps_the_last_of_everything() {
-    let place = Place::new();
-    let ring = place.path("ring.pcapng");
-    let more = ["--before", "1s", "--after", "300ms", "--ring-out", ring.to_str().unwrap()];
-    let started = endless(&place, "synth:rate=10k,flows=100,vlan=20%", &more);
-    std::thread::sleep(Duration::from_millis(1600));
-    started.signal(libc::SIGUSR1);
-    wait_until("the dump", || place.out_names().iter().any(|name| is_finished_dump(name)));
-    let done = stop(started, libc::SIGINT);
-    assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    let summary = done.summary();
-    let dump = summary.only_dump();
-    // The last of everything: whether what comes after the fire belongs to it is left open.
-    let (from_ns, to_ns) = (dump.time_ns - SECOND, dump.to_ns);
-    assert!(to_ns == dump.time_ns || to_ns == dump.time_ns + SECOND * 3 / 10, "{dump:?}");
-    assert_eq!((dump.from_ns, dump.complete), (from_ns, true), "{dump:?}");
-    let mut everything = oracle::read(&ring).unwrap().capture;
-    assert_eq!(everything.packets.len() as u64, summary.stored.packets);
-    everything.packets.retain(|packet| (from_ns..=to_ns).contains(&packet.time_ns));
-    everything.packets.sort_by_key(|packet| packet.time_ns);
-    assert_eq!(difference(&everything, &oracle::read(&dump.path).unwrap().capture), None);
-    assert!(dump.packets > 9_000, "{dump:?}");
-}
-
-#[test]
-fn a_manual_fire_fires_every_armed_trigger() {
-    let place = Place::new();
-    let more = [
-        "--trigger",
-        "never=udp port 9",
-        "--dump",
-        "host $srcIP",
-        "--trigger",
-        "single=udp port 60000",
-        "--dump",
-        "udp port 60000",
-        "--trigger",
-        "nor=tcp port 9",
-        "--dump",
-        "udp",
-        "--before",
-        "1s",
-        "--after",
-        "200ms",
-    ];
-    let started = endless(&place, "synth:rate=5k,flows=100", &more);
-    std::thread::sleep(Duration::from_millis(1200));
-    started.signal(libc::SIGUSR1);
-    wait_until("three dumps", || place.out_names().iter().filter(|name| is_finished_dump(name)).count() >= 3);
-    let done = stop(started, libc::SIGINT);
-    assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    let summary = done.summary();
-    let triggers: Vec<&str> = summary.dumps.iter().map(|dump| dump.trigger.as_str()).collect();
-    assert_eq!(triggers.len(), 3, "{triggers:?}");
-    for name in ["never", "single", "nor"] {
-        assert!(triggers.contains(&name), "{triggers:?}");
-        assert_eq!(summary.hits[name].fired, 1, "{name}: {summary:?}");
+fn a_fire_by_hand_is_one_dump_of_everything_at_once_whatever_triggers_there_are_and_disarms_none() {
+    let never = ["--trigger", "never=udp port 9", "--dump", "host $srcIP", "--single", "--exit-after", "9"];
+    let full = ["--trigger", "full=udp", "--dump", "udp", "--after", "1h", "--dumps-max", "1", "--exit-after", "9"];
+    for (triggers, dumps) in [(&[][..], 1), (&never[..], 1), (&full[..], 2)] {
+        let place = Place::new();
+        let ring = place.path("ring.pcapng");
+        let more = ["--before", "1s", "--ring-out", ring.to_str().unwrap()];
+        let started = endless(&place, "synth:rate=10k,flows=100,vlan=20%", &[&more, triggers].concat());
+        std::thread::sleep(Duration::from_millis(1600));
+        started.signal(libc::SIGUSR1);
+        wait_until("the dump", || place.out_names().iter().any(|name| is_finished_dump(name) && name.contains("_manual_")));
+        let done = stop(started, libc::SIGINT);
+        let summary = done.summary();
+        assert_eq!((summary.dumps.len(), summary.hits["manual"].fired), (dumps, 1), "{summary:?}");
+        let dump = summary.dumps.iter().find(|dump| dump.trigger == "manual").unwrap();
+        assert_eq!((dump.to_ns, dump.from_ns, dump.complete), (dump.time_ns, dump.time_ns - SECOND, true), "{dump:?}");
+        let mut everything = oracle::read(&ring).unwrap().capture;
+        assert_eq!(everything.packets.len() as u64, summary.stored.packets);
+        everything.packets.retain(|packet| (dump.from_ns..=dump.to_ns).contains(&packet.time_ns));
+        everything.packets.sort_by_key(|packet| packet.time_ns);
+        assert_eq!(difference(&everything, &oracle::read(&dump.path).unwrap().capture), None);
+        assert!(dump.packets > 9_000, "{dump:?}");
+        let others: u64 = summary.hits.iter().filter(|(name, _)| *name == "never").map(|(_, hits)| hits.sum()).sum();
+        assert_eq!(others, 0, "no trigger was fired, and none was disarmed: {summary:?}");
     }
-    // A template with names takes everything, since no packet fills it.
-    let of = |name: &str| summary.dumps.iter().find(|dump| dump.trigger == name).unwrap();
-    assert!(of("never").packets > 4000, "{:?}", of("never"));
-    assert_eq!(of("single").packets, 0);
-    assert!(oracle::read(&of("single").path).unwrap().capture.packets.is_empty());
-    oracle::opens_cleanly(&of("single").path).unwrap();
-}
-
-#[test]
-fn a_single_trigger_that_has_fired_is_not_fired_by_hand() {
-    let place = Place::new();
-    let more = ["--trigger", "hit=udp port 60000", "--single", "--before", "1s", "--after", "100ms"];
-    let started = endless(&place, "synth:rate=5k,flows=100,trigger-at=300ms", &more);
-    wait_until("the dump", || place.out_names().iter().any(|name| is_finished_dump(name)));
-    started.signal(libc::SIGUSR1);
-    std::thread::sleep(Duration::from_millis(700));
-    let summary = stop(started, libc::SIGINT).summary();
-    assert_eq!((summary.dumps.len(), summary.hits["hit"].fired), (1, 1), "{summary:?}");
 }
 
 #[test]

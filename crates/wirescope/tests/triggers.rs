@@ -7,7 +7,7 @@ use run::summary::{Hits, Summary};
 use scope_testkit::oracle::{self, VlanRule, difference, expected_dump};
 use scope_testkit::traffic::frame;
 use scope_testkit::traffic::random::START_NS;
-use scope_testkit::traffic::{Capture, ETHERNET, Record};
+use scope_testkit::traffic::{Capture, ETHERNET, Precision, Record};
 
 const MS: i64 = 1_000_000;
 
@@ -64,11 +64,25 @@ fn cases() -> Vec<Case> {
             dumps: &[((5000, 1), 4000, 8000)],
         },
         Case {
-            name: "holdoff keeps later hits from firing",
+            name: "holdoff keeps later hits with the same values from firing, and no others",
             hits: &[(5000, 1), (8000, 1), (11000, 2), (20000, 1)],
             options: &["--before", "100ms", "--after", "100ms", "--holdoff", "10s"],
+            counted: Hits { fired: 3, held_off: 1, ..none },
+            dumps: &[((5000, 1), 4900, 5100), ((11000, 2), 10900, 11100), ((20000, 1), 19900, 20100)],
+        },
+        Case {
+            name: "an empty key is the whole trigger's",
+            hits: &[(5000, 1), (8000, 1), (11000, 2), (20000, 1)],
+            options: &["--before", "100ms", "--after", "100ms", "--holdoff", "10s", "--holdoff-key", ""],
             counted: Hits { fired: 2, held_off: 2, ..none },
             dumps: &[((5000, 1), 4900, 5100), ((20000, 1), 19900, 20100)],
+        },
+        Case {
+            name: "a file has no holdoff unless it is asked for",
+            hits: &[(5000, 1), (5300, 1), (5600, 1)],
+            options: &["--before", "100ms", "--after", "100ms"],
+            counted: Hits { fired: 3, ..none },
+            dumps: &[((5000, 1), 4900, 5100), ((5300, 1), 5200, 5400), ((5600, 1), 5500, 5700)],
         },
         Case {
             name: "holdoff runs per key",
@@ -156,7 +170,7 @@ fn hits_of(hits: &[Hit], options: &[&str]) -> Summary {
     let source = place.source(&capture(25, hits));
     let mut arguments = vec!["--source", &source, "--trigger", "hit=udp port 60000"];
     arguments.extend(options);
-    let summary = place.summary(&arguments);
+    let summary = place.summary_of_many_hits(&arguments);
     summary.assert_adds_up();
     summary
 }
@@ -171,6 +185,56 @@ fn overlapping_windows_over_the_cap_neither_hang_nor_vanish() {
     assert_eq!((hits.fired + hits.too_many, hits.sum()), (3, 3), "{hits:?}");
     assert!(hits.fired >= 1 && summary.dumps.len() as u64 == hits.fired, "{summary:?}");
     assert_eq!(summary.received.packets, 25 * 20 + 3);
+}
+
+#[test]
+fn hits_that_start_no_dump_are_told_with_the_remedy_and_too_many_of_them_are_exit_code_1() {
+    let place = Place::new();
+    let source = place.source(&capture(25, &[(5000, 1), (6000, 2), (7000, 3)]));
+    let orders = ["--trigger", "hit=udp port 60000", "--after", "60", "--source", &source];
+    let done = place.run(&[&orders[..], &["--dump", "host $srcIP", "--dumps-max", "1"]].concat());
+    let hits = done.summary().hits["hit"];
+    assert_eq!((done.code(), hits.fired, hits.too_many), (Some(1), 1, 2), "{}", done.stderr);
+    let first = "trigger hit: a hit started no dump: 1 dump was open, the most at once; allow more with --dumps-max 4";
+    assert!(done.stderr.contains(first), "{}", done.stderr);
+    let summary: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    assert!(summary["failures"].to_string().contains("trigger hit: 2 hits started no dump"), "{summary}");
+
+    let done = place.run(&[&orders[..], &["--dump", "vlan $vlan"]].concat());
+    assert_eq!((done.code(), done.summary().hits["hit"].template_unfilled), (Some(0), 3), "{}", done.stderr);
+    let first = "trigger hit: a hit started no dump: the packet has no $vlan";
+    assert!(done.stderr.contains(first) && done.stderr.contains("--dump 'vlan $vlan ?:'"), "{}", done.stderr);
+    assert!(done.summary().warnings.iter().any(|warning| warning.contains("3 hits started no dump")), "{}", done.stdout);
+
+    // On files there is room for a thousand dumps, and for their files, whatever the limit of open files was.
+    let hosts: Vec<Hit> = (0..300).map(|number| (5000 + number * 10, (number % 90 + 1) as u8)).collect();
+    let source = place.source_of("many.pcapng", &scope_testkit::traffic::pcapng(&capture(25, &hosts), Precision::Nano, false));
+    let mut limited = std::process::Command::new("sh");
+    let command = place.command(&["--source", &source, "--trigger", "hit=udp port 60000", "--dump", "host $srcIP"]);
+    limited.args(["-c", "ulimit -S -n 64; exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
+    let done = run::finish(limited);
+    assert_eq!((done.code(), done.summary().hits["hit"].fired), (Some(0), 90), "{}", done.stderr);
+}
+
+#[test]
+fn a_flow_is_one_dump_for_both_directions_with_fragments_and_extension_headers() {
+    let (a, b) = ("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:60000".parse().unwrap());
+    let mut input = capture(10, &[]);
+    let there = frame::on_link(ETHERNET, &[], &frame::udp(a, b, b"there"));
+    let back = frame::on_link(ETHERNET, &[], &frame::udp(b, a, b"and back"));
+    let mut fragment = there.clone();
+    fragment[20..22].copy_from_slice(&[0, 9]); // a later one, without ports
+    for (at_ms, data) in [(5000, &there), (5100, &back), (5200, &fragment), (5300, &there)] {
+        input.insert(Record::new(START_NS + at_ms * MS + 1, data.clone()));
+    }
+    for template in [&["--dump", "$flow"][..], &[]] {
+        let place = Place::new();
+        let source = place.source(&input);
+        let orders = ["--source", &source, "--trigger", "hit=udp port 60000", "--before", "1", "--after", "1"];
+        let summary = place.summary(&[&orders[..], template].concat());
+        assert_eq!(summary.hits["hit"], Hits { fired: 1, extended: 2, ..Hits::default() }, "{template:?}");
+        assert_eq!((summary.only_dump().packets, summary.only_dump().complete), (4, true), "{template:?}");
+    }
 }
 
 #[test]
@@ -311,7 +375,7 @@ fn workers_that_wait_for_places_never_wait_for_each_other() {
         let place = Place::new();
         let source = format!("synth:rate=10k,time=3s,pace=max,workers={workers},start=1000,flows=50");
         let trigger = ["--trigger", "udp", "--dump", "udp", "--before", "0", "--after", "0", "--dumps-max", dumps_max];
-        let summary = place.summary(&[&["--source", &source, "--holdoff", holdoff], &trigger[..]].concat());
+        let summary = place.summary_of_many_hits(&[&["--source", &source, "--holdoff", holdoff], &trigger[..]].concat());
         summary.assert_adds_up();
         assert!(summary.dumps.len() > 2, "{} dumps", summary.dumps.len());
     }

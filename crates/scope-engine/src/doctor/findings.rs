@@ -3,6 +3,8 @@
 use super::facts::{Facts, NicFacts, State};
 use super::{packet_findings, silence};
 use scope_source::nic::{Nic, altered_advice};
+use scope_source::printable::shell_word;
+use scope_source::spec::escape;
 use std::cmp::Reverse;
 
 /// Free space below which a dump folder is nearly full: one part in so many.
@@ -185,7 +187,7 @@ fn dumps(facts: &Facts, found: &mut Vec<Finding>) {
     if too_many > 0 {
         let places = facts.dumps_max.map_or(String::new(), |places| format!(" ({places})"));
         let cause = format!("{too_many} hits got no dump of their own: all places for dumps at once were taken{places}");
-        let remedies = ["a --holdoff-key such as '$srcIP', or a longer --holdoff", "a larger --dumps-max", "a shorter --after"];
+        let remedies = ["a larger --dumps-max", "a shorter --after", "a longer --holdoff, or a --holdoff-key such as '$srcIP'"];
         found.push(Finding::note("too_many", Stage::Dumps, Sureness::Certain, cause, &remedies));
     }
 }
@@ -305,7 +307,7 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
             "cut_by_bound",
             altered.cut_by_bound,
             "were cut though nobody asked for it: they are longer than the most that is kept of a packet",
-            &format!("ip link set dev {interface} gso_max_size 65536 gro_max_size 65536"),
+            &format!("ip link set dev {} gso_max_size 65536 gro_max_size 65536", shell_word(interface)),
         );
         let snap_len = facts.captures.iter().find(|capture| capture.interface == *interface).and_then(|capture| capture.snap_len);
         let asked = snap_len.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
@@ -330,8 +332,8 @@ fn idle(facts: &Facts, found: &mut Vec<Finding>) {
         let arrived =
             nic.filter(|nic| !nic.counters.is_empty()).map(|nic| nic.count("rx_packets").saturating_add(nic.count("tx_packets")));
         let (up, running) = (nic.and_then(|nic| nic.up), nic.and_then(|nic| nic.running));
-        let up_line = format!("ip link set dev {name} up");
-        let promiscuous = format!("capture without promisc=off: --source 'afpacket:{name}'");
+        let up_line = format!("ip link set dev {} up", shell_word(name));
+        let promiscuous = format!("capture without promisc=off: --source {}", shell_word(format!("afpacket:{}", escape(name))));
         let (sureness, cause, remedies): (_, &str, Vec<&str>) = match (up, running, arrived) {
             (Some(false), ..) => (Sureness::Certain, "the interface is down", vec![&up_line]),
             (_, Some(false), _) => (Sureness::Certain, "the interface has no link", vec!["look at cable, switch port or peer"]),

@@ -2,6 +2,7 @@
 
 use super::facts::{Facts, NicFacts};
 use super::findings::{Finding, Stage, Sureness};
+use scope_source::printable::shell_word;
 
 /// More triggers than this are many for one worker.
 const TRIGGERS_MANY: u64 = 8;
@@ -20,8 +21,9 @@ fn card(facts: &Facts, nic: &NicFacts, found: &mut Vec<Finding>) {
     let name = &nic.interface;
     let no_room = ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"].map(|counter| nic.count(counter)).into_iter().max();
     let no_room = no_room.unwrap_or(0);
-    let larger =
-        nic.remedy("nic_ring").map_or(format!("a larger receive ring, if it can have one: ethtool -g {name}"), String::from);
+    let larger = nic
+        .remedy("nic_ring")
+        .map_or(format!("a larger receive ring, if it can have one: ethtool -g {}", shell_word(name)), String::from);
     let remedies = [
         larger.as_str(),
         "keep capture's workers off the processors that serve the card's interrupts (cpus=)",

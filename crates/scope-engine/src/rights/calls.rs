@@ -31,7 +31,8 @@ const FREE: &[&[c_long]] = &[
     &[SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigpending, SYS_sigaltstack],
     // A thread that works beside lowers its priority; raising it takes a capability.
     &[SYS_setpriority],
-    // Time.
+    // Time; of adjtimex only reading is left, since setting takes a capability.
+    &[SYS_adjtimex],
     &[SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday],
     // Sockets that were opened before: packets, news of interfaces, words to the service manager. New ones are refused; spare
     // packet sockets are bound when an interface comes.

@@ -1,28 +1,44 @@
 //! Landlock: what of the file system stays within reach. Everything that is open already stays open.
+//!
+//! A rule names a file or a folder itself, never the folder above it. One right is given above: to give a new file its name in the
+//! folder of `-w FILE` or `--ring-out FILE`. By that nothing there can be read, written or removed.
 
-use super::{Writable, checked};
-use landlock::{ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr};
+use super::{Place, Writable, checked};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+    RulesetError, Scope,
+};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
-/// What stays readable: the kernel's figures, settings of names and services that filters are compiled with, libraries.
+/// What stays readable for a run: the kernel's figures, settings of names and services that filters are compiled with, libraries.
 const READABLE: [&str; 6] = ["/proc", "/sys", "/etc", "/usr", "/lib", "/lib64"];
-/// The newest interface whose rights are known here; what an older kernel lacks is left away.
+/// Programs, and what they are made of: what commands may read and execute.
+const PROGRAMS: [&str; 11] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/etc", "/nix/store", "/gnu/store"];
+/// What else of the system commands may read: the kernel's figures, and where the network's names are asked.
+const SYSTEM: [&str; 6] = ["/proc", "/sys", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/nscd"];
+/// Devices that hold nothing.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+/// The newest interface whose rights of files and ports are known here; what an older kernel lacks is omitted.
 const KNOWN: ABI = ABI::V5;
+/// For commands also: they signal no process but their own kind.
+const KNOWN_OF_COMMANDS: ABI = ABI::V6;
 /// Asks for the version instead of making rules.
 const VERSION: libc::c_uint = 1;
 
-/// Rules that each thread takes on.
+/// Rules that each thread of a run takes on.
 pub struct FileRules {
     abi: i32,
     ruleset: Option<OwnedFd>,
 }
 
 impl FileRules {
-    /// Files may be made, written and removed in the folders `writable`; read there, in [`READABLE`] and in `readable`. No TCP.
+    /// Files may be made, written and removed in folders that are the run's, and get names in the others; read in [`READABLE`], and
+    /// where `readable` names them. No TCP.
     pub fn new(writable: &[Writable<'_>], readable: &[PathBuf]) -> io::Result<FileRules> {
-        let abi = kernel_abi();
+        let abi = in_force(KNOWN);
         if abi == 0 {
             return Ok(FileRules { abi, ruleset: None });
         }
@@ -30,7 +46,7 @@ impl FileRules {
         Ok(FileRules { abi, ruleset: rules.into() })
     }
 
-    /// Version of the kernel's interface; 0: none.
+    /// Version of the interface that is in force: what the kernel has and is known here; 0: none.
     pub fn abi(&self) -> i32 {
         self.abi
     }
@@ -41,21 +57,135 @@ impl FileRules {
     }
 }
 
-fn rules(writable: &[Writable<'_>], readable: &[PathBuf]) -> Result<RulesetCreated, landlock::RulesetError> {
+fn rules(writable: &[Writable<'_>], readable: &[PathBuf]) -> Result<RulesetCreated, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = read | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
     let mut rules =
         Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?.handle_access(AccessNet::from_all(KNOWN))?.create()?;
-    for (folder, _) in writable {
-        rules = rules.add_rule(PathBeneath::new(folder, write))?;
+    for Writable { folder, place, .. } in writable {
+        let rights = match place {
+            Place::Own => write,
+            Place::NewName if folder.makes_unnamed() => AccessFs::MakeReg.into(),
+            // There a file has another name until it is whole.
+            Place::NewName => AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile,
+        };
+        rules = rules.add_rule(PathBeneath::new(folder, rights))?;
     }
-    for path in READABLE.iter().map(Path::new).chain(readable.iter().map(PathBuf::as_path)) {
-        // What isn't there needn't be read.
-        if let Ok(handle) = PathFd::new(path) {
-            rules = rules.add_rule(PathBeneath::new(handle, read))?;
-        }
+    let readable = readable.iter().map(PathBuf::as_path);
+    for path in READABLE.iter().map(Path::new).chain(readable) {
+        rules = add(rules, path, read)?;
     }
     Ok(rules)
+}
+
+/// A rule for `path`, if that is there: what isn't needn't be read. Of a file, folders' rights mean nothing.
+fn add(rules: RulesetCreated, path: &Path, rights: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
+    match PathFd::new(path) {
+        Ok(handle) => rules.add_rule(PathBeneath::new(&handle, rights_for(&handle, rights))),
+        Err(_) => Ok(rules),
+    }
+}
+
+/// Those of `rights` that a file can have, where `handle` is one.
+fn rights_for(handle: &impl AsFd, rights: BitFlags<AccessFs>) -> BitFlags<AccessFs> {
+    let is_folder = rustix::fs::fstat(handle)
+        .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory);
+    if is_folder { rights } else { rights & AccessFs::from_file(KNOWN) }
+}
+
+/// Rules for commands, put together while everything can still be opened, and taken on by a process with one thread.
+pub struct CommandRules(Option<RulesetCreated>);
+
+impl CommandRules {
+    /// Nothing is allowed but the network.
+    ///
+    /// # Errors
+    /// The kernel has Landlock and makes no rules.
+    pub fn new() -> io::Result<CommandRules> {
+        if in_force(KNOWN_OF_COMMANDS) == 0 {
+            return Ok(CommandRules(None));
+        }
+        let rules = Ruleset::default()
+            .handle_access(AccessFs::from_all(KNOWN_OF_COMMANDS))
+            .and_then(|rules| rules.scope(Scope::Signal))
+            .and_then(Ruleset::create);
+        Ok(CommandRules(Some(rules.map_err(io::Error::other)?)))
+    }
+
+    /// Allows what every command needs of the system: programs to execute, files to read, devices that hold nothing.
+    ///
+    /// # Errors
+    /// As [`CommandRules::new`].
+    pub fn system(&mut self) -> io::Result<()> {
+        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        for path in PROGRAMS {
+            self.add(Path::new(path), read | AccessFs::Execute)?;
+        }
+        for path in SYSTEM {
+            self.add(Path::new(path), read)?;
+        }
+        DEVICES.iter().try_for_each(|path| self.add(Path::new(path), AccessFs::ReadFile | AccessFs::WriteFile))
+    }
+
+    /// Allows files in `folder` to be read, and to be listed where `listed`.
+    ///
+    /// # Errors
+    /// The folder can't be opened.
+    pub fn read(&mut self, folder: &Path, listed: bool) -> io::Result<()> {
+        let rights = if listed { AccessFs::ReadFile | AccessFs::ReadDir } else { AccessFs::ReadFile.into() };
+        self.open_and_add(folder, rights)
+    }
+
+    /// Allows everything in `folder` but to execute, and to make devices.
+    ///
+    /// # Errors
+    /// The folder can't be opened.
+    pub fn write(&mut self, folder: &Path) -> io::Result<()> {
+        let not = AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
+        self.open_and_add(folder, AccessFs::from_all(KNOWN_OF_COMMANDS) & !not)
+    }
+
+    /// The calling thread takes them on; the version of the interface that is in force.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn take_on(self) -> io::Result<i32> {
+        match self.0 {
+            None => Ok(0),
+            Some(rules) => {
+                let ruleset: Option<OwnedFd> = rules.into();
+                let ruleset = ruleset.ok_or_else(|| io::Error::other("no rules were made"))?;
+                restrict_thread(ruleset.as_raw_fd()).map_err(io::Error::from_raw_os_error)?;
+                Ok(in_force(KNOWN_OF_COMMANDS))
+            }
+        }
+    }
+
+    fn open_and_add(&mut self, path: &Path, rights: BitFlags<AccessFs>) -> io::Result<()> {
+        std::fs::metadata(path)?;
+        self.add(path, rights)
+    }
+
+    fn add(&mut self, path: &Path, rights: impl Into<BitFlags<AccessFs>>) -> io::Result<()> {
+        let Some(rules) = self.0.take() else { return Ok(()) };
+        self.0 = Some(add(rules, path, rights.into()).map_err(io::Error::other)?);
+        Ok(())
+    }
+}
+
+/// For who does nothing any more but remove `folder`: what is in it, and itself.
+pub fn keep_to_removing(folder: &Path) -> io::Result<()> {
+    let mut rules = CommandRules::new()?;
+    rules.add(folder, AccessFs::ReadDir | AccessFs::RemoveDir | AccessFs::RemoveFile)?;
+    if let Some(above) = folder.parent() {
+        rules.add(above, AccessFs::RemoveDir)?;
+    }
+    rules.take_on().map(drop)
+}
+
+/// The newest version of Landlock's interface that both the kernel has and is `known`; 0: none.
+fn in_force(known: ABI) -> i32 {
+    kernel_abi().min(known as i32)
 }
 
 /// The kernel's version of Landlock, 0 where it has none, or where it was switched off at boot.

@@ -5,11 +5,13 @@
 //!    moment and tries.
 //! 2. Landlock's rules and the list of system calls are made (`files`, `calls`), while everything can still be opened.
 //! 3. Every thread gives up what programs that it would start could have (the bounding set), which takes a capability itself.
-//! 4. The process changes its groups and its user.
+//! 4. The process changes its groups and its user; files that get a name later in a folder of others are opened, without one.
 //! 5. Every thread gives up all capabilities and the right to gain any, then writing outside of the folders, then all system
 //!    calls that aren't on the list; in this order, since each step forbids the ones before. Threads that begin later inherit it.
 //!
-//! A thread begun by [`spawn_free`] keeps its system calls and its files, and nothing else: it may run commands.
+//! From the first of these on no process of the same user may look into this one, take its sockets or have its memory written to
+//! disk by a crash ([`hide`]). No thread is left out. Commands after dumps run in a process of their own, which is begun between 1 and 2,
+//! as the same user, and has other rights ([`crate::exec`]).
 //! What the kernel lacks is said; the other steps are taken all the same.
 
 mod calls;
@@ -19,11 +21,12 @@ mod selftest;
 mod threads;
 mod user;
 
+pub use files::{CommandRules, keep_to_removing};
 pub use selftest::{SelfTest, run as selftest};
-pub use threads::spawn_free;
 pub use user::{User, UserChoice};
 
 use files::FileRules;
+use scope_source::printable::shell_word;
 use scope_store::Folder;
 use std::ffi::OsStr;
 use std::fmt;
@@ -36,14 +39,48 @@ use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 pub struct RightsPlan {
     /// Who the run is to be, where it is started as root.
     pub user: UserChoice,
-    /// Folders that stay readable besides those of the system.
+    /// Files that stay readable besides those of the system.
     pub readable: Vec<PathBuf>,
     /// Try from inside, in every thread, what must not be possible any more.
     pub selftest: bool,
 }
 
-/// A folder that stays writable, and the file in it that the run will write.
-pub type Writable<'a> = (&'a Folder, &'a OsStr);
+/// A folder that the run writes to.
+#[derive(Clone, Copy, Debug)]
+pub struct Writable<'a> {
+    /// The folder.
+    pub folder: &'a Folder,
+    /// The file in it that the run will write.
+    pub file: &'a OsStr,
+    /// What else may be done there.
+    pub place: Place,
+}
+
+/// What a folder is to a run that writes there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The run's own: files are made, read, written and removed there.
+    Own,
+    /// A file of the run gets its name there, and the rest is others'. What may get a name is opened before rights are given up.
+    NewName,
+}
+
+impl Writable<'_> {
+    /// What makes it writable for `user`, as a command line.
+    fn give_to(&self, user: &str) -> String {
+        let (user, folder) = (shell_word(user), self.folder.path());
+        match self.place {
+            Place::Own => format!("give the folder to this user by: chown -R {user} {}", shell_word(folder)),
+            // Others' folder, perhaps the system's: it isn't ours to give away.
+            Place::NewName => {
+                format!(
+                    "name a file in a folder of this user, made by: install -d -o {user} {}",
+                    shell_word(folder.join("dumps"))
+                )
+            }
+        }
+    }
+}
 
 /// Whose fault a call is that never fails, unless files or memory have run out.
 fn blame(cause: &io::Error) -> &'static str {
@@ -57,7 +94,7 @@ fn blame(cause: &io::Error) -> &'static str {
 #[derive(Debug, thiserror::Error)]
 pub enum RightsError {
     /// The user can't write to a folder that the run writes to.
-    #[error("--user: {user} can't write to {folder} or to the log in it: {cause}; {}", remedy(user, folder, cause))]
+    #[error("--user: {user} can't write to {folder} or to the log in it: {cause}; {}", remedy(cause, give))]
     NotWritable {
         /// Who.
         user: String,
@@ -65,6 +102,8 @@ pub enum RightsError {
         folder: String,
         /// The system's own words.
         cause: io::Error,
+        /// What gives the folder to that user.
+        give: String,
     },
     /// Nobody is to write there.
     #[error("{path}: {cause}")]
@@ -95,11 +134,9 @@ pub enum RightsError {
 }
 
 /// Changing owners helps only where the owner is what is wrong.
-fn remedy(user: &str, folder: &str, cause: &io::Error) -> String {
+fn remedy(cause: &io::Error, give: &str) -> String {
     if cause.raw_os_error() == Some(libc::EACCES) {
-        format!(
-            "give the folder to this user by: chown -R {user} '{folder}', and chmod -R u+rwX where this user owns it; or choose another --user"
-        )
+        format!("{give}, and chmod -R u+rwX where this user owns it; or choose another --user")
     } else {
         "mend that, or choose another folder".to_string()
     }
@@ -111,15 +148,17 @@ impl RightsError {
     }
 }
 
-/// What was given up, in words by `Display`: `rights: user nobody, no capabilities, seccomp, Landlock (ABI 7)`.
+/// What was given up, in words by `Display`: `rights: user nobody, no capabilities, seccomp, Landlock (ABI 5)`.
 #[derive(Clone, Debug)]
 pub struct Rights {
     /// Who the run is now, and why where that isn't what is expected.
     pub user: String,
     /// Whether system calls are filtered.
     pub seccomp: bool,
-    /// Version of Landlock's interface; 0 where the kernel has none.
+    /// Version of Landlock's interface that is in force; 0 where the kernel has none.
     pub landlock_abi: i32,
+    /// The same for commands after dumps, where there are any.
+    pub commands_abi: Option<i32>,
 }
 
 impl fmt::Display for Rights {
@@ -130,11 +169,21 @@ impl fmt::Display for Rights {
             false => f.write_str(", no seccomp in this kernel: any system call that this user may make stays possible")?,
         }
         match self.landlock_abi {
-            0 => f.write_str(", no Landlock in this kernel: files are kept only from whom this user may not write to"),
-            abi => write!(f, ", Landlock (ABI {abi})"),
+            0 => f.write_str(", no Landlock in this kernel: files are kept only from whom this user may not write to")?,
+            abi => write!(f, ", Landlock (ABI {abi})")?,
+        }
+        match self.commands_abi {
+            None => Ok(()),
+            Some(0) => f.write_str(
+                "; commands: a process of their own, no Landlock in this kernel: they may write wherever this user may",
+            ),
+            Some(abi) => write!(f, "; commands: a process of their own, Landlock (ABI {abi})"),
         }
     }
 }
+
+/// Files that are opened for each folder where some get their names later: a dump takes up to three for each link type.
+const NAMES_RESERVED: usize = 48;
 
 /// Steps of the last part, for the error.
 const STEPS: [&str; 6] =
@@ -146,13 +195,53 @@ pub struct Decision<'a> {
     choice: user::Choice,
 }
 
+impl Decision<'_> {
+    /// Whom the process is to become; `None`: it stays who it is.
+    pub fn user(&self) -> Option<&User> {
+        self.choice.become_user.as_ref()
+    }
+
+    /// Why the run would be root, without capabilities, and what to do about it; `None`: it will be somebody else.
+    pub fn stays_root(&self) -> Option<&str> {
+        self.choice.stays_root.as_deref()
+    }
+}
+
+/// No other process of the same user can look into this one from here on: not into its memory, not at its descriptors. Nor does a
+/// crash write its memory to disk. A change of the user undoes it, so it is done again then. And programs that this one starts get
+/// none of its descriptors, not even those that whoever started this one left open for it.
+pub fn hide() {
+    // SAFETY: these take numbers only. A kernel before 5.11 has not the second one: there what was left open stays so.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    }
+}
+
+/// Makes a process with one thread powerless for good, as `user` where one is named: no capability, and none to gain. What it may
+/// open is for Landlock's rules to say.
+///
+/// # Errors
+/// Some rights may be given up already then: the caller must not go on.
+pub fn become_powerless(user: Option<&User>) -> Result<(), RightsError> {
+    capabilities::drop_bounding();
+    if let Some(user) = user {
+        user.take_on().map_err(RightsError::step("changing the user"))?;
+    }
+    let step = |step| move |errno| RightsError::step(step)(io::Error::from_raw_os_error(errno));
+    capabilities::drop_all().map_err(step(STEPS[1]))?;
+    capabilities::gain_none().map_err(step(STEPS[2]))?;
+    hide();
+    Ok(())
+}
+
 /// Decides who to be; `writable` is the dump folder and whatever else the run will write. Changes nothing.
 ///
 /// # Errors
 /// What the run will write is there and is no plain file, the user that was named can't write there, or this process can't become
 /// that user.
 pub fn decide<'a>(plan: &'a RightsPlan, writable: &[Writable<'_>]) -> Result<Decision<'a>, RightsError> {
-    for (folder, file) in writable {
+    for Writable { folder, file, .. } in writable {
         let fault = |cause| RightsError::File { path: folder.path().join(file), cause };
         folder.is_plain_or_free(file).map_err(fault)?;
     }
@@ -172,24 +261,27 @@ pub fn give_up(decision: Decision<'_>, writable: &[Writable<'_>]) -> Result<Righ
     if let Some(user) = &choice.become_user {
         user.take_on().map_err(RightsError::step("changing the user"))?;
     }
+    hide();
+    for named in writable.iter().filter(|writable| writable.place == Place::NewName) {
+        named.folder.reserve(NAMES_RESERVED).map_err(RightsError::step("opening files that get their names later"))?;
+    }
     let landlock_abi = files.abi();
     let landlock = files.ruleset();
     let failed = threads::lasting(Failed::default());
-    threads::in_each(threads::lasting(move |thread: threads::Tid| {
-        let free = threads::is_free(thread);
+    threads::in_each(threads::lasting(move |_: threads::Tid| {
         failed.note(1, capabilities::drop_all());
         failed.note(2, capabilities::gain_none());
-        if let Some(ruleset) = landlock.filter(|_| !free) {
+        if let Some(ruleset) = landlock {
             failed.note(3, files::restrict_thread(ruleset));
         }
-        if let Some(filters) = calls.as_ref().filter(|_| !free) {
+        if let Some(filters) = &calls {
             failed.note(4, filters.0.apply());
             failed.note(5, filters.1.apply());
         }
     }))
     .map_err(RightsError::step("asking every thread"))?;
     failed.result()?;
-    Ok(Rights { user: choice.words, seccomp, landlock_abi })
+    Ok(Rights { user: choice.words, seccomp, landlock_abi, commands_abi: None })
 }
 
 /// The first step that failed in any thread. Noted by signal handlers, so without a lock.
@@ -234,11 +326,14 @@ mod tests {
     #[test]
     fn what_the_kernel_lacks_is_said() {
         let check = |seccomp, landlock_abi, expected: &str| {
-            let said = Rights { user: "nobody".into(), seccomp, landlock_abi }.to_string();
+            let said = Rights { user: "nobody".into(), seccomp, landlock_abi, commands_abi: None }.to_string();
             assert!(said.starts_with("rights: user nobody, no capabilities, ") && said.ends_with(expected), "{said}");
         };
         check(true, 7, ", seccomp, Landlock (ABI 7)");
         check(true, 0, "seccomp, no Landlock in this kernel: files are kept only from whom this user may not write to");
         check(false, 1, "no seccomp in this kernel: any system call that this user may make stays possible, Landlock (ABI 1)");
+        let commands = |abi| Rights { user: "a".into(), seccomp: true, landlock_abi: 5, commands_abi: Some(abi) }.to_string();
+        assert!(commands(6).ends_with(", Landlock (ABI 5); commands: a process of their own, Landlock (ABI 6)"));
+        assert!(commands(0).contains("; commands: a process of their own, no Landlock in this kernel: they may write"));
     }
 }

@@ -1,6 +1,7 @@
 //! A try from inside, in every thread, of what must not be possible any more.
 
-use super::{Rights, Writable, errno, threads};
+use super::{Place, Rights, Writable, errno, threads};
+use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Value, json};
 use std::ffi::CString;
 use std::io;
@@ -45,19 +46,17 @@ struct Slot {
     errors: [AtomicI32; TRIES.len()],
 }
 
-/// Tries everything in every thread but the free ones. `writable` are the folders of the run.
+/// Tries everything in every thread. `writable` are the folders of the run.
 pub fn run(rights: &Rights, writable: &[Writable<'_>]) -> io::Result<SelfTest> {
     let is_outside =
-        |path: &&&str| writable.iter().all(|(folder, _)| folder.path() != Path::new(path)) && Path::new(path).is_dir();
+        |path: &&&str| writable.iter().all(|writable| writable.folder.path() != Path::new(path)) && Path::new(path).is_dir();
     let outside = OPEN_TO_ALL.iter().find(is_outside).ok_or_else(|| io::Error::other("no folder outside to try"))?;
     let outside = CString::new(format!("{outside}/wirescope-selftest-{}", std::process::id()))?;
     let slot = |_| Slot { thread: AtomicI32::new(0), errors: [const { AtomicI32::new(0) }; TRIES.len()] };
     let slots: &'static Vec<Slot> = threads::lasting((0..THREADS_MAX).map(slot).collect());
     let asked = threads::in_each(threads::lasting(move |thread| {
         let is_free = |slot: &&Slot| slot.thread.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if !threads::is_free(thread)
-            && let Some(slot) = slots.iter().find(is_free)
-        {
+        if let Some(slot) = slots.iter().find(is_free) {
             for (error, found) in slot.errors.iter().zip(try_all(&outside)) {
                 error.store(found, Ordering::Release);
             }
@@ -72,24 +71,38 @@ pub fn run(rights: &Rights, writable: &[Writable<'_>]) -> io::Result<SelfTest> {
         passed &= good;
         listed.push(facts);
     }
-    let inside = writable.iter().try_for_each(|(folder, _)| folder.unnamed().map(drop));
+    let inside = writable.iter().try_for_each(|writable| writable.folder.unnamed().map(drop));
+    let beside: Vec<[i32; 2]> = writable.iter().filter(|writable| writable.place == Place::NewName).map(try_beside).collect();
+    passed &= beside.iter().flatten().all(|error| *error == libc::EACCES);
     passed &= inside.is_ok() && rights.landlock_abi > 0 && !listed.is_empty();
-    Ok(SelfTest { facts: sum(rights, listed, inside.err(), passed), passed })
+    let mut facts = sum(rights, listed, inside.err(), passed);
+    if let Some([list, open]) = beside.into_iter().reduce(|a, b| [a[0].min(b[0]), a[1].min(b[1])]) {
+        (facts["list_beside"], facts["open_beside"]) = (name_of(list).into(), name_of(open).into());
+    }
+    Ok(SelfTest { facts, passed })
+}
+
+/// Tries, in a folder where the run only gives a file its name, to list what is there, and to open a new file; nothing is left behind.
+fn try_beside(writable: &Writable<'_>) -> [i32; 2] {
+    let flags = OFlags::CLOEXEC | OFlags::DIRECTORY;
+    [OFlags::RDONLY, OFlags::RDWR | OFlags::TMPFILE].map(|how| match openat(writable.folder, ".", flags | how, Mode::RUSR) {
+        Ok(_) => 0,
+        Err(error) => error.raw_os_error(),
+    })
 }
 
 /// The worst of each over all threads.
 fn sum(rights: &Rights, listed: Vec<Value>, inside: Option<io::Error>, passed: bool) -> Value {
-    let restricted = || listed.iter().filter(|thread| thread["free"] == false);
     let mut sum = json!({
         "user": rights.user,
         "capabilities": listed.iter().filter_map(|thread| thread["capabilities"].as_u64()).fold(0, |all, one| all | one),
-        "seccomp": restricted().filter_map(|thread| thread["seccomp"].as_str()?.parse::<u64>().ok()).min(),
-        "landlock": rights.landlock_abi > 0 && restricted().all(|thread| thread["write_outside"] == "EACCES"),
+        "seccomp": listed.iter().filter_map(|thread| thread["seccomp"].as_str()?.parse::<u64>().ok()).min(),
+        "landlock": rights.landlock_abi > 0 && listed.iter().all(|thread| thread["write_outside"] == "EACCES"),
         "write_inside": inside.map_or_else(|| "ok".to_string(), |error| error.to_string()),
         "passed": passed,
     });
     for (key, _) in TRIES {
-        let mut found: Vec<&Value> = restricted().map(|thread| &thread[key]).collect();
+        let mut found: Vec<&Value> = listed.iter().map(|thread| &thread[key]).collect();
         found.dedup();
         sum[key] = if let [one] = found[..] { one.clone() } else { json!(found) };
     }
@@ -98,20 +111,19 @@ fn sum(rights: &Rights, listed: Vec<Value>, inside: Option<io::Error>, passed: b
 }
 
 fn of_thread(thread: threads::Tid, status: &str, found: Option<&Slot>, landlock: bool) -> (Value, bool) {
-    let free = threads::is_free(thread);
-    let mut facts = json!({"name": threads::name(thread), "free": free, "capabilities": 0});
-    let mut good = free || found.is_some() && landlock;
+    let mut facts = json!({"name": threads::name(thread), "capabilities": 0});
+    let mut good = found.is_some() && landlock;
     for (key, word, due) in STATUS {
         let value = status.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix(":")).unwrap_or("").trim();
         facts[key] = value.into();
         // A thread without capabilities can't empty the bounding set; by no_new_privs that set is of no use.
-        good &= value == due || key == "bounding" || (free && key == "seccomp");
+        good &= value == due || key == "bounding";
         if word.starts_with("Cap") && key != "bounding" {
             let bits = u64::from_str_radix(value, 16).unwrap_or(u64::MAX);
             facts["capabilities"] = (facts["capabilities"].as_u64().unwrap_or(0) | bits).into();
         }
     }
-    for (at, (key, due)) in TRIES.iter().enumerate().filter(|_| !free) {
+    for (at, (key, due)) in TRIES.iter().enumerate() {
         let error = found.map_or(0, |slot| slot.errors[at].load(Ordering::Acquire));
         facts[key] = name_of(error).into();
         good &= error == *due;

@@ -10,8 +10,6 @@ use std::io;
 use std::mem::zeroed;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
-use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A thread's number in the system.
@@ -23,8 +21,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 /// Listings until nobody new must have come.
 const LISTINGS_MAX: u32 = 100;
-/// Threads that may be free.
-const FREE_MAX: usize = 4;
 
 /// What every thread does.
 type Task = &'static (dyn Fn(Tid) + Sync);
@@ -35,38 +31,9 @@ static TASK: AtomicPtr<Task> = AtomicPtr::new(std::ptr::null_mut());
 static ANSWERED: AtomicI32 = AtomicI32::new(0);
 /// One task at a time.
 static ONE: Mutex<()> = Mutex::new(());
-/// Threads that keep their system calls and files; 0: none.
-static FREE: [AtomicI32; FREE_MAX] = [const { AtomicI32::new(0) }; FREE_MAX];
-
 /// Keeps a value for as long as the process lives: a late answer must find it. A few hundred bytes, two or three times a process.
 pub fn lasting<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
-}
-
-/// Begins a thread that will keep its system calls and files, as one that runs commands needs them; user and capabilities it
-/// gives up as all others. To be begun before rights are given up: later ones inherit everything.
-///
-/// # Errors
-/// No thread can be made, or there are as many free ones as may be.
-pub fn spawn_free<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
-    let (told, is_told) = channel();
-    let place = FREE.iter().find(|place| place.compare_exchange(0, -1, Ordering::AcqRel, Ordering::Acquire).is_ok());
-    let place = place.ok_or_else(|| io::Error::other(format!("{FREE_MAX} threads are free of restrictions already")))?;
-    let spawned = std::thread::Builder::new().name(name.to_string()).spawn(move || {
-        place.store(this_thread(), Ordering::Release);
-        let _ = told.send(());
-        work()
-    });
-    match &spawned {
-        Ok(_) => drop(is_told.recv()),
-        Err(_) => place.store(0, Ordering::Release),
-    }
-    spawned
-}
-
-/// Whether this thread was begun by [`spawn_free`].
-pub fn is_free(thread: Tid) -> bool {
-    FREE.iter().any(|place| place.load(Ordering::Acquire) == thread)
 }
 
 /// Runs `task` in every thread, this one last; their numbers.
@@ -174,6 +141,7 @@ pub fn name(thread: Tid) -> String {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc::channel;
     use std::sync::{Arc, Barrier};
 
     #[test]
@@ -196,26 +164,24 @@ mod tests {
             this_thread()
         });
         let (at, until) = (ready.clone(), stop.clone());
-        let free = spawn_free("free", move || {
+        let sleeps = std::thread::spawn(move || {
             at.wait();
             while !until.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_secs(1));
             }
             this_thread()
-        })
-        .unwrap();
+        });
         ready.wait();
         let done: &'static Mutex<Vec<Tid>> = lasting(Mutex::new(Vec::with_capacity(1000)));
         // A lock is taken by one thread at a time here: each is asked when the one before has answered.
         let answered = in_each(lasting(move |thread| done.lock().unwrap().push(thread))).unwrap();
         stop.store(true, Ordering::Relaxed);
         drop(told);
-        let threads = [computes.join().unwrap(), waits.join().unwrap(), free.join().unwrap(), this_thread()];
+        let threads = [computes.join().unwrap(), waits.join().unwrap(), sleeps.join().unwrap(), this_thread()];
         let done = done.lock().unwrap().clone();
         for thread in threads {
             assert_eq!(done.iter().filter(|&&one| one == thread).count(), 1, "{done:?}");
             assert!(answered.contains(&thread));
         }
-        assert!(is_free(threads[2]) && !is_free(threads[0]));
     }
 }

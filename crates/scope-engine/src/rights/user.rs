@@ -43,14 +43,16 @@ pub struct Choice {
     pub become_user: Option<User>,
     /// The name, and what is to be said of it.
     pub words: String,
+    /// Why this is root, and what makes it another user; `None`: it isn't.
+    pub stays_root: Option<String>,
 }
 
 /// Why somebody can't be the one.
 enum Obstacle {
     /// The process may not become this user.
     Change(io::Error),
-    /// The user may not write there.
-    Write(String, io::Error),
+    /// The user may not write to the folder at this place of the list.
+    Write(usize, io::Error),
 }
 
 impl User {
@@ -114,8 +116,8 @@ impl User {
     fn try_on(&self, writable: &[Writable<'_>]) -> Result<(), Obstacle> {
         let attempt = || {
             self.take_on_in_thread().map_err(Obstacle::Change)?;
-            for (folder, file) in writable {
-                folder.try_writing(file).map_err(|cause| Obstacle::Write(folder.path().display().to_string(), cause))?;
+            for (at, Writable { folder, file, .. }) in writable.iter().enumerate() {
+                folder.try_writing(file).map_err(|cause| Obstacle::Write(at, cause))?;
             }
             Ok(())
         };
@@ -147,7 +149,7 @@ pub fn choose(choice: &UserChoice, writable: &[Writable<'_>]) -> Result<Choice, 
     let current = User::current();
     match choice {
         UserChoice::Named(user) => named(user, &current, writable),
-        UserChoice::Best if current.uid != 0 => Ok(Choice { become_user: None, words: current.name }),
+        UserChoice::Best if current.uid != 0 => Ok(Choice { become_user: None, words: current.name, stays_root: None }),
         UserChoice::Best => best(current, writable),
     }
 }
@@ -155,55 +157,71 @@ pub fn choose(choice: &UserChoice, writable: &[Writable<'_>]) -> Result<Choice, 
 fn named(user: &User, current: &User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
     let name = || user.name.clone();
     if user.uid == current.uid && current.uid != 0 {
-        return Ok(Choice { become_user: None, words: name() });
+        return Ok(Choice { become_user: None, words: name(), stays_root: None });
     }
+    let stays_root = (user.uid == 0).then(|| {
+        let other = if by_name(OWN_USER).is_some() { OWN_USER } else { NOBODY };
+        let first = writable.first().map_or(String::new(), |writable| format!("; {}", writable.give_to(other)));
+        format!("--user {} keeps this run root; write --user {other}{first}", user.name)
+    });
     match user.try_on(writable) {
-        Ok(()) => Ok(Choice { become_user: Some(user.clone()), words: name() }),
+        Ok(()) => Ok(Choice { become_user: Some(user.clone()), words: name(), stays_root }),
         Err(Obstacle::Change(cause)) => Err(RightsError::NotAllowed { user: name(), cause }),
-        Err(Obstacle::Write(folder, cause)) => Err(RightsError::NotWritable { user: name(), folder, cause }),
+        Err(Obstacle::Write(at, cause)) => Err(not_writable(name(), &writable[at], cause)),
     }
+}
+
+fn by_name(name: &str) -> Option<User> {
+    User::named(name).ok().flatten().filter(|user| user.uid != 0)
+}
+
+fn not_writable(user: String, writable: &Writable<'_>, cause: io::Error) -> RightsError {
+    let give = writable.give_to(&user);
+    RightsError::NotWritable { user, folder: writable.folder.path().display().to_string(), cause, give }
 }
 
 /// Root has named nobody: the first who can write, else root itself, whom no capabilities leave with the files of root.
 fn best(root: User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
-    let by_name = |name| User::named(name).ok().flatten().filter(|user| user.uid != 0);
     let owner = writable.first().and_then(owner);
     let candidates = [by_name(OWN_USER).map(|user| (user, "")), owner, by_name(NOBODY).map(|user| (user, ""))];
     let mut refused = Vec::new();
-    let mut where_to = String::new();
+    let mut where_to = None;
     for (user, remark) in candidates.into_iter().flatten() {
         match user.try_on(writable) {
             Ok(()) => {
                 let words = format!("{}{remark}", user.name);
-                return Ok(Choice { become_user: Some(user), words });
+                return Ok(Choice { become_user: Some(user), words, stays_root: None });
             }
             Err(Obstacle::Change(_)) => {}
-            Err(Obstacle::Write(folder, _)) => where_to = folder,
+            Err(Obstacle::Write(at, _)) => where_to = Some(&writable[at]),
         }
         refused.push(user.name);
     }
-    let words = match where_to.as_str() {
-        "" => "root".to_string(),
-        folder => {
-            let (who, first) = (refused.join(" or "), &refused[0]);
-            format!(
-                "root ({folder} is not writable for {who}; to have it so: chown -R {first} '{folder}', or name one by --user)"
+    let (words, why) = match where_to {
+        None => ("root".to_string(), "this run stays root: it can't become another user".to_string()),
+        Some(place) => {
+            let (who, give) = (refused.join(" or "), place.give_to(&refused[0]));
+            let folder = place.folder.path().display();
+            (
+                format!("root ({folder} is not writable for {who}; to have another user: {give}; or name one by --user)"),
+                format!("this run stays root, because {folder} is not writable for {who}; {give}"),
             )
         }
     };
+    let stays_root = Some(why);
     match root.try_on(writable) {
-        Err(Obstacle::Write(folder, cause)) => {
-            Err(RightsError::NotWritable { user: refused.into_iter().next().unwrap_or(root.name), folder, cause })
+        Err(Obstacle::Write(at, cause)) => {
+            Err(not_writable(refused.into_iter().next().unwrap_or(root.name), &writable[at], cause))
         }
         // A namespace of an ordinary user, most likely: that user's rights are all that root has here.
-        Err(Obstacle::Change(_)) => Ok(Choice { become_user: None, words: format!("{words} with its groups") }),
-        Ok(()) => Ok(Choice { become_user: Some(root), words }),
+        Err(Obstacle::Change(_)) => Ok(Choice { become_user: None, words: format!("{words} with its groups"), stays_root }),
+        Ok(()) => Ok(Choice { become_user: Some(root), words, stays_root }),
     }
 }
 
 /// The dump folder's owner, if that isn't root.
-fn owner((folder, _): &Writable<'_>) -> Option<(User, &'static str)> {
-    let stat = fstat(folder).ok().filter(|stat| stat.st_uid != 0)?;
+fn owner(writable: &Writable<'_>) -> Option<(User, &'static str)> {
+    let stat = fstat(writable.folder).ok().filter(|stat| stat.st_uid != 0)?;
     // Nobody knows that user's group; root's it is not to be.
     let gid = if stat.st_gid == 0 { stat.st_uid } else { stat.st_gid };
     let unknown = || User { name: stat.st_uid.to_string(), uid: stat.st_uid, gid };

@@ -1,16 +1,21 @@
 //! What a run says of itself at its two ends: the log's event `start`, and the summary with the event `end`.
 
 use super::Run;
+use crate::clock_state;
 use crate::dump_reports;
 use crate::live;
 use crate::nic_watch::NicStatus;
+use crate::refused::Refused;
 use crate::rights::Rights;
 use crate::status::interfaces;
-use crate::summary::{Amount, Summary};
+use crate::summary::{Amount, Summary, clock};
 use crate::worker::WorkerReport;
+use scope_dump::Target;
 use scope_dump::time_text::iso;
+use scope_packet::LinkType;
 use scope_ring::RingMemory;
 use serde_json::json;
+use std::io::ErrorKind;
 use std::sync::Mutex;
 
 impl Run {
@@ -32,10 +37,15 @@ impl Run {
                 })
             })
             .collect();
+        let (host, kernel) = clock_state::host();
+        self.shared.dumps.evidence().set_host(&host, &kernel, clock_state::now);
         self.shared.events.log(
             "start",
             json!({
                 "version": env!("CARGO_PKG_VERSION"),
+                "host": host,
+                "kernel": kernel,
+                "clock": clock(clock_state::now()),
                 "sources": self.plan.sources.iter().map(|source| &source.spec).collect::<Vec<_>>(),
                 "ring_bytes": ring.segments() as u64 * ring.segment_bytes() as u64,
                 "segment_bytes": ring.segment_bytes(),
@@ -49,6 +59,27 @@ impl Run {
         );
     }
 
+    /// A pipe for which no dump came gets a header, so that its reader sees a capture without packets.
+    fn write_nothing(&self) -> Option<String> {
+        let output = &self.outputs.dump;
+        if !matches!(output.target, Target::Stream(_)) || self.shared.dumps.done() > 0 {
+            return None;
+        }
+        let fallback = self.plan.link_types.first().copied().unwrap_or(LinkType::ETHERNET);
+        let written = scope_dump::write_nothing(output, &self.shared.ring, fallback);
+        // Who reads no more needs no header.
+        let error = written.err().filter(|error| error.kind() != ErrorKind::BrokenPipe)?;
+        Some(format!("the empty capture couldn't be written: {error}"))
+    }
+
+    /// Makes one file of all windows, where that was asked for; why it lacks something that no dump lacks.
+    fn write_together(&self) -> Option<String> {
+        let output = &self.outputs.dump;
+        let report = output.together.as_ref()?.finish(output, &self.shared.ring, self.shared.dumps.shared_evidence())?;
+        self.shared.events.log("together", crate::summary::dump(&report));
+        report.error.map(|error| format!("the file of all windows is incomplete: {error}"))
+    }
+
     /// Draws up the summary, writes the ring out, closes the log.
     pub(super) fn finish(
         self,
@@ -57,6 +88,7 @@ impl Run {
         nics: Vec<NicStatus>,
         warnings: Vec<String>,
         mut failures: Vec<String>,
+        refused: &Refused,
     ) -> Summary {
         let mut summary = Summary { warnings, nics, ..Summary::default() };
         let counters = self.shared.ring.counters();
@@ -85,14 +117,16 @@ impl Run {
         summary.hits = self.shared.triggers.counts();
         let dumps = self.shared.dumps.reports();
         (summary.dumps, summary.dump_totals) = (dumps.kept(), dumps.totals());
+        summary.annexes_left_out = self.shared.dumps.evidence().annexes.left_out();
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());
         failures.extend(self.lost.take());
-        let refused: u64 = summary.hits.iter().map(|(_, counts)| counts.no_space).sum();
-        if refused > 0 {
-            failures.push(format!("{refused} hits started no dump: there was no space for it"));
-        }
+        let (refused_warnings, refused_failures) = refused.end(&summary.hits, self.shared.dumps.places().max());
+        summary.warnings.extend(refused_warnings);
+        failures.extend(refused_failures);
         failures.extend(dump_reports::failures(&summary.dumps, &summary.dump_totals));
+        failures.extend(self.write_together());
+        failures.extend(self.write_nothing());
         if let Some((folder, name)) = &self.outputs.ring_out {
             match scope_store::write_ring(&self.shared.ring, folder, name) {
                 Ok(paths) => summary.ring_out = paths,

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use scope_packet::key::fold;
 
 use crate::pieces::{Operator, Pieces, Tree};
+use crate::template::fields::{EXTENSIONS, LATER_FRAGMENT};
 use crate::words::{Kind, tokens};
 
 /// Most alternatives of a text; beyond, nothing is said.
@@ -19,12 +20,15 @@ const HARMLESS: [&str; 11] = ["src", "dst", "or", "and", "ip", "ip6", "arp", "ra
 pub(super) struct Need {
     pub hosts: Vec<u32>,
     pub ports: Vec<u16>,
+    /// A fragment that is not the first: its key has no ports.
+    pub portless: bool,
 }
 
 impl Need {
     /// What both need.
     fn and(&self, other: &Need) -> Need {
-        Need { hosts: together(&self.hosts, &other.hosts), ports: together(&self.ports, &other.ports) }
+        let (hosts, ports) = (together(&self.hosts, &other.hosts), together(&self.ports, &other.ports));
+        Need { hosts, ports, portless: self.portless || other.portless }
     }
 }
 
@@ -36,13 +40,15 @@ fn together<T: Copy + Ord>(a: &[T], b: &[T]) -> Vec<T> {
     all
 }
 
-/// Alternatives of which every packet that the filter `text` takes fulfils one; `None` where nothing is known.
+/// Alternatives of which every packet that the filter `text` takes, and whose key isn't partial, fulfils one; `None` where nothing is
+/// known.
 pub(super) fn needs(text: &str) -> Option<Vec<Need>> {
     Some(of_tree(Pieces::of(text)?.tree())).filter(|needs| !needs.contains(&Need::default()))
 }
 
 fn of_tree(tree: &Tree) -> Vec<Need> {
     match tree {
+        Tree::Piece(text) if EXTENSIONS.split(" or ").any(|known| known.trim() == text) => Vec::new(), // their keys are partial
         Tree::Piece(text) => vec![of_piece(text)],
         Tree::Not(_) => vec![Need::default()],
         Tree::Chain(first, rest) => rest.iter().fold(of_tree(first), |left, (operator, next)| {
@@ -51,7 +57,7 @@ fn of_tree(tree: &Tree) -> Vec<Need> {
                 Operator::Or => [left, right].concat(),
                 Operator::And => left.iter().flat_map(|a| right.iter().map(|b| a.and(b))).collect(),
             };
-            all.sort_unstable_by(|a, b| (&a.hosts, &a.ports).cmp(&(&b.hosts, &b.ports)));
+            all.sort_unstable_by(|a, b| (&a.hosts, &a.ports, a.portless).cmp(&(&b.hosts, &b.ports, b.portless)));
             all.dedup();
             if all.len() > ALTERNATIVES_MAX { vec![Need::default()] } else { all }
         }),
@@ -60,6 +66,9 @@ fn of_tree(tree: &Tree) -> Vec<Need> {
 
 /// A piece such as `src host 10.0.0.1` or `tcp port 80`; anything else needs nothing that is known here.
 fn of_piece(text: &str) -> Need {
+    if text == LATER_FRAGMENT {
+        return Need { portless: true, ..Need::default() };
+    }
     let tokens = tokens(text);
     let [before @ .., what, value] = &tokens[..] else { return Need::default() };
     let harmless = before.iter().all(|token| token.kind == Kind::Word && HARMLESS.contains(&token.text));
@@ -92,7 +101,16 @@ mod tests {
             let expected = expected.map(|needs| {
                 let fold_all =
                     |hosts: &[&str]| hosts.iter().fold(Need::default(), |all, text| all.and(&of_piece(&format!("host {text}"))));
-                needs.iter().map(|(hosts, ports)| Need { ports: ports.to_vec(), ..fold_all(hosts) }).collect::<Vec<_>>()
+                let need = |(hosts, ports): &(&[&str], &[u16])| Need {
+                    ports: ports.to_vec(),
+                    portless: ports == &[0],
+                    ..fold_all(hosts)
+                };
+                needs
+                    .iter()
+                    .map(need)
+                    .map(|need| Need { ports: need.ports.into_iter().filter(|port| *port > 0).collect(), ..need })
+                    .collect::<Vec<_>>()
             });
             assert_eq!(needs(text), expected, "{text}");
         };
@@ -104,6 +122,12 @@ mod tests {
              (src host 10.0.0.2 and src port 9 and dst host 10.0.0.1 and dst port 7)))",
             Some(&[(&["10.0.0.1", "10.0.0.2"], &[7, 9])]),
         );
+        let flow = "(host 10.0.0.1 and host 10.0.0.2 and ((udp and ((src host 10.0.0.1 and src port 7 and dst port 9) or \
+             (src host 10.0.0.2 and src port 9 and dst port 7))) or ";
+        // The second stands for a packet without ports.
+        let both: [(&[&str], &[u16]); 2] = [(&["10.0.0.1", "10.0.0.2"], &[0]), (&["10.0.0.1", "10.0.0.2"], &[7, 9])];
+        check(&format!("{flow}(ip proto 17 and {LATER_FRAGMENT})))"), Some(&both));
+        check(&format!("{flow}(ip6 and ({EXTENSIONS}))))"), Some(&both[1..]));
         check("port 80", Some(&[(&[], &[80])]));
         for text in
             ["", "tcp", "not host 10.0.0.1", "host 10.0.0.1 or tcp", "vlan and host 10.0.0.1", "net 10.0.0.0/8", "port 010"]

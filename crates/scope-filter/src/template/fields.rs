@@ -1,8 +1,11 @@
 //! The names that templates know, and their values in a packet.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use scope_packet::{Headers, Kind, LinkType};
+use scope_packet::Kind;
+
+use super::subject::Subject;
+use super::values::{Gatherer, Part, Values};
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,15 @@ const FIELDS: [(Field, &str); 9] = [
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
+const SRC_MAC_AT: usize = 6;
+const DST_MAC_AT: usize = 0;
+
+/// Fragments of IPv4 that are not the first: without ports. [`crate::table`] knows this text.
+pub(crate) const LATER_FRAGMENT: &str = "ip[6:2] & 0x1fff != 0";
+/// What stands behind IPv6 extension headers, fragments included: libpcap sees no ports there. Their key entries are partial.
+/// [`crate::table`] knows this text.
+pub(crate) const EXTENSIONS: &str = "ip6[6] = 0 or ip6[6] = 43 or ip6[6] = 44 or ip6[6] = 51 or ip6[6] = 60 or ip6[6] = 135 or \
+    ip6[6] = 139 or ip6[6] = 140";
 
 /// All names, for messages.
 pub(super) fn known() -> String {
@@ -85,18 +97,34 @@ impl Field {
     }
 
     /// The field's text for a packet; `None` where the packet lacks it.
-    pub fn value(self, headers: &Headers, data: &[u8]) -> Option<String> {
+    pub fn value(self, packet: &Subject<'_>) -> Option<String> {
         match self {
-            Field::SrcIp => Some(addresses(headers, data)?.0.to_string()),
-            Field::DstIp => Some(addresses(headers, data)?.1.to_string()),
-            Field::SrcPort => Some(headers.ports()?.0.to_string()),
-            Field::DstPort => Some(headers.ports()?.1.to_string()),
-            Field::Proto => Some(protocol(headers)?.to_string()),
-            Field::SrcMac => mac(headers, data, 6),
-            Field::DstMac => mac(headers, data, 0),
-            Field::Vlan => (headers.vlan_tags() > 0).then(|| headers.vlan_id().to_string()),
-            Field::Flow => flow(headers, data),
+            Field::SrcIp => Some(packet.addresses()?.0.to_string()),
+            Field::DstIp => Some(packet.addresses()?.1.to_string()),
+            Field::SrcPort => Some(packet.ports()?.0.to_string()),
+            Field::DstPort => Some(packet.ports()?.1.to_string()),
+            Field::Proto => Some(packet.protocol()?.to_string()),
+            Field::SrcMac => packet.mac(SRC_MAC_AT).map(mac),
+            Field::DstMac => packet.mac(DST_MAC_AT).map(mac),
+            Field::Vlan => Some(packet.vlan()?.to_string()),
+            Field::Flow => Some(Flow::of(packet)?.filter()),
         }
+    }
+
+    /// Adds the field's value to `values`; `None` where the packet lacks it. Equal values have equal texts.
+    pub fn gather(self, packet: &Subject<'_>, values: &mut Gatherer) -> Option<()> {
+        match self {
+            Field::SrcIp => address(values, packet.addresses()?.0),
+            Field::DstIp => address(values, packet.addresses()?.1),
+            Field::SrcPort => values.add(Part::Bytes, &packet.ports()?.0.to_le_bytes()),
+            Field::DstPort => values.add(Part::Bytes, &packet.ports()?.1.to_le_bytes()),
+            Field::Proto => values.add(Part::Bytes, &[packet.protocol()?]),
+            Field::SrcMac => values.add(Part::Bytes, packet.mac(SRC_MAC_AT)?),
+            Field::DstMac => values.add(Part::Bytes, packet.mac(DST_MAC_AT)?),
+            Field::Vlan => values.add(Part::Bytes, &packet.vlan()?.to_le_bytes()),
+            Field::Flow => Flow::of(packet)?.gather(values),
+        }
+        Some(())
     }
 
     /// A value of the same shape. Host bits are set, so that a template which needs a net is found out.
@@ -114,65 +142,122 @@ impl Field {
             Field::SrcMac => "02:00:00:00:00:01".into(),
             Field::DstMac => "02:00:00:00:00:02".into(),
             Field::Vlan => "7".into(),
-            Field::Flow => flow_with_ports("udp", source, destination, (40001, 443)),
+            Field::Flow => Flow::between((source, 40001), (destination, 443)).map_or(String::new(), |flow| flow.filter()),
         }
     }
 }
 
-fn addresses(headers: &Headers, data: &[u8]) -> Option<(IpAddr, IpAddr)> {
-    let address = |bytes: &[u8]| {
-        let v4 = <[u8; 4]>::try_from(bytes).ok().map(|b| IpAddr::V4(Ipv4Addr::from(b)));
-        v4.or_else(|| <[u8; 16]>::try_from(bytes).ok().map(|b| IpAddr::V6(Ipv6Addr::from(b))))
-    };
-    let (source, destination) = headers.address_bytes(data)?;
-    Some((address(source)?, address(destination)?))
+fn address(values: &mut Gatherer, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => values.add(Part::Bytes, &address.octets()),
+        IpAddr::V6(address) => values.add(Part::Bytes, &address.octets()),
+    }
 }
 
-fn protocol(headers: &Headers) -> Option<u8> {
-    (headers.addresses() && matches!(headers.kind(), Kind::Ipv4 | Kind::Ipv6)).then_some(headers.protocol())
+fn mac(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }
 
-fn mac(headers: &Headers, data: &[u8], at: usize) -> Option<String> {
-    let bytes = data.get(at..at + 6).filter(|_| headers.ethernet())?;
-    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":"))
+/// Two ends of a conversation in an order that doesn't depend on who sends: a filter is the same for both directions.
+fn ordered<T: Ord>(a: T, b: T) -> (T, T) {
+    if a <= b { (a, b) } else { (b, a) }
 }
 
-/// The filter for a packet's flow. libpcap sees ports only directly behind the IP header and in first fragments; where the
-/// parse saw farther, or there are none, the flow is what its protocol carries between its hosts.
-fn flow(headers: &Headers, data: &[u8]) -> Option<String> {
-    let (source, destination) = addresses(headers, data)?;
-    let hosts = format!("host {source} and host {destination}");
-    let next_header_at = headers.network_offset() as usize + 6;
-    let behind_extensions = headers.kind() == Kind::Ipv6 && data.get(next_header_at) != Some(&headers.protocol());
-    let transport = match headers.protocol() {
-        TCP => "tcp",
-        UDP => "udp",
-        SCTP => "sctp",
-        _ => "",
-    };
-    Some(match (headers.kind(), headers.ports()) {
-        (Kind::Arp, _) => format!("(arp or rarp) and {hosts}"),
-        (Kind::Ipv6, _) if behind_extensions => format!("ip6 and {hosts}"),
-        (_, Some(ports)) if !transport.is_empty() => {
-            return Some(flow_with_ports(transport, &source.to_string(), &destination.to_string(), ports));
+/// A packet's flow, without its direction.
+pub(super) struct Flow {
+    kind: Kind,
+    protocol: u8,
+    /// TCP, UDP or SCTP, and the ports were seen: those of the ends count.
+    transport: Option<&'static str>,
+    ends: ((IpAddr, u16), (IpAddr, u16)),
+}
+
+impl Flow {
+    /// That of a packet; `None` where it has no addresses.
+    pub fn of(packet: &Subject<'_>) -> Option<Flow> {
+        let (source, destination) = packet.addresses()?;
+        let transport = packet.ports().and_then(|_| match packet.protocol()? {
+            TCP => Some("tcp"),
+            UDP => Some("udp"),
+            SCTP => Some("sctp"),
+            _ => None,
+        });
+        let (from, to) = packet.ports().filter(|_| transport.is_some()).unwrap_or_default();
+        let ends = ordered((source, from), (destination, to));
+        Some(Flow { kind: packet.kind(), protocol: packet.protocol().unwrap_or(0), transport, ends })
+    }
+
+    /// A flow of UDP, for samples.
+    fn between(source: (&str, u16), destination: (&str, u16)) -> Option<Flow> {
+        let end = |(address, port): (&str, u16)| Some((address.parse::<IpAddr>().ok()?, port));
+        let ends = ordered(end(source)?, end(destination)?);
+        let kind = if ends.0.0.is_ipv4() { Kind::Ipv4 } else { Kind::Ipv6 };
+        Some(Flow { kind, protocol: UDP, transport: Some("udp"), ends })
+    }
+
+    /// Adds what decides of its filter's form: all but addresses and ports.
+    pub fn gather_form(&self, shape: &mut Gatherer) {
+        let ((low, _), (high, _)) = self.ends;
+        let flags = [self.transport.is_some().into(), low.is_ipv4().into(), high.is_ipv4().into(), (low == high).into()];
+        shape.add(Part::Bytes, &[self.kind as u8, self.protocol]);
+        shape.add(Part::Bytes, &flags);
+    }
+
+    fn gather(&self, values: &mut Gatherer) {
+        let ((low, low_port), (high, high_port)) = self.ends;
+        values.add(Part::Bytes, &[self.kind as u8, self.protocol, self.transport.is_some().into()]);
+        address(values, low);
+        address(values, high);
+        let [a, b] = [low_port, high_port].map(u16::to_le_bytes);
+        values.add(Part::Bytes, &[a[0], a[1], b[0], b[1]]);
+    }
+
+    /// The filter: everything of the flow that addresses, ports and fragment numbers can tell. libpcap sees ports only directly
+    /// behind the IP header and in first fragments. So what its protocol carries between its hosts in later fragments, and
+    /// whatever these send behind IPv6 extension headers, belongs to it; some of it may be another flow's, but nothing is lost.
+    fn filter(&self) -> String {
+        let ((low, low_port), (high, high_port)) = self.ends;
+        let (hosts, protocol) = (pair(low, high), self.protocol);
+        match (self.kind, self.transport) {
+            (Kind::Arp, _) => format!("((arp or rarp) and {hosts})"),
+            (kind, Some(transport)) => {
+                let rest = match kind {
+                    Kind::Ipv6 => format!("ip6 and ({EXTENSIONS})"),
+                    _ => format!("ip proto {protocol} and {LATER_FRAGMENT}"),
+                };
+                format!(
+                    "({hosts} and (({transport} and ((src host {low} and src port {low_port} and dst port {high_port}) or \
+                     (src host {high} and src port {high_port} and dst port {low_port}))) or ({rest})))"
+                )
+            }
+            (Kind::Ipv6, None) => format!("(ip6 and {hosts} and (ip6[6] = {protocol} or {EXTENSIONS}))"),
+            _ => format!("(ip proto {protocol} and {hosts})"),
         }
-        (Kind::Ipv6, _) => format!("ip6 proto {} and {hosts}", headers.protocol()),
-        _ => format!("ip proto {} and {hosts}", headers.protocol()),
-    })
-    .map(|text| format!("({text})"))
+    }
 }
 
-fn flow_with_ports(transport: &str, source: &str, destination: &str, (from, to): (u16, u16)) -> String {
-    format!(
-        "({transport} and ((src host {source} and src port {from} and dst host {destination} and dst port {to}) or \
-         (src host {destination} and src port {to} and dst host {source} and dst port {from})))"
-    )
+/// What goes between two hosts; of a host with itself, only that.
+fn pair(low: IpAddr, high: IpAddr) -> String {
+    if low == high { format!("src host {low} and dst host {low}") } else { format!("host {low} and host {high}") }
 }
 
 /// The filter for what went between the two hosts of a packet; empty, which is everything, where it has no addresses.
-pub fn host_pair_default(headers: &Headers, _link: LinkType, data: &[u8]) -> String {
-    match addresses(headers, data) {
-        Some((source, destination)) => format!("host {source} and host {destination}"),
+pub(super) fn host_pair(packet: &Subject<'_>) -> String {
+    match packet.addresses() {
+        Some((source, destination)) => {
+            let (low, high) = ordered(source, destination);
+            pair(low, high)
+        }
         None => String::new(),
     }
+}
+
+/// The values of that filter.
+pub(super) fn host_pair_values(packet: &Subject<'_>) -> Values {
+    let Some((source, destination)) = packet.addresses() else { return Values::everything() };
+    let (low, high) = ordered(source, destination);
+    let mut values = Gatherer::default().part(Part::Labels, &[packet.labels as u8]);
+    address(&mut values, low);
+    address(&mut values, high);
+    values.values()
 }

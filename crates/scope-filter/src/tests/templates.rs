@@ -3,7 +3,7 @@
 use scope_packet::{Headers, LinkType};
 
 use crate::specimens::{LINKS, Random, damaged_packet, packet, tagged_packet};
-use crate::{Filter, Template, TemplateError, VlanRule, host_pair_default};
+use crate::{Filter, NoFilter, Template, TemplateError, Unfilled, VlanRule, host_pair_default, host_pair_values};
 
 const ETHERNET: LinkType = LinkType::ETHERNET;
 
@@ -32,8 +32,8 @@ fn names_are_filled_from_the_packet() {
     check("link host $1f or port $srcPort", "link host $1f or port 1000");
     check(
         "$flow",
-        "(udp and ((src host 10.0.0.1 and src port 1000 and dst host 10.0.0.2 and dst port 60000) or \
-         (src host 10.0.0.2 and src port 60000 and dst host 10.0.0.1 and dst port 1000)))",
+        "(host 10.0.0.1 and host 10.0.0.2 and ((udp and ((src host 10.0.0.1 and src port 1000 and dst port 60000) or \
+         (src host 10.0.0.2 and src port 60000 and dst port 1000))) or (ip proto 17 and ip[6:2] & 0x1fff != 0)))",
     );
 }
 
@@ -50,7 +50,9 @@ fn a_missing_field_is_named_or_takes_the_fallback() {
     check("host $srcIP ?: ether proto 0x88cc", Ok("ether proto 0x88cc"));
     check("host $srcIP ?:", Ok(""));
     let headers = Headers::parse(ETHERNET, &lldp);
-    assert_eq!(Template::parse("$srcIP").unwrap().key(&headers, ETHERNET, &lldp), None);
+    assert_eq!(Template::parse("$srcIP").unwrap().values(&headers, ETHERNET, &lldp).unwrap_err().name, "$srcIP");
+    let fallback = Template::parse("$srcIP ?: arp").unwrap();
+    assert!(fallback.values(&headers, ETHERNET, &lldp).is_ok());
     assert_eq!(host_pair_default(&headers, ETHERNET, &lldp), "");
 }
 
@@ -169,8 +171,9 @@ fn flow_takes_exactly_the_packets_of_its_flow() {
         for data in &packets {
             let other = Headers::parse(ETHERNET, data);
             let same = whole(&other) && flow_of(&headers, hit) == flow_of(&other, data);
-            // With extension headers or more than two tags the parse sees farther than libpcap.
-            if !other.partial() {
+            // With extension headers or more than two tags the parse sees farther than libpcap. Which flow a later fragment is
+            // of, only its first one tells.
+            if !other.partial() && !(other.fragment() && other.ports().is_none()) {
                 assert_eq!(predicate.matches(&other, data, data.len() as u32), same, "{text} on {data:02x?}");
             }
             taken += u32::from(same);
@@ -190,7 +193,7 @@ fn values_that_make_no_filter_take_the_fallback_or_leave_it_unfilled() {
     };
     let headers = Headers::parse(ETHERNET, &data);
     let filter = |text: &str| Template::parse(text).unwrap().fill_filter(&headers, ETHERNET, &data, VlanRule::Transparent);
-    assert_eq!(filter("ip host $srcIP").unwrap_err().name, "$srcIP");
+    assert_eq!(filter("ip host $srcIP").unwrap_err(), NoFilter::Unfilled(Unfilled { name: "$srcIP" }));
     assert_eq!(filter("ip host $srcIP ?: ip6").unwrap().text(), "ip6");
     assert!(filter("host $srcIP").unwrap().compiles_for(ETHERNET));
 }
@@ -202,4 +205,135 @@ fn contradictory_values_select_nothing_instead_of_failing() {
     let template = Template::parse("src host $srcIP and src host $dstIP").unwrap();
     let filter = template.fill_filter(&headers, ETHERNET, &data, VlanRule::Transparent).unwrap();
     assert!(!filter.for_link(ETHERNET).matches(&headers, &data, data.len() as u32));
+}
+
+/// The same packet on its way back: addresses and ports exchanged.
+fn turned(data: &[u8]) -> Vec<u8> {
+    let (headers, mut back) = (Headers::parse(ETHERNET, data), data.to_vec());
+    let at = headers.network_offset() as usize;
+    let (from, len) = if data[at] >> 4 == 4 { (at + 12, 4) } else { (at + 8, 16) };
+    back[from..from + 2 * len].rotate_left(len);
+    if headers.ports().is_some() {
+        let ports_at = at + if data[at] >> 4 == 4 { (data[at] & 15) as usize * 4 } else { 40 };
+        back[ports_at..ports_at + 4].rotate_left(2);
+    }
+    back
+}
+
+#[test]
+fn both_directions_fill_a_flow_and_the_default_with_one_text_and_equal_values_are_equal_texts() {
+    let mut random = Random::new(24);
+    let templates =
+        ["$flow", "host $srcIP and port $dstPort", "ether host $srcMAC", "vlan $vlan", "ip proto $proto", "$flow ?: arp"];
+    let templates: Vec<Template> = templates.iter().map(|text| Template::parse(text).unwrap()).collect();
+    let (mut seen, mut both) = (std::collections::HashMap::new(), 0);
+    for _ in 0..3000 {
+        let data = tagged_packet(&mut random, ETHERNET, 0);
+        let headers = Headers::parse(ETHERNET, &data);
+        for (at, template) in templates.iter().enumerate() {
+            let filled = template.fill(&headers, ETHERNET, &data);
+            let values = template.values(&headers, ETHERNET, &data);
+            assert_eq!(filled.is_ok(), values.is_ok(), "{}", template.text());
+            if let (Ok(text), Ok(values)) = (filled, values) {
+                assert_eq!(seen.entry((at, values)).or_insert(text.clone()), &text, "{}", template.text());
+            }
+        }
+        let whole = headers.ports().is_some() && !headers.partial();
+        if whole {
+            let back = turned(&data);
+            let other = Headers::parse(ETHERNET, &back);
+            let flow = |headers, data| (templates[0].fill(headers, ETHERNET, data), templates[0].values(headers, ETHERNET, data));
+            assert_eq!(flow(&headers, &data), flow(&other, &back));
+            let pair =
+                |headers, data: &[u8]| (host_pair_default(headers, ETHERNET, data), host_pair_values(headers, ETHERNET, data));
+            assert_eq!(pair(&headers, &data), pair(&other, &back));
+            both += 1;
+        }
+    }
+    let texts: std::collections::HashSet<_> = seen.iter().map(|((at, _), text)| (at, text)).collect();
+    assert_eq!(texts.len(), seen.len(), "different values are different texts");
+    assert!(both > 500 && seen.len() > 100, "{both} {}", seen.len());
+}
+
+#[test]
+fn a_host_that_talks_to_itself_has_a_flow_and_a_default_of_its_own() {
+    let mut frame = udp4();
+    frame[34..38].copy_from_slice(&[10, 0, 0, 1]);
+    let mut other = udp4();
+    other[37] = 9;
+    for text in [fill("$flow", &frame).unwrap(), host_pair_default(&Headers::parse(ETHERNET, &frame), ETHERNET, &frame)] {
+        assert!(selects(&text, ETHERNET, &frame), "{text}");
+        assert!(!selects(&text, ETHERNET, &other), "{text}");
+    }
+}
+
+/// IPv6 from 2001:db8::1 to ::2 on Ethernet, with an extension header in front of UDP or none.
+fn udp6(extension: Option<u8>, ports: [u8; 4]) -> Vec<u8> {
+    let mut frame = vec![2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 12, extension.unwrap_or(17), 64];
+    for host in [1, 2] {
+        frame.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+    }
+    if extension.is_some() {
+        frame.extend([17, 0, 0, 0, 0, 0, 0, 0]);
+    }
+    frame.extend(ports);
+    frame.extend([0, 12, 0, 0, 1, 2, 3, 4]);
+    frame
+}
+
+#[test]
+fn a_flow_keeps_later_fragments_and_what_stands_behind_extension_headers() {
+    let whole = udp4();
+    let text = fill("$flow", &whole).unwrap();
+    let mut fragment = udp4();
+    fragment[25] = 9; // of its offset
+    assert!(selects(&text, ETHERNET, &whole) && selects(&text, ETHERNET, &fragment), "{text}");
+    fragment[27] = 6; // TCP
+    assert!(!selects(&text, ETHERNET, &fragment), "{text}");
+    let ports = [0, 7, 0, 9];
+    let direct = fill("$flow", &udp6(None, ports)).unwrap();
+    assert!(direct.len() <= 512, "short enough for libpcap's optimiser");
+    for extension in [0, 43, 51, 60, 135, 139, 140, 44] {
+        let packet = udp6(Some(extension), ports);
+        assert!(selects(&direct, ETHERNET, &packet), "{extension}: {direct}");
+        if extension != 51 {
+            assert_eq!(fill("$flow", &packet).as_deref(), Ok(&direct[..]), "{extension}: the same flow");
+        }
+    }
+    assert!(!selects(&direct, ETHERNET, &udp6(None, [0, 7, 0, 10])), "{direct}");
+    let longest = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff";
+    let mut long = udp6(None, [0xff; 4]);
+    long[22..53].fill(0xff);
+    assert!(fill("$flow", &long).unwrap().contains(longest) && fill("$flow", &long).unwrap().len() <= 512);
+}
+
+#[test]
+fn behind_mpls_labels_templates_are_filled_from_the_packet_that_is_carried() {
+    let plain = [&udp4()[..12], &udp4()[16..]].concat();
+    let labelled = |labels: usize| {
+        let mut frame = plain.clone();
+        frame[12..14].copy_from_slice(&[0x88, 0x47]);
+        let stack = (1..=labels).flat_map(|label| [0, 1, u8::from(label == labels), 64]);
+        frame.splice(14..14, stack);
+        frame
+    };
+    for template in ["$flow", "host $srcIP and port $dstPort", "mpls and host $srcIP"] {
+        let text = fill(template, &labelled(1)).unwrap();
+        assert!(selects(&text, ETHERNET, &labelled(1)), "{text}");
+        assert_eq!(selects(&text, ETHERNET, &plain), !template.starts_with("mpls"), "{text}");
+    }
+    let text = fill("$flow", &labelled(2)).unwrap();
+    (0..=2).for_each(|labels| {
+        let frame = if labels == 0 { plain.clone() } else { labelled(labels) };
+        assert!(selects(&text, ETHERNET, &frame), "{labels}: {text}");
+    });
+    let headers = Headers::parse(ETHERNET, &labelled(2)[..]);
+    let pair = host_pair_default(&headers, ETHERNET, &labelled(2));
+    assert!(selects(&pair, ETHERNET, &labelled(2)) && selects(&pair, ETHERNET, &plain), "{pair}");
+    assert_eq!(fill("host $srcIP", &labelled(4)), Err("$srcIP".into()), "more labels than are looked behind");
+    assert_ne!(
+        host_pair_values(&headers, ETHERNET, &labelled(2)),
+        host_pair_values(&Headers::parse(ETHERNET, &plain), ETHERNET, &plain),
+        "other texts"
+    );
 }

@@ -2,6 +2,7 @@
 
 use scope_packet::{Headers, LinkType};
 
+use crate::specimens::{Random, filter, packet};
 use crate::{Filter, VlanRule};
 
 const HOST: [u8; 4] = [10, 0, 0, 1];
@@ -64,18 +65,112 @@ fn a_filter_without_alternatives_under_tags_matches_nothing_there() {
     assert_eq!(matches("ether proto 0x800 and ether[12:2] = 0x800", VlanRule::Transparent), [yes, no, no, no]);
 }
 
+/// A cooked capture's packet with so many tags.
+fn cooked(link: LinkType, tags: usize) -> Vec<u8> {
+    let mut behind = frame(tags)[12..].to_vec();
+    let mut ethertype = [behind.remove(0), behind.remove(0)].to_vec();
+    let mut head = match link {
+        LinkType::LINUX_SLL => vec![0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0],
+        _ => vec![0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0],
+    };
+    if link == LinkType::LINUX_SLL {
+        head.append(&mut ethertype);
+    } else {
+        ethertype.append(&mut head);
+        head = ethertype;
+    }
+    head.append(&mut behind);
+    head
+}
+
+#[test]
+fn cooked_captures_are_looked_through_as_ethernet_is() {
+    let (yes, no) = (true, false);
+    let long = (0..60).map(|n| format!("host 10.0.1.{n} or ")).collect::<String>() + "host 10.0.0.1";
+    for link in [LinkType::LINUX_SLL, LinkType::LINUX_SLL2] {
+        let check = |text: &str, rule, expected: [bool; 4]| {
+            let filter = Filter::compile(text, rule, &[link]).unwrap();
+            for native in [false, true] {
+                let predicate = filter.for_link(link);
+                if native {
+                    predicate.make_native().unwrap();
+                }
+                let got = [0, 1, 2, 3].map(|tags| {
+                    let data = cooked(link, tags);
+                    let headers = Headers::parse(link, &data);
+                    assert_eq!(headers.vlan_tags() as usize, tags);
+                    predicate.matches(&headers, &data, data.len() as u32)
+                });
+                assert_eq!(got, expected, "{} {text}", link.name());
+            }
+            let screen = filter.screen(link);
+            for tags in 0..4 {
+                let entry = scope_packet::KeyEntry::new(&Headers::parse(link, &cooked(link, tags)));
+                assert!(screen.may_match(&entry) || !expected[tags], "{text}");
+            }
+        };
+        let transparent = VlanRule::Transparent;
+        check("host 10.0.0.1", transparent, [yes, yes, yes, no]);
+        check(&long, transparent, [yes, yes, yes, no]);
+        check("not host 10.0.0.1", transparent, [no, no, no, yes]);
+        check("udp port 60000 and ip[9] = 17 and udp[0:2] = 1000", transparent, [yes, yes, yes, no]);
+        check("udp[4:2] = 13", transparent, [no; 4]);
+        check("udp[udp[4:2] - 4:4] = 0x01020304", transparent, [yes, yes, yes, no]);
+        check("ip6 or arp", transparent, [no; 4]);
+        check("host 10.0.0.1", VlanRule::Exact, [yes, no, no, no]);
+        check("not host 10.0.0.1", VlanRule::Exact, [no, yes, yes, yes]);
+        // The text means bytes by their number.
+        check("host 10.0.0.1 and link[3] != 99", transparent, [yes, no, no, no]);
+    }
+}
+
+/// The same packet of a cooked capture behind so many tags.
+fn behind_tags(link: LinkType, untagged: &[u8], tags: usize) -> Vec<u8> {
+    let (type_at, end) = if link == LinkType::LINUX_SLL { (14, 16) } else { (0, 20) };
+    let mut bytes = untagged.to_vec();
+    for tag in 0..tags {
+        let ethertype = [bytes[type_at], bytes[type_at + 1]];
+        bytes.splice(end..end, [0x20, 7 + tag as u8, ethertype[0], ethertype[1]]);
+        bytes[type_at..type_at + 2].copy_from_slice(&[[0x81, 0], [0x88, 0xa8]][tag % 2]);
+    }
+    bytes
+}
+
+#[test]
+fn random_filters_say_of_a_tagged_packet_of_a_cooked_capture_what_they_say_of_it_without_its_tags() {
+    let mut random = Random::new(34);
+    let mut matched = [0; 2];
+    for round in 0..600 {
+        let link = [LinkType::LINUX_SLL, LinkType::LINUX_SLL2][round % 2];
+        let text = filter(&mut random, 2);
+        if ["vlan", "link", "ether", "wlan", "ppp"].iter().any(|word| text.contains(word)) {
+            continue;
+        }
+        let Ok(compiled) = Filter::compile(&text, VlanRule::Transparent, &[link]) else { continue };
+        let (predicate, screen) = (compiled.for_link(link), compiled.screen(link));
+        for _ in 0..30 {
+            let plain = packet(&mut random, link);
+            let says = |data: &[u8]| predicate.matches(&Headers::parse(link, data), data, plain.len() as u32);
+            let expected = says(&plain);
+            for tags in 1..=2 {
+                let data = behind_tags(link, &plain, tags);
+                let headers = Headers::parse(link, &data);
+                assert_eq!((headers.vlan_tags() as usize, says(&data)), (tags, expected), "{text}: {data:x?}");
+                assert!(!expected || screen.may_match(&scope_packet::KeyEntry::new(&headers)), "{text}: {data:x?}");
+            }
+            matched[usize::from(expected)] += 1;
+        }
+    }
+    assert!(matched.iter().all(|&packets| packets > 1000), "{matched:?}");
+}
+
 #[test]
 fn a_link_type_without_vlans_has_the_plain_program_for_all_packets() {
-    let mut cooked = vec![0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0];
-    cooked.extend(&frame(1)[12..]);
-    let headers = Headers::parse(LinkType::LINUX_SLL, &cooked);
-    assert_eq!(headers.vlan_tags(), 1);
-    let check = |text: &str, expected| {
-        let filter = Filter::compile(text, VlanRule::Transparent, &[LinkType::LINUX_SLL]).unwrap();
-        assert_eq!(filter.for_link(LinkType::LINUX_SLL).matches(&headers, &cooked, cooked.len() as u32), expected, "{text}");
-    };
-    check("host 10.0.0.1", false);
-    check("not host 10.0.0.1", true);
+    let data = [&[0xff, 3, 0, 0x21], &frame(0)[14..]].concat();
+    let headers = Headers::parse(LinkType::PPP, &data);
+    let filter = Filter::compile("host 10.0.0.1", VlanRule::Transparent, &[LinkType::PPP]).unwrap();
+    assert_eq!(filter.printed(LinkType::PPP).len(), 1);
+    assert!(filter.for_link(LinkType::PPP).matches(&headers, &data, data.len() as u32));
 }
 
 #[test]
@@ -85,5 +180,35 @@ fn loopback_packets_of_a_host_with_another_byte_order_are_understood() {
         let data = [&family[..], &frame(0)[14..]].concat();
         let headers = Headers::parse(LinkType::NULL, &data);
         assert!(filter.for_link(LinkType::NULL).matches(&headers, &data, data.len() as u32), "{family:?}");
+    }
+}
+
+#[test]
+fn in_cooked_captures_filters_see_the_same_packet_behind_tags() {
+    let hosts: Vec<String> = (0..60).map(|host| format!("host 10.0.1.{host}")).collect();
+    let long = format!("{} or host 10.0.0.1", hosts.join(" or "));
+    assert!(long.len() > 512, "taken in pieces");
+    for text in ["host 10.0.0.1", "not host 10.0.0.1", "udp port 60000", "ip[9] = 17 and udp[0:2] = 1000", "ip6", "arp", &long] {
+        let ethernet = Filter::compile(text, VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap().for_link(LinkType::ETHERNET);
+        for (link, tags) in
+            [LinkType::LINUX_SLL, LinkType::LINUX_SLL2].into_iter().flat_map(|link| [0, 1, 2, 3].map(|tags| (link, tags)))
+        {
+            let filter = Filter::compile(text, VlanRule::Transparent, &[link]).unwrap();
+            let (data, plain) = (cooked(link, tags), frame(tags));
+            let (headers, of_plain) = (Headers::parse(link, &data), Headers::parse(LinkType::ETHERNET, &plain));
+            assert_eq!(headers.vlan_tags() as usize, tags);
+            let expected = ethernet.matches(&of_plain, &plain, plain.len() as u32);
+            let name = link.name();
+            assert_eq!(filter.for_link(link).matches(&headers, &data, data.len() as u32), expected, "{text} {name} {tags}");
+            let key = scope_packet::KeyEntry::new(&headers);
+            assert!(!expected || filter.screen(link).may_match(&key), "screened out: {text} {name} {tags}");
+            let exact = Filter::compile(text, VlanRule::Exact, &[link]).unwrap().for_link(link);
+            let untagged = filter.for_link(link).matches(&Headers::parse(link, &cooked(link, 0)), &cooked(link, 0), 99);
+            assert_eq!(exact.matches(&Headers::parse(link, &cooked(link, 0)), &cooked(link, 0), 99), untagged, "{text}");
+            filter.make_native().unwrap();
+            assert_eq!(filter.for_link(link).matches(&headers, &data, data.len() as u32), expected, "as machine code: {text}");
+        }
+        let tagged = Filter::compile(text, VlanRule::Transparent, &[LinkType::LINUX_SLL]).unwrap();
+        assert!(tagged.in_kernel(LinkType::LINUX_SLL, 96).is_err(), "it sees untagged packets only");
     }
 }

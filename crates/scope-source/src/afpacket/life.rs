@@ -30,6 +30,11 @@ impl Life {
         Life { called: name.clone(), name, gone: false, up: link.state == LinkState::Up, mtu: link.mtu }
     }
 
+    /// Whether packets can come.
+    pub(crate) fn is_up(&self) -> bool {
+        self.up
+    }
+
     /// It was removed.
     pub(crate) fn leave(&mut self) -> Told {
         (self.gone, self.up) = (true, false);

@@ -30,6 +30,7 @@ pub(crate) mod life;
 pub(crate) mod links;
 pub(crate) mod losses;
 mod opening;
+pub(crate) mod outages;
 mod pattern;
 mod ring;
 pub mod settings;

@@ -31,6 +31,7 @@ use scope_packet::{Interface, Sink};
 use super::fanout::Groups;
 use super::life::Life;
 use super::links::{Change, Link, Links};
+use super::outages::Outages;
 use super::pattern::Pattern;
 use super::socket::{Socket, wait_any};
 use super::{AfPacketOptions, POLL_PACKETS, POLL_WAIT, Port, Stage, realtime_ns};
@@ -59,6 +60,8 @@ struct Known {
     interface: Interface,
     /// As it was told last.
     life: Life,
+    /// Whether it is missed when it brings nothing: from the start where it was asked for by its name, else once it was up.
+    missed: bool,
     /// Counters of its sockets that serve others now.
     before: SourceCounters,
 }
@@ -71,6 +74,9 @@ pub struct AfPacketSource {
     leads: bool,
     links: Links,
     links_failed: bool,
+    outages: Outages,
+    /// When all gates were open, ns.
+    opened_ns: Option<i64>,
     ports: Vec<Port>,
     /// Sockets that serve no interface and have no ring.
     spares: Vec<Socket>,
@@ -103,6 +109,8 @@ impl AfPacketSource {
             leads,
             links,
             links_failed: false,
+            outages: Outages::begin(realtime_ns()),
+            opened_ns: None,
             ports: Vec::new(),
             spares: Vec::new(),
             known: Vec::new(),
@@ -124,6 +132,7 @@ impl AfPacketSource {
         if self.links_failed {
             return;
         }
+        self.outages.look(realtime_ns());
         let news = match self.links.read() {
             Ok(news) => news,
             Err(cause) => {
@@ -160,6 +169,7 @@ impl AfPacketSource {
         self.changed.insert(number);
         let told = self.known[number].life.leave();
         self.tell_of(number, Some(told));
+        self.note_outage(number);
     }
 
     /// After a new list: an interface may have been replaced by one of the same number, which the kernel says of the socket.
@@ -186,15 +196,27 @@ impl AfPacketSource {
         let (name, state, mtu) = (life.rename(link), life.link(link), life.mtu(link));
         let is_of_mtu = mtu.is_some();
         [name, state, mtu].into_iter().for_each(|told| self.tell_of(number, told));
+        self.note_outage(number);
         if is_of_mtu {
             self.warn_of_long_frames(number, link);
         }
     }
 
-    /// Makes interfaces known to the sink.
-    fn announce(&mut self, sink: &mut dyn Sink) {
+    /// Follows the interfaces, and makes known to the sink which there are and which can bring nothing.
+    fn hear_of_links(&mut self, sink: &mut dyn Sink) {
+        self.follow_links();
         self.known[self.announced..].iter().for_each(|known| sink.interface(&known.interface));
         self.announced = self.known.len();
+        let ports = &self.ports;
+        let of_port = |number| ports.iter().rfind(|port| port.intake.interface as usize == number);
+        self.outages.tell(sink, |number| of_port(number).map_or(0, |port| port.clock_ahead_ns));
+    }
+
+    /// An interface's life has changed, or begun.
+    fn note_outage(&mut self, number: usize) {
+        let known = &mut self.known[number];
+        known.missed |= known.life.is_up();
+        self.outages.note(number, &known.life, known.missed, realtime_ns());
     }
 
     /// Pushes blocks that are ready, the oldest first, so that none of several interfaces is starved and times step back little;
@@ -202,6 +224,10 @@ impl AfPacketSource {
     fn take_blocks(&mut self, sink: &mut dyn Sink) -> u64 {
         let mut packets = 0;
         while packets < POLL_PACKETS {
+            if self.ports.iter_mut().any(|port| port.ring.ready_since_ns().is_some()) {
+                // What became of interfaces before these packets came is told before them.
+                self.hear_of_links(sink);
+            }
             let ready = self.ports.iter_mut().filter_map(|port| port.ring.ready_since_ns().map(|since_ns| (since_ns, port)));
             let Some((_, oldest)) = ready.min_by_key(|(since_ns, _)| *since_ns) else { break };
             packets += oldest.take_block(sink);
@@ -259,19 +285,21 @@ impl Source for AfPacketSource {
         2 * i64::from(longest_ms) * 1_000_000
     }
 
+    fn listens_from_ns(&self) -> Option<i64> {
+        self.opened_ns
+    }
+
     fn poll(&mut self, sink: &mut dyn Sink) -> Result<Polled, SourceError> {
         if self.ended {
             return Ok(Polled::Ended);
         }
-        self.follow_links();
-        self.announce(sink);
+        self.hear_of_links(sink);
         self.tell_counted(sink);
         let mut clock_ns = realtime_ns();
         let mut packets = self.take_blocks(sink);
         if packets == 0 {
             self.wait()?;
-            self.follow_links();
-            self.announce(sink);
+            self.hear_of_links(sink);
             // Before the look at the rings: what comes after this look is younger.
             clock_ns = realtime_ns();
             packets = self.take_blocks(sink);

@@ -100,6 +100,12 @@ impl Buffer {
         &self.bytes[place..place + len]
     }
 
+    /// The same, to be changed in place.
+    #[inline]
+    pub(super) fn slice_mut(&mut self, place: usize, len: usize) -> &mut [u8] {
+        &mut self.bytes[place..place + len]
+    }
+
     /// Place of the first unread byte.
     #[inline]
     pub(super) fn place(&self) -> usize {

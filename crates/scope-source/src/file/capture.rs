@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use scope_packet::GapReason;
 use scope_packet::pcapng::SECTION_HEADER;
 
 use super::buffer::{Buffer, Refill};
 use super::input::Input;
 use super::pcap::{self, Pcap};
 use super::pcapng::Pcapng;
+use super::pseudo::Pseudo;
 use super::record::{Damage, Found, Interfaces, Record};
 use crate::SourceError;
 
@@ -47,6 +49,8 @@ pub(super) struct Capture {
     /// Unread bytes that the next advance needs.
     wanted: usize,
     damage: Option<Damage>,
+    /// It was warned that times were clamped.
+    clamped_warned: bool,
 }
 
 impl Capture {
@@ -65,7 +69,7 @@ impl Capture {
             "-" => "-".to_string(),
             _ => Path::new(path).file_name().map_or(path.to_string(), |name| name.to_string_lossy().into_owned()),
         };
-        let format = detect(&mut buffer, &name, number, interfaces).map_err(fail)?;
+        let format = detect(&mut buffer, path, &name, number, interfaces).map_err(fail)?;
         let mut capture = Capture {
             path: path.to_string(),
             number,
@@ -76,6 +80,7 @@ impl Capture {
             packets: 0,
             wanted: 0,
             damage: None,
+            clamped_warned: false,
         };
         capture.open_interfaces(interfaces)?;
         Ok(capture)
@@ -130,6 +135,13 @@ impl Capture {
                     self.next.file = self.number;
                     self.has_next = true;
                     self.packets += 1;
+                    if self.next.pseudo != Pseudo::Nothing {
+                        let Record { place, len, original_len, pseudo, .. } = self.next;
+                        pseudo.turn(self.buffer.slice_mut(place, len as usize), original_len);
+                    }
+                    if self.next.clamped {
+                        self.warn_of_clamped(interfaces);
+                    }
                     self.buffer.consume(bytes);
                     return Advance::Packet;
                 }
@@ -137,7 +149,8 @@ impl Capture {
                 Found::More { bytes, packet } if self.buffer.at_end() => {
                     if !unread.is_empty() {
                         let missing = bytes - unread.len();
-                        self.damage = Some(Damage { cause: format!("the file ends {missing} bytes too early"), packet });
+                        let cause = format!("the file ends {missing} bytes too early");
+                        self.end_at(Damage { cause, packet }, interfaces);
                     }
                     return Advance::Ended;
                 }
@@ -146,11 +159,44 @@ impl Capture {
                     return Advance::Refill;
                 }
                 Found::Damaged(damage) => {
-                    self.damage = Some(damage);
+                    self.end_at(damage, interfaces);
                     return Advance::Ended;
                 }
             }
         }
+    }
+
+    /// Nothing behind the damage can be read.
+    fn end_at(&mut self, damage: Damage, interfaces: &mut Interfaces) {
+        self.damage = Some(damage);
+        self.lack_the_rest(interfaces);
+    }
+
+    /// Notes that packets from the last one that was read on are missing, nobody knows how many.
+    pub(super) fn lack_the_rest(&self, interfaces: &mut Interfaces) {
+        let own = interfaces.list.iter().position(|interface| interface.part == self.number);
+        let (interface, from_ns) = match (self.packets, own) {
+            (0, None) => return, // without interfaces it has no packets
+            (0, Some(own)) => (own as u32, 0),
+            _ => (self.next.interface, self.next.time_ns),
+        };
+        interfaces.lack(interface, (from_ns, i64::MAX), GapReason::Unreadable, None);
+    }
+
+    /// Says, once, that a time can't be stored.
+    #[cold]
+    fn warn_of_clamped(&mut self, interfaces: &mut Interfaces) {
+        if std::mem::replace(&mut self.clamped_warned, true) {
+            return;
+        }
+        let (path, packet) = (&self.path, self.packets);
+        let (beyond, kept) = match self.next.time_ns {
+            0 => ("before 1970", "1970-01-01T00:00:00Z"),
+            _ => ("after 2262-04-11", "2262-04-11T23:47:16.854775807Z"),
+        };
+        interfaces.warnings.push(format!(
+            "{path}: packet {packet} has a time {beyond}, which can't be stored; it is kept as {kept} (all such packets: time_clamped in the summary); put the file's times right with editcap -t SECONDS"
+        ));
     }
 
     /// Reads on, so that an advance can go on. Nothing of the buffer may be lent.
@@ -165,6 +211,28 @@ impl Capture {
     #[inline]
     pub(super) fn bytes(&self, record: &Record) -> &[u8] {
         self.buffer.slice(record.place, record.len as usize)
+    }
+
+    /// Comments of a packet, see [`super::annex::Beside::take_comments`].
+    pub(super) fn take_comments(&mut self, number: u32) -> Vec<String> {
+        match &mut self.format {
+            Format::Pcapng(pcapng) => pcapng.beside.take_comments(number),
+            Format::Pcap(_) => Vec::new(),
+        }
+    }
+
+    /// Names and secrets that were met since this was last asked, if any.
+    #[inline]
+    pub(super) fn take_annexes(&mut self) -> Option<(Vec<Vec<u8>>, u64)> {
+        match &mut self.format {
+            Format::Pcapng(pcapng) if pcapng.beside.has_blocks() => Some(pcapng.beside.take_blocks()),
+            _ => None,
+        }
+    }
+
+    /// As typed.
+    pub(super) fn path(&self) -> &str {
+        &self.path
     }
 
     /// Gives back the memory of a file that has ended and says whether it was cut. Nothing of it may be lent.
@@ -188,7 +256,7 @@ impl Capture {
 const FOR_EVER: i32 = -1;
 
 /// Tells the format by its first bytes and reads a pcap header. The words of an error say what is wrong.
-fn detect(buffer: &mut Buffer, name: &str, file: u32, interfaces: &mut Interfaces) -> Result<Format, String> {
+fn detect(buffer: &mut Buffer, path: &str, name: &str, file: u32, interfaces: &mut Interfaces) -> Result<Format, String> {
     let unread = buffer.unread();
     if unread.is_empty() {
         return Err("is empty; a capture file begins with a header, so whatever wrote it wrote nothing".to_string());
@@ -197,7 +265,7 @@ fn detect(buffer: &mut Buffer, name: &str, file: u32, interfaces: &mut Interface
         return Err(format!("is no capture file: {} bytes are too few for any", unread.len()));
     };
     if u32::from_le_bytes(*magic) == SECTION_HEADER {
-        return Ok(Format::Pcapng(Pcapng::new(name, file)));
+        return Ok(Format::Pcapng(Pcapng::new(path, name, file)));
     }
     if pcap::is_magic(*magic).is_none() {
         return Err(foreign(magic));

@@ -9,6 +9,7 @@
 //! the clock of all files together, capture time was set back: every worker is told, at the same packet. Absent on purpose: files are never mapped, see [`buffer`].
 
 mod ahead;
+mod annex;
 mod buffer;
 mod capture;
 mod course;
@@ -17,6 +18,7 @@ mod merge;
 mod pace;
 mod pcap;
 mod pcapng;
+mod pseudo;
 mod record;
 mod share;
 mod timed;
@@ -220,6 +222,7 @@ impl FileSource {
                         continue;
                     }
                     Err(error) => {
+                        self.lack_all();
                         self.starved.pop();
                         self.ended.push(number);
                         return Err(error);
@@ -230,6 +233,15 @@ impl FileSource {
         }
         self.close_ended();
         Ok(self.merge.first().map_or(Ahead::Ended, |(time_ns, _)| Ahead::Packet(time_ns)))
+    }
+
+    /// Reading failed: what no file has handed out yet won't come.
+    fn lack_all(&mut self) {
+        for (number, capture) in (0..).zip(&self.captures) {
+            if capture.next().is_some() || self.starved.contains(&number) {
+                capture.capture.lack_the_rest(&mut self.interfaces);
+            }
+        }
     }
 
     fn close_ended(&mut self) {
@@ -282,7 +294,7 @@ impl FileSource {
                     _ => self.newest_ns = Some(time_ns),
                 }
                 if let Some(copy) = capture.take_copy() {
-                    (record.file, record.place) = (COPIED, self.copies.len());
+                    record.place = COPIED | self.copies.len();
                     self.copies.push(copy);
                 }
                 self.batch.push(record);
@@ -337,12 +349,16 @@ impl FileSource {
             sink.turn(turn);
             behind_ns.into_iter().for_each(|clock_ns| sink.reached(clock_ns));
         }
+        self.hand_on_annexes(sink);
+        if self.batch.iter().any(|record| record.comment != 0) {
+            self.hand_on_comments(sink);
+        }
         let mut packets = [NONE; BATCH_PACKETS_MAX];
         for (packet, record) in packets.iter_mut().zip(&self.batch) {
             *packet = Packet {
-                data: match record.file {
-                    COPIED => &self.copies[record.place][..record.len as usize],
-                    file => self.captures[file as usize].capture.bytes(record),
+                data: match record.place & COPIED {
+                    0 => self.captures[record.file as usize].capture.bytes(record),
+                    _ => &self.copies[record.place & !COPIED][..record.len as usize],
                 },
                 original_len: record.original_len,
                 time_ns: record.time_ns,
@@ -364,16 +380,56 @@ impl FileSource {
         }
     }
 
+    /// Comments of the packets that are lent next.
+    #[cold]
+    fn hand_on_comments(&mut self, sink: &mut dyn Sink) {
+        let mut comments: Vec<(usize, String)> = Vec::new();
+        for (at, record) in self.batch.iter().enumerate().filter(|(_, record)| record.comment != 0) {
+            let of_packet = self.captures[record.file as usize].capture.take_comments(record.comment);
+            comments.extend(of_packet.into_iter().map(|comment| (at, comment)));
+        }
+        let lent: Vec<(usize, &str)> = comments.iter().map(|(at, comment)| (*at, comment.as_str())).collect();
+        sink.comments(&lent);
+    }
+
+    /// Names and secrets that were met since the last batch. Every worker that shares the files hands them on.
+    fn hand_on_annexes(&mut self, sink: &mut dyn Sink) {
+        for (part, capture) in (0..).zip(&mut self.captures) {
+            let Some((blocks, left_out)) = capture.capture.take_annexes() else { continue };
+            blocks.iter().for_each(|block| sink.annex(part, block));
+            if left_out > 0 {
+                self.warnings.push(format!(
+                    "{}: {left_out} blocks with names or secrets are not kept: they are damaged or too many at once",
+                    capture.capture.path()
+                ));
+            }
+        }
+    }
+
+    /// Makes known what has been found out since the last batch: interfaces, and what is missing behind packets that the sink has
+    /// got already.
     fn announce(&mut self, sink: &mut dyn Sink) {
         for interface in &mut self.interfaces.list[self.announced..] {
             interface.snap_len = smaller_snap_len(interface.snap_len, self.snap_len);
             sink.interface(interface);
         }
         self.announced = self.interfaces.list.len();
+        for (interface, gap) in self.interfaces.gaps.drain(..) {
+            if self.share.is_none_or(Share::counts_damage) {
+                sink.gap(interface, gap);
+            }
+        }
+    }
+
+    /// Reading failed: nothing more comes, and the sink knows from when on.
+    fn fail(&mut self, sink: &mut dyn Sink, error: SourceError) -> SourceError {
+        self.announce(sink);
+        error
     }
 
     /// Nothing to hand out: tells the sink where that leaves the clock.
-    fn idle(&self, sink: &mut dyn Sink, clock_ns: Option<i64>) -> Polled {
+    fn idle(&mut self, sink: &mut dyn Sink, clock_ns: Option<i64>) -> Polled {
+        self.announce(sink);
         if let Some(clock_ns) = clock_ns {
             sink.idle(clock_ns);
         }
@@ -396,16 +452,17 @@ impl Source for FileSource {
 
     fn poll(&mut self, sink: &mut dyn Sink) -> Result<Polled, SourceError> {
         if let Some(failure) = self.failure.take() {
-            return Err(failure);
+            return Err(self.fail(sink, failure));
         }
         let mut pushed = 0;
         while pushed < POLL_PACKETS && !self.stopped {
             let wait_ms = if pushed == 0 { POLL_MS } else { 0 };
-            let next_ns = match self.look_ahead(wait_ms)? {
-                Ahead::Packet(next_ns) => next_ns,
-                Ahead::Waiting if pushed > 0 => break,
-                Ahead::Waiting => return Ok(self.idle(sink, self.clock_ns)),
-                Ahead::Ended => break,
+            let next_ns = match self.look_ahead(wait_ms) {
+                Ok(Ahead::Packet(next_ns)) => next_ns,
+                Ok(Ahead::Waiting) if pushed > 0 => break,
+                Ok(Ahead::Waiting) => return Ok(self.idle(sink, self.clock_ns)),
+                Ok(Ahead::Ended) => break,
+                Err(error) => return Err(self.fail(sink, error)),
             };
             let due_ns = self.pace.as_mut().map_or(i64::MAX, |pace| pace.due_ns(Instant::now(), next_ns));
             if next_ns > due_ns {
@@ -423,6 +480,7 @@ impl Source for FileSource {
         match pushed {
             0 => {
                 self.announce(sink);
+                self.hand_on_annexes(sink);
                 Ok(Polled::Ended)
             }
             _ => Ok(Polled::Packets),
@@ -449,6 +507,10 @@ impl Source for FileSource {
     }
 
     fn warnings(&mut self) -> Vec<String> {
+        let found = std::mem::take(&mut self.interfaces.warnings);
+        if self.share.is_none_or(Share::counts_damage) {
+            self.warnings.extend(found);
+        }
         std::mem::take(&mut self.warnings)
     }
 }

@@ -10,6 +10,7 @@
 
 use scope_packet::{Interface, LinkType, TimestampSource, time};
 
+use super::pseudo::Pseudo;
 use super::record::{Damage, Found, Interfaces, Record, captured_len_max, snap_len};
 
 pub(super) const HEADER_BYTES: usize = 24;
@@ -39,6 +40,7 @@ pub(super) struct Pcap {
     /// Longer packets are cut to this.
     kept_len_max: u32,
     interface: u32,
+    pseudo: Pseudo,
 }
 
 /// Whether these 4 bytes begin a pcap file, and in which byte order.
@@ -93,6 +95,7 @@ impl Pcap {
             captured_len_max: longest,
             kept_len_max,
             interface: interface.ok_or("describes too many interfaces")?,
+            pseudo: Pseudo::of(link_type, big_endian),
         })
     }
 
@@ -126,10 +129,12 @@ impl Pcap {
             original_len: original,
             time_ns,
             clamped: false,
+            pseudo: self.pseudo,
             interface: self.interface,
             flags: 0,
             lost_before: 0,
             file: 0,
+            comment: 0,
         };
         Found::Packet { bytes }
     }

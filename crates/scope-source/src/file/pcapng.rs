@@ -7,14 +7,24 @@
 //!  EPB      8 interface | 12 time high | 16 time low | 20 captured | 24 original | 28 bytes | options     6
 //!  PB       8 interface, 16 bits | 10 lost before, 16 bits | 12 ... as EPB                       2, obsolete
 //!  SPB      8 original | 12 bytes                                                                3, no time
+//!  ISB      8 interface | 12 time high | 16 time low | 20 options                                5
 //! ```
-//! All other blocks, and so Wirescope's own padding and key columns, are stepped over. Where libpcap refuses what is clear
+//! Names for addresses (4) and secrets (10) are handed on as they are, and comments of packets. All other blocks, and so
+//! Wirescope's own padding and key columns, are stepped over. Where libpcap refuses what is clear
 //! (interfaces of different link types or snap lengths, a byte order that changes, a packet longer than its interface's snap
-//! length) it is read; where a block contradicts itself it is damage, as for libpcap. A packet without a time has time 0.
+//! length) it is read; where a block contradicts itself it is damage, as for libpcap. So is an interface whose resolution or
+//! time offset is given twice, or in a wrong length: its times would be a guess. The first section header may end with a wrong length, as for libpcap.
+//! A packet without a time has time 0.
+//!
+//! Packets that the file itself says were dropped are gaps: `epb_dropcount` (of the old packet block its count) between the packet and the one before it on its
+//! interface, and what statistics (`isb_ifdrop`, `isb_osdrop`) count beyond these between them and the statistics before.
 
-use scope_packet::{Interface, LinkType, TimestampSource, pcapng, time};
+use scope_packet::pcapng::COMMENT_BYTES_MAX;
+use scope_packet::{GapReason, Interface, LinkType, TimestampSource, pcapng, time};
 
+use super::annex::Beside;
 use super::buffer::RECORD_BYTES_MAX;
+use super::pseudo::Pseudo;
 use super::record::{Damage, Found, Interfaces, Record, captured_len_max, snap_len, whole};
 
 const OLD_PACKET: u32 = 2;
@@ -24,6 +34,7 @@ const BYTE_ORDER_MAGIC: u32 = 0x1A2B_3C4D;
 const SECTION_HEADER_BYTES_MAX: usize = 1 << 20;
 const SECTION_HEADER_BYTES_MIN: usize = 28;
 const INTERFACE_BYTES_MIN: usize = 20;
+const STATISTICS_BYTES_MIN: usize = 24;
 /// Of a name or description so many bytes are kept.
 const TEXT_BYTES_MAX: usize = 512;
 
@@ -32,9 +43,18 @@ pub(super) struct Pcapng {
     big_endian: bool,
     /// Interfaces of the current section, by their number in it.
     section: Vec<SectionInterface>,
+    /// As typed, for warnings.
+    path: String,
+    /// Stands in for interfaces without a name.
     name: String,
     /// Number of the file.
     file: u32,
+    /// A section has begun.
+    begun: bool,
+    /// It was warned that statistics count packets as dropped.
+    drops_warned: bool,
+    /// What it says beside its packets.
+    pub(super) beside: Beside,
 }
 
 #[derive(Clone, Copy)]
@@ -45,6 +65,13 @@ struct SectionInterface {
     /// For simple packet blocks, which don't say their captured length.
     snap_len: u32,
     clock: Clock,
+    pseudo: Pseudo,
+    /// Time of its last packet, ns.
+    last_ns: i64,
+    /// Time of its last statistics, ns.
+    stated_ns: i64,
+    /// Packets that are known to be dropped so far, by packets or by statistics.
+    dropped: u64,
 }
 
 /// How an interface's units become ns.
@@ -103,8 +130,18 @@ fn damaged(cause: String, packet: bool) -> Found {
 
 impl Pcapng {
     /// A reader of file number `file` that expects a section header first. `name` stands in for interfaces without one.
-    pub(super) fn new(name: &str, file: u32) -> Pcapng {
-        Pcapng { big_endian: false, section: Vec::new(), name: name.to_string(), file }
+    pub(super) fn new(path: &str, name: &str, file: u32) -> Pcapng {
+        let (path, name) = (path.to_string(), name.to_string());
+        Pcapng {
+            big_endian: false,
+            section: Vec::new(),
+            path,
+            name,
+            file,
+            begun: false,
+            drops_warned: false,
+            beside: Beside::default(),
+        }
     }
 
     /// The block that begins with the first unread byte; a packet is put into `record`.
@@ -116,7 +153,7 @@ impl Pcapng {
         };
         let kind = self.u32(head, 0);
         if kind == pcapng::SECTION_HEADER {
-            return self.section_header(unread);
+            return self.section_header(unread, interfaces);
         }
         let packet = is_packet(kind);
         let bytes = self.u32(head, 4) as usize;
@@ -131,10 +168,15 @@ impl Pcapng {
             return damaged(format!("a block of type {kind:#x} ends with another length than it begins with"), packet);
         }
         match kind {
-            pcapng::PACKET => self.packet(block, 28, false, record),
-            OLD_PACKET => self.packet(block, 28, true, record),
+            pcapng::PACKET => self.packet(block, 28, false, interfaces, record),
+            OLD_PACKET => self.packet(block, 28, true, interfaces, record),
             SIMPLE_PACKET => self.simple_packet(block, record),
             pcapng::INTERFACE => self.interface(block, interfaces),
+            pcapng::STATISTICS => self.statistics(block, interfaces),
+            pcapng::NAMES | pcapng::SECRETS => {
+                self.beside.block(block, kind, self.big_endian);
+                Found::Other { bytes }
+            }
             _ => Found::Other { bytes },
         }
     }
@@ -147,7 +189,7 @@ impl Pcapng {
         }
     }
 
-    fn section_header(&mut self, unread: &[u8]) -> Found {
+    fn section_header(&mut self, unread: &[u8], interfaces: &mut Interfaces) -> Found {
         let order = match whole(unread, 12, false) {
             Ok(head) => u32::from_le_bytes([head[8], head[9], head[10], head[11]]),
             Err(more) => return more,
@@ -166,12 +208,17 @@ impl Pcapng {
             Err(more) => return more,
         };
         if self.u32(block, bytes - 4) as usize != bytes {
-            return damaged("a section header ends with another length than it begins with".to_string(), false);
+            if self.begun {
+                return damaged("a section header ends with another length than it begins with".to_string(), false);
+            }
+            let path = &self.path;
+            interfaces.warnings.push(format!("{path}: its first block ends with a wrong length; read on behind it"));
         }
         let (major, minor) = (self.u16(block, 12), self.u16(block, 14));
         if (major, minor) != (1, 0) && (major, minor) != (1, 2) {
             return damaged(format!("a section is of version {major}.{minor}, only 1.0 is known"), false);
         }
+        self.begun = true;
         self.section.clear();
         Found::Other { bytes }
     }
@@ -182,14 +229,25 @@ impl Pcapng {
         }
         let link_type = LinkType(self.u16(block, 8)).canonical();
         let snap_len = snap_len(self.u32(block, 12));
-        let (mut name, mut description, mut resolution, mut offset_s) = (self.name.clone(), String::new(), 6, 0);
-        self.options(&block[16..block.len() - 4], |code, value| match (code, value) {
-            (2, _) => name = text(value),
-            (3, _) => description = text(value),
-            (9, [byte]) => resolution = *byte,
-            (14, _) => offset_s = self.u64(value).unwrap_or(0) as i64,
+        let (mut name, mut description, mut resolution, mut offset) = (self.name.clone(), String::new(), None, None);
+        let mut fault = None;
+        let whole = self.options(&block[16..block.len() - 4], |code, value| match (code, value) {
+            (2, _) => name = text(value, TEXT_BYTES_MAX),
+            (3, _) => description = text(value, TEXT_BYTES_MAX),
+            (9, [byte]) if resolution.is_none() => resolution = Some(*byte),
+            (9, _) => fault = Some(("if_tsresol", value.len(), 1)),
+            (14, _) if value.len() == 8 && offset.is_none() => offset = self.u64(value),
+            (14, _) => fault = Some(("if_tsoffset", value.len(), 8)),
             _ => {}
         });
+        if let Some((option, len, right)) = fault {
+            let what = if len == right { "twice".to_string() } else { format!("in {len} bytes instead of {right}") };
+            let cause = format!("interface '{name}' has its {option} {what}, so that nobody can know what its times mean");
+            return damaged(cause, false);
+        }
+        if !whole {
+            return damaged(format!("the options of interface '{name}' don't fit into its description"), false);
+        }
         let number = interfaces.add(Interface {
             name,
             description,
@@ -206,14 +264,18 @@ impl Pcapng {
             number,
             captured_len_max: snap_len.map_or(sane, |len| len.max(sane)),
             snap_len: snap_len.unwrap_or(sane),
-            clock: Clock::new(resolution, offset_s),
+            clock: Clock::new(resolution.unwrap_or(6), offset.unwrap_or(0) as i64),
+            pseudo: Pseudo::of(link_type, self.big_endian),
+            last_ns: 0,
+            stated_ns: 0,
+            dropped: 0,
         });
         Found::Other { bytes: block.len() }
     }
 
     /// An enhanced packet block, or an old one, whose first word differs. The packet's bytes begin at `data_at`.
     #[inline]
-    fn packet(&self, block: &[u8], data_at: usize, old: bool, record: &mut Record) -> Found {
+    fn packet(&mut self, block: &[u8], data_at: usize, old: bool, interfaces: &mut Interfaces, record: &mut Record) -> Found {
         let data_end = block.len() - 4;
         if data_end < data_at {
             return damaged("a packet block is too short".to_string(), true);
@@ -222,7 +284,7 @@ impl Pcapng {
             false => (self.u32(block, 8), 0),
             true => (u32::from(self.u16(block, 8)), known_losses(self.u16(block, 10))),
         };
-        let Some(interface) = self.section.get(index as usize) else {
+        let Some(&interface) = self.section.get(index as usize) else {
             return damaged(format!("a packet came through interface {index}, which is not described"), true);
         };
         let captured = self.u32(block, 20);
@@ -232,14 +294,19 @@ impl Pcapng {
         }
         let stamp = u64::from(self.u32(block, 12)) << 32 | u64::from(self.u32(block, 16));
         let (time_ns, clamped) = interface.clock.ns(stamp);
-        let mut flags = 0;
+        let number = interface.number;
+        let (mut flags, mut comment) = (0, 0);
         let options_at = pcapng::padded(captured_end);
         if options_at + 4 <= data_end {
-            self.options(&block[options_at..data_end], |code, value| match (code, value.len()) {
+            let _whole = self.options(&block[options_at..data_end], |code, value| match (code, value.len()) {
                 (2, 4) => flags = self.u32(value, 0),
                 (4, 8) if !old => lost_before = self.u64(value).unwrap_or(0),
+                (1, 1..) => comment = 1,
                 _ => {}
             });
+            if comment != 0 {
+                comment = self.comment(&block[options_at..data_end]);
+            }
         }
         *record = Record {
             place: data_at,
@@ -247,12 +314,33 @@ impl Pcapng {
             original_len: self.u32(block, 24),
             time_ns,
             clamped,
-            interface: interface.number,
+            pseudo: interface.pseudo,
+            interface: number,
             flags,
             lost_before,
             file: 0,
+            comment,
         };
+        let interface = &mut self.section[index as usize];
+        if lost_before > 0 {
+            let span = (interface.last_ns.min(time_ns), interface.last_ns.max(time_ns));
+            interfaces.lack(interface.number, span, GapReason::File, Some(lost_before));
+            interface.dropped = interface.dropped.saturating_add(lost_before);
+        }
+        interface.last_ns = time_ns;
         Found::Packet { bytes: block.len() }
+    }
+
+    /// Keeps the comments of the packet with these options; the number under which they are kept.
+    #[cold]
+    fn comment(&mut self, options: &[u8]) -> u32 {
+        let mut comments = Vec::new();
+        self.options(options, |code, value| {
+            if code == 1 && !value.is_empty() {
+                comments.push(text(value, COMMENT_BYTES_MAX));
+            }
+        });
+        self.beside.comments(comments)
     }
 
     fn simple_packet(&self, block: &[u8], record: &mut Record) -> Found {
@@ -269,32 +357,70 @@ impl Pcapng {
         if DATA_AT + len as usize > data_end {
             return damaged(format!("a simple packet claims {len} bytes, more than its block has"), true);
         }
-        let (number, clamped) = (interface.number, false);
         *record = Record {
             place: DATA_AT,
             len,
             original_len,
             time_ns: 0,
-            clamped,
-            interface: number,
+            clamped: false,
+            pseudo: interface.pseudo,
+            interface: interface.number,
             flags: 0,
             lost_before: 0,
             file: 0,
+            comment: 0,
         };
         Found::Packet { bytes: block.len() }
     }
 
-    /// Walks over options; what doesn't fit ends the walk.
-    fn options(&self, mut rest: &[u8], mut each: impl FnMut(u16, &[u8])) {
-        while rest.len() >= 4 {
-            let (code, len) = (self.u16(rest, 0), usize::from(self.u16(rest, 2)));
-            let Some(value) = rest.get(4..4 + len) else { return };
+    /// What a file says of an interface's drops since the section's begin. Statistics that don't make sense say nothing.
+    fn statistics(&mut self, block: &[u8], interfaces: &mut Interfaces) -> Found {
+        let found = Found::Other { bytes: block.len() };
+        if block.len() < STATISTICS_BYTES_MIN {
+            return found;
+        }
+        let index = self.u32(block, 8) as usize;
+        let Some(&interface) = self.section.get(index) else { return found };
+        let stamp = |at: usize| interface.clock.ns(u64::from(self.u32(block, at)) << 32 | u64::from(self.u32(block, at + 4))).0;
+        let (mut dropped, mut begin_ns, mut end_ns) = (0u64, 0, stamp(12).max(interface.last_ns));
+        let mut at = 20;
+        let _whole = self.options(&block[at..block.len() - 4], |code, value| {
+            match (code, value.len()) {
+                (2, 8) => begin_ns = stamp(at + 4),
+                (3, 8) => end_ns = stamp(at + 4).max(interface.last_ns),
+                (5 | 7, 8) => dropped = dropped.saturating_add(self.u64(value).unwrap_or(0)),
+                _ => {}
+            }
+            at += 4 + pcapng::padded(value.len());
+        });
+        let from_ns = interface.stated_ns.max(begin_ns).min(end_ns);
+        let more = dropped.saturating_sub(interface.dropped);
+        if more > 0 {
+            interfaces.lack(interface.number, (from_ns, end_ns), GapReason::File, Some(more));
+            if !std::mem::replace(&mut self.drops_warned, true) {
+                let (file, name) = (&self.path, &interfaces.list[interface.number as usize].name);
+                interfaces.warnings.push(format!(
+                    "{file}: its statistics say that {more} packets of interface '{name}' were dropped when it was captured; a dump of that time that was complete before they came may lack some"
+                ));
+            }
+        }
+        let interface = &mut self.section[index];
+        (interface.stated_ns, interface.dropped) = (end_ns, interface.dropped.max(dropped));
+        found
+    }
+
+    /// Walks over options; what doesn't fit ends the walk. Whether all did.
+    fn options(&self, mut rest: &[u8], mut each: impl FnMut(u16, &[u8])) -> bool {
+        while let Some(head) = rest.get(..4) {
+            let (code, len) = (self.u16(head, 0), usize::from(self.u16(head, 2)));
+            let Some(value) = rest.get(4..4 + len) else { return false };
             if code == 0 {
-                return;
+                return len == 0;
             }
             each(code, value);
             rest = rest.get(4 + pcapng::padded(len)..).unwrap_or_default();
         }
+        rest.is_empty()
     }
 
     #[inline]
@@ -324,8 +450,8 @@ fn known_losses(count: u16) -> u64 {
     if count == u16::MAX { 0 } else { u64::from(count) }
 }
 
-fn text(value: &[u8]) -> String {
-    let kept = &value[..value.len().min(TEXT_BYTES_MAX)];
+fn text(value: &[u8], bytes_max: usize) -> String {
+    let kept = &value[..value.len().min(bytes_max)];
     String::from_utf8_lossy(kept).trim_end_matches('\0').to_string()
 }
 

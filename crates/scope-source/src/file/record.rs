@@ -1,14 +1,17 @@
 //! What decoding yields: one packet found in a buffer, and what else a decoder can come upon.
 
-use scope_packet::Interface;
+use scope_packet::{Gap, GapReason, Interface};
 
 use super::buffer::RECORD_BYTES_MAX;
+use super::pseudo::Pseudo;
 
 /// At most this many interfaces in one source; a file that describes more is damaged.
 pub(super) const INTERFACES_MAX: usize = 65_536;
+/// At most this many gaps wait to be told; what comes beyond is joined with the last one.
+pub(super) const GAPS_MAX: usize = 4096;
 
-/// See [`Record::file`].
-pub(super) const COPIED: u32 = u32::MAX;
+/// In [`Record::place`]: the bytes are a copy, and the rest is its number among these.
+pub(super) const COPIED: usize = 1 << (usize::BITS - 1);
 
 /// A packet found in a file's buffer, by place instead of by reference, so that it can be kept while others are found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,12 +23,16 @@ pub(super) struct Record {
     pub(super) time_ns: i64,
     /// The time was clamped.
     pub(super) clamped: bool,
+    /// What of its bytes is in the byte order of the host that captured it.
+    pub(super) pseudo: Pseudo,
     /// Number of the interface over all files of the source.
     pub(super) interface: u32,
     pub(super) flags: u32,
     pub(super) lost_before: u64,
-    /// Which file it is in; [`COPIED`]: its bytes are a copy, and `place` is its number among these.
+    /// Which file it is in.
     pub(super) file: u32,
+    /// Under which number its comments are kept; 0: it has none.
+    pub(super) comment: u32,
 }
 
 /// What stands at the first unread byte.
@@ -62,10 +69,14 @@ pub(super) fn whole(unread: &[u8], bytes: usize, packet: bool) -> Result<&[u8], 
     unread.get(..bytes).ok_or(Found::More { bytes, packet })
 }
 
-/// All interfaces of a source, numbered in order of appearance.
+/// All interfaces of a source, numbered in order of appearance, and what decoding found out about its files on the way.
 #[derive(Default)]
 pub(super) struct Interfaces {
     pub(super) list: Vec<Interface>,
+    /// What files lack, each with an interface that it speaks of; at most [`GAPS_MAX`].
+    pub(super) gaps: Vec<(u32, Gap)>,
+    /// Warnings in plain words; a file gives few of them.
+    pub(super) warnings: Vec<String>,
 }
 
 impl Interfaces {
@@ -73,6 +84,21 @@ impl Interfaces {
     pub(super) fn add(&mut self, interface: Interface) -> Option<u32> {
         let number = self.list.len();
         (number < INTERFACES_MAX).then(|| self.list.push(interface)).map(|()| number as u32)
+    }
+
+    /// Notes that packets of `interface` are missing in a span, in ns: `lost` of them, where that is known.
+    pub(super) fn lack(&mut self, interface: u32, (from_ns, to_ns): (i64, i64), reason: GapReason, lost: Option<u64>) {
+        let gap = Gap { from_ns, to_ns, reason, lost_min: lost.unwrap_or(0), lost_max: lost };
+        let full = self.gaps.len() >= GAPS_MAX;
+        match self.gaps.last_mut() {
+            Some((_, last)) if full => {
+                last.from_ns = last.from_ns.min(from_ns);
+                last.to_ns = last.to_ns.max(to_ns);
+                last.lost_min = last.lost_min.saturating_add(gap.lost_min);
+                last.lost_max = last.lost_max.zip(lost).map(|(one, other)| one.saturating_add(other));
+            }
+            _ => self.gaps.push((interface, gap)),
+        }
     }
 }
 

@@ -5,12 +5,18 @@ use std::os::fd::{BorrowedFd, RawFd};
 
 use crate::afpacket::life::{Life, Told};
 use crate::afpacket::links::{Change, Link, LinkState, Links};
+use crate::afpacket::outages::Outages;
 use crate::afpacket::socket::bound_index;
+
+/// The number of the only interface's outages.
+const OWN: usize = 0;
 
 /// One network interface, by the kernel's word.
 pub(super) struct Follow {
     links: Links,
     pub life: Life,
+    /// When it could bring nothing.
+    pub outages: Outages,
     /// The kernel's number of it; `None` while it is gone.
     index: Option<i32>,
     /// Another one of its name may have come.
@@ -19,10 +25,11 @@ pub(super) struct Follow {
 
 impl Follow {
     /// Follows the interface `name`; `None` where that is none of the kernel's network interfaces.
-    pub(super) fn begin(name: &str) -> io::Result<Option<Follow>> {
+    pub(super) fn begin(name: &str, now_ns: i64) -> io::Result<Option<Follow>> {
         let links = Links::open()?;
+        let outages = Outages::begin(now_ns);
         let found = links.all().find(|link| link.name == name).cloned();
-        Ok(found.map(|link| Follow { links, life: Life::begin(&link), index: Some(link.index), look_again: false }))
+        Ok(found.map(|link| Follow { links, life: Life::begin(&link), outages, index: Some(link.index), look_again: false }))
     }
 
     /// To be waited on for more.
@@ -31,13 +38,16 @@ impl Follow {
     }
 
     /// Said once at the start, where nothing can come yet.
-    pub(super) fn start(&mut self) -> Option<Told> {
+    pub(super) fn start(&mut self, now_ns: i64) -> Option<Told> {
         let link = self.links.get(self.index?)?;
-        self.life.start(link)
+        let told = self.life.start(link);
+        self.outages.note(OWN, &self.life, true, now_ns);
+        told
     }
 
     /// What has become of it since the last look, in its order; `socket` captures it.
-    pub(super) fn look(&mut self, socket: Option<BorrowedFd<'_>>) -> io::Result<Vec<Told>> {
+    pub(super) fn look(&mut self, socket: Option<BorrowedFd<'_>>, now_ns: impl Fn() -> i64) -> io::Result<Vec<Told>> {
+        self.outages.look(now_ns());
         let news = self.links.read()?;
         let mut told = Vec::new();
         for change in &news.changes {
@@ -49,11 +59,13 @@ impl Follow {
                 }
                 Change::Link(link) => self.look_again |= *link.name == *self.life.name,
             }
+            self.outages.note(OWN, &self.life, true, now_ns());
         }
         // After a new list: it may have been replaced by one of the same number, which the kernel says of the socket.
         let bound = socket.and_then(|socket| bound_index(socket).ok());
         if news.listed && self.index.is_some() && bound.is_some_and(|bound| Some(bound) != self.index) {
             told.push(self.leave());
+            self.outages.note(OWN, &self.life, true, now_ns());
         }
         self.look_again |= news.listed;
         Ok(told)
@@ -74,8 +86,10 @@ impl Follow {
     }
 
     /// It is captured again, as `link`.
-    pub(super) fn come_back(&mut self, link: &Link) -> Told {
+    pub(super) fn come_back(&mut self, link: &Link, now_ns: i64) -> Told {
         self.index = Some(link.index);
-        self.life.come_back(link)
+        let told = self.life.come_back(link);
+        self.outages.note(OWN, &self.life, true, now_ns);
+        told
     }
 }

@@ -62,6 +62,7 @@ unsafe extern "C" {
     fn pcap_setnonblock(handle: *mut RawHandle, on: c_int, cause: *mut c_char) -> c_int;
     fn pcap_setfilter(handle: *mut RawHandle, program: *const RawProgram) -> c_int;
     fn pcap_datalink(handle: *mut RawHandle) -> c_int;
+    fn pcap_fileno(handle: *mut RawHandle) -> c_int;
     fn pcap_get_selectable_fd(handle: *mut RawHandle) -> c_int;
     fn pcap_next_ex(handle: *mut RawHandle, head: *mut *const RawHead, data: *mut *const u8) -> c_int;
     fn pcap_stats(handle: *mut RawHandle, counts: *mut RawCounts) -> c_int;
@@ -169,6 +170,15 @@ impl Capture {
             return Err(handle.refusal(status));
         }
         let warnings = if status > 0 { vec![handle.words()] } else { Vec::new() };
+        // libpcap leaves its sockets, and one more descriptor that it doesn't tell of, open for programs that this one starts.
+        // SAFETY: the handle is active, and tells numbers. All other descriptors of this program close by themselves already; only
+        // kernels before 5.11 can't be asked for all, and there the socket is.
+        unsafe {
+            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            for fd in [pcap_fileno(raw), pcap_get_selectable_fd(raw)].into_iter().filter(|fd| *fd >= 0) {
+                libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+            }
+        }
         // SAFETY: the handle is active; the buffer has the size that libpcap writes at most.
         if unsafe { pcap_setnonblock(raw, 1, cause.as_mut_ptr()) } < 0 {
             return Err(Refused::Other(text_of(&cause)));

@@ -84,6 +84,8 @@ pub struct PcapSource {
     counted: Counts,
     losses: Losses,
     newest_ns: i64,
+    /// When capture began, ns.
+    opened_ns: i64,
     stopped: Option<(Instant, i64)>,
     /// When the last packet came.
     heard: Instant,
@@ -100,13 +102,14 @@ pub struct PcapSource {
 /// [`SourceError::NoInterface`], `NoPermission`, `System` with libpcap's words for the rest.
 pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<PcapSource, SourceError> {
     // It is listened to what becomes of the interface before that is opened, so that nothing is missed.
-    let followed = Follow::begin(&plan.interface);
+    let followed = Follow::begin(&plan.interface, realtime_ns());
     let Begun { capture, interface, mut notes } = begin(plan, excluded)?;
     let mut follow = followed.unwrap_or_else(|cause| {
         notes.push(format!("what becomes of interface {} is not told: {cause}", plan.interface));
         None
     });
-    let down = follow.as_mut().and_then(Follow::start);
+    let opened_ns = realtime_ns();
+    let down = follow.as_mut().and_then(|follow| follow.start(opened_ns));
     let wire = Wire::of(&plan.interface, interface.link_type);
     let slack_ns = i64::from(plan.timeout_ms) * 1_000_000;
     let mut source = PcapSource {
@@ -131,6 +134,7 @@ pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<Pcap
         counted: Counts::default(),
         losses: Losses::begin(realtime_ns(), slack_ns),
         newest_ns: 0,
+        opened_ns,
         stopped: None,
         heard: Instant::now(),
         complaint: None,
@@ -221,7 +225,7 @@ impl PcapSource {
     /// Reads what became of the interface, and follows it.
     fn follow_interface(&mut self) {
         let Some(follow) = &mut self.follow else { return };
-        match follow.look(self.capture.as_ref().and_then(Capture::descriptor)) {
+        match follow.look(self.capture.as_ref().and_then(Capture::descriptor), realtime_ns) {
             Ok(told) => told.into_iter().for_each(|told| match told.0 {
                 InterfaceState::Gone => self.leave(told),
                 _ => self.tell(told),
@@ -274,7 +278,7 @@ impl PcapSource {
         (self.number, self.capture, self.counted) = (number, Some(begun.capture), Counts::default());
         self.losses.look_again_from(realtime_ns());
         let Some(follow) = &mut self.follow else { return };
-        let (state, text) = follow.come_back(&link);
+        let (state, text) = follow.come_back(&link, realtime_ns());
         let notes: String = begun.notes.iter().map(|note| format!("; {note}")).collect();
         self.tell((state, text + &notes));
     }
@@ -377,6 +381,7 @@ impl PcapSource {
     fn take_batches(&mut self, sink: &mut dyn Sink) -> usize {
         self.interfaces[self.announced..].iter().for_each(|interface| sink.interface(interface));
         self.announced = self.interfaces.len();
+        self.follow.iter_mut().for_each(|follow| follow.outages.tell(sink, |_| 0));
         let mut packets = 0;
         for _ in 0..POLL_BATCHES {
             self.take_batch();
@@ -483,6 +488,10 @@ impl Source for PcapSource {
         }
         sink.idle(clock_ns - self.grace_ns());
         Ok(Polled::Nothing)
+    }
+
+    fn listens_from_ns(&self) -> Option<i64> {
+        Some(self.opened_ns)
     }
 
     fn counters(&self) -> SourceCounters {

@@ -5,7 +5,7 @@ pub mod odd;
 
 use std::io::Cursor;
 
-use scope_packet::{Interface, Packet, Sink};
+use scope_packet::{Gap, Interface, Packet, Sink};
 use scope_source::file::FileSource;
 use scope_source::{Polled, Source, SourceCounters, SourceError};
 
@@ -26,6 +26,8 @@ pub struct Collect {
     pub interfaces: Vec<Interface>,
     pub packets: Vec<Got>,
     pub idle: Vec<i64>,
+    /// With how many packets were there before.
+    pub gaps: Vec<(usize, u32, Gap)>,
 }
 
 impl Sink for Collect {
@@ -51,6 +53,12 @@ impl Sink for Collect {
 
     fn lost(&mut self, _: u32, _: u64, _: i64, _: i64) {
         panic!("a file loses nothing on its own");
+    }
+
+    fn gap(&mut self, interface: u32, gap: Gap) {
+        assert!((interface as usize) < self.interfaces.len(), "a gap of an interface before it was made known");
+        assert!(gap.from_ns <= gap.to_ns && gap.lost_max.is_none_or(|most| gap.lost_min <= most), "{gap:?}");
+        self.gaps.push((self.packets.len(), interface, gap));
     }
 
     fn idle(&mut self, clock_ns: i64) {

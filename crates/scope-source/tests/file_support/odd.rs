@@ -7,6 +7,8 @@ use super::{MICRO, MODIFIED, NANO, Ng, Pcap};
 pub enum Expected {
     /// So many packets, to the file's proper end.
     Packets(u64),
+    /// The same, with a warning.
+    Warned(u64),
     /// So many packets, then damage; whether a packet's record had begun.
     Cut(u64, bool),
     /// An error at opening.
@@ -53,6 +55,8 @@ pub fn all() -> Vec<Odd> {
     pcapng_variants(&mut table);
     pcapng_oddities(&mut table);
     pcapng_damage(&mut table);
+    interface_options(&mut table);
+    foreign_byte_order(&mut table);
     foreign(&mut table);
     table
 }
@@ -161,18 +165,19 @@ fn pcapng_variants(table: &mut Vec<Odd>) {
         ng.packet(0, T0 as u64 + 3, &[]);
         add(table, &format!("ng-{order}.pcapng"), ng.done(), Expected::Packets(4));
     }
-    let mut resolution = |name: &str, tsresol: u8, tsoffset: i64, stamp: u64| {
+    let mut resolution = |name: &str, tsresol: u8, tsoffset: i64, stamp: u64, warned: bool| {
         let mut ng = Ng::new(false);
         ng.interface(1, 0, &[(9, &[tsresol]), (14, &tsoffset.to_le_bytes())]);
         ng.packet(0, stamp, &packet).packet(0, stamp + 1, &packet);
-        add(table, name, ng.done(), Expected::Packets(2));
+        add(table, name, ng.done(), if warned { Expected::Warned(2) } else { Expected::Packets(2) });
     };
-    resolution("tsresol-seconds.pcapng", 0, 0, 1_700_000_000);
-    resolution("tsresol-ms.pcapng", 3, 0, 1_700_000_000_000);
-    resolution("tsresol-ps.pcapng", 12, 1_700_000_000, 123_456_789_012);
-    resolution("tsresol-2-10.pcapng", 0x8a, 0, 1_700_000_000 << 10);
-    resolution("tsresol-2-30.pcapng", 0x9e, 1_700_000_000, 12_345_678_901);
-    resolution("tsoffset-before-1970.pcapng", 6, -1_700_000_000, 5);
+    resolution("tsresol-seconds.pcapng", 0, 0, 1_700_000_000, false);
+    resolution("tsresol-ms.pcapng", 3, 0, 1_700_000_000_000, false);
+    resolution("tsresol-ps.pcapng", 12, 1_700_000_000, 123_456_789_012, false);
+    resolution("tsresol-2-10.pcapng", 0x8a, 0, 1_700_000_000 << 10, false);
+    resolution("tsresol-2-30.pcapng", 0x9e, 1_700_000_000, 12_345_678_901, false);
+    resolution("tsoffset-before-1970.pcapng", 6, -1_700_000_000, 5, true);
+    resolution("after-2262.pcapng", 0, 0, 10_000_000_000, true);
 }
 
 fn pcapng_oddities(table: &mut Vec<Odd>) {
@@ -248,6 +253,88 @@ fn pcapng_damage(table: &mut Vec<Odd>) {
 
     let mut early = Ng::new(false);
     add(table, "packet-before-interface.pcapng", early.packet(0, 1, &packet).done(), Expected::Refused);
+}
+
+fn interface_options(table: &mut Vec<Odd>) {
+    let packet = ethernet();
+    let mut options = |name: &str, options: &[(u16, &[u8])]| {
+        let mut ng = Ng::new(false);
+        ng.interface(1, 0, options).packet(0, T0 as u64, &packet);
+        add(table, name, ng.done(), Expected::Refused);
+    };
+    options("tsresol-twice.pcapng", &[(9, &[9]), (9, &[6])]);
+    options("tsresol-twice-the-same.pcapng", &[(9, &[9]), (9, &[9])]);
+    options("tsresol-2-bytes.pcapng", &[(9, &[9, 0])]);
+    options("tsresol-0-bytes.pcapng", &[(9, &[])]);
+    options("tsoffset-twice.pcapng", &[(14, &[0; 8]), (14, &[0; 8])]);
+    options("tsoffset-4-bytes.pcapng", &[(14, &[0; 4])]);
+    options("end-of-options-with-a-length.pcapng", &[(2, b"eth0"), (0, b"four")]);
+
+    let mut ng = Ng::new(false);
+    let mut body = super::Out::new(false);
+    body.u16(1).u16(0).u32(0).u16(2).u16(200).raw(b"eth0");
+    ng.block(1, &body.bytes).packet(0, T0 as u64, &packet);
+    add(table, "option-longer-than-its-block.pcapng", ng.done(), Expected::Refused);
+
+    ng = Ng::new(false);
+    ng.interface(1, 0, &[]).packet(0, 1_000_000, &packet).interface(1, 0, &[(9, &[9, 0])]).packet(1, 2_000_000_000, &packet);
+    add(table, "tsresol-2-bytes-later.pcapng", ng.done(), Expected::Cut(1, false));
+
+    ng = Ng::new(false);
+    let mut bytes = ng.interface(1, 0, &[]).packet(0, 1_000_000, &packet).done();
+    bytes[24] ^= 0x40;
+    add(table, "first-section-ends-with-another-length.pcapng", bytes.clone(), Expected::Warned(1));
+    bytes[24] ^= 0x40;
+    let mut later = [bytes.clone(), bytes].concat();
+    let second = later.len() / 2;
+    later[second + 24] ^= 0x40;
+    add(table, "second-section-ends-with-another-length.pcapng", later, Expected::Cut(1, false));
+}
+
+/// Link types with fields in the capturing host's byte order.
+fn foreign_byte_order(table: &mut Vec<Odd>) {
+    let can = |kind: u8, bytes: usize| {
+        let packet = [0, 1, 1, 0x18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, kind, 1, 2, 3, 4, 8, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        packet[..bytes].to_vec()
+    };
+    let usb = |transfer: u8, descriptors: u8, bytes: usize| {
+        let mut packet: Vec<u8> = (1..=64).collect();
+        packet[9] = transfer;
+        packet[60..].copy_from_slice(&[0, 0, 0, descriptors]);
+        packet.extend(101..165);
+        packet[..bytes].to_vec()
+    };
+    let nflog = |bytes: usize| {
+        let packet = [
+            2, 0, 1, 2, 0, 5, 0, 10, 1, 2, 3, 4, 5, 6, 0, 0, 0, 9, 0, 9, b'x', b'y', b'z', b'z', 0, 0, 0, 0, 0, 10, 0, 5, 0, 0,
+            0, 0,
+        ];
+        packet[..bytes].to_vec()
+    };
+    let mut check = |name: &str, link_type: u16, packets: &[Vec<u8>]| {
+        for (order, big) in [("be", true), ("le", false)] {
+            let mut pcap = Pcap::new(big, NANO, 4, 262_144, u32::from(link_type));
+            let mut ng = Ng::new(big);
+            ng.interface(link_type, 0, &[]);
+            for (n, packet) in packets.iter().enumerate() {
+                pcap.packet(T0 + n as i64, packet);
+                ng.packet(0, (T0 / 1000) as u64 + n as u64, packet);
+            }
+            let count = Expected::Packets(packets.len() as u64);
+            add(table, &format!("order-{name}-{order}.pcap"), pcap.done(), count);
+            add(table, &format!("order-{name}-{order}.pcapng"), ng.done(), count);
+        }
+    };
+    check("can", 113, &[can(12, 32), can(13, 32), can(14, 32), can(12, 20), can(12, 19), can(12, 16), can(12, 3)]);
+    let lengths = [0, 7, 8, 13, 14, 23, 24, 27, 28, 31, 32, 35, 36, 39, 40, 43, 44, 47, 48];
+    let short: Vec<_> = lengths.iter().flat_map(|&bytes| [usb(0, 0, bytes), usb(3, 0, bytes)]).collect();
+    check("usb", 189, &short);
+    let longer: Vec<_> = [48, 51, 52, 56, 60, 63, 64, 67, 68, 72, 76, 80, 95, 96, 128]
+        .iter()
+        .flat_map(|&bytes| [usb(0, 2, bytes), usb(0, 200, bytes), usb(0, 0, bytes), usb(1, 2, bytes)])
+        .collect();
+    check("usb-mmapped", 220, &[short, longer].concat());
+    check("nflog", 239, &(0..=36).map(nflog).collect::<Vec<_>>());
 }
 
 fn foreign(table: &mut Vec<Odd>) {

@@ -23,6 +23,10 @@ pub struct File {
     pub statistics: Vec<Statistics>,
     /// Comments of the section header (pcapng).
     pub comments: Vec<String>,
+    /// Comments of packets, each with the packet's index (pcapng).
+    pub packet_comments: Vec<(usize, String)>,
+    /// Bodies of blocks with names for addresses, and of those with secrets (pcapng).
+    pub names_and_secrets: Vec<(u32, Vec<u8>)>,
 }
 
 /// Reads a whole file.
@@ -194,15 +198,18 @@ fn add_block(file: &mut File, units: &mut Vec<u128>, base: usize, kind: u32, mut
             file.statistics.push(statistics);
         }
         6 => {
-            let packet = enhanced_packet(units, base, &mut body)?;
+            let (packet, comments) = enhanced_packet(units, base, &mut body)?;
+            let index = file.capture.packets.len();
+            file.packet_comments.extend(comments.into_iter().map(|comment| (index, comment)));
             file.capture.packets.push(packet);
         }
+        4 | 10 => file.names_and_secrets.push((kind, body.take(body.bytes.len())?.to_vec())),
         _ => {}
     }
     Ok(())
 }
 
-fn enhanced_packet(units: &[u128], base: usize, body: &mut Cursor) -> Result<Record, String> {
+fn enhanced_packet(units: &[u128], base: usize, body: &mut Cursor) -> Result<(Record, Vec<String>), String> {
     let interface = base + body.u32()? as usize;
     let per_second = *units.get(interface).ok_or_else(|| format!("interface {interface} is not described"))?;
     let time = u128::from(body.u32()?) << 32 | u128::from(body.u32()?);
@@ -212,14 +219,16 @@ fn enhanced_packet(units: &[u128], base: usize, body: &mut Cursor) -> Result<Rec
     body.take(captured.next_multiple_of(4) - captured)?;
     let time_ns = (time * 1_000_000_000 / per_second) as i64;
     let mut record = Record { original_len, ..Record::new(time_ns, data) }.on(interface);
+    let mut comments = Vec::new();
     for (code, value) in body.options()? {
         match code {
+            1 => comments.push(String::from_utf8_lossy(value).into_owned()),
             2 => record.flags = body.number(value)? as u32,
             4 => record.lost_before = body.number(value)?,
             _ => {}
         }
     }
-    Ok(record)
+    Ok((record, comments))
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ fn a_wrong_value_is_named_with_its_line_for_every_key() {
     check_wrong("before", "-5");
     check_wrong("before", "40000000");
     check_wrong("dumps-max", "0");
-    check_wrong("dumps-max", "1001");
+    check_wrong("dumps-max", "4097");
     check_wrong("exit-after", "1.5");
     check_wrong("source", "[\"synth:\", \"afpacket:eth0,workers=0x\"]");
 }

@@ -1,9 +1,11 @@
 //! How dumps are written and what follows them, as meant: form, place, budget, commands.
 
 use super::places::{new_file, writable_folder};
+use super::sources::Sources;
 use super::{Faults, Look, count, duration, naming};
 use crate::args::RunArgs;
 use scope_dump::{DumpFormat, FreeMin, Limits, budget};
+use scope_engine::exec::{FACTS_BEGIN, PROTECTED};
 use scope_engine::{DumpPlan, ExecPlan, SingleDump};
 use scope_source::spec::values::{parse_percent, parse_size};
 use std::path::{Path, PathBuf};
@@ -11,6 +13,12 @@ use std::time::Duration;
 
 /// Commands at once at most.
 const EXEC_MAX: u64 = 256;
+/// The fault of a run that could never write anything.
+pub const NO_USE: &str = "nothing would be written of the capture file: no trigger starts a dump";
+const NO_USE_REMEDY: &str =
+    "add --trigger EXPR, or --ring-out FILE for what is in the ring at the end, or --summary json to count";
+/// Endings of compressed files.
+const COMPRESSED: [&str; 7] = ["gz", "zst", "xz", "bz2", "lz4", "lzma", "zip"];
 /// The word for standard output.
 const STDOUT: &str = "-";
 
@@ -25,32 +33,82 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> (Option<Path
         }
     };
     let plan = DumpPlan {
-        format: format(&args.dump_format, faults),
+        format: format(args, faults),
         limits: limits(args, faults),
         single: single(args, look, faults),
-        exec: exec(args, faults),
+        all: args.all,
+        exec: exec(args, look, faults),
     };
+    if args.all && args.write.is_none() {
+        faults.add("--all", "there is no file that would have every window; add -w FILE or -w -");
+    }
+    if args.all && args.exec.is_some() {
+        faults.add("--exec", "it runs after each dump, and with --all there is one file, at the end; leave one of both out");
+    }
     (folder, plan)
 }
 
 /// How many dumps end the run: one where a single dump is written.
 pub fn exit_after(args: &RunArgs, faults: &mut Faults) -> Option<u64> {
     let given = args.exit_after.as_ref().map(|text| count("--exit-after", text, u64::MAX, faults));
-    if args.write.is_some() && given.is_some_and(|number| number > 1) {
-        faults.add("--exit-after", "-w writes a single dump; write --exit-after 1, or --out DIR instead of -w");
+    let single = args.write.is_some() && !args.all;
+    if single && given.is_some_and(|number| number > 1) {
+        faults.add(
+            "--exit-after",
+            "-w writes a single dump; add --all for every window in one file, or write --out DIR instead of -w",
+        );
     }
-    given.or(args.write.is_some().then_some(1))
+    given.or(single.then_some(1))
 }
 
-fn format(text: &str, faults: &mut Faults) -> DumpFormat {
-    match text {
-        "pcap" => DumpFormat::Pcap,
-        other => {
-            if other != "pcapng" {
-                faults.add("--dump-format", format!("'{other}' is no form of a dump; write pcapng or pcap"));
-            }
+/// A capture file is over before anybody fires by hand: without a trigger nothing of it would ever be written.
+pub fn something_is_written(args: &RunArgs, sources: &Sources, faults: &mut Faults) {
+    if !args.trigger.is_empty() || !sources.are_files_at_once() {
+        return;
+    }
+    if args.write.is_some() {
+        faults.add("-w", "of a capture file only a trigger starts a dump, and there is none; add --trigger EXPR");
+    } else if args.ring_out.is_none() && args.summary.is_none() {
+        faults.add_line(format!("{NO_USE}; {NO_USE_REMEDY}"));
+    }
+}
+
+/// The form that was asked for; else the one that the name of a single dump says, which is pcap for `.pcap` and pcapng for all
+/// others.
+fn format(args: &RunArgs, faults: &mut Faults) -> DumpFormat {
+    let by_name = || args.write.as_deref().is_some_and(|path| has_ending(path, &["pcap"]));
+    match args.dump_format.as_deref() {
+        Some("pcap") => DumpFormat::Pcap,
+        None if by_name() => DumpFormat::Pcap,
+        None | Some("pcapng") => DumpFormat::Pcapng,
+        Some(other) => {
+            faults.add("--dump-format", format!("'{other}' is no form of a dump; write pcapng or pcap"));
             DumpFormat::Pcapng
         }
+    }
+}
+
+/// Whether a file's name ends in one of these, in any case.
+fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    ending.is_some_and(|ending| endings.contains(&&*ending))
+}
+
+/// A name that promises a compressed file, which none is.
+pub fn refuse_compressed(path: &Path, place: &str, faults: &mut Faults) {
+    if has_ending(path, &COMPRESSED) {
+        let plain = path.with_extension("");
+        let (path, plain) = (path.display(), plain.display());
+        faults.add(place, format!("{path} would not be compressed; write {place} {plain} and compress that file afterwards"));
+    }
+}
+
+/// The whole ring is written as pcapng, so that it can be read again.
+pub fn refuse_pcap(path: &Path, place: &str, faults: &mut Faults) {
+    if has_ending(path, &["pcap"]) {
+        let pcapng = path.with_extension("pcapng");
+        let (path, pcapng) = (path.display(), pcapng.display());
+        faults.add(place, format!("{path} would be a pcapng file under the name of a pcap one; write {place} {pcapng}"));
     }
 }
 
@@ -104,6 +162,7 @@ fn free_min(text: &str, faults: &mut Faults) -> Option<FreeMin> {
 fn single(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> Option<SingleDump> {
     let text = args.write.as_deref()?;
     if text != Path::new(STDOUT) {
+        refuse_compressed(text, "-w", faults);
         return new_file(text, "-w", look, faults).map(SingleDump::File);
     }
     if args.summary.is_some() {
@@ -112,9 +171,15 @@ fn single(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> Option<SingleD
     Some(SingleDump::Stdout)
 }
 
-fn exec(args: &RunArgs, faults: &mut Faults) -> Option<ExecPlan> {
+fn exec(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> Option<ExecPlan> {
     let at_once = count("--exec-max", &args.exec_max, EXEC_MAX, faults);
     let timeout_ns = duration("--exec-timeout", &args.exec_timeout, faults);
+    let writable = args.exec_write.iter().filter_map(|path| writable_folder(path, "--exec-write", look, faults)).collect();
+    for name in &args.exec_env {
+        if let Some(fault) = fault_of_variable(name) {
+            faults.add("--exec-env", fault);
+        }
+    }
     let command = args.exec.clone()?;
     if command.trim().is_empty() || command.contains('\0') {
         faults.add("--exec", "there is no command in it; write e.g. --exec 'gzip \"$WIRESCOPE_FILE\"'");
@@ -122,5 +187,23 @@ fn exec(args: &RunArgs, faults: &mut Faults) -> Option<ExecPlan> {
     if timeout_ns == 0 {
         faults.add("--exec-timeout", "a command needs some time; write e.g. --exec-timeout 60s");
     }
-    Some(ExecPlan { command, at_once: at_once as usize, timeout: Duration::from_nanos(timeout_ns.max(0) as u64) })
+    Some(ExecPlan {
+        command,
+        at_once: at_once as usize,
+        timeout: Duration::from_nanos(timeout_ns.max(0) as u64),
+        writable,
+        environment: args.exec_env.iter().map(Into::into).collect(),
+    })
+}
+
+/// Why commands can't have this variable.
+fn fault_of_variable(name: &str) -> Option<String> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Some(format!("'{name}' is no name of a variable; write e.g. --exec-env SSH_AUTH_SOCK"));
+    }
+    if PROTECTED.contains(&name) {
+        return Some(format!("'{name}' is for the run alone: by it the service manager knows the run; leave it away"));
+    }
+    let own = name == "TMPDIR" || name.starts_with(FACTS_BEGIN);
+    own.then(|| format!("'{name}' is set for each command anyhow; leave it away"))
 }

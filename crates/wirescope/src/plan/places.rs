@@ -1,6 +1,8 @@
 //! Where a run may write: its folder, and the file for the whole ring. Looked at only, nothing is created.
 
+use super::outputs::{refuse_compressed, refuse_pcap};
 use super::{Faults, Look};
+use scope_engine::shell_word;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +11,10 @@ use std::path::{Path, PathBuf};
 
 /// The file for the whole ring, absolute. It must not exist: nothing is ever overwritten.
 pub fn ring_out(given: Option<&Path>, look: Look<'_>, faults: &mut Faults) -> Option<PathBuf> {
+    if let Some(path) = given {
+        refuse_compressed(path, "--ring-out", faults);
+        refuse_pcap(path, "--ring-out", faults);
+    }
     new_file(given?, "--ring-out", look, faults)
 }
 
@@ -56,7 +62,7 @@ pub fn writable_folder(path: &Path, place: &str, look: Look<'_>, faults: &mut Fa
     let shown = path.display();
     let fault = match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            format!("{shown}: no such folder; make it with: mkdir -p '{shown}'")
+            format!("{shown}: no such folder; make it with: mkdir -p {}", shell_word(path))
         }
         Err(error) => format!("{shown}: {error}; choose another folder"),
         Ok(folder) if !folder.is_dir() => format!("{shown}: is no folder but a file; choose a folder"),

@@ -3,6 +3,7 @@
 use super::{Faults, Look};
 use crate::args::RunArgs;
 use scope_engine::rights::{RightsPlan, User, UserChoice};
+use scope_engine::shell_word;
 use std::path::Path;
 
 /// What the run is to give up.
@@ -22,9 +23,8 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> RightsPlan {
     let asked = asked.filter(|_| look == Look::Machine);
     let user = asked.and_then(|asked| user(asked, faults)).map_or(UserChoice::Best, UserChoice::Named);
     // The file is read again when it is to be.
-    let config =
-        args.settings.file().map(|file| file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")));
-    RightsPlan { user, readable: config.map(Path::to_path_buf).into_iter().collect(), selftest: args.rights_selftest }
+    let config = args.settings.file().map(Path::to_path_buf);
+    RightsPlan { user, readable: config.into_iter().collect(), selftest: args.rights_selftest }
 }
 
 /// Whom `--user` asks for.
@@ -91,7 +91,7 @@ fn user(asked: Asked<'_>, faults: &mut Faults) -> Option<User> {
                 "only root can become another user, and this is {own} of group {gid}; start it as root, or leave the flag away"
             )
         }
-        Ok(None) => format!("there is no user '{shown}'; make it by: useradd --system {shown}, or choose another"),
+        Ok(None) => format!("there is no user '{shown}'; make it by: useradd --system {}, or choose another", shell_word(&shown)),
         Err(error) => format!("'{shown}' can't be looked up: {error}; look at the user database, or choose another"),
     };
     faults.add(place, fault);

@@ -93,6 +93,23 @@ fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults)
     }
 }
 
+impl Sources {
+    /// Whether there are sources, and all of them can wait: nothing is lost to speed then.
+    pub fn can_wait(&self) -> bool {
+        !self.entries.is_empty() && !self.entries.iter().any(|entry| is_live(&entry.plan))
+    }
+
+    /// Whether all sources are capture files that are read as fast as can be: they are over before somebody fires by hand. What comes
+    /// from standard input may come for long.
+    pub fn are_files_at_once(&self) -> bool {
+        let at_once = |entry: &SourceEntry| match &entry.plan {
+            SourcePlan::File(file) => file.pace.is_none() && file.path != "-",
+            _ => false,
+        };
+        !self.entries.is_empty() && self.entries.iter().all(at_once)
+    }
+}
+
 /// Whether packets come when they come, or can wait.
 fn is_live(plan: &SourcePlan) -> bool {
     match plan {

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use summary::Summary;
 use tempfile::TempDir;
 
+/// The user who may nothing.
+pub const NOBODY: u32 = 65534;
 /// No run in these tests may take longer.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
@@ -27,6 +29,21 @@ impl Place {
         let folder = tempfile::Builder::new().prefix("wirescope-").tempdir().expect("a temporary folder");
         std::fs::create_dir(folder.path().join("out")).expect("a folder for dumps");
         Place { folder }
+    }
+
+    /// A place whose folder for dumps belongs to nobody where root runs the tests, since commands never run as root; so does the
+    /// folder `work`, where they may be allowed to write.
+    pub fn with_commands() -> Place {
+        let place = Place::new();
+        std::fs::create_dir(place.path("work")).expect("a folder for commands");
+        // SAFETY: geteuid takes nothing and always succeeds.
+        if unsafe { libc::geteuid() } == 0 {
+            place.open_to_all();
+            for folder in [place.out(), place.path("work")] {
+                std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY)).expect("root may");
+            }
+        }
+        place
     }
 
     pub fn root(&self) -> &Path {
@@ -83,6 +100,17 @@ impl Place {
         let done = self.run(arguments);
         assert_eq!(done.code(), Some(0), "{arguments:?}\n{}", done.stderr);
         done.summary()
+    }
+}
+
+impl Place {
+    /// The same of a run with more hits than places: exit code 1 exactly where there were too many.
+    pub fn summary_of_many_hits(&self, arguments: &[&str]) -> Summary {
+        let done = self.run(arguments);
+        let summary = done.summary();
+        let too_many = summary.hits.values().any(|hits| hits.too_many > 0);
+        assert_eq!(done.code(), Some(i32::from(too_many)), "{arguments:?}\n{}", done.stderr);
+        summary
     }
 }
 

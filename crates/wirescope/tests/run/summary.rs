@@ -20,12 +20,14 @@ pub struct Hits {
     pub no_space: u64,
     pub too_many: u64,
     pub template_unfilled: u64,
+    pub filter_uncompiled: u64,
     pub disarmed: u64,
 }
 
 impl Hits {
     pub fn sum(&self) -> u64 {
-        self.fired + self.extended + self.held_off + self.no_space + self.too_many + self.template_unfilled + self.disarmed
+        let started_none = self.no_space + self.too_many + self.template_unfilled + self.filter_uncompiled + self.disarmed;
+        self.fired + self.extended + self.held_off + started_none
     }
 }
 
@@ -128,6 +130,7 @@ fn trigger_hits(value: &Value) -> Result<Hits, String> {
         no_space: number(value, "no_space")?,
         too_many: number(value, "too_many")?,
         template_unfilled: number(value, "template_unfilled")?,
+        filter_uncompiled: number(value, "filter_uncompiled")?,
         disarmed: number(value, "disarmed")?,
     })
 }

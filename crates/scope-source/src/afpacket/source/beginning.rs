@@ -1,8 +1,8 @@
 //! A worker's source before its first poll: what is there is made ready, in the order that `opening` tells.
 
-use super::super::Port;
 use super::super::links::LinkState;
 use super::super::socket::{Socket, is_forbidden};
+use super::super::{Port, realtime_ns};
 use super::taking::{NotTaken, Refused};
 use super::{AfPacketSource, Wanted};
 use crate::{InterfaceState, SourceError};
@@ -61,7 +61,9 @@ impl AfPacketSource {
     }
 
     pub(in crate::afpacket) fn open_gates(&mut self) -> Result<(), SourceError> {
-        self.ports.iter_mut().try_for_each(Port::open_gate)
+        self.ports.iter_mut().try_for_each(Port::open_gate)?;
+        self.opened_ns = Some(realtime_ns());
+        Ok(())
     }
 
     /// Opens the sockets for later, and says how many there are.

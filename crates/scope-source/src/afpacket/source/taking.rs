@@ -119,7 +119,8 @@ impl AfPacketSource {
             return number;
         }
         let (interface, life) = (interface.clone(), Life::begin(link));
-        self.known.push(Known { interface, life, before: SourceCounters::default() });
+        let missed = !self.wanted[interface.part as usize].pattern.is_glob();
+        self.known.push(Known { interface, life, missed, before: SourceCounters::default() });
         self.known.len() - 1
     }
 

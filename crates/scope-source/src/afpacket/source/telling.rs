@@ -36,12 +36,14 @@ impl AfPacketSource {
     pub(super) fn tell_of_back(&mut self, number: usize, link: &Link) {
         let (state, text) = self.known[number].life.come_back(link);
         self.tell(&link.name, state, text + &self.notes_of(number));
+        self.note_outage(number);
     }
 
     /// An interface that is captured from now on and may have no link yet.
     pub(super) fn tell_of_start(&mut self, number: usize, link: &Link) {
         let told = self.known[number].life.start(link);
         self.tell_of(number, told);
+        self.note_outage(number);
     }
 
     /// Says so where frames can be longer than what a block takes: the kernel would cut them.

@@ -1,0 +1,232 @@
+//! What stands around a dump's packets, for whoever has to rely on it later: the host, its kernel, the state of its clock, where the
+//! packets' times come from, and what the interfaces counted at the begin and the end of the window.
+
+use crate::annex::Annexes;
+use crate::time_text::iso;
+use scope_packet::TimestampSource;
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::sync::Mutex;
+
+/// Samples of the interfaces' counters that are kept; beyond, every second one of the older half is dropped.
+const SAMPLES_MAX: usize = 1024;
+/// Interfaces whose counters a dump's header shows; others are counted.
+const SHOWN_MAX: usize = 8;
+
+/// What a run has beside its packets: the host, how things stood, and what capture files say of their packets.
+#[derive(Debug, Default)]
+pub struct Evidence {
+    /// What capture files say beside their packets.
+    pub annexes: Annexes,
+    host: Mutex<Host>,
+    samples: Mutex<VecDeque<(i64, Vec<InterfaceSample>)>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Host {
+    name: String,
+    kernel: String,
+    clock: Option<fn() -> ClockState>,
+}
+
+/// The state of a host's clock, as the kernel's own discipline of it says (`adjtimex(2)`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClockState {
+    /// It can't be had.
+    #[default]
+    Unknown,
+    /// Something keeps it right.
+    Synchronised {
+        /// The estimated error, microseconds.
+        estimated_error_us: u64,
+        /// The largest error that is possible, microseconds.
+        error_max_us: u64,
+    },
+    /// Nothing does.
+    NotSynchronised,
+}
+
+/// What one interface had counted at one time, since the run began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceSample {
+    /// Its name.
+    pub interface: String,
+    /// Counters by name: of the capture, then of the kernel.
+    pub counts: Vec<(String, u64)>,
+}
+
+/// The same, with the time at which they were read, ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// When.
+    pub at_ns: i64,
+    /// What.
+    pub counts: Vec<(String, u64)>,
+}
+
+/// An interface's counters around a window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CountedSpan {
+    /// Its name.
+    pub interface: String,
+    /// The last reading at or before the window's begin, else the first one inside.
+    pub begin: Counted,
+    /// The first reading at or behind its end, else the last one that there was when the dump was finished.
+    pub end: Counted,
+}
+
+/// What a dump says of how things stood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Circumstances {
+    /// Name of the host that made the dump.
+    pub host: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// The state of its clock when the dump was finished.
+    pub clock: ClockState,
+    /// Where the times of the dump's packets come from.
+    pub times: Vec<TimestampSource>,
+    /// Counters of live interfaces, where they are had.
+    pub counters: Vec<CountedSpan>,
+}
+
+impl Evidence {
+    /// Who made the dumps, and who knows the state of the clock.
+    pub fn set_host(&self, name: &str, kernel: &str, clock: fn() -> ClockState) {
+        let host = Host { name: name.to_string(), kernel: kernel.to_string(), clock: Some(clock) };
+        *self.host.lock().expect("no panic while held") = host;
+    }
+
+    /// Notes what the interfaces have counted by `at_ns`, the system's time.
+    pub fn sample(&self, at_ns: i64, interfaces: Vec<InterfaceSample>) {
+        let mut samples = self.samples.lock().expect("no panic while held");
+        if interfaces.is_empty() {
+            return;
+        }
+        if samples.len() >= SAMPLES_MAX {
+            let mut at = 0;
+            samples.retain(|_| {
+                at += 1;
+                at > SAMPLES_MAX / 2 || at % 2 == 1
+            });
+        }
+        samples.push_back((at_ns, interfaces));
+    }
+
+    /// How things stand now, without the packets' part.
+    pub(crate) fn now(&self) -> Circumstances {
+        let host = self.host.lock().expect("no panic while held").clone();
+        let clock = host.clock.map_or(ClockState::Unknown, |clock| clock());
+        Circumstances { host: host.name, kernel: host.kernel, clock, ..Circumstances::default() }
+    }
+
+    /// The same, with what the interfaces counted around a window.
+    pub(crate) fn around(&self, from_ns: i64, to_ns: i64, times: Vec<TimestampSource>) -> Circumstances {
+        let samples = self.samples.lock().expect("no panic while held");
+        let begin = samples.iter().rev().find(|sample| sample.0 <= from_ns).or(samples.front());
+        let end = samples.iter().find(|sample| sample.0 >= to_ns).or(samples.back());
+        let counted = |sample: Option<&(i64, Vec<InterfaceSample>)>, interface: &str| {
+            let (at_ns, all) = sample?;
+            let own = all.iter().find(|one| one.interface == interface)?;
+            Some(Counted { at_ns: *at_ns, counts: own.counts.clone() })
+        };
+        let all = end.map(|(_, all)| all.as_slice()).unwrap_or_default().iter();
+        let span = |one: &InterfaceSample| CountedSpan {
+            interface: one.interface.clone(),
+            begin: counted(begin, &one.interface).unwrap_or_default(),
+            end: counted(end, &one.interface).unwrap_or_default(),
+        };
+        let counters = all.map(span).collect();
+        drop(samples);
+        Circumstances { times, counters, ..self.now() }
+    }
+}
+
+impl ClockState {
+    /// In words.
+    pub fn words(self) -> String {
+        match self {
+            ClockState::Unknown => "its state isn't known".to_string(),
+            ClockState::NotSynchronised => "not synchronised (adjtimex)".to_string(),
+            ClockState::Synchronised { estimated_error_us, error_max_us } => {
+                format!("synchronised, estimated error {estimated_error_us} us, at most {error_max_us} us (adjtimex)")
+            }
+        }
+    }
+}
+
+impl Circumstances {
+    /// Lines for a header: host, kernel, clock; where anything of it is known.
+    pub(crate) fn host_lines(&self) -> String {
+        if self.host.is_empty() {
+            return String::new();
+        }
+        format!("host: {}\nkernel: {}\nclock: {}\n", self.host, self.kernel, self.clock.words())
+    }
+
+    /// Lines for a header: where times come from, what was counted.
+    pub(crate) fn packet_lines(&self) -> String {
+        let mut text = String::new();
+        if !self.times.is_empty() {
+            let words: Vec<&str> = self.times.iter().map(|source| source_words(*source)).collect();
+            let _ = writeln!(text, "times: {}", words.join(", "));
+        }
+        for CountedSpan { interface, begin, end } in self.counters.iter().take(SHOWN_MAX) {
+            for Counted { at_ns, counts } in [begin, end] {
+                if !counts.is_empty() {
+                    let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+                    let _ = writeln!(text, "counters of {interface} at {}: {}", iso(*at_ns), counts.join(", "));
+                }
+            }
+        }
+        if self.counters.len() > SHOWN_MAX {
+            let _ = writeln!(text, "counters of {} more interfaces stand in the log", self.counters.len() - SHOWN_MAX);
+        }
+        text
+    }
+}
+
+fn source_words(source: TimestampSource) -> &'static str {
+    match source {
+        TimestampSource::Hardware => "by the network card (hardware)",
+        TimestampSource::Kernel => "by the kernel of this host (kernel)",
+        TimestampSource::File => "as they stand in the capture file (file)",
+        TimestampSource::Generator => "made by the traffic generator (generator)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(count: u64) -> Vec<InterfaceSample> {
+        vec![InterfaceSample { interface: "eth0".to_string(), counts: vec![("offered".to_string(), count)] }]
+    }
+
+    #[test]
+    fn a_window_has_the_readings_around_it_and_says_when_they_were_taken() {
+        let evidence = Evidence::default();
+        (1..=9).for_each(|at| evidence.sample(at * 10, sample(at as u64)));
+        let check = |from_ns: i64, to_ns: i64, expected: (i64, i64)| {
+            let found = evidence.around(from_ns, to_ns, vec![TimestampSource::Kernel]);
+            let CountedSpan { begin, end, .. } = &found.counters[0];
+            assert_eq!((begin.at_ns, end.at_ns), expected);
+            assert_eq!(begin.counts, [("offered".to_string(), expected.0 as u64 / 10)]);
+            assert!(found.packet_lines().contains("counters of eth0 at 1970-01-01T00:00:00.0000000"), "{}", found.packet_lines());
+        };
+        check(35, 52, (30, 60));
+        check(30, 60, (30, 60));
+        check(5, 500, (10, 90));
+        assert!(Evidence::default().around(0, 9, Vec::new()).counters.is_empty());
+    }
+
+    #[test]
+    fn samples_are_bounded_and_the_newest_stay() {
+        let evidence = Evidence::default();
+        let all = 5 * SAMPLES_MAX as i64;
+        (0..all).for_each(|at| evidence.sample(at, sample(at as u64)));
+        let samples = evidence.samples.lock().unwrap();
+        assert!(samples.len() <= SAMPLES_MAX && samples.iter().is_sorted_by_key(|sample| sample.0));
+        assert!(samples.iter().rev().take(SAMPLES_MAX / 2).enumerate().all(|(at, sample)| sample.0 == all - 1 - at as i64));
+    }
+}

@@ -1,0 +1,238 @@
+//! The process that runs commands: begun by a run before that gives up its rights, and with other rights than that.
+//!
+//! ```text
+//!  run ──► keeper ──► helper ──► /bin/sh -c COMMAND ...
+//!   1. the keeper is this program, executed anew: nothing of the run's memory, no descriptor but the three standard ones;
+//!      its standard input is the run's socket
+//!   2. it learns what it is for, opens what Landlock's rules name, becomes the run's user, makes the temporary folder, gives up
+//!      every capability and the right to gain any
+//!   3. it forks. The helper takes Landlock's rules on: read the dump folder and the system's files, write where that was asked for
+//!      and in the temporary folder. It serves the run, and commands inherit its rights
+//!   4. the run closes the socket, or dies: the helper kills what runs and ends; the keeper, who may do nothing else, removes
+//!      the temporary folder, and ends
+//! ```
+//! Neither can be looked at by processes of the same user. The keeper takes no orders: it stands outside of the helper's rules only
+//! because these don't let the temporary folder be removed from the one above it.
+
+use super::commands::Commands;
+use super::orders::{Inbox, Order, Setup, Told};
+use super::{COMMANDS_PATH, HELPER_NAME, KEPT, PROTECTED};
+use crate::rights::{self, CommandRules, User};
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, FromRawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Ended as it should.
+const DONE: u8 = 0;
+/// Couldn't begin, or isn't what it was begun for.
+const REFUSED: u8 = 2;
+/// Signals that the run takes care of; a service manager may send them to all processes of a service.
+const LEFT_TO_THE_RUN: [libc::c_int; 7] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM];
+
+/// Serves a run, if this process was begun for that: its first argument says so. To be called before anything else.
+pub fn serve_if_asked() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let asked = arguments.next().is_some_and(|word| word == HELPER_NAME) && arguments.next().is_none();
+    asked.then(|| ExitCode::from(serve()))
+}
+
+fn serve() -> u8 {
+    // SAFETY: takes numbers only; nothing of this process has any of these descriptors yet.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+    // SAFETY: descriptor 0 is open (the runtime sees to that) and nobody else of this process uses it.
+    let mut run = unsafe { File::from_raw_fd(0) };
+    if !is_socket(&run) {
+        eprintln!("wirescope: {HELPER_NAME} is no command: a run with --exec begins it by itself");
+        return REFUSED;
+    }
+    rights::hide();
+    // SAFETY: the name ends with a NUL, and is copied.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"wirescope-exec".as_ptr(), 0, 0, 0) };
+    // Handlers, which commands don't inherit, in place of ignoring, which they would.
+    for signal in LEFT_TO_THE_RUN {
+        let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
+    }
+    let mut inbox = Inbox::default();
+    let setup = loop {
+        match inbox.next_order() {
+            Ok(Some(Order::Setup(setup))) => break setup,
+            Ok(None) if inbox.fill(&run) => {}
+            _ => return REFUSED,
+        }
+    };
+    match begin(&setup) {
+        Ok(begun) => keep(run, inbox, setup, begun),
+        Err(why) => {
+            let _ = run.write_all(&Told::Refused(why).to_frame());
+            REFUSED
+        }
+    }
+}
+
+fn is_socket(file: &File) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket)
+}
+
+/// What was made while that was still possible.
+struct Begun {
+    rules: CommandRules,
+    temporary: PathBuf,
+}
+
+/// Steps 2: everything that is the same for keeper and helper.
+fn begin(setup: &Setup) -> Result<Begun, String> {
+    let failed = |step: &'static str| move |error: io::Error| format!("{step}: {error}");
+    let mut rules = CommandRules::new().map_err(failed("making Landlock's rules"))?;
+    rules.system().map_err(failed("making Landlock's rules"))?;
+    if let Some(dumps) = &setup.dumps {
+        rules.read(dumps, setup.dumps_listed).map_err(|error| format!("{}: {error}", dumps.display()))?;
+    }
+    for folder in &setup.writable {
+        rules.write(folder).map_err(|error| format!("--exec-write: {}: {error}", folder.display()))?;
+    }
+    let user = setup.user.map(|(uid, gid)| User { name: uid.to_string(), uid, gid });
+    rights::become_powerless(user.as_ref()).map_err(|error| error.to_string())?;
+    let who = User::current();
+    for folder in &setup.writable {
+        rustix::fs::accessat(
+            rustix::fs::CWD,
+            folder,
+            rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+            rustix::fs::AtFlags::EACCESS,
+        )
+        .map_err(|error| not_writable(&who, folder, error.into()))?;
+    }
+    let temporary = make_temporary(&setup.temporary).map_err(|error| {
+        format!(
+            "no temporary folder for its commands can be made in {}: {error}; set TMPDIR to a folder where {} can make one",
+            setup.temporary.display(),
+            who.name
+        )
+    })?;
+    let made = rules.write(&temporary).map_err(failed("making Landlock's rules"));
+    if let Err(why) = made {
+        let _ = std::fs::remove_dir(&temporary);
+        return Err(why);
+    }
+    Ok(Begun { rules, temporary })
+}
+
+fn not_writable(who: &User, folder: &Path, cause: io::Error) -> String {
+    let word = scope_source::printable::shell_word(folder.as_os_str());
+    format!(
+        "--exec-write: {} can't write to {}: {cause}; give it to this user by: chown {} {word}",
+        who.name,
+        folder.display(),
+        who.name
+    )
+}
+
+/// A new folder that is only this user's.
+fn make_temporary(parent: &Path) -> io::Result<PathBuf> {
+    let template = CString::new([parent.as_os_str().as_bytes(), b"/wirescope-exec-XXXXXX"].concat())?.into_raw();
+    // SAFETY: the text ends with a NUL and is this function's alone; mkdtemp changes its last six letters. Taken back once.
+    let (made, path) = unsafe { (!libc::mkdtemp(template).is_null(), CString::from_raw(template)) };
+    if made { Ok(OsString::from_vec(path.into_bytes()).into()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Forks the helper, waits for it, tidies up.
+fn keep(run: File, inbox: Inbox, setup: Setup, begun: Begun) -> u8 {
+    let Begun { rules, temporary } = begun;
+    // SAFETY: this process has one thread, so the child may do everything that this one may.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: takes numbers only.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+            rights::hide();
+            help(run, inbox, setup, rules, &temporary)
+        }
+        -1 => {
+            let told = Told::Refused(format!("no process for commands: {}", io::Error::last_os_error()));
+            let _ = (&run).write_all(&told.to_frame());
+            let _ = std::fs::remove_dir(&temporary);
+            REFUSED
+        }
+        child => {
+            drop(rules);
+            let _ = rights::keep_to_removing(&temporary);
+            let mut status = 0;
+            // SAFETY: the number is one's own, and the status outlives the call.
+            while unsafe { libc::waitpid(child, &mut status, 0) } < 0
+                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+            {}
+            let _ = std::fs::remove_dir_all(&temporary);
+            drop(run); // only now the run sees that all is over
+            DONE
+        }
+    }
+}
+
+/// Steps 3 and 4, the helper's own.
+fn help(mut run: File, mut inbox: Inbox, setup: Setup, rules: CommandRules, temporary: &Path) -> u8 {
+    let told = match rules.take_on() {
+        Ok(landlock_abi) => Told::Ready { landlock_abi },
+        Err(error) => Told::Refused(format!("taking on Landlock's rules: {error}")),
+    };
+    if run.write_all(&told.to_frame()).is_err() || !matches!(told, Told::Ready { .. }) {
+        return REFUSED;
+    }
+    if let Err(error) = rustix::io::ioctl_fionbio(&run, true) {
+        let _ = run.write_all(&Told::Refused(error.to_string()).to_frame());
+        return REFUSED;
+    }
+    let mut commands = Commands::new(setup.command, setup.timeout, environment(temporary));
+    let mut outbox = Vec::new();
+    let ended = loop {
+        match inbox.next_order() {
+            Ok(Some(Order::Run(job))) if commands.count() < setup.at_once => {
+                outbox.extend(commands.begin(&job).iter().flat_map(Told::to_frame));
+                continue;
+            }
+            Ok(Some(Order::EndAll)) => {
+                commands.end_all();
+                continue;
+            }
+            Ok(None) => {}
+            // More than may run at once, or a second setup, isn't the run's word.
+            Ok(Some(_)) | Err(_) => break REFUSED,
+        }
+        let told = commands.look(run.as_fd(), !outbox.is_empty());
+        outbox.extend(told.iter().flat_map(Told::to_frame));
+        if !inbox.fill(&run) || !drain(&mut outbox, &run) {
+            break DONE;
+        }
+    };
+    commands.kill_all();
+    ended
+}
+
+/// Writes what the socket takes; whether the run still listens.
+fn drain(outbox: &mut Vec<u8>, mut to: &File) -> bool {
+    while !outbox.is_empty() {
+        match to.write(outbox) {
+            Ok(bytes) => drop(outbox.drain(..bytes)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+    true
+}
+
+/// What every command finds in its environment besides the facts: what this process was given, and what is its own.
+fn environment(temporary: &Path) -> Vec<(OsString, OsString)> {
+    let given = std::env::vars_os().filter(|(name, _)| !PROTECTED.iter().any(|protected| name == protected));
+    let mut environment: Vec<(OsString, OsString)> = given.collect();
+    if std::env::var_os(KEPT[0]).is_none() {
+        environment.push((KEPT[0].into(), COMMANDS_PATH.into()));
+    }
+    environment.push(("HOME".into(), User::own_home().into()));
+    environment.push(("TMPDIR".into(), temporary.into()));
+    environment
+}

@@ -1,0 +1,216 @@
+//! One run from its seed to its reports: the engine's own parts on a stage, with the simulated source, clock and disk.
+
+use crate::dice::Dice;
+use crate::disk::StageDisk;
+use crate::packets::{CONDITIONS, FILTERS, LINK_TYPES, PREFILTER, Sent};
+use crate::scene::{Act, SEGMENT_BYTES, Scene, TriggerScene};
+use crate::source::{Fates, FileSource, LiveSource, Supply};
+use crate::stage::{Stage, StageClock};
+use scope_dump::{DumpFormat, DumpOutput, DumpReport, Scans, Target};
+use scope_engine::dumps::{DumpSettings, Dumps};
+use scope_engine::events::Events;
+use scope_engine::lockstep::Lockstep;
+use scope_engine::steps::Steps;
+use scope_engine::threads::{Threads, Work};
+use scope_engine::triggers::Triggers;
+use scope_engine::worker::{Feed, Part, Shared, WorkerReport, work};
+use scope_filter::{Filter, FilterEngine, Template, VlanRule};
+use scope_packet::{Clock, Moment};
+use scope_ring::{ClaimGroup, Ring, RingConfig};
+use scope_source::Source;
+use scope_store::Folder;
+use scope_trigger::{Places, TriggerConfig, Window};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+/// What a run was, and what came of it.
+pub(crate) struct Ran {
+    pub scene: Scene,
+    pub fates: Arc<Fates>,
+    /// In order of their numbers.
+    pub reports: Vec<DumpReport>,
+    /// Windows by the number of the dump.
+    pub windows: BTreeMap<u64, Arc<Window>>,
+    /// The pipe's file.
+    pub stream: Option<PathBuf>,
+    pub ring: Arc<Ring>,
+    /// Threads that failed.
+    pub panics: Vec<String>,
+}
+
+/// A filter over all link types, compiled once per process.
+fn compiled(text: &'static str) -> Filter {
+    static KNOWN: OnceLock<Mutex<BTreeMap<&'static str, Filter>>> = OnceLock::new();
+    let mut known = KNOWN.get_or_init(Mutex::default).lock().expect("no panic while held");
+    let compile = || Filter::compile(text, VlanRule::Transparent, &LINK_TYPES).expect("the simulator's filters compile");
+    known.entry(text).or_insert_with(compile).clone()
+}
+
+/// Threads for dumps: actors of the stage, or none.
+struct StageThreads {
+    stage: Arc<Stage>,
+    threadless: u64,
+    dumps: OnceLock<Weak<Dumps>>,
+    windows: Mutex<BTreeMap<u64, Arc<Window>>>,
+}
+
+impl Threads for StageThreads {
+    fn spawn(&self, name: String, work: Work) -> io::Result<()> {
+        if let Some(dumps) = self.dumps.get().and_then(Weak::upgrade) {
+            let open = dumps.open().into_iter().map(|open| (open.id, open.window.clone()));
+            self.windows.lock().expect("no panic while held").extend(open);
+        }
+        if self.stage.within(0..100) < self.threadless as i64 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.stage.spawn(name, work)
+    }
+}
+
+/// Plays the run of this seed; its dumps go to `folder`.
+pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
+    let mut dice = Dice::new(seed);
+    let scene = Scene::draw(&mut dice);
+    let stage = Stage::new(seed, dice.fork());
+    let clock: Arc<dyn Clock> = Arc::new(StageClock(stage.clone()));
+    let config = RingConfig {
+        ring_bytes: scene.segments * SEGMENT_BYTES,
+        segment_bytes: Some(SEGMENT_BYTES),
+        workers: scene.workers,
+        lanes: scene.lanes,
+        run_id: [7; 16],
+    };
+    let ring = Ring::create(&config).expect("a small ring can be had");
+    let fates = Fates::new(scene.packets.len());
+    let sources: Vec<Box<dyn Source>> = (0..scene.workers).map(|worker| source(worker, &scene, &stage, &fates)).collect();
+    let grace_ns = sources.iter().map(|source| source.grace_ns()).max().unwrap_or(0);
+    let stream = scene.stream.then(|| folder.join("pipe"));
+    let target = match &stream {
+        Some(path) => Target::Stream(File::create(path).expect("a folder for tests can be written to")),
+        None => Target::Folder(Arc::new(Folder::open(folder).expect("a folder for tests is there"))),
+    };
+    let disk = Arc::new(StageDisk::new(&stage, scene.disk.clone(), dice.fork()));
+    let output = Arc::new(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk, together: None });
+    let exit_after = scene.stream.then_some(1);
+    let places = Places::new(scene.dumps_max, grace_ns, exit_after);
+    let threads = Arc::new(StageThreads {
+        stage: stage.clone(),
+        threadless: scene.threadless,
+        dumps: OnceLock::new(),
+        windows: Mutex::default(),
+    });
+    let patience = Duration::from_nanos((scene.patience_ns + grace_ns) as u64);
+    let settings = DumpSettings {
+        output,
+        exec: None,
+        patience: scene.live.then_some(patience),
+        filter_engine: FilterEngine::Interpreter,
+        clock: clock.clone(),
+        threads: threads.clone(),
+    };
+    let events = Arc::new(Events::nowhere());
+    let dumps = Dumps::new(&ring, &places, &events, &Scans::new(&ring, None), settings, exit_after);
+    threads.dumps.get_or_init(|| Arc::downgrade(&dumps));
+    let shared = Arc::new(Shared {
+        ring: ring.clone(),
+        triggers: Triggers::new(&triggers(&scene.triggers), manual()),
+        dumps,
+        events,
+        lockstep: Lockstep::new(sources.len()),
+        steps: Steps::default(),
+        clock,
+        stop: AtomicBool::new(false),
+        ended: AtomicUsize::new(0),
+        main: std::thread::current(),
+    });
+    for (worker, source) in sources.into_iter().enumerate() {
+        let prefilter = scene.prefilter.then(|| compiled(PREFILTER.0));
+        let feed = Feed { source, parts: vec![Part { group: ClaimGroup::COMMON, prefilter }], cpus: Vec::new() };
+        let shared = shared.clone();
+        let run = move || work(worker as u32, feed, &shared, &Mutex::<WorkerReport>::default());
+        stage.spawn(format!("worker-{worker}"), Box::new(run)).expect("a thread for the simulator");
+    }
+    conduct(&scene, &stage, &shared);
+    let panics = stage.end();
+    let reports = shared.dumps.reports().kept();
+    let windows = std::mem::take(&mut *threads.windows.lock().expect("no panic while held"));
+    Ran { scene, fates, reports, windows, stream, ring, panics }
+}
+
+fn source(worker: u32, scene: &Scene, stage: &Arc<Stage>, fates: &Arc<Fates>) -> Box<dyn Source> {
+    let ports: Vec<_> = scene.ports.iter().cloned().enumerate().filter(|(_, port)| port.worker == worker).collect();
+    let own = |packet: &&Sent| scene.ports[packet.interface].worker == worker;
+    let supply = Supply {
+        stage: stage.clone(),
+        fates: fates.clone(),
+        ports,
+        packets: scene.packets.iter().filter(own).copied().collect(),
+        starved_ns: scene.starved_ns,
+    };
+    match scene.live {
+        true => Box::new(LiveSource::new(supply, &scene.kernel)),
+        false => Box::new(FileSource { supply, announced: false, newest_ns: 0, stopped: false }),
+    }
+}
+
+fn triggers(scenes: &[TriggerScene]) -> Vec<TriggerConfig> {
+    scenes.iter().map(trigger).collect()
+}
+
+fn trigger(scene: &TriggerScene) -> TriggerConfig {
+    TriggerConfig {
+        name: format!("t{}", scene.condition),
+        filter: compiled(CONDITIONS[scene.condition]),
+        template: Some(Template::parse(FILTERS[scene.filter].0).expect("a filter without names")),
+        before_ns: scene.before_ns,
+        after_ns: scene.after_ns,
+        holdoff_ns: scene.holdoff_ns,
+        holdoff_key: None,
+        vlan: VlanRule::Transparent,
+        single: false,
+    }
+}
+
+fn manual() -> TriggerConfig {
+    let scene = TriggerScene { condition: 0, filter: 0, before_ns: 300_000_000, after_ns: 0, holdoff_ns: 0 };
+    TriggerConfig { name: "manual".to_string(), ..trigger(&scene) }
+}
+
+/// What the run's main thread does: acts in time, then the stop.
+fn conduct(scene: &Scene, stage: &Arc<Stage>, shared: &Arc<Shared>) {
+    let mut acts = scene.acts.iter().peekable();
+    let ended = || shared.ended.load(Ordering::Acquire) as u32 == scene.workers;
+    while !ended() {
+        stage.pause(stage.within(1_000_000..10_000_000));
+        let now_ns = stage.now_ns();
+        while let Some((_, act)) = acts.next_if(|(at_ns, _)| *at_ns <= now_ns) {
+            match act {
+                Act::Fire(index) => fire(*index, stage, shared),
+                Act::StandStill(ns) => stage.stand_still(*ns),
+                Act::Reload => reload(scene, shared),
+            }
+        }
+        let over = scene.live && now_ns >= scene.stop_ns || scene.stream && shared.dumps.all_done();
+        if over {
+            shared.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn fire(index: usize, stage: &Stage, shared: &Arc<Shared>) {
+    let set = shared.triggers.current();
+    let trigger = set.triggers.get(index).unwrap_or(&set.manual);
+    let at_ns = shared.ring.heard().map_or_else(|| stage.wall_ns(), |(_, heard_ns)| heard_ns);
+    shared.dumps.fire_by_hand(trigger, Moment::new(shared.ring.era(), at_ns));
+}
+
+fn reload(scene: &Scene, shared: &Shared) {
+    let changed: Vec<TriggerScene> =
+        scene.triggers.iter().map(|trigger| TriggerScene { before_ns: trigger.before_ns / 2, ..trigger.clone() }).collect();
+    shared.triggers.replace(&triggers(&changed), manual());
+}
