@@ -4,7 +4,7 @@ use crate::evidence::Evidence;
 use crate::gaps::Gaps;
 use crate::header::{fired_comment, intro};
 use crate::merge::{Beyond, Place, Waiting};
-use crate::output::{OutFile, publish};
+use crate::output::{OutFile, Tally, publish};
 use crate::pins::FirstPins;
 use crate::progress::Progress;
 use crate::report::DumpReport;
@@ -96,6 +96,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         intro: report.clone(),
         progress: order.progress,
         waiting: Waiting::default(),
+        waiting_bytes: reader.waiting_bytes(),
         beyond: Beyond::default(),
         files: BTreeMap::new(),
         walk: Walk::new(ring, &order.pins, from_ns),
@@ -103,6 +104,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         clock: order.clock,
         evidence: order.evidence,
         unopened: None,
+        unfit: None,
         unsettled_from_ns: None,
     };
     cutter.follow(&order.window, order.time_ns, order.patience);
@@ -132,6 +134,8 @@ struct Cutter {
     intro: DumpReport,
     progress: Arc<Progress>,
     waiting: Waiting,
+    /// What each of the two may take by now.
+    waiting_bytes: usize,
     beyond: Beyond,
     files: BTreeMap<LinkType, OutFile>,
     /// In the place of files, where all windows become one.
@@ -142,6 +146,8 @@ struct Cutter {
     evidence: Arc<Evidence>,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
+    /// Packets of a link type that a pipe doesn't take, and what that means in words.
+    unfit: Option<(String, Tally)>,
     /// The dump had to end before this was settled, and what follows it, ns.
     unsettled_from_ns: Option<i64>,
 }
@@ -164,6 +170,8 @@ impl Cutter {
                     self.unsettled_from_ns = Some(settled_ns.saturating_add(1));
                 }
             }
+            self.waiting_bytes = self.reader.waiting_bytes();
+            self.reader.note_early(self.waiting.take_early());
             self.beyond.inside(to_ns, &mut self.waiting);
             // While it is open it may still grow: packets behind its end are kept aside, not passed over.
             let reach_ns = if over { to_ns } else { i64::MAX };
@@ -193,6 +201,8 @@ impl Cutter {
             if let Some(read) = self.walk.read(pieces, index) {
                 self.take_piece(piece, &read, span, floor_ns);
             }
+            // Behind the reading, so that nothing is held for a disk that hangs.
+            self.files.values_mut().for_each(OutFile::flush_full);
             self.walk.done(pieces, index);
             self.progress.holds(self.walk.held());
         }
@@ -257,7 +267,7 @@ impl Cutter {
         let (time_ns, bytes) = (candidate.block.time_ns(), candidate.block.bytes());
         let place = Place { time_ns, lane: piece.lane, packet: candidate.packet };
         if time_ns > span.to_ns && !is_hit {
-            return self.beyond.push(place, bytes);
+            return self.beyond.push(place, bytes, self.waiting_bytes);
         }
         if piece.ordered && time_ns <= floor_ns && self.waiting.is_empty() {
             return self.write(place, bytes);
@@ -270,7 +280,7 @@ impl Cutter {
 
     /// Writes what waits and may go out.
     fn let_out(&mut self, floor_ns: i64) {
-        while let Some((place, block)) = self.waiting.pop(floor_ns) {
+        while let Some((place, block)) = self.waiting.pop(floor_ns, self.waiting_bytes) {
             self.write(place, &block);
         }
     }
@@ -279,6 +289,11 @@ impl Cutter {
         self.progress.wrote(block.len() as u64);
         let link_type = self.sieves[place.lane as usize].link_type();
         let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (place.lane, place.packet));
+        if self.gathering.is_none()
+            && let Some(words) = self.misfit(link_type)
+        {
+            return self.unfit.get_or_insert_with(|| (words, Tally::default())).1.add(&Tally::of(place.time_ns, block, 0));
+        }
         let mut comments = self.evidence.annexes.comments_of(place.lane, place.packet);
         if fired {
             comments.insert(0, fired_comment(&self.intro));
@@ -294,9 +309,7 @@ impl Cutter {
 
     fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
-            let created = self
-                .fits(link_type)
-                .and_then(|()| OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro)));
+            let created = OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro));
             match created {
                 Ok(file) => drop(self.files.insert(link_type, file)),
                 Err(error) => self.unopened = Some((error, 0)),
@@ -305,17 +318,13 @@ impl Cutter {
         self.files.get_mut(&link_type).map(|file| (file, &*self.ring))
     }
 
-    /// A pipe takes one link type: that of the packet that fired, or the first.
-    fn fits(&self, link_type: LinkType) -> io::Result<()> {
-        let taken = self.hit.map(|hit| hit.link_type).or(self.files.keys().next().copied()).filter(|taken| *taken != link_type);
-        match taken.filter(|_| self.output.is_stream()) {
-            Some(taken) => Err(io::Error::other(format!(
-                "a pipe takes one link type, here {}: packets of {} are left out; write into a folder",
-                taken.name(),
-                link_type.name()
-            ))),
-            None => Ok(()),
-        }
+    /// Why packets of a link type can't be written: a pipe takes one, that of the packet that fired, or the first.
+    fn misfit(&self, link_type: LinkType) -> Option<String> {
+        let taken = self.hit.map(|hit| hit.link_type).or(self.files.keys().next().copied())?;
+        (self.output.is_stream() && taken != link_type).then(|| {
+            let (taken, other) = (taken.name(), link_type.name());
+            format!("a pipe takes one link type, here {taken}: packets of {other} are left out; write into a folder")
+        })
     }
 
     /// States the gaps, closes the files, gives them their names.
@@ -337,32 +346,27 @@ impl Cutter {
         report.to_ns = report.asked.1.min(heard.1).max(report.from_ns);
         (report.hits, report.hits_ns) = window.hits();
         let known = self.gaps(report.asked);
-        self.state(report, &known, everything);
-        for file in self.files.values_mut() {
+        let mut files = std::mem::take(&mut self.files);
+        self.state(&files, report, &known, everything);
+        for file in files.values_mut() {
             let fallback = self.ring.interface_of(file.link_type());
             file.finish_packets(&self.ring, fallback, (report.lost_min, report.lost_max), report.to_ns);
         }
-        let mut times: Vec<_> = self.files.values().flat_map(OutFile::times).collect();
+        let mut times: Vec<_> = files.values().flat_map(OutFile::times).collect();
         times.dedup();
         report.circumstances = self.evidence.around(report.from_ns, report.to_ns, times);
-        report.packets = self.files.values().map(|file| file.packets).sum();
-        report.bytes = self.files.values().map(|file| file.bytes).sum();
-        report.cut = self.files.values().map(|file| file.cut).sum();
-        if let Some(gathering) = &self.gathering {
-            (report.packets, report.bytes, report.cut) = (gathering.taken.packets, gathering.taken.bytes, gathering.taken.cut);
-        }
-        let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
-        let spool = self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));
-        let failed = self.files.values().find_map(OutFile::complaint).or(unopened).or(spool);
-        report.error = failed.map(|error| self.output.fault(error));
-        self.state(report, &known, everything);
+        self.state(&files, report, &known, everything);
         report.interpreted = self.sieves.iter().find_map(|sieve| sieve.interpreted().map(String::from));
         match &self.output.together {
             Some(together) => {
                 together.add(report);
                 report.paths.extend(self.output.path_of_all());
             }
-            None => publish(&self.output, self.files, main_type, report),
+            None => {
+                publish(&self.output, &mut files, main_type, report, &|files, report| {
+                    self.state(files, report, &known, everything)
+                });
+            }
         }
     }
 
@@ -380,12 +384,24 @@ impl Cutter {
         gaps
     }
 
-    /// Says in the report what the dump lacks: the gaps that are known, and what couldn't be written so far.
-    fn state(&self, report: &mut DumpReport, known: &[Gap], everything: bool) {
+    /// Says in the report what the dump has, and what it lacks: the gaps that are known, and what couldn't be written so far.
+    fn state(&self, files: &BTreeMap<LinkType, OutFile>, report: &mut DumpReport, known: &[Gap], everything: bool) {
+        report.packets = files.values().map(|file| file.packets).sum();
+        report.bytes = files.values().map(|file| file.bytes).sum();
+        report.cut = files.values().map(|file| file.cut).sum();
+        if let Some(gathering) = &self.gathering {
+            (report.packets, report.bytes, report.cut) = (gathering.taken.packets, gathering.taken.bytes, gathering.taken.cut);
+        }
+        let spool = self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));
+        let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
+        let unfit = self.unfit.as_ref().map(|(words, _)| words.clone());
+        let failed = files.values().find_map(OutFile::complaint).or(unopened).or(unfit).or(spool);
+        report.error = failed.map(|error| self.output.fault(error));
         let mut gaps = Gaps::of(report.asked);
         known.iter().for_each(|gap| gaps.add(*gap));
         let gathered = self.gathering.iter().map(|gathering| &gathering.unwritten);
-        for unwritten in self.files.values().map(|file| &file.unwritten).chain(gathered) {
+        let unfit = self.unfit.iter().map(|(_, unfit)| unfit);
+        for unwritten in files.values().map(|file| &file.unwritten).chain(unfit).chain(gathered) {
             gaps.add_lost(GapReason::Disk, (unwritten.packets, unwritten.packets), unwritten.span_ns);
         }
         if let Some((_, packets)) = self.unopened {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 const STEM: &str = "2026-11-20T20-31-05.123456789Z_my-hit_0001";
 
 fn begin() -> Vec<u8> {
-    header(&DumpReport { id: 1, trigger: "my-hit".into(), why: "by hand".into(), ..DumpReport::default() })
+    header(&DumpReport { id: 1, trigger: "my-hit".into(), why: "by hand".into(), ..DumpReport::default() }, &[], 16 << 10)
 }
 
 proptest! {

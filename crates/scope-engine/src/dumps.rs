@@ -293,3 +293,55 @@ impl Drop for Finish {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::Work;
+    use scope_filter::{Filter, VlanRule};
+    use scope_packet::SystemClock;
+    use scope_ring::RingConfig;
+    use scope_trigger::places::Asker;
+    use scope_trigger::window::Extended;
+    use std::io;
+
+    /// No thread can be had.
+    struct NoThreads;
+
+    impl Threads for NoThreads {
+        fn spawn(&self, _name: String, _work: Work) -> io::Result<()> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+    }
+
+    #[test]
+    fn a_dump_without_a_thread_has_the_window_that_it_should_have_had_and_closes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = RingConfig { ring_bytes: 1 << 20, segment_bytes: Some(64 << 10), workers: 1, lanes: 1, run_id: [1; 16] };
+        let ring = Ring::create(&config).unwrap();
+        let places = Places::new(1, 0, None);
+        let settings = DumpSettings {
+            output: DumpOutput::in_folder(folder.path()).unwrap(),
+            exec: None,
+            patience: None,
+            filter_engine: FilterEngine::Interpreter,
+            clock: Arc::new(SystemClock::new()),
+            threads: Arc::new(NoThreads),
+        };
+        let (events, scans) = (Arc::new(Events::nowhere()), Scans::new(&ring, None));
+        let dumps = Dumps::new(&ring, &places, &events, &scans, settings, None);
+        let window = Arc::new(Window::new(100, 300, 200));
+        let place = places.take(&window, Asker::Live).unwrap();
+        let filter = Filter::compile("udp", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap();
+        let hit = HitPacket { lane: 0, packet: 7, link_type: LinkType::ETHERNET };
+        let facts = HitFacts { time_ns: 200, why: "by a test".to_string(), packet: Some(hit) };
+        dumps.start("t", facts, Fire { filter, window: window.clone(), place });
+        assert_eq!(window.extend(250, 400, 250), Extended::No { full_to_ns: None }, "no later hit is told that it is dumped");
+        let report = dumps.reports().kept().remove(0);
+        assert_eq!((report.asked, report.filter.as_str(), report.why.as_str(), report.hits), ((100, 300), "udp", "by a test", 1));
+        assert_eq!((report.packets, report.lost_min, report.lost_max, report.complete), (0, 1, u64::MAX, false));
+        assert_eq!(report.gaps, [Gap { from_ns: 100, to_ns: 300, reason: GapReason::Disk, lost_min: 1, lost_max: None }]);
+        assert!(report.error.as_deref().is_some_and(|error| error.starts_with("no thread for the dump: ")), "{report:?}");
+        assert_eq!((dumps.open().len(), places.open(), ring.budget().taken()), (0, 0, 0), "nothing is kept for it");
+    }
+}

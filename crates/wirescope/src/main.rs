@@ -37,7 +37,7 @@ const UNDONE: u8 = 1;
 const REFUSED: u8 = 2;
 
 fn main() -> ExitCode {
-    if let Some(code) = scope_engine::exec::serve_if_asked() {
+    if let Some(code) = scope_engine::serve_if_asked() {
         return code;
     }
     let matches = Cli::command().try_get_matches().unwrap_or_else(|error| not_understood(&error));

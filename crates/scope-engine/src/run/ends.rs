@@ -138,8 +138,14 @@ impl Run {
             let spared = self.shared.dumps.spared();
             end.insert(
                 "scans".into(),
-                json!({"shared_packets": spared.packets_shared, "skipped_segments": spared.segments_skipped}),
+                json!({
+                    "shared_packets": spared.packets_shared,
+                    "skipped_segments": spared.segments_skipped,
+                    "early_packets": spared.packets_early,
+                }),
             );
+            let budget = self.shared.ring.budget();
+            end.insert("pins".into(), json!({"segments": budget.segments(), "dumps_without": budget.refused()}));
             end.insert("first".into(), heard.map(|(first_ns, _)| iso(first_ns)).into());
             end.insert("last".into(), heard.map(|(_, last_ns)| iso(last_ns)).into());
         }
