@@ -93,6 +93,11 @@ fn loss(report: &DumpReport) -> String {
         Some((from_ns, to_ns)) => format!(", between {} and {}", iso(from_ns), iso(to_ns)),
         None => String::new(),
     };
+    if report.lost_max == 0 && report.error.is_none() {
+        let mut text = format!("incomplete: nothing that came was lost, but nobody listened for all that was asked for{span}\n");
+        report.gaps.iter().for_each(|each| gap(&mut text, each));
+        return text;
+    }
     let most = if report.lost_max == u64::MAX { String::new() } else { format!(" and at most {}", report.lost_max) };
     let mut text = format!("incomplete: at least {}{most} packets are missing{span}\n", report.lost_min);
     report.gaps.iter().for_each(|each| gap(&mut text, each));

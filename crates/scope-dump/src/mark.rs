@@ -48,7 +48,7 @@ fn is_time(text: &str) -> bool {
 
 /// The names' common part of the dump that a file with this name and beginning belongs to; `None` where the mark is missing or
 /// speaks of another dump.
-pub(crate) fn marked_stem(name: &str, begin: &[u8]) -> Option<String> {
+pub fn marked_stem(name: &str, begin: &[u8]) -> Option<String> {
     let (stem, ending) = name.rsplit_once('.').filter(|_| is_dump_name(name))?;
     let facts = match ending {
         PCAPNG => comment_of_section(begin)?,

@@ -96,6 +96,7 @@ impl Summary {
             "filtered": amount(&self.filtered),
             "dropped": dropped,
             "hits": hits,
+            "hits_rationed": self.hits.iter().map(|(_, counts)| counts.rationed).sum::<u64>(),
             "dumps": self.dumps.iter().map(dump).collect::<Vec<_>>(),
             "dumps_left_out": self.dumps_left_out(),
             "dump_totals": totals(&self.dump_totals),

@@ -378,6 +378,22 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_belongs_to_somebody_else_is_not_continued() {
+        if !geteuid().is_root() {
+            return; // only root gives files away
+        }
+        let root = tempfile::tempdir().unwrap();
+        let log = root.path().join("log");
+        std::fs::write(&log, "old\n").unwrap();
+        std::os::unix::fs::chown(&log, Some(12_345), None).unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        for refused in [folder.append(OsStr::new("log")).map(drop), folder.try_writing(OsStr::new("log"))] {
+            assert!(refused.unwrap_err().to_string().starts_with("it belongs to another user (number 12345)"));
+        }
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "old\n");
+    }
+
+    #[test]
     fn a_folder_that_is_removed_is_known_to_be_and_one_that_is_moved_is_not() {
         let root = tempfile::tempdir().unwrap();
         let (path, moved) = (root.path().join("a"), root.path().join("b (deleted)"));

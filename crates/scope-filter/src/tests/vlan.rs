@@ -2,6 +2,7 @@
 
 use scope_packet::{Headers, LinkType};
 
+use crate::specimens::{Random, filter, packet};
 use crate::{Filter, VlanRule};
 
 const HOST: [u8; 4] = [10, 0, 0, 1];
@@ -121,6 +122,46 @@ fn cooked_captures_are_looked_through_as_ethernet_is() {
         // The text means bytes by their number.
         check("host 10.0.0.1 and link[3] != 99", transparent, [yes, no, no, no]);
     }
+}
+
+/// The same packet of a cooked capture behind so many tags.
+fn behind_tags(link: LinkType, untagged: &[u8], tags: usize) -> Vec<u8> {
+    let (type_at, end) = if link == LinkType::LINUX_SLL { (14, 16) } else { (0, 20) };
+    let mut bytes = untagged.to_vec();
+    for tag in 0..tags {
+        let ethertype = [bytes[type_at], bytes[type_at + 1]];
+        bytes.splice(end..end, [0x20, 7 + tag as u8, ethertype[0], ethertype[1]]);
+        bytes[type_at..type_at + 2].copy_from_slice(&[[0x81, 0], [0x88, 0xa8]][tag % 2]);
+    }
+    bytes
+}
+
+#[test]
+fn random_filters_say_of_a_tagged_packet_of_a_cooked_capture_what_they_say_of_it_without_its_tags() {
+    let mut random = Random::new(34);
+    let mut matched = [0; 2];
+    for round in 0..600 {
+        let link = [LinkType::LINUX_SLL, LinkType::LINUX_SLL2][round % 2];
+        let text = filter(&mut random, 2);
+        if ["vlan", "link", "ether", "wlan", "ppp"].iter().any(|word| text.contains(word)) {
+            continue;
+        }
+        let Ok(compiled) = Filter::compile(&text, VlanRule::Transparent, &[link]) else { continue };
+        let (predicate, screen) = (compiled.for_link(link), compiled.screen(link));
+        for _ in 0..30 {
+            let plain = packet(&mut random, link);
+            let says = |data: &[u8]| predicate.matches(&Headers::parse(link, data), data, plain.len() as u32);
+            let expected = says(&plain);
+            for tags in 1..=2 {
+                let data = behind_tags(link, &plain, tags);
+                let headers = Headers::parse(link, &data);
+                assert_eq!((headers.vlan_tags() as usize, says(&data)), (tags, expected), "{text}: {data:x?}");
+                assert!(!expected || screen.may_match(&scope_packet::KeyEntry::new(&headers)), "{text}: {data:x?}");
+            }
+            matched[usize::from(expected)] += 1;
+        }
+    }
+    assert!(matched.iter().all(|&packets| packets > 1000), "{matched:?}");
 }
 
 #[test]

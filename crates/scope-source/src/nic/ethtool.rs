@@ -5,10 +5,11 @@
 //! So the buffer is a mapping that ends at a page nobody may write: an answer that is too long ends with EFAULT, never in
 //! foreign memory.
 
-use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+
+use super::answers::{self, NAME_BYTES};
 
 const GET_DRIVER: u32 = 0x03;
 const GET_RINGS: u32 = 0x10;
@@ -23,8 +24,6 @@ const GET_TIMES: u32 = 0x41;
 const LIST_COUNTERS: u32 = 1;
 /// Names of features (offloads).
 const LIST_FEATURES: u32 = 4;
-/// Bytes of one name.
-const NAME_BYTES: usize = 32;
 /// Words of a buffer: room for more names than any driver has.
 const WORDS: usize = 1 << 18;
 /// Entries that are asked for at most: their names fill half of the buffer.
@@ -150,8 +149,7 @@ impl Ethtool {
     /// The driver's: most often that it doesn't know the question (EOPNOTSUPP). So with all questions below.
     pub fn driver(&mut self, interface: &str) -> io::Result<Driver> {
         self.ask(interface, &[GET_DRIVER])?;
-        let text = |at: usize| text(&self.buffer.bytes()[4 + at..4 + at + 32]);
-        Ok(Driver { name: text(0), version: text(32), firmware: text(64), bus: text(96) })
+        Ok(answers::driver(self.buffer.bytes()))
     }
 
     /// Sizes of the card's rings.
@@ -159,8 +157,7 @@ impl Ethtool {
     /// # Errors
     /// As [`Self::driver`].
     pub fn rings(&mut self, interface: &str) -> io::Result<RingSizes> {
-        let words = self.ask(interface, &[GET_RINGS])?;
-        Ok(RingSizes { rx_max: words[1], tx_max: words[4], rx: words[5], tx: words[8] })
+        self.ask(interface, &[GET_RINGS]).map(answers::rings)
     }
 
     /// Queues of the card.
@@ -168,15 +165,7 @@ impl Ethtool {
     /// # Errors
     /// As [`Self::driver`].
     pub fn queues(&mut self, interface: &str) -> io::Result<Queues> {
-        let words = self.ask(interface, &[GET_QUEUES])?;
-        let (both_max, both) = (words[4], words[8]);
-        let sum = |own: u32, both: u32| own.saturating_add(both);
-        Ok(Queues {
-            rx_max: sum(words[1], both_max),
-            tx_max: sum(words[2], both_max),
-            rx: sum(words[5], both),
-            tx: sum(words[6], both),
-        })
+        self.ask(interface, &[GET_QUEUES]).map(answers::queues)
     }
 
     /// Who can stamp packets.
@@ -184,16 +173,7 @@ impl Ethtool {
     /// # Errors
     /// As [`Self::driver`].
     pub fn timestamping(&mut self, interface: &str) -> io::Result<Timestamping> {
-        let words = self.ask(interface, &[GET_TIMES])?;
-        let (can, clock, filters) = (words[1], words[2] as i32, words[7]);
-        let hardware = can & libc::SOF_TIMESTAMPING_RX_HARDWARE != 0;
-        let all = filters & 1 << libc::HWTSTAMP_FILTER_ALL != 0;
-        Ok(Timestamping {
-            software: can & libc::SOF_TIMESTAMPING_RX_SOFTWARE != 0,
-            hardware_all: hardware && all,
-            hardware_some: hardware && filters & !(1 << libc::HWTSTAMP_FILTER_NONE) != 0,
-            clock: u32::try_from(clock).ok(),
-        })
+        self.ask(interface, &[GET_TIMES]).map(answers::timestamping)
     }
 
     /// Offloads by the names that `ethtool -k` has for the kernel's own (`rx-gro`, `rx-lro`): whether each is on.
@@ -204,14 +184,7 @@ impl Ethtool {
         let names = self.names(interface, LIST_FEATURES)?;
         let blocks = names.len().div_ceil(32);
         let words = self.ask(interface, &[GET_FEATURES, blocks as u32])?;
-        // Each block: available, requested, active, never changed.
-        let active = |index: usize| words[2 + index / 32 * 4 + 2] >> (index % 32) & 1 != 0;
-        Ok(names
-            .into_iter()
-            .enumerate()
-            .map(|(index, name)| (name, active(index)))
-            .filter(|(name, _)| !name.is_empty())
-            .collect())
+        Ok(answers::features(words, names))
     }
 
     /// The driver's own counters.
@@ -226,22 +199,14 @@ impl Ethtool {
 
     fn counter_values(&mut self, interface: &str, count: usize) -> io::Result<Vec<u64>> {
         let words = self.ask(interface, &[GET_COUNTS, count as u32])?;
-        if words[1] as usize != count {
-            return Err(io::Error::other("the number of counters changed"));
-        }
-        let value = |index: usize| u64::from(words[2 + 2 * index]) | u64::from(words[3 + 2 * index]) << 32;
-        Ok((0..count).map(value).collect())
+        answers::counter_values(words, count)
     }
 
     fn names(&mut self, interface: &str, list: u32) -> io::Result<Vec<String>> {
         let words = self.ask(interface, &[GET_LIST_LENGTHS, 0, 1 << list, 0])?;
-        let count = if words[2] >> list & 1 != 0 { words[4] as usize } else { 0 };
-        if count == 0 || count > ENTRIES_MAX {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let told = self.ask(interface, &[GET_NAMES, list, count as u32])?[2] as usize;
-        let names = self.buffer.bytes()[12..].chunks(NAME_BYTES).take(told.min(count)).map(text).collect::<Vec<_>>();
-        if names.len() == count { Ok(names) } else { Err(io::Error::other("the number of names changed")) }
+        let count = answers::entries(words, list, ENTRIES_MAX).ok_or(io::ErrorKind::Unsupported)?;
+        self.ask(interface, &[GET_NAMES, list, count as u32])?;
+        answers::names(self.buffer.bytes(), count)
     }
 
     /// Sends `question` and returns the buffer with the answer.
@@ -323,12 +288,6 @@ impl Drop for Buffer {
     }
 }
 
-/// Text that ends at its first zero byte; what isn't a letter, digit or punctuation comes from a driver's mistake and is left out.
-fn text(bytes: &[u8]) -> String {
-    let text = CStr::from_bytes_until_nul(bytes).map_or(bytes, CStr::to_bytes);
-    text.iter().map(|&byte| byte as char).filter(|letter| letter.is_ascii_graphic() || *letter == ' ').collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,12 +308,5 @@ mod tests {
         for name in ["", "no-such-iface0", "a-name-that-is-longer-than-any"] {
             assert_eq!(ethtool.driver(name).unwrap_err().raw_os_error(), Some(libc::ENODEV), "{name}");
         }
-    }
-
-    #[test]
-    fn a_name_ends_at_its_zero_byte_and_has_no_control_letters() {
-        assert_eq!(text(b"rx_dropped\0garbage"), "rx_dropped");
-        assert_eq!(text(b"a\x1b[2Jb"), "a[2Jb");
-        assert_eq!(text(&[b'x'; 32]).len(), 32);
     }
 }

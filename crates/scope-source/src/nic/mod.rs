@@ -4,6 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `ethtool` | the driver's answers: the system calls |
+//! | [`answers`] | what these answers mean |
 //! | `counters` | what the card and its driver counted since a run began |
 //! | `peer` | the other end of a virtual pair |
 //! | `advice` | what stands in the way of capture, and of its truth, with the line that mends it |
@@ -11,6 +12,7 @@
 //! What a driver doesn't answer is unknown (`None`) and never guessed. Everything here works without privileges.
 
 mod advice;
+pub mod answers;
 mod counters;
 mod ethtool;
 mod peer;
