@@ -59,11 +59,7 @@ fn runs(path: &Path) -> bool {
 
 #[test]
 fn a_command_finds_the_facts_of_its_dump_in_its_environment() {
-<<<<<<< HEAD
     let place = Place::with_commands();
-=======
-    let place = place();
->>>>>>> d-files
     let command =
         format!("env | grep ^WIRESCOPE_ > {}/$WIRESCOPE_ID.env; cat; echo said; echo so >&2", place.path("work").display());
     let done = run(&place, 2, &command, &[]);
