@@ -19,8 +19,8 @@
 //! Packets that the file itself says were dropped are gaps: `epb_dropcount` (of the old packet block its count) between the packet and the one before it on its
 //! interface, and what statistics (`isb_ifdrop`, `isb_osdrop`) count beyond these between them and the statistics before.
 
-use scope_packet::{GapReason, Interface, LinkType, TimestampSource, pcapng, time};
 use scope_packet::pcapng::COMMENT_BYTES_MAX;
+use scope_packet::{GapReason, Interface, LinkType, TimestampSource, pcapng, time};
 
 use super::annex::Beside;
 use super::buffer::RECORD_BYTES_MAX;

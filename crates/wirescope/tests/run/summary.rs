@@ -43,8 +43,11 @@ pub struct Dump {
     pub packets: u64,
     pub bytes: u64,
     pub lost_min: u64,
+    /// `u64::MAX` where nobody can know.
     pub lost_max: u64,
     pub complete: bool,
+    /// Of each gap: its reason, and the packets lost in it, at least and at most.
+    pub gaps: Vec<(String, u64, Option<u64>)>,
     /// Empty where an incomplete dump came to no file.
     pub path: PathBuf,
     pub paths: Vec<PathBuf>,
@@ -114,6 +117,18 @@ fn number(value: &Value, key: &str) -> Result<u64, String> {
     value[key].as_u64().ok_or(format!("no number '{key}' in {value}"))
 }
 
+/// A number, or null.
+fn known(value: &Value, key: &str) -> Result<Option<u64>, String> {
+    if value.get(key).is_some_and(Value::is_null) { Ok(None) } else { number(value, key).map(Some) }
+}
+
+fn gap(value: &Value) -> Result<(String, u64, Option<u64>), String> {
+    if time_ns(value, "from")? > time_ns(value, "to")? {
+        return Err(format!("a gap ends before it begins: {value}"));
+    }
+    Ok((string(value, "reason")?, number(value, "lost_min")?, known(value, "lost_max")?))
+}
+
 fn string(value: &Value, key: &str) -> Result<String, String> {
     value[key].as_str().map(String::from).ok_or(format!("no string '{key}' in {value}"))
 }
@@ -157,8 +172,9 @@ fn dump(value: &Value) -> Result<Dump, String> {
         packets: number(value, "packets")?,
         bytes: number(value, "bytes")?,
         lost_min: number(value, "lost_min")?,
-        lost_max: number(value, "lost_max")?,
+        lost_max: known(value, "lost_max")?.unwrap_or(u64::MAX),
         complete,
+        gaps: value["gaps"].as_array().ok_or(format!("no array 'gaps' in {value}"))?.iter().map(gap).collect::<Result<_, _>>()?,
         path,
         paths,
     })
