@@ -51,6 +51,13 @@ unit() {
     said=$(SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --man=no --recursive-errors=no "$work/wirescope.service" 2>&1) ||
         fail "the unit: $said"
     [ -z "$said" ] || fail "the unit: $said"
+    # What is left asks for what a recorder needs: packet sockets, the host's network, machine code of filters.
+    said=$(systemd-analyze security --no-pager --offline=true --threshold=20 "$work/wirescope.service" 2>&1) ||
+        fail "the unit is more exposed than it was: $(echo "$said" | tail -n 1)"
+    if grep -E '^(AmbientCapabilities|CapabilityBoundingSet)=' "$work/wirescope.service" | grep -qv '=CAP_NET_RAW$'; then
+        fail 'the unit asks for more than CAP_NET_RAW'
+    fi
+    grep -qx 'LimitCORE=0' "$work/wirescope.service" || fail 'a crash of the service may write packets to disk'
     echo 'unit: nothing to complain of'
 }
 

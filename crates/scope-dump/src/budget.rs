@@ -13,14 +13,15 @@
 //!  there wouldn't, even without all of them?  delete nothing: it is full
 //!  delete those noted. Did it give less than half of what they take?  it is full for a while
 //! ```
-//! The bytes are those of all files with a dump's name in the folder, whichever run made them, and of what is being written.
+//! The bytes are those of the blocks that all dumps of the folder have on its disk, whichever run made them, and of what is being
+//! written. A dump is what Wirescope made, by its name and its mark: a foreign file takes no room, and is never deleted.
 //! It is full when less than [`ROOM_MIN`] is left, and couldn't be made either. Packets that come too late for their place stand on disk twice for a moment,
 //! while they are merged in at their dump's end; they are charged once.
 
 mod files;
 mod room;
 
-use files::{Entry, Found, OldDump};
+use files::{Entry, Found, Known, OldDump};
 use room::{Gain, Room, size};
 use rustix::fs::fstatvfs;
 use scope_store::Folder;
@@ -118,6 +119,8 @@ pub struct Budget {
 struct State {
     /// Bytes of files that have their names.
     named: u64,
+    /// Which files bear a mark.
+    known: Known,
     /// Bytes of files that are being written.
     making: u64,
     /// Files that nobody has looked into yet, oldest first.
@@ -175,7 +178,7 @@ impl Budget {
     pub fn standing(&self) -> Standing {
         let state = self.lock();
         let free = self.space().map_or(0, |(free, _)| free);
-        Standing { used: state.named + state.making, free, full: self.is_full(), deleted: state.deleted }
+        Standing { used: state.used(), free, full: self.is_full(), deleted: state.deleted }
     }
 
     /// A dump's files get their names from here on, until the result is dropped: none of them is deleted meanwhile.
@@ -206,13 +209,13 @@ impl Budget {
             self.settle(&mut state);
             return Err(io::Error::new(io::ErrorKind::StorageFull, room.why(&self.limits)));
         }
-        state.making += bytes;
+        state.making = state.making.saturating_add(bytes);
         self.settle(&mut state);
         Ok(())
     }
 
     fn room(&self, state: &State) -> Room {
-        Room::new(&self.limits, state.named + state.making, self.limits.free_min.and_then(|_| self.space().ok()))
+        Room::new(&self.limits, state.used(), self.limits.free_min.and_then(|_| self.space().ok()))
     }
 
     /// Free bytes and all bytes of the file system.
@@ -320,10 +323,11 @@ impl Budget {
     /// Adds up all files with a dump's name, and remembers the oldest.
     fn read_folder(&self, state: &mut State) -> io::Result<()> {
         let began = Instant::now();
-        let (mut named, mut found) = (0, Vec::new());
+        let (mut named, mut found) = (0u64, Vec::new());
+        let mut known = std::mem::take(&mut state.known);
         state.all = true;
-        let result = files::list(&self.folder, |entry| {
-            named += entry.bytes;
+        let result = files::list(&self.folder, &mut known, |entry| {
+            named = named.saturating_add(entry.bytes);
             if self.limits.rotate {
                 found.push(entry);
             }
@@ -333,6 +337,7 @@ impl Budget {
                 state.all = false;
             }
         });
+        state.known = known;
         state.last_read = Some(began);
         state.next_read = Some(Instant::now() + READ_PAUSE_MIN.max(began.elapsed() * READ_PAUSE_TIMES));
         result?;
@@ -344,6 +349,11 @@ impl Budget {
 }
 
 impl State {
+    /// Bytes that dumps take.
+    fn used(&self) -> u64 {
+        self.named.saturating_add(self.making)
+    }
+
     fn tell(&mut self, change: Change) {
         if self.changes.len() >= CHANGES_MAX {
             self.changes.pop_front();
@@ -406,20 +416,21 @@ impl Charged {
     pub(crate) fn charge(&mut self, bytes: u64) -> io::Result<()> {
         if let Some(budget) = &self.budget {
             budget.charge(bytes)?;
-            self.bytes += bytes;
+            self.bytes = self.bytes.saturating_add(bytes);
         }
         Ok(())
     }
 
-    /// Gives a file its name by `act`, which returns it: from then on it counts by the `bytes` that it has.
+    /// Gives a file its name by `act`, which returns it: from then on it counts by the blocks that it has, which `bytes` stand in for
+    /// where these can't be told.
     pub(crate) fn name(&mut self, bytes: u64, act: impl FnOnce() -> io::Result<PathBuf>) -> io::Result<PathBuf> {
         let Some(budget) = &self.budget else { return act() };
         let mut state = budget.lock();
         let name = act()?;
-        state.making -= std::mem::take(&mut self.bytes);
-        state.named += bytes;
+        state.making = state.making.saturating_sub(std::mem::take(&mut self.bytes));
+        let entry = name.to_str().and_then(|name| files::look_at(&budget.folder, name));
+        state.named = state.named.saturating_add(entry.as_ref().map_or(bytes, |entry| entry.bytes));
         if budget.limits.rotate && state.all {
-            let entry = name.to_str().and_then(|name| files::look_at(&budget.folder, name));
             state.oldest.extend(entry);
         }
         budget.settle(&mut state);
@@ -431,7 +442,7 @@ impl Drop for Charged {
     fn drop(&mut self) {
         if let Some(budget) = self.budget.as_ref().filter(|_| self.bytes > 0) {
             let mut state = budget.lock();
-            state.making -= self.bytes;
+            state.making = state.making.saturating_sub(self.bytes);
             budget.settle(&mut state);
         }
     }

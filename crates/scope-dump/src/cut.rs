@@ -1,18 +1,17 @@
 //! One dump from order to report: rounds of looking, reading, filtering and writing until the clocks say that it is over.
 
 use crate::evidence::Evidence;
-use crate::form::DumpFormat;
 use crate::gaps::Gaps;
 use crate::header::{fired_comment, intro};
 use crate::merge::{Beyond, Place, Waiting};
-use crate::output::{OutFile, publish_facts};
+use crate::output::{OutFile, Tally, publish};
 use crate::pins::FirstPins;
 use crate::progress::Progress;
 use crate::report::DumpReport;
 use crate::scans::{Reader, Scans};
 use crate::sieve::Sieve;
 use crate::target::DumpOutput;
-use crate::time_text::for_file_name;
+use crate::together::Gathering;
 use crate::walk::{Candidate, Piece, Read, Walk};
 use scope_filter::{ASKED_MAX, Filter, FilterEngine};
 use scope_packet::{Clock, Gap, GapReason, LinkType};
@@ -92,17 +91,20 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         sieves: Vec::new(),
         hit: order.hit,
         from_ns,
+        gathering: order.output.together.as_ref().map(Gathering::new),
         output: order.output,
         intro: report.clone(),
         progress: order.progress,
         waiting: Waiting::default(),
+        waiting_bytes: reader.waiting_bytes(),
         beyond: Beyond::default(),
         files: BTreeMap::new(),
-        walk: Walk::new(ring, order.pins, from_ns),
+        walk: Walk::new(ring, &order.pins, from_ns),
         reader,
         clock: order.clock,
         evidence: order.evidence,
         unopened: None,
+        unfit: None,
         unsettled_from_ns: None,
     };
     cutter.follow(&order.window, order.time_ns, order.patience);
@@ -132,14 +134,20 @@ struct Cutter {
     intro: DumpReport,
     progress: Arc<Progress>,
     waiting: Waiting,
+    /// What each of the two may take by now.
+    waiting_bytes: usize,
     beyond: Beyond,
     files: BTreeMap<LinkType, OutFile>,
+    /// In the place of files, where all windows become one.
+    gathering: Option<Gathering>,
     walk: Walk,
     reader: Reader,
     clock: Arc<dyn Clock>,
     evidence: Arc<Evidence>,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
+    /// Packets of a link type that a pipe doesn't take, and what that means in words.
+    unfit: Option<(String, Tally)>,
     /// The dump had to end before this was settled, and what follows it, ns.
     unsettled_from_ns: Option<i64>,
 }
@@ -162,10 +170,12 @@ impl Cutter {
                     self.unsettled_from_ns = Some(settled_ns.saturating_add(1));
                 }
             }
+            self.waiting_bytes = self.reader.waiting_bytes();
+            self.reader.note_early(self.waiting.take_early());
             self.beyond.inside(to_ns, &mut self.waiting);
             // While it is open it may still grow: packets behind its end are kept aside, not passed over.
             let reach_ns = if over { to_ns } else { i64::MAX };
-            let pieces = self.walk.look(reach_ns);
+            let pieces = self.walk.look(reach_ns, over);
             self.take(&pieces, Span { to_ns, reach_ns }, if over { i64::MAX } else { settled_ns });
             if self.files.values().any(OutFile::reader_gone) {
                 self.progress.set_reader_gone();
@@ -191,6 +201,8 @@ impl Cutter {
             if let Some(read) = self.walk.read(pieces, index) {
                 self.take_piece(piece, &read, span, floor_ns);
             }
+            // Behind the reading, so that nothing is held for a disk that hangs.
+            self.files.values_mut().for_each(OutFile::flush_full);
             self.walk.done(pieces, index);
             self.progress.holds(self.walk.held());
         }
@@ -255,7 +267,7 @@ impl Cutter {
         let (time_ns, bytes) = (candidate.block.time_ns(), candidate.block.bytes());
         let place = Place { time_ns, lane: piece.lane, packet: candidate.packet };
         if time_ns > span.to_ns && !is_hit {
-            return self.beyond.push(place, bytes);
+            return self.beyond.push(place, bytes, self.waiting_bytes);
         }
         if piece.ordered && time_ns <= floor_ns && self.waiting.is_empty() {
             return self.write(place, bytes);
@@ -268,7 +280,7 @@ impl Cutter {
 
     /// Writes what waits and may go out.
     fn let_out(&mut self, floor_ns: i64) {
-        while let Some((place, block)) = self.waiting.pop(floor_ns) {
+        while let Some((place, block)) = self.waiting.pop(floor_ns, self.waiting_bytes) {
             self.write(place, &block);
         }
     }
@@ -277,11 +289,18 @@ impl Cutter {
         self.progress.wrote(block.len() as u64);
         let link_type = self.sieves[place.lane as usize].link_type();
         let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (place.lane, place.packet));
+        if self.gathering.is_none()
+            && let Some(words) = self.misfit(link_type)
+        {
+            return self.unfit.get_or_insert_with(|| (words, Tally::default())).1.add(&Tally::of(place.time_ns, block, 0));
+        }
         let mut comments = self.evidence.annexes.comments_of(place.lane, place.packet);
         if fired {
             comments.insert(0, fired_comment(&self.intro));
         }
-        if let Some(file) = self.file(link_type) {
+        if let Some(gathering) = &mut self.gathering {
+            gathering.write(&self.ring, place, link_type, block, &comments);
+        } else if let Some(file) = self.file(link_type) {
             file.0.write(file.1, place, block, &comments);
         } else if let Some((_, unwritten)) = &mut self.unopened {
             *unwritten += 1;
@@ -290,9 +309,7 @@ impl Cutter {
 
     fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
-            let created = self
-                .fits(link_type)
-                .and_then(|()| OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro)));
+            let created = OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro));
             match created {
                 Ok(file) => drop(self.files.insert(link_type, file)),
                 Err(error) => self.unopened = Some((error, 0)),
@@ -301,59 +318,65 @@ impl Cutter {
         self.files.get_mut(&link_type).map(|file| (file, &*self.ring))
     }
 
-    /// A pipe takes one link type: that of the packet that fired, or the first.
-    fn fits(&self, link_type: LinkType) -> io::Result<()> {
-        let taken = self.hit.map(|hit| hit.link_type).or(self.files.keys().next().copied()).filter(|taken| *taken != link_type);
-        match taken.filter(|_| self.output.is_stream()) {
-            Some(taken) => Err(io::Error::other(format!(
-                "a pipe takes one link type, here {}: packets of {} are left out; write into a folder",
-                taken.name(),
-                link_type.name()
-            ))),
-            None => Ok(()),
-        }
+    /// Why packets of a link type can't be written: a pipe takes one, that of the packet that fired, or the first.
+    fn misfit(&self, link_type: LinkType) -> Option<String> {
+        let taken = self.hit.map(|hit| hit.link_type).or(self.files.keys().next().copied())?;
+        (self.output.is_stream() && taken != link_type).then(|| {
+            let (taken, other) = (taken.name(), link_type.name());
+            format!("a pipe takes one link type, here {taken}: packets of {other} are left out; write into a folder")
+        })
     }
 
     /// States the gaps, closes the files, gives them their names.
     fn finish(mut self, report: &mut DumpReport, window: &Window, everything: bool) {
+        self.walk.let_go();
         report.asked = (self.from_ns, window.to_ns());
         let main_type = match self.hit {
             Some(hit) => hit.link_type,
             None if self.files.is_empty() && self.ring.lanes() == 0 => LinkType::ETHERNET, // nothing was received yet
             None => self.files.keys().next().copied().unwrap_or_else(|| self.ring.lane_info(0).link_type),
         };
-        let _ = self.file(main_type);
+        match &mut self.gathering {
+            Some(gathering) => gathering.end(),
+            None => drop(self.file(main_type)),
+        }
         // Without anybody's word for it: from the first packet to the latest moment of any worker's clock.
         let heard = self.ring.listened().or(self.ring.heard()).unwrap_or((report.time_ns, report.time_ns));
         report.from_ns = report.asked.0.max(heard.0).min(report.time_ns);
         report.to_ns = report.asked.1.min(heard.1).max(report.from_ns);
         (report.hits, report.hits_ns) = window.hits();
         let known = self.gaps(report.asked);
-        self.state(report, &known, everything);
-        for file in self.files.values_mut() {
+        let mut files = std::mem::take(&mut self.files);
+        self.state(&files, report, &known, everything);
+        for file in files.values_mut() {
             let fallback = self.ring.interface_of(file.link_type());
             file.finish_packets(&self.ring, fallback, (report.lost_min, report.lost_max), report.to_ns);
         }
-        let mut times: Vec<_> = self.files.values().flat_map(OutFile::times).collect();
+        let mut times: Vec<_> = files.values().flat_map(OutFile::times).collect();
         times.dedup();
         report.circumstances = self.evidence.around(report.from_ns, report.to_ns, times);
-        report.packets = self.files.values().map(|file| file.packets).sum();
-        report.bytes = self.files.values().map(|file| file.bytes).sum();
-        report.cut = self.files.values().map(|file| file.cut).sum();
-        let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
-        let failed = self.files.values().find_map(OutFile::complaint).or(unopened);
-        report.error = failed.map(|error| self.output.fault(error));
-        self.state(report, &known, everything);
+        self.state(&files, report, &known, everything);
         report.interpreted = self.sieves.iter().find_map(|sieve| sieve.interpreted().map(String::from));
-        self.publish(report, main_type);
+        match &self.output.together {
+            Some(together) => {
+                together.add(report);
+                report.paths.extend(self.output.path_of_all());
+            }
+            None => {
+                publish(&self.output, &mut files, main_type, report, &|files, report| {
+                    self.state(files, report, &known, everything)
+                });
+            }
+        }
     }
 
     /// What of the window never came into the ring, and what was gone from there before it was read.
     fn gaps(&mut self, asked: (i64, i64)) -> Vec<Gap> {
         let mut gaps = self.ring.gaps_before(asked);
-        for (reason, lost) in [(GapReason::Evicted, self.walk.lost(asked.1)), (GapReason::Limit, self.beyond.lost(asked.1))] {
-            let gap =
-                |(from_ns, to_ns)| Gap { from_ns, to_ns, reason, lost_min: lost.packets_min, lost_max: Some(lost.packets_max) };
+        let evicted = self.walk.lost(asked.1).into_iter().map(|lost| (GapReason::Evicted, lost));
+        for (reason, lost) in evicted.chain([(GapReason::Limit, self.beyond.lost(asked.1))]) {
+            let lost_max = Some(lost.packets_max);
+            let gap = |(from_ns, to_ns)| Gap { from_ns, to_ns, reason, lost_min: lost.packets_min, lost_max };
             gaps.extend(lost.span_ns.map(gap));
         }
         let unsettled = |from_ns| Gap { from_ns, to_ns: asked.1, reason: GapReason::Unsettled, lost_min: 0, lost_max: None };
@@ -361,11 +384,24 @@ impl Cutter {
         gaps
     }
 
-    /// Says in the report what the dump lacks: the gaps that are known, and what couldn't be written so far.
-    fn state(&self, report: &mut DumpReport, known: &[Gap], everything: bool) {
+    /// Says in the report what the dump has, and what it lacks: the gaps that are known, and what couldn't be written so far.
+    fn state(&self, files: &BTreeMap<LinkType, OutFile>, report: &mut DumpReport, known: &[Gap], everything: bool) {
+        report.packets = files.values().map(|file| file.packets).sum();
+        report.bytes = files.values().map(|file| file.bytes).sum();
+        report.cut = files.values().map(|file| file.cut).sum();
+        if let Some(gathering) = &self.gathering {
+            (report.packets, report.bytes, report.cut) = (gathering.taken.packets, gathering.taken.bytes, gathering.taken.cut);
+        }
+        let spool = self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));
+        let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
+        let unfit = self.unfit.as_ref().map(|(words, _)| words.clone());
+        let failed = files.values().find_map(OutFile::complaint).or(unopened).or(unfit).or(spool);
+        report.error = failed.map(|error| self.output.fault(error));
         let mut gaps = Gaps::of(report.asked);
         known.iter().for_each(|gap| gaps.add(*gap));
-        for unwritten in self.files.values().map(|file| &file.unwritten) {
+        let gathered = self.gathering.iter().map(|gathering| &gathering.unwritten);
+        let unfit = self.unfit.iter().map(|(_, unfit)| unfit);
+        for unwritten in files.values().map(|file| &file.unwritten).chain(unfit).chain(gathered) {
             gaps.add_lost(GapReason::Disk, (unwritten.packets, unwritten.packets), unwritten.span_ns);
         }
         if let Some((_, packets)) = self.unopened {
@@ -375,30 +411,5 @@ impl Cutter {
         (report.gaps, report.gaps_folded) = (stated.gaps, stated.folded);
         (report.lost_min, report.lost_max, report.missing) = (stated.lost_min, stated.lost_max, stated.span_ns);
         report.complete = report.gaps.is_empty() && report.error.is_none();
-    }
-
-    fn publish(self, report: &mut DumpReport, main_type: LinkType) {
-        let stem = format!("{}_{}_{:04}", for_file_name(report.time_ns), report.trigger, report.id);
-        let _publishing = self.output.budget.as_ref().map(|budget| budget.publish(&stem));
-        let mut files = self.files;
-        let main = files.remove(&main_type).map(|file| (None, file));
-        let others = files.into_iter().map(|(link_type, file)| (Some(link_type.name()), file));
-        let facts = report.clone();
-        let mut failed = None;
-        for (suffix, file) in main.into_iter().chain(others) {
-            match file.publish(&facts, &stem, suffix.as_deref()) {
-                Ok(path) => report.paths.extend(path.map(|path| std::path::absolute(&path).unwrap_or(path))),
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        if self.output.format == DumpFormat::Pcap
-            && let Some(main) = report.paths.first()
-        {
-            failed = failed.or(publish_facts(&self.output, main, &facts).err());
-        }
-        if let Some(error) = failed {
-            report.complete = false;
-            report.error.get_or_insert(self.output.fault(format!("{stem}: {error}")));
-        }
     }
 }

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`cut`] | one dump from order to report: rounds, the clock, the loss |
 //! | [`pins`] | the pins that the firing worker takes |
+//! | [`keeper`] | holds segments for dumps that hang in a write |
 //! | [`walk`] | one lane's part of a window, segment after segment |
 //! | `sieve` | which packets belong: the key column first, the filter where that says maybe |
 //! | [`scans`] | what the dumps of a run share: one scan of what comes in, summaries, the pace |
@@ -21,6 +22,7 @@
 //! | [`form`] | the two forms of a file, pcapng and pcap |
 //! | [`disk`] | the acts on a disk as a parameter |
 //! | [`target`] | where files go: a folder, one name, a pipe |
+//! | [`together`] | every window of a run in one file |
 //! | [`budget`] | what the folder's dumps may take, and making room |
 //! | `mark` | by what a dump's file is known |
 //! | [`progress`] | how far it is, for whoever watches |
@@ -39,6 +41,7 @@ pub mod evidence;
 pub mod form;
 mod gaps;
 pub mod header;
+pub mod keeper;
 pub mod late;
 mod mark;
 #[cfg(test)]
@@ -52,6 +55,7 @@ pub mod scans;
 mod sieve;
 pub mod target;
 pub mod time_text;
+pub mod together;
 pub mod walk;
 
 pub use budget::{Budget, FreeMin, Limits};
@@ -60,6 +64,7 @@ pub use disk::{Disk, SystemDisk};
 pub use evidence::{Circumstances, ClockState, Evidence, InterfaceSample};
 pub use form::DumpFormat;
 pub use gaps::GAPS_MAX;
+pub use keeper::Keeper;
 pub use mark::marked_stem;
 pub use output::write_nothing;
 pub use pins::FirstPins;
@@ -67,3 +72,4 @@ pub use progress::Progress;
 pub use report::DumpReport;
 pub use scans::{Scans, Spared};
 pub use target::{DumpOutput, Target};
+pub use together::Together;

@@ -1,13 +1,36 @@
-//! The pins that the firing worker takes before its next claim: the oldest part of the window that is still in the ring.
+//! What a dump holds of the ring ahead of its reading: taken by the worker that fires, before its next claim; kept by the dump itself
+//! and, while that waits for its disk, by the run's keeper.
+//!
+//! ```text
+//!  worker   FirstPins::take: the oldest part of the window that is still in the ring
+//!  dump     look: what was committed; pieces are held in the order in which they are read ─► read ─► let go
+//!  keeper   keep_up, at each beat of the ring: what was sealed behind the dump's last look, oldest first
+//! ```
+//! All within the allowance. So a dump that hangs in a write loses nothing that it may hold.
 
 use scope_ring::{Follower, Held, Pinned, Ring};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a dump starts with: the segments that it holds already, its place among the followers.
 pub struct FirstPins {
-    pub(crate) held: Held,
+    pub(crate) hold: Arc<Hold>,
+}
+
+/// One dump's hold on the ring.
+pub(crate) struct Hold {
+    ring: Arc<Ring>,
     pub(crate) follower: Arc<Follower>,
+    from_ns: i64,
+    /// Locked for a look at the ring or the taking of a segment, never while anything is written.
+    state: Mutex<State>,
+}
+
+/// What is held, and how far the dump has looked.
+pub(crate) struct State {
+    pub(crate) held: Held,
+    /// Per lane: the keeper may hold segments from here on. `None`: the dump has seen all that it needs.
+    pub(crate) behind: Option<Vec<u64>>,
 }
 
 impl FirstPins {
@@ -15,7 +38,8 @@ impl FirstPins {
     /// times of all segments, and one at each segment that reaches into the window.
     pub fn take(ring: &Arc<Ring>, from_ns: i64, dumps_max: u64) -> FirstPins {
         let mut held = Held::new(ring, ring.budget().take(u64::MAX, dumps_max));
-        let mut needed_from: Vec<u64> = (0..ring.lanes()).map(|lane| ring.lane_next(lane).saturating_sub(1)).collect();
+        let newest: Vec<u64> = (0..ring.lanes()).map(|lane| ring.lane_next(lane).saturating_sub(1)).collect();
+        let mut needed_from = newest.clone();
         // For each claim group the oldest first by order of sealing: that is the order in which they are in danger.
         let mut wanted: Vec<BTreeMap<u64, Pinned>> = ring.group_segments().iter().map(|_| BTreeMap::new()).collect();
         for span in ring.overlapping(from_ns, i64::MAX) {
@@ -32,6 +56,43 @@ impl FirstPins {
         }
         wanted.into_iter().flat_map(BTreeMap::into_values).for_each(|pinned| held.put(pinned));
         let follower = ring.follower(|lane| needed_from.get(lane as usize).copied().unwrap_or(0));
-        FirstPins { held, follower }
+        let state = Mutex::new(State { held, behind: Some(newest) });
+        FirstPins { hold: Arc::new(Hold { ring: ring.clone(), follower, from_ns, state }) }
+    }
+}
+
+impl Hold {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+
+    /// Holds what was sealed behind the dump's last look, oldest first by order of sealing, as far as the allowance reaches: for a
+    /// dump that may be waiting for its disk.
+    pub(crate) fn keep_up(&self) {
+        let mut state = self.lock();
+        let State { held, behind: Some(behind) } = &mut *state else { return };
+        behind.resize(self.ring.lanes() as usize, 0);
+        let mut wanted: Vec<(u64, u32, u64)> = Vec::new();
+        for (lane, &from) in (0u32..).zip(behind.iter()).filter(|(lane, _)| held.has_room(*lane)) {
+            for sequence in self.ring.sequences(lane, from) {
+                if held.holds(lane, sequence) {
+                    continue;
+                }
+                let Some(pinned) = self.ring.pin(lane, sequence) else { continue };
+                match pinned.times() {
+                    Some(times) if times.max_ns >= self.from_ns => wanted.push((times.sealed_order, lane, sequence)),
+                    Some(_) => {}
+                    None => break, // open: nobody recycles it
+                }
+            }
+        }
+        wanted.sort_unstable();
+        for (_, lane, sequence) in wanted {
+            if held.has_room(lane)
+                && let Some(pinned) = self.ring.pin(lane, sequence)
+            {
+                held.put(pinned);
+            }
+        }
     }
 }

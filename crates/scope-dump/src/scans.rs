@@ -16,13 +16,15 @@
 //! what waits for it is forgotten and it scans that for itself. So do all where more than [`PARTIAL_MAX`] partial entries of
 //! a lane wait.
 
+use crate::merge::waiting_bytes;
+use crate::pins::{FirstPins, Hold};
 use scope_filter::{ASKED_MAX, Filter, KeyTable};
 use scope_packet::KeyEntry;
 use scope_ring::{KeyTest, Pinned, Ring, Summaries};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 /// From so many dumps on their scan is shared: one for all takes about as long as four for one each (2.6 ns an entry against
@@ -47,7 +49,10 @@ pub struct Scans {
     readers: AtomicUsize,
     skipped: AtomicU64,
     shared: AtomicU64,
+    early: AtomicU64,
     bounds: Bounds,
+    /// What the dumps hold; see [`Scans::hold_on`].
+    holds: Mutex<Vec<Weak<Hold>>>,
     /// Locked once or twice per piece of a segment and dump, for as long as its new part is scanned.
     state: Mutex<State>,
 }
@@ -98,6 +103,8 @@ pub struct Spared {
     pub segments_skipped: u64,
     /// Packets that were scanned once for several dumps.
     pub packets_shared: u64,
+    /// Packets for which no reorder buffer had room: they were written before their time, and sorted in at the end.
+    pub packets_early: u64,
 }
 
 impl Scans {
@@ -114,13 +121,37 @@ impl Scans {
             readers: AtomicUsize::new(0),
             skipped: AtomicU64::new(0),
             shared: AtomicU64::new(0),
+            early: AtomicU64::new(0),
+            holds: Mutex::default(),
             state: Mutex::default(),
         })
     }
 
     /// How much was spared so far.
     pub fn spared(&self) -> Spared {
-        Spared { segments_skipped: self.skipped.load(Ordering::Relaxed), packets_shared: self.shared.load(Ordering::Relaxed) }
+        let [segments_skipped, packets_shared, packets_early] =
+            [&self.skipped, &self.shared, &self.early].map(|count| count.load(Ordering::Relaxed));
+        Spared { segments_skipped, packets_shared, packets_early }
+    }
+
+    /// From now on the dump that begins with these pins loses nothing that it may hold, whatever it waits for: see
+    /// [`Scans::hold_on`].
+    pub fn watch(&self, pins: &FirstPins) {
+        let mut holds = self.holds.lock().expect("no panic while held");
+        holds.retain(|hold| hold.strong_count() > 0);
+        holds.push(Arc::downgrade(&pins.hold));
+    }
+
+    /// Holds for every dump that is watched what came behind its last look, within its allowance. To be called at each beat of the
+    /// ring: a dump that hangs in a write holds nothing by itself.
+    pub fn hold_on(&self) {
+        let holds: Vec<Arc<Hold>> = self.holds.lock().expect("no panic while held").iter().filter_map(Weak::upgrade).collect();
+        holds.iter().for_each(|hold| hold.keep_up());
+    }
+
+    /// The ring that they read.
+    pub(crate) fn ring(&self) -> &Arc<Ring> {
+        &self.ring
     }
 
     /// A dump of this filter begins to read.
@@ -333,6 +364,16 @@ impl Reader {
         let skip = self.scans.summaries.as_ref().is_some_and(|summaries| !summaries.may_hold(pinned, keys));
         self.scans.skipped.fetch_add(u64::from(skip), Ordering::Relaxed);
         skip
+    }
+
+    /// What each of a dump's two buffers may take, by how many dumps there are.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        waiting_bytes(self.scans.readers.load(Ordering::Relaxed))
+    }
+
+    /// So many packets more were written before their time.
+    pub(crate) fn note_early(&self, packets: u64) {
+        self.scans.early.fetch_add(packets, Ordering::Relaxed);
     }
 
     /// How long to wait for the next round, `rest_ns` of capture time before the end of the window.

@@ -3,6 +3,7 @@
 use crate::budget::Budget;
 use crate::disk::{Disk, SystemDisk};
 use crate::form::DumpFormat;
+use crate::together::Together;
 use scope_store::Folder;
 use scope_store::file::with_suffix;
 use std::ffi::OsString;
@@ -38,6 +39,8 @@ pub struct DumpOutput {
     pub budget: Option<Arc<Budget>>,
     /// By what their files are made.
     pub disk: Arc<dyn Disk>,
+    /// Gathers all windows, where they become one file at the run's end.
+    pub together: Option<Arc<Together>>,
 }
 
 impl DumpOutput {
@@ -47,7 +50,7 @@ impl DumpOutput {
     /// What the system says of the folder.
     pub fn in_folder(folder: &Path) -> io::Result<Arc<DumpOutput>> {
         let target = Target::Folder(Arc::new(Folder::open(folder)?));
-        Ok(Arc::new(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SystemDisk) }))
+        Ok(Arc::new(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SystemDisk), together: None }))
     }
 
     /// The folder that files are made in; a stream has none.
@@ -59,7 +62,7 @@ impl DumpOutput {
     }
 
     /// Whether a dump goes into a pipe.
-    pub(crate) fn is_stream(&self) -> bool {
+    pub fn is_stream(&self) -> bool {
         matches!(self.target, Target::Stream(_))
     }
 

@@ -4,11 +4,12 @@
 //! pieces that may concern the window, by their smallest time: so a reader who takes them in this order knows, from the next
 //! piece's smallest time, what can go out. Pieces are pinned in that order as far as the allowance reaches.
 
-use crate::pins::FirstPins;
+use crate::pins::{FirstPins, Hold};
 use crate::scans::Reader;
 use scope_packet::KeyEntry;
 use scope_packet::pcapng::PacketBlock;
-use scope_ring::{KeyTest, Lost, Pinned, Ring};
+use scope_ring::{Held, KeyTest, Lost, Pinned, Ring};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -37,38 +38,77 @@ struct Position {
 /// All lanes of the ring, as one dump goes through them.
 pub(crate) struct Walk {
     ring: Arc<Ring>,
-    first: FirstPins,
+    hold: Arc<Hold>,
     positions: Vec<Position>,
     from_ns: i64,
     /// Pieces of the last look up to here have been offered a pin, for each claim group.
     held_up_to: Vec<usize>,
-    /// What was recycled before it was read: lane, and packet numbers from and up to (exclusive).
-    gaps: Vec<(u32, u64, u64)>,
+    /// Per lane: what was recycled before it was read.
+    missing: Vec<Missing>,
 }
 
-/// Gaps that are kept apart; beyond, a lane's last one grows over what was read in between, which the memory of recycled
-/// segments puts right.
-const GAPS_MAX: usize = 65_536;
+/// Spans of numbers that are kept apart in a lane; beyond, the two oldest become one, over what was read in between.
+const MISSING_MAX: usize = 65_536;
+
+/// Packets of one lane that were gone before they were read.
+#[derive(Default)]
+struct Missing {
+    /// By their first number: the number behind the last one, and whether all of them are missing.
+    spans: BTreeMap<u64, (u64, bool)>,
+}
+
+impl Missing {
+    /// Adds packets, none of which is in it.
+    fn add(&mut self, from: u64, to: u64, most: usize) {
+        if from >= to {
+            return;
+        }
+        let (mut from, mut to, mut all) = (from, to, true);
+        if let Some((&start, &(end, exact))) = self.spans.range(..=from).next_back()
+            && end >= from
+        {
+            self.spans.remove(&start);
+            (from, to, all) = (start, to.max(end), exact);
+        }
+        while let Some((&start, &(end, exact))) = self.spans.range(from..=to).next() {
+            self.spans.remove(&start);
+            (to, all) = (to.max(end), all && exact);
+        }
+        self.spans.insert(from, (to, all));
+        if self.spans.len() > most
+            && let Some((first, _)) = self.spans.pop_first()
+            && let Some(second) = self.spans.first_entry()
+        {
+            let (end, _) = second.remove();
+            self.spans.insert(first, (end, false));
+        }
+    }
+}
 
 impl Walk {
-    pub(crate) fn new(ring: &Arc<Ring>, first: FirstPins, from_ns: i64) -> Walk {
+    pub(crate) fn new(ring: &Arc<Ring>, first: &FirstPins, from_ns: i64) -> Walk {
         Walk {
             ring: ring.clone(),
-            first,
+            hold: first.hold.clone(),
             positions: Vec::new(),
             from_ns,
             held_up_to: vec![0; ring.group_segments().len()],
-            gaps: Vec::new(),
+            missing: Vec::new(),
         }
     }
 
-    /// Lists what has been committed since the last look and isn't all behind `reach_ns`, smallest times first.
-    pub(crate) fn look(&mut self, reach_ns: i64) -> Vec<Piece> {
+    /// Lists what has been committed since the last look and isn't all behind `reach_ns`, smallest times first. `last`: there will
+    /// be no other look.
+    pub(crate) fn look(&mut self, reach_ns: i64, last: bool) -> Vec<Piece> {
+        let hold = self.hold.clone();
+        let mut state = hold.lock();
         self.positions.resize(self.ring.lanes() as usize, Position::default());
+        self.missing.resize_with(self.positions.len(), Missing::default);
         let mut pieces = Vec::new();
         for lane in 0..self.positions.len() as u32 {
-            self.look_at_lane(lane, reach_ns, &mut pieces);
+            self.look_at_lane(lane, reach_ns, &mut state.held, &mut pieces);
         }
+        state.behind = (!last).then(|| self.positions.iter().map(|position| position.sequence).collect());
         pieces.sort_by_key(|piece| (piece.min_ns, piece.lane, piece.sequence));
         let mut needed: Vec<u64> = self.positions.iter().map(|position| position.sequence).collect();
         for piece in pieces.iter_mut().rev() {
@@ -77,23 +117,22 @@ impl Walk {
             *lane = piece.sequence.min(*lane);
         }
         for (lane, sequence) in needed.into_iter().enumerate() {
-            self.first.follower.done_before(lane as u32, sequence);
+            self.hold.follower.done_before(lane as u32, sequence);
         }
         self.held_up_to.fill(0);
-        self.hold_on(&pieces);
+        self.hold_on(&pieces, &mut state.held);
         pieces
     }
 
-    fn look_at_lane(&mut self, lane: u32, reach_ns: i64, pieces: &mut Vec<Piece>) {
+    fn look_at_lane(&mut self, lane: u32, reach_ns: i64, held: &mut Held, pieces: &mut Vec<Piece>) {
         let mut at = self.positions[lane as usize];
-        let next = self.ring.lane_next(lane);
-        for sequence in at.sequence.max(self.ring.oldest_possible(lane))..next {
-            let held = self.first.held.take(lane, sequence);
-            let was_held = held.is_some();
-            let Some(pinned) = held.or_else(|| self.ring.pin(lane, sequence)) else {
+        for sequence in self.ring.sequences(lane, at.sequence) {
+            let own = held.take(lane, sequence);
+            let was_held = own.is_some();
+            let Some(pinned) = own.or_else(|| self.ring.pin(lane, sequence)) else {
                 continue; // recycled: the next one that is there tells how much is missing
             };
-            self.note_gap(lane, at.packet, pinned.first_packet());
+            self.note_missing(lane, at.packet, pinned.first_packet());
             let first_packet = at.packet.max(pinned.first_packet());
             let committed = pinned.committed();
             let end_packet = pinned.first_packet() + committed.packets as u64;
@@ -112,7 +151,7 @@ impl Walk {
                     needed_then: 0,
                 });
                 if was_held {
-                    self.first.held.put(pinned);
+                    held.put(pinned);
                 }
             }
             if committed.sealed {
@@ -123,8 +162,7 @@ impl Walk {
     }
 
     /// Pins further pieces of the last look, in order, as far as the allowance reaches in each claim group.
-    fn hold_on(&mut self, pieces: &[Piece]) {
-        let held = &mut self.first.held;
+    fn hold_on(&mut self, pieces: &[Piece], held: &mut Held) {
         for (group, up_to) in self.held_up_to.iter_mut().enumerate() {
             while let Some(piece) = pieces.get(*up_to) {
                 if self.ring.lane_group(piece.lane).index() == group {
@@ -146,9 +184,10 @@ impl Walk {
     pub(crate) fn read(&mut self, pieces: &[Piece], index: usize) -> Option<Read> {
         let piece = &pieces[index];
         self.held_up_to.iter_mut().for_each(|up_to| *up_to = (index + 1).max(*up_to));
-        let pinned = self.first.held.take(piece.lane, piece.sequence).or_else(|| self.ring.pin(piece.lane, piece.sequence));
+        let held = self.hold.lock().held.take(piece.lane, piece.sequence);
+        let pinned = held.or_else(|| self.ring.pin(piece.lane, piece.sequence));
         if pinned.is_none() {
-            self.note_gap(piece.lane, piece.first_packet, piece.first_packet + piece.packets);
+            self.note_missing(piece.lane, piece.first_packet, piece.first_packet + piece.packets);
         }
         pinned.map(|pinned| {
             let first = (piece.first_packet - pinned.first_packet()) as u32;
@@ -158,8 +197,9 @@ impl Walk {
 
     /// Piece `index` of the last look is done with: further ones are held, and who waits for this dump learns how far it is.
     pub(crate) fn done(&mut self, pieces: &[Piece], index: usize) {
-        self.hold_on(pieces);
-        self.first.follower.done_before(pieces[index].lane, pieces[index].needed_then);
+        let hold = self.hold.clone();
+        self.hold_on(pieces, &mut hold.lock().held);
+        self.hold.follower.done_before(pieces[index].lane, pieces[index].needed_then);
     }
 
     /// Of each lane the packet at which the next look begins.
@@ -169,27 +209,31 @@ impl Walk {
 
     /// Segments held now.
     pub(crate) fn held(&self) -> u64 {
-        self.first.held.len()
+        self.hold.lock().held.len()
     }
 
-    fn note_gap(&mut self, lane: u32, from: u64, to: u64) {
-        if from >= to {
-            return;
-        }
-        let known = self.gaps.len();
-        match self.gaps.iter_mut().rev().find(|gap| gap.0 == lane) {
-            Some(gap) if gap.2 >= from || known >= GAPS_MAX => gap.2 = gap.2.max(to),
-            _ => self.gaps.push((lane, from, to)),
-        }
+    /// Everything is read: nothing is held any more, also while the file is still written.
+    pub(crate) fn let_go(&self) {
+        self.hold.lock().held.end();
     }
 
-    /// After the last look: what the window lacks because it was recycled before it was read.
-    pub(crate) fn lost(&mut self, to_ns: i64) -> Lost {
-        for lane in 0..self.positions.len() as u32 {
-            self.note_gap(lane, self.positions[lane as usize].packet, u64::MAX);
+    fn note_missing(&mut self, lane: u32, from: u64, to: u64) {
+        self.missing[lane as usize].add(from, to, MISSING_MAX);
+    }
+
+    /// After the last look: what the window lacks because it was recycled before it was read, span by span.
+    pub(crate) fn lost(&mut self, to_ns: i64) -> Vec<Lost> {
+        let mut all = Vec::new();
+        for (lane, (missing, at)) in (0u32..).zip(self.missing.iter_mut().zip(&self.positions)) {
+            // What was committed behind the last look and is gone already.
+            missing.add(at.packet, u64::MAX, MISSING_MAX);
+            let spans: Vec<Range<u64>> = missing.spans.iter().map(|(&from, &(to, _))| from..to).collect();
+            let exact = missing.spans.values().map(|(_, exact)| *exact);
+            let lost = self.ring.lost(lane, &spans, (self.from_ns, to_ns)).into_iter().zip(exact);
+            let lost = lost.map(|(lost, exact)| Lost { packets_min: if exact { lost.packets_min } else { 0 }, ..lost });
+            all.extend(lost.filter(|lost| lost.packets_max > 0));
         }
-        let lost_in = |gap: &(u32, u64, u64)| self.ring.lost(gap.0, gap.1, gap.2, (self.from_ns, to_ns));
-        self.gaps.iter().map(lost_in).fold(Lost::default(), Lost::and)
+        all
     }
 }
 
@@ -249,5 +293,38 @@ impl Read {
             key: self.pinned.entry(index),
             block,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn what_is_missing_is_what_was_added_in_any_order(mut spans in proptest::collection::vec((0u64..400, 1u64..9), 0..40), most in 1usize..40) {
+            let (mut missing, mut model) = (Missing::default(), BTreeSet::new());
+            spans.retain(|&(from, len)| (from..from + len).all(|number| !model.contains(&number)) && {
+                model.extend(from..from + len);
+                true
+            });
+            spans.iter().for_each(|&(from, len)| missing.add(from, from + len, most));
+            prop_assert!(missing.spans.len() <= most);
+            let spans: Vec<(u64, u64, bool)> = missing.spans.iter().map(|(&from, &(to, exact))| (from, to, exact)).collect();
+            prop_assert!(spans.windows(2).all(|pair| pair[0].1 < pair[1].0), "apart, and in order: {spans:?}");
+            let within = |number: &u64| spans.iter().find(|(from, to, _)| (from..to).contains(&number));
+            prop_assert!(model.iter().all(|number| within(number).is_some()), "none is forgotten");
+            let exact = spans.iter().filter(|span| span.2).flat_map(|span| span.0..span.1);
+            prop_assert!(exact.into_iter().all(|number| model.contains(&number)));
+        }
+    }
+
+    #[test]
+    fn a_gap_before_a_later_one_is_not_swallowed() {
+        let mut missing = Missing::default();
+        [(100, 200), (50, 60), (200, 210), (10, 20)].into_iter().for_each(|(from, to)| missing.add(from, to, MISSING_MAX));
+        assert_eq!(missing.spans.into_iter().collect::<Vec<_>>(), [(10, (20, true)), (50, (60, true)), (100, (210, true))]);
     }
 }

@@ -175,8 +175,7 @@ impl Bench {
     /// First packet of each lane that is still in the ring.
     fn living_from(&self) -> Vec<u64> {
         let first = |lane: u32| {
-            let mut living =
-                (self.ring.oldest_possible(lane)..self.ring.lane_next(lane)).filter_map(|sequence| self.ring.pin(lane, sequence));
+            let mut living = self.ring.sequences(lane, 0).filter_map(|sequence| self.ring.pin(lane, sequence));
             living.next().map_or(0, |pinned| pinned.first_packet())
         };
         (0..self.lanes.len() as u32).map(first).collect()
@@ -477,7 +476,7 @@ fn in_a_pipe_late_packets_stand_behind_their_place_and_none_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     let target = Target::Stream(std::fs::File::create(&path).unwrap());
-    let output = DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SystemDisk) };
+    let output = DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SystemDisk), together: None };
     let (report, expected) = dump_with_late_packets(Arc::new(output), folder.path());
     assert!(report.paths.is_empty() && report.to_stream);
     let mut packets = read(&DumpReport { paths: vec![path.clone()], ..report });

@@ -7,7 +7,7 @@ use crate::summary;
 use crate::threads::Threads;
 use scope_dump::{DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut};
 use scope_filter::FilterEngine;
-use scope_packet::{Clock, LinkType};
+use scope_packet::{Clock, Gap, GapReason, LinkType};
 use scope_ring::Ring;
 use scope_trigger::{Fire, Places, Trigger, Verdict, Window};
 use serde_json::json;
@@ -112,6 +112,11 @@ impl Dumps {
         &self.evidence
     }
 
+    /// The same, to be shared.
+    pub fn shared_evidence(&self) -> &Arc<Evidence> {
+        &self.evidence
+    }
+
     /// What dumps have spared each other, and what the summaries have spared them.
     pub fn spared(&self) -> Spared {
         self.scans.spared()
@@ -121,6 +126,7 @@ impl Dumps {
     pub fn start(self: &Arc<Self>, trigger: &str, hit: HitFacts, fire: Fire) {
         let id = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         let pins = FirstPins::take(&self.ring, fire.window.from_ns(), self.places.max() as u64);
+        self.scans.watch(&pins);
         let progress = Arc::new(Progress::default());
         let open =
             Arc::new(OpenDump { id, trigger: trigger.to_string(), window: fire.window.clone(), progress: progress.clone() });
@@ -142,7 +148,8 @@ impl Dumps {
             clock: self.settings.clock.clone(),
             evidence: self.evidence.clone(),
         };
-        let (dumps, failed) = (self.clone(), failed_report(&order));
+        let (dumps, window, failed) = (self.clone(), order.window.clone(), failed_report(&order));
+        let unwritten = failed.clone();
         let place = fire.place;
         let work = move || {
             let guard = Finish { dumps: dumps.clone(), open, report: Some(failed) };
@@ -151,10 +158,9 @@ impl Dumps {
             drop(place);
         };
         if let Err(error) = self.settings.threads.spawn(format!("dump-{id}"), Box::new(work)) {
-            // The closure is dropped with its guard not yet made: say it here.
-            let mut report = DumpReport { id, trigger: trigger.to_string(), time_ns: hit.time_ns, ..DumpReport::default() };
-            report.error = Some(format!("no thread for the dump: {error}"));
-            self.finish(id, report);
+            // The closure is dropped with its guard not yet made: no hit extends a window that nobody reads.
+            window.close();
+            self.finish(id, DumpReport { error: Some(format!("no thread for the dump: {error}")), ..unwritten });
         }
     }
 
@@ -240,16 +246,27 @@ impl Dumps {
     }
 }
 
+/// Of a dump that nobody writes: nothing of what was asked for was kept.
 fn failed_report(order: &DumpOrder) -> DumpReport {
+    let (from_ns, to_ns) = (order.window.from_ns(), order.window.to_ns());
+    let (hits, hits_ns) = order.window.hits();
+    let lost_min = order.hit.map_or(0, |_| 1); // the packet that fired belongs to it
     DumpReport {
+        gaps: vec![Gap { from_ns, to_ns, reason: GapReason::Disk, lost_min, lost_max: None }],
+        lost_min,
+        lost_max: u64::MAX,
+        missing: Some((from_ns, to_ns)),
+        hits,
+        hits_ns,
+        to_stream: order.output.is_stream(),
         id: order.id,
         trigger: order.trigger.clone(),
         why: order.why.clone(),
         time_ns: order.time_ns,
         filter: order.filter.text().to_string(),
-        asked: (order.window.from_ns(), order.window.to_ns()),
-        from_ns: order.window.from_ns(),
-        to_ns: order.window.to_ns(),
+        asked: (from_ns, to_ns),
+        from_ns,
+        to_ns,
         error: Some("the dump's thread failed".to_string()),
         ..DumpReport::default()
     }
@@ -274,5 +291,57 @@ impl Drop for Finish {
             self.open.window.close();
             self.dumps.finish(self.open.id, report);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::Work;
+    use scope_filter::{Filter, VlanRule};
+    use scope_packet::SystemClock;
+    use scope_ring::RingConfig;
+    use scope_trigger::places::Asker;
+    use scope_trigger::window::Extended;
+    use std::io;
+
+    /// No thread can be had.
+    struct NoThreads;
+
+    impl Threads for NoThreads {
+        fn spawn(&self, _name: String, _work: Work) -> io::Result<()> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+    }
+
+    #[test]
+    fn a_dump_without_a_thread_has_the_window_that_it_should_have_had_and_closes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = RingConfig { ring_bytes: 1 << 20, segment_bytes: Some(64 << 10), workers: 1, lanes: 1, run_id: [1; 16] };
+        let ring = Ring::create(&config).unwrap();
+        let places = Places::new(1, 0, None);
+        let settings = DumpSettings {
+            output: DumpOutput::in_folder(folder.path()).unwrap(),
+            exec: None,
+            patience: None,
+            filter_engine: FilterEngine::Interpreter,
+            clock: Arc::new(SystemClock::new()),
+            threads: Arc::new(NoThreads),
+        };
+        let (events, scans) = (Arc::new(Events::nowhere()), Scans::new(&ring, None));
+        let dumps = Dumps::new(&ring, &places, &events, &scans, settings, None);
+        let window = Arc::new(Window::new(100, 300, 200));
+        let place = places.take(&window, Asker::Live).unwrap();
+        let filter = Filter::compile("udp", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap();
+        let hit = HitPacket { lane: 0, packet: 7, link_type: LinkType::ETHERNET };
+        let facts = HitFacts { time_ns: 200, why: "by a test".to_string(), packet: Some(hit) };
+        dumps.start("t", facts, Fire { filter, window: window.clone(), place });
+        assert_eq!(window.extend(250, 400, 250), Extended::No { full_to_ns: None }, "no later hit is told that it is dumped");
+        let report = dumps.reports().kept().remove(0);
+        assert_eq!((report.asked, report.filter.as_str(), report.why.as_str(), report.hits), ((100, 300), "udp", "by a test", 1));
+        assert_eq!((report.packets, report.lost_min, report.lost_max, report.complete), (0, 1, u64::MAX, false));
+        assert_eq!(report.gaps, [Gap { from_ns: 100, to_ns: 300, reason: GapReason::Disk, lost_min: 1, lost_max: None }]);
+        assert!(report.error.as_deref().is_some_and(|error| error.starts_with("no thread for the dump: ")), "{report:?}");
+        assert_eq!((dumps.open().len(), places.open(), ring.budget().taken()), (0, 0, 0), "nothing is kept for it");
     }
 }

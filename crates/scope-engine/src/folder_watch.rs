@@ -37,7 +37,8 @@ impl FolderWatch {
         events.log("alarm", json!({"alarm": ALARM, "state": if removed { "raised" } else { "cleared" }, "why": place}));
         Some(if removed {
             Told::Warning(format!(
-                "the folder {place} was removed: dumps fail from now on, and so does a log in it; make it again by: mkdir -p '{place}', and start the run again"
+                "the folder {place} was removed: dumps fail from now on, and so does a log in it; make it again by: mkdir -p {}, and start the run again",
+                scope_source::printable::shell_word(&place)
             ))
         } else {
             Told::Note(format!("the folder {place} is there again: dumps can be made"))

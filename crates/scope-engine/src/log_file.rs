@@ -9,6 +9,7 @@
 
 use crate::events::EVENTS_FILE;
 use scope_dump::time_text::iso;
+use scope_source::printable::json_line;
 use scope_store::Folder;
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -78,7 +79,8 @@ fn continued(mut line: Value, now_ns: i64) -> Value {
 
 /// In one piece, so that who moves the file finds whole lines; behind a line that is `torn` on a new one.
 fn write_line(out: &mut impl Write, line: &Value, torn: &mut bool) -> io::Result<()> {
-    let text = format!("{}{line}\n", if *torn { "\n" } else { "" });
+    let line = line.to_string();
+    let text = format!("{}{}\n", if *torn { "\n" } else { "" }, json_line(&line));
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
         match out.write(rest) {

@@ -4,7 +4,7 @@ use crate::events::{EVENTS_FILE, Events};
 use crate::plan::{RunPlan, SingleDump};
 use crate::rights::{Place, Writable};
 use crate::run::EngineError;
-use scope_dump::{Budget, DumpOutput, SystemDisk, Target};
+use scope_dump::{Budget, DumpOutput, SystemDisk, Target, Together};
 use scope_store::Folder;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -43,7 +43,10 @@ impl Outputs {
                 Target::Folder(folder)
             }
         };
-        let dump = DumpOutput { format: plan.dump.format, target, budget, disk: Arc::new(SystemDisk) };
+        let disk = Arc::new(SystemDisk);
+        let together = plan.dump.all.then(|| spool(&target, log.as_deref())).transpose()?;
+        let together = together.map(|spool| Together::new(spool, disk.clone()));
+        let dump = DumpOutput { format: plan.dump.format, target, budget, disk, together };
         Ok(Outputs { log, dump: Arc::new(dump), ring_out })
     }
 
@@ -74,6 +77,24 @@ impl Outputs {
             Target::Stream(_) => None,
         }
     }
+}
+
+/// A file without a name for what all windows gather: where their file will be; for a pipe beside the log, or where temporary files are.
+/// It is opened before rights are given up, and nothing else is opened for it later.
+fn spool(target: &Target, log: Option<&Folder>) -> Result<File, EngineError> {
+    let temporary = std::env::temp_dir();
+    let opened = match target {
+        Target::File { folder, .. } | Target::Folder(folder) => folder.unnamed(),
+        Target::Stream(_) => match log {
+            Some(folder) => folder.unnamed(),
+            None => Folder::open(&temporary).and_then(|folder| folder.unnamed()),
+        },
+    };
+    let place = match target {
+        Target::File { folder, .. } | Target::Folder(folder) => folder.path(),
+        Target::Stream(_) => log.map_or(&*temporary, Folder::path),
+    };
+    opened.map_err(fault(&format!("{}, where windows are gathered", place.display())))
 }
 
 fn stdout() -> io::Result<File> {

@@ -27,7 +27,7 @@ pub struct SourceEntry {
     pub pinning: Pinning,
 }
 
-/// The place of a run's only dump.
+/// The place of a run's only file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SingleDump {
     /// This file, absolute; it doesn't exist.
@@ -43,8 +43,10 @@ pub struct DumpPlan {
     pub format: DumpFormat,
     /// What those in the run's folder may take.
     pub limits: Limits,
-    /// The run makes one dump, and this is its place instead of the folder.
+    /// The run makes one file, and this is its place instead of the folder.
     pub single: Option<SingleDump>,
+    /// That file has every window of the run, and not one dump alone.
+    pub all: bool,
     /// What is run after each.
     pub exec: Option<ExecPlan>,
 }

@@ -26,6 +26,7 @@ use crate::filters::prepare_filters;
 use crate::health::Health;
 use crate::live;
 use crate::lockstep::Lockstep;
+use crate::loss_told::LossTold;
 use crate::lost::LostInterfaces;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
@@ -43,7 +44,7 @@ use crate::summary::Summary;
 use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
-use scope_dump::{DumpReport, Scans};
+use scope_dump::{DumpReport, Keeper, Scans};
 use scope_filter::{Filter, VlanRule};
 use scope_packet::{Clock, GapReason, LinkType, SystemClock};
 use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
@@ -67,7 +68,8 @@ pub const MANUAL: &str = "manual";
 pub trait Watch: Sync {
     /// The ring's memory is being made resident: bytes done so far, of so many.
     fn prefault(&self, done: u64, total: u64);
-    /// Sources are open and the ring is ready, in `memory`: capture begins, with these rights (`None`: none were given up).
+    /// Sources are open and the ring is ready, in `memory`: capture begins, with these rights (`None`: none were given up). What else is
+    /// worth a line at the start has been told.
     fn started(&self, memory: &RingMemory, rights: Option<&Rights>);
     /// What came of trying, in every thread, what must not be possible any more; where that was asked for.
     fn selftest(&self, facts: &serde_json::Value);
@@ -116,10 +118,10 @@ pub enum EngineError {
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
     rights::hide();
-    open_files::allow_dumps(plan.dumps_max);
     let outputs = Outputs::open(&plan)?;
     let decision = plan.rights.as_ref().map(|plan| rights::decide(plan, &outputs.writable())).transpose()?;
     let exec = start_exec(&plan, &outputs, decision.as_ref())?;
+    open_files::allow_dumps(plan.dumps_max); // what runs commands keeps the limit that it found
     let (segment_bytes, segments) = plan.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
     let ring = Ring::ready(&plan.ring, &plan.shares, &plan.memory, &|done| {
@@ -142,15 +144,15 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.stops() > 0);
     run.log_start(&memory, &notes);
     control.at_once.knows(&run.shared.events, &run.shared.dumps);
+    notes.iter().for_each(|note| watch.note(note));
     if control.stops() == 0 {
         watch.started(&memory, run.rights.as_ref());
     }
-    notes.iter().for_each(|note| watch.note(note));
     run.go(sources, nics, warnings, control, watch)
 }
 
 /// Starts what runs after dumps, if anything does: never as root.
-fn start_exec(plan: &RunPlan, outputs: &Outputs, decision: Option<&Decision<'_>>) -> Result<Option<Arc<Exec>>, EngineError> {
+fn start_exec(plan: &RunPlan, outputs: &Outputs, decision: Option<&Decision>) -> Result<Option<Arc<Exec>>, EngineError> {
     let Some(exec) = plan.dump.exec.clone() else { return Ok(None) };
     if let Some(why) = decision.and_then(|decision| decision.stays_root()) {
         return Err(EngineError::Exec(format!("commands never run as root: {why}")));
@@ -171,6 +173,8 @@ struct Run {
     lost: LostInterfaces,
     /// Builds summaries until the run ends.
     _summarizer: Option<Summarizer>,
+    /// Holds segments for dumps that hang.
+    _keeper: Option<Keeper>,
 }
 
 /// What was opened and begun before the first packet.
@@ -202,6 +206,8 @@ impl Run {
         // Files don't wait for summaries, and are gone through once.
         let summarizer = if live && !plan.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
         let scans = Scans::new(&ring, summarizer.as_ref().map(|summarizer| summarizer.summaries().clone()));
+        // Workers of files wait for a dump that hangs.
+        let keeper = if live { start_keeper(&scans, &events) } else { None };
         let dumps = Dumps::new(&ring, &places, &events, &scans, settings, plan.exit_after);
         let shared = Shared {
             ring,
@@ -214,7 +220,18 @@ impl Run {
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
-        Run { plan, outputs, rights, shared, live, space, exec, lost: LostInterfaces::default(), _summarizer: summarizer }
+        Run {
+            plan,
+            outputs,
+            rights,
+            shared,
+            live,
+            space,
+            exec,
+            lost: LostInterfaces::default(),
+            _summarizer: summarizer,
+            _keeper: keeper,
+        }
     }
 
     /// Workers from start to end, with the main thread beside them.
@@ -254,6 +271,7 @@ impl Run {
             let mut taker = StatusTaker::new(names.clone(), self.live);
             let mut memory = MemoryWatch::new(Machine::this(), &self.shared.ring);
             let mut last_status = Instant::now();
+            let mut loss = LossTold::new(self.doctors_words());
             while self.shared.ended.load(Ordering::Acquire) < workers.len() {
                 std::thread::park_timeout(LOOK_EVERY);
                 let over = control.stops() > 0 || self.shared.dumps.all_done() || self.reader_gone();
@@ -270,11 +288,16 @@ impl Run {
                     .for_each(|warning| self.warn(warning, watch, &mut warnings));
                 drop(triggers);
                 self.tell(&reports, watch, &mut warnings);
+                let dropped = self.shared.ring.counters().total().dropped;
+                loss.look(&dropped, Instant::now()).iter().for_each(|line| watch.warning(line));
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
                     let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) };
                     status.interfaces = interfaces(&names, &reports);
                     let notes = health.look(&mut status, &self.shared, &reports);
+                    if control.take_resumes() > 0 {
+                        health.note_resumed(&self.shared);
+                    }
                     self.sample_counters(&status);
                     notes.iter().for_each(|note| watch.note(note));
                     watch.status(&status);
@@ -292,6 +315,9 @@ impl Run {
             let mut status = taker.take(&self.shared, self.hits());
             status.interfaces = interfaces(&names, &reports);
             let notes = health.look(&mut status, &self.shared, &reports);
+            if control.take_resumes() > 0 {
+                health.note_resumed(&self.shared);
+            }
             self.sample_counters(&status);
             notes.iter().for_each(|note| watch.note(note));
             health.log_loss(&mut taker, &self.shared);
@@ -371,6 +397,16 @@ fn start_summarizer(ring: &Arc<Ring>, events: &Events) -> Option<Summarizer> {
     let failed =
         |error| events.log("warning", json!({"text": format!("no thread for summaries: {error}: dumps scan all segments")}));
     Summarizer::start(ring).map_err(failed).ok()
+}
+
+/// Without a keeper only dumps whose disk hangs lack more.
+fn start_keeper(scans: &Arc<Scans>, events: &Events) -> Option<Keeper> {
+    let failed = |error| {
+        let text =
+            format!("no thread to hold packets for dumps: {error}: a dump whose disk stalls for a turn of the ring loses them");
+        events.log("warning", json!({"text": text}));
+    };
+    Keeper::start(scans).map_err(failed).ok()
 }
 
 /// What a fire by hand does: the last `before` of everything, at once. It hits no packet.

@@ -7,6 +7,7 @@ use crate::thread_times::WorkerTime;
 use crate::worker::{Shared, WorkerReport};
 use scope_dump::InterfaceSample;
 use scope_dump::budget::Standing;
+use scope_dump::evidence::SAMPLED_MAX;
 use scope_packet::{DropReason, Drops};
 use scope_source::SourceCounters;
 use std::collections::{BTreeMap, HashMap};
@@ -101,14 +102,13 @@ pub(crate) fn counter_samples(status: &Status) -> Vec<InterfaceSample> {
     let sample = |entry: &InterfaceStatus| {
         let SourceCounters { offered, received, kernel_dropped, .. } = entry.counters;
         let own = [("offered", offered), ("received", received), ("kernel_dropped", kernel_dropped)];
-        let mut counts: Vec<(String, u64)> = own.into_iter().map(|(name, count)| (name.to_string(), count)).collect();
+        let mut counts: Vec<(&'static str, u64)> = own.to_vec();
         let nic = status.nics.iter().find(|nic| nic.interface[..] == entry.interface[..]);
-        let of_kernel =
-            nic.iter().flat_map(|nic| SHOWN.iter().filter_map(|name| Some((name.to_string(), *nic.counters.get(*name)?))));
+        let of_kernel = nic.iter().flat_map(|nic| SHOWN.iter().filter_map(|name| Some((*name, *nic.counters.get(*name)?))));
         counts.extend(of_kernel);
-        InterfaceSample { interface: entry.interface.to_string(), counts }
+        InterfaceSample { interface: entry.interface.clone(), counts }
     };
-    status.interfaces.iter().map(sample).collect()
+    status.interfaces.iter().take(SAMPLED_MAX).map(sample).collect()
 }
 
 /// Takes one status after another, so that rates are differences.
@@ -235,7 +235,7 @@ fn rates(last: &mut (u64, u64), now: (u64, u64), seconds: f64) -> (f64, f64) {
 fn depth_ns(shared: &Shared) -> i64 {
     let ring = &shared.ring;
     let oldest = (0..ring.lanes()).filter_map(|lane| {
-        let mut living = (ring.oldest_possible(lane)..ring.lane_next(lane)).filter_map(|sequence| ring.pin(lane, sequence));
+        let mut living = ring.sequences(lane, 0).filter_map(|sequence| ring.pin(lane, sequence));
         let pinned = living.next()?;
         let first = pinned.blocks(0, pinned.committed().bytes).next()?;
         Some(first.time_ns())

@@ -96,6 +96,7 @@ impl Summary {
             "filtered": amount(&self.filtered),
             "dropped": dropped,
             "hits": hits,
+            "hits_rationed": self.hits.iter().map(|(_, counts)| counts.rationed).sum::<u64>(),
             "dumps": self.dumps.iter().map(dump).collect::<Vec<_>>(),
             "dumps_left_out": self.dumps_left_out(),
             "dump_totals": totals(&self.dump_totals),
@@ -206,11 +207,12 @@ pub(crate) fn clock(state: ClockState) -> Value {
 /// What an interface had counted at the begin and the end of a dump's window.
 fn counted(span: &CountedSpan) -> Value {
     let reading = |reading: &Counted| {
-        let mut object: Map<String, Value> = reading.counts.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
+        let mut object: Map<String, Value> =
+            reading.counts.iter().map(|(name, count)| (name.to_string(), (*count).into())).collect();
         object.insert("at".into(), iso(reading.at_ns).into());
         Value::from(object)
     };
-    json!({"interface": span.interface, "begin": reading(&span.begin), "end": reading(&span.end)})
+    json!({"interface": &span.interface[..], "begin": reading(&span.begin), "end": reading(&span.end)})
 }
 
 /// One entry of `dumps`.

@@ -108,11 +108,8 @@ pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport
     shared.ring.set_grace(index, source.grace_ns());
     let mut path = Path::new(index, source.timing(), source.grace_ns(), parts, shared);
     if live {
-        shared.ring.begin_listening(
-            index,
-            source.listens_from_ns().unwrap_or_else(|| shared.clock.wall_ns()),
-            GapReason::NotStarted,
-        );
+        let from_ns = source.listens_from_ns().unwrap_or_else(|| shared.clock.wall_ns());
+        shared.ring.begin_listening(index, from_ns, GapReason::NotStarted);
     }
     // When it was told to stop, ns of the system's clock.
     let mut stopped_ns = None;
@@ -166,6 +163,8 @@ struct Lane {
     writer: LaneWriter,
     group: ClaimGroup,
     predicates: Vec<Predicate>,
+    /// A claim failed in this batch: the next try comes with the next one. What one share hasn't got another one may have.
+    claim_failed: bool,
 }
 
 /// Bytes of a packet that are wanted: of `asked` so many, 0 for all. `None`: what a file holds of one is all there is of it.
@@ -229,8 +228,6 @@ struct Path<'a> {
     committed_ns: i64,
     first_ns: i64,
     batches: u32,
-    /// A claim failed in this batch: the next try comes with the next one.
-    claim_failed: bool,
     /// What this batch lost in front of the ring, by reason: packets, from, to.
     lost: [Option<(u64, i64, i64)>; DropReason::ALL.len()],
     /// The first packet's time, as the ring was told it.
@@ -260,7 +257,6 @@ impl<'a> Path<'a> {
             committed_ns: 0,
             first_ns: i64::MAX,
             batches: 0,
-            claim_failed: false,
             lost: [None; DropReason::ALL.len()],
             begun_ns: i64::MAX,
             hits: vec![0; set.triggers.len()],
@@ -447,10 +443,10 @@ impl<'a> Path<'a> {
 
     /// Gets a segment for `lane`: at once or not at all, or, for a worker that can wait, when it may have one.
     fn claim(&mut self, lane: usize) -> bool {
-        let writer = &mut self.lanes[lane].writer;
+        let Lane { writer, claim_failed, .. } = &mut self.lanes[lane];
         if !self.waits {
-            self.claim_failed = self.claim_failed || !writer.claim();
-            return !self.claim_failed;
+            *claim_failed = *claim_failed || !writer.claim();
+            return !*claim_failed;
         }
         while self.shared.ring.must_wait(writer.lane()) || !writer.claim() {
             self.shared.clock.sleep(WAIT_STEP);
@@ -507,7 +503,7 @@ impl<'a> Path<'a> {
             return Err(DropReason::LinkTypes);
         }
         let writer = self.shared.ring.open_lane_in(group, self.index, link_type).ok_or(DropReason::LinkTypes)?;
-        self.lanes.push(Lane { writer, group, predicates: predicates(&self.set, link_type) });
+        self.lanes.push(Lane { writer, group, predicates: predicates(&self.set, link_type), claim_failed: false });
         Ok(self.lanes.len() - 1)
     }
 
@@ -633,7 +629,7 @@ impl Sink for Path<'_> {
         {
             self.keep_step(first.time_ns);
         }
-        self.claim_failed = false;
+        self.lanes.iter_mut().for_each(|lane| lane.claim_failed = false);
         if !self.comments.is_empty() {
             self.commented_packets(packets);
         } else {

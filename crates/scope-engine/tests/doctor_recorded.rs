@@ -99,7 +99,8 @@ fn packets_that_the_card_counts_and_capture_never_sees_are_taken_by_another() {
 
 #[test]
 fn a_disk_that_is_nearly_full_is_told_before_it_is_full() {
-    let with = |free_bytes| findings(&Facts { disk: Some(Disk { free_bytes, bytes: 1 << 40 }), ..Facts::default() });
+    let with =
+        |free_bytes| findings(&Facts { disk: Some(Disk { free_bytes, bytes: 1 << 40, read_only: false }), ..Facts::default() });
     check(&with(1 << 30), "disk_low", Stage::DumpDisk, Sureness::Certain, 0, "move finished dumps");
     assert!(with(1 << 39).is_empty());
 }

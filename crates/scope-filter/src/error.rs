@@ -1,5 +1,6 @@
 //! Why a filter text is refused, with the place and a caret under it.
 
+use crate::guess;
 use crate::words::tokens;
 
 /// Bytes of the text shown before and behind the place of a fault.
@@ -26,7 +27,7 @@ pub enum FilterError {
         hint: String,
     },
     /// A name in the place of a host, net or gateway.
-    #[error("filter: syntax error at byte {at}: '{name}' is no word of the filter language, and names are not resolved: write the address{}", excerpt(text, *at))]
+    #[error("filter: '{name}' at byte {at} is no word of the filter language{}{}", excerpt(text, *at), remedy(&guess::no_name(text, name)))]
     Name {
         /// The whole text.
         text: String,
@@ -75,7 +76,15 @@ impl FilterError {
     /// The same fault told of the text from which the refused one was made: `to_source` maps offsets.
     pub(crate) fn moved(mut self, source: &str, to_source: impl Fn(usize) -> usize) -> FilterError {
         match &mut self {
-            FilterError::Syntax { text, at, .. } | FilterError::Name { text, at, .. } | FilterError::TooDeep { text, at, .. } => {
+            FilterError::Syntax { text, at, hint, .. } => {
+                *at = to_source(*at);
+                *text = source.into();
+                // Of what was written, not of what it was filled with.
+                if let Some(meant) = guess::meant(source) {
+                    *hint = meant;
+                }
+            }
+            FilterError::Name { text, at, .. } | FilterError::TooDeep { text, at, .. } => {
                 *at = to_source(*at);
                 *text = source.into();
             }

@@ -14,6 +14,7 @@ use crate::asked::{ASKED_MAX, Asked, bits};
 use crate::assembly::Printed;
 use crate::bpf::Program;
 use crate::error::{FilterError, TEMPLATE_HINT};
+use crate::guess;
 use crate::kernel;
 use crate::listing;
 use crate::native::{Native, NativeError};
@@ -244,6 +245,7 @@ fn refusal(text: &str, causes: &[(LinkType, String)]) -> FilterError {
     match causes.iter().find(|(_, cause)| !about_link(cause)) {
         Some((link, cause)) => {
             let place::Fault { at, hint } = place::find(text, *link);
+            let hint = guess::meant(text).unwrap_or(hint);
             FilterError::Syntax { text: text.into(), at, cause: cause.clone(), hint }
         }
         None => FilterError::Link { text: text.into(), links: told() },

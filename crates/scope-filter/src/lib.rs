@@ -13,6 +13,7 @@
 //! | `listing` | a text's programs for one link type and each number of VLAN tags |
 //! | `cooked` | the same behind VLAN tags in Linux cooked captures |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
+//! | `guess` | what was probably meant by a text that is no filter |
 //! | `words` | the language's tokens; refuses names of hosts and nets |
 //! | `names` | names of ports and protocols become numbers: libpcap looks nothing up |
 //! | `pieces` | compiles long texts piece by piece |
@@ -30,6 +31,7 @@ mod bpf;
 mod cooked;
 pub mod error;
 pub mod filter;
+mod guess;
 pub mod kernel;
 mod libpcap;
 mod listing;

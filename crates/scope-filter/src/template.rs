@@ -359,6 +359,12 @@ fn behind_labels(text: &str, labels: usize) -> String {
     (0..labels).fold(deepest, |inner, _| format!("(({text}) or (mpls and {inner}))"))
 }
 
+/// The text with samples in the place of its names, where it is a template that has some.
+pub(crate) fn sampled(text: &str) -> Option<String> {
+    let template = Template::parse(text).ok().filter(Template::has_names)?;
+    template.fill_with(|field| Ok::<_, Unfilled>(field.sample(SAMPLES[0]))).ok().map(|filled| filled.text)
+}
+
 /// Where the first known name stands in a text, if there is one.
 pub(crate) fn first_name(text: &str) -> Option<usize> {
     let known = |at: &usize| name_at(&text[*at..]).is_some_and(|(name, _)| Field::by_name(name).is_some());

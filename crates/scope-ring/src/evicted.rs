@@ -1,6 +1,7 @@
 //! What is remembered of recycled segments, so that a loss can be bounded: times and packet numbers, for a bounded while.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Recycled segments that are remembered.
 const EVICTED_MAX: usize = 65_536;
@@ -53,6 +54,8 @@ pub(crate) struct History {
     /// Largest time among those that were forgotten again.
     forgotten_ns: i64,
     forgotten_packets: u64,
+    /// They all have smaller numbers.
+    forgotten_end: u64,
 }
 
 impl History {
@@ -62,27 +65,31 @@ impl History {
         {
             self.forgotten_ns = newest_ns;
             self.forgotten_packets += oldest.packets;
+            self.forgotten_end = self.forgotten_end.max(oldest.first_packet + oldest.packets);
         }
         self.newest_ns = self.newest_ns.max(evicted.max_ns);
         self.evicted.push_back((evicted, self.newest_ns));
     }
 
-    /// What the packets `from..to` of the lane, all of them gone, mean for the window `window` (ns, both ends inclusive).
-    pub(crate) fn lost(&self, from: u64, to: u64, window: (i64, i64)) -> Lost {
-        let mut lost = Lost::default();
+    /// What packets of the lane, all of them gone, mean for the window `window` (ns, both ends inclusive): of each span of their
+    /// numbers, which come in order and don't touch.
+    pub(crate) fn lost(&self, spans: &[Range<u64>], window: (i64, i64)) -> Vec<Lost> {
+        let mut lost = vec![Lost::default(); spans.len()];
         for (evicted, newest_ns) in self.evicted.iter().rev() {
             if *newest_ns < window.0 {
                 return lost;
             }
-            let first = evicted.first_packet.max(from);
-            let end = (evicted.first_packet + evicted.packets).min(to);
-            if first < end {
-                lost = lost.and(part(evicted, end - first, window));
+            let (from, to) = (evicted.first_packet, evicted.first_packet + evicted.packets);
+            let first = spans.partition_point(|span| span.end <= from);
+            for (span, lost) in spans.iter().zip(&mut lost).skip(first).take_while(|(span, _)| span.start < to) {
+                *lost = lost.and(part(evicted, span.end.min(to) - span.start.max(from), window));
             }
         }
         if self.forgotten_packets > 0 && self.forgotten_ns >= window.0 {
-            let packets = self.forgotten_packets.min(to - from);
-            lost = lost.and(Lost::between(0, packets, window.0, self.forgotten_ns.min(window.1)));
+            for (span, lost) in spans.iter().zip(&mut lost).filter(|(span, _)| span.start < self.forgotten_end) {
+                let packets = self.forgotten_packets.min(span.end.min(self.forgotten_end) - span.start);
+                *lost = lost.and(Lost::between(0, packets, window.0, self.forgotten_ns.min(window.1)));
+            }
         }
         lost
     }
@@ -116,7 +123,7 @@ mod tests {
             history.push(Evicted { first_packet: n * 10, packets: 10, min_ns: n as i64 * 100, max_ns: n as i64 * 100 + 90 });
         }
         let check = |range: (u64, u64), window, expected: (u64, u64, Option<(i64, i64)>)| {
-            let lost = history.lost(range.0, range.1, window);
+            let lost = history.lost(std::slice::from_ref(&(range.0..range.1)), window)[0];
             assert_eq!((lost.packets_min, lost.packets_max, lost.span_ns), expected, "{range:?} {window:?}");
         };
         check((0, 40), (0, 1000), (40, 40, Some((0, 390))));
@@ -125,7 +132,16 @@ mod tests {
         check((5, 10), (50, 60), (0, 5, Some((50, 60))));
         check((0, 10), (20, 60), (0, 10, Some((20, 60))));
         check((40, 50), (0, 1000), (0, 0, None));
-        assert_eq!(History::default().lost(0, 5, (0, 9)), Lost::default());
+        assert_eq!(History::default().lost(&[0..5, 7..9], (0, 9)), [Lost::default(); 2]);
+        // Each span has its own, whatever the order in which segments were recycled.
+        history.push(Evicted { first_packet: 50, packets: 10, min_ns: 500, max_ns: 590 });
+        history.push(Evicted { first_packet: 40, packets: 10, min_ns: 400, max_ns: 490 });
+        let lost = history.lost(&[0..12, 38..45, 48..u64::MAX], (0, 1000));
+        assert_eq!(
+            lost.iter().map(|lost| (lost.packets_min, lost.packets_max)).collect::<Vec<_>>(),
+            [(12, 12), (7, 7), (12, 12)]
+        );
+        assert_eq!(lost[1].span_ns, Some((300, 490)));
     }
 
     #[test]
@@ -135,9 +151,11 @@ mod tests {
             let at = n as i64;
             history.push(Evicted { first_packet: n, packets: 1, min_ns: at, max_ns: at });
         }
-        let all = history.lost(0, u64::MAX, (0, i64::MAX));
+        let all = history.lost(&[0..u64::MAX], (0, i64::MAX))[0];
         assert_eq!((all.packets_min, all.packets_max), (EVICTED_MAX as u64, EVICTED_MAX as u64 + 10));
-        let late = history.lost(0, u64::MAX, (100, i64::MAX));
+        let late = history.lost(&[0..u64::MAX], (100, i64::MAX))[0];
         assert_eq!((late.packets_min, late.packets_max), (EVICTED_MAX as u64 - 90, EVICTED_MAX as u64 - 90));
+        let first = history.lost(&[2..4, 8..12], (0, i64::MAX));
+        assert_eq!(first.iter().map(|lost| (lost.packets_min, lost.packets_max)).collect::<Vec<_>>(), [(0, 2), (2, 4)]);
     }
 }

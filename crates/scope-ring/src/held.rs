@@ -64,6 +64,13 @@ impl Held {
         Some(pinned)
     }
 
+    /// Lets all of them go, and gives the allowance back: nothing is held from now on.
+    pub fn end(&mut self) {
+        self.pins.clear();
+        self.counts.fill(0);
+        self.allowance.give_back();
+    }
+
     /// Whether segment `sequence` of `lane` is held.
     pub fn holds(&self, lane: u32, sequence: u64) -> bool {
         self.pins.contains_key(&(lane, sequence))

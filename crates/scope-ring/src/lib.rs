@@ -164,7 +164,7 @@ pub enum RingError {
     },
     /// The memory can't be locked.
     #[error(
-        "locking {bytes} B of the ring: {cause}; this process may lock {limit}: raise it with ulimit -l, or give it CAP_IPC_LOCK"
+        "locking {bytes} B of the ring: {cause}; this process may lock {limit}: raise it with ulimit -l, or give it CAP_IPC_LOCK: setcap cap_net_raw,cap_ipc_lock=ep WIRESCOPE"
     )]
     Lock {
         /// To be locked, bytes.

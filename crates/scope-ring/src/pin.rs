@@ -192,7 +192,8 @@ impl<'a> Iterator for Blocks<'a> {
 /// How many segments dumps may hold together, and how it is shared out.
 ///
 /// Every allowed dump has a share. A dump that begins may take all that is free, less one share for each further dump that
-/// may still come; so none can starve the next.
+/// may still come; so none can starve the next. Where more dumps are allowed than there are segments, the last ones get none, which
+/// is counted: they hold nothing ahead of their reading.
 #[derive(Debug)]
 pub struct PinBudget {
     /// Segments in all.
@@ -204,6 +205,8 @@ pub struct PinBudget {
 struct BudgetState {
     taken: u64,
     holders: u64,
+    /// Holders that got nothing, so far.
+    refused: u64,
 }
 
 impl PinBudget {
@@ -212,15 +215,27 @@ impl PinBudget {
         PinBudget { segments, state: Mutex::default() }
     }
 
-    /// Charges up to `wanted` segments for a new holder among at most `holders_max`; at least one is always granted.
+    /// Charges up to `wanted` segments for a new holder among at most `holders_max`: at least one where any is free.
     pub fn take(self: &Arc<Self>, wanted: u64, holders_max: u64) -> Allowance {
         let mut state = self.state.lock().expect("no panic while held");
         state.holders += 1;
         let share = (self.segments / holders_max.max(1)).max(1);
         let reserved = share * holders_max.saturating_sub(state.holders);
-        let granted = self.segments.saturating_sub(state.taken + reserved).clamp(1, wanted.max(1));
+        let free = self.segments.saturating_sub(state.taken);
+        let granted = free.saturating_sub(reserved).clamp(1, wanted.max(1)).min(free);
         state.taken += granted;
+        state.refused += u64::from(granted == 0);
         Allowance { budget: self.clone(), segments: granted }
+    }
+
+    /// Segments that may be charged in all.
+    pub fn segments(&self) -> u64 {
+        self.segments
+    }
+
+    /// Holders that got nothing, so far.
+    pub fn refused(&self) -> u64 {
+        self.state.lock().expect("no panic while held").refused
     }
 
     /// Segments charged now.
@@ -237,9 +252,15 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Segments that may be held at a time, at least 1.
+    /// Segments that may be held at a time; 0 where none was free.
     pub fn segments(&self) -> u64 {
         self.segments
+    }
+
+    /// Gives all of them back: nothing is held from now on.
+    pub fn give_back(&mut self) {
+        let mut state = self.budget.state.lock().expect("no panic while held");
+        state.taken -= std::mem::take(&mut self.segments);
     }
 }
 
@@ -271,6 +292,16 @@ mod tests {
         let alone = budget.take(1000, 1);
         assert_eq!(alone.segments(), 32);
         let late = budget.take(5, 1);
-        assert_eq!(late.segments(), 1, "at least one");
+        assert_eq!((late.segments(), budget.taken(), budget.refused()), (0, 32, 1), "a bound is a bound");
+    }
+
+    #[test]
+    fn of_more_dumps_than_segments_each_gets_one_until_there_are_none() {
+        let budget = Arc::new(PinBudget::new(4));
+        let mut all: Vec<Allowance> = (0..6).map(|_| budget.take(u64::MAX, 6)).collect();
+        assert_eq!(all.iter().map(Allowance::segments).collect::<Vec<_>>(), [1, 1, 1, 1, 0, 0]);
+        assert_eq!((budget.taken(), budget.refused()), (4, 2));
+        all[0].give_back();
+        assert_eq!((all[0].segments(), budget.taken()), (0, 3));
     }
 }

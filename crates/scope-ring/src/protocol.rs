@@ -46,6 +46,11 @@ pub(crate) fn pin(word: &AtomicU64, generation: u64) -> bool {
     }
 }
 
+/// Whether the slot is still at `generation`: nobody has claimed it since.
+pub(crate) fn is_at(word: &AtomicU64, generation: u64) -> bool {
+    word.load(Ordering::Relaxed) >> PIN_BITS == generation
+}
+
 /// Adds a pin to a slot that the caller holds: its generation can't change meanwhile.
 pub(crate) fn pin_again(word: &AtomicU64) -> bool {
     pin(word, word.load(Ordering::Relaxed) >> PIN_BITS)

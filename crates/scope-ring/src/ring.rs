@@ -15,6 +15,7 @@ use crate::writer::LaneWriter;
 use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN, futex, protocol};
 use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, is_segment_size};
 use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -109,6 +110,17 @@ struct Memory {
     /// Per lane.
     evicted: Vec<History>,
     losses: LossLog,
+    /// At most one for each slot.
+    stragglers: Vec<Straggler>,
+}
+
+/// A segment that was pinned for more than a turn of its lane: the lane's directory leads elsewhere by now.
+#[derive(Clone, Copy)]
+struct Straggler {
+    slot: u32,
+    generation: u64,
+    lane: u32,
+    sequence: u64,
 }
 
 /// The ring.
@@ -128,6 +140,8 @@ pub struct Ring {
     spans: SpanTable,
     memory: Mutex<Memory>,
     followers: Followers,
+    /// Stragglers in `memory`: none, mostly.
+    straggling: std::sync::atomic::AtomicUsize,
     budget: Arc<PinBudget>,
     sealed_count: std::sync::atomic::AtomicU64,
     woken: Mutex<Instant>,
@@ -195,7 +209,11 @@ impl Ring {
         header.magic.store(REGION_MAGIC, Ordering::Release);
         let claims = Claims::new(&group_segments);
         let seals_per_beat = group_segments.iter().min().map_or(1, |&least| (least as u32 / BEATS_PER_TURN).max(1));
-        let memory = Memory { evicted: (0..layout.lanes).map(|_| History::default()).collect(), losses: LossLog::default() };
+        let memory = Memory {
+            evicted: (0..layout.lanes).map(|_| History::default()).collect(),
+            losses: LossLog::default(),
+            stragglers: Vec::new(),
+        };
         Arc::new(Ring {
             region,
             form,
@@ -208,6 +226,7 @@ impl Ring {
             spans: SpanTable::new(layout.segments),
             memory: Mutex::new(memory),
             followers: Followers::default(),
+            straggling: Default::default(),
             budget: Arc::new(PinBudget::new((layout.segments as u64 / 2).max(1))),
             sealed_count: Default::default(),
             woken: Mutex::new(Instant::now()),
@@ -347,6 +366,10 @@ impl Ring {
         // Locked before the slot is taken: whoever finds it recycled and asks afterwards finds the memory of it, too.
         let mut memory = self.memory.lock().expect("no panic while held");
         let generation = protocol::claim(&control.word)?;
+        if !memory.stragglers.is_empty() {
+            memory.stragglers.retain(|straggler| straggler.slot != slot);
+            self.straggling.store(memory.stragglers.len(), Ordering::Release);
+        }
         let committed = Committed::from_word(control.committed.load(Ordering::Relaxed));
         if committed.packets > 0 {
             memory.evicted[control.lane.load(Ordering::Relaxed) as usize].push(Evicted {
@@ -366,7 +389,11 @@ impl Ring {
 
     /// Pins segment `sequence` of `lane`; `None` where it isn't there yet or no more.
     pub fn pin(self: &Arc<Self>, lane: u32, sequence: u64) -> Option<Pinned> {
-        let (slot, generation) = protocol::find(self.region.directory(lane, sequence))?;
+        let entry = protocol::find(self.region.directory(lane, sequence));
+        entry.and_then(|entry| self.pin_at(entry, lane, sequence)).or_else(|| self.pin_straggler(lane, sequence))
+    }
+
+    fn pin_at(self: &Arc<Self>, (slot, generation): (u32, u64), lane: u32, sequence: u64) -> Option<Pinned> {
         let control = self.region.segment(slot);
         if !protocol::pin(&control.word, generation) {
             return None;
@@ -375,17 +402,57 @@ impl Ring {
         protocol::holds(control, lane, sequence).then_some(pinned) // a wrong one is unpinned by its drop
     }
 
-    /// Smallest sequence of `lane` that may still be in the ring.
+    #[cold]
+    fn pin_straggler(self: &Arc<Self>, lane: u32, sequence: u64) -> Option<Pinned> {
+        if self.straggling.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let straggler = {
+            let memory = self.memory.lock().expect("no panic while held");
+            memory.stragglers.iter().copied().find(|it| (it.lane, it.sequence) == (lane, sequence))?
+        };
+        self.pin_at((straggler.slot, straggler.generation), lane, sequence)
+    }
+
+    /// Called before the directory's entry for segment `sequence` of `lane` leads to a new slot: where the segment that it leads to is
+    /// still in the ring, since somebody holds it, that is remembered, so that it stays reachable.
+    pub(crate) fn keep_reachable(&self, lane: u32, sequence: u64) {
+        let Some((slot, generation)) = protocol::find(self.region.directory(lane, sequence)) else { return };
+        let is_there = || protocol::is_at(&self.region.segment(slot).word, generation);
+        if !is_there() {
+            return; // recycled long ago, as nearly always
+        }
+        let mut memory = self.memory.lock().expect("no panic while held");
+        if is_there() {
+            let sequence = sequence - self.segments() as u64;
+            memory.stragglers.push(Straggler { slot, generation, lane, sequence });
+            self.straggling.store(memory.stragglers.len(), Ordering::Release);
+        }
+    }
+
+    /// Segments of `lane` from `from` on that may be in the ring now, in order.
+    pub fn sequences(&self, lane: u32, from: u64) -> impl Iterator<Item = u64> + use<> {
+        // What is no straggler yet when they are listed is found behind the oldest.
+        let (oldest, next) = (self.oldest_possible(lane), self.lane_next(lane));
+        let mut stragglers = Vec::new();
+        if self.straggling.load(Ordering::Acquire) > 0 {
+            let memory = self.memory.lock().expect("no panic while held");
+            let of_lane = memory.stragglers.iter().filter(|it| it.lane == lane && (from..oldest).contains(&it.sequence));
+            stragglers.extend(of_lane.map(|it| it.sequence));
+            stragglers.sort_unstable();
+        }
+        stragglers.into_iter().chain(oldest.max(from)..next)
+    }
+
+    /// Smallest sequence of `lane` that may still be in the ring, but for those that somebody has held for a turn of it.
     pub fn oldest_possible(&self, lane: u32) -> u64 {
         self.lane_next(lane).saturating_sub(self.segments() as u64)
     }
 
-    /// What the packets `from..to` of `lane`, all of them gone, mean for the window `window` (ns, both ends inclusive).
-    pub fn lost(&self, lane: u32, from: u64, to: u64, window: (i64, i64)) -> Lost {
-        if from >= to {
-            return Lost::default();
-        }
-        self.memory.lock().expect("no panic while held").evicted[lane as usize].lost(from, to, window)
+    /// What packets of `lane`, all of them gone, mean for the window `window` (ns, both ends inclusive): of each span of their
+    /// numbers, which come in order and don't touch.
+    pub fn lost(&self, lane: u32, spans: &[Range<u64>], window: (i64, i64)) -> Vec<Lost> {
+        self.memory.lock().expect("no panic while held").evicted[lane as usize].lost(spans, window)
     }
 
     /// Notes packets that the kernel dropped before `worker` got them, somewhere in `from_ns..=to_ns` of capture time.

@@ -266,6 +266,7 @@ impl LaneWriter {
         };
         let (slot, _) = claimed;
         let (control, entry) = (ring.region().segment(slot), ring.region().directory(self.lane, sequence));
+        ring.keep_reachable(self.lane, sequence);
         protocol::open(control, entry, lane_control, claimed, &start);
         // SAFETY: the claim gives this lane the slot, until `seal` gives it back; the region lives as long as `self.ring`, and
         // readers look no farther than `committed`, which is stored after what was written.

@@ -185,7 +185,8 @@ fn a_packet_dated_2106_does_not_live_for_ever() {
     assert_eq!(ring.pin(0, 0).expect("still there").times().expect("sealed").max_ns, year_2106_ns);
     feed_segments(&ring, &mut writer, 17);
     assert!(ring.pin(0, 0).is_none(), "the order of sealing decides, not the time");
-    let lost = ring.lost(0, 0, 1, (year_2106_ns, i64::MAX));
+    let first = 0..1;
+    let lost = ring.lost(0, &[first], (year_2106_ns, i64::MAX))[0];
     assert_eq!(lost.span_ns, Some((year_2106_ns, year_2106_ns)), "and what went is remembered with its times");
 }
 

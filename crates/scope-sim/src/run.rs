@@ -94,7 +94,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
         None => Target::Folder(Arc::new(Folder::open(folder).expect("a folder for tests is there"))),
     };
     let disk = Arc::new(StageDisk::new(&stage, scene.disk.clone(), dice.fork()));
-    let output = Arc::new(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk });
+    let output = Arc::new(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk, together: None });
     let exit_after = scene.stream.then_some(1);
     let places = Places::new(scene.dumps_max, grace_ns, exit_after);
     let threads = Arc::new(StageThreads {

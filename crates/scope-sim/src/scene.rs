@@ -118,7 +118,7 @@ impl Scene {
             dumps_max: if stream {
                 1
             } else if live {
-                dice.pick(&[1, 2, 4, 8, 16])
+                dice.pick(&[1, 2, 4, 8, 16, 40])
             } else {
                 1024
             },

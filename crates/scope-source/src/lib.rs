@@ -273,7 +273,7 @@ pub enum SourceError {
     },
     /// The process may not capture.
     #[error(
-        "no permission to capture on '{interface}': missing CAP_NET_RAW; run as root, or once: setcap cap_net_raw,cap_net_admin,cap_ipc_lock=ep {program}"
+        "no permission to capture on '{interface}': missing CAP_NET_RAW; run as root, or once: setcap cap_net_raw=ep {program}"
     )]
     NoPermission {
         /// Interface.

@@ -76,7 +76,7 @@ fn write_parts(ring: &Arc<Ring>, link_type: LinkType, file: &mut File) -> io::Re
     file.write_all(&head(ring, link_type))?;
     let mut segments: Vec<(u64, u32, u64)> = Vec::new();
     for lane in (0..ring.lanes()).filter(|&lane| ring.lane_info(lane).link_type == link_type) {
-        for sequence in ring.oldest_possible(lane)..ring.lane_next(lane) {
+        for sequence in ring.sequences(lane, 0) {
             let times = ring.pin(lane, sequence).as_ref().and_then(Pinned::times);
             segments.extend(times.map(|times| (times.sealed_order, lane, sequence)));
         }

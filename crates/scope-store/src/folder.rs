@@ -82,7 +82,9 @@ impl Folder {
         match &mut *self.ahead() {
             None => self.open_unnamed(),
             Some(ahead) => ahead.files.pop().ok_or_else(|| {
-                io::Error::other("all files that could get a name here are used: no further one may be opened; write into a folder")
+                io::Error::other(
+                    "all files that could get a name here are used: no further one may be opened; write into a folder",
+                )
             }),
         }
     }
@@ -373,6 +375,22 @@ mod tests {
         folder.append(OsStr::new("log")).unwrap().write_all(b"new\n").unwrap();
         assert_eq!((std::fs::read_to_string(&log).unwrap().as_str(), mode(&log)), ("old\nnew\n", 0o640));
         assert!(folder.append(OsStr::new("link")).is_err());
+    }
+
+    #[test]
+    fn a_log_that_belongs_to_somebody_else_is_not_continued() {
+        if !geteuid().is_root() {
+            return; // only root gives files away
+        }
+        let root = tempfile::tempdir().unwrap();
+        let log = root.path().join("log");
+        std::fs::write(&log, "old\n").unwrap();
+        std::os::unix::fs::chown(&log, Some(12_345), None).unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        for refused in [folder.append(OsStr::new("log")).map(drop), folder.try_writing(OsStr::new("log"))] {
+            assert!(refused.unwrap_err().to_string().starts_with("it belongs to another user (number 12345)"));
+        }
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "old\n");
     }
 
     #[test]

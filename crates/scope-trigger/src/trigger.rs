@@ -141,6 +141,8 @@ pub struct HitCounts {
     pub filter_uncompiled: u64,
     /// The trigger was disarmed.
     pub disarmed: u64,
+    /// Of `template_unfilled`: hits that were refused without a look, see [`crate::fits`].
+    pub rationed: u64,
 }
 
 impl HitCounts {
@@ -149,9 +151,19 @@ impl HitCounts {
         self.each().iter().map(|(_, hits)| hits).sum()
     }
 
-    /// Every number with its word.
+    /// Every verdict's number with its word.
     pub fn each(&self) -> [(&'static str, u64); 8] {
-        let HitCounts { fired, extended, held_off, no_space, too_many, template_unfilled, filter_uncompiled, disarmed } = *self;
+        let HitCounts {
+            fired,
+            extended,
+            held_off,
+            no_space,
+            too_many,
+            template_unfilled,
+            filter_uncompiled,
+            disarmed,
+            rationed: _,
+        } = *self;
         [
             ("fired", fired),
             ("extended", extended),
@@ -167,7 +179,8 @@ impl HitCounts {
     /// Adds the hits of another trigger.
     pub fn add(&mut self, other: &HitCounts) {
         // All fields by name: what is added later can't be forgotten here.
-        let HitCounts { fired, extended, held_off, no_space, too_many, template_unfilled, filter_uncompiled, disarmed } = *other;
+        let HitCounts { fired, extended, held_off, no_space, too_many, template_unfilled, filter_uncompiled, disarmed, rationed } =
+            *other;
         self.fired += fired;
         self.extended += extended;
         self.held_off += held_off;
@@ -176,6 +189,7 @@ impl HitCounts {
         self.template_unfilled += template_unfilled;
         self.filter_uncompiled += filter_uncompiled;
         self.disarmed += disarmed;
+        self.rationed += rationed;
     }
 
     fn count(&mut self, verdict: &Verdict) {
@@ -259,17 +273,13 @@ impl Trigger {
 
     /// Hits so far.
     pub fn counts(&self) -> HitCounts {
-        self.state.lock().expect("no panic while held").counts
+        let state = self.state.lock().expect("no panic while held");
+        HitCounts { rationed: state.fits.rationed(), ..state.counts }
     }
 
     /// The first packets that made no filter.
     pub fn misses(&self) -> Misses {
         self.state.lock().expect("no panic while held").misses.clone()
-    }
-
-    /// Hits of those counted as `template_unfilled` that were refused without a look: see [`crate::fits`].
-    pub fn rationed(&self) -> u64 {
-        self.state.lock().expect("no panic while held").fits.rationed()
     }
 
     /// Whether it still fires.
@@ -524,7 +534,7 @@ mod tests {
             assert_eq!(bench.hit(100 * S, &frame6(from, 7)), "template_unfilled");
         }
         let left = bench.trigger.state.lock().unwrap().fits.failures_left();
-        assert_eq!((left, bench.trigger.rationed()), (crate::fits::FAILURES_AT_ONCE - 1, 0));
+        assert_eq!((left, bench.trigger.counts().rationed), (crate::fits::FAILURES_AT_ONCE - 1, 0));
         let expected = HitCounts { template_unfilled: 20_000, ..HitCounts::default() };
         assert_eq!((bench.trigger.counts(), bench.trigger.counts().total()), (expected, 20_000));
         assert_eq!(bench.hit(100 * S, &frame(2)), "fired", "what fits still does");
@@ -556,7 +566,7 @@ mod tests {
             assert_eq!(bench.hit(100 * S, &frame6(1, port)), "template_unfilled");
         }
         let rationed = 10_000 - u64::from(crate::fits::FAILURES_AT_ONCE);
-        assert_eq!((bench.trigger.counts().template_unfilled, bench.trigger.rationed()), (10_000, rationed));
+        assert_eq!((bench.trigger.counts().template_unfilled, bench.trigger.counts().rationed), (10_000, rationed));
         assert_eq!(bench.hit(102 * S, &frame6(1, 8)), "fired", "after a while others are looked at again");
     }
 

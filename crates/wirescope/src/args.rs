@@ -75,6 +75,9 @@ Examples:
   # one dump, straight into another program
   wirescope run -r trace.pcapng --trigger icmp -w - | tshark -r -
 
+  # every window of a capture file in one file
+  wirescope run -r trace.pcapng --trigger icmp -w all.pcapng --all
+
   # no trigger: record for 5 s and keep the whole ring
   wirescope run --source synth:rate=10k,time=5s --ring 128MiB \\
       --out dumps --ring-out ring.pcapng
@@ -299,6 +302,9 @@ pub struct RunArgs {
     /// Write a single dump into this new file and end; '-' is standard output. A name in .pcap gets a pcap file, any other pcapng
     #[arg(short = 'w', long, value_name = "FILE", help_heading = "Output", value_hint = ValueHint::FilePath)]
     pub write: Option<PathBuf>,
+    /// With -w: every window of the run in that one file, each packet once, in order; it is written when the run ends
+    #[arg(long, help_heading = "Output")]
+    pub all: bool,
     /// Form of dumps: pcapng, or pcap with the facts in a text file beside it [default: pcap for -w FILE.pcap, else pcapng]
     #[arg(long, value_name = "FORM", help_heading = "Output", value_parser = Words(&["pcapng", "pcap"]))]
     pub dump_format: Option<String>,
@@ -330,6 +336,9 @@ pub struct RunArgs {
     /// Try in every thread what must not be possible any more; one JSON object on standard output
     #[arg(long, hide = true, help_heading = "Rights")]
     pub rights_selftest: bool,
+    /// Say only warnings and failures, and no summary in words
+    #[arg(short = 'q', long, help_heading = "Output")]
+    pub quiet: bool,
     /// Also a line for each worker and open dump
     #[arg(short = 'v', long, action = ArgAction::Count, help_heading = "Output")]
     pub verbose: u8,

@@ -9,7 +9,7 @@ mod tests;
 use crate::args::{Cli, RunArgs};
 use crate::plan::{self, Look};
 use crate::speech::{Level, say};
-use crate::{Fault, print, refused};
+use crate::{Fault, print_text, refused};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use scope_config::{FileError, Given, Keys, Settings, Written};
 use scope_packet::LinkType;
@@ -20,7 +20,9 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// All faults of the file: of its form, and of what its words mean.
 pub fn read(matches: &ArgMatches) -> Result<RunArgs, Vec<String>> {
-    let args = laid_over(matches.get_one::<PathBuf>("config").map(PathBuf::as_path), &keys::given(matches, &keys::all()))?;
+    let keys = keys::all();
+    let args =
+        laid_over(written(matches.get_one::<PathBuf>("config").map(PathBuf::as_path), &keys), &keys::given(matches, &keys))?;
     // What a test asks for is no setting.
     Ok(RunArgs { rights_selftest: matches.get_flag("rights_selftest"), ..args })
 }
@@ -35,12 +37,18 @@ pub fn log_format(matches: &ArgMatches) -> String {
 }
 
 /// Faults of what isn't there yet.
-const MISSING: [&str; 2] = ["there is no source of packets", "there is no folder for dumps"];
+const MISSING: [&str; 4] =
+    ["there is no source of packets", "there is no folder for dumps", "only a trigger starts a dump", plan::NO_USE];
 
-/// Flags laid over a file.
-fn laid_over(path: Option<&Path>, flags: &Given) -> Result<RunArgs, Vec<String>> {
+/// What a file says, if there is one.
+fn written(path: Option<&Path>, keys: &Keys) -> Result<Option<Written>, FileError> {
+    path.map(|path| Written::read(path, keys)).transpose()
+}
+
+/// Flags laid over what a file says.
+fn laid_over(written: Result<Option<Written>, FileError>, flags: &Given) -> Result<RunArgs, Vec<String>> {
     let keys = keys::all();
-    match path.map(|path| Written::read(path, &keys)).transpose() {
+    match written {
         Ok(written) => meant(Settings::merge(&keys, written, flags)),
         Err(error) => Err(all_faults(error, &keys, flags)),
     }
@@ -88,8 +96,8 @@ fn meant(settings: Settings) -> Result<RunArgs, Vec<String>> {
 
 /// `wirescope config check FILE`.
 pub fn check(path: &Path) -> u8 {
-    match laid_over(Some(path), &Given::new()).and_then(|args| plan::plan(&args, Look::Nowhere)) {
-        Err(faults) => refused(&faults),
+    match laid_over(written(Some(path), &keys::all()), &Given::new()).and_then(|args| plan::plan(&args, Look::Nowhere)) {
+        Err(faults) => refused(&faults.into_iter().map(|fault| of_file(path, fault)).collect::<Vec<_>>()),
         Ok(planned) => {
             let file = path.display();
             // What the interfaces are is not known here.
@@ -98,9 +106,31 @@ pub fn check(path: &Path) -> u8 {
             let line = format!(
                 "{file}: in order; what only a start can tell was not looked at: interfaces and files of sources, CPUs and nodes, the folders of out, write and ring-out, memory, the user\n"
             );
-            print(line.as_bytes())
+            print_text(&line)
         }
     }
+}
+
+/// What a command line's remedies are in a file.
+const IN_A_FILE: [(&str, &str); 4] = [
+    ("add -i IFACE, -r FILE or --source SRC", "write source = \"afpacket:IFACE\" or \"file:PATH\""),
+    ("add --out DIR, or -w FILE for a single dump", "write out = \"DIR\", or write = \"FILE\" for a single dump"),
+    (
+        "add --trigger EXPR, or --ring-out FILE for what is in the ring at the end, or --summary json to count",
+        "write trigger = \"EXPR\", or ring-out = \"FILE\" for what is in the ring at the end, or summary = \"json\" to count",
+    ),
+    ("add --trigger EXPR", "write trigger = \"EXPR\""),
+];
+
+/// A fault in the words of the file that is checked: with its name and the key, also where it has no line in it.
+fn of_file(file: &Path, fault: String) -> String {
+    let file = file.display();
+    if fault.starts_with(&format!("{file}:")) {
+        return fault;
+    }
+    let told = IN_A_FILE.iter().fold(fault, |told, (flags, keys)| told.replace(flags, keys));
+    let told = if told.starts_with(plan::NO_USE) { format!("source: {told}") } else { told };
+    format!("{file}: {}", told.strip_prefix("--").unwrap_or(&told))
 }
 
 /// `wirescope config show`.
@@ -111,5 +141,9 @@ pub fn show(matches: &ArgMatches) -> Result<String, Fault> {
     let args = read(matches).map_err(Fault::Refused)?;
     let mut faults = plan::plan(&args, Look::Nowhere).err().unwrap_or_default();
     faults.retain(|fault| !MISSING.iter().any(|missing| fault.contains(missing)));
-    if faults.is_empty() { Ok(args.settings.to_toml()) } else { Err(Fault::Refused(faults)) }
+    if !faults.is_empty() {
+        return Err(Fault::Refused(faults));
+    }
+    // What can't be shown is written as TOML's strings, like those of JSON, have it.
+    Ok(args.settings.to_toml().split('\n').map(scope_engine::json_line).collect::<Vec<_>>().join("\n"))
 }

@@ -6,7 +6,7 @@ use crate::args::{Cli, DemoArgs};
 use crate::config;
 use crate::plan::{self, Look, Planned};
 use crate::record::{self, Ended};
-use crate::{DONE, REFUSED, UNDONE, failed, print, refused, words};
+use crate::{DONE, REFUSED, UNDONE, failed, print_text, refused, words};
 use clap::CommandFactory;
 use scope_dump::time_text::iso;
 use scope_engine::{Control, DumpSummary, Summary};
@@ -101,7 +101,7 @@ fn keep_rights(mut planned: Planned) -> Planned {
 }
 
 fn tell(text: &str) {
-    print(format!("{text}\n").as_bytes());
+    print_text(&format!("{text}\n"));
 }
 
 fn tell_command(arguments: &[String]) {
@@ -134,7 +134,7 @@ fn told(ended: Ended) -> u8 {
         Ok(text) => tell(&text),
         Err(error) => return failed(&error.to_string()),
     }
-    print(format!("{}\n", path.display()).as_bytes());
+    print_text(&format!("{}\n", path.display()));
     code(&summary)
 }
 

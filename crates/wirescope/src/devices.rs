@@ -5,6 +5,7 @@ use crate::words::bit_rate;
 use crate::{Fault, told};
 use scope_source::afpacket;
 use scope_source::nic::{Driver, Ethtool, Nic, Queues, RingSizes, Timestamping, advise};
+use scope_source::printable::{json_line, shell_word};
 use scope_source::spec::escape;
 use serde_json::{Map, Value, json};
 use std::io;
@@ -38,7 +39,8 @@ fn list(json: bool) -> Result<String, Fault> {
     let elsewhere = other_namespaces();
     if json {
         let devices: Vec<Value> = nics.iter().map(|nic| object(nic, &permission)).collect();
-        return Ok(format!("{}\n", json!({"devices": devices, "namespaces": elsewhere})));
+        let object = json!({"devices": devices, "namespaces": elsewhere}).to_string();
+        return Ok(format!("{}\n", json_line(&object)));
     }
     let mut text = String::new();
     for lines in nics.iter().map(|nic| lines(nic, &permission)) {
@@ -46,7 +48,7 @@ fn list(json: bool) -> Result<String, Fault> {
     }
     if !elsewhere.is_empty() {
         text.push_str("Interfaces of other network namespaces are seen from inside only:\n");
-        elsewhere.iter().for_each(|name| text.push_str(&format!("  ip netns exec {name} wirescope devices\n")));
+        elsewhere.iter().for_each(|name| text.push_str(&format!("  ip netns exec {} wirescope devices\n", shell_word(name))));
     }
     Ok(text)
 }
@@ -64,7 +66,7 @@ fn other_namespaces() -> Vec<String> {
 
 /// What is typed to capture here.
 fn spec(nic: &Nic) -> String {
-    format!("-i {}", nic.name)
+    format!("-i {}", shell_word(&nic.name))
 }
 
 fn link_state(nic: &Nic) -> &'static str {

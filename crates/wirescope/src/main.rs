@@ -7,19 +7,22 @@ mod demo;
 mod devices;
 mod doctor;
 mod explain;
+mod journal;
 mod manual;
 mod plan;
 mod record;
 mod speech;
 mod stdio;
+mod tcpdump_words;
 mod watch;
 mod words;
 
 use args::{Cli, ConfigVerb, Verb};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use plan::Look;
 use record::Ended;
-use scope_engine::Control;
+use scope_engine::{Control, json_line, printable_lines};
 use speech::{Level, LogFormat, say};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -34,7 +37,7 @@ const UNDONE: u8 = 1;
 const REFUSED: u8 = 2;
 
 fn main() -> ExitCode {
-    if let Some(code) = scope_engine::exec::serve_if_asked() {
+    if let Some(code) = scope_engine::serve_if_asked() {
         return code;
     }
     let matches = Cli::command().try_get_matches().unwrap_or_else(|error| not_understood(&error));
@@ -67,12 +70,31 @@ fn not_understood(error: &clap::Error) -> ! {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let asks =
         words.iter().any(|word| word == "--log-format=json") || words.windows(2).any(|two| two == ["--log-format", "json"]);
-    if !asks || !error.use_stderr() {
+    let known = known_elsewhere(error, &words);
+    if asks && error.use_stderr() {
+        speech::choose(LogFormat::Json);
+        say(Level::Error, known.as_deref().unwrap_or(error.to_string().trim_end()));
+    } else if let Some(known) = known {
+        say(Level::Error, &format!("wirescope: {known}"));
+    } else {
         error.exit();
     }
-    speech::choose(LogFormat::Json);
-    say(Level::Error, error.to_string().trim_end());
     std::process::exit(error.exit_code())
+}
+
+/// What helps where the words are those of another program, as tcpdump's.
+fn known_elsewhere(error: &clap::Error, words: &[String]) -> Option<String> {
+    if error.kind() != ErrorKind::UnknownArgument || words.get(1).is_none_or(|command| command != "run") {
+        return None;
+    }
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return None };
+    if unknown.starts_with('-') {
+        return tcpdump_words::instead_of(unknown).map(|instead| format!("{unknown}: {instead}"));
+    }
+    // From the first word that belongs to no flag on, as far as no flag comes: one filter.
+    let from = words.iter().skip(2).position(|word| word == unknown)? + 2;
+    let free: Vec<&str> = words[from..].iter().map(String::as_str).take_while(|word| !word.starts_with('-')).collect();
+    Some(tcpdump_words::free_words(&free.join(" ")))
 }
 
 /// What the command line says of a command.
@@ -93,7 +115,10 @@ fn run(matches: &ArgMatches) -> u8 {
         Ok(planned) => planned,
         Err(faults) => return refused(&faults),
     };
-    let (json, stdout_taken) = (planned.json, planned.stdout_taken);
+    if planned.quiet {
+        speech::be_quiet();
+    }
+    let (json, stdout_taken, quiet) = (planned.json, planned.stdout_taken, planned.quiet);
     if json || stdout_taken {
         stdio::closed_stdout().into_iter().for_each(|warning| say(Level::Warning, &format!("wirescope: {warning}")));
     }
@@ -101,12 +126,18 @@ fn run(matches: &ArgMatches) -> u8 {
         Ended::Refused(fault) => refused(&[config::places::placed(&args.settings, None, fault)]),
         Ended::Failed(fault) => failed(&fault),
         Ended::Done(summary) => {
-            let text = if json { format!("{}\n", summary.to_json()) } else { words::summary(&summary) };
-            summary
-                .failures
-                .iter()
-                .for_each(|failure| say(Level::Error, &format!("wirescope: {failure}{}", words::remedy(failure))));
-            let told = if stdout_taken { tell_summary(&text) } else { print(text.as_bytes()) };
+            // Who reads both outputs in one place is told nothing twice.
+            let one_reader = stdout_taken || journal::outputs_are_one();
+            let text = match json {
+                true => format!("{}\n", json_line(&summary.to_json().to_string())),
+                false if quiet => String::new(),
+                false => words::summary(&summary, one_reader),
+            };
+            let tell = |failure: &String| say(Level::Error, &format!("wirescope: {failure}{}", words::remedy(failure)));
+            if json || quiet || !one_reader {
+                words::other_failures(&summary).for_each(tell); // dumps have been told
+            }
+            let told = if stdout_taken { tell_summary(&text) } else { print_text(&text) };
             match told {
                 DONE if !record::kept_promises(&summary) => UNDONE,
                 code => code,
@@ -132,7 +163,7 @@ enum Fault {
 /// Prints what a command has to tell.
 fn told(result: Result<String, Fault>) -> u8 {
     match result {
-        Ok(text) => print(text.as_bytes()),
+        Ok(text) => print_text(&text),
         Err(Fault::Refused(faults)) => refused(&faults),
         Err(Fault::Failed(fault)) => failed(&fault),
     }
@@ -148,6 +179,11 @@ fn refused(faults: &[String]) -> u8 {
 fn failed(fault: &str) -> u8 {
     say(Level::Error, &format!("wirescope: {fault}{}", words::remedy(fault)));
     UNDONE
+}
+
+/// Prints lines of words, or of JSON that is fit to be shown: nothing of what foreign data brought reaches a terminal as it is.
+fn print_text(text: &str) -> u8 {
+    print(printable_lines(text).as_bytes())
 }
 
 /// Writes to standard output. A reader that has gone (`wirescope man | head`) is no failure.

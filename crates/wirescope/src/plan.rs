@@ -7,6 +7,8 @@ mod rights;
 pub mod sources;
 pub mod triggers;
 
+pub use outputs::NO_USE;
+
 use crate::args::RunArgs;
 use crate::config::places::placed;
 use crate::config::reload::Reloader;
@@ -99,6 +101,8 @@ pub struct Planned {
     pub stdout_taken: bool,
     /// A line for each worker and dump.
     pub verbose: bool,
+    /// No summary in words.
+    pub quiet: bool,
 }
 
 /// Checks everything.
@@ -154,6 +158,10 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
     if !["text", "json"].contains(&args.log_format.as_str()) {
         faults.add("--log-format", format!("'{}' is no form of a log; write text or json", args.log_format));
     }
+    if args.quiet && args.verbose > 0 {
+        faults.add("--quiet", "it says less, and --verbose says more; leave one of both out");
+    }
+    outputs::something_is_written(args, &sources, &mut faults);
     let rights = rights::plan(args, look, &mut faults);
     let status_every_ns = duration("--status-every", &args.status_every, &mut faults);
     if (0..STATUS_NS_MIN).contains(&status_every_ns) && faults.is_empty() {
@@ -183,7 +191,15 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
         rights: Some(rights),
     };
     let reload = Reloader::of(&args.settings, &run.link_types);
-    Ok(Planned { run, segments, reload, json: args.summary.is_some(), stdout_taken, verbose: args.verbose > 0 })
+    Ok(Planned {
+        run,
+        segments,
+        reload,
+        json: args.summary.is_some(),
+        stdout_taken,
+        verbose: args.verbose > 0,
+        quiet: args.quiet,
+    })
 }
 
 fn duration(place: &str, text: &str, faults: &mut Faults) -> i64 {

@@ -1,13 +1,16 @@
 //! What is said on standard error: lines of text for people, or one JSON object a line for programs.
 //!
-//! No control character of foreign text (names of interfaces in capture files, output of commands) is said as it is.
+//! No control character of foreign text (names of interfaces in capture files, output of commands) is said as it is. In systemd's
+//! journal each line has its priority in front.
 
+use crate::journal;
 use scope_dump::time_text::iso;
 use scope_engine::events::now_ns;
-use scope_engine::printable;
+use scope_engine::{json_line, printable};
 use serde_json::{Map, Value};
 use std::io::Write;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
 /// What standard error is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,27 @@ pub enum Level {
 /// One for the whole process: whoever speaks, speaks so. Text before it is chosen.
 static CHOSEN: OnceLock<LogFormat> = OnceLock::new();
 
+/// Whether standard error is systemd's journal.
+static JOURNAL: LazyLock<bool> = LazyLock::new(journal::is_standard_error);
+
+/// Nothing but warnings and errors is said.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From here on nothing but warnings and errors is said.
+pub fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether only warnings and errors are said.
+pub fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// What stands in front of each line.
+fn priority(level: Level) -> &'static str {
+    if *JOURNAL { journal::priority(level) } else { "" }
+}
+
 /// Chooses the form, once, before anything is said.
 pub fn choose(format: LogFormat) {
     let _ = CHOSEN.set(format);
@@ -51,17 +75,23 @@ pub fn is_json() -> bool {
 
 /// Says something in one or several lines. Nobody to read it is no reason to stop.
 pub fn say(level: Level, text: &str) {
+    if level == Level::Info && is_quiet() {
+        return;
+    }
     if is_json() {
         return say_event(level, "note", text, Map::new());
     }
     for line in text.lines() {
-        let _ = writeln!(std::io::stderr(), "{}", printable(line));
+        let _ = writeln!(std::io::stderr(), "{}{}", priority(level), printable(line));
     }
 }
 
 /// Says an event with its facts, in JSON.
 pub fn say_event(level: Level, event: &str, text: &str, facts: Map<String, Value>) {
-    let _ = writeln!(std::io::stderr(), "{}", object(level, event, text, facts));
+    if level == Level::Info && is_quiet() {
+        return;
+    }
+    let _ = writeln!(std::io::stderr(), "{}{}", priority(level), json_line(&object(level, event, text, facts).to_string()));
 }
 
 fn object(level: Level, event: &str, text: &str, facts: Map<String, Value>) -> Value {

@@ -23,6 +23,8 @@ const LINES_MAX: usize = 24;
 /// Lines on standard error that may be rewritten.
 pub struct Teller {
     verbose: bool,
+    /// What is said when capture begins: how to fire, and how to stop.
+    ready: String,
     /// Rewrites in place; `None` where standard error is no terminal.
     bars: Option<MultiProgress>,
     /// Whoever started this process as a service.
@@ -41,16 +43,17 @@ struct Shown {
 }
 
 impl Teller {
-    /// Tells a line for each worker and dump, too, if `verbose`.
-    pub fn new(verbose: bool) -> Teller {
+    /// Tells a line for each worker and dump, too, if `verbose`; `ready` when capture begins.
+    pub fn new(verbose: bool, ready: String) -> Teller {
         let shown = Shown { progress: None, lines: Vec::new(), progress_told: Instant::now(), next_plain_s: PLAIN_EVERY_S };
-        let bars = (std::io::stderr().is_terminal() && !speech::is_json()).then(MultiProgress::new);
+        let rewrites = std::io::stderr().is_terminal() && !speech::is_json() && !speech::is_quiet();
+        let bars = rewrites.then(MultiProgress::new);
         let service = Service::from_environment();
         let fault =
             service.as_ref().err().map(|error| format!("NOTIFY_SOCKET: {error}: the service manager isn't told anything"));
         fault.iter().for_each(|fault| say(Level::Warning, fault));
         let service = service.ok().flatten();
-        Teller { verbose, bars, service, started: AtomicBool::new(false), shown: Mutex::new(shown) }
+        Teller { verbose, ready, bars, service, started: AtomicBool::new(false), shown: Mutex::new(shown) }
     }
 
     /// Whether capture has begun.
@@ -135,6 +138,7 @@ impl Watch for Teller {
         if let Some(rights) = rights {
             self.note(&rights.to_string());
         }
+        self.note(&self.ready);
         self.service.iter().for_each(Service::ready);
     }
 
@@ -184,13 +188,16 @@ impl Watch for Teller {
     }
 
     fn dump(&self, report: &DumpSummary) {
-        let lines = words::dump(report);
+        let line = words::dump(report);
+        let level = if report.has_failed() { Level::Warning } else { Level::Info };
         if speech::is_json() {
-            let level = if report.complete { Level::Info } else { Level::Warning };
             let facts = Map::from_iter([("dump".to_string(), scope_engine::summary::dump(report))]);
-            return speech::say_event(level, "dump", &lines.join("\n"), facts);
+            return speech::say_event(level, "dump", &line, facts);
         }
-        lines.iter().for_each(|line| self.note(line));
+        self.tell(level, &line);
+        if self.verbose {
+            self.note(&words::dump_details(report));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Figures and reports in plain words, as people read them.
 
 use scope_dump::time_text::iso;
-use scope_engine::{DumpSummary, InterfaceStatus, NicStatus, Status, Summary, printable};
+use scope_engine::{DumpSummary, InterfaceStatus, NicStatus, RunPlan, Status, Summary, printable};
 use scope_packet::Drops;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
 use scope_ring::RingMemory;
@@ -113,6 +113,20 @@ pub fn memory(memory: &RingMemory) -> String {
     format!("ring: ready; recording; memory: {memory}")
 }
 
+/// That capture begins, how to fire and how to stop.
+pub fn ready(plan: &RunPlan) -> String {
+    let pid = std::process::id();
+    let before = match plan.before_ns {
+        0 => "nothing".to_string(),
+        ns => format!("the last {}", span(ns)),
+    };
+    let fire = match (plan.triggers.len(), plan.ring_out.is_some()) {
+        (0, false) => format!("no trigger, so only this writes: kill -USR1 {pid}, a dump of {before}"),
+        _ => format!("kill -USR1 {pid} dumps {before}"),
+    };
+    format!("ready, process {pid}; {fire}; Ctrl-C or kill {pid} stops")
+}
+
 /// One line that says how a run goes; about 80 letters.
 pub fn status(status: &Status) -> String {
     let dropped: u64 = status.dropped.iter().map(|(_, packets)| packets).sum();
@@ -162,8 +176,9 @@ fn nic(status: &NicStatus) -> String {
     format!("{}: {what}, {told}", status.interface)
 }
 
-/// The summary at the end.
-pub fn summary(summary: &Summary) -> String {
+/// The summary at the end. What matters most stands last: dumps, a line each, then what isn't complete, what failed, what was lost. Where
+/// `told`, each dump has been told already where this is read: then only those that aren't complete are.
+pub fn summary(summary: &Summary, told: bool) -> String {
     let mut text = String::new();
     let amount = |packets: u64, bytes: u64| format!("{}, {}", counted(packets, "packet"), size(bytes));
     line(&mut text, format!("received  {}", amount(summary.received.packets, summary.received.bytes)));
@@ -171,40 +186,19 @@ pub fn summary(summary: &Summary) -> String {
     if summary.filtered.packets > 0 {
         line(&mut text, format!("filtered  {}", amount(summary.filtered.packets, summary.filtered.bytes)));
     }
-    line(&mut text, format!("dropped   {}", drops(&summary.dropped)));
     summary.interfaces.iter().for_each(|entry| line(&mut text, format!("interface {}", interface(entry))));
-    let odd = [
-        (summary.unreadable, "packets in damaged records could not be read"),
-        (summary.stepped_back, "packets were older than one before them"),
-        (summary.time_clamped, "packets had times that can't be stored and were moved"),
-        (summary.cut, "packets were cut though nobody asked for it"),
-    ];
-    for (packets, what) in odd.iter().filter(|(packets, _)| *packets > 0) {
-        line(&mut text, format!("note      {} {what}", number(*packets)));
-    }
     summary.nics.iter().for_each(|status| line(&mut text, format!("nic       {}", nic(status))));
+    line(&mut text, format!("memory    {}", summary.memory));
     for (name, hits) in &summary.hits {
-        let fates = [
-            (hits.fired, "fired"),
-            (hits.extended, "extended an open dump"),
-            (hits.held_off, "held off"),
-            (hits.no_space, "found no space for a dump"),
-            (hits.too_many, "found too many dumps open"),
-            (hits.template_unfilled, "lacked a field of the template"),
-            (hits.filter_uncompiled, "have a link type without such a filter"),
-            (hits.disarmed, "came when it was disarmed"),
-        ];
-        let told: Vec<String> =
-            fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!("{} {fate}", number(*count))).collect();
-        let fates = if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) };
+        let fates: Vec<String> = hits
+            .each()
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(verdict, count)| format!("{} {}", number(*count), fate(verdict)))
+            .collect();
+        let fates = if fates.is_empty() { String::new() } else { format!(": {}", fates.join(", ")) };
         line(&mut text, format!("trigger   {name}: {}{fates}", counted(hits.total(), "hit")));
     }
-    line(&mut text, format!("memory    {}", summary.memory));
-    if summary.dumps_left_out() > 0 {
-        let left_out = counted(summary.dumps_left_out(), "older dump");
-        line(&mut text, format!("dumps     {left_out} stand in wirescope.jsonl only"));
-    }
-    summary.dumps.iter().flat_map(dump).for_each(|words| line(&mut text, words));
     if let Some(exec) = &summary.exec {
         let fates = [(exec.failed, "failed"), (exec.timed_out, "took too long"), (exec.skipped, "skipped")];
         let told = fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!(", {} {fate}", number(*count)));
@@ -221,10 +215,58 @@ pub fn summary(summary: &Summary) -> String {
             format!("space     dumps take {}{of}, {} are free{deleted}", size(space.standing.used), size(space.standing.free)),
         );
     }
+    let odd = [
+        (summary.unreadable, "packets in damaged records could not be read"),
+        (summary.stepped_back, "packets were older than one before them"),
+        (summary.time_clamped, "packets had times that can't be stored and were moved"),
+        (summary.cut, "packets were truncated though nobody asked for it"),
+    ];
+    for (packets, what) in odd.iter().filter(|(packets, _)| *packets > 0) {
+        line(&mut text, format!("note      {} {what}", number(*packets)));
+    }
     summary.ring_out.iter().for_each(|path| line(&mut text, format!("ring      {}", path.display())));
     summary.warnings.iter().for_each(|warning| line(&mut text, format!("warning   {warning}")));
-    summary.failures.iter().for_each(|failure| line(&mut text, format!("failure   {failure}")));
+    if summary.dumps_left_out() > 0 {
+        let left_out = counted(summary.dumps_left_out(), "older dump");
+        line(&mut text, format!("dumps     {left_out} stand in wirescope.jsonl only"));
+    }
+    let (whole, lacking): (Vec<_>, Vec<_>) = summary.dumps.iter().partition(|report| is_whole(report));
+    whole.iter().filter(|_| !told).chain(&lacking).for_each(|report| line(&mut text, dump(report)));
+    if told && summary.dump_totals.dumps > 0 {
+        let totals = &summary.dump_totals;
+        let lacking = if totals.failed > 0 { format!(", {} failed", number(totals.failed)) } else { String::new() };
+        line(&mut text, format!("dumps     {}{lacking}", number(totals.dumps)));
+    }
+    other_failures(summary).for_each(|failure| line(&mut text, format!("failure   {failure}{}", remedy(failure))));
+    line(&mut text, format!("lost      {}", drops(&summary.dropped)));
     text
+}
+
+/// What failed, but for dumps that have a line of their own.
+pub fn other_failures(summary: &Summary) -> impl Iterator<Item = &String> {
+    let of_a_dump =
+        |failure: &str| summary.dumps.iter().any(|dump| !is_whole(dump) && failure.starts_with(&format!("dump {} ", dump.id)));
+    summary.failures.iter().filter(move |failure| !of_a_dump(failure))
+}
+
+/// Nothing that came was lost: what nobody listened to is no failure.
+fn is_whole(report: &DumpSummary) -> bool {
+    !report.has_failed()
+}
+
+/// What became of hits, in words.
+fn fate(verdict: &str) -> &str {
+    match verdict {
+        "fired" => "fired",
+        "extended" => "extended an open dump",
+        "held_off" => "held off",
+        "no_space" => "found no space for a dump",
+        "too_many" => "found too many dumps open",
+        "template_unfilled" => "lacked a field of the template",
+        "filter_uncompiled" => "have a link type without such a filter",
+        "disarmed" => "came when it was disarmed",
+        other => other,
+    }
 }
 
 /// What one live interface brought, and what the kernel dropped of it.
@@ -277,17 +319,19 @@ pub fn completeness(report: &DumpSummary) -> String {
     text
 }
 
-/// A finished dump: what it is, its filter and window, its files.
-pub fn dump(report: &DumpSummary) -> Vec<String> {
+/// A finished dump in one line: which, what it holds, whether that is all, and its files.
+pub fn dump(report: &DumpSummary) -> String {
     let kept = counted(report.packets, "packet");
-    let head = format!("dump      {} of {} at {}", report.id, report.trigger, iso(report.time_ns));
+    let files: Vec<String> = report.paths.iter().map(|path| path.display().to_string()).collect();
+    let files = if files.is_empty() { String::new() } else { format!("; {}", files.join(", ")) };
+    format!("dump      {} of {}: {kept}, {}, {}{files}", report.id, report.trigger, size(report.bytes), completeness(report))
+}
+
+/// More of it: its hit, filter and window.
+pub fn dump_details(report: &DumpSummary) -> String {
     let what = if report.filter.is_empty() { "everything" } else { &report.filter };
-    let mut lines = vec![
-        format!("{head}: {kept}, {}, {}", size(report.bytes), completeness(report)),
-        format!("          {what}, from {} to {}", iso(report.from_ns), iso(report.to_ns)),
-    ];
-    lines.extend(report.paths.iter().map(|path| format!("          {}", path.display())));
-    lines
+    let [at, from, to] = [report.time_ns, report.from_ns, report.to_ns].map(iso);
+    format!("          at {at}: {what}, from {from} to {to}")
 }
 
 #[cfg(test)]
@@ -382,6 +426,29 @@ mod tests {
         assert!(
             small.ends_with("; of a packet at most 16 KiB are kept (a larger --ring, or --segment 1MiB, keeps up to 256 KiB)")
         );
+    }
+
+    #[test]
+    fn the_summary_ends_with_dumps_a_line_each_and_losses_and_says_nothing_twice() {
+        let dump = |id, complete| DumpSummary {
+            id,
+            trigger: "hit".to_string(),
+            complete,
+            error: (!complete).then(|| "disk full".to_string()),
+            paths: vec![format!("/d/{id}.pcapng").into()],
+            ..DumpSummary::default()
+        };
+        let mut finished = Summary { dumps: vec![dump(1, false), dump(2, true)], ..Summary::default() };
+        finished.dropped.add(scope_packet::DropReason::Kernel, 7);
+        finished.failures = vec!["dump 1 is incomplete: disk full".into(), "source failed".into()];
+        finished.dump_totals.dumps = 2;
+        finished.dump_totals.failed = 1;
+        let last = |told| super::summary(&finished, told).lines().rev().take(4).map(str::to_string).collect::<Vec<_>>();
+        let lost = "lost      7 packets (kernel)";
+        let lacking = "dump      1 of hit: 0 packets, 0 B, not complete: disk full; /d/1.pcapng";
+        let whole = "dump      2 of hit: 0 packets, 0 B, complete; /d/2.pcapng";
+        assert_eq!(last(false), [lost, "failure   source failed", lacking, whole]);
+        assert_eq!(last(true), [lost, "failure   source failed", "dumps     2, 1 failed", lacking]);
     }
 
     #[test]

@@ -56,6 +56,23 @@ fn an_interface_that_is_down_or_has_no_peer_says_what_is_missing() {
 }
 
 #[test]
+fn a_name_that_nobody_would_type_reaches_neither_the_terminal_nor_a_command_line_as_it_is() {
+    let Some(lab) = Lab::or_skip() else { return };
+    let name = "e\u{1b}[2J;$(x)";
+    lab.b().ip(&["link", "add", "name", name, "type", "veth", "peer", "name", "ot\u{202e}er"]).unwrap();
+    let done = finish(inside(lab.b(), &wirescope(&["devices"])));
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let odd = |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');
+    assert!(!done.stdout.contains(odd), "{:?}", done.stdout);
+    for words in ["e\\u{1b}[2J;$(x) ", r"-i $'e\x1b[2J;$(x)'", r"ip link set dev $'e\x1b[2J;$(x)' up", r"ot\u{202e}er"] {
+        assert!(done.stdout.contains(words), "{words}\n{}", done.stdout);
+    }
+    let json = finish(inside(lab.b(), &wirescope(&["devices", "--json"])));
+    assert!(!json.stdout.contains(odd), "{:?}", json.stdout);
+    assert_eq!(named(&devices(&json.stdout), name)["name"], name);
+}
+
+#[test]
 fn without_rights_everything_is_told_and_the_right_that_is_missing_named() {
     if !run::is_root() {
         return;

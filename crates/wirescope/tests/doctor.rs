@@ -6,6 +6,8 @@ use run::{Done, Place, Started, finish, skip, wait_until, wirescope};
 use scope_testkit::oracle;
 use scope_testkit::traffic::{Capture, Conversations};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -111,8 +113,59 @@ fn a_run_is_found_by_its_process_and_its_death_is_a_finding() {
 }
 
 #[test]
-fn a_run_that_is_stopped_twice_says_so_in_its_log_and_is_told_as_that() {
+fn the_log_of_a_run_that_hides_its_files_is_found_by_its_command_line() {
+    if !run::is_root() {
+        return;
+    }
+    let place = Place::with_commands();
+    let binary = place.path("wirescope");
+    std::fs::copy(env!("CARGO_BIN_EXE_wirescope"), &binary).unwrap();
+    std::fs::set_permissions(&binary, PermissionsExt::from_mode(0o755)).unwrap();
+    let config = place.path("t.toml");
+    std::fs::write(&config, format!("source = [\"synth:rate=1k\"]\nring = \"64MiB\"\nout = \"{}\"\n", place.out().display()))
+        .unwrap();
+    std::fs::set_permissions(&config, PermissionsExt::from_mode(0o644)).unwrap();
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new(&binary);
+        command.args(arguments).uid(run::NOBODY).gid(run::NOBODY).current_dir("/");
+        command
+    };
+    let (out, config) = (place.out(), config.display().to_string());
+    let has_begun = || std::fs::read_to_string(out.join("wirescope.jsonl")).is_ok_and(|text| text.contains("\"status\""));
+    let started = Started::new(as_nobody(&["run", "--config", &config, "--out", out.to_str().unwrap()]));
+    wait_until("the status", has_begun);
+    let done = finish(as_nobody(&["doctor", "--pid", &started.pid().to_string(), "--json"]));
+    assert_eq!(object(&done)["state"], "running", "{}", done.stderr);
+    drop(started);
+    std::fs::remove_file(out.join("wirescope.jsonl")).unwrap();
+    let started = Started::new(as_nobody(&["run", "--config", &config]));
+    wait_until("the status", has_begun);
+    let pid = started.pid().to_string();
+    let done = finish(as_nobody(&["doctor", "--pid", &pid]));
+    assert_eq!(done.code(), Some(2));
+    assert!(done.stderr.contains("give its folder with --out, or look as root"), "{}", done.stderr);
+    assert_eq!(object(&doctor(&["--pid", &pid, "--json"]))["state"], "running", "root finds it");
+}
+
+#[test]
+fn what_a_log_says_reaches_no_terminal_as_it_is() {
     let place = Place::new();
+    place.summary(&["--source", "synth:rate=1k,time=2s"]);
+    let log = place.out().join("wirescope.jsonl");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let hostile = text.replace("synth:rate=1k,time=2s", "afpacket:\\u001b]0;x\\u0007\u{9b}2J\u{202e}$(x)");
+    assert!(hostile != text);
+    std::fs::write(&log, hostile).unwrap();
+    let odd = |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');
+    for form in [&[][..], &["--json"]] {
+        let done = doctor(&[&["--log", log.to_str().unwrap()], form].concat());
+        assert!(done.stdout.contains("$(x)") && !done.stdout.contains(odd), "{:?}", done.stdout);
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_twice_says_so_in_its_log_and_is_told_as_that() {
+    let place = Place::with_commands();
     let orders = ["--source", "synth:rate=1k", "--before", "100ms", "--trigger", "hit=udp", "--single", "--exec", "sleep 300"];
     let started = Started::new(place.command(&orders));
     let log = place.out().join("wirescope.jsonl");

@@ -79,7 +79,11 @@ fn a_pcap_dump_holds_the_packets_times_and_lengths_of_the_pcapng_one() {
         let lines: Vec<&str> = facts.lines().collect();
         assert!(lines[0].starts_with("wirescope "), "{facts}");
         assert!(lines[1].starts_with("dump 1 of trigger hit, fired by a packet of "), "{facts}");
-        assert!(lines.contains(&format!("packets: {}", old.packets).as_str()) && facts.contains("\ncomplete: "), "{facts}");
+        assert!(
+            lines.contains(&format!("packets: {}", old.packets).as_str())
+                && facts.contains("complete: nothing that came was lost"),
+            "{facts}"
+        );
         assert_eq!(old_place.out_names().len(), files + 2, "the captures, their text, the log: {:?}", old_place.out_names());
     }
 }
@@ -136,7 +140,7 @@ fn a_dump_into_a_pipe_is_what_a_file_would_hold() {
     oracle::opens_cleanly(&place.path("piped.pcapng")).unwrap();
     let bytes = std::fs::read(place.path("piped.pcapng")).unwrap();
     let text = String::from_utf8_lossy(&bytes);
-    assert!(text.contains("complete: nothing inside the window was lost"), "the facts stand at its end");
+    assert!(text.contains("complete: nothing that came was lost"), "the facts stand at its end");
     assert!(
         done.stderr.contains("1 of hit at") && done.stderr.contains("received"),
         "the summary is told beside it: {}",
@@ -221,6 +225,42 @@ fn a_single_dump_overwrites_nothing_and_ends_the_run() {
     let again = shell(&place, &format!("WIRESCOPE {options}"));
     assert_eq!(again.code(), Some(2));
     assert!(again.stderr.contains("one.pcapng exists and is never overwritten"), "{}", again.stderr);
+}
+
+#[test]
+fn the_name_of_a_single_dump_says_its_form_and_the_flag_says_otherwise() {
+    let place = Place::new();
+    place.source(&capture(vec![ethernet("left")], false));
+    let pcapng = [0x0a, 0x0d, 0x0d, 0x0a];
+    let pcap = [0x4d, 0x3c, 0xb2, 0xa1];
+    for (name, more, magic) in [
+        ("a.pcap", "", pcap),
+        ("b.PCAP", "", pcap),
+        ("c.pcapng", "", pcapng),
+        ("d.pcap", "--dump-format pcapng", pcapng),
+        ("e.pcapng", "--dump-format pcap", pcap),
+        ("f", "", pcapng),
+        ("g.cap", "", pcapng),
+    ] {
+        let options = format!("-r in.pcapng --trigger 'hit=udp port 60000' --dump '' --before 2 --after 1 {more} -w {name}");
+        let done = shell(&place, &format!("WIRESCOPE {options}"));
+        assert_eq!(done.code(), Some(0), "{name}: {}", done.stderr);
+        assert_eq!(std::fs::read(place.path(name)).unwrap()[..4], magic, "{name}");
+        oracle::opens_cleanly(&place.path(name)).unwrap();
+    }
+    assert!(place.path("a.txt").exists(), "the facts that a pcap file can't hold");
+    for (order, words) in [
+        ("-w x.pcapng.gz", "-w: x.pcapng.gz would not be compressed; write -w x.pcapng"),
+        ("-w x.pcap.ZST", "-w: x.pcap.ZST would not be compressed"),
+        (
+            "--out out --ring-out x.pcap",
+            "--ring-out: x.pcap would be a pcapng file under the name of a pcap one; write --ring-out x.pcapng",
+        ),
+    ] {
+        let done = shell(&place, &format!("WIRESCOPE -r in.pcapng --trigger udp --dump '' {order}"));
+        assert_eq!(done.code(), Some(2), "{order}: {}", done.stderr);
+        assert!(done.stderr.contains(words), "{order}: {}", done.stderr);
+    }
 }
 
 #[test]

@@ -49,6 +49,27 @@ fn run(capture: &Capture, more: &[&str]) -> (Place, Summary) {
 }
 
 #[test]
+fn the_log_and_a_dump_say_on_which_host_and_by_which_clock() {
+    let (place, summary) = run(&capture(&[5000]), &["--before", "1", "--after", "500ms"]);
+    let events = events(&place);
+    let figure = |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap().trim().to_string();
+    let start = &events[0];
+    assert_eq!(start["host"], figure("hostname").as_str());
+    assert!(start["kernel"].as_str().is_some_and(|kernel| kernel.contains(&figure("osrelease"))), "{start}");
+    let dump = events.iter().find(|event| event["event"] == "dump").unwrap();
+    for clock in [&start["clock"], &dump["clock"]] {
+        let synchronised = clock["synchronised"].as_bool().unwrap_or_else(|| panic!("{start}"));
+        assert_eq!(synchronised, clock["estimated_error_us"].is_u64(), "{clock}");
+    }
+    assert_eq!((&dump["times"], &dump["counters"]), (&serde_json::json!(["file"]), &serde_json::json!([])));
+    let facts = scope_testkit::oracle::read(&summary.only_dump().path).unwrap().comments.remove(0);
+    let has = |line: &str| facts.lines().any(|found| found.starts_with(line));
+    assert!(has(&format!("host: {}", figure("hostname"))) && has("kernel: Linux "), "{facts}");
+    assert!(has("clock: synchronised, estimated error ") || has("clock: not synchronised (adjtimex)"), "{facts}");
+    assert!(has("times: as they stand in the capture file (file)"), "{facts}");
+}
+
+#[test]
 fn the_log_has_one_line_per_event() {
     let (place, summary) = run(&capture(&[2000, 7000]), &["--before", "1", "--after", "500ms"]);
     let events = events(&place);

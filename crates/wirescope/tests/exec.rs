@@ -10,22 +10,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const MS: i64 = 1_000_000;
-/// The user who may nothing.
-const NOBODY: u32 = 65534;
-
-/// A place whose folder for dumps belongs to nobody, where root runs the tests: commands never run as root. In `work` they may write.
-fn place() -> Place {
-    let place = Place::new();
-    std::fs::create_dir(place.path("work")).unwrap();
-    // SAFETY: geteuid takes nothing and always succeeds.
-    if unsafe { libc::geteuid() } == 0 {
-        place.open_to_all();
-        for folder in [place.out(), place.path("work")] {
-            std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-    }
-    place
-}
 
 /// A path in the folder where commands may write.
 fn work(place: &Place, name: &str) -> std::path::PathBuf {
@@ -75,8 +59,9 @@ fn runs(path: &Path) -> bool {
 
 #[test]
 fn a_command_finds_the_facts_of_its_dump_in_its_environment() {
-    let place = place();
-    let command = format!("env | grep ^WIRESCOPE_ > {}/$WIRESCOPE_ID.env; cat; echo said; echo so >&2", place.path("work").display());
+    let place = Place::with_commands();
+    let command =
+        format!("env | grep ^WIRESCOPE_ > {}/$WIRESCOPE_ID.env; cat; echo said; echo so >&2", place.path("work").display());
     let done = run(&place, 2, &command, &[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let summary = done.summary();
@@ -106,7 +91,7 @@ fn a_command_finds_the_facts_of_its_dump_in_its_environment() {
 
 #[test]
 fn a_failing_command_is_a_warning_and_the_run_is_what_it_was() {
-    let place = place();
+    let place = Place::with_commands();
     let done = run(&place, 1, r"printf 'no \033[2Jdisk'; exit 3", &[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert_eq!((&counts(&done)["failed"], &events(&place, "exec")[0]["code"]), (&1.into(), &3.into()));
@@ -117,7 +102,7 @@ fn a_failing_command_is_a_warning_and_the_run_is_what_it_was() {
 
 #[test]
 fn a_command_has_the_home_of_the_user_that_it_is() {
-    let place = place();
+    let place = Place::with_commands();
     let source = place.source(&capture(1));
     let check = |given: &str, expected: &str| {
         let mut command = place.command(&arguments(&source, "printf %s \"$HOME\"", &[]));
@@ -136,7 +121,7 @@ fn a_command_has_the_home_of_the_user_that_it_is() {
 
 #[test]
 fn a_command_can_t_speak_for_the_service_that_the_run_is() {
-    let place = place();
+    let place = Place::with_commands();
     let source = place.source(&capture(1));
     let mut command = place.command(&arguments(&source, "env | grep -e NOTIFY -e WATCHDOG; true", &[]));
     command.env("WATCHDOG_PID", "1");
@@ -147,7 +132,7 @@ fn a_command_can_t_speak_for_the_service_that_the_run_is() {
 
 #[test]
 fn only_so_many_commands_run_at_once() {
-    let place = place();
+    let place = Place::with_commands();
     let log = work(&place, "log");
     let command = format!("echo begin >> {0}; sleep 0.2; echo end >> {0}", log.display());
     let done = run(&place, 6, &command, &["--exec-max", "2"]);
@@ -164,7 +149,7 @@ fn only_so_many_commands_run_at_once() {
 
 #[test]
 fn commands_beyond_those_that_may_wait_are_skipped_and_counted() {
-    let place = place();
+    let place = Place::with_commands();
     let source = place.source(&capture(75));
     let go = place.path("go");
     let command = format!("while [ ! -e {} ]; do sleep 0.05; done", go.display());
@@ -181,7 +166,7 @@ fn commands_beyond_those_that_may_wait_are_skipped_and_counted() {
 
 #[test]
 fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
-    let place = place();
+    let place = Place::with_commands();
     let pid = work(&place, "pid");
     let command = format!("trap '' TERM; sleep 300 & echo $! > {}; while true; do sleep 0.1; done", pid.display());
     let begun = Instant::now();
@@ -196,7 +181,7 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
 
 #[test]
 fn a_command_that_ends_when_it_is_told_to_gives_its_place_back_at_once() {
-    let place = place();
+    let place = Place::with_commands();
     let bounds = ["--exec-timeout", "300ms", "--exec-max", "1"];
     let traffic = ["--source", "synth:rate=1k", "--before", "100ms", "--exec", "sleep 300 & sleep 300"];
     let started = Started::new(place.command(&[&traffic[..], &bounds].concat()));
@@ -218,7 +203,7 @@ fn a_command_that_ends_when_it_is_told_to_gives_its_place_back_at_once() {
 
 #[test]
 fn what_a_command_started_has_its_grace_though_the_command_itself_is_gone() {
-    let place = place();
+    let place = Place::with_commands();
     let pid = work(&place, "pid");
     let command = format!("(trap '' TERM; sleep 1; echo tidied; sleep 300) & echo $! > {}; sleep 300", pid.display());
     let done = run(&place, 1, &command, &["--exec-timeout", "500ms"]);
@@ -231,7 +216,7 @@ fn what_a_command_started_has_its_grace_though_the_command_itself_is_gone() {
 
 #[test]
 fn what_a_command_leaves_behind_ends_with_it() {
-    let place = place();
+    let place = Place::with_commands();
     let pid = work(&place, "pid");
     let done = run(&place, 1, &format!("sleep 300 & echo $! > {}", pid.display()), &[]);
     assert_eq!((done.code(), &counts(&done)["failed"]), (Some(0), &0.into()), "{}", done.stderr);
@@ -240,7 +225,7 @@ fn what_a_command_leaves_behind_ends_with_it() {
 
 #[test]
 fn only_the_beginning_of_what_a_command_says_is_kept() {
-    let place = place();
+    let place = Place::with_commands();
     let done = run(&place, 1, "head -c 3000000 /dev/zero | tr '\\0' x", &[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let event = &events(&place, "exec")[0];
@@ -249,7 +234,7 @@ fn only_the_beginning_of_what_a_command_says_is_kept() {
 
 #[test]
 fn a_second_signal_ends_the_commands_with_the_run() {
-    let place = place();
+    let place = Place::with_commands();
     let pid = work(&place, "pid");
     let command = format!("trap '' TERM INT; sleep 300 & echo $! > {}; wait", pid.display());
     let folder = place.path("work");
@@ -270,7 +255,7 @@ fn a_second_signal_ends_the_commands_with_the_run() {
 
 #[test]
 fn what_can_t_be_run_is_refused() {
-    let place = place();
+    let place = Place::with_commands();
     let check = |more: &[&str], words: &str| {
         let done = place.run(&[&["--source", "synth:time=1s"], more].concat());
         assert_eq!(done.code(), Some(2), "{more:?}: {}", done.stderr);

@@ -10,13 +10,11 @@ use run::{Done, Place, Started, is_root, names, skip, wait_until, wirescope};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use serde_json::Value;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The user who may nothing.
-const NOBODY: u32 = 65534;
 /// A dump in the midst of a second of traffic.
 const TRAFFIC: [&str; 10] = [
     "--source",
@@ -30,20 +28,6 @@ const TRAFFIC: [&str; 10] = [
     "--after",
     "100ms",
 ];
-
-/// A place whose folders `out` and `work` belong to nobody where this is root.
-fn place() -> Place {
-    let place = Place::new();
-    std::fs::create_dir(place.path("work")).unwrap();
-    // SAFETY: geteuid takes nothing and always succeeds.
-    if unsafe { libc::geteuid() } == 0 {
-        place.open_to_all();
-        for folder in [place.out(), place.path("work")] {
-            chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-    }
-    place
-}
 
 /// `wirescope run` with [`TRAFFIC`] and a temporary folder that is looked at.
 fn command(place: &Place, script: &str, more: &[&str]) -> Command {
@@ -88,7 +72,7 @@ fn passed_on(pid: u32) -> Vec<String> {
 fn a_command_has_the_three_standard_descriptors_whatever_the_sources_are() {
     let Some(live) = Live::or_skip() else { return };
     for source in ["synth:rate=1k", "afpacket:vb,workers=2,spare=1", "afpacket:v*,workers=0", "pcap:vb"] {
-        let place = place();
+        let place = Place::with_commands();
         // A child of the shell, since whoever looks at itself has the folder open that it looks into.
         let script = "sleep 60 & ls -l /proc/$!/fd | sed -n 's/.* \\([0-9]*\\) -> \\(.*\\)/\\1 \\2/p'; kill $!";
         let mut command = wirescope(&["run", "--source", source, "--ring", "64MiB", "--before", "100ms", "--out"]);
@@ -103,7 +87,7 @@ fn a_command_has_the_three_standard_descriptors_whatever_the_sources_are() {
         let started = live.lab.b().enter(|| Started::new(command));
         wait_until("the start", || !events(&place, "start").is_empty());
         let passed = passed_on(started.pid());
-        assert!(passed.iter().all(|name| ["0", "1", "2", "77"].contains(&name.as_str())), "{source}: {passed:?}");
+        assert!(passed.iter().all(|name| ["0", "1", "2"].contains(&name.as_str())), "{source}: {passed:?}");
         started.signal(libc::SIGUSR1);
         wait_until("the command", || !events(&place, "exec").is_empty());
         let done = live_lab::stop(started);
@@ -116,7 +100,7 @@ fn a_command_has_the_three_standard_descriptors_whatever_the_sources_are() {
 
 #[test]
 fn a_command_of_a_run_on_files_has_the_three_standard_descriptors_too() {
-    let place = place();
+    let place = Place::with_commands();
     let capture = scope_testkit::traffic::Conversations::default().capture();
     let source = place.source(&capture);
     let script = "sleep 60 & ls /proc/$!/fd; kill $!";
@@ -127,7 +111,7 @@ fn a_command_of_a_run_on_files_has_the_three_standard_descriptors_too() {
 
 #[test]
 fn a_command_reads_the_dump_and_the_system_and_writes_where_it_may_and_nowhere_else() {
-    let place = place();
+    let place = Place::with_commands();
     for (name, mode) in [("open", 0o666), ("script", 0o755)] {
         std::fs::write(place.path(name), "#!/bin/sh\necho run\n").unwrap();
         std::fs::set_permissions(place.path(name), PermissionsExt::from_mode(mode)).unwrap();
@@ -172,13 +156,13 @@ fn a_command_reads_the_dump_and_the_system_and_writes_where_it_may_and_nowhere_e
 
 #[test]
 fn with_the_dump_folder_named_a_command_may_replace_a_dump() {
-    let place = place();
+    let place = Place::with_commands();
     let out = place.out();
     let done = run::finish(command(&place, "gzip \"$WIRESCOPE_FILE\"", &["--exec-write", out.to_str().unwrap()]));
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(names(&out).iter().any(|name| name.ends_with(".pcapng.gz")), "{:?} {}", names(&out), done.stderr);
     // Without it that fails, and the warning says what would help.
-    let place = self::place();
+    let place = Place::with_commands();
     let done = run::finish(command(&place, "gzip \"$WIRESCOPE_FILE\"", &[]));
     if landlock_abi(&done) > 0 {
         assert!(done.stderr.contains("where --exec-write DIR says"), "{}", done.stderr);
@@ -188,7 +172,7 @@ fn with_the_dump_folder_named_a_command_may_replace_a_dump() {
 
 #[test]
 fn a_command_may_use_the_network_and_has_no_right_of_the_run() {
-    let place = place();
+    let place = Place::with_commands();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     // The fourth field of stat is the parent; the helper's parent is the keeper, whose parent is the run.
@@ -217,7 +201,7 @@ fn a_command_may_use_the_network_and_has_no_right_of_the_run() {
 
 #[test]
 fn a_command_finds_a_clean_environment_and_what_is_named() {
-    let place = place();
+    let place = Place::with_commands();
     let mut command = command(&place, "env | cut -d= -f1 | sort | paste -sd' '; echo $LANG $NAMED", &["--exec-env", "NAMED"]);
     command.env("SECRET", "x").env("NAMED", "given").env("LANG", "C").env("TZ", "UTC").env("WIRESCOPE_RING_FORM", "plain");
     let done = run::finish(command);
@@ -255,7 +239,7 @@ fn as_root_commands_are_refused_with_the_chown_that_helps() {
     command.arg(place.out()).args(TRAFFIC);
     assert_eq!(run::finish(command).code(), Some(0));
     // A folder for commands that their user can't write to.
-    let place = self::place();
+    let place = Place::with_commands();
     let closed = place.path("closed");
     std::fs::create_dir(&closed).unwrap();
     check(&place, &["--exec-write", closed.to_str().unwrap()], &["--exec-write: nobody can't write to", "chown nobody "]);
@@ -297,7 +281,7 @@ fn running(place: &Place) -> (Started, [u32; 4]) {
 
 #[test]
 fn commands_and_their_temporary_folder_end_with_a_run_that_is_killed() {
-    let place = place();
+    let place = Place::with_commands();
     let (started, line) = running(&place);
     started.signal(libc::SIGKILL);
     wait_until("the end of all", || !line.into_iter().any(lives));
@@ -306,7 +290,7 @@ fn commands_and_their_temporary_folder_end_with_a_run_that_is_killed() {
 
 #[test]
 fn a_run_whose_helper_is_killed_goes_on_and_says_so() {
-    let place = place();
+    let place = Place::with_commands();
     let (started, [keeper, helper, shell, _]) = running(&place);
     // SAFETY: takes numbers; the process was seen a moment ago, and nobody waits for it but the keeper, which is there.
     unsafe { libc::kill(helper as i32, libc::SIGKILL) };
@@ -324,7 +308,7 @@ fn a_run_whose_helper_is_killed_goes_on_and_says_so() {
 
 #[test]
 fn signals_for_all_processes_of_a_service_leave_commands_to_the_run() {
-    let place = place();
+    let place = Place::with_commands();
     let (started, [keeper, helper, ..]) = running(&place);
     for pid in [keeper, helper] {
         for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGUSR1] {
@@ -347,7 +331,7 @@ fn without(call: i64) -> BpfProgram {
 
 #[test]
 fn without_landlock_that_is_said_and_commands_run_all_the_same() {
-    let place = place();
+    let place = Place::with_commands();
     let mut command = command(&place, "echo went", &[]);
     let filter = without(libc::SYS_landlock_create_ruleset);
     // SAFETY: between fork and exec only system calls are made; the filter was made before.

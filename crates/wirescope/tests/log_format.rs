@@ -21,7 +21,7 @@ fn lines(stderr: &str) -> Vec<Value> {
 
 #[test]
 fn with_json_every_line_on_standard_error_is_an_object() {
-    let place = Place::new();
+    let place = Place::with_commands();
     let source = ["--source", "synth:rate=10k,time=2s,trigger-at=1s", "--log-format", "json", "--exec", "echo oh; exit 1"];
     let done = place.run(&[&source[..], &TRIGGER].concat());
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
@@ -29,7 +29,7 @@ fn with_json_every_line_on_standard_error_is_an_object() {
     let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
     let line = of("dump")[0];
     let dump = &line["dump"];
-    assert_eq!((&dump["trigger"], &dump["complete"], &line["level"]), (&"hit".into(), &true.into(), &"info".into()));
+    assert_eq!((&dump["trigger"], &dump["lost_max"], &line["level"]), (&"hit".into(), &0.into(), &"info".into()));
     assert_eq!(dump["packets"].as_u64(), Some(done.summary().only_dump().packets));
     let warnings: Vec<_> = of("note").into_iter().filter(|line| line["level"] == "warning").collect();
     assert!(warnings.iter().any(|line| line["text"].as_str().unwrap().contains("failed with exit code 1: oh")), "{warnings:?}");
@@ -68,7 +68,7 @@ fn faults_of_a_file_and_of_the_command_line_itself_are_objects_too() {
 
 #[test]
 fn text_holds_no_control_character_of_foreign_data() {
-    let place = Place::new();
+    let place = Place::with_commands();
     let exec = r"printf 'evil\033[2J\ttext'; exit 1";
     let source = ["--source", "synth:rate=10k,time=2s,trigger-at=1s", "--exec", exec];
     let done = place.run(&[&source[..], &TRIGGER].concat());

@@ -104,23 +104,60 @@ fn in_every_thread_everything_that_a_run_does_not_need_is_impossible() {
             serde_json::from_str(std::fs::read_to_string(place.out().join("wirescope.jsonl")).unwrap().lines().next().unwrap())
                 .unwrap();
         assert_eq!(start["rights"], rights_line(&done));
-        let begin = format!("rights: user {user}, no capabilities, seccomp, Landlock (ABI ");
-        assert!(rights_line(&done).starts_with(&begin), "{}", rights_line(&done));
+        // SAFETY: without attributes, and with this flag, nothing is made: a number is returned.
+        let kernel = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, 1) };
+        let line = format!("rights: user {user}, no capabilities, seccomp, Landlock (ABI {})", kernel.min(5));
+        assert_eq!(rights_line(&done), line, "what the kernel has and this program uses");
+    }
+}
+
+/// The binary as everybody can run it, with these capabilities of its own; says why where that can't be.
+fn binary_with(place: &Place, capabilities: &str) -> Option<std::path::PathBuf> {
+    place.open_to_all();
+    chown(place.out(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let binary = place.path("wirescope");
+    std::fs::copy(env!("CARGO_BIN_EXE_wirescope"), &binary).unwrap();
+    std::fs::set_permissions(&binary, PermissionsExt::from_mode(0o755)).unwrap();
+    match Command::new("setcap").arg(format!("{capabilities}=ep")).arg(&binary).output() {
+        Ok(output) if output.status.success() => Some(binary),
+        other => {
+            skip(&format!("setcap: {other:?}"));
+            None
+        }
+    }
+}
+
+#[test]
+fn the_one_capability_to_open_packet_sockets_is_enough_for_all_that_capture_can() {
+    let Some(live) = Live::or_skip() else { return };
+    let Some(binary) = binary_with(&live.place, "cap_net_raw") else { return };
+    // Fan-out over two workers, promiscuous, with spare sockets and a prefilter; a pattern; libpcap.
+    for source in ["afpacket:vb,workers=2,spare=2,prefilter=ip or ip6 or arp", "afpacket:v*,workers=0,spare=2", "pcap:vb"] {
+        for name in live.place.out_names() {
+            std::fs::remove_file(live.place.out().join(name)).unwrap();
+        }
+        let mut command = Command::new(&binary);
+        command.args(["run", "--source", source, "--ring", "64MiB", "--trigger", "udp port 60000", "--dump", ""]);
+        command.args(["--after", "200ms", "--out"]).arg(live.place.out()).uid(NOBODY).gid(NOBODY).current_dir("/");
+        let started = live.lab.b().enter(|| Started::new(command));
+        wait_until("the log", || live.place.out_names() == ["wirescope.jsonl"]);
+        wait_until("the start", || std::fs::read_to_string(live.place.out().join("wirescope.jsonl")).unwrap().contains("start"));
+        let mut frames = mixed_frames(1, 100);
+        frames.push(hit_frame(&[]));
+        live.sender().send(&frames).unwrap();
+        wait_until("the dump", || live.place.out_names().len() == 2);
+        let done = live_lab::stop(started);
+        assert_eq!(done.code(), Some(0), "{source}: {}", done.stderr);
+        assert!(!done.stderr.contains("promisc"), "{source}: {}", done.stderr);
+        assert!(done.stdout.contains("received  101 packets"), "{source}: {}", done.stdout);
     }
 }
 
 #[test]
 fn a_program_with_file_capabilities_gives_them_up_without_root() {
     let Some(live) = Live::or_skip() else { return };
-    live.place.open_to_all();
-    chown(live.place.out(), Some(NOBODY), Some(NOBODY)).unwrap();
-    let binary = live.place.path("wirescope");
-    std::fs::copy(env!("CARGO_BIN_EXE_wirescope"), &binary).unwrap();
-    let setcap = Command::new("setcap").arg("cap_net_raw,cap_net_admin,cap_ipc_lock=ep").arg(&binary).output();
-    match setcap {
-        Ok(output) if output.status.success() => {}
-        other => return skip(&format!("setcap: {other:?}")),
-    }
+    // The second is for --mlock alone.
+    let Some(binary) = binary_with(&live.place, "cap_net_raw,cap_ipc_lock") else { return };
     let mut command = Command::new(&binary);
     command.args(["run", "-i", "vb", "--ring", "64MiB", "--mlock", "--rights-selftest", "--out"]).arg(live.place.out());
     command.uid(NOBODY).gid(NOBODY).current_dir("/");
@@ -173,7 +210,7 @@ fn capture_and_dumps_go_on_without_any_rights() {
     let found = live.check_only_dump(&summary, "ip or ip6", &hit_frame(&[]));
     assert_eq!(found.packets.len(), frames.len());
     let dump = summary.only_dump().path.metadata().unwrap();
-    assert_eq!((dump.uid(), dump.mode() & 0o7777), (NOBODY, 0o640));
+    assert_eq!((dump.uid(), dump.mode() & 0o7777), (NOBODY, 0o600), "several programs may be nobody: its group reads nothing");
 }
 
 #[test]
@@ -185,7 +222,7 @@ fn started_as_root_a_run_is_who_can_write_with_the_least_rights_and_says_who() {
     // Owner and mode of the folder, what is given, who it is.
     for (owner, mode, arguments, user, expected) in [
         (DAEMON, 0o755, &[][..], DAEMON, "user daemon (the dump folder's owner), no capabilities"),
-        (0, 0o700, &[], 0, "nobody; to have it so: chown -R "),
+        (0, 0o700, &[], 0, "nobody; to have another user: give the folder to this user by: chown -R "),
         (0, 0o755, &["--user", "root"], 0, "user root, no capabilities"),
         (0, 0o777, &["--user", "daemon"], DAEMON, "user daemon, no capabilities"),
         (
@@ -224,7 +261,7 @@ fn a_user_who_is_not_there_or_can_t_write_is_refused_before_anything_starts() {
     let out = place.out().display().to_string();
     let done = run::finish(command(&place, 0, &["--user", "nobody"]));
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
-    let remedy = format!("chown -R nobody '{out}'");
+    let remedy = format!("chown -R nobody {out}");
     assert!(done.stderr.contains(&remedy) && !done.stderr.contains("ready"), "{}", done.stderr);
     // A log of an earlier run that this user can't go on with.
     std::fs::set_permissions(place.out(), PermissionsExt::from_mode(0o777)).unwrap();
@@ -234,6 +271,17 @@ fn a_user_who_is_not_there_or_can_t_write_is_refused_before_anything_starts() {
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
     assert!(done.stderr.contains(&remedy), "{}", done.stderr);
     assert_eq!(names(&place.out()), ["wirescope.jsonl"]);
+    // One that this user could go on with, but that is somebody else's, who would read it.
+    chown(place.out().join("wirescope.jsonl"), Some(DAEMON), Some(DAEMON)).unwrap();
+    std::fs::set_permissions(place.out().join("wirescope.jsonl"), PermissionsExt::from_mode(0o666)).unwrap();
+    let done = run::finish(command(&place, 0, &["--user", "nobody"]));
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("belongs to another user (number 1)") && done.stderr.contains("move it away"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(place.out().join("wirescope.jsonl").metadata().unwrap().len(), 0);
     // The same where nobody was named: root without capabilities may not write to what belongs to others, either.
     let place = Place::new();
     let command = command(&place, DAEMON, &[]);
@@ -241,7 +289,7 @@ fn a_user_who_is_not_there_or_can_t_write_is_refused_before_anything_starts() {
     std::fs::set_permissions(place.out().join("wirescope.jsonl"), PermissionsExt::from_mode(0o600)).unwrap();
     let done = run::finish(command);
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
-    assert!(done.stderr.contains(&format!("chown -R daemon '{}'", place.out().display())), "{}", done.stderr);
+    assert!(done.stderr.contains(&format!("chown -R daemon {}", place.out().display())), "{}", done.stderr);
 }
 
 /// Users and groups of a process, as the kernel tells them: real, effective, saved, of files; and its further groups.
@@ -361,6 +409,131 @@ fn dumps_go_to_the_folder_that_was_opened_even_when_it_was_moved_meanwhile() {
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert_eq!(names(&moved).len(), 2, "{:?}", names(&moved));
     assert!(place.out_names().is_empty());
+}
+
+/// What a process of user `uid` can do to process `pid`, one bit each: read its memory through /proc, and by the system call; stop and
+/// trace it; take its descriptors; list them; read its environment.
+fn possible(uid: u32, pid: u32) -> i32 {
+    let path = |name: &str| std::ffi::CString::new(format!("/proc/{pid}/{name}")).unwrap();
+    let (memory, open, environment) = (path("mem"), path("fd"), path("environ"));
+    let tries = move || {
+        let mut byte = [0u8; 1];
+        let here = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+        let there = libc::iovec { iov_base: 0x1000 as *mut libc::c_void, iov_len: 1 };
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let mut mask = 0;
+        let mut note = |bit: i32, possible: bool| mask |= i32::from(possible) << bit;
+        // SAFETY: the paths and what is read into outlive the calls; all else is numbers. This process ends at once.
+        unsafe {
+            note(0, libc::open(memory.as_ptr(), flags) >= 0);
+            // There is nothing at that address: who may read is told that, who may not is told so.
+            libc::process_vm_readv(pid as i32, &here, 1, &there, 1, 0);
+            note(1, std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT));
+            let handle = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+            note(2, (0..64).any(|fd| libc::syscall(libc::SYS_pidfd_getfd, handle, fd, 0) >= 0));
+            note(3, libc::open(open.as_ptr(), flags) >= 0);
+            note(4, libc::open(environment.as_ptr(), flags) >= 0);
+            note(5, libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) == 0);
+            libc::_exit(mask)
+        }
+    };
+    let mut command = Command::new("/bin/true");
+    command.uid(uid).gid(uid);
+    // SAFETY: between fork and exec only system calls are made; everything was allocated before.
+    unsafe { command.pre_exec(tries) };
+    command.status().unwrap().code().unwrap()
+}
+
+#[test]
+fn no_process_of_the_same_user_looks_into_a_run_or_takes_its_sockets() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    place.open_to_all();
+    chown(place.out(), Some(12_345), Some(12_345)).unwrap();
+    let binary = place.path("wirescope");
+    std::fs::copy(env!("CARGO_BIN_EXE_wirescope"), &binary).unwrap();
+    std::fs::set_permissions(&binary, PermissionsExt::from_mode(0o755)).unwrap();
+    // Never was it anybody else: then the kernel wouldn't hide it by itself.
+    let mut command = Command::new(&binary);
+    command.args(["run", "--source", "synth:rate=1k", "--ring", "64MiB", "--before", "1", "--exec", "sleep 60", "--out"]);
+    command.arg(place.out()).uid(12_345).gid(12_345).current_dir("/");
+    let started = Started::new(command);
+    let has = |word: &str| std::fs::read_to_string(place.out().join("wirescope.jsonl")).is_ok_and(|text| text.contains(word));
+    wait_until("the start", || has("\"start\""));
+    assert_eq!(possible(12_345, started.pid()), 0, "the run");
+    // The processes for its commands have its rights to files: they are as closed.
+    let all = names(Path::new("/proc")).into_iter().filter_map(|name| name.parse::<u32>().ok());
+    let words = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let uid = |pid: &u32| std::fs::metadata(format!("/proc/{pid}/task")).map_or(0, |found| found.uid());
+    let helpers: Vec<u32> =
+        all.filter(|pid| words(pid).contains("exec-helper\0") && identity(*pid).0.contains("12345")).collect();
+    assert!(helpers.len() >= 2, "{helpers:?}");
+    for pid in helpers {
+        assert_eq!((possible(12_345, pid), uid(&pid)), (0, 0), "a helper");
+    }
+    // What is asked is possible where nobody hides.
+    let mut other = Command::new("/bin/sleep").arg("60").uid(12_345).gid(12_345).spawn().unwrap();
+    let guarded = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").is_ok_and(|scope| scope.trim() != "0");
+    let found = possible(12_345, other.id());
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert!(guarded || found == 0b11_1111, "{found:b}");
+}
+
+#[test]
+fn the_memory_of_packets_is_not_part_of_what_a_crash_leaves() {
+    let Some(live) = Live::or_skip() else { return };
+    let started = live.start_at(&live.place, &["-i", "vb"]);
+    let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", started.pid())).unwrap();
+    let (mut place, mut found) = ("", BTreeMap::new());
+    for line in smaps.lines() {
+        match line.strip_prefix("VmFlags:") {
+            Some(flags) if !place.is_empty() => drop(found.insert(place, flags.split_whitespace().any(|flag| flag == "dd"))),
+            Some(_) => {}
+            None if line.split_whitespace().next().is_some_and(|first| first.contains('-') && !first.ends_with(':')) => {
+                place =
+                    ["wirescope-ring", "wirescope-tables", "socket:"].into_iter().find(|name| line.contains(name)).unwrap_or("");
+            }
+            None => {}
+        }
+    }
+    assert_eq!(found.len(), 3, "ring, tables and the kernel's ring: {found:?}\n{smaps}");
+    assert!(found.values().all(|left_out| *left_out), "{found:?}");
+    drop(live_lab::stop(started));
+}
+
+#[test]
+fn a_file_in_a_folder_of_others_opens_nothing_else_there() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    place.open_to_all();
+    let shared = place.path("shared");
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::set_permissions(&shared, PermissionsExt::from_mode(0o777)).unwrap();
+    std::fs::write(shared.join("other"), "others'").unwrap();
+    let (dump, ring) = (shared.join("x.pcapng"), shared.join("ring.pcapng"));
+    let mut command = wirescope(&["run", "--rights-selftest", "--user", "nobody", "-w"]);
+    command.arg(&dump).arg("--ring-out").arg(&ring).args(TRAFFIC);
+    let done = run::finish(command);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let tried = selftest(&done);
+    if !has_landlock(&tried) {
+        return;
+    }
+    assert_eq!(
+        (&tried["list_beside"], &tried["open_beside"], &tried["passed"]),
+        (&"EACCES".into(), &"EACCES".into(), &true.into()),
+        "{tried}"
+    );
+    for path in [&dump, &ring] {
+        assert_eq!((path.metadata().unwrap().uid(), path.metadata().unwrap().mode() & 0o777), (NOBODY, 0o600));
+        scope_testkit::oracle::opens_cleanly(path).unwrap();
+    }
+    assert_eq!(names(&shared).len(), 3);
 }
 
 /// Lets a system call fail as where the kernel doesn't have it.

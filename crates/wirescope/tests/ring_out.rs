@@ -5,7 +5,9 @@ mod run;
 use run::{Place, names};
 use scope_testkit::oracle::{self, difference};
 use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, RAW};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Command;
 
 fn capture(link_types: &[u16]) -> Capture {
     let named = |(number, &link_type): (usize, &u16)| Interface::new(&format!("port{number}"), link_type);
@@ -70,6 +72,24 @@ fn two_link_types_give_two_files() {
         assert_eq!(link_types.len(), 1, "{name}");
         assert_eq!(difference(&input.of_link_type(link_types[0]), &part), None, "{name}");
     }
+}
+
+#[test]
+fn a_run_that_is_killed_while_it_writes_the_ring_leaves_no_half_of_it() {
+    let place = Place::new();
+    // In the C library's place: the process is killed when it wants the file's data to be on the disk.
+    let killer = "#include <signal.h>\nint fdatasync(int file) { return raise(SIGKILL) + file; }\n";
+    std::fs::write(place.path("killer.c"), killer).unwrap();
+    let library = place.path("killer.so");
+    let made = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(place.path("killer.c")).status();
+    assert!(made.unwrap().success());
+    let source = place.source(&capture(&[ETHERNET]));
+    let file = place.path("ring.pcapng");
+    let mut command = place.command(&["--source", &source, "--ring-out", file.to_str().unwrap()]);
+    command.env("LD_PRELOAD", &library);
+    let done = run::finish(command);
+    assert_eq!((done.code(), done.status.signal()), (None, Some(libc::SIGKILL)), "{}", done.stderr);
+    assert_eq!(names(place.root()), ["in.pcapng", "killer.c", "killer.so", "out"]);
 }
 
 #[test]

@@ -100,6 +100,96 @@ fn every_tool_copies_a_single_dump_in_a_file_and_in_a_pipe() {
     }
 }
 
+#[test]
+fn a_pipe_without_a_dump_is_a_capture_without_packets() {
+    for (link_types, format) in [(&[ETHERNET, ETHERNET][..], "pcapng"), (&[RAW], "pcapng"), (&[ETHERNET], "pcap")] {
+        let place = Place::new();
+        place.source(&capture(link_types, false));
+        let options = format!("-r in.pcapng --trigger 'hit=udp port 60001' --dump '' --dump-format {format} -w -");
+        let done = shell(&place, &format!("WIRESCOPE {options} | tee empty | tshark -n -r - ; echo ${{PIPESTATUS[@]}}"));
+        assert_eq!(done.stdout.trim(), "0 0 0", "{}", done.stderr);
+        is_sound(&place.path("empty"), 0);
+        assert_eq!(oracle::read(place.path("empty")).unwrap().capture.packets.len(), 0);
+    }
+}
+
+/// Runs a program of Wireshark's that has to end well.
+fn wireshark(place: &Place, program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).current_dir(place.root()).output().expect(program);
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A block with the name of 10.0.0.1.
+fn names_block(name: &str) -> Vec<u8> {
+    let mut record = vec![1, 0, 4 + name.len() as u8 + 1, 0, 10, 0, 0, 1];
+    record.extend(name.as_bytes());
+    record.push(0);
+    record.resize(record.len().next_multiple_of(4), 0);
+    record.extend([0; 4]);
+    let total = (record.len() as u32 + 12).to_le_bytes();
+    [&[4, 0, 0, 0][..], &total, &record, &total].concat()
+}
+
+/// Where the first packet block of a pcapng file begins.
+fn first_packet_at(bytes: &[u8]) -> usize {
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let mut at = 0;
+    while word(at) != 6 {
+        at += word(at + 4) as usize;
+    }
+    at
+}
+
+/// A capture with comments on packet `first` and the one behind it and on the last, and with a name and a secret.
+fn said_beside(place: &Place, name: &str, capture: &Capture, first: usize) {
+    place.source_of("plain.pcapng", &scope_testkit::traffic::pcapng(capture, scope_testkit::traffic::Precision::Nano, false));
+    std::fs::write(place.path("keys"), format!("CLIENT_RANDOM {name} 01\n")).unwrap();
+    let comment = |at: usize, text: &str| format!("{}:{text} of {name}", at + 1);
+    let last = capture.packets.len() - 1;
+    let comments = [comment(first, "one"), comment(first + 1, "two"), comment(last, "outside")];
+    let mut arguments: Vec<&str> = comments.iter().flat_map(|comment| ["-a", comment]).collect();
+    arguments.extend(["--inject-secrets", "tls,keys", "plain.pcapng", "said.pcapng"]);
+    wireshark(place, "editcap", &arguments);
+    let mut bytes = std::fs::read(place.path("said.pcapng")).unwrap();
+    let at = first_packet_at(&bytes);
+    bytes.splice(at..at, names_block(&format!("{name}.example")));
+    std::fs::write(place.path(&format!("{name}.pcapng")), bytes).unwrap();
+    ["plain.pcapng", "said.pcapng", "keys"].iter().for_each(|name| std::fs::remove_file(place.path(name)).unwrap());
+}
+
+#[test]
+fn what_a_capture_says_beside_its_packets_stays_with_them() {
+    let place = Place::new();
+    let near = capture(&[ETHERNET, ETHERNET], true);
+    let mut far = near.clone();
+    far.packets.iter_mut().for_each(|packet| packet.time_ns += 3600 * 1000 * MS);
+    far.packets.retain(|packet| !packet.data.ends_with(b"hit"));
+    let hit = near.packets.iter().position(|packet| packet.data.ends_with(b"hit")).unwrap();
+    said_beside(&place, "near", &near, hit);
+    said_beside(&place, "far", &far, hit);
+    for (sources, target) in [
+        ("-r near.pcapng -r far.pcapng", "-w whole.pcapng"),
+        ("-r near.pcapng -r far.pcapng", "-w - > piped.pcapng"),
+        ("--source file:near.pcapng,workers=2", "-w shared.pcapng"),
+    ] {
+        let options = "--trigger 'hit=udp port 60000' --dump '' --before 2 --after 1";
+        let done = shell(&place, &format!("WIRESCOPE {sources} {options} {target}"));
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        let path = place.path(target.rsplit(' ').next().unwrap());
+        let found = oracle::read(&path).unwrap();
+        let fired = found.capture.packets.iter().position(|packet| packet.data.ends_with(b"hit")).unwrap();
+        let said: Vec<&str> = found.packet_comments.iter().map(|(_, comment)| comment.as_str()).collect();
+        let of_fired: Vec<usize> = found.packet_comments.iter().map(|(at, _)| *at).filter(|at| *at == fired).collect();
+        assert!(said[0].starts_with("dump 1 of trigger hit, fired by a packet of ") && of_fired.len() == 2, "{said:?}");
+        assert_eq!(said[1..], ["one of near", "two of near"]);
+        let kinds: Vec<u32> = found.names_and_secrets.iter().map(|(kind, _)| *kind).collect();
+        let holds = |text: &str| found.names_and_secrets.iter().any(|(_, body)| String::from_utf8_lossy(body).contains(text));
+        assert_eq!(kinds.len(), 2, "{kinds:?}");
+        assert!(holds("near.example") && holds("CLIENT_RANDOM near 01"), "{kinds:?}");
+        every_tool_copies(&path).unwrap();
+    }
+}
+
 fn ring_files(place: &Place, more: &[&str]) -> Vec<PathBuf> {
     let file = place.path("ring.pcapng");
     place.summary(&[more, &["--ring-out", file.to_str().unwrap()]].concat());

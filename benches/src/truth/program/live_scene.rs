@@ -40,7 +40,6 @@ enum Act {
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    seed: u64,
     disk: Kind,
     stall: Option<Stall>,
     acts: Vec<(u64, Act)>,
@@ -100,7 +99,6 @@ impl Scene {
         let long = random.chance(40);
         let window = |random: &mut Random| if long { random.below(2000) } else { random.below(400) };
         Scene {
-            seed,
             disk,
             stall,
             acts,

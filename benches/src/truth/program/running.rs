@@ -39,8 +39,6 @@ pub struct Done {
     pub dumps: Vec<Value>,
     /// What went through the pipe.
     pub piped: Option<Vec<u8>>,
-    /// Its last words.
-    pub words: String,
 }
 
 impl Running {
@@ -128,7 +126,7 @@ impl Running {
         let said = read_to_string(&self.stderr)?;
         let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let dumps = lines.filter(|line| line["event"] == "dump").map(|line| line["dump"].clone()).collect();
-        Ok(Done { dumps, piped, words: self.words() })
+        Ok(Done { dumps, piped })
     }
 
     fn words(&self) -> String {

@@ -1,16 +1,21 @@
 //! The files of a folder that are dumps: listed, told apart, deleted. No link is followed, and nothing else is touched.
+//!
+//! A file counts by the blocks that it has on its disk, and only where name and mark say that it is Wirescope's: a foreign file of a
+//! dump's name takes no room of the budget, and one with a hole takes as little as it does of the disk.
 
 use super::room::Gain;
 use crate::mark::{FACTS, MARK_BYTES, PCAP, PCAPNG, is_dump_name, marked_stem};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 use scope_store::Folder;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 
 /// Unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
+/// Files whose mark is remembered; those of more are looked into at each reading of the folder.
+const KNOWN_MAX: usize = 100_000;
 
 /// A file with a dump's name. Ordered by age.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +23,10 @@ pub(super) struct Entry {
     /// Time of its last change, ns since the epoch.
     changed_ns: i128,
     pub name: String,
+    /// Bytes of its blocks.
     pub bytes: u64,
+    /// Which file it is, and how long: another one may get its name.
+    identity: (u64, u64),
     /// What deleting it gives back on its file system, bytes: nothing while it has another name elsewhere.
     disk: u64,
 }
@@ -54,18 +62,59 @@ impl Entry {
     }
 }
 
-/// Tells each file with a dump's name.
-pub(super) fn list(folder: &Folder, mut each: impl FnMut(Entry)) -> io::Result<()> {
+/// Which files bear a mark, as they were found when the folder was last read.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// By name: which file it was, and whether it is marked.
+    marks: BTreeMap<String, ((u64, u64), i128, bool)>,
+}
+
+impl Known {
+    /// Whether the file is marked as a dump's: by what was found before, where it is still that file.
+    fn is_marked(&self, folder: &Folder, entry: &Entry) -> bool {
+        match self.marks.get(&entry.name) {
+            Some((identity, changed_ns, marked)) if (*identity, *changed_ns) == (entry.identity, entry.changed_ns) => *marked,
+            _ => mark_of(folder, entry).is_some(),
+        }
+    }
+}
+
+/// Tells each file of a dump that Wirescope made: by its name and its mark, or, of a pcap file, by the marked text beside it.
+pub(super) fn list(folder: &Folder, known: &mut Known, mut each: impl FnMut(Entry)) -> io::Result<()> {
     let handle = openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut now = Known::default();
+    let (mut vouchers, mut without_mark) = (BTreeSet::new(), Vec::new());
     for entry in Dir::new(handle)? {
         let entry = entry?;
-        if let Some(name) = entry.file_name().to_str().ok().filter(|name| is_dump_name(name))
-            && let Some(entry) = look_at(folder, name)
-        {
+        let Some(entry) =
+            entry.file_name().to_str().ok().filter(|name| is_dump_name(name)).and_then(|name| look_at(folder, name))
+        else {
+            continue;
+        };
+        if entry.parts().1 == PCAP {
+            without_mark.push(entry);
+            continue;
+        }
+        let marked = known.is_marked(folder, &entry);
+        if now.marks.len() < KNOWN_MAX {
+            now.marks.insert(entry.name.clone(), (entry.identity, entry.changed_ns, marked));
+        }
+        if marked {
+            if entry.parts().1 == FACTS {
+                vouchers.insert(entry.parts().0.to_string());
+            }
             each(entry);
         }
     }
+    *known = now;
+    without_mark.into_iter().filter(|entry| is_vouched_for(entry.parts().0, &vouchers)).for_each(each);
     Ok(())
+}
+
+/// Whether one of `vouchers` is the beginning of a name: all of it, or up to `_LINKTYPE` or `-2`.
+fn is_vouched_for(stem: &str, vouchers: &BTreeSet<String>) -> bool {
+    let ends = stem.match_indices(['_', '-']).map(|(at, _)| at).chain([stem.len()]);
+    ends.into_iter().any(|end| vouchers.contains(&stem[..end]))
 }
 
 /// The file of that name, if it is one and no link.
@@ -73,8 +122,9 @@ pub(super) fn look_at(folder: &Folder, name: &str) -> Option<Entry> {
     let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let changed_ns = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    let disk = if stat.st_nlink > 1 { 0 } else { (stat.st_blocks as u64).saturating_mul(BLOCK_BYTES) };
-    is_file.then(|| Entry { changed_ns, name: name.to_string(), bytes: stat.st_size as u64, disk })
+    let bytes = (stat.st_blocks as u64).saturating_mul(BLOCK_BYTES);
+    let disk = if stat.st_nlink > 1 { 0 } else { bytes };
+    is_file.then(|| Entry { changed_ns, name: name.to_string(), bytes, identity: (stat.st_ino, stat.st_size as u64), disk })
 }
 
 /// The dump that `first`, one of `entries`, is a file of, with all that belong to it.
@@ -126,5 +176,6 @@ fn mark_of(folder: &Folder, entry: &Entry) -> Option<String> {
 
 /// Deletes it if it is still what was looked at.
 pub(super) fn delete(folder: &Folder, entry: &Entry) -> bool {
-    look_at(folder, &entry.name).is_some_and(|now| now.bytes == entry.bytes) && folder.remove(OsStr::new(&entry.name)).is_ok()
+    look_at(folder, &entry.name).is_some_and(|now| now.identity == entry.identity)
+        && folder.remove(OsStr::new(&entry.name)).is_ok()
 }

@@ -6,9 +6,9 @@ use super::Limits;
 /// What deleting gives, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gain {
-    /// Of what dumps take: their lengths.
+    /// Of what dumps take: the blocks that they have.
     pub bytes: u64,
-    /// On the file system: what is allocated, and nothing for a file that has a second name.
+    /// On the file system: the same, and nothing for a file that has a second name.
     pub disk: u64,
 }
 

@@ -137,8 +137,13 @@ fn a_pipe_begins_with_all_interfaces_that_are_known() {
         let (first, second) = (bench.meet(), bench.meet());
         let path = bench.folder.path().join("piped.pcapng");
         let target = Target::Stream(File::create(&path).unwrap());
-        let output =
-            Arc::new(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(crate::disk::SystemDisk) });
+        let output = Arc::new(DumpOutput {
+            format: DumpFormat::Pcapng,
+            target,
+            budget: None,
+            disk: Arc::new(crate::disk::SystemDisk),
+            together: None,
+        });
         let mut file = bench.file(&output);
         bench.write(&mut file, first, 10, "");
         bench.write(&mut file, second, 20, "fired");

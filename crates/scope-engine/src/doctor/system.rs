@@ -4,7 +4,8 @@ use super::facts::{Disk, Facts, State};
 use crate::events::EVENTS_FILE;
 use crate::health::process_began;
 use crate::home::{Home, Seen};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
+use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,10 @@ pub fn look(facts: &mut Facts, log: &Path) {
         facts.state = state(facts.seen, facts.pid, facts.pid_began);
     }
     facts.silent_s = facts.last.map(|last| jiff::Timestamp::now().duration_since(last).as_secs_f64().max(0.0));
+    let goes_on = matches!(facts.state, State::Running | State::Stopped);
+    let age_s = |since: jiff::Timestamp| jiff::Timestamp::now().duration_since(since).as_secs_f64().max(0.0);
+    facts.counts_age_s = facts.counted.filter(|_| goes_on).map(age_s);
+    facts.log_bytes = std::fs::metadata(log).map_or(0, |metadata| metadata.len());
     facts.disk = disk(log);
 }
 
@@ -38,23 +43,57 @@ fn state(seen: Seen, pid: Option<u64>, began: Option<u64>) -> State {
     }
 }
 
-/// The log that process `pid` has open: where it can be read, even if its name is gone or means something else here.
+/// The log that process `pid` has open: where it can be read, even if its name is gone or means something else here. Who may not look at
+/// the process finds it by the folder that its command line names: a run hides its files from all but root.
 ///
 /// # Errors
 /// In plain words: there is no such process, it may not be looked at, or it has no log open.
 pub fn log_of(pid: u64) -> Result<PathBuf, String> {
-    let folder = format!("/proc/{pid}/fd");
-    let files = std::fs::read_dir(&folder).map_err(|cause| match cause.kind() {
-        std::io::ErrorKind::NotFound => format!("--pid: there is no process {pid}; find it with: pgrep -a wirescope"),
-        _ => format!("--pid: process {pid} can't be looked at: {cause}; run as root or as its user, or give its log with --log"),
-    })?;
-    let is_log = |file: &PathBuf| {
-        let target = std::fs::read_link(file).unwrap_or_default();
-        target.to_string_lossy().trim_end_matches(" (deleted)").ends_with(&format!("/{EVENTS_FILE}"))
+    let open = match std::fs::read_dir(format!("/proc/{pid}/fd")) {
+        Ok(open) => open,
+        Err(cause) if cause.kind() == ErrorKind::NotFound => {
+            return Err(format!("--pid: there is no process {pid}; find it with: pgrep -a wirescope"));
+        }
+        Err(cause) => return log_by_words(pid, &cause),
     };
-    files.take(FILES_MAX).flatten().map(|file| file.path()).find(is_log).ok_or_else(|| {
-        format!("--pid: process {pid} has no {EVENTS_FILE} open: it is no run of wirescope; give a log with --log")
+    let mut hidden = None;
+    for file in open.take(FILES_MAX).flatten().map(|file| file.path()) {
+        match std::fs::read_link(&file) {
+            Ok(target) if is_log(&target) => return Ok(file),
+            Ok(_) => {}
+            Err(cause) => hidden = hidden.or((cause.kind() == ErrorKind::PermissionDenied).then_some(cause)),
+        }
+    }
+    match hidden {
+        Some(cause) => log_by_words(pid, &cause),
+        None => Err(format!("--pid: process {pid} has no {EVENTS_FILE} open: it is no run of wirescope; give a log with --log")),
+    }
+}
+
+fn is_log(target: &Path) -> bool {
+    target.to_string_lossy().trim_end_matches(" (deleted)").ends_with(&format!("/{EVENTS_FILE}"))
+}
+
+/// The log in the folder that the command line of a process names by `--out`. Whether it is that run's the log says itself.
+fn log_by_words(pid: u64, hidden: &std::io::Error) -> Result<PathBuf, String> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let log = folder_in(&line).map(|folder| folder.join(EVENTS_FILE)).filter(|log| log.is_file());
+    log.ok_or_else(|| {
+        format!(
+            "--pid: a run hides its files from all but root, and the command line of process {pid} names no folder that can be read here ({hidden}); give its folder with --out, or look as root"
+        )
     })
+}
+
+/// The value of `--out` in a command line whose words end with a NUL.
+fn folder_in(line: &[u8]) -> Option<PathBuf> {
+    let mut words = line.split(|byte| *byte == 0);
+    let mut found = None;
+    while let Some(word) = words.next() {
+        let value = if word == b"--out" { words.next() } else { word.strip_prefix(b"--out=") };
+        found = value.filter(|value| !value.is_empty()).or(found);
+    }
+    found.map(|value| PathBuf::from(OsStr::from_bytes(value)))
 }
 
 /// Space on the file system that `file` is on.
@@ -68,7 +107,8 @@ fn disk(file: &Path) -> Option<Disk> {
     // SAFETY: zeroed before and filled by the kernel; plain numbers.
     let facts = unsafe { facts.assume_init() };
     let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
-    Some(Disk { free_bytes: bytes(facts.f_bavail), bytes: bytes(facts.f_blocks) })
+    let read_only = facts.f_flag & libc::ST_RDONLY != 0;
+    Some(Disk { free_bytes: bytes(facts.f_bavail), bytes: bytes(facts.f_blocks), read_only })
 }
 
 #[cfg(test)]
@@ -95,6 +135,19 @@ mod tests {
         let own = u64::from(std::process::id());
         assert!(log_of(own).unwrap_err().contains("is no run of wirescope"));
         assert!(log_of(u64::MAX).unwrap_err().contains("there is no process"));
+    }
+
+    #[test]
+    fn the_folder_of_a_command_line_is_found_in_each_form() {
+        let check = |line: &str, expected: Option<&str>| {
+            assert_eq!(folder_in(line.replace(' ', "\0").as_bytes()), expected.map(PathBuf::from), "{line}");
+        };
+        check("wirescope run --out /d -i eth0 ", Some("/d"));
+        check("wirescope run --out=/d ", Some("/d"));
+        check("wirescope run --out a --out b ", Some("b"));
+        check("wirescope run --config x ", None);
+        check("wirescope run --out", None);
+        check("", None);
     }
 
     #[test]

@@ -113,13 +113,7 @@ impl Commands {
             Ok(running) => self.running.push(running),
             Err(error) => {
                 let (dump, status) = (job.dump, Err(format!("/bin/sh: {error}")));
-                return Some(Told::Ended(Outcome {
-                    dump,
-                    status,
-                    timed_out: false,
-                    took: Duration::ZERO,
-                    output: Vec::new(),
-                }));
+                return Some(Told::Ended(Outcome { dump, status, timed_out: false, took: Duration::ZERO, output: Vec::new() }));
             }
         }
         None

@@ -157,7 +157,8 @@ impl Order {
         match self {
             Order::Setup(setup) => {
                 let user = setup.user.map_or([0, 0, 0], |(uid, gid)| [1, uid.into(), gid.into()]);
-                let frame = Frame::new(0).bytes(setup.command.as_bytes()).number(setup.at_once as u64).number(nanos(setup.timeout));
+                let frame =
+                    Frame::new(0).bytes(setup.command.as_bytes()).number(setup.at_once as u64).number(nanos(setup.timeout));
                 let frame = user.into_iter().fold(frame, Frame::number);
                 let dumps = setup.dumps.as_deref().map_or(&b""[..], |path| path.as_os_str().as_bytes());
                 let frame = frame.bytes(dumps).number(setup.dumps_listed.into()).bytes(setup.temporary.as_os_str().as_bytes());

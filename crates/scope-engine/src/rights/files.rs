@@ -10,7 +10,7 @@ use landlock::{
 };
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What stays readable for a run: the kernel's figures, settings of names and services that filters are compiled with, libraries.
 const READABLE: [&str; 6] = ["/proc", "/sys", "/etc", "/usr", "/lib", "/lib64"];
@@ -18,8 +18,7 @@ const READABLE: [&str; 6] = ["/proc", "/sys", "/etc", "/usr", "/lib", "/lib64"];
 const PROGRAMS: [&str; 11] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/etc", "/nix/store", "/gnu/store"];
 /// What else of the system commands may read: the kernel's figures, and where the network's names are asked.
-const SYSTEM: [&str; 6] =
-    ["/proc", "/sys", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/nscd"];
+const SYSTEM: [&str; 6] = ["/proc", "/sys", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/nscd"];
 /// Devices that hold nothing.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 /// The newest interface whose rights of files and ports are known here; what an older kernel lacks is omitted.
@@ -36,14 +35,13 @@ pub struct FileRules {
 }
 
 impl FileRules {
-    /// Files may be made, written and removed in folders that are the run's, and get names in the others; read in [`READABLE`], and
-    /// where `readable` names them. No TCP.
-    pub fn new(writable: &[Writable<'_>], readable: &[PathBuf]) -> io::Result<FileRules> {
+    /// Files may be made, written and removed in folders that are the run's, and get names in the others; read in [`READABLE`]. No TCP.
+    pub fn new(writable: &[Writable<'_>]) -> io::Result<FileRules> {
         let abi = in_force(KNOWN);
         if abi == 0 {
             return Ok(FileRules { abi, ruleset: None });
         }
-        let rules = rules(writable, readable).map_err(io::Error::other)?;
+        let rules = rules(writable).map_err(io::Error::other)?;
         Ok(FileRules { abi, ruleset: rules.into() })
     }
 
@@ -58,13 +56,11 @@ impl FileRules {
     }
 }
 
-fn rules(writable: &[Writable<'_>], readable: &[PathBuf]) -> Result<RulesetCreated, RulesetError> {
+fn rules(writable: &[Writable<'_>]) -> Result<RulesetCreated, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = read | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
-    let mut rules = Ruleset::default()
-        .handle_access(AccessFs::from_all(KNOWN))?
-        .handle_access(AccessNet::from_all(KNOWN))?
-        .create()?;
+    let mut rules =
+        Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?.handle_access(AccessNet::from_all(KNOWN))?.create()?;
     for Writable { folder, place, .. } in writable {
         let rights = match place {
             Place::Own => write,
@@ -74,11 +70,15 @@ fn rules(writable: &[Writable<'_>], readable: &[PathBuf]) -> Result<RulesetCreat
         };
         rules = rules.add_rule(PathBeneath::new(folder, rights))?;
     }
-    let readable = readable.iter().map(PathBuf::as_path);
-    for path in READABLE.iter().map(Path::new).chain(readable) {
-        rules = add(rules, path, read)?;
+    for path in READABLE {
+        rules = add(rules, Path::new(path), read)?;
     }
     Ok(rules)
+}
+
+/// Whether a run reads everything below here anyhow, as far as its user may.
+pub fn is_readable(path: &Path) -> bool {
+    READABLE.iter().any(|folder| path.starts_with(folder))
 }
 
 /// A rule for `path`, if that is there: what isn't needn't be read. Of a file, folders' rights mean nothing.

@@ -21,7 +21,7 @@ mod selftest;
 mod threads;
 mod user;
 
-pub use files::{CommandRules, keep_to_removing};
+pub use files::{CommandRules, is_readable, keep_to_removing};
 pub use selftest::{SelfTest, run as selftest};
 pub use user::{User, UserChoice};
 
@@ -39,8 +39,6 @@ use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 pub struct RightsPlan {
     /// Who the run is to be, where it is started as root.
     pub user: UserChoice,
-    /// Files that stay readable besides those of the system.
-    pub readable: Vec<PathBuf>,
     /// Try from inside, in every thread, what must not be possible any more.
     pub selftest: bool,
 }
@@ -73,7 +71,10 @@ impl Writable<'_> {
             Place::Own => format!("give the folder to this user by: chown -R {user} {}", shell_word(folder)),
             // Others' folder, perhaps the system's: it isn't ours to give away.
             Place::NewName => {
-                format!("name a file in a folder of this user, made by: install -d -o {user} {}", shell_word(folder.join("dumps")))
+                format!(
+                    "name a file in a folder of this user, made by: install -d -o {user} {}",
+                    shell_word(folder.join("dumps"))
+                )
             }
         }
     }
@@ -171,7 +172,9 @@ impl fmt::Display for Rights {
         }
         match self.commands_abi {
             None => Ok(()),
-            Some(0) => f.write_str("; commands: a process of their own, no Landlock in this kernel: they may write wherever this user may"),
+            Some(0) => f.write_str(
+                "; commands: a process of their own, no Landlock in this kernel: they may write wherever this user may",
+            ),
             Some(abi) => write!(f, "; commands: a process of their own, Landlock (ABI {abi})"),
         }
     }
@@ -185,12 +188,11 @@ const STEPS: [&str; 6] =
     ["", "giving up capabilities", "giving up the right to gain any", "Landlock", "the filter of clone3", "seccomp"];
 
 /// Who the run will be: decided before anything is begun, since nobody may be fit.
-pub struct Decision<'a> {
-    plan: &'a RightsPlan,
+pub struct Decision {
     choice: user::Choice,
 }
 
-impl Decision<'_> {
+impl Decision {
     /// Whom the process is to become; `None`: it stays who it is.
     pub fn user(&self) -> Option<&User> {
         self.choice.become_user.as_ref()
@@ -203,10 +205,14 @@ impl Decision<'_> {
 }
 
 /// No other process of the same user can look into this one from here on: not into its memory, not at its descriptors. Nor does a
-/// crash write its memory to disk. A change of the user undoes it, so it is done again then.
+/// crash write its memory to disk. A change of the user undoes it, so it is done again then. And programs that this one starts get
+/// none of its descriptors, not even those that whoever started this one left open for it.
 pub fn hide() {
-    // SAFETY: takes numbers only.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+    // SAFETY: these take numbers only. A kernel before 5.11 has not the second one: there what was left open stays so.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    }
 }
 
 /// Makes a process with one thread powerless for good, as `user` where one is named: no capability, and none to gain. What it may
@@ -231,21 +237,21 @@ pub fn become_powerless(user: Option<&User>) -> Result<(), RightsError> {
 /// # Errors
 /// What the run will write is there and is no plain file, the user that was named can't write there, or this process can't become
 /// that user.
-pub fn decide<'a>(plan: &'a RightsPlan, writable: &[Writable<'_>]) -> Result<Decision<'a>, RightsError> {
+pub fn decide(plan: &RightsPlan, writable: &[Writable<'_>]) -> Result<Decision, RightsError> {
     for Writable { folder, file, .. } in writable {
         let fault = |cause| RightsError::File { path: folder.path().join(file), cause };
         folder.is_plain_or_free(file).map_err(fault)?;
     }
-    Ok(Decision { plan, choice: user::choose(&plan.user, writable)? })
+    Ok(Decision { choice: user::choose(&plan.user, writable)? })
 }
 
 /// Gives up, for all threads of the process, everything that a run with these folders doesn't need. For good: there is no way back.
 ///
 /// # Errors
 /// Some rights may be given up already then: the caller must not go on.
-pub fn give_up(decision: Decision<'_>, writable: &[Writable<'_>]) -> Result<Rights, RightsError> {
-    let Decision { plan, choice } = decision;
-    let files = FileRules::new(writable, &plan.readable).map_err(RightsError::step("making Landlock's rules"))?;
+pub fn give_up(decision: Decision, writable: &[Writable<'_>]) -> Result<Rights, RightsError> {
+    let Decision { choice } = decision;
+    let files = FileRules::new(writable).map_err(RightsError::step("making Landlock's rules"))?;
     let calls = calls::filters().map_err(RightsError::step("making the list of system calls"))?;
     let seccomp = calls.is_some();
     threads::in_each(threads::lasting(|_| capabilities::drop_bounding())).map_err(RightsError::step("asking every thread"))?;

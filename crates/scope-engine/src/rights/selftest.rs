@@ -1,6 +1,7 @@
 //! A try from inside, in every thread, of what must not be possible any more.
 
-use super::{Rights, Writable, errno, threads};
+use super::{Place, Rights, Writable, errno, threads};
+use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Value, json};
 use std::ffi::CString;
 use std::io;
@@ -71,8 +72,23 @@ pub fn run(rights: &Rights, writable: &[Writable<'_>]) -> io::Result<SelfTest> {
         listed.push(facts);
     }
     let inside = writable.iter().try_for_each(|writable| writable.folder.unnamed().map(drop));
+    let beside: Vec<[i32; 2]> = writable.iter().filter(|writable| writable.place == Place::NewName).map(try_beside).collect();
+    passed &= beside.iter().flatten().all(|error| *error == libc::EACCES);
     passed &= inside.is_ok() && rights.landlock_abi > 0 && !listed.is_empty();
-    Ok(SelfTest { facts: sum(rights, listed, inside.err(), passed), passed })
+    let mut facts = sum(rights, listed, inside.err(), passed);
+    if let Some([list, open]) = beside.into_iter().reduce(|a, b| [a[0].min(b[0]), a[1].min(b[1])]) {
+        (facts["list_beside"], facts["open_beside"]) = (name_of(list).into(), name_of(open).into());
+    }
+    Ok(SelfTest { facts, passed })
+}
+
+/// Tries, in a folder where the run only gives a file its name, to list what is there, and to open a new file; nothing is left behind.
+fn try_beside(writable: &Writable<'_>) -> [i32; 2] {
+    let flags = OFlags::CLOEXEC | OFlags::DIRECTORY;
+    [OFlags::RDONLY, OFlags::RDWR | OFlags::TMPFILE].map(|how| match openat(writable.folder, ".", flags | how, Mode::RUSR) {
+        Ok(_) => 0,
+        Err(error) => error.raw_os_error(),
+    })
 }
 
 /// The worst of each over all threads.

@@ -214,9 +214,7 @@ fn best(root: User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
             Err(not_writable(refused.into_iter().next().unwrap_or(root.name), &writable[at], cause))
         }
         // A namespace of an ordinary user, most likely: that user's rights are all that root has here.
-        Err(Obstacle::Change(_)) => {
-            Ok(Choice { become_user: None, words: format!("{words} with its groups"), stays_root })
-        }
+        Err(Obstacle::Change(_)) => Ok(Choice { become_user: None, words: format!("{words} with its groups"), stays_root }),
         Ok(()) => Ok(Choice { become_user: Some(root), words, stays_root }),
     }
 }

@@ -72,6 +72,14 @@ impl Run {
         Some(format!("the empty capture couldn't be written: {error}"))
     }
 
+    /// Makes one file of all windows, where that was asked for; why it lacks something that no dump lacks.
+    fn write_together(&self) -> Option<String> {
+        let output = &self.outputs.dump;
+        let report = output.together.as_ref()?.finish(output, &self.shared.ring, self.shared.dumps.shared_evidence())?;
+        self.shared.events.log("together", crate::summary::dump(&report));
+        report.error.map(|error| format!("the file of all windows is incomplete: {error}"))
+    }
+
     /// Draws up the summary, writes the ring out, closes the log.
     pub(super) fn finish(
         self,
@@ -114,6 +122,7 @@ impl Run {
         summary.warnings.extend(refused_warnings);
         failures.extend(refused_failures);
         failures.extend(dump_reports::failures(&summary.dumps, &summary.dump_totals));
+        failures.extend(self.write_together());
         failures.extend(self.write_nothing());
         if let Some((folder, name)) = &self.outputs.ring_out {
             match scope_store::write_ring(&self.shared.ring, folder, name) {
@@ -129,8 +138,14 @@ impl Run {
             let spared = self.shared.dumps.spared();
             end.insert(
                 "scans".into(),
-                json!({"shared_packets": spared.packets_shared, "skipped_segments": spared.segments_skipped}),
+                json!({
+                    "shared_packets": spared.packets_shared,
+                    "skipped_segments": spared.segments_skipped,
+                    "early_packets": spared.packets_early,
+                }),
             );
+            let budget = self.shared.ring.budget();
+            end.insert("pins".into(), json!({"segments": budget.segments(), "dumps_without": budget.refused()}));
             end.insert("first".into(), heard.map(|(first_ns, _)| iso(first_ns)).into());
             end.insert("last".into(), heard.map(|(_, last_ns)| iso(last_ns)).into());
         }

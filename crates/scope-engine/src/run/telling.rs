@@ -57,6 +57,16 @@ impl Run {
         }
     }
 
+    /// What says more of losses, to be put behind a line.
+    pub(super) fn doctors_words(&self) -> String {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+".contains(letter);
+        let folder = self.plan.folder.as_ref().and_then(|folder| folder.to_str());
+        match folder.filter(|folder| folder.chars().all(plain)) {
+            Some(folder) => format!("; what helps: wirescope doctor --out {folder}"),
+            None => "; what helps: wirescope doctor".to_string(),
+        }
+    }
+
     /// Says of hits that started no dump when they first come; the summary says it again, with their number.
     pub(super) fn tell_of_refused(&self, refused: &mut Refused, watch: &dyn Watch) {
         for warning in refused.look(&self.shared.triggers, self.shared.dumps.places().max()) {

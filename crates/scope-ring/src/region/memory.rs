@@ -231,6 +231,8 @@ impl Mapping {
             if base == libc::MAP_FAILED {
                 return Err(cause);
             }
+            // Packets are no part of what a crash leaves behind. Advice only, which every kernel takes.
+            libc::madvise(base, bytes, libc::MADV_DONTDUMP);
             Ok(Mapping { base: base.cast(), bytes, hugetlb_bytes: 0 })
         }
     }

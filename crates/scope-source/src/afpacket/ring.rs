@@ -36,6 +36,9 @@ impl BlockRing {
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        // Packets are no part of what a crash leaves behind. Advice only.
+        // SAFETY: the range is the new mapping, and the advice changes no byte.
+        unsafe { libc::madvise(memory, bytes, libc::MADV_DONTDUMP) };
         let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(BlockRing { memory, block_bytes, blocks, next: 0 })
     }

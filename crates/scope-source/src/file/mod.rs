@@ -305,22 +305,32 @@ impl FileSource {
         sink.comments(&lent);
     }
 
-    /// Names and secrets that were met since the last batch. Every worker that shares the files hands them on.
+    /// Names and secrets that stand before the packets that are lent next, or that nobody has handed on yet: of the files in the
+    /// batch, without packets of all. Every worker that shares the files hands them on.
     fn hand_on_annexes(&mut self, sink: &mut dyn Sink) {
-        for (part, capture) in (0..).zip(&mut self.captures) {
-            let Some((blocks, left_out)) = capture.take_annexes() else { continue };
-            blocks.iter().for_each(|block| sink.annex(part, block));
+        let FileSource { batch, captures, warnings, .. } = self;
+        let mut of_file = |number: u32, capture: &mut Capture| {
+            let Some((blocks, left_out)) = capture.take_annexes() else { return };
+            blocks.iter().for_each(|block| sink.annex(number, block));
             if left_out > 0 {
-                self.warnings.push(format!(
-                    "{}: {left_out} blocks with names or secrets are not kept: they are damaged or too many at once",
-                    capture.path()
+                let path = capture.path();
+                warnings.push(format!(
+                    "{path}: {left_out} blocks with names or secrets are not kept: they are damaged or too many at once"
                 ));
+            }
+        };
+        if batch.is_empty() {
+            (0..).zip(captures).for_each(|(number, capture)| of_file(number, capture));
+            return;
+        }
+        let mut last = None;
+        for number in batch.iter().map(|record| record.file) {
+            if last.replace(number) != Some(number) {
+                of_file(number, &mut captures[number as usize]);
             }
         }
     }
 
-    /// Makes known what has been found out since the last batch: interfaces, and what is missing behind packets that the sink has
-    /// got already.
     fn announce(&mut self, sink: &mut dyn Sink) {
         for interface in &mut self.interfaces.list[self.announced..] {
             interface.snap_len = smaller_snap_len(interface.snap_len, self.snap_len);

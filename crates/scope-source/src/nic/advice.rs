@@ -1,6 +1,7 @@
 //! What stands in the way of capture on an interface, and of its truth: each with the line that mends it.
 
 use super::{Nic, Peer};
+use crate::printable::shell_word;
 use crate::spec::SNAP_LEN_MAX;
 use crate::{Altered, afpacket};
 use std::io;
@@ -58,7 +59,7 @@ impl Nic {
             let (what, remedy) = match cause.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => (
                     "missing CAP_NET_RAW".to_string(),
-                    format!("run as root, or once: setcap cap_net_raw,cap_net_admin,cap_ipc_lock=ep {}", crate::this_program()),
+                    format!("run as root, or once: setcap cap_net_raw=ep {}", crate::this_program()),
                 ),
                 _ => (format!("no packet sockets: {cause}"), "use a kernel with CONFIG_PACKET".to_string()),
             };
@@ -69,7 +70,7 @@ impl Nic {
             add(what, format!("supported are {}", afpacket::SUPPORTED), true);
         }
         if !self.link.up {
-            add("the interface is down".to_string(), format!("ip link set dev {} up", self.name), false);
+            add("the interface is down".to_string(), format!("ip link set dev {} up", shell_word(&self.name)), false);
         } else if self.carrier == Some(false) {
             add("no link: nothing is at the other end".to_string(), "look at cable, switch port or peer".to_string(), false);
         }
@@ -98,7 +99,7 @@ pub fn advise(nic: &Nic) -> Vec<Advice> {
         advice.push(Advice {
             kind: "nic_ring",
             what: format!("{} has a receive ring of {} entries, and can have {}", nic.name, rings.rx, rings.rx_max),
-            remedy: format!("ethtool -G {} rx {}", nic.name, rings.rx_max.min(RING_WANTED)),
+            remedy: format!("ethtool -G {} rx {}", shell_word(&nic.name), rings.rx_max.min(RING_WANTED)),
         });
     }
     advice
@@ -122,7 +123,7 @@ pub fn altered_advice(nic: &Nic, peer: Option<&Peer>, altered: &Altered) -> Vec<
     };
     let longer = format!("longer than its MTU of {} B: not as they are on the wire", nic.link.mtu);
     add("joined", altered.joined, &format!("received packets {longer}"), received_remedy(nic, peer, SPLIT_EARLY));
-    add("split", altered.split, &format!("sent packets {longer}"), format!("ethtool -K {} {SPLIT_EARLY}", nic.name));
+    add("split", altered.split, &format!("sent packets {longer}"), format!("ethtool -K {} {SPLIT_EARLY}", shell_word(&nic.name)));
     let joined_or_split = ["gro", "lro", "tso", "gso"];
     add("long", altered.long, &format!("packets {longer}"), off_line(&nic.name, &joined_or_split));
     add(
@@ -135,7 +136,7 @@ pub fn altered_advice(nic: &Nic, peer: Option<&Peer>, altered: &Altered) -> Vec<
         "checksums_sent",
         altered.unchecked_sent,
         "sent packets whose checksum the card has still to fill in: tools will call them wrong",
-        if nic.loopback { unmendable() } else { format!("ethtool -K {} {FILL_IN_EARLY}", nic.name) },
+        if nic.loopback { unmendable() } else { format!("ethtool -K {} {FILL_IN_EARLY}", shell_word(&nic.name)) },
     );
     advice
 }
@@ -165,7 +166,7 @@ fn receiver_remedy(nic: &Nic, peer: Option<&Peer>, sender_words: &str) -> String
     let own = joining(nic);
     let own = (!own.is_empty()).then(|| off_line(&nic.name, &own));
     let sender = if nic.loopback {
-        Some(format!("ethtool -K {} {sender_words}", nic.name))
+        Some(format!("ethtool -K {} {sender_words}", shell_word(&nic.name)))
     } else if nic.is_driven_by("veth") {
         Some(peer.unwrap_or(&Peer::default()).line(&nic.name, sender_words))
     } else if nic.is_driven_by("tun") {
@@ -195,7 +196,10 @@ pub fn cut_advice(name: &str, mtu: u32, by_block: u64, by_bound: u64) -> Vec<Adv
     let bound = (by_bound > 0).then(|| Advice {
         kind: "cut_by_bound",
         what: format!("packets of {name} are cut to {SNAP_LEN_MAX} B, the most that is kept of one and that tools read"),
-        remedy: format!("ip link set dev {name} gso_max_size 65536 gro_max_size 65536 (here, and on the peer of a veth pair)"),
+        remedy: format!(
+            "ip link set dev {} gso_max_size 65536 gro_max_size 65536 (here, and on the peer of a veth pair)",
+            shell_word(name)
+        ),
     });
     block.into_iter().chain(bound).collect()
 }
@@ -203,7 +207,7 @@ pub fn cut_advice(name: &str, mtu: u32, by_block: u64, by_bound: u64) -> Vec<Adv
 /// The line that turns offloads off.
 fn off_line(name: &str, words: &[&str]) -> String {
     let words: Vec<String> = words.iter().map(|word| format!("{word} off")).collect();
-    format!("ethtool -K {name} {}", words.join(" "))
+    format!("ethtool -K {} {}", shell_word(name), words.join(" "))
 }
 
 #[cfg(test)]
@@ -211,6 +215,24 @@ mod tests {
     use super::*;
     use crate::nic::{Driver, Link, Place, RingSizes};
     use scope_packet::LinkType;
+
+    #[test]
+    fn an_interface_of_any_name_is_one_word_of_what_is_proposed() {
+        let name = "a;reboot\u{1b}$(x)";
+        let nic = Nic { name: name.to_string(), rings: Some(RingSizes { rx: 8, rx_max: 4096, tx: 8, tx_max: 8 }), ..nic() };
+        let nic = Nic { features: Some(vec![("rx-gro".to_string(), true)]), ..nic };
+        let all = Altered { joined: 1, split: 1, long: 1, unchecked: 2, unchecked_sent: 1, ..Altered::default() };
+        let mut remedies: Vec<String> = advise(&nic).into_iter().map(|advice| advice.remedy).collect();
+        remedies.extend(altered_advice(&nic, None, &all).into_iter().map(|advice| advice.remedy));
+        remedies.extend(cut_advice(name, 1500, 0, 1).into_iter().map(|advice| advice.remedy));
+        let down = Nic { link: Link { up: false, ..nic.link }, ..nic };
+        remedies.extend(down.missing(&Ok(())).into_iter().map(|missing| missing.remedy));
+        assert!(remedies.len() >= 6, "{remedies:#?}");
+        for remedy in &remedies {
+            assert!(!remedy.contains(name) && !remedy.contains('\u{1b}'), "{remedy}");
+        }
+        assert!(remedies.iter().any(|remedy| remedy.contains(r"ethtool -G $'a;reboot\x1b$(x)' rx 4096")), "{remedies:#?}");
+    }
 
     fn nic() -> Nic {
         let link = Link { index: 2, kind: libc::ARPHRD_ETHER, up: true, running: true, mtu: 1500 };

@@ -10,6 +10,7 @@
 //! there needs `CAP_NET_ADMIN`, the namespace's name that `ip netns` gave it one. What isn't told stays unknown.
 
 use crate::afpacket::links::{Attributes, i32_at, u16_at};
+use crate::printable::shell_word;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -50,9 +51,12 @@ pub enum Place {
 impl Peer {
     /// The line that sets `words` on this end of `interface`.
     pub fn line(&self, interface: &str, words: &str) -> String {
-        match (&self.name, &self.place) {
+        let name = self.name.as_ref().map(shell_word);
+        match (name, &self.place) {
             (Some(name), Place::Here) => format!("ethtool -K {name} {words}"),
-            (Some(name), Place::Named(namespace)) => format!("ip netns exec {namespace} ethtool -K {name} {words}"),
+            (Some(name), Place::Named(namespace)) => {
+                format!("ip netns exec {} ethtool -K {name} {words}", shell_word(namespace))
+            }
             (Some(name), Place::Unnamed) => {
                 format!("in the network namespace of {interface}'s other end (a container?): ethtool -K {name} {words}")
             }

@@ -1,6 +1,7 @@
 //! How dumps are written and what follows them, as meant: form, place, budget, commands.
 
 use super::places::{new_file, writable_folder};
+use super::sources::Sources;
 use super::{Faults, Look, count, duration, naming};
 use crate::args::RunArgs;
 use scope_dump::{DumpFormat, FreeMin, Limits, budget};
@@ -12,6 +13,10 @@ use std::time::Duration;
 
 /// Commands at once at most.
 const EXEC_MAX: u64 = 256;
+/// The fault of a run that could never write anything.
+pub const NO_USE: &str = "nothing would be written of the capture file: no trigger starts a dump";
+const NO_USE_REMEDY: &str =
+    "add --trigger EXPR, or --ring-out FILE for what is in the ring at the end, or --summary json to count";
 /// Endings of compressed files.
 const COMPRESSED: [&str; 7] = ["gz", "zst", "xz", "bz2", "lz4", "lzma", "zip"];
 /// The word for standard output.
@@ -31,18 +36,41 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> (Option<Path
         format: format(args, faults),
         limits: limits(args, faults),
         single: single(args, look, faults),
+        all: args.all,
         exec: exec(args, look, faults),
     };
+    if args.all && args.write.is_none() {
+        faults.add("--all", "there is no file that would have every window; add -w FILE or -w -");
+    }
+    if args.all && args.exec.is_some() {
+        faults.add("--exec", "it runs after each dump, and with --all there is one file, at the end; leave one of both out");
+    }
     (folder, plan)
 }
 
 /// How many dumps end the run: one where a single dump is written.
 pub fn exit_after(args: &RunArgs, faults: &mut Faults) -> Option<u64> {
     let given = args.exit_after.as_ref().map(|text| count("--exit-after", text, u64::MAX, faults));
-    if args.write.is_some() && given.is_some_and(|number| number > 1) {
-        faults.add("--exit-after", "-w writes a single dump; write --exit-after 1, or --out DIR instead of -w");
+    let single = args.write.is_some() && !args.all;
+    if single && given.is_some_and(|number| number > 1) {
+        faults.add(
+            "--exit-after",
+            "-w writes a single dump; add --all for every window in one file, or write --out DIR instead of -w",
+        );
     }
-    given.or(args.write.is_some().then_some(1))
+    given.or(single.then_some(1))
+}
+
+/// A capture file is over before anybody fires by hand: without a trigger nothing of it would ever be written.
+pub fn something_is_written(args: &RunArgs, sources: &Sources, faults: &mut Faults) {
+    if !args.trigger.is_empty() || !sources.are_files_at_once() {
+        return;
+    }
+    if args.write.is_some() {
+        faults.add("-w", "of a capture file only a trigger starts a dump, and there is none; add --trigger EXPR");
+    } else if args.ring_out.is_none() && args.summary.is_none() {
+        faults.add_line(format!("{NO_USE}; {NO_USE_REMEDY}"));
+    }
 }
 
 /// The form that was asked for; else the one that the name of a single dump says, which is pcap for `.pcap` and pcapng for all

@@ -2,6 +2,7 @@
 
 use super::outputs::{refuse_compressed, refuse_pcap};
 use super::{Faults, Look};
+use scope_engine::shell_word;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -61,7 +62,7 @@ pub fn writable_folder(path: &Path, place: &str, look: Look<'_>, faults: &mut Fa
     let shown = path.display();
     let fault = match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            format!("{shown}: no such folder; make it with: mkdir -p '{shown}'")
+            format!("{shown}: no such folder; make it with: mkdir -p {}", shell_word(path))
         }
         Err(error) => format!("{shown}: {error}; choose another folder"),
         Ok(folder) if !folder.is_dir() => format!("{shown}: is no folder but a file; choose a folder"),

@@ -3,7 +3,7 @@
 use super::{Faults, Look};
 use crate::args::RunArgs;
 use scope_engine::rights::{RightsPlan, User, UserChoice};
-use std::path::Path;
+use scope_engine::shell_word;
 
 /// What the run is to give up.
 pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> RightsPlan {
@@ -21,9 +21,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> RightsPlan {
     // Who is there is a matter of the machine.
     let asked = asked.filter(|_| look == Look::Machine);
     let user = asked.and_then(|asked| user(asked, faults)).map_or(UserChoice::Best, UserChoice::Named);
-    // The file is read again when it is to be.
-    let config = args.settings.file().map(Path::to_path_buf);
-    RightsPlan { user, readable: config.into_iter().collect(), selftest: args.rights_selftest }
+    RightsPlan { user, selftest: args.rights_selftest }
 }
 
 /// Whom `--user` asks for.
@@ -90,7 +88,7 @@ fn user(asked: Asked<'_>, faults: &mut Faults) -> Option<User> {
                 "only root can become another user, and this is {own} of group {gid}; start it as root, or leave the flag away"
             )
         }
-        Ok(None) => format!("there is no user '{shown}'; make it by: useradd --system {shown}, or choose another"),
+        Ok(None) => format!("there is no user '{shown}'; make it by: useradd --system {}, or choose another", shell_word(&shown)),
         Err(error) => format!("'{shown}' can't be looked up: {error}; look at the user database, or choose another"),
     };
     faults.add(place, fault);

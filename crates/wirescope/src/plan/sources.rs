@@ -98,6 +98,16 @@ impl Sources {
     pub fn can_wait(&self) -> bool {
         !self.entries.is_empty() && !self.entries.iter().any(|entry| is_live(&entry.plan))
     }
+
+    /// Whether all sources are capture files that are read as fast as can be: they are over before somebody fires by hand. What comes
+    /// from standard input may come for long.
+    pub fn are_files_at_once(&self) -> bool {
+        let at_once = |entry: &SourceEntry| match &entry.plan {
+            SourcePlan::File(file) => file.pace.is_none() && file.path != "-",
+            _ => false,
+        };
+        !self.entries.is_empty() && self.entries.iter().all(at_once)
+    }
 }
 
 /// Whether packets come when they come, or can wait.

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use summary::Summary;
 use tempfile::TempDir;
 
+/// The user who may nothing.
+pub const NOBODY: u32 = 65534;
 /// No run in these tests may take longer.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
@@ -27,6 +29,21 @@ impl Place {
         let folder = tempfile::Builder::new().prefix("wirescope-").tempdir().expect("a temporary folder");
         std::fs::create_dir(folder.path().join("out")).expect("a folder for dumps");
         Place { folder }
+    }
+
+    /// A place whose folder for dumps belongs to nobody where root runs the tests, since commands never run as root; so does the
+    /// folder `work`, where they may be allowed to write.
+    pub fn with_commands() -> Place {
+        let place = Place::new();
+        std::fs::create_dir(place.path("work")).expect("a folder for commands");
+        // SAFETY: geteuid takes nothing and always succeeds.
+        if unsafe { libc::geteuid() } == 0 {
+            place.open_to_all();
+            for folder in [place.out(), place.path("work")] {
+                std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY)).expect("root may");
+            }
+        }
+        place
     }
 
     pub fn root(&self) -> &Path {

@@ -1,8 +1,8 @@
 //! A worker's source before its first poll: what is there is made ready, in the order that `opening` tells.
 
-use super::super::{Port, realtime_ns};
 use super::super::links::LinkState;
 use super::super::socket::{Socket, is_forbidden};
+use super::super::{Port, realtime_ns};
 use super::taking::{NotTaken, Refused};
 use super::{AfPacketSource, Wanted};
 use crate::{InterfaceState, SourceError};

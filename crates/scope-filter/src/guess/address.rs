@@ -1,0 +1,119 @@
+//! Addresses with a typing error, in words; and the network of an address.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What is wrong with the first thing in a text that looks like an address and is none.
+pub(super) fn fault(text: &str) -> Option<String> {
+    let is_separator = |c: char| c.is_whitespace() || "()!&|=<>[]{}$,".contains(c);
+    text.split(is_separator).find_map(|word| {
+        let bare = word.split('/').next().unwrap_or(word);
+        of_word(bare)
+    })
+}
+
+fn of_word(word: &str) -> Option<String> {
+    let count = |wanted: char| word.chars().filter(|c| *c == wanted).count();
+    let ascii = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == ':');
+    if !ascii || word.parse::<IpAddr>().is_ok() {
+        return None;
+    }
+    match (count('.'), count(':')) {
+        (2.., 0) if word.starts_with(|c: char| c.is_ascii_digit()) => ipv4(word),
+        (_, 2..) => {
+            if is_mac_like(word) {
+                mac(word)
+            } else {
+                ipv6(word)
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Letters that are typed for digits.
+fn unlike(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            'l' | 'I' | 'i' => '1',
+            'O' | 'o' => '0',
+            other => other,
+        })
+        .collect()
+}
+
+fn ipv4(word: &str) -> Option<String> {
+    let parts: Vec<&str> = word.split('.').collect();
+    let why = if let Some(odd) = parts.iter().find(|part| part.chars().any(|c| !c.is_ascii_digit())) {
+        if parts.len() < 4 || odd.len() > 3 {
+            return None; // it may be a name
+        }
+        let meant = unlike(word);
+        let hint = if meant.parse::<Ipv4Addr>().is_ok() { format!("; did you mean {meant}?") } else { String::new() };
+        format!("'{odd}' is no number{hint}")
+    } else if parts.iter().any(|part| part.is_empty()) {
+        "a number is missing between two dots".to_string()
+    } else if parts.len() > 4 {
+        format!("it has {} numbers, and not 4", parts.len())
+    } else if let Some(large) = parts.iter().find(|part| part.parse::<u8>().is_err()) {
+        format!("{large} is more than 255")
+    } else {
+        return None; // a beginning of an address is a net to libpcap
+    };
+    Some(format!("'{word}' is no IPv4 address: {why}"))
+}
+
+/// Bytes with one or two digits and single colons between them, as many as an Ethernet address may have been meant to have.
+fn is_mac_like(word: &str) -> bool {
+    let groups: Vec<&str> = word.split(':').collect();
+    (4..=7).contains(&groups.len()) && groups.iter().all(|group| group.len() == 2)
+}
+
+fn mac(word: &str) -> Option<String> {
+    let groups: Vec<&str> = word.split(':').collect();
+    let is_hex = |group: &&&str| group.chars().all(|c| c.is_ascii_hexdigit());
+    let why = match groups.iter().find(|group| !is_hex(group)) {
+        Some(odd) => format!("'{odd}' is no hexadecimal number"),
+        None if groups.len() == 6 => return None,
+        None => format!("it has {} bytes, and not 6", groups.len()),
+    };
+    Some(format!("'{word}' is no Ethernet address: {why}"))
+}
+
+fn ipv6(word: &str) -> Option<String> {
+    let groups: Vec<&str> = word.split(':').filter(|group| !group.is_empty()).collect();
+    let odd = word.chars().find(|c| !c.is_ascii_hexdigit() && *c != ':' && *c != '.');
+    let why = if word.contains(":::") {
+        let meant = word.replace(":::", "::");
+        let hint = if meant.parse::<Ipv6Addr>().is_ok() { format!("; did you mean {meant}?") } else { String::new() };
+        format!("':::' stands in it{hint}")
+    } else if let Some(odd) = odd {
+        format!("'{odd}' is no hexadecimal digit")
+    } else if word.matches("::").count() > 1 {
+        "'::' stands in it twice".to_string()
+    } else if let Some(long) = groups.iter().find(|group| group.len() > 4 && !group.contains('.')) {
+        format!("'{long}' has more than 4 digits")
+    } else if groups.len() > 8 {
+        format!("it has {} groups, and not 8", groups.len())
+    } else if !word.contains("::") && groups.len() < 8 && !word.contains('.') {
+        format!("it has {} groups, and not 8", groups.len())
+    } else {
+        return None;
+    };
+    Some(format!("'{word}' is no IPv6 address: {why}"))
+}
+
+/// The network of so many bits that an address lies in, without the bits of the host.
+pub(super) fn network(address: &str, bits: &str) -> Option<String> {
+    let bits: u32 = bits.parse().ok()?;
+    match address.parse().ok()? {
+        IpAddr::V4(address) if bits <= 32 => {
+            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+            Some(Ipv4Addr::from(u32::from(address) & mask).to_string())
+        }
+        IpAddr::V6(address) if bits <= 128 => {
+            let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+            Some(Ipv6Addr::from(u128::from(address) & mask).to_string())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,40 @@
+//! Whether what is said goes to systemd's journal, which takes each line's priority from its beginning (`sd-daemon(3)`).
+
+use crate::speech::Level;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+/// Device and inode of the journal's socket, as systemd names them to services whose output it takes.
+const STREAM: &str = "JOURNAL_STREAM";
+/// Set by systemd for every service.
+const INVOCATION: &str = "INVOCATION_ID";
+
+/// Whether standard error is the journal.
+pub fn is_standard_error() -> bool {
+    let Ok(opened) = io::stderr().as_fd().try_clone_to_owned() else { return false };
+    let Ok(metadata) = std::fs::File::from(opened).metadata() else { return false };
+    match std::env::var(STREAM) {
+        Ok(stream) => stream == format!("{}:{}", metadata.dev(), metadata.ino()),
+        Err(_) => std::env::var_os(INVOCATION).is_some() && metadata.file_type().is_socket(),
+    }
+}
+
+/// What stands in front of a line of this level.
+pub fn priority(level: Level) -> &'static str {
+    match level {
+        Level::Info => "<6>",
+        Level::Warning => "<4>",
+        Level::Error => "<3>",
+    }
+}
+
+/// Whether standard output and standard error go to the same place, so that nothing needs to be told on both.
+pub fn outputs_are_one() -> bool {
+    let of = |opened: io::Result<std::os::fd::OwnedFd>| {
+        let metadata = std::fs::File::from(opened.ok()?).metadata().ok()?;
+        Some((metadata.dev(), metadata.ino(), metadata.rdev()))
+    };
+    let stdout = of(io::stdout().as_fd().try_clone_to_owned());
+    stdout.is_some() && stdout == of(io::stderr().as_fd().try_clone_to_owned())
+}
