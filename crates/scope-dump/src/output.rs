@@ -250,9 +250,11 @@ impl OutFile {
         }
         let mut record = Vec::with_capacity(block.len());
         self.format().packet(&mut record, block, number, comments);
-        self.charged.charge(record.len() as u64)?;
         match &mut self.late {
-            Some(late) => late.push(place, &record),
+            Some(late) => {
+                self.charged.charge(late.bytes_for(record.len()))?;
+                late.push(place, &record)
+            }
             None => Ok(()),
         }
     }
