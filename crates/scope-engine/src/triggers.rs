@@ -184,7 +184,7 @@ mod tests {
         places.heed(full);
         let triggers = Triggers::new(&[config("a", 1)], config("manual", 1));
         let verdict =
-            triggers.current().triggers[0].fire_by_hand(scope_packet::time::Moment::new(0, 100), &[LinkType::ETHERNET], &places);
+            triggers.current().triggers[0].fire_by_hand(scope_packet::Moment::new(0, 100), &[LinkType::ETHERNET], &places);
         assert_eq!(verdict.name(), "no_space");
         triggers.replace(&[config("a", 2)], config("manual", 1));
         assert!(triggers.settle());

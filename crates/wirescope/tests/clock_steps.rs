@@ -217,3 +217,24 @@ fn a_fire_by_hand_goes_by_the_clock_not_by_a_stray() {
     let dump = summary.only_dump();
     assert!(dump.packets > 1 && dump.time_ns < START_NS + HOUR, "{dump:?}");
 }
+
+#[test]
+fn a_dump_of_a_run_that_was_stopped_waits_for_what_comes_when_it_goes_on() {
+    let place = Place::new();
+    let source = "synth:rate=10k,time=4s,trigger-at=1s";
+    let windows = ["--before", "500ms", "--after", "2s", "--dump", "ip or ip6 or not ip"];
+    let started =
+        run::Started::new(place.command(&[&["--source", source, "--trigger", "hit=udp port 60000"], &windows[..]].concat()));
+    let log = place.out().join("wirescope.jsonl");
+    run::wait_until("the log", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"start\"")));
+    // Its dump is open, and the window's end is still to come.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    started.signal(libc::SIGSTOP);
+    std::thread::sleep(std::time::Duration::from_secs(7));
+    started.signal(libc::SIGCONT);
+    let done = started.finish(run::LIMIT);
+    let summary = done.summary();
+    let dump = summary.only_dump();
+    // Every 100 us one from 0.5 s to 3 s, both included, and the one that fired.
+    assert_eq!((dump.packets, dump.complete), (25_002, true), "{dump:?} {}", done.stderr);
+}

@@ -194,8 +194,13 @@ fn a_pipe_has_the_names_of_the_files_that_its_packets_come_from_and_of_no_others
     }
     let path = bench.folder.path().join("piped.pcapng");
     let target = Target::Stream(File::create(&path).unwrap());
-    let output =
-        Arc::new(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(crate::disk::SystemDisk) });
+    let output = Arc::new(DumpOutput {
+        format: DumpFormat::Pcapng,
+        target,
+        budget: None,
+        disk: Arc::new(crate::disk::SystemDisk),
+        together: None,
+    });
     let mut file = OutFile::create(&output, &bench.ring, bench.link_type, &evidence, "").unwrap();
     bench.write(&mut file, near, 10, "");
     assert_eq!(bench.publish(file, "piped"), None);
