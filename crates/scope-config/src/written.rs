@@ -111,8 +111,20 @@ impl Written {
     /// # Errors
     /// All faults, with place, cause and remedy.
     pub fn read(path: &Path, keys: &Keys) -> Result<Written, FileError> {
-        let file = path.display().to_string();
-        let text = text(path).map_err(|fault| format!("{file}: {fault}"))?;
+        // A pipe would be waited for.
+        match std::fs::metadata(path) {
+            Ok(kind) if !kind.is_file() && !kind.is_dir() => Err(format!("{}: {NOT_REGULAR}", path.display()).into()),
+            Ok(_) => Written::read_from(path, File::open(path), keys),
+            Err(error) => Written::read_from(path, Err(error), keys),
+        }
+    }
+
+    /// Reads a file that somebody has opened, or couldn't.
+    ///
+    /// # Errors
+    /// As [`Written::read`].
+    pub fn read_from(path: &Path, opened: io::Result<File>, keys: &Keys) -> Result<Written, FileError> {
+        let text = text(opened).map_err(|fault| format!("{}: {fault}", path.display()))?;
         Written::parse(path, &text, keys)
     }
 
@@ -145,22 +157,24 @@ impl Written {
     }
 }
 
+const NOT_REGULAR: &str = "is no regular file, and a reload would read it again; give a file";
+
 /// The text of a regular file that isn't too long.
-fn text(path: &Path) -> Result<String, String> {
+fn text(opened: io::Result<File>) -> Result<String, String> {
     let told = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => "no such file; write it, or see 'wirescope config show'".to_string(),
         _ => format!("can't be read: {error}; give another file, or change its mode"),
     };
-    // A pipe would be waited for, and can't be read again.
-    let kind = std::fs::metadata(path).map_err(told)?;
+    let file = opened.map_err(told)?;
+    let kind = file.metadata().map_err(told)?;
     if kind.is_dir() {
         return Err("is a folder; give a file".to_string());
     }
     if !kind.is_file() {
-        return Err("is no regular file, and a reload would read it again; give a file".to_string());
+        return Err(NOT_REGULAR.to_string());
     }
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(told)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(told)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err("is longer than 1 MiB, so it is no configuration; give another file".to_string());
     }

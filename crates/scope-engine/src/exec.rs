@@ -9,7 +9,7 @@
 //! | file | |
 //! |---|---|
 //! | `orders` | the words between the two, and their bounds |
-//! | `helper` | the process: what it gives up, and how it ends |
+//! | `process` | the process: what it gives up, and how it ends |
 //! | `commands` | the commands inside of it: begun, listened to, ended |
 //! | `group` | who of a process group lives |
 //! | `news` | what became of a command |
@@ -19,13 +19,14 @@
 
 mod commands;
 mod group;
-mod helper;
 mod news;
 mod orders;
+mod process;
 
-pub use helper::serve_if_asked;
 pub use news::{ExecCounts, ExecNews};
+pub(crate) use process::serve;
 
+use crate::own_process::{self, EXEC_HELPER};
 use crate::rights::User;
 use orders::{FRAME_BYTES_MAX, Inbox, Order, Outcome, Setup, Told};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -38,9 +39,7 @@ use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -53,8 +52,6 @@ pub const OUTPUT_BYTES_MAX: usize = 4096;
 const NEWS_MAX: usize = 1000;
 /// Letters of a fact in the environment.
 const FACT_CHARS_MAX: usize = 16 << 10;
-/// The first argument of this program where it is to be the helper.
-const HELPER_NAME: &str = "exec-helper";
 /// What commands find of the run's own environment, `PATH` first.
 const KEPT: [&str; 4] = ["PATH", "LANG", "TZ", "HOME"];
 /// `PATH` where the run has none.
@@ -243,20 +240,11 @@ impl Exec {
     }
 }
 
-/// Begins this program anew as the helper, with a clean environment; this end of its socket. Whoever ends with the run, or after it,
-/// isn't waited for.
+/// Begins the helper with a clean environment; this end of its socket.
 fn spawn(plan: &ExecPlan) -> io::Result<UnixStream> {
-    let (own, theirs) = UnixStream::pair()?;
     let named = plan.environment.iter().map(OsString::as_os_str);
-    let kept = KEPT.iter().map(OsStr::new).chain(named).filter_map(|name| Some((name, std::env::var_os(name)?)));
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("wirescope").arg(HELPER_NAME).env_clear().envs(kept);
-    command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-    // No terminal's signals, and none of its input. It fails for who leads a session already, which a new process doesn't.
-    // SAFETY: between fork and exec only this system call is made, which takes nothing.
-    unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from)) };
-    drop(command.spawn()?);
-    Ok(own)
+    let kept = KEPT.iter().map(OsStr::new).chain(named).filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?)));
+    own_process::spawn(EXEC_HELPER, None, kept)
 }
 
 /// The facts of a dump as its command finds them.

@@ -13,6 +13,7 @@
 //! | [`rights`] | giving up root, capabilities, system calls and files |
 //! | `at_once` | the last line of a run that is ended at once |
 //! | `outputs` | the folders that a run writes to |
+//! | `own_process`, [`reread`] | this program as a process beside a run; the one that opens a file again |
 //! | `nic_watch` | the network cards under live sources |
 //! | `thread_times` | how busy the workers are |
 //! | `health` | what the log says of a run's health |
@@ -52,6 +53,7 @@ mod folder_watch;
 mod health;
 pub mod home;
 mod live;
+mod live_times;
 pub mod lockstep;
 mod log_file;
 mod loss_told;
@@ -60,9 +62,11 @@ mod memory_watch;
 mod nic_watch;
 mod open_files;
 mod outputs;
+mod own_process;
 pub mod plan;
 mod refused;
 mod reload;
+pub mod reread;
 pub mod rights;
 pub mod run;
 pub mod service;
@@ -70,6 +74,7 @@ pub mod short_snap;
 mod sources;
 pub mod space;
 pub mod status;
+pub mod steps;
 pub mod summary;
 mod thread_times;
 pub mod threads;
@@ -83,6 +88,7 @@ pub use dump_reports::DumpTotals;
 pub use exec::{ExecCounts, ExecPlan};
 pub use live::settings as live_settings;
 pub use nic_watch::NicStatus;
+pub use own_process::serve_if_asked;
 pub use plan::{DumpPlan, RunPlan, SingleDump, SourceEntry};
 pub use reload::{Change, Reload};
 pub use run::{EngineError, Watch, ring_config, run};

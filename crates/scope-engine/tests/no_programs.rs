@@ -20,7 +20,7 @@ fn no_thread_starts_a_program_be_it_begun_before_or_after() {
         is_told.recv().unwrap();
         exec().map_err(|error| error.kind())
     });
-    let plan = RightsPlan { user: UserChoice::Best, readable: Vec::new(), selftest: false };
+    let plan = RightsPlan { user: UserChoice::Best, selftest: false };
     let writable = [Writable { folder: &folder, file: OsStr::new("log"), place: Place::Own }];
     let decision = rights::decide(&plan, &writable).unwrap();
     let rights = rights::give_up(decision, &writable).unwrap();

@@ -61,7 +61,7 @@ fn gives_up_its_rights_and_captures() {
     // SAFETY: takes numbers only. Protocol 0: it gets nothing before it is bound.
     let socket = check("a socket", unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) });
     let folder = Folder::open(path.as_ref()).unwrap();
-    let plan = RightsPlan { user: UserChoice::Best, readable: Vec::new(), selftest: false };
+    let plan = RightsPlan { user: UserChoice::Best, selftest: false };
     let writable = [Writable { folder: &folder, file: OsStr::new("log"), place: Place::Own }];
     rights::give_up(rights::decide(&plan, &writable).unwrap(), &writable).unwrap();
     // SAFETY: takes numbers only.

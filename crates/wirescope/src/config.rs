@@ -20,7 +20,9 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// All faults of the file: of its form, and of what its words mean.
 pub fn read(matches: &ArgMatches) -> Result<RunArgs, Vec<String>> {
-    let args = laid_over(matches.get_one::<PathBuf>("config").map(PathBuf::as_path), &keys::given(matches, &keys::all()))?;
+    let keys = keys::all();
+    let args =
+        laid_over(written(matches.get_one::<PathBuf>("config").map(PathBuf::as_path), &keys), &keys::given(matches, &keys))?;
     // What a test asks for is no setting.
     Ok(RunArgs { rights_selftest: matches.get_flag("rights_selftest"), ..args })
 }
@@ -38,10 +40,15 @@ pub fn log_format(matches: &ArgMatches) -> String {
 const MISSING: [&str; 4] =
     ["there is no source of packets", "there is no folder for dumps", "only a trigger starts a dump", plan::NO_USE];
 
-/// Flags laid over a file.
-fn laid_over(path: Option<&Path>, flags: &Given) -> Result<RunArgs, Vec<String>> {
+/// What a file says, if there is one.
+fn written(path: Option<&Path>, keys: &Keys) -> Result<Option<Written>, FileError> {
+    path.map(|path| Written::read(path, keys)).transpose()
+}
+
+/// Flags laid over what a file says.
+fn laid_over(written: Result<Option<Written>, FileError>, flags: &Given) -> Result<RunArgs, Vec<String>> {
     let keys = keys::all();
-    match path.map(|path| Written::read(path, &keys)).transpose() {
+    match written {
         Ok(written) => meant(Settings::merge(&keys, written, flags)),
         Err(error) => Err(all_faults(error, &keys, flags)),
     }
@@ -89,7 +96,7 @@ fn meant(settings: Settings) -> Result<RunArgs, Vec<String>> {
 
 /// `wirescope config check FILE`.
 pub fn check(path: &Path) -> u8 {
-    match laid_over(Some(path), &Given::new()).and_then(|args| plan::plan(&args, Look::Nowhere)) {
+    match laid_over(written(Some(path), &keys::all()), &Given::new()).and_then(|args| plan::plan(&args, Look::Nowhere)) {
         Err(faults) => refused(&faults.into_iter().map(|fault| of_file(path, fault)).collect::<Vec<_>>()),
         Ok(planned) => {
             let file = path.display();

@@ -37,7 +37,7 @@ const UNDONE: u8 = 1;
 const REFUSED: u8 = 2;
 
 fn main() -> ExitCode {
-    if let Some(code) = scope_engine::exec::serve_if_asked() {
+    if let Some(code) = scope_engine::serve_if_asked() {
         return code;
     }
     let matches = Cli::command().try_get_matches().unwrap_or_else(|error| not_understood(&error));
@@ -76,6 +76,8 @@ fn not_understood(error: &clap::Error) -> ! {
         say(Level::Error, known.as_deref().unwrap_or(error.to_string().trim_end()));
     } else if let Some(known) = known {
         say(Level::Error, &format!("wirescope: {known}"));
+    } else if error.use_stderr() {
+        say(Level::Error, error.to_string().trim_end());
     } else {
         error.exit();
     }

@@ -36,7 +36,10 @@ pub enum Ended {
 
 /// Runs to the end and tells how it goes on standard error. `control` stops it from elsewhere.
 pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
-    let reload = planned.reload.take();
+    let mut reload = planned.reload.take();
+    if let Some(Err(error)) = reload.as_mut().map(Reloader::prepare) {
+        return Ended::Refused(format!("--config: no process that reads it again: {error}"));
+    }
     if let Err(error) = listen(control, reload) {
         return Ended::Refused(format!("signals: can't be listened to: {error}"));
     }

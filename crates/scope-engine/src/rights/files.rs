@@ -10,7 +10,7 @@ use landlock::{
 };
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What stays readable for a run: the kernel's figures, settings of names and services that filters are compiled with, libraries.
 const READABLE: [&str; 6] = ["/proc", "/sys", "/etc", "/usr", "/lib", "/lib64"];
@@ -35,14 +35,13 @@ pub struct FileRules {
 }
 
 impl FileRules {
-    /// Files may be made, written and removed in folders that are the run's, and get names in the others; read in [`READABLE`], and
-    /// where `readable` names them. No TCP.
-    pub fn new(writable: &[Writable<'_>], readable: &[PathBuf]) -> io::Result<FileRules> {
+    /// Files may be made, written and removed in folders that are the run's, and get names in the others; read in [`READABLE`]. No TCP.
+    pub fn new(writable: &[Writable<'_>]) -> io::Result<FileRules> {
         let abi = in_force(KNOWN);
         if abi == 0 {
             return Ok(FileRules { abi, ruleset: None });
         }
-        let rules = rules(writable, readable).map_err(io::Error::other)?;
+        let rules = rules(writable).map_err(io::Error::other)?;
         Ok(FileRules { abi, ruleset: rules.into() })
     }
 
@@ -57,7 +56,7 @@ impl FileRules {
     }
 }
 
-fn rules(writable: &[Writable<'_>], readable: &[PathBuf]) -> Result<RulesetCreated, RulesetError> {
+fn rules(writable: &[Writable<'_>]) -> Result<RulesetCreated, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = read | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
     let mut rules =
@@ -71,11 +70,15 @@ fn rules(writable: &[Writable<'_>], readable: &[PathBuf]) -> Result<RulesetCreat
         };
         rules = rules.add_rule(PathBeneath::new(folder, rights))?;
     }
-    let readable = readable.iter().map(PathBuf::as_path);
-    for path in READABLE.iter().map(Path::new).chain(readable) {
-        rules = add(rules, path, read)?;
+    for path in READABLE {
+        rules = add(rules, Path::new(path), read)?;
     }
     Ok(rules)
+}
+
+/// Whether a run reads everything below here anyhow, as far as its user may.
+pub fn is_readable(path: &Path) -> bool {
+    READABLE.iter().any(|folder| path.starts_with(folder))
 }
 
 /// A rule for `path`, if that is there: what isn't needn't be read. Of a file, folders' rights mean nothing.

@@ -21,7 +21,7 @@ mod selftest;
 mod threads;
 mod user;
 
-pub use files::{CommandRules, keep_to_removing};
+pub use files::{CommandRules, is_readable, keep_to_removing};
 pub use selftest::{SelfTest, run as selftest};
 pub use user::{User, UserChoice};
 
@@ -39,8 +39,6 @@ use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 pub struct RightsPlan {
     /// Who the run is to be, where it is started as root.
     pub user: UserChoice,
-    /// Files that stay readable besides those of the system.
-    pub readable: Vec<PathBuf>,
     /// Try from inside, in every thread, what must not be possible any more.
     pub selftest: bool,
 }
@@ -190,12 +188,11 @@ const STEPS: [&str; 6] =
     ["", "giving up capabilities", "giving up the right to gain any", "Landlock", "the filter of clone3", "seccomp"];
 
 /// Who the run will be: decided before anything is begun, since nobody may be fit.
-pub struct Decision<'a> {
-    plan: &'a RightsPlan,
+pub struct Decision {
     choice: user::Choice,
 }
 
-impl Decision<'_> {
+impl Decision {
     /// Whom the process is to become; `None`: it stays who it is.
     pub fn user(&self) -> Option<&User> {
         self.choice.become_user.as_ref()
@@ -240,21 +237,21 @@ pub fn become_powerless(user: Option<&User>) -> Result<(), RightsError> {
 /// # Errors
 /// What the run will write is there and is no plain file, the user that was named can't write there, or this process can't become
 /// that user.
-pub fn decide<'a>(plan: &'a RightsPlan, writable: &[Writable<'_>]) -> Result<Decision<'a>, RightsError> {
+pub fn decide(plan: &RightsPlan, writable: &[Writable<'_>]) -> Result<Decision, RightsError> {
     for Writable { folder, file, .. } in writable {
         let fault = |cause| RightsError::File { path: folder.path().join(file), cause };
         folder.is_plain_or_free(file).map_err(fault)?;
     }
-    Ok(Decision { plan, choice: user::choose(&plan.user, writable)? })
+    Ok(Decision { choice: user::choose(&plan.user, writable)? })
 }
 
 /// Gives up, for all threads of the process, everything that a run with these folders doesn't need. For good: there is no way back.
 ///
 /// # Errors
 /// Some rights may be given up already then: the caller must not go on.
-pub fn give_up(decision: Decision<'_>, writable: &[Writable<'_>]) -> Result<Rights, RightsError> {
-    let Decision { plan, choice } = decision;
-    let files = FileRules::new(writable, &plan.readable).map_err(RightsError::step("making Landlock's rules"))?;
+pub fn give_up(decision: Decision, writable: &[Writable<'_>]) -> Result<Rights, RightsError> {
+    let Decision { choice } = decision;
+    let files = FileRules::new(writable).map_err(RightsError::step("making Landlock's rules"))?;
     let calls = calls::filters().map_err(RightsError::step("making the list of system calls"))?;
     let seccomp = calls.is_some();
     threads::in_each(threads::lasting(|_| capabilities::drop_bounding())).map_err(RightsError::step("asking every thread"))?;

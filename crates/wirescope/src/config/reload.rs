@@ -1,14 +1,17 @@
 //! SIGHUP: the configuration file is read again while the run goes.
 //!
 //! 1. The signal's thread wakes the reloader's thread; signals that come meanwhile are one.
-//! 2. File and flags are laid over each other and checked as at the start, but nothing of the machine is looked at. Any fault:
+//! 2. The file is opened: by the run itself where its rights allow that, below the system's folders, else by a process beside it,
+//!    which is begun with the run. File and flags are laid over each other and checked as at the start, but nothing of the machine is looked at. Any fault:
 //!    the old configuration goes on as a whole.
 //! 3. What may change while a run goes ([`LIVE`]) is taken from the new settings, everything else stays and is named.
 //! 4. The engine makes machine code and puts the new triggers in force between two batches.
 
-use super::{keys, laid_over, meant};
+use super::{keys, laid_over, meant, written};
 use crate::plan::{self, Look};
-use scope_config::{Given, Settings};
+use scope_config::{Given, Settings, Written};
+use scope_engine::reread::Reread;
+use scope_engine::rights::is_readable;
 use scope_engine::{Change, Control, Reload};
 use scope_packet::LinkType;
 use std::path::PathBuf;
@@ -29,13 +32,21 @@ pub struct Reloader {
     /// What holds now.
     settings: Settings,
     link_types: Vec<LinkType>,
+    /// Opens the file where the run can't do it any more.
+    reread: Option<Reread>,
 }
 
 impl Reloader {
     /// For a run with `settings`; `None` where they have no file.
     pub fn of(settings: &Settings, link_types: &[LinkType]) -> Option<Reloader> {
         let path = settings.file()?.to_path_buf();
-        Some(Reloader { path, flags: settings.flags(), settings: settings.clone(), link_types: link_types.to_vec() })
+        Some(Reloader {
+            path,
+            flags: settings.flags(),
+            settings: settings.clone(),
+            link_types: link_types.to_vec(),
+            reread: None,
+        })
     }
 
     /// What the file asks for now.
@@ -48,7 +59,12 @@ impl Reloader {
 
     fn change(&mut self) -> Result<Change, Vec<String>> {
         let look = Look::Known(&self.link_types);
-        let new = laid_over(Some(&self.path), &self.flags)?;
+        let keys = keys::all();
+        let written = match &mut self.reread {
+            Some(reread) => Written::read_from(&self.path, reread.open(), &keys).map(Some),
+            None => written(Some(&self.path), &keys),
+        };
+        let new = laid_over(written, &self.flags)?;
         plan::plan(&new, look)?;
         let kept = |key: &str| !LIVE.contains(&key);
         let settings = new.settings.keeping(&self.settings, kept);
@@ -70,6 +86,18 @@ impl Reloader {
             changed,
             kept,
         })
+    }
+
+    /// Begins what opens the file later, if that is needed. To be called before rights are given up.
+    ///
+    /// # Errors
+    /// Where there is no process for it.
+    pub fn prepare(&mut self) -> std::io::Result<()> {
+        let place = self.path.canonicalize()?;
+        if !is_readable(&place) {
+            self.reread = Some(Reread::begin(&self.path)?);
+        }
+        Ok(())
     }
 
     /// Starts its thread, which reads the file whenever something is sent, until the run ends.

@@ -1,6 +1,6 @@
 //! Every key of the table, right and wrong; what is shown means what was given.
 
-use super::{all_faults, keys, laid_over, meant};
+use super::{all_faults, keys, laid_over, meant, written};
 use crate::args::{Cli, RunArgs};
 use crate::plan::{self, Look};
 use clap::CommandFactory;
@@ -333,7 +333,7 @@ fn whole_example() -> String {
 
 #[test]
 fn the_example_is_in_order_as_it_stands_and_with_every_key_in_force() {
-    let args = laid_over(Some(Path::new(EXAMPLE)), &Given::new()).unwrap();
+    let args = laid_over(written(Some(Path::new(EXAMPLE)), &keys::all()), &Given::new()).unwrap();
     let planned = plan::plan(&args, Look::Nowhere).unwrap();
     assert_eq!(planned.run.triggers.len(), 2);
     // A single dump has no folder to bound.

@@ -4,7 +4,6 @@ use super::{Faults, Look};
 use crate::args::RunArgs;
 use scope_engine::rights::{RightsPlan, User, UserChoice};
 use scope_engine::shell_word;
-use std::path::Path;
 
 /// What the run is to give up.
 pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> RightsPlan {
@@ -22,9 +21,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> RightsPlan {
     // Who is there is a matter of the machine.
     let asked = asked.filter(|_| look == Look::Machine);
     let user = asked.and_then(|asked| user(asked, faults)).map_or(UserChoice::Best, UserChoice::Named);
-    // The file is read again when it is to be.
-    let config = args.settings.file().map(Path::to_path_buf);
-    RightsPlan { user, readable: config.into_iter().collect(), selftest: args.rights_selftest }
+    RightsPlan { user, selftest: args.rights_selftest }
 }
 
 /// Whom `--user` asks for.

@@ -16,49 +16,20 @@
 
 use super::commands::Commands;
 use super::orders::{Inbox, Order, Setup, Told};
-use super::{COMMANDS_PATH, HELPER_NAME, KEPT, PROTECTED};
+use super::{COMMANDS_PATH, KEPT, PROTECTED};
+use crate::own_process::REFUSED;
 use crate::rights::{self, CommandRules, User};
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, FromRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Ended as it should.
 const DONE: u8 = 0;
-/// Couldn't begin, or isn't what it was begun for.
-const REFUSED: u8 = 2;
-/// Signals that the run takes care of; a service manager may send them to all processes of a service.
-const LEFT_TO_THE_RUN: [libc::c_int; 7] =
-    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM];
-
-/// Serves a run, if this process was begun for that: its first argument says so. To be called before anything else.
-pub fn serve_if_asked() -> Option<ExitCode> {
-    let mut arguments = std::env::args_os().skip(1);
-    let asked = arguments.next().is_some_and(|word| word == HELPER_NAME) && arguments.next().is_none();
-    asked.then(|| ExitCode::from(serve()))
-}
-
-fn serve() -> u8 {
-    // SAFETY: takes numbers only; nothing of this process has any of these descriptors yet.
-    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
-    // SAFETY: descriptor 0 is open (the runtime sees to that) and nobody else of this process uses it.
-    let mut run = unsafe { File::from_raw_fd(0) };
-    if !is_socket(&run) {
-        eprintln!("wirescope: {HELPER_NAME} is no command: a run with --exec begins it by itself");
-        return REFUSED;
-    }
-    rights::hide();
-    // SAFETY: the name ends with a NUL, and is copied.
-    unsafe { libc::prctl(libc::PR_SET_NAME, c"wirescope-exec".as_ptr(), 0, 0, 0) };
-    // Handlers, which commands don't inherit, in place of ignoring, which they would.
-    for signal in LEFT_TO_THE_RUN {
-        let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
-    }
+/// The process's own, from its first words on. `run` is the socket, which stands at descriptor 0.
+pub(crate) fn serve(mut run: File) -> u8 {
     let mut inbox = Inbox::default();
     let setup = loop {
         match inbox.next_order() {
@@ -74,10 +45,6 @@ fn serve() -> u8 {
             REFUSED
         }
     }
-}
-
-fn is_socket(file: &File) -> bool {
-    rustix::fs::fstat(file).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket)
 }
 
 /// What was made while that was still possible.
