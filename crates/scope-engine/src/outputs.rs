@@ -43,6 +43,14 @@ impl Outputs {
                 Target::Folder(folder)
             }
         };
+        if let Target::Folder(folder) | Target::File { folder, .. } = &target
+            && (plan.dump.single.is_some() || !plan.triggers.is_empty())
+            && !folder.makes_unnamed()
+        {
+            let words = "its file system has no files without a name (O_TMPFILE), and that is how dumps are written; \
+                         choose a folder on another one (ext4, XFS, Btrfs, tmpfs), e.g. with --out";
+            return Err(fault(&folder.path().display().to_string())(io::Error::new(io::ErrorKind::Unsupported, words)));
+        }
         let disk = Arc::new(SystemDisk);
         let together = plan.dump.all.then(|| spool(&target, log.as_deref())).transpose()?;
         let together = together.map(|spool| Together::new(spool, disk.clone()));

@@ -126,6 +126,48 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_segment_that_was_held_for_turns_is_in_the_file() {
+        use scope_packet::pcapng::PacketHead;
+        use scope_packet::{Headers, KeyEntry};
+        let config = scope_ring::RingConfig {
+            ring_bytes: 16 * (64 << 10),
+            segment_bytes: Some(64 << 10),
+            workers: 1,
+            lanes: 1,
+            run_id: [1; 16],
+        };
+        let ring = Ring::create(&config).unwrap();
+        let mut writer = ring.open_lane(0, LinkType::ETHERNET).unwrap();
+        writer.add_interface(0);
+        let mut held = None;
+        for number in 0..40u64 {
+            assert!(writer.claim());
+            let data = [number as u8 + 1; 900];
+            let head = PacketHead { captured_len: 900, original_len: 900, time_ns: 1, ..PacketHead::default() };
+            writer.append(0, &head, KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &data)), &data);
+            writer.commit();
+            writer.seal();
+            if number == 3 {
+                held = ring.pin(0, 3);
+            }
+        }
+        assert!(held.is_some() && ring.oldest_possible(0) > 3);
+        let folder = tempfile::tempdir().unwrap();
+        let opened = Folder::open(folder.path()).unwrap();
+        let paths = write_ring(&ring, &opened, OsStr::new("ring.pcapng")).unwrap();
+        let file = std::fs::read(&paths[0]).unwrap();
+        let holds = |number: u8| file.windows(900).any(|bytes| bytes.iter().all(|&byte| byte == number + 1));
+        assert!(holds(3) && holds(39) && !holds(4) && file.len() > 16 * (64 << 10));
+        drop(held);
+        assert!(ring.pin(0, 3).is_some(), "until it is recycled");
+        for _ in 0..2 {
+            assert!(writer.claim());
+            writer.seal();
+        }
+        assert!(ring.pin(0, 3).is_none() && ring.sequences(0, 0).all(|sequence| sequence > 3));
+    }
+
+    #[test]
     fn the_suffix_goes_in_front_of_the_extension() {
         let check = |path: &str, expected: &str| assert_eq!(with_suffix(Path::new(path), "RAW"), Path::new(expected));
         check("a/x.pcapng", "a/x_RAW.pcapng");

@@ -269,3 +269,17 @@ fn a_folder_that_can_t_be_written_and_a_file_that_can_t_be_read_are_refused() {
     assert_refused("file of another user", &done, &["in.pcapng", "permission"]);
     assert!(place.out_names().is_empty());
 }
+
+#[test]
+fn a_folder_whose_file_system_has_no_unnamed_files_is_refused_before_anything_starts() {
+    // SAFETY: no arguments, no memory.
+    if unsafe { libc::geteuid() } != 0 || !std::path::Path::new("/dev/pts").is_dir() {
+        return run::skip("only root may make files in /dev/pts, which has no unnamed ones");
+    }
+    let words: Words = &["/dev/pts", "without a name", "choose a folder on another one"];
+    let (place, source) = place();
+    let orders = ["run", "--source", &source, "--trigger", "hit=udp", "--out", "/dev/pts"];
+    let mut command = wirescope(&orders);
+    command.current_dir(place.root());
+    assert_refused("--out /dev/pts", &finish(command), words);
+}
