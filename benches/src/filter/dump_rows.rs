@@ -92,7 +92,7 @@ impl Full {
             filter,
             filter_engine: FilterEngine::Native,
             window,
-            pins: FirstPins::take(&self.ring, from_ns, 1),
+            pins: FirstPins::take(&self.ring, 0, from_ns, 1),
             output: DumpOutput::in_folder(folder.path())?,
             progress: Arc::new(Progress::default()),
             scans: Scans::new(&self.ring, None),

@@ -8,7 +8,7 @@ use crate::figures::percentile;
 use crate::table::Table;
 use anyhow::{Context, Result, ensure};
 use scope_filter::{Filter, Template, VlanRule};
-use scope_packet::{Headers, LinkType};
+use scope_packet::{Headers, LinkType, Moment};
 use scope_trigger::{Hit, Places, Trigger, TriggerConfig};
 use std::time::Instant;
 
@@ -89,7 +89,8 @@ fn percentile_of(attack: &Attack, hits: u64) -> Result<f64> {
         let data = packet(attack, hit);
         let headers = Headers::parse(attack.link, &data);
         let time_ns = BEGIN_NS + hit as i64 * BETWEEN_NS;
-        let hit = Hit { time_ns, link_type: attack.link, headers: &headers, data: &data, clock_ns: time_ns, waits_at_ns: None };
+        let at = Moment::new(0, time_ns);
+        let hit = Hit { at, link_type: attack.link, headers: &headers, data: &data, waits_at: None };
         let begun = Instant::now();
         let verdict = trigger.hit(&hit, &places);
         took_ns.push(begun.elapsed().as_nanos() as f64);

@@ -32,6 +32,16 @@ pub struct Place {
     pub packet: u64,
 }
 
+/// No packet that is still to come has an earlier place than this: a time, ns, and the lane at that time.
+pub type Floor = (i64, u32);
+
+impl Place {
+    /// Whether nothing can come before it any more.
+    pub fn is_due(&self, floor: Floor) -> bool {
+        (self.time_ns, self.lane) <= floor
+    }
+}
+
 /// Packets that wait for their turn.
 #[derive(Default)]
 pub struct Waiting {
@@ -58,13 +68,14 @@ impl Waiting {
         self.heap.push(Reverse((place, block.into())));
     }
 
-    /// The next packet that may go out: its time is at most `floor_ns`, or the buffer has more than `bytes_max`.
-    pub fn pop(&mut self, floor_ns: i64, bytes_max: usize) -> Option<(Place, Box<[u8]>)> {
+    /// The next packet that may go out: nothing can come before it, or the buffer has more than `bytes_max`.
+    pub fn pop(&mut self, floor: Floor, bytes_max: usize) -> Option<(Place, Box<[u8]>)> {
         let Reverse((place, _)) = self.heap.peek()?;
-        if place.time_ns > floor_ns && self.bytes <= bytes_max {
+        let is_due = place.is_due(floor);
+        if !is_due && self.bytes <= bytes_max {
             return None;
         }
-        self.early += u64::from(place.time_ns > floor_ns);
+        self.early += u64::from(!is_due);
         let Reverse((place, block)) = self.heap.pop()?;
         self.bytes -= block.len();
         Some((place, block))
@@ -129,8 +140,9 @@ mod tests {
         let mut waiting = Waiting::default();
         let input = [place(5, 1, 0), place(5, 0, 9), place(3, 7, 1), place(5, 0, 2), place(8, 0, 0)];
         input.iter().for_each(|&p| waiting.push(p, &[0; 4]));
-        let out: Vec<Place> = std::iter::from_fn(|| waiting.pop(5, WAITING_BYTES_MAX)).map(|(p, _)| p).collect();
-        assert_eq!(out, [place(3, 7, 1), place(5, 0, 2), place(5, 0, 9), place(5, 1, 0)]);
+        let out: Vec<Place> = std::iter::from_fn(|| waiting.pop((5, 0), WAITING_BYTES_MAX)).map(|(p, _)| p).collect();
+        assert_eq!(out, [place(3, 7, 1), place(5, 0, 2), place(5, 0, 9)], "of lane 0 some may come that precede lane 1s");
+        assert_eq!(waiting.pop((5, 1), WAITING_BYTES_MAX).map(|(p, _)| p), Some(place(5, 1, 0)));
         assert!(!waiting.is_empty());
     }
 
@@ -141,7 +153,8 @@ mod tests {
         (0..6).for_each(|n| beyond.push(place(10 + n, 0, n as u64), &block, WAITING_BYTES_MAX));
         assert_eq!(beyond.lost(13), Lost::default());
         beyond.inside(12, &mut waiting);
-        let out: Vec<i64> = std::iter::from_fn(|| waiting.pop(i64::MAX, WAITING_BYTES_MAX)).map(|(p, _)| p.time_ns).collect();
+        let out: Vec<i64> =
+            std::iter::from_fn(|| waiting.pop((i64::MAX, u32::MAX), WAITING_BYTES_MAX)).map(|(p, _)| p.time_ns).collect();
         assert_eq!(out, [10, 11, 12]);
         assert_eq!(beyond.lost(20), Lost::between(1, 2, 14, 20));
     }
@@ -151,10 +164,10 @@ mod tests {
         let mut waiting = Waiting::default();
         let block = vec![0; WAITING_BYTES_MAX / 4];
         (0..5).for_each(|n| waiting.push(place(n, 0, n as u64), &block));
-        assert_eq!(waiting.pop(-1, WAITING_BYTES_MAX).map(|(p, _)| p.time_ns), Some(0));
-        assert!(waiting.pop(-1, WAITING_BYTES_MAX).is_none());
+        assert_eq!(waiting.pop((-1, 0), WAITING_BYTES_MAX).map(|(p, _)| p.time_ns), Some(0));
+        assert!(waiting.pop((-1, 0), WAITING_BYTES_MAX).is_none());
         assert_eq!((waiting.take_early(), waiting.take_early()), (1, 0));
-        assert_eq!(waiting.pop(-1, WAITING_BYTES_MAX / 2).map(|(p, _)| p.time_ns), Some(1), "there are more dumps now");
+        assert_eq!(waiting.pop((-1, 0), WAITING_BYTES_MAX / 2).map(|(p, _)| p.time_ns), Some(1), "there are more dumps now");
     }
 
     #[test]

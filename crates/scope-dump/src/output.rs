@@ -117,6 +117,8 @@ pub(crate) struct OutFile {
     /// Interfaces from this number on are described among the packets.
     described_within: Option<u32>,
     evidence: Arc<Evidence>,
+    /// Interfaces that have packets here.
+    used: usize,
     /// Names and secrets that it has.
     annexed: Annexed,
     last: Option<Place>,
@@ -179,6 +181,7 @@ impl OutFile {
             description_bytes: 0,
             described_within: None,
             evidence: evidence.clone(),
+            used: 0,
             annexed: Annexed::default(),
             last: None,
             late: None,
@@ -247,9 +250,11 @@ impl OutFile {
         }
         let mut record = Vec::with_capacity(block.len());
         self.format().packet(&mut record, block, number, comments);
-        self.charged.charge(record.len() as u64)?;
         match &mut self.late {
-            Some(late) => late.push(place, &record),
+            Some(late) => {
+                self.charged.charge(late.bytes_for(record.len()))?;
+                late.push(place, &record)
+            }
             None => Ok(()),
         }
     }
@@ -257,7 +262,8 @@ impl OutFile {
     /// Appends the names and secrets that belong to its packets, as far as they are known and not there.
     fn annex(&mut self) {
         if self.format() == DumpFormat::Pcapng {
-            self.annexed.append(&mut self.buffer, &self.evidence.annexes, self.interfaces.keys().copied());
+            let used = self.interfaces.iter().filter(|(_, entry)| entry.packets > 0).map(|(number, _)| *number);
+            self.annexed.append(&mut self.buffer, &self.evidence.annexes, self.used, used);
         }
     }
 
@@ -277,6 +283,7 @@ impl OutFile {
         }
         match self.interfaces.get_mut(&run_number) {
             Some(entry) => {
+                self.used += usize::from(entry.packets == 0);
                 entry.packets += 1;
                 (entry.number, entry.snap_len)
             }

@@ -143,7 +143,8 @@ fn a_pipe_whose_window_begins_with_another_link_type_gets_the_packets_of_the_hit
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     let target = Target::Stream(File::create(&path).unwrap());
-    let report = dump(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SystemDisk), together: None });
+    let report =
+        dump(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SystemDisk), together: None });
     assert_eq!((report.packets, report.lost_min, report.lost_max), (PACKETS, PACKETS, PACKETS), "{report:#?}");
     assert!(read_file(&path).keys().all(|(lane, _)| *lane == 1));
     assert_eq!(read_file(&path).len() as u64, PACKETS);

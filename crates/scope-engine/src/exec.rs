@@ -9,7 +9,7 @@
 //! | file | |
 //! |---|---|
 //! | `orders` | the words between the two, and their bounds |
-//! | `helper` | the process: what it gives up, and how it ends |
+//! | `process` | the process: what it gives up, and how it ends |
 //! | `commands` | the commands inside of it: begun, listened to, ended |
 //! | `group` | who of a process group lives |
 //! | `news` | what became of a command |
@@ -19,12 +19,12 @@
 
 mod commands;
 mod group;
-mod helper;
 mod news;
 mod orders;
+mod process;
 
-pub(crate) use helper::serve;
 pub use news::{ExecCounts, ExecNews};
+pub(crate) use process::serve;
 
 use crate::own_process::{self, EXEC_HELPER};
 use crate::rights::User;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  run ──► /proc/self/exe ROLE ...     nothing of the run's memory, its standard input is a socket of the run, no other descriptor
-//!     exec-helper    runs the commands that follow dumps (`exec/helper.rs`)
+//!     exec-helper    runs the commands that follow dumps (`exec/process.rs`)
 //!     config-reader  opens the configuration file again (`reread.rs`)
 //! ```
 //! Such a process gives up what it doesn't need before it says that it is ready, can't be looked into by others of its user, and ends
@@ -17,6 +17,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The word, as this program's first argument, that has it run commands.
 pub(crate) const EXEC_HELPER: &str = "exec-helper";
@@ -24,6 +26,10 @@ pub(crate) const EXEC_HELPER: &str = "exec-helper";
 pub(crate) const CONFIG_READER: &str = "config-reader";
 /// Couldn't begin, or isn't what it was begun for.
 pub(crate) const REFUSED: u8 = 2;
+
+/// Signals that the run takes care of; a service manager may send them to all processes of a service.
+const LEFT_TO_THE_RUN: [libc::c_int; 7] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM];
 
 /// Begins this program in the role `role`; the run's end of its socket. It ends by itself: nobody waits for it.
 pub(crate) fn spawn(
@@ -69,5 +75,9 @@ fn settle(role: &str, name: &CStr) -> Option<File> {
     rights::hide();
     // SAFETY: the name ends with a NUL, and is copied.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+    // Handlers, which commands don't inherit, in place of ignoring, which they would.
+    for signal in LEFT_TO_THE_RUN {
+        let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
+    }
     Some(run)
 }

@@ -60,6 +60,10 @@ pub struct Summary {
     pub adds_up: bool,
     /// Packets older than one before them in their source.
     pub stepped_back: u64,
+    /// Packets whose time is not believed: it moved no clock.
+    pub strays: u64,
+    /// How often capture time was set back.
+    pub set_back: u64,
     /// Comments, names and secrets of capture files that were left out of dumps at the bound.
     pub annexes_left_out: u64,
     /// Packets whose time lay outside of what is stored.
@@ -104,6 +108,8 @@ impl Summary {
             "memory": self.memory,
             "unreadable": self.unreadable,
             "stepped_back": self.stepped_back,
+            "strays": self.strays,
+            "set_back": self.set_back,
             "late": self.late,
             "sources": self.sources.iter().enumerate().map(source).collect::<Vec<_>>(),
             "interfaces": self.interfaces.iter().map(interface).collect::<Vec<_>>(),

@@ -109,6 +109,7 @@ fn run(ring: &Arc<Ring>, group: ClaimGroup, prefilter: Option<Filter>, fails: bo
         dumps: Dumps::new(ring, &Places::new(1, 0, None), &events, &Scans::new(ring, None), settings, None),
         events,
         lockstep: Lockstep::new(1),
+        steps: scope_engine::steps::Steps::default(),
         clock: Arc::new(SystemClock::new()),
         stop: AtomicBool::new(false),
         ended: AtomicUsize::new(0),
@@ -138,7 +139,8 @@ fn a_share_that_is_pinned_makes_no_other_share_drop_a_packet() {
     let total = ring.counters().total();
     let of_part = 2 * BATCHES as u64;
     assert_eq!((total.stored_packets, total.dropped.get(DropReason::RingPinned)), (of_part, of_part), "one half, not more");
-    let gaps: Vec<Gap> = ring.gaps_before((0, i64::MAX)).into_iter().filter(|gap| gap.reason == GapReason::RingPinned).collect();
+    let gaps: Vec<Gap> =
+        ring.gaps_before(0, (0, i64::MAX)).into_iter().filter(|gap| gap.reason == GapReason::RingPinned).collect();
     assert_eq!(gaps.iter().map(|gap| gap.lost_min).sum::<u64>(), of_part, "{gaps:?}");
 }
 
@@ -150,7 +152,7 @@ fn what_a_worker_knows_of_gaps_and_of_its_own_time_comes_to_the_ring() {
         for prefilter in [None, Some(Filter::compile("greater 100", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap())] {
             let ring = Ring::create(&config()).unwrap();
             run(&ring, ClaimGroup::COMMON, prefilter.clone(), fails);
-            let mut found = ring.gaps_before((0, 9999));
+            let mut found = ring.gaps_before(0, (0, 9999));
             found.sort_by_key(|gap| gap.from_ns);
             // A prefilter might have refused what the kernel dropped.
             let lost_min = if prefilter.is_some() { 0 } else { 3 };
@@ -161,7 +163,7 @@ fn what_a_worker_knows_of_gaps_and_of_its_own_time_comes_to_the_ring() {
                 gap(end_ns + 1, 9999, end),
             ];
             assert_eq!(found, expected, "fails: {fails}");
-            assert_eq!(ring.listened(), Some((500, end_ns)));
+            assert_eq!(ring.listened(0), Some((500, end_ns)));
         }
     }
 }

@@ -76,6 +76,8 @@ fn not_understood(error: &clap::Error) -> ! {
         say(Level::Error, known.as_deref().unwrap_or(error.to_string().trim_end()));
     } else if let Some(known) = known {
         say(Level::Error, &format!("wirescope: {known}"));
+    } else if error.use_stderr() {
+        say(Level::Error, error.to_string().trim_end());
     } else {
         error.exit();
     }

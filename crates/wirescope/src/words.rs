@@ -218,6 +218,8 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     let odd = [
         (summary.unreadable, "packets in damaged records could not be read"),
         (summary.stepped_back, "packets were older than one before them"),
+        (summary.strays, "packets had a time that no other bears out: it moved no clock"),
+        (summary.set_back, "times capture time was set back: windows end there, and begin anew"),
         (summary.time_clamped, "packets had times that can't be stored and were moved"),
         (summary.cut, "packets were truncated though nobody asked for it"),
     ];

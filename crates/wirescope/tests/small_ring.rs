@@ -171,3 +171,18 @@ fn many_dumps_at_once_share_a_small_ring_and_each_has_its_later_part() {
         assert_eq!((missing, dump.lost_nothing()), (0, true), "host {host}: {dump:?}");
     }
 }
+
+#[test]
+fn a_small_ring_says_what_it_keeps_of_a_packet() {
+    let place = Place::new();
+    let source = place.source(&turning(&["left"]).0);
+    let said = |arguments: &[&str]| {
+        let everything = ["--source", &source, "--trigger", "udp port 60000"];
+        place.run(&[&everything, arguments].concat()).stderr
+    };
+    let small = said(&["--ring", "4MiB", "--segment", "64KiB"]);
+    let line = "of a packet at most 16 KiB are kept (a larger --ring, or --segment 1MiB, keeps up to 256 KiB)";
+    assert!(small.contains(line), "{small}");
+    let large = said(&["--ring", "64MiB", "--segment", "1MiB"]);
+    assert!(!large.contains("are kept"), "{large}");
+}

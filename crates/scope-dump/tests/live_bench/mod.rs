@@ -294,7 +294,7 @@ pub fn begin(
     gate: &Arc<Gate>,
 ) -> std::thread::JoinHandle<DumpReport> {
     let text = if bench.longer_than == 0 { String::new() } else { format!("greater {}", bench.longer_than + 1) };
-    let pins = FirstPins::take(&bench.ring, window.from_ns(), dumps_max);
+    let pins = FirstPins::take(&bench.ring, window.era(), window.from_ns(), dumps_max);
     bench.scans.watch(&pins);
     let order = DumpOrder {
         id: 1,

@@ -151,7 +151,8 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
         // What ended its source stands among the failures.
         if !facts.failures.iter().any(|failure| failure.contains(reason)) {
             let (cause, remedy) = refused.rsplit_once("; ").unwrap_or((refused, ""));
-            let remedies: &[&str] = if remedy.is_empty() { &[] } else { &[remedy] };
+            let remedy = sentence(remedy);
+            let remedies: &[&str] = if remedy.is_empty() { &[] } else { &[&remedy] };
             let finding = Finding::loss("not_captured", Stage::Run, Sureness::Certain, 0, cause.to_string(), remedies);
             // One that a pattern passed over was never begun.
             found.push(Finding { loses: facts.gone.contains(interface), ..finding });
@@ -190,6 +191,12 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
             &["Use larger segments: --segment 2MiB keeps packets of up to 256 KiB."],
         ));
     }
+}
+
+/// The run's own words as a sentence.
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// What the log itself lacks: findings are no better than it.

@@ -25,21 +25,11 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Ended as it should.
 const DONE: u8 = 0;
-/// Signals that the run takes care of; a service manager may send them to all processes of a service.
-const LEFT_TO_THE_RUN: [libc::c_int; 7] =
-    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM];
-
 /// The process's own, from its first words on. `run` is the socket, which stands at descriptor 0.
 pub(crate) fn serve(mut run: File) -> u8 {
-    // Handlers, which commands don't inherit, in place of ignoring, which they would.
-    for signal in LEFT_TO_THE_RUN {
-        let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
-    }
     let mut inbox = Inbox::default();
     let setup = loop {
         match inbox.next_order() {
