@@ -165,7 +165,7 @@ mod tests {
         capture.packets.extend(numbers.iter().map(packet));
         let path = folder.join(format!("{id}.pcapng"));
         std::fs::write(&path, pcapng(&capture, Precision::Nano, false)).unwrap();
-        json!({"id": id, "path": path, "complete": true, "packets": numbers.len(), "time": time(10_000_000),
+        json!({"id": id, "path": path, "complete": true, "lost_max": 0, "packets": numbers.len(), "time": time(10_000_000),
             "from": time(from * 1_000_000), "to": time(to * 1_000_000)})
     }
 

@@ -220,8 +220,7 @@ impl Template {
         }
         let packet = Subject::new(headers, link, data);
         let mut values = Gatherer::default().part(Part::Labels, &[packet.labels as u8]);
-        for piece in &self.pieces {
-            let Piece::Name { field, .. } = piece else { continue };
+        for shape::Decides { field, .. } in &self.decides {
             if field.gather(&packet, &mut values).is_none() {
                 let fallback = self.fallback.as_ref().map(|_| Gatherer::default().part(Part::Fallback, &[]).values());
                 return fallback.ok_or(Unfilled { name: field.name() });

@@ -166,7 +166,7 @@ fn what_a_log_says_reaches_no_terminal_as_it_is() {
 #[test]
 fn a_run_that_goes_on_is_told_with_the_age_of_its_counts_and_one_whose_log_is_stuck_as_that() {
     let place = Place::new();
-    let started = Started::new(place.command(&["--source", "synth:rate=1k,time=300s", "--status-every", "100ms"]));
+    let started = Started::new(place.command(&["--source", "synth:rate=1k,time=300s", "--status-every", "1s"]));
     let log = place.out().join("wirescope.jsonl");
     wait_until("the log's status", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"status\"")));
     let running = of(&place);
@@ -193,17 +193,19 @@ fn a_run_that_goes_on_is_told_with_the_age_of_its_counts_and_one_whose_log_is_st
 #[test]
 fn a_limit_of_file_sizes_is_found() {
     let place = Place::new();
-    let source = place.source(&Conversations { packets: 20_000, ..Conversations::default() }.capture());
-    let command = place.command(&["--source", &source, "--trigger", "ip", "--single", "--dump", "", "--after", "600"]);
-    // 200 KiB: enough for the log, not for the dump.
+    let source = "synth:rate=20k,size=1000,time=2s";
+    let small = ["--source", source, "--ring", "1MiB", "--segment", "64KiB"];
+    let orders = ["--trigger", "ip", "--single", "--dump", "", "--before", "0", "--after", "600"];
+    let command = place.command(&[&small[..], &orders].concat());
+    // Enough for the ring, which is a file to the kernel, and for the log, not for the dump.
     let mut limited = Command::new("prlimit");
-    limited.arg("--fsize=204800").arg(command.get_program()).args(command.get_args());
+    limited.arg("--fsize=4194304").arg(command.get_program()).args(command.get_args());
     let run = finish(limited);
     assert_eq!(run.code(), Some(1), "{}", run.stderr);
     let done = of(&place);
     let found = finding(&done, "file_size_limit");
     assert_eq!((done.code(), &found["stage"], &found["sureness"]), (Some(1), &"dump disk".into(), &"certain".into()));
-    assert!(found["cause"].as_str().unwrap().contains("its limit: 204800 bytes"), "{found}");
+    assert!(found["cause"].as_str().unwrap().contains("its limit: 4194304 bytes"), "{found}");
     assert!(remedies(&found).contains("LimitFSIZE=infinity"), "{found}");
 }
 

@@ -25,8 +25,10 @@ impl Scope {
     fn new(place: &Place, more: &[&str]) -> Scope {
         let mut arguments = vec!["--source", TRAFFIC, "--before", "500ms"];
         arguments.extend(more);
+        let starts = || events(&place.out()).iter().filter(|line| line["event"] == "start").count();
+        let before = starts();
         let scope = Scope { started: Started::new(place.command(&arguments)), out: place.out() };
-        wait_until("the start", || scope.log("start") > 0);
+        wait_until("the start", || starts() > before); // earlier runs have theirs in the same log
         std::thread::sleep(Duration::from_millis(700)); // more than a dump's past
         scope
     }

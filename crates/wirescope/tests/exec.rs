@@ -13,7 +13,7 @@ const MS: i64 = 1_000_000;
 
 /// A path in the folder where commands may write.
 fn work(place: &Place, name: &str) -> std::path::PathBuf {
-    place.path("work").join(name)
+    place.path("jobs").join(name)
 }
 
 /// Traffic with `hits` packets to port 60000, 100 ms apart.
@@ -37,7 +37,7 @@ fn arguments<'a>(source: &'a str, command: &'a str, more: &[&'a str]) -> Vec<&'a
 
 fn run(place: &Place, hits: i64, command: &str, more: &[&str]) -> Done {
     let source = place.source(&capture(hits));
-    let work = place.path("work");
+    let work = place.path("jobs");
     place.run(&arguments(&source, command, &[&["--exec-write", work.to_str().unwrap()], more].concat()))
 }
 
@@ -61,7 +61,7 @@ fn runs(path: &Path) -> bool {
 fn a_command_finds_the_facts_of_its_dump_in_its_environment() {
     let place = Place::with_commands();
     let command =
-        format!("env | grep ^WIRESCOPE_ > {}/$WIRESCOPE_ID.env; cat; echo said; echo so >&2", place.path("work").display());
+        format!("env | grep ^WIRESCOPE_ > {}/$WIRESCOPE_ID.env; cat; echo said; echo so >&2", place.path("jobs").display());
     let done = run(&place, 2, &command, &[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let summary = done.summary();
@@ -237,7 +237,7 @@ fn a_second_signal_ends_the_commands_with_the_run() {
     let place = Place::with_commands();
     let pid = work(&place, "pid");
     let command = format!("trap '' TERM INT; sleep 300 & echo $! > {}; wait", pid.display());
-    let folder = place.path("work");
+    let folder = place.path("jobs");
     let traffic = ["--source", "synth:rate=1k", "--before", "100ms", "--exec", &command];
     let arguments = [&traffic[..], &["--exec-write", folder.to_str().unwrap()]].concat();
     let started = Started::new(place.command(&arguments));

@@ -90,7 +90,8 @@ fn a_command_has_the_three_standard_descriptors_whatever_the_sources_are() {
         assert!(passed.iter().all(|name| ["0", "1", "2"].contains(&name.as_str())), "{source}: {passed:?}");
         started.signal(libc::SIGUSR1);
         wait_until("the command", || !events(&place, "exec").is_empty());
-        let done = live_lab::stop(started);
+        started.signal(libc::SIGINT);
+        let done = started.finish(run::LIMIT);
         let said = said(&place, &done);
         let found: Vec<&str> = said.lines().map(|line| line.split_whitespace().next().unwrap_or_default()).collect();
         assert_eq!(found, ["0", "1", "2"], "{source}: {said}");
@@ -125,8 +126,8 @@ fn a_command_reads_the_dump_and_the_system_and_writes_where_it_may_and_nowhere_e
         t read-system 'cat /etc/passwd >/dev/null'
         t write-null 'echo x >/dev/null'
         t write-temporary 'echo x >"$TMPDIR/x" && mkdir "$TMPDIR/d" && mv "$TMPDIR/x" "$TMPDIR/d"'
-        t write-work 'echo x >{root}/work/x'
-        t run-written 'cp /bin/true {root}/work/y && chmod +x {root}/work/y && {root}/work/y'
+        t write-work 'echo x >{root}/jobs/x'
+        t run-written 'cp /bin/true {root}/jobs/y && chmod +x {root}/jobs/y && {root}/jobs/y'
         t write-dumps 'echo x >{root}/out/x'
         t change-dump 'echo x >>"$WIRESCOPE_FILE"'
         t remove-dump 'rm -f "$WIRESCOPE_FILE"'
@@ -135,7 +136,7 @@ fn a_command_reads_the_dump_and_the_system_and_writes_where_it_may_and_nowhere_e
         t new-elsewhere 'echo x >{root}/tmp/x'
         t run-elsewhere '{root}/script'"#
     );
-    let work = place.path("work");
+    let work = place.path("jobs");
     let done = run::finish(command(&place, &script, &["--exec-write", work.to_str().unwrap()]));
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     if landlock_abi(&done) == 0 {

@@ -25,18 +25,20 @@ pub fn play(place: &Place, random: &mut Random) -> Result<(Counted, Vec<String>)
     let hit_every = random.pick(&[300, 1500]);
     let jumps = random.pick(&[0, 1, 1, 3]);
     let jump_at: Vec<u64> = (0..jumps).map(|_| random.below(packets)).collect();
-    let mut now_ns = BEGIN_NS;
+    let (mut now_ns, mut era) = (BEGIN_NS, 0);
     for number in 0..packets {
         now_ns += random.below(2 * MS as u64) as i64;
         if jump_at.contains(&number) {
-            now_ns += random.pick(&[36_000_000, -36_000_000, 30_000, 5_000, -2_000, -40_000]) * MS;
+            let step_ns = random.pick(&[36_000_000, -36_000_000, 30_000, 5_000, -3_000, -40_000]) * MS;
+            now_ns += step_ns;
+            era += u32::from(step_ns < 0);
         }
         // One packet alone may be of another time, and a few stand a little behind their place.
         let alone_ns = if random.chance(1) && jumps > 1 { 7_200_000 * MS } else { 0 };
         let late_ns = if random.chance(10) { random.below(100 * MS as u64) as i64 } else { 0 };
-        let port = if random.below(hit_every) == 0 { HIT_PORT } else { random.pick(&[53, 80, 443]) };
+        let port = if alone_ns == 0 && random.below(hit_every) == 0 { HIT_PORT } else { random.pick(&[53, 80, 443]) };
         let time_ns = now_ns + alone_ns - late_ns;
-        truth.came.push(Came { number, port, time_ns });
+        truth.came.push(Came { number, port, time_ns, era });
         capture.packets.push(Record::new(time_ns, numbered(number, port, 60 + random.below(600) as usize)));
     }
     let file = folder.path().join("in.pcapng");

@@ -201,7 +201,8 @@ impl Scene {
         }
         let done = running.finish()?;
         truth.unheard.push((now_ns()?, i64::MAX));
-        truth.came = witness.end()?.iter().map(|&Seen { number, port, time_ns }| Came { number, port, time_ns }).collect();
+        truth.came =
+            witness.end()?.iter().map(|&Seen { number, port, time_ns }| Came { number, port, time_ns, era: 0 }).collect();
         check(&truth, &done)
     }
 

@@ -23,6 +23,8 @@ pub struct Came {
     pub port: u16,
     /// Its capture time, ns.
     pub time_ns: i64,
+    /// How often capture time had been set back when it came: a window takes packets of one era.
+    pub era: u32,
 }
 
 /// All that is known of a run.
@@ -86,7 +88,8 @@ fn span(value: &Value) -> Result<(i64, i64)> {
 }
 
 /// Reasons for which there were no packets that could be lost.
-const NOT_COUNTED: [&str; 6] = ["interface_down", "interface_gone", "not_started", "stopped", "capture_begin", "capture_end"];
+const NOT_COUNTED: [&str; 7] =
+    ["interface_down", "interface_gone", "not_started", "stopped", "capture_begin", "capture_end", "clock_step"];
 
 impl Stated {
     fn of(gap: &Value) -> Result<Stated> {
@@ -132,7 +135,8 @@ impl Truth {
         if is_known && packets != written.len() as u64 {
             faults.push(format!("it says {packets} packets and has {}", written.len()));
         }
-        let (surely, perhaps) = self.missing((from_ns, to_ns), filter, &written)?;
+        let era = self.era(hit_ns);
+        let (surely, perhaps) = self.missing((from_ns, to_ns), era, filter, &written)?;
         let complete = dump["complete"] == true;
         let lost_min = dump["lost_min"].as_u64().unwrap_or(0);
         let lost_max = dump["lost_max"].as_u64().unwrap_or(u64::MAX);
@@ -174,10 +178,22 @@ impl Truth {
         Ok((counted, faults.into_iter().map(|fault| format!("dump {id}: {fault}")).collect()))
     }
 
+    /// The era of the packet that fired; the first one where none of that time did.
+    fn era(&self, hit_ns: i64) -> u32 {
+        let fired = |packet: &&Came| packet.port == HIT_PORT && packet.time_ns == hit_ns;
+        self.came.iter().find(fired).map_or(0, |packet| packet.era)
+    }
+
     /// Packets of the window that the dump surely lacks, and how many it lacks at most.
-    fn missing(&self, window: (i64, i64), filter: &str, written: &BTreeMap<u64, (i64, u16)>) -> Result<(Vec<Came>, u64)> {
+    fn missing(
+        &self,
+        window: (i64, i64),
+        era: u32,
+        filter: &str,
+        written: &BTreeMap<u64, (i64, u16)>,
+    ) -> Result<(Vec<Came>, u64)> {
         let (mut surely, mut perhaps) = (Vec::new(), 0);
-        for packet in self.came.iter().filter(|packet| !written.contains_key(&packet.number)) {
+        for packet in self.came.iter().filter(|packet| packet.era == era && !written.contains_key(&packet.number)) {
             if !passes(filter, packet.port)? {
                 continue;
             }

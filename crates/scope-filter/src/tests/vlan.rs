@@ -2,7 +2,7 @@
 
 use scope_packet::{Headers, LinkType};
 
-use crate::specimens::{Random, filter, packet};
+use crate::specimens::{Random, filter, tagged_packet};
 use crate::{Filter, VlanRule};
 
 const HOST: [u8; 4] = [10, 0, 0, 1];
@@ -149,7 +149,7 @@ fn random_filters_say_of_a_tagged_packet_of_a_cooked_capture_what_they_say_of_it
         let Ok(compiled) = Filter::compile(&text, VlanRule::Transparent, &[link]) else { continue };
         let (predicate, screen) = (compiled.for_link(link), compiled.screen(link));
         for _ in 0..30 {
-            let plain = packet(&mut random, link);
+            let plain = tagged_packet(&mut random, link, 0);
             let says = |data: &[u8]| predicate.matches(&Headers::parse(link, data), data, plain.len() as u32);
             let expected = says(&plain);
             for tags in 1..=2 {

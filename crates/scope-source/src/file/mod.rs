@@ -5,8 +5,9 @@
 //! ```
 //! A poll gathers up to 64 records by their place in the buffers and lends them as one batch; a buffer is refilled only
 //! between batches, so no packet is copied and no reference outlives its bytes. A file that is damaged is read to that
-//! place, said so and counted. Whether a packet's time is believed is judged in its file (`course`). Where one that is lies more than a second before
-//! the clock of all files together, capture time was set back: every worker is told, at the same packet. Absent on purpose: files are never mapped, see [`buffer`].
+//! place, said so and counted. Whether a packet's time is believed is judged in its file (`course`). Where one that is lies more than a
+//! second before the clock of all files together, capture time was set back: every worker is told, at the same packet. Absent on
+//! purpose: files are never mapped, see [`buffer`].
 
 mod ahead;
 mod annex;

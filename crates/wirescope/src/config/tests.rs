@@ -275,7 +275,7 @@ fn other_spellings_of_a_value_and_added_defaults_are_no_change() {
         assert_eq!(found, expected, "{}", new.to_toml());
     };
     check("ring = \"64MiB\"\nsource = \"synth:rate=5k\"", "ring = \"65536KiB\"\nsource = [\"synth:rate=5000\"]", &[]);
-    check("", "before = \"0.5m\"\nsingle = false\nverbose = 0\ndumps-max = 8\nafter = 1e1", &[]);
+    check("", "before = \"0.5m\"\nsingle = false\nverbose = 0\nafter = 1e1", &[]);
     check("", "before = \"0.6m\"\nsingle = true", &["before", "single"]);
     check("trigger = \"udp\"", "[[trigger]]\nexpr = \"udp\"\nbefore = \"0.5m\"\nsingle = false", &[]);
     check("[[trigger]]\nexpr = \"udp\"\nbefore = 30", "before = 9\n[[trigger]]\nexpr = \"udp\"\nbefore = \"30s\"", &["before"]);

@@ -55,7 +55,7 @@ pub fn exit_after(args: &RunArgs, faults: &mut Faults) -> Option<u64> {
     if single && given.is_some_and(|number| number > 1) {
         faults.add(
             "--exit-after",
-            "-w writes a single dump; add --all for every window in one file, or write --out DIR instead of -w",
+            "-w writes a single dump; write --exit-after 1, or add --all for every window in one file",
         );
     }
     given.or(single.then_some(1))

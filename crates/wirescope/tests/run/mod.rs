@@ -32,14 +32,14 @@ impl Place {
     }
 
     /// A place whose folder for dumps belongs to nobody where root runs the tests, since commands never run as root; so does the
-    /// folder `work`, where they may be allowed to write.
+    /// folder `jobs`, where they may be allowed to write.
     pub fn with_commands() -> Place {
         let place = Place::new();
-        std::fs::create_dir(place.path("work")).expect("a folder for commands");
+        std::fs::create_dir(place.path("jobs")).expect("a folder for commands");
         // SAFETY: geteuid takes nothing and always succeeds.
         if unsafe { libc::geteuid() } == 0 {
             place.open_to_all();
-            for folder in [place.out(), place.path("work")] {
+            for folder in [place.out(), place.path("jobs")] {
                 std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY)).expect("root may");
             }
         }
