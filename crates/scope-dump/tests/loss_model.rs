@@ -85,18 +85,18 @@ fn in_random_live_runs_no_complete_dump_lacks_a_packet_and_every_bound_holds() {
     });
     // Both kinds come often enough to mean something.
     let (complete, lacking) = (results.iter().filter(|run| run.1).count(), results.iter().filter(|run| run.0 > 0).count());
-    assert!(complete > 100 && lacking > 500, "{complete} complete, {lacking} lacking");
+    assert!(complete > 200 && lacking > 200, "{complete} complete, {lacking} lacking");
 }
 
-/// A dump whose window ends two quarters of a turn of the ring after its hit. It stands in a write while `quarters` pass, after each
-/// of which the keeper looks, if there is one. Its report, and what it lacks.
+/// A dump whose window ends one and a half quarters of a turn of the ring after its hit: within half of the ring, the budget. It
+/// stands still while `quarters` pass, after each of which the keeper looks, if there is one. Its report, and what it lacks.
 fn stalled(quarters: u64, kept: bool) -> (DumpReport, usize) {
     let mut dice = Dice(77);
     let mut bench = Bench::new(1, 64, 0, 0);
     let quarter = 64 * SEGMENT / 850 / 4;
     let (hit_ns, place) = bench.feed(0, &mut dice);
     bench.commit();
-    let window = Arc::new(Window::new(hit_ns, hit_ns + 2 * quarter as i64 * 100_000, hit_ns));
+    let window = Arc::new(Window::new(hit_ns, hit_ns + 3 * quarter as i64 / 2 * 100_000, hit_ns));
     let (folder, gate) = (tempfile::tempdir().unwrap(), Arc::new(Gate::default()));
     let dump = begin(&bench, place, &window, 1, in_folder(folder.path(), &gate), &gate);
     assert!(gate.step(), "it has looked once, and waits");
@@ -121,8 +121,8 @@ fn stalled(quarters: u64, kept: bool) -> (DumpReport, usize) {
 fn a_dump_that_hangs_for_turns_of_the_ring_lacks_nothing_that_it_may_hold() {
     for quarters in [3, 5, 40] {
         let (report, lost) = stalled(quarters, true);
-        assert!(lost == 0 && report.complete && report.packets > 2000, "{lost}: {report:#?}");
+        assert!(lost == 0 && report.complete && report.packets > 1500, "{lost}: {report:#?}");
     }
     let (report, lost) = stalled(40, false);
-    assert!(lost > 2000 && report.lost_min > 2000 && !report.complete, "without a keeper: {report:#?}");
+    assert!(lost > 1500 && report.lost_min > 1500 && !report.complete, "without a keeper: {report:#?}");
 }

@@ -53,10 +53,7 @@ pub fn exit_after(args: &RunArgs, faults: &mut Faults) -> Option<u64> {
     let given = args.exit_after.as_ref().map(|text| count("--exit-after", text, u64::MAX, faults));
     let single = args.write.is_some() && !args.all;
     if single && given.is_some_and(|number| number > 1) {
-        faults.add(
-            "--exit-after",
-            "-w writes a single dump; write --exit-after 1, or add --all for every window in one file",
-        );
+        faults.add("--exit-after", "-w writes a single dump; write --exit-after 1, or add --all for every window in one file");
     }
     given.or(single.then_some(1))
 }
