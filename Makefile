@@ -7,14 +7,15 @@ TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 LIVE_DEMO := $(filter-out 0 no off,$(LIVE))
 SCRIPTS := $(CURDIR)/scripts
 
-.PHONY: help demo test bench soak fuzz-filters lint build models tsan fences deb deb-test clean
+.PHONY: help demo test test-ten bench soak fuzz-filters lint build models tsan fences deb deb-test clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo          the main job on generated traffic, without privileges; the last line is the path of the dump'
 	@echo 'make demo LIVE=1   the same between two network namespaces, as root'
 	@echo 'make test          every test; CAPTURES=DIR adds the capture files of a folder'
-	@echo 'make bench         the measured bars; BENCH=main, filter, ring or live picks a part'
+	@echo 'make test-ten      make test ten times in a row in a fresh clone beside two busy loops; the last line is: test_passes N'
+	@echo 'make bench         the measured bars; BENCH=main, filter, ring, live or truth picks a part'
 	@echo 'make soak          half an hour of a live run to which everything happens, as root; SOAK_MINUTES=N takes another time'
 	@echo 'make fuzz-filters  10 million pairs of filter and packet in all engines; PAIRS=N and SEED=N choose others'
 	@echo 'make lint          format and clippy'
@@ -42,6 +43,10 @@ demo:
 test:
 	@$(SCRIPTS)/install-missing.sh test
 	@$(SCRIPTS)/test.sh
+
+test-ten:
+	@$(SCRIPTS)/install-missing.sh test
+	@CARGO_TARGET_DIR=$(TARGET_DIR) $(SCRIPTS)/test-ten.sh $(or $(RUNS),10)
 
 bench:
 	@$(SCRIPTS)/install-missing.sh test

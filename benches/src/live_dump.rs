@@ -134,7 +134,7 @@ fn check_dumps(dumps: &[Value]) -> Result<()> {
 fn read(dump: &Value) -> Result<Held> {
     let path = dump["path"].as_str().with_context(|| format!("no 'path' in {dump}"))?;
     let packets = oracle::read(path).map_err(|fault| anyhow!("dump {}: {fault}", dump["id"]))?.capture.packets;
-    ensure!(dump["complete"] == true, "dump {} is not complete: {dump}", dump["id"]);
+    ensure!(dump["lost_max"] == 0, "dump {} is not complete: {dump}", dump["id"]);
     ensure!(dump["packets"] == packets.len(), "dump {} holds {} packets, not {}", dump["id"], packets.len(), dump["packets"]);
     ensure!(packets.is_sorted_by_key(|packet| packet.time_ns), "dump {} is out of order", dump["id"]);
     let hit_ns = time_of(dump, "time")?;

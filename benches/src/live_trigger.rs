@@ -110,7 +110,7 @@ fn check(finished: &Finished, shots: &[Shot]) -> Result<()> {
     ensure!(fired == 1 && fired + extended == triggers, "{fired} fired and {extended} extended of {triggers} trigger packets");
     ensure!(finished.hits_total() == triggers, "{} hits of {triggers} trigger packets", finished.hits_total());
     let [dump] = finished.dumps() else { anyhow::bail!("{} dumps instead of one", finished.dumps().len()) };
-    ensure!(dump["complete"] == true && dump["packets"] == triggers, "the dump isn't what was sent: {dump}");
+    ensure!(dump["lost_max"] == 0 && dump["packets"] == triggers, "the dump isn't what was sent: {dump}");
     Ok(())
 }
 

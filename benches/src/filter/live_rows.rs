@@ -63,7 +63,7 @@ fn run(place: &Place, span: Duration, dumps: usize) -> Result<f64> {
     finished.check_packets(received)?;
     ensure!(received as f64 >= RATE as f64 * span.as_secs_f64(), "{received} packets are fewer than were to come");
     ensure!(finished.dumps().len() == dumps, "{} dumps instead of {dumps}", finished.dumps().len());
-    ensure!(finished.dumps().iter().all(|dump| dump["complete"] == true), "a dump isn't complete");
+    ensure!(finished.dumps().iter().all(|dump| dump["lost_max"] == 0), "a dump isn't complete");
     ensure!(finished.dumps().iter().all(|dump| dump["packets"].as_u64() > Some(0)), "a dump is empty");
     Ok(taken.as_nanos() as f64 / (RATE as f64 * elapsed.as_secs_f64()))
 }

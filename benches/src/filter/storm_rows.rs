@@ -74,7 +74,7 @@ fn growth(run: &Run, span: Duration) -> Result<f64> {
 fn check_dumps(finished: &Finished) -> Result<()> {
     let dumps = finished.dumps();
     ensure!(!dumps.is_empty(), "no dump of {} hits", finished.hits_total());
-    let incomplete = finished.dump_total("incomplete");
+    let incomplete = finished.dump_total("failed");
     ensure!(incomplete == 0, "{incomplete} of {} dumps aren't complete", finished.dump_total("dumps"));
     let mut windows = Vec::new();
     for dump in dumps {

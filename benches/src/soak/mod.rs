@@ -87,11 +87,11 @@ fn dumps(soaked: &Soaked) -> Result<f64> {
     ensure!(reloads == soaked.reloads, "{reloads} reloads of {}", soaked.reloads);
     let dumps = soaked.finished.dumps();
     for trigger in scene::TRIGGERS {
-        let complete = dumps.iter().filter(|dump| dump["trigger"] == trigger && dump["complete"] == true).count();
+        let complete = dumps.iter().filter(|dump| dump["trigger"] == trigger && dump["lost_max"] == 0).count();
         ensure!(complete > 0, "trigger {trigger} made no complete dump of the last {}", dumps.len());
     }
     let all = soaked.finished.dump_total("dumps");
-    ensure!(soaked.finished.dump_total("incomplete") > 0, "the full disk spoilt none of {all} dumps");
+    ensure!(soaked.finished.dump_total("failed") > 0, "the full disk spoilt none of {all} dumps");
     Ok(all as f64)
 }
 

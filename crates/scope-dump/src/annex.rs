@@ -133,13 +133,13 @@ pub(crate) struct Annexed {
 }
 
 impl Annexed {
-    /// Appends what belongs to a file with these interfaces and isn't there yet.
-    pub(crate) fn append(&mut self, out: &mut Vec<u8>, annexes: &Annexes, interfaces: impl ExactSizeIterator<Item = u32>) {
+    /// Appends what belongs to a file with packets of these `count` interfaces and isn't there yet.
+    pub(crate) fn append(&mut self, out: &mut Vec<u8>, annexes: &Annexes, count: usize, interfaces: impl Iterator<Item = u32>) {
         let version = annexes.version.load(Ordering::Acquire);
-        if (version, interfaces.len()) == (self.version, self.interfaces) || version == 0 {
+        if (version, count) == (self.version, self.interfaces) || version == 0 {
             return;
         }
-        (self.version, self.interfaces) = (version, interfaces.len());
+        (self.version, self.interfaces) = (version, count);
         let state = annexes.lock();
         let owners: HashSet<Owner> = interfaces.filter_map(|number| state.owners.get(&number).copied()).collect();
         for (at, block) in state.blocks.iter().enumerate() {
@@ -160,7 +160,7 @@ mod tests {
         let mut annexed = Annexed::default();
         let mut append = |interfaces: &[u32]| {
             let mut out = Vec::new();
-            annexed.append(&mut out, &annexes, interfaces.iter().copied());
+            annexed.append(&mut out, &annexes, interfaces.len(), interfaces.iter().copied());
             out
         };
         annexes.interface(0, (0, 0));

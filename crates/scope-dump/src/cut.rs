@@ -3,8 +3,9 @@
 use crate::evidence::Evidence;
 use crate::gaps::Gaps;
 use crate::header::{fired_comment, intro};
-use crate::merge::{Beyond, Place, Waiting};
-use crate::output::{OutFile, publish};
+use crate::merge::{Beyond, Floor, Place, Waiting};
+use crate::output::{OutFile, Tally, publish};
+use crate::patience::Patience;
 use crate::pins::FirstPins;
 use crate::progress::Progress;
 use crate::report::DumpReport;
@@ -59,8 +60,8 @@ pub struct DumpOrder {
     pub progress: Arc<Progress>,
     /// What it shares with the run's other dumps.
     pub scans: Arc<Scans>,
-    /// Live: how long after the window's end, by the monotonic clock, to wait at most for workers that have stopped telling the
-    /// time. `None`: as long as it takes.
+    /// Live: how long after the window's end to wait at most for workers that have stopped telling the time, see
+    /// [`crate::patience`]. `None`: as long as it takes. A dump that waits no longer isn't complete.
     pub patience: Option<Duration>,
     /// What time it is, and what it waits by.
     pub clock: Arc<dyn Clock>,
@@ -96,13 +97,15 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         intro: report.clone(),
         progress: order.progress,
         waiting: Waiting::default(),
+        waiting_bytes: reader.waiting_bytes(),
         beyond: Beyond::default(),
         files: BTreeMap::new(),
-        walk: Walk::new(ring, &order.pins, from_ns),
+        walk: Walk::new(ring, &order.pins, order.window.era(), from_ns),
         reader,
         clock: order.clock,
         evidence: order.evidence,
         unopened: None,
+        unfit: None,
         unsettled_from_ns: None,
     };
     cutter.follow(&order.window, order.time_ns, order.patience);
@@ -132,6 +135,8 @@ struct Cutter {
     intro: DumpReport,
     progress: Arc<Progress>,
     waiting: Waiting,
+    /// What each of the two may take by now.
+    waiting_bytes: usize,
     beyond: Beyond,
     files: BTreeMap<LinkType, OutFile>,
     /// In the place of files, where all windows become one.
@@ -142,33 +147,43 @@ struct Cutter {
     evidence: Arc<Evidence>,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
+    /// Packets of a link type that a pipe doesn't take, and what that means in words.
+    unfit: Option<(String, Tally)>,
     /// The dump had to end before this was settled, and what follows it, ns.
     unsettled_from_ns: Option<i64>,
 }
 
 impl Cutter {
-    /// Rounds until the window is over.
+    /// Rounds until the window is over: its end is settled, or patience is at its end.
     fn follow(&mut self, window: &Window, hit_ns: i64, patience: Option<Duration>) {
-        let started = self.clock.monotonic();
+        let mut patience = patience.map(Patience::new);
+        let mut looked = self.clock.monotonic();
         loop {
             let beats = self.ring.beats();
             // Before the look: what is committed afterwards is younger than this, or late.
-            let settled_ns = self.ring.settled_ns();
-            let mut over = window.close_if_settled(settled_ns);
+            let settled = self.ring.settled();
+            let settled_ns = settled.within(window.era());
+            let mut over = window.close_if_settled(settled);
             let to_ns = window.to_ns();
-            if let Some(patience) = patience {
+            let now = self.clock.monotonic();
+            let passed = now.saturating_sub(std::mem::replace(&mut looked, now));
+            if let Some(patience) = &mut patience {
                 let rest = Duration::from_nanos(to_ns.saturating_sub(hit_ns).max(0) as u64);
-                if !over && self.clock.monotonic() - started > rest + patience {
+                if patience.is_over(passed, settled, rest) && !over {
                     window.close();
                     over = true;
                     self.unsettled_from_ns = Some(settled_ns.saturating_add(1));
                 }
             }
+            self.waiting_bytes = self.reader.waiting_bytes();
+            self.reader.note_early(self.waiting.take_early());
             self.beyond.inside(to_ns, &mut self.waiting);
             // While it is open it may still grow: packets behind its end are kept aside, not passed over.
             let reach_ns = if over { to_ns } else { i64::MAX };
             let pieces = self.walk.look(reach_ns, over);
-            self.take(&pieces, Span { to_ns, reach_ns }, if over { i64::MAX } else { settled_ns });
+            // Of this very time some may still come.
+            let floor = if over { (i64::MAX, u32::MAX) } else { (settled_ns.saturating_sub(1), u32::MAX) };
+            self.take(&pieces, Span { to_ns, reach_ns }, floor);
             if self.files.values().any(OutFile::reader_gone) {
                 self.progress.set_reader_gone();
             }
@@ -185,18 +200,20 @@ impl Cutter {
         }
     }
 
-    /// Reads the pieces of one look; lets out what nothing older can come before: `settled_ns` bounds what comes later.
-    fn take(&mut self, pieces: &[Piece], span: Span, settled_ns: i64) {
+    /// Reads the pieces of one look; lets out what nothing older can come before: `settled` bounds what comes later.
+    fn take(&mut self, pieces: &[Piece], span: Span, settled: Floor) {
         self.make_sieves();
         for (index, piece) in pieces.iter().enumerate() {
-            let floor_ns = pieces.get(index + 1).map_or(settled_ns, |next| next.min_ns.min(settled_ns));
+            let floor = pieces.get(index + 1).map_or(settled, |next| (next.min_ns, next.lane).min(settled));
             if let Some(read) = self.walk.read(pieces, index) {
-                self.take_piece(piece, &read, span, floor_ns);
+                self.take_piece(piece, &read, span, floor);
             }
+            // Behind the reading, so that nothing is held for a disk that hangs.
+            self.files.values_mut().for_each(OutFile::flush_full);
             self.walk.done(pieces, index);
             self.progress.holds(self.walk.held());
         }
-        self.let_out(settled_ns);
+        self.let_out(settled);
         self.progress.holds(self.walk.held());
     }
 
@@ -212,16 +229,14 @@ impl Cutter {
 
     /// Reads one piece: of all that the keys leave, what is inside is asked in batches; the packet that fired is kept
     /// whatever the answer.
-    fn take_piece(&mut self, piece: &Piece, read: &Read, span: Span, floor_ns: i64) {
+    fn take_piece(&mut self, piece: &Piece, read: &Read, span: Span, floor: Floor) {
         let sieve = self.sieves[piece.lane as usize].clone();
         let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
         match read.shared(&self.reader, sieve.keys(), hit) {
-            Some(indices) => self.take_candidates(piece, &sieve, read.candidates(indices.into_iter()), span, floor_ns),
-            None => {
-                self.take_candidates(piece, &sieve, read.candidates(read.own(&self.reader, sieve.keys(), hit)), span, floor_ns)
-            }
+            Some(indices) => self.take_candidates(piece, &sieve, read.candidates(indices.into_iter()), span, floor),
+            None => self.take_candidates(piece, &sieve, read.candidates(read.own(&self.reader, sieve.keys(), hit)), span, floor),
         }
-        self.let_out(floor_ns);
+        self.let_out(floor);
     }
 
     fn take_candidates<'a>(
@@ -230,12 +245,20 @@ impl Cutter {
         sieve: &Sieve,
         all: impl Iterator<Item = Candidate<'a>>,
         span: Span,
-        floor_ns: i64,
+        floor: Floor,
     ) {
         let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
         let from_ns = self.from_ns;
         let inside = |candidate: &Candidate<'_>| (from_ns..=span.reach_ns).contains(&candidate.block.time_ns());
-        let may_belong = |candidate: &Candidate<'_>| hit == Some(candidate.packet) || inside(candidate);
+        // A stray belongs to a window that holds its time, unless that was over when it came.
+        let strays = self.ring.strays(piece.lane, piece.numbers());
+        let came_too_late = |candidate: &Candidate<'_>| {
+            let stray = strays.binary_search_by_key(&candidate.packet, |stray| stray.0);
+            stray.is_ok_and(|at| strays[at].1 > span.to_ns)
+        };
+        let may_belong = |candidate: &Candidate<'_>| {
+            hit == Some(candidate.packet) || (inside(candidate) && (strays.is_empty() || !came_too_late(candidate)))
+        };
         let mut candidates = all.filter(may_belong);
         loop {
             let batch: Vec<Candidate<'_>> = candidates.by_ref().take(ASKED_MAX).collect();
@@ -246,31 +269,31 @@ impl Cutter {
             for (at, candidate) in batch.iter().enumerate() {
                 let is_hit = hit == Some(candidate.packet);
                 if is_hit || taken >> at & 1 != 0 {
-                    self.keep(piece, candidate, is_hit, span, floor_ns);
+                    self.keep(piece, candidate, is_hit, span, floor);
                 }
             }
         }
     }
 
     /// Writes a packet of the dump, or lets it wait for its turn.
-    fn keep(&mut self, piece: &Piece, candidate: &Candidate<'_>, is_hit: bool, span: Span, floor_ns: i64) {
+    fn keep(&mut self, piece: &Piece, candidate: &Candidate<'_>, is_hit: bool, span: Span, floor: Floor) {
         let (time_ns, bytes) = (candidate.block.time_ns(), candidate.block.bytes());
         let place = Place { time_ns, lane: piece.lane, packet: candidate.packet };
         if time_ns > span.to_ns && !is_hit {
-            return self.beyond.push(place, bytes);
+            return self.beyond.push(place, bytes, self.waiting_bytes);
         }
-        if piece.ordered && time_ns <= floor_ns && self.waiting.is_empty() {
+        if piece.ordered && place.is_due(floor) && self.waiting.is_empty() {
             return self.write(place, bytes);
         }
         self.waiting.push(place, bytes);
         if piece.ordered {
-            self.let_out(floor_ns.min(time_ns));
+            self.let_out(floor.min((time_ns, piece.lane)));
         }
     }
 
     /// Writes what waits and may go out.
-    fn let_out(&mut self, floor_ns: i64) {
-        while let Some((place, block)) = self.waiting.pop(floor_ns) {
+    fn let_out(&mut self, floor: Floor) {
+        while let Some((place, block)) = self.waiting.pop(floor, self.waiting_bytes) {
             self.write(place, &block);
         }
     }
@@ -279,6 +302,11 @@ impl Cutter {
         self.progress.wrote(block.len() as u64);
         let link_type = self.sieves[place.lane as usize].link_type();
         let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (place.lane, place.packet));
+        if self.gathering.is_none()
+            && let Some(words) = self.misfit(link_type)
+        {
+            return self.unfit.get_or_insert_with(|| (words, Tally::default())).1.add(&Tally::of(place.time_ns, block, 0));
+        }
         let mut comments = self.evidence.annexes.comments_of(place.lane, place.packet);
         if fired {
             comments.insert(0, fired_comment(&self.intro));
@@ -294,9 +322,7 @@ impl Cutter {
 
     fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
-            let created = self
-                .fits(link_type)
-                .and_then(|()| OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro)));
+            let created = OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro));
             match created {
                 Ok(file) => drop(self.files.insert(link_type, file)),
                 Err(error) => self.unopened = Some((error, 0)),
@@ -305,17 +331,13 @@ impl Cutter {
         self.files.get_mut(&link_type).map(|file| (file, &*self.ring))
     }
 
-    /// A pipe takes one link type: that of the packet that fired, or the first.
-    fn fits(&self, link_type: LinkType) -> io::Result<()> {
-        let taken = self.hit.map(|hit| hit.link_type).or(self.files.keys().next().copied()).filter(|taken| *taken != link_type);
-        match taken.filter(|_| self.output.is_stream()) {
-            Some(taken) => Err(io::Error::other(format!(
-                "a pipe takes one link type, here {}: packets of {} are left out; write into a folder",
-                taken.name(),
-                link_type.name()
-            ))),
-            None => Ok(()),
-        }
+    /// Why packets of a link type can't be written: a pipe takes one, that of the packet that fired, or the first.
+    fn misfit(&self, link_type: LinkType) -> Option<String> {
+        let taken = self.hit.map(|hit| hit.link_type).or(self.files.keys().next().copied())?;
+        (self.output.is_stream() && taken != link_type).then(|| {
+            let (taken, other) = (taken.name(), link_type.name());
+            format!("a pipe takes one link type, here {taken}: packets of {other} are left out; write into a folder")
+        })
     }
 
     /// States the gaps, closes the files, gives them their names.
@@ -332,43 +354,39 @@ impl Cutter {
             None => drop(self.file(main_type)),
         }
         // Without anybody's word for it: from the first packet to the latest moment of any worker's clock.
-        let heard = self.ring.listened().or(self.ring.heard()).unwrap_or((report.time_ns, report.time_ns));
+        let heard =
+            self.ring.listened(window.era()).or(self.ring.heard_in(window.era())).unwrap_or((report.time_ns, report.time_ns));
         report.from_ns = report.asked.0.max(heard.0).min(report.time_ns);
         report.to_ns = report.asked.1.min(heard.1).max(report.from_ns);
         (report.hits, report.hits_ns) = window.hits();
-        let known = self.gaps(report.asked);
-        self.state(report, &known, everything);
-        for file in self.files.values_mut() {
+        let known = self.gaps(window.era(), report.asked);
+        let mut files = std::mem::take(&mut self.files);
+        self.state(&files, report, &known, everything);
+        for file in files.values_mut() {
             let fallback = self.ring.interface_of(file.link_type());
             file.finish_packets(&self.ring, fallback, (report.lost_min, report.lost_max), report.to_ns);
         }
-        let mut times: Vec<_> = self.files.values().flat_map(OutFile::times).collect();
+        let mut times: Vec<_> = files.values().flat_map(OutFile::times).collect();
         times.dedup();
         report.circumstances = self.evidence.around(report.from_ns, report.to_ns, times);
-        report.packets = self.files.values().map(|file| file.packets).sum();
-        report.bytes = self.files.values().map(|file| file.bytes).sum();
-        report.cut = self.files.values().map(|file| file.cut).sum();
-        if let Some(gathering) = &self.gathering {
-            (report.packets, report.bytes, report.cut) = (gathering.taken.packets, gathering.taken.bytes, gathering.taken.cut);
-        }
-        let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
-        let spool = self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));
-        let failed = self.files.values().find_map(OutFile::complaint).or(unopened).or(spool);
-        report.error = failed.map(|error| self.output.fault(error));
-        self.state(report, &known, everything);
+        self.state(&files, report, &known, everything);
         report.interpreted = self.sieves.iter().find_map(|sieve| sieve.interpreted().map(String::from));
         match &self.output.together {
             Some(together) => {
                 together.add(report);
                 report.paths.extend(self.output.path_of_all());
             }
-            None => publish(&self.output, self.files, main_type, report),
+            None => {
+                publish(&self.output, &mut files, main_type, report, &|files, report| {
+                    self.state(files, report, &known, everything)
+                });
+            }
         }
     }
 
     /// What of the window never came into the ring, and what was gone from there before it was read.
-    fn gaps(&mut self, asked: (i64, i64)) -> Vec<Gap> {
-        let mut gaps = self.ring.gaps_before(asked);
+    fn gaps(&mut self, era: u64, asked: (i64, i64)) -> Vec<Gap> {
+        let mut gaps = self.ring.gaps_before(era, asked);
         let evicted = self.walk.lost(asked.1).into_iter().map(|lost| (GapReason::Evicted, lost));
         for (reason, lost) in evicted.chain([(GapReason::Limit, self.beyond.lost(asked.1))]) {
             let lost_max = Some(lost.packets_max);
@@ -380,12 +398,24 @@ impl Cutter {
         gaps
     }
 
-    /// Says in the report what the dump lacks: the gaps that are known, and what couldn't be written so far.
-    fn state(&self, report: &mut DumpReport, known: &[Gap], everything: bool) {
+    /// Says in the report what the dump has, and what it lacks: the gaps that are known, and what couldn't be written so far.
+    fn state(&self, files: &BTreeMap<LinkType, OutFile>, report: &mut DumpReport, known: &[Gap], everything: bool) {
+        report.packets = files.values().map(|file| file.packets).sum();
+        report.bytes = files.values().map(|file| file.bytes).sum();
+        report.cut = files.values().map(|file| file.cut).sum();
+        if let Some(gathering) = &self.gathering {
+            (report.packets, report.bytes, report.cut) = (gathering.taken.packets, gathering.taken.bytes, gathering.taken.cut);
+        }
+        let spool = self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));
+        let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
+        let unfit = self.unfit.as_ref().map(|(words, _)| words.clone());
+        let failed = files.values().find_map(OutFile::complaint).or(unopened).or(unfit).or(spool);
+        report.error = failed.map(|error| self.output.fault(error));
         let mut gaps = Gaps::of(report.asked);
         known.iter().for_each(|gap| gaps.add(*gap));
         let gathered = self.gathering.iter().map(|gathering| &gathering.unwritten);
-        for unwritten in self.files.values().map(|file| &file.unwritten).chain(gathered) {
+        let unfit = self.unfit.iter().map(|(_, unfit)| unfit);
+        for unwritten in files.values().map(|file| &file.unwritten).chain(unfit).chain(gathered) {
             gaps.add_lost(GapReason::Disk, (unwritten.packets, unwritten.packets), unwritten.span_ns);
         }
         if let Some((_, packets)) = self.unopened {

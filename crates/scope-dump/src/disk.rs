@@ -41,6 +41,18 @@ pub trait Disk: Debug + Send + Sync {
         file.sync_data()
     }
 
+    /// Waits until the names that were given in the folder are on the disk.
+    ///
+    /// # Errors
+    /// They may not be.
+    fn sync_folder(&self, folder: &Folder) -> io::Result<()> {
+        match folder.sync() {
+            // Files can be made in it, and it can't be opened for that.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        }
+    }
+
     /// Gives a file its name; fails where the name is taken.
     ///
     /// # Errors

@@ -6,10 +6,12 @@ use crate::time_text::iso;
 use scope_packet::TimestampSource;
 use std::collections::VecDeque;
 use std::fmt::Write;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Samples of the interfaces' counters that are kept; beyond, every second one of the older half is dropped.
-const SAMPLES_MAX: usize = 1024;
+const SAMPLES_MAX: usize = 512;
+/// Interfaces in a sample at most; others have no counters in dumps.
+pub const SAMPLED_MAX: usize = 64;
 /// Interfaces whose counters a dump's header shows; others are counted.
 const SHOWN_MAX: usize = 8;
 
@@ -47,12 +49,12 @@ pub enum ClockState {
 }
 
 /// What one interface had counted at one time, since the run began.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceSample {
     /// Its name.
-    pub interface: String,
+    pub interface: Arc<str>,
     /// Counters by name: of the capture, then of the kernel.
-    pub counts: Vec<(String, u64)>,
+    pub counts: Vec<(&'static str, u64)>,
 }
 
 /// The same, with the time at which they were read, ns.
@@ -61,14 +63,14 @@ pub struct Counted {
     /// When.
     pub at_ns: i64,
     /// What.
-    pub counts: Vec<(String, u64)>,
+    pub counts: Vec<(&'static str, u64)>,
 }
 
 /// An interface's counters around a window.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountedSpan {
     /// Its name.
-    pub interface: String,
+    pub interface: Arc<str>,
     /// The last reading at or before the window's begin, else the first one inside.
     pub begin: Counted,
     /// The first reading at or behind its end, else the last one that there was when the dump was finished.
@@ -98,7 +100,8 @@ impl Evidence {
     }
 
     /// Notes what the interfaces have counted by `at_ns`, the system's time.
-    pub fn sample(&self, at_ns: i64, interfaces: Vec<InterfaceSample>) {
+    pub fn sample(&self, at_ns: i64, mut interfaces: Vec<InterfaceSample>) {
+        interfaces.truncate(SAMPLED_MAX);
         let mut samples = self.samples.lock().expect("no panic while held");
         if interfaces.is_empty() {
             return;
@@ -125,9 +128,9 @@ impl Evidence {
         let samples = self.samples.lock().expect("no panic while held");
         let begin = samples.iter().rev().find(|sample| sample.0 <= from_ns).or(samples.front());
         let end = samples.iter().find(|sample| sample.0 >= to_ns).or(samples.back());
-        let counted = |sample: Option<&(i64, Vec<InterfaceSample>)>, interface: &str| {
+        let counted = |sample: Option<&(i64, Vec<InterfaceSample>)>, interface: &Arc<str>| {
             let (at_ns, all) = sample?;
-            let own = all.iter().find(|one| one.interface == interface)?;
+            let own = all.iter().find(|one| one.interface == *interface)?;
             Some(Counted { at_ns: *at_ns, counts: own.counts.clone() })
         };
         let all = end.map(|(_, all)| all.as_slice()).unwrap_or_default().iter();
@@ -200,7 +203,7 @@ mod tests {
     use super::*;
 
     fn sample(count: u64) -> Vec<InterfaceSample> {
-        vec![InterfaceSample { interface: "eth0".to_string(), counts: vec![("offered".to_string(), count)] }]
+        vec![InterfaceSample { interface: "eth0".into(), counts: vec![("offered", count)] }]
     }
 
     #[test]
@@ -211,7 +214,7 @@ mod tests {
             let found = evidence.around(from_ns, to_ns, vec![TimestampSource::Kernel]);
             let CountedSpan { begin, end, .. } = &found.counters[0];
             assert_eq!((begin.at_ns, end.at_ns), expected);
-            assert_eq!(begin.counts, [("offered".to_string(), expected.0 as u64 / 10)]);
+            assert_eq!(begin.counts, [("offered", expected.0 as u64 / 10)]);
             assert!(found.packet_lines().contains("counters of eth0 at 1970-01-01T00:00:00.0000000"), "{}", found.packet_lines());
         };
         check(35, 52, (30, 60));

@@ -93,6 +93,11 @@ fn loss(report: &DumpReport) -> String {
         Some((from_ns, to_ns)) => format!(", between {} and {}", iso(from_ns), iso(to_ns)),
         None => String::new(),
     };
+    if report.lost_max == 0 && report.error.is_none() {
+        let mut text = format!("incomplete: nothing that came was lost, but nobody listened for all that was asked for{span}\n");
+        report.gaps.iter().for_each(|each| gap(&mut text, each));
+        return text;
+    }
     let most = if report.lost_max == u64::MAX { String::new() } else { format!(" and at most {}", report.lost_max) };
     let mut text = format!("incomplete: at least {}{most} packets are missing{span}\n", report.lost_min);
     report.gaps.iter().for_each(|each| gap(&mut text, each));
@@ -139,9 +144,9 @@ mod tests {
 
     #[test]
     fn the_facts_fit_however_much_there_is_to_say() {
-        let counts: Vec<(String, u64)> = (0..9).map(|at| (format!("counter_with_a_long_name_{at}"), u64::MAX)).collect();
+        let counts = vec![("counter_with_a_long_name", u64::MAX); 9];
         let counted = Counted { at_ns: i64::MAX, counts };
-        let span = CountedSpan { interface: "i".repeat(64), begin: counted.clone(), end: counted };
+        let span = CountedSpan { interface: "i".repeat(64).into(), begin: counted.clone(), end: counted };
         let gap =
             Gap { from_ns: 0, to_ns: i64::MAX, reason: GapReason::InterfaceDown, lost_min: 7, lost_max: Some(u64::MAX - 1) };
         let long = "\u{1f980}".repeat(20_000);

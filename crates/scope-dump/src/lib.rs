@@ -48,6 +48,7 @@ mod mark;
 mod mark_junk;
 pub mod merge;
 pub mod output;
+mod patience;
 pub mod pins;
 pub mod progress;
 pub mod report;

@@ -1,6 +1,6 @@
 //! Junk: files that aren't dumps, or are damaged: only a name and a mark that agree make a file one of ours.
 
-use crate::header::header;
+use crate::header::{HEADER_BYTES, header};
 use crate::mark::marked_stem;
 use crate::report::DumpReport;
 use proptest::prelude::*;
@@ -8,7 +8,8 @@ use proptest::prelude::*;
 const STEM: &str = "2026-11-20T20-31-05.123456789Z_my-hit_0001";
 
 fn begin() -> Vec<u8> {
-    header(&DumpReport { id: 1, trigger: "my-hit".into(), why: "by hand".into(), ..DumpReport::default() })
+    let report = DumpReport { id: 1, trigger: "my-hit".into(), why: "by hand".into(), ..DumpReport::default() };
+    header(&report, &[], HEADER_BYTES)
 }
 
 proptest! {

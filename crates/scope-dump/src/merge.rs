@@ -8,8 +8,18 @@ use scope_ring::Lost;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Bytes that wait in the buffer at most; beyond, the oldest go out early.
+/// Bytes that wait in the buffer of one dump at most; beyond, the oldest go out early.
 pub const WAITING_BYTES_MAX: usize = 16 << 20;
+/// Bytes that wait in the buffers of all dumps of a run together, at most: where there are more dumps than that has room for, each has
+/// an equal part.
+pub const WAITING_BYTES_TOGETHER: usize = 512 << 20;
+/// But no less than this: a packet finds room, and a little order is kept.
+const WAITING_BYTES_MIN: usize = 256 << 10;
+
+/// Bytes that each of the two buffers of a dump may take, one of so many dumps.
+pub fn waiting_bytes(dumps: usize) -> usize {
+    (WAITING_BYTES_TOGETHER / 2 / dumps.max(1)).clamp(WAITING_BYTES_MIN, WAITING_BYTES_MAX)
+}
 
 /// The place of a packet in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,14 +32,31 @@ pub struct Place {
     pub packet: u64,
 }
 
+/// No packet that is still to come has an earlier place than this: a time, ns, and the lane at that time.
+pub type Floor = (i64, u32);
+
+impl Place {
+    /// Whether nothing can come before it any more.
+    pub fn is_due(&self, floor: Floor) -> bool {
+        (self.time_ns, self.lane) <= floor
+    }
+}
+
 /// Packets that wait for their turn.
 #[derive(Default)]
 pub struct Waiting {
     heap: BinaryHeap<Reverse<(Place, Box<[u8]>)>>,
     bytes: usize,
+    /// Packets that went out before their time, because there was no room for them.
+    early: u64,
 }
 
 impl Waiting {
+    /// Packets that went out before their time since this was last asked.
+    pub fn take_early(&mut self) -> u64 {
+        std::mem::take(&mut self.early)
+    }
+
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
@@ -41,12 +68,14 @@ impl Waiting {
         self.heap.push(Reverse((place, block.into())));
     }
 
-    /// The next packet that may go out: its time is at most `floor_ns`, or the buffer is over its bound.
-    pub fn pop(&mut self, floor_ns: i64) -> Option<(Place, Box<[u8]>)> {
+    /// The next packet that may go out: nothing can come before it, or the buffer has more than `bytes_max`.
+    pub fn pop(&mut self, floor: Floor, bytes_max: usize) -> Option<(Place, Box<[u8]>)> {
         let Reverse((place, _)) = self.heap.peek()?;
-        if place.time_ns > floor_ns && self.bytes <= WAITING_BYTES_MAX {
+        let is_due = place.is_due(floor);
+        if !is_due && self.bytes <= bytes_max {
             return None;
         }
+        self.early += u64::from(!is_due);
         let Reverse((place, block)) = self.heap.pop()?;
         self.bytes -= block.len();
         Some((place, block))
@@ -65,11 +94,11 @@ pub struct Beyond {
 }
 
 impl Beyond {
-    /// Keeps a copy of a packet's block.
-    pub fn push(&mut self, place: Place, block: &[u8]) {
+    /// Keeps a copy of a packet's block, of all together no more than `bytes_max`.
+    pub fn push(&mut self, place: Place, block: &[u8], bytes_max: usize) {
         self.bytes += block.len();
         self.packets.insert(place, block.into());
-        while self.bytes > WAITING_BYTES_MAX
+        while self.bytes > bytes_max
             && let Some((place, block)) = self.packets.pop_last()
         {
             self.bytes -= block.len();
@@ -111,8 +140,9 @@ mod tests {
         let mut waiting = Waiting::default();
         let input = [place(5, 1, 0), place(5, 0, 9), place(3, 7, 1), place(5, 0, 2), place(8, 0, 0)];
         input.iter().for_each(|&p| waiting.push(p, &[0; 4]));
-        let out: Vec<Place> = std::iter::from_fn(|| waiting.pop(5)).map(|(p, _)| p).collect();
-        assert_eq!(out, [place(3, 7, 1), place(5, 0, 2), place(5, 0, 9), place(5, 1, 0)]);
+        let out: Vec<Place> = std::iter::from_fn(|| waiting.pop((5, 0), WAITING_BYTES_MAX)).map(|(p, _)| p).collect();
+        assert_eq!(out, [place(3, 7, 1), place(5, 0, 2), place(5, 0, 9)], "of lane 0 some may come that precede lane 1s");
+        assert_eq!(waiting.pop((5, 1), WAITING_BYTES_MAX).map(|(p, _)| p), Some(place(5, 1, 0)));
         assert!(!waiting.is_empty());
     }
 
@@ -120,10 +150,11 @@ mod tests {
     fn what_lies_beyond_comes_in_when_the_window_grows_and_giving_up_is_a_loss_only_then() {
         let (mut beyond, mut waiting) = (Beyond::default(), Waiting::default());
         let block = vec![0; WAITING_BYTES_MAX / 4];
-        (0..6).for_each(|n| beyond.push(place(10 + n, 0, n as u64), &block));
+        (0..6).for_each(|n| beyond.push(place(10 + n, 0, n as u64), &block, WAITING_BYTES_MAX));
         assert_eq!(beyond.lost(13), Lost::default());
         beyond.inside(12, &mut waiting);
-        let out: Vec<i64> = std::iter::from_fn(|| waiting.pop(i64::MAX)).map(|(p, _)| p.time_ns).collect();
+        let out: Vec<i64> =
+            std::iter::from_fn(|| waiting.pop((i64::MAX, u32::MAX), WAITING_BYTES_MAX)).map(|(p, _)| p.time_ns).collect();
         assert_eq!(out, [10, 11, 12]);
         assert_eq!(beyond.lost(20), Lost::between(1, 2, 14, 20));
     }
@@ -133,7 +164,17 @@ mod tests {
         let mut waiting = Waiting::default();
         let block = vec![0; WAITING_BYTES_MAX / 4];
         (0..5).for_each(|n| waiting.push(place(n, 0, n as u64), &block));
-        assert_eq!(waiting.pop(-1).map(|(p, _)| p.time_ns), Some(0));
-        assert!(waiting.pop(-1).is_none());
+        assert_eq!(waiting.pop((-1, 0), WAITING_BYTES_MAX).map(|(p, _)| p.time_ns), Some(0));
+        assert!(waiting.pop((-1, 0), WAITING_BYTES_MAX).is_none());
+        assert_eq!((waiting.take_early(), waiting.take_early()), (1, 0));
+        assert_eq!(waiting.pop((-1, 0), WAITING_BYTES_MAX / 2).map(|(p, _)| p.time_ns), Some(1), "there are more dumps now");
+    }
+
+    #[test]
+    fn what_all_dumps_together_may_buffer_has_a_bound() {
+        for dumps in [1, 16, 17, 100, 1000] {
+            assert!(dumps * 2 * waiting_bytes(dumps) <= WAITING_BYTES_TOGETHER, "{dumps}");
+        }
+        assert_eq!((waiting_bytes(0), waiting_bytes(1)), (WAITING_BYTES_MAX, WAITING_BYTES_MAX));
     }
 }

@@ -35,8 +35,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes gathered before they are written.
+/// Bytes gathered before they are written, between two segments.
 const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes gathered before they are written even within one.
+const BUFFER_BYTES_MAX: usize = 4 << 20;
 /// Bytes of descriptions that a file's head is made for at most, beforehand.
 const FORESEEN_BYTES_MAX: usize = 64 << 10;
 /// Names tried for one file before giving up.
@@ -53,22 +55,21 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// One packet's block.
-    pub fn of(ring: &Ring, time_ns: i64, block: &[u8]) -> Tally {
+    /// One packet's block; `snap_len` bytes of it were asked for, 0: all.
+    pub(crate) fn of(time_ns: i64, block: &[u8], snap_len: u32) -> Tally {
         let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
-        let snap_len = ring.interface(pcapng::le32(block, 8)).map_or(0, |entry| entry.snap_len);
         let cut = u64::from(len < original_len && (snap_len == 0 || len < snap_len));
         Tally { packets: 1, bytes: len.into(), cut, span_ns: Some((time_ns, time_ns)) }
     }
 
     /// Takes back what was added; the span stays.
-    pub fn subtract(&mut self, other: &Tally) {
+    pub(crate) fn subtract(&mut self, other: &Tally) {
         self.packets = self.packets.saturating_sub(other.packets);
         self.bytes = self.bytes.saturating_sub(other.bytes);
         self.cut = self.cut.saturating_sub(other.cut);
     }
 
-    pub fn add(&mut self, other: &Tally) {
+    pub(crate) fn add(&mut self, other: &Tally) {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.cut += other.cut;
@@ -116,6 +117,8 @@ pub(crate) struct OutFile {
     /// Interfaces from this number on are described among the packets.
     described_within: Option<u32>,
     evidence: Arc<Evidence>,
+    /// Interfaces that have packets here.
+    used: usize,
     /// Names and secrets that it has.
     annexed: Annexed,
     last: Option<Place>,
@@ -128,9 +131,13 @@ pub(crate) struct OutFile {
     pub bytes: u64,
     /// Packets written that are shorter than they were on the wire, and not by a snap length.
     pub cut: u64,
+    /// Smallest and largest time of them, ns.
+    span_ns: Option<(i64, i64)>,
     /// Packets that couldn't be written.
     pub unwritten: Tally,
     pub error: Option<io::Error>,
+    /// It has its name, and nobody knows whether all of it is on the disk.
+    unsynced: Option<io::Error>,
 }
 
 impl OutFile {
@@ -174,6 +181,7 @@ impl OutFile {
             description_bytes: 0,
             described_within: None,
             evidence: evidence.clone(),
+            used: 0,
             annexed: Annexed::default(),
             last: None,
             late: None,
@@ -182,8 +190,10 @@ impl OutFile {
             packets: 0,
             bytes: 0,
             cut: 0,
+            span_ns: None,
             unwritten: Tally::default(),
             error: None,
+            unsynced: None,
         };
         if file.output.is_stream() {
             file.describe_known(&known);
@@ -208,18 +218,16 @@ impl OutFile {
 
     /// Writes one packet's block to its place, with `comments` added to it.
     pub(crate) fn write(&mut self, ring: &Ring, place: Place, block: &[u8], comments: &[String]) {
-        let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
-        let span_ns = Some((place.time_ns, place.time_ns));
-        let mut tally = Tally { packets: 1, bytes: len.into(), cut: 0, span_ns };
         if self.error.is_some() || !self.format().holds(place.time_ns) {
-            return self.unwritten.add(&tally);
+            return self.unwritten.add(&Tally::of(place.time_ns, block, 0));
         }
         let (number, snap_len) = self.interface(ring, pcapng::le32(block, 8));
-        tally.cut = u64::from(len < original_len && (snap_len == 0 || len < snap_len));
+        let tally = Tally::of(place.time_ns, block, snap_len);
         self.annex();
         self.packets += 1;
         self.bytes += tally.bytes;
         self.cut += tally.cut;
+        self.span_ns = self.span_ns.into_iter().chain(tally.span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let is_late = self.last.is_some_and(|last| place < last);
         let result = if is_late && !self.output.is_stream() {
             self.late_tally.add(&tally);
@@ -229,7 +237,7 @@ impl OutFile {
             self.last = self.last.max(Some(place));
             self.format().packet(&mut self.buffer, block, number, comments);
             self.buffered.add(&tally);
-            if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
+            if self.buffer.len() >= BUFFER_BYTES_MAX { self.flush() } else { Ok(()) }
         };
         if let Err(error) = result {
             self.fail(error);
@@ -242,9 +250,11 @@ impl OutFile {
         }
         let mut record = Vec::with_capacity(block.len());
         self.format().packet(&mut record, block, number, comments);
-        self.charged.charge(record.len() as u64)?;
         match &mut self.late {
-            Some(late) => late.push(place, &record),
+            Some(late) => {
+                self.charged.charge(late.bytes_for(record.len()))?;
+                late.push(place, &record)
+            }
             None => Ok(()),
         }
     }
@@ -252,7 +262,8 @@ impl OutFile {
     /// Appends the names and secrets that belong to its packets, as far as they are known and not there.
     fn annex(&mut self) {
         if self.format() == DumpFormat::Pcapng {
-            self.annexed.append(&mut self.buffer, &self.evidence.annexes, self.interfaces.keys().copied());
+            let used = self.interfaces.iter().filter(|(_, entry)| entry.packets > 0).map(|(number, _)| *number);
+            self.annexed.append(&mut self.buffer, &self.evidence.annexes, self.used, used);
         }
     }
 
@@ -272,6 +283,7 @@ impl OutFile {
         }
         match self.interfaces.get_mut(&run_number) {
             Some(entry) => {
+                self.used += usize::from(entry.packets == 0);
                 entry.packets += 1;
                 (entry.number, entry.snap_len)
             }
@@ -328,6 +340,16 @@ impl OutFile {
         Ok(())
     }
 
+    /// Writes what was gathered, if it is enough. Called while nothing of the ring is held for it.
+    pub(crate) fn flush_full(&mut self) {
+        if self.error.is_none()
+            && self.buffer.len() >= BUFFER_BYTES
+            && let Err(error) = self.flush()
+        {
+            self.fail(error);
+        }
+    }
+
     /// Hands what there is to the reader of a pipe, while nothing else is to be done.
     pub(crate) fn hand_on(&mut self) {
         if self.output.is_stream()
@@ -363,7 +385,8 @@ impl OutFile {
     pub(crate) fn complaint(&self) -> Option<String> {
         let beyond = (self.unwritten.packets > 0)
             .then(|| "packets after 2106-02-07 don't fit into a pcap file; write --dump-format pcapng".to_string());
-        self.error.as_ref().map(io::Error::to_string).or(beyond)
+        let unsynced = self.unsynced.as_ref().map(|error| format!("written, but perhaps not on the disk: {error}"));
+        self.error.as_ref().map(io::Error::to_string).or(unsynced).or(beyond)
     }
 
     /// Ends the packets: an interface where there is none, late packets merged in, statistics.
@@ -427,21 +450,52 @@ impl OutFile {
     }
 
     /// Patches the header and gives the file its name; where it is. A pipe is told the facts, and has no name.
-    pub(crate) fn publish(mut self, report: &DumpReport, stem: &str, suffix: Option<&str>) -> io::Result<Option<PathBuf>> {
+    ///
+    /// # Errors
+    /// It has no name. Where only the wait for the disk fails it gets its name, and says so.
+    pub(crate) fn publish(&mut self, report: &DumpReport, stem: &str, suffix: Option<&str>) -> io::Result<Option<PathBuf>> {
         let Some(folder) = self.output.folder().cloned() else {
             return self.end_stream(report).map(|()| None);
         };
         if self.written < self.head_bytes {
             return Err(self.error.take().unwrap_or_else(|| io::Error::other("nothing could be written")));
         }
+        self.write_head(report)?;
+        let output = self.output.clone();
+        if let Err(error) = output.disk.sync(&self.file) {
+            self.unsynced = Some(error);
+            let error = self.complaint().map(|complaint| output.fault(complaint));
+            let _ = self.write_head(&DumpReport { complete: false, error, ..report.clone() });
+        }
+        let path = name(&output, &folder, &self.file, &mut self.charged, &|attempt| output.file_name(stem, suffix, attempt))?;
+        if let Err(error) = output.disk.sync_folder(&folder) {
+            self.unsynced.get_or_insert(error);
+        }
+        Ok(Some(path))
+    }
+
+    /// Fills the reserve in.
+    fn write_head(&self, report: &DumpReport) -> io::Result<()> {
         if self.format() == DumpFormat::Pcapng {
             let head = header(report, &self.descriptions(), self.head_bytes as usize);
             self.output.disk.write_at(&self.file, &head, 0)?;
         }
-        self.output.disk.sync(&self.file)?;
-        let output = self.output.clone();
-        let path = name(&output, &folder, &self.file, &mut self.charged, &|attempt| output.file_name(stem, suffix, attempt))?;
-        Ok(Some(path))
+        Ok(())
+    }
+
+    /// Something failed after the file got its name: its header says so, as far as the disk takes that.
+    pub(crate) fn renew(&mut self, report: &DumpReport) {
+        if !self.output.is_stream() && self.write_head(report).is_ok() {
+            let _ = self.output.disk.sync(&self.file);
+        }
+    }
+
+    /// It gets no name: none of its packets is kept.
+    pub(crate) fn lose(&mut self, error: io::Error) {
+        let lost = Tally { packets: self.packets, bytes: self.bytes, cut: self.cut, span_ns: self.span_ns };
+        self.unwritten.add(&lost);
+        (self.packets, self.bytes, self.cut) = (0, 0, 0);
+        self.error.get_or_insert(error);
     }
 
     fn end_stream(&mut self, report: &DumpReport) -> io::Result<()> {
@@ -457,31 +511,45 @@ impl OutFile {
     }
 }
 
-/// Gives a dump's files their names, that of `main_type` without a suffix; says in the report where they are, or why not.
+/// Gives a dump's files their names, that of `main_type` without a suffix and last: its header says what became of the others.
+/// What gets no name is not kept. `restate` says anew in the report what the files hold, and what is missing.
 pub(crate) fn publish(
     output: &Arc<DumpOutput>,
-    mut files: BTreeMap<LinkType, OutFile>,
+    files: &mut BTreeMap<LinkType, OutFile>,
     main_type: LinkType,
     report: &mut DumpReport,
+    restate: &dyn Fn(&BTreeMap<LinkType, OutFile>, &mut DumpReport),
 ) {
     let stem = format!("{}_{}_{:04}", for_file_name(report.time_ns), report.trigger, report.id);
     let _publishing = output.budget.as_ref().map(|budget| budget.publish(&stem));
-    let main = files.remove(&main_type).map(|file| (None, file));
-    let others = files.into_iter().map(|(link_type, file)| (Some(link_type.name()), file));
-    let facts = report.clone();
-    let mut failed = None;
-    for (suffix, file) in main.into_iter().chain(others) {
-        match file.publish(&facts, &stem, suffix.as_deref()) {
-            Ok(path) => report.paths.extend(path.map(|path| std::path::absolute(&path).unwrap_or(path))),
-            Err(error) => failed = failed.or(Some(error)),
+    let others: Vec<LinkType> = files.keys().copied().filter(|link_type| *link_type != main_type).collect();
+    let mut named = Vec::new();
+    for link_type in others.into_iter().chain([main_type]) {
+        let Some(file) = files.get_mut(&link_type) else { continue };
+        let suffix = (link_type != main_type).then(|| link_type.name());
+        match file.publish(report, &stem, suffix.as_deref()) {
+            Ok(path) => {
+                let path = path.map(|path| std::path::absolute(&path).unwrap_or(path));
+                let at = if link_type == main_type { 0 } else { report.paths.len() };
+                path.into_iter().for_each(|path| report.paths.insert(at, path));
+                named.push(link_type);
+            }
+            Err(error) => file.lose(io::Error::new(error.kind(), format!("{stem}: {error}"))),
+        }
+        restate(files, report);
+    }
+    if report.error.is_some() {
+        // What was named before something else failed says so, too.
+        for link_type in named {
+            if let Some(file) = files.get_mut(&link_type) {
+                file.renew(report);
+            }
         }
     }
     if output.format == DumpFormat::Pcap
         && let Some(main) = report.paths.first()
+        && let Err(error) = publish_facts(output, main, report)
     {
-        failed = failed.or(publish_facts(output, main, &facts).err());
-    }
-    if let Some(error) = failed {
         report.complete = false;
         report.error.get_or_insert(output.fault(format!("{stem}: {error}")));
     }
@@ -510,7 +578,8 @@ fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpReport) -> io::R
     output.disk.write(&file, text.as_bytes())?;
     output.disk.sync(&file)?;
     let beside = Path::new(main.file_name().unwrap_or_default()).with_extension(FACTS);
-    name(output, folder, &file, &mut charged, &|attempt| numbered(&beside, attempt)).map(drop)
+    name(output, folder, &file, &mut charged, &|attempt| numbered(&beside, attempt))?;
+    output.disk.sync_folder(folder)
 }
 
 /// Gives a file the first of its possible names that isn't taken.

@@ -16,6 +16,7 @@
 //! what waits for it is forgotten and it scans that for itself. So do all where more than [`PARTIAL_MAX`] partial entries of
 //! a lane wait.
 
+use crate::merge::waiting_bytes;
 use crate::pins::{FirstPins, Hold};
 use scope_filter::{ASKED_MAX, Filter, KeyTable};
 use scope_packet::KeyEntry;
@@ -48,6 +49,7 @@ pub struct Scans {
     readers: AtomicUsize,
     skipped: AtomicU64,
     shared: AtomicU64,
+    early: AtomicU64,
     bounds: Bounds,
     /// What the dumps hold; see [`Scans::hold_on`].
     holds: Mutex<Vec<Weak<Hold>>>,
@@ -101,6 +103,8 @@ pub struct Spared {
     pub segments_skipped: u64,
     /// Packets that were scanned once for several dumps.
     pub packets_shared: u64,
+    /// Packets for which no reorder buffer had room: they were written before their time, and sorted in at the end.
+    pub packets_early: u64,
 }
 
 impl Scans {
@@ -117,6 +121,7 @@ impl Scans {
             readers: AtomicUsize::new(0),
             skipped: AtomicU64::new(0),
             shared: AtomicU64::new(0),
+            early: AtomicU64::new(0),
             holds: Mutex::default(),
             state: Mutex::default(),
         })
@@ -124,7 +129,9 @@ impl Scans {
 
     /// How much was spared so far.
     pub fn spared(&self) -> Spared {
-        Spared { segments_skipped: self.skipped.load(Ordering::Relaxed), packets_shared: self.shared.load(Ordering::Relaxed) }
+        let [segments_skipped, packets_shared, packets_early] =
+            [&self.skipped, &self.shared, &self.early].map(|count| count.load(Ordering::Relaxed));
+        Spared { segments_skipped, packets_shared, packets_early }
     }
 
     /// From now on the dump that begins with these pins loses nothing that it may hold, whatever it waits for: see
@@ -357,6 +364,16 @@ impl Reader {
         let skip = self.scans.summaries.as_ref().is_some_and(|summaries| !summaries.may_hold(pinned, keys));
         self.scans.skipped.fetch_add(u64::from(skip), Ordering::Relaxed);
         skip
+    }
+
+    /// What each of a dump's two buffers may take, by how many dumps there are.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        waiting_bytes(self.scans.readers.load(Ordering::Relaxed))
+    }
+
+    /// So many packets more were written before their time.
+    pub(crate) fn note_early(&self, packets: u64) {
+        self.scans.early.fetch_add(packets, Ordering::Relaxed);
     }
 
     /// How long to wait for the next round, `rest_ns` of capture time before the end of the window.

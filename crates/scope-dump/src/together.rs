@@ -134,26 +134,33 @@ impl Together {
         }
         let Files { mut files, refused, error, .. } = files;
         let main_type = files.keys().next().copied().unwrap_or(LinkType::ETHERNET);
-        let mut gaps = Gaps::of(report.asked);
-        state.gaps.into_iter().for_each(|gap| gaps.add(gap));
-        gaps.add_lost(GapReason::Disk, (refused.packets, refused.packets), refused.span_ns);
         for file in files.values_mut() {
             file.finish_packets(ring, ring.interface_of(file.link_type()), (report.lost_min, report.lost_max), report.to_ns);
-            gaps.add_lost(GapReason::Disk, (file.unwritten.packets, file.unwritten.packets), file.unwritten.span_ns);
         }
         let times = files.values().flat_map(OutFile::times).collect();
         report.circumstances = evidence.around(report.from_ns, report.to_ns, times);
-        report.packets = files.values().map(|file| file.packets).sum();
-        report.bytes = files.values().map(|file| file.bytes).sum();
-        report.cut = files.values().map(|file| file.cut).sum();
-        let failed = error.or_else(|| files.values().find_map(OutFile::complaint)).map(|error| output.fault(error));
-        report.error = report.error.take().or(failed);
-        let stated = gaps.state(true);
-        (report.gaps, report.gaps_folded, report.missing) = (stated.gaps, stated.folded, stated.span_ns);
-        report.lost_min += refused.packets;
-        report.lost_max = report.lost_max.saturating_add(refused.packets);
-        report.complete &= report.gaps.is_empty() && report.error.is_none();
-        publish(output, files, main_type, &mut report);
+        let of_windows = report.clone();
+        let restate = |files: &BTreeMap<LinkType, OutFile>, report: &mut DumpReport| {
+            let mut gaps = Gaps::of(of_windows.asked);
+            state.gaps.iter().for_each(|gap| gaps.add(*gap));
+            let mut unwritten = 0;
+            for lost in files.values().map(|file| &file.unwritten).chain([&refused]) {
+                gaps.add_lost(GapReason::Disk, (lost.packets, lost.packets), lost.span_ns);
+                unwritten += lost.packets;
+            }
+            report.packets = files.values().map(|file| file.packets).sum();
+            report.bytes = files.values().map(|file| file.bytes).sum();
+            report.cut = files.values().map(|file| file.cut).sum();
+            let failed = error.clone().or_else(|| files.values().find_map(OutFile::complaint)).map(|error| output.fault(error));
+            report.error = of_windows.error.clone().or(failed);
+            let stated = gaps.state(true);
+            (report.gaps, report.gaps_folded, report.missing) = (stated.gaps, stated.folded, stated.span_ns);
+            report.lost_min = of_windows.lost_min.saturating_add(unwritten);
+            report.lost_max = of_windows.lost_max.saturating_add(unwritten);
+            report.complete = of_windows.complete && report.gaps.is_empty() && report.error.is_none();
+        };
+        restate(&files, &mut report);
+        publish(output, &mut files, main_type, &mut report, &restate);
         Some(report)
     }
 
@@ -214,7 +221,7 @@ impl Files<'_> {
             Ok(()) => {}
             Err(error) => {
                 self.error.get_or_insert(error);
-                return self.refused.add(&Tally::of(self.ring, place.time_ns, block));
+                return self.refused.add(&Tally::of(place.time_ns, block, 0));
             }
         }
         if let Some(file) = self.files.get_mut(link_type) {
@@ -343,7 +350,8 @@ impl Gathering {
 
     /// Takes a packet.
     pub fn write(&mut self, ring: &Ring, place: Place, link_type: LinkType, block: &[u8], comments: &[String]) {
-        let tally = Tally::of(ring, place.time_ns, block);
+        let snap_len = ring.interface(le32(block, 8)).map_or(0, |entry| entry.snap_len);
+        let tally = Tally::of(place.time_ns, block, snap_len);
         if self.last.is_some_and(|last| place < last) {
             self.end_run();
         }

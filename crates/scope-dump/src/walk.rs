@@ -28,6 +28,13 @@ pub(crate) struct Piece {
     needed_then: u64,
 }
 
+impl Piece {
+    /// Its packets, by number in the lane.
+    pub fn numbers(&self) -> Range<u64> {
+        self.first_packet..self.first_packet + self.packets
+    }
+}
+
 /// Where the dump stands in one lane: the next packet to be looked at.
 #[derive(Clone, Copy, Default)]
 struct Position {
@@ -40,6 +47,8 @@ pub(crate) struct Walk {
     ring: Arc<Ring>,
     hold: Arc<Hold>,
     positions: Vec<Position>,
+    /// The window's, and where it begins.
+    era: u64,
     from_ns: i64,
     /// Pieces of the last look up to here have been offered a pin, for each claim group.
     held_up_to: Vec<usize>,
@@ -86,11 +95,12 @@ impl Missing {
 }
 
 impl Walk {
-    pub(crate) fn new(ring: &Arc<Ring>, first: &FirstPins, from_ns: i64) -> Walk {
+    pub(crate) fn new(ring: &Arc<Ring>, first: &FirstPins, era: u64, from_ns: i64) -> Walk {
         Walk {
             ring: ring.clone(),
             hold: first.hold.clone(),
             positions: Vec::new(),
+            era,
             from_ns,
             held_up_to: vec![0; ring.group_segments().len()],
             missing: Vec::new(),
@@ -133,10 +143,13 @@ impl Walk {
                 continue; // recycled: the next one that is there tells how much is missing
             };
             self.note_missing(lane, at.packet, pinned.first_packet());
-            let first_packet = at.packet.max(pinned.first_packet());
+            let from_packet = at.packet.max(pinned.first_packet());
             let committed = pinned.committed();
-            let end_packet = pinned.first_packet() + committed.packets as u64;
-            at = Position { sequence, packet: end_packet };
+            let all_packets = pinned.first_packet() + committed.packets as u64;
+            at = Position { sequence, packet: all_packets };
+            // After the look at what is committed: where a lane enters an era is noted before.
+            let of_era = self.ring.era_packets(lane, self.era);
+            let (first_packet, end_packet) = (from_packet.max(of_era.start), all_packets.min(of_era.end));
             let span = pinned.span().filter(|(min_ns, max_ns, _)| *max_ns >= self.from_ns && *min_ns <= reach_ns);
             if end_packet > first_packet
                 && let Some((min_ns, _, unordered)) = span
@@ -155,7 +168,7 @@ impl Walk {
                 }
             }
             if committed.sealed {
-                at = Position { sequence: sequence + 1, packet: end_packet };
+                at = Position { sequence: sequence + 1, packet: all_packets };
             }
         }
         self.positions[lane as usize] = at;
@@ -227,7 +240,9 @@ impl Walk {
         for (lane, (missing, at)) in (0u32..).zip(self.missing.iter_mut().zip(&self.positions)) {
             // What was committed behind the last look and is gone already.
             missing.add(at.packet, u64::MAX, MISSING_MAX);
-            let spans: Vec<Range<u64>> = missing.spans.iter().map(|(&from, &(to, _))| from..to).collect();
+            let of_era = self.ring.era_packets(lane, self.era);
+            let spans = missing.spans.iter().map(|(&from, &(to, _))| from.max(of_era.start)..to.min(of_era.end));
+            let spans: Vec<Range<u64>> = spans.map(|span| span.start..span.end.max(span.start)).collect();
             let exact = missing.spans.values().map(|(_, exact)| *exact);
             let lost = self.ring.lost(lane, &spans, (self.from_ns, to_ns)).into_iter().zip(exact);
             let lost = lost.map(|(lost, exact)| Lost { packets_min: if exact { lost.packets_min } else { 0 }, ..lost });

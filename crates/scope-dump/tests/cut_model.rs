@@ -201,7 +201,7 @@ fn order(bench: &Bench, hit: Model, filter: &str, window: &Arc<Window>, folder: 
         filter: compiled(filter),
         filter_engine: FilterEngine::Native,
         window: window.clone(),
-        pins: FirstPins::take(&bench.ring, window.from_ns(), dumps_max),
+        pins: FirstPins::take(&bench.ring, window.era(), window.from_ns(), dumps_max),
         output: DumpOutput::in_folder(folder).unwrap(),
         progress: Arc::new(Progress::default()),
         scans: bench.scans.clone(),
@@ -559,4 +559,55 @@ fn dumps_that_share_a_scan_hold_what_each_would_hold_alone() {
         shared += check_many(&many(seed, jitter_ns), 30).packets_shared;
     }
     assert!(shared > 30_000, "{shared} packets were scanned for all");
+}
+
+#[test]
+fn packets_of_one_time_go_out_in_the_order_of_lanes_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    let mut bench = Bench::new(2, 32, 100, 0);
+    let begin_ns = 1_000_000_000_000;
+    // Lane 1 begins earlier: its piece is read first, and its packet of the common time must wait for lane 0's.
+    let hit = bench.feed(1, begin_ns);
+    bench.feed(1, begin_ns + 1);
+    bench.feed(0, begin_ns + 1);
+    bench.feed(0, begin_ns + 1);
+    bench.feed(1, begin_ns + 2);
+    let window = Arc::new(Window::new(begin_ns, begin_ns + 10, begin_ns));
+    let target = Target::Stream(std::fs::File::create(&path).unwrap());
+    let output = DumpOutput { target, ..Arc::try_unwrap(DumpOutput::in_folder(folder.path()).unwrap()).ok().unwrap() };
+    let order = DumpOrder { output: Arc::new(output), ..order(&bench, hit, "", &window, folder.path(), 1) };
+    bench.end();
+    let report = cut(&bench.ring, order);
+    let written = read(&DumpReport { paths: vec![path], ..report });
+    let mut expected = bench.fed.clone();
+    expected.sort();
+    let expected: Vec<_> = expected.iter().map(|packet| (packet.time_ns, bytes_of(packet, 100))).collect();
+    assert!(written == expected, "in a pipe nothing can be put right");
+}
+
+#[test]
+fn packets_of_another_era_are_none_of_the_window_s_and_none_that_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = Bench::new(1, 32, 1000, 0);
+    let begin_ns = 1_000_000_000_000;
+    let second = 1_000_000_000;
+    // Era 0 goes through the ring twice, at the very times that era 1 has again.
+    let feed =
+        |bench: &mut Bench, packets: i64| (0..packets).map(|n| bench.feed(0, begin_ns + n * second / 1000)).last().unwrap();
+    feed(&mut bench, 4000);
+    bench.commit();
+    let next = bench.numbers[0];
+    bench.lanes[0].begin_part();
+    bench.ring.begin_era(0, 1, [(0, next)].into_iter());
+    bench.fed.clear();
+    bench.clocks[0] = 0;
+    let hit = feed(&mut bench, 500);
+    let window = Arc::new(Window::in_era(1, begin_ns + second / 10, begin_ns + second, hit.time_ns));
+    let order = order(&bench, hit, "", &window, folder.path(), 1);
+    bench.end();
+    let report = cut(&bench.ring, order);
+    assert_eq!((report.lost_max, report.packets), (0, 400), "{report:?}");
+    let inside = bench.fed.iter().filter(|packet| packet.time_ns >= window.from_ns());
+    assert!(read(&report) == inside.map(|packet| (packet.time_ns, bytes_of(packet, 1000))).collect::<Vec<_>>());
 }

@@ -11,6 +11,7 @@ pub struct Control {
     stops: AtomicU32,
     fires: AtomicU32,
     reopens: AtomicBool,
+    resumes: AtomicU32,
     pub(crate) at_once: AtOnce,
     /// Protected by the lock: one change that waits for the run's main thread.
     reload: Mutex<Option<Reload>>,
@@ -31,6 +32,11 @@ impl Control {
     /// Go on in a new log if it was moved or removed. Legal at any time.
     pub fn reopen_log(&self) {
         self.reopens.store(true, Ordering::Relaxed);
+    }
+
+    /// The process goes on after it was stopped (SIGCONT). Legal at any time.
+    pub fn resumed(&self) {
+        self.resumes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// For who ends the process at once because of `why`: the log gets its last line, if its disk takes it soon. The commands that
@@ -61,6 +67,10 @@ impl Control {
     /// Stops asked for so far.
     pub fn stops(&self) -> u32 {
         self.stops.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_resumes(&self) -> u32 {
+        self.resumes.swap(0, Ordering::Relaxed)
     }
 
     pub(crate) fn take_fires(&self) -> u32 {

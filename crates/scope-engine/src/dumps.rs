@@ -7,7 +7,7 @@ use crate::summary;
 use crate::threads::Threads;
 use scope_dump::{DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut};
 use scope_filter::FilterEngine;
-use scope_packet::{Clock, Gap, GapReason, LinkType};
+use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
 use scope_ring::Ring;
 use scope_trigger::{Fire, Places, Trigger, Verdict, Window};
 use serde_json::json;
@@ -125,7 +125,7 @@ impl Dumps {
     /// Begins a dump. The caller's next claim comes afterwards: what the window needs first is pinned here.
     pub fn start(self: &Arc<Self>, trigger: &str, hit: HitFacts, fire: Fire) {
         let id = self.started.fetch_add(1, Ordering::Relaxed) + 1;
-        let pins = FirstPins::take(&self.ring, fire.window.from_ns(), self.places.max() as u64);
+        let pins = FirstPins::take(&self.ring, fire.window.era(), fire.window.from_ns(), self.places.max() as u64);
         self.scans.watch(&pins);
         let progress = Arc::new(Progress::default());
         let open =
@@ -164,10 +164,11 @@ impl Dumps {
         }
     }
 
-    /// Fires `trigger` by hand at capture time `now_ns`; the verdict's name.
-    pub fn fire_by_hand(self: &Arc<Self>, trigger: &Trigger, now_ns: i64) -> &'static str {
+    /// Fires `trigger` by hand at `now`; the verdict's name.
+    pub fn fire_by_hand(self: &Arc<Self>, trigger: &Trigger, now: Moment) -> &'static str {
         let link_types: Vec<LinkType> = (0..self.ring.lanes()).map(|lane| self.ring.lane_info(lane).link_type).collect();
-        let verdict = trigger.fire_by_hand(now_ns, &link_types, &self.places);
+        let now_ns = now.time_ns;
+        let verdict = trigger.fire_by_hand(now, &link_types, &self.places);
         let name = verdict.name();
         let trigger = &trigger.config().name;
         match verdict {
@@ -228,10 +229,10 @@ impl Dumps {
         self.lock().reports.clone()
     }
 
-    /// Whether the run has all the dumps that it is to end after, and a worker at `clock_ns` needn't go on for any of them.
-    pub fn enough(&self, clock_ns: i64) -> bool {
+    /// Whether the run has all the dumps that it is to end after, and a worker at `clock` needn't go on for any of them.
+    pub fn enough(&self, clock: Moment) -> bool {
         self.started.load(Ordering::Relaxed) >= self.exit_after.load(Ordering::Relaxed)
-            && self.lock().open.iter().all(|dump| dump.window.to_ns().saturating_add(self.places.grace_ns()) < clock_ns)
+            && self.lock().open.iter().all(|dump| dump.window.end().plus(self.places.grace_ns()) < clock)
     }
 
     /// From now on at most `dumps_max` dumps at once; the run ends after `exit_after`, those of before included.
@@ -291,5 +292,61 @@ impl Drop for Finish {
             self.open.window.close();
             self.dumps.finish(self.open.id, report);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::Work;
+    use scope_filter::{Filter, VlanRule};
+    use scope_packet::SystemClock;
+    use scope_ring::RingConfig;
+    use scope_trigger::places::Asker;
+    use scope_trigger::window::Extended;
+    use std::io;
+
+    /// No thread can be had.
+    struct NoThreads;
+
+    impl Threads for NoThreads {
+        fn spawn(&self, _name: String, _work: Work) -> io::Result<()> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+    }
+
+    #[test]
+    fn a_dump_without_a_thread_has_the_window_that_it_should_have_had_and_closes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = RingConfig { ring_bytes: 1 << 20, segment_bytes: Some(64 << 10), workers: 1, lanes: 1, run_id: [1; 16] };
+        let ring = Ring::create(&config).unwrap();
+        let places = Places::new(1, 0, None);
+        let settings = DumpSettings {
+            output: DumpOutput::in_folder(folder.path()).unwrap(),
+            exec: None,
+            patience: None,
+            filter_engine: FilterEngine::Interpreter,
+            clock: Arc::new(SystemClock::new()),
+            threads: Arc::new(NoThreads),
+        };
+        let (events, scans) = (Arc::new(Events::nowhere()), Scans::new(&ring, None));
+        let dumps = Dumps::new(&ring, &places, &events, &scans, settings, None);
+        let window = Arc::new(Window::new(100, 300, 200));
+        let place = places.take(&window, Asker::Live).unwrap();
+        let filter = Filter::compile("udp", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap();
+        let hit = HitPacket { lane: 0, packet: 7, link_type: LinkType::ETHERNET };
+        let facts = HitFacts { time_ns: 200, why: "by a test".to_string(), packet: Some(hit) };
+        dumps.start("t", facts, Fire { filter, window: window.clone(), place });
+        assert_eq!(
+            window.extend(scope_packet::time::Moment::new(0, 250), 400),
+            Extended::No { full_to_ns: None },
+            "no later hit is told that it is dumped"
+        );
+        let report = dumps.reports().kept().remove(0);
+        assert_eq!((report.asked, report.filter.as_str(), report.why.as_str(), report.hits), ((100, 300), "udp", "by a test", 1));
+        assert_eq!((report.packets, report.lost_min, report.lost_max, report.complete), (0, 1, u64::MAX, false));
+        assert_eq!(report.gaps, [Gap { from_ns: 100, to_ns: 300, reason: GapReason::Disk, lost_min: 1, lost_max: None }]);
+        assert!(report.error.as_deref().is_some_and(|error| error.starts_with("no thread for the dump: ")), "{report:?}");
+        assert_eq!((dumps.open().len(), places.open(), ring.budget().taken()), (0, 0, 0), "nothing is kept for it");
     }
 }

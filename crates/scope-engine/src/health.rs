@@ -7,6 +7,7 @@
 //! | `status` | after 1 s (files: 10 s), then each 10 s: counters by stage, workers, ring, dumps, cards |
 //! | `note` | a card's setting that makes capture lose or change packets, with the line that mends it |
 //! | `loss` | packets that were dropped since the last second, by reason, and what was going on |
+//! | `resumed` | the process was stopped by a signal, and goes on |
 
 use crate::home::Home;
 use crate::nic_watch::{NicStatus, NicWatch, nics_json};
@@ -14,6 +15,7 @@ use crate::plan::{RunPlan, SourceEntry};
 use crate::status::{Status, StatusTaker};
 use crate::summary::{hits, source};
 use crate::thread_times::{ThreadTimes, WorkerTime};
+use crate::throttle::{Throttle, Throttled, threads_max};
 use crate::worker::{Shared, WorkerReport};
 use scope_filter::FilterEngine;
 use scope_packet::DropReason;
@@ -35,6 +37,11 @@ pub(crate) struct Health {
     looked: Instant,
     /// Seconds between the last looks, the last one first: many more than 1 when the process stood still.
     passed_s: [f64; 2],
+    throttle: Throttle,
+    /// What its control groups kept the process waiting since the run began, and seconds of the last look; `None`: not known.
+    throttled: Option<(Throttled, f64)>,
+    /// Whether it went on after a stop lately: as told to the last looks, the last one first.
+    resumed: [bool; 2],
     every: Duration,
     next_line: Instant,
 }
@@ -52,10 +59,16 @@ impl Health {
                 "captures": plan.sources.iter().filter_map(capture).collect::<Vec<_>>(),
                 "dumps_max": plan.dumps_max,
                 "interpreter": plan.filter_engine == FilterEngine::Interpreter,
+                "status_every_s": plan.status_every.as_secs_f64(),
+                "processors": std::thread::available_parallelism().map_or(0, usize::from),
+                "limits": {"file_size": file_size_max(), "threads": threads_max()},
                 "nic": nics_json(&nics.status()),
             }),
         );
         Health {
+            throttle: Throttle::begin(),
+            throttled: None,
+            resumed: [false; 2],
             names: names.to_vec(),
             nics,
             threads: ThreadTimes::new(names.len()),
@@ -73,6 +86,8 @@ impl Health {
         self.passed_s = [self.looked.elapsed().as_secs_f64(), self.passed_s[0]];
         self.looked = Instant::now();
         self.times = self.threads.look();
+        self.throttled = self.throttle.look();
+        self.resumed = [false, self.resumed[0]];
         self.nics.look(reports);
         status.nics = self.nics.status();
         for (worker, time) in status.workers.iter_mut().zip(&self.times) {
@@ -83,6 +98,12 @@ impl Health {
             shared.events.log("status", self.line(status, shared, reports));
         }
         self.notes(shared)
+    }
+
+    /// Logs that the process goes on after it was stopped; to be told behind a look and before its losses are.
+    pub(crate) fn note_resumed(&mut self, shared: &Shared) {
+        self.resumed[0] = true;
+        shared.events.log("resumed", json!({"seconds": self.passed_s[0].max(self.passed_s[1])}));
     }
 
     /// Notes about cards that have come up, logged, in plain words.
@@ -122,6 +143,8 @@ impl Health {
         json!({
             "seconds": self.passed_s[0].max(self.passed_s[1]),
             "workers": self.times.iter().map(worker_time).collect::<Vec<_>>(),
+            "throttled_s": self.throttled.map(|(_, lately_s)| lately_s),
+            "resumed": self.resumed.contains(&true),
             "pinned": shared.ring.budget().taken(),
             "segments": shared.ring.segments(),
             "dumps_open": shared.dumps.open().len(),
@@ -136,7 +159,9 @@ impl Health {
             let counters = report.lock().expect("no panic while held").counters;
             source((worker, &(name.clone(), counters)))
         });
-        let hits: Map<String, Value> = shared.triggers.counts().into_iter().map(|(name, counts)| (name, hits(&counts))).collect();
+        let counts = shared.triggers.counts();
+        let rationed: u64 = counts.iter().map(|(_, counts)| counts.rationed).sum();
+        let hits: Map<String, Value> = counts.into_iter().map(|(name, counts)| (name, hits(&counts))).collect();
         let mut facts = self.meanwhile(shared);
         let more = json!({
             "elapsed_s": status.elapsed_s,
@@ -150,6 +175,8 @@ impl Health {
             "late": total.late_packets,
             "sources": sources.collect::<Vec<_>>(),
             "hits": hits,
+            "hits_rationed": rationed,
+            "cgroup": self.throttled.map(|(since, _)| json!({"throttled_periods": since.periods, "throttled_s": since.seconds})),
             "lag_ns": status.workers.iter().map(|worker| worker.lag_ns).collect::<Vec<_>>(),
             "depth_ns": status.depth_ns,
             "dumps_done": status.dumps_done,
@@ -176,7 +203,15 @@ fn capture(entry: &SourceEntry) -> Option<Value> {
         "workers": entry.plan.workers(),
         "snap_len": snap_len,
         "promiscuous": promiscuous,
+        "cpus": Some(entry.pinning.all()).filter(|cpus| !cpus.is_empty()),
     }))
+}
+
+/// Bytes to which this process may let a file grow; `None`: any number.
+fn file_size_max() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max file size"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 fn worker_time(time: &Option<WorkerTime>) -> Value {

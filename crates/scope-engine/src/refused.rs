@@ -57,7 +57,11 @@ impl Refused {
             let known = self.triggers.get(name).unwrap_or(&nothing);
             let so_many = |hits: u64| if hits == 1 { "1 hit".to_string() } else { format!("{hits} hits") };
             if counts.template_unfilled > 0 {
-                warnings.push(format!("trigger {name}: {}", unfilled(&so_many(counts.template_unfilled), known)));
+                let mut warning = format!("trigger {name}: {}", unfilled(&so_many(counts.template_unfilled), known));
+                if counts.rationed > 0 {
+                    warning += &format!(" ({} of them were not evaluated: too many in a second made no filter)", counts.rationed);
+                }
+                warnings.push(warning);
             }
             if counts.filter_uncompiled > 0 {
                 warnings.push(format!("trigger {name}: {}", uncompiled(&so_many(counts.filter_uncompiled), known)));
@@ -103,7 +107,14 @@ mod tests {
 
     #[test]
     fn the_summary_says_the_numbers_again_and_which_of_them_break_a_promise() {
-        let counts = HitCounts { too_many: 1, no_space: 3, template_unfilled: 2, filter_uncompiled: 4, ..HitCounts::default() };
+        let counts = HitCounts {
+            too_many: 1,
+            no_space: 3,
+            template_unfilled: 2,
+            rationed: 1,
+            filter_uncompiled: 4,
+            ..HitCounts::default()
+        };
         let misses = Misses { unfilled: Some("$srcPort"), uncompiled: Some("no such filter".into()) };
         let known = Known { misses, template: "port $srcPort".into(), ..Known::default() };
         let refused = Refused { triggers: [("a".to_string(), known)].into() };
@@ -113,6 +124,7 @@ mod tests {
         assert!(
             warnings[0].contains("--dump 'port $srcPort ?:'") && warnings[1].contains("4 hits started no dump: no such filter")
         );
+        assert!(warnings[0].ends_with("(1 of them were not evaluated: too many in a second made no filter)"), "{warnings:?}");
         assert_eq!(failures.len(), 2);
         assert!(failures[0].starts_with("trigger a: 1 hit started no dump: 8 dumps were open"), "{failures:?}");
         assert!(failures[0].contains("--dumps-max 32") && failures[1].contains("3 hits started no dump: there was no space"));

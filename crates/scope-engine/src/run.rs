@@ -40,13 +40,14 @@ use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
 use crate::status::{Status, StatusTaker, counter_samples, interfaces};
+use crate::steps::Steps;
 use crate::summary::Summary;
 use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Keeper, Scans};
 use scope_filter::{Filter, VlanRule};
-use scope_packet::{Clock, GapReason, LinkType, SystemClock};
+use scope_packet::{Clock, GapReason, LinkType, Moment, SystemClock};
 use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::{SourceError, Timing};
 use scope_trigger::{Places, TriggerConfig};
@@ -118,10 +119,10 @@ pub enum EngineError {
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
     rights::hide();
-    open_files::allow_dumps(plan.dumps_max);
     let outputs = Outputs::open(&plan)?;
     let decision = plan.rights.as_ref().map(|plan| rights::decide(plan, &outputs.writable())).transpose()?;
     let exec = start_exec(&plan, &outputs, decision.as_ref())?;
+    open_files::allow_dumps(plan.dumps_max); // what runs commands keeps the limit that it found
     let (segment_bytes, segments) = plan.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
     let ring = Ring::ready(&plan.ring, &plan.shares, &plan.memory, &|done| {
@@ -215,6 +216,7 @@ impl Run {
             dumps,
             events,
             lockstep: Lockstep::new(sources.len()),
+            steps: Steps::default(),
             clock,
             stop: AtomicBool::new(stopped),
             ended: AtomicUsize::new(0),
@@ -287,6 +289,9 @@ impl Run {
                     .into_iter()
                     .for_each(|warning| self.warn(warning, watch, &mut warnings));
                 drop(triggers);
+                if self.live {
+                    self.tell_of_steps(watch, &mut warnings);
+                }
                 self.tell(&reports, watch, &mut warnings);
                 let dropped = self.shared.ring.counters().total().dropped;
                 loss.look(&dropped, Instant::now()).iter().for_each(|line| watch.warning(line));
@@ -295,6 +300,9 @@ impl Run {
                     let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) };
                     status.interfaces = interfaces(&names, &reports);
                     let notes = health.look(&mut status, &self.shared, &reports);
+                    if control.take_resumes() > 0 {
+                        health.note_resumed(&self.shared);
+                    }
                     self.sample_counters(&status);
                     notes.iter().for_each(|note| watch.note(note));
                     watch.status(&status);
@@ -312,6 +320,9 @@ impl Run {
             let mut status = taker.take(&self.shared, self.hits());
             status.interfaces = interfaces(&names, &reports);
             let notes = health.look(&mut status, &self.shared, &reports);
+            if control.take_resumes() > 0 {
+                health.note_resumed(&self.shared);
+            }
             self.sample_counters(&status);
             notes.iter().for_each(|note| watch.note(note));
             health.log_loss(&mut taker, &self.shared);
@@ -352,8 +363,10 @@ impl Run {
 
     /// Dumps the last `before` of everything, whatever triggers there are.
     fn fire_by_hand(&self, watch: &dyn Watch) {
-        let at_ns = self.shared.ring.heard().map_or_else(now_ns, |(_, heard_ns)| heard_ns);
-        let verdict = self.shared.dumps.fire_by_hand(&self.shared.triggers.current().manual, at_ns);
+        let ring = &self.shared.ring;
+        let era = ring.era();
+        let at = Moment::new(era, ring.heard_in(era).map_or_else(now_ns, |(_, heard_ns)| heard_ns));
+        let verdict = self.shared.dumps.fire_by_hand(&self.shared.triggers.current().manual, at);
         watch.note(&format!("dump of everything by hand: {verdict}"));
     }
 

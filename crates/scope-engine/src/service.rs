@@ -6,7 +6,7 @@
 //! | when | what is said |
 //! |---|---|
 //! | the ring is resident, the sources are open, rights are given up | `READY=1` |
-//! | each status of the run | `STATUS=` in words, and `WATCHDOG=1` if every worker's clock moves |
+//! | each status of the run | `STATUS=` in words, and `WATCHDOG=1` if every worker comes round |
 //! | around a reload | `RELOADING=1`, then `READY=1` |
 //! | the sources are told to stop, or have ended | `STOPPING=1` |
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watchdog_hears_of_the_run_only_while_every_worker_s_clock_moves() {
+    fn the_watchdog_hears_of_the_run_only_while_every_worker_comes_round() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let manager = UnixDatagram::bind(&path).unwrap();

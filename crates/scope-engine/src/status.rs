@@ -7,6 +7,7 @@ use crate::thread_times::WorkerTime;
 use crate::worker::{Shared, WorkerReport};
 use scope_dump::InterfaceSample;
 use scope_dump::budget::Standing;
+use scope_dump::evidence::SAMPLED_MAX;
 use scope_packet::{DropReason, Drops};
 use scope_source::SourceCounters;
 use std::collections::{BTreeMap, HashMap};
@@ -70,7 +71,7 @@ pub struct WorkerStatus {
     pub bits_per_s: f64,
     /// How far its clock is behind the wall clock, ns; `None` where its times aren't of now.
     pub lag_ns: Option<i64>,
-    /// Whether its clock has moved since the last status; always, where its times aren't of now: then it may wait.
+    /// Whether it has come round since the last status, whatever time it is; always, where its times aren't of now: then it may wait.
     pub moves: bool,
     /// How its thread spent the time since the last status; `None`: unknown.
     pub time: Option<WorkerTime>,
@@ -101,14 +102,13 @@ pub(crate) fn counter_samples(status: &Status) -> Vec<InterfaceSample> {
     let sample = |entry: &InterfaceStatus| {
         let SourceCounters { offered, received, kernel_dropped, .. } = entry.counters;
         let own = [("offered", offered), ("received", received), ("kernel_dropped", kernel_dropped)];
-        let mut counts: Vec<(String, u64)> = own.into_iter().map(|(name, count)| (name.to_string(), count)).collect();
+        let mut counts: Vec<(&'static str, u64)> = own.to_vec();
         let nic = status.nics.iter().find(|nic| nic.interface[..] == entry.interface[..]);
-        let of_kernel =
-            nic.iter().flat_map(|nic| SHOWN.iter().filter_map(|name| Some((name.to_string(), *nic.counters.get(*name)?))));
+        let of_kernel = nic.iter().flat_map(|nic| SHOWN.iter().filter_map(|name| Some((*name, *nic.counters.get(*name)?))));
         counts.extend(of_kernel);
-        InterfaceSample { interface: entry.interface.to_string(), counts }
+        InterfaceSample { interface: entry.interface.clone(), counts }
     };
-    status.interfaces.iter().map(sample).collect()
+    status.interfaces.iter().take(SAMPLED_MAX).map(sample).collect()
 }
 
 /// Takes one status after another, so that rates are differences.
@@ -119,8 +119,8 @@ pub(crate) struct StatusTaker {
     last: Instant,
     /// Packets and bytes at the last status, per worker.
     workers: Vec<(u64, u64)>,
-    /// Every worker's clock at the last status, ns.
-    clocks_ns: Vec<i64>,
+    /// How often every worker had come round at the last status.
+    rounds: Vec<u64>,
     /// The same per dump.
     dumps: BTreeMap<u64, (u64, u64)>,
     dropped: Drops,
@@ -132,7 +132,7 @@ impl StatusTaker {
         let now = Instant::now();
         StatusTaker {
             workers: vec![(0, 0); names.len()],
-            clocks_ns: vec![0; names.len()],
+            rounds: vec![0; names.len()],
             names,
             live,
             began: now,
@@ -156,8 +156,9 @@ impl StatusTaker {
                 let (packets_per_s, bits_per_s) = rates(&mut self.workers[index], now, seconds);
                 let clock_ns = shared.ring.clock_ns(index as u32);
                 let lag_ns = self.live.then(|| now_ns() - clock_ns);
-                let stood_ns = std::mem::replace(&mut self.clocks_ns[index], clock_ns);
-                let moves = !self.live || clock_ns > stood_ns || clock_ns == i64::MAX;
+                let rounds = shared.ring.rounds(index as u32);
+                let before = std::mem::replace(&mut self.rounds[index], rounds);
+                let moves = !self.live || rounds != before || clock_ns == i64::MAX;
                 WorkerStatus { source: self.names[index].clone(), packets_per_s, bits_per_s, lag_ns, moves, time: None }
             })
             .collect();

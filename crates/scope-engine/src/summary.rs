@@ -60,6 +60,10 @@ pub struct Summary {
     pub adds_up: bool,
     /// Packets older than one before them in their source.
     pub stepped_back: u64,
+    /// Packets whose time is not believed: it moved no clock.
+    pub strays: u64,
+    /// How often capture time was set back.
+    pub set_back: u64,
     /// Comments, names and secrets of capture files that were left out of dumps at the bound.
     pub annexes_left_out: u64,
     /// Packets whose time lay outside of what is stored.
@@ -96,6 +100,7 @@ impl Summary {
             "filtered": amount(&self.filtered),
             "dropped": dropped,
             "hits": hits,
+            "hits_rationed": self.hits.iter().map(|(_, counts)| counts.rationed).sum::<u64>(),
             "dumps": self.dumps.iter().map(dump).collect::<Vec<_>>(),
             "dumps_left_out": self.dumps_left_out(),
             "dump_totals": totals(&self.dump_totals),
@@ -103,6 +108,8 @@ impl Summary {
             "memory": self.memory,
             "unreadable": self.unreadable,
             "stepped_back": self.stepped_back,
+            "strays": self.strays,
+            "set_back": self.set_back,
             "late": self.late,
             "sources": self.sources.iter().enumerate().map(source).collect::<Vec<_>>(),
             "interfaces": self.interfaces.iter().map(interface).collect::<Vec<_>>(),
@@ -206,11 +213,12 @@ pub(crate) fn clock(state: ClockState) -> Value {
 /// What an interface had counted at the begin and the end of a dump's window.
 fn counted(span: &CountedSpan) -> Value {
     let reading = |reading: &Counted| {
-        let mut object: Map<String, Value> = reading.counts.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
+        let mut object: Map<String, Value> =
+            reading.counts.iter().map(|(name, count)| (name.to_string(), (*count).into())).collect();
         object.insert("at".into(), iso(reading.at_ns).into());
         Value::from(object)
     };
-    json!({"interface": span.interface, "begin": reading(&span.begin), "end": reading(&span.end)})
+    json!({"interface": &span.interface[..], "begin": reading(&span.begin), "end": reading(&span.end)})
 }
 
 /// One entry of `dumps`.

@@ -150,7 +150,7 @@ mod tests {
 
     fn fire(trigger: &Trigger) -> &'static str {
         let places = Places::new(8, 0, None);
-        let verdict = trigger.fire_by_hand(100, &[LinkType::ETHERNET], &places);
+        let verdict = trigger.fire_by_hand(scope_packet::Moment::new(0, 100), &[LinkType::ETHERNET], &places);
         assert!(matches!(verdict, Verdict::Fired(_) | Verdict::Disarmed));
         verdict.name()
     }
@@ -183,7 +183,8 @@ mod tests {
         let places = Places::new(8, 0, None);
         places.heed(full);
         let triggers = Triggers::new(&[config("a", 1)], config("manual", 1));
-        let verdict = triggers.current().triggers[0].fire_by_hand(100, &[LinkType::ETHERNET], &places);
+        let verdict =
+            triggers.current().triggers[0].fire_by_hand(scope_packet::Moment::new(0, 100), &[LinkType::ETHERNET], &places);
         assert_eq!(verdict.name(), "no_space");
         triggers.replace(&[config("a", 2)], config("manual", 1));
         assert!(triggers.settle());

@@ -10,14 +10,19 @@
 use crate::cpus::pin_this_thread;
 use crate::dumps::{Dumps, HitFacts};
 use crate::events::Events;
+use crate::live_times::{LiveTimes, Taken};
 use crate::lockstep::Lockstep;
 use crate::plan::SourceEntry;
+use crate::steps::Steps;
 use crate::triggers::{TriggerSet, Triggers};
 use crate::unread::Unread;
 use scope_dump::HitPacket;
 use scope_filter::{ASKED_MAX, Asked, Filter, Predicate};
 use scope_packet::pcapng::PacketHead;
-use scope_packet::{BATCH_PACKETS_MAX, Clock, DropReason, Gap, GapReason, Headers, Interface, KeyEntry, LinkType, Packet, Sink};
+use scope_packet::time;
+use scope_packet::{
+    BATCH_PACKETS_MAX, Clock, DropReason, Gap, GapReason, Headers, Interface, KeyEntry, LinkType, Moment, Packet, Sink, Turn,
+};
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
 use scope_source::spec::values::format_cpus;
@@ -47,6 +52,8 @@ pub struct Shared {
     pub lockstep: Lockstep,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
+    /// Steps of the system's clock.
+    pub steps: Steps,
     /// The sources are to stop.
     pub stop: AtomicBool,
     /// Workers that have ended, and who wants to know it at once.
@@ -223,9 +230,20 @@ struct Path<'a> {
     lanes: Vec<Lane>,
     ports: Vec<Port>,
     counts: WorkerCounts,
+    /// How often capture time was set back.
+    era: u64,
+    /// The latest capture time that is believed, of this era.
     clock_ns: i64,
     /// The clock at the last commit.
-    committed_ns: i64,
+    committed: Moment,
+    /// The time of the batch at hand is not believed.
+    stray: bool,
+    /// Live: which times are believed.
+    times: LiveTimes,
+    /// Live: up to this time of capture every loss is known; `None`: its source doesn't say.
+    known_ns: Option<i64>,
+    /// The era that live capture was in then.
+    counted_era: u64,
     first_ns: i64,
     batches: u32,
     /// What this batch lost in front of the ring, by reason: packets, from, to.
@@ -253,8 +271,13 @@ impl<'a> Path<'a> {
             lanes: Vec::new(),
             ports: Vec::new(),
             counts: WorkerCounts::default(),
+            era: 0,
             clock_ns: 0,
-            committed_ns: 0,
+            committed: Moment::BEGIN,
+            stray: false,
+            times: LiveTimes::default(),
+            known_ns: None,
+            counted_era: 0,
             first_ns: i64::MAX,
             batches: 0,
             lost: [None; DropReason::ALL.len()],
@@ -276,12 +299,13 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Makes everything visible, then says how far it reaches.
-    fn commit(&mut self) {
-        self.batches = 0;
-        for lane in &mut self.lanes {
-            lane.writer.commit();
-        }
+    /// Where it stands.
+    fn clock(&self) -> Moment {
+        Moment::new(self.era, self.clock_ns)
+    }
+
+    /// Tells the ring what was dropped here.
+    fn note_drops(&mut self) {
         let ring = &self.shared.ring;
         for reason in DropReason::ALL {
             if let Some((packets, from_ns, to_ns)) = self.lost[reason as usize].take() {
@@ -291,29 +315,112 @@ impl<'a> Path<'a> {
                 ring.note_gap(self.index, 0, Gap { from_ns, to_ns, reason: gap_reason(reason), lost_min, lost_max });
             }
         }
+    }
+
+    /// Makes everything visible, notes what is lost, then says how far it reaches: no time counts as settled before the losses up to
+    /// it are known.
+    fn commit(&mut self) {
+        self.batches = 0;
+        for lane in &mut self.lanes {
+            lane.writer.commit();
+        }
+        self.note_drops();
+        let ring = &self.shared.ring;
         if self.first_ns < i64::MAX {
             ring.set_first(self.index, self.first_ns);
         }
         if self.waits && self.first_ns < self.begun_ns {
             self.begun_ns = self.first_ns;
-            ring.begin_listening(self.index, self.first_ns, GapReason::CaptureBegin);
+            let reason = if self.era == 0 { GapReason::CaptureBegin } else { GapReason::ClockStep };
+            ring.begin_listening(self.index, self.first_ns, reason);
         }
         ring.publish_worker(self.index, &self.counts);
-        ring.set_clock(self.index, self.clock_ns);
-        self.committed_ns = self.clock_ns;
-        self.enough |= self.waits && self.shared.dumps.enough(self.clock_ns);
+        ring.set_clock(self.index, self.known_ns.map_or(self.clock_ns, |known_ns| self.clock_ns.min(known_ns)));
+        self.committed = self.clock();
+        self.enough |= self.waits && self.shared.dumps.enough(self.committed);
+    }
+
+    /// Capture time was set back: what comes from here on belongs to `era`.
+    #[cold]
+    fn begin_era(&mut self, era: u64) {
+        self.commit();
+        self.lanes.iter_mut().for_each(|lane| lane.writer.begin_part());
+        let lanes = self.lanes.iter().map(|lane| (lane.writer.lane(), lane.writer.next_packet()));
+        self.shared.ring.begin_era(self.index, era, lanes);
+        (self.era, self.clock_ns) = (era, 0);
+        self.committed = self.clock();
+        (self.first_ns, self.begun_ns) = (i64::MAX, i64::MAX);
+    }
+
+    /// A live worker comes into `era`, whose clock shows `from_ns` by now.
+    fn begin_live_era(&mut self, era: u64, from_ns: i64) {
+        self.begin_era(era);
+        self.shared.ring.begin_listening(self.index, from_ns, GapReason::ClockStep);
+    }
+
+    /// Takes a batch whose time is not believed: it moves no clock, and is remembered apart once it is recycled.
+    #[cold]
+    fn take_stray(&mut self, packets: &[Packet<'_>]) {
+        self.note_drops();
+        self.lanes.iter_mut().for_each(|lane| lane.writer.begin_part());
+        let before: Vec<u64> = self.lanes.iter().map(|lane| lane.writer.next_packet()).collect();
+        self.stray = true;
+        self.take(packets);
+        self.stray = false;
+        for (at, lane) in self.lanes.iter().enumerate() {
+            let stored = before.get(at).copied().unwrap_or(0)..lane.writer.next_packet();
+            if !stored.is_empty() {
+                self.shared.ring.note_strays(lane.writer.lane(), stored, self.clock_ns);
+            }
+        }
+        self.counts.stray_packets += packets.len() as u64;
+        self.lanes.iter_mut().for_each(|lane| lane.writer.begin_part());
+        self.note_drops();
+    }
+
+    /// Takes live packets of which some aren't near the clock, each as the system's clock bears it out.
+    #[cold]
+    fn take_odd(&mut self, packets: &[Packet<'_>]) {
+        let mut from = 0; // what is before is taken
+        for (at, packet) in packets.iter().enumerate() {
+            let stamped = self.ports[packet.interface as usize].interface.timestamps;
+            match self.times.judge(packet.time_ns, stamped, self.clock(), &self.shared.steps, &*self.shared.clock) {
+                Taken::Believed => self.clock_ns = self.clock_ns.max(packet.time_ns),
+                Taken::Stray => {
+                    self.take(&packets[from..at]);
+                    self.take_stray(&packets[at..=at]);
+                    from = at + 1;
+                }
+                Taken::Back(era) => {
+                    self.take(&packets[from..at]);
+                    self.begin_live_era(era, packet.time_ns);
+                    self.clock_ns = packet.time_ns;
+                    from = at;
+                }
+            }
+        }
+        self.take(&packets[from..]);
     }
 
     /// Waits until the other workers have come near. Its clock stands at the batch that it holds meanwhile.
     fn keep_step(&mut self, next_ns: i64) {
         let lockstep = &self.shared.lockstep;
-        lockstep.step(self.index, next_ns);
+        lockstep.step(self.index, Moment::new(self.era, next_ns));
         if lockstep.ahead(self.index) {
             self.clock_ns = self.clock_ns.max(next_ns);
             self.commit();
         }
         while self.shared.lockstep.ahead(self.index) {
             self.shared.clock.sleep(WAIT_STEP);
+        }
+    }
+
+    fn take(&mut self, packets: &[Packet<'_>]) {
+        if !self.comments.is_empty() {
+            return self.commented_packets(packets);
+        }
+        for packets in packets.chunks(ASKED_MAX) {
+            self.packets(packets);
         }
     }
 
@@ -396,8 +503,10 @@ impl<'a> Path<'a> {
         self.counts.received_packets += 1;
         self.counts.received_bytes += packet.data.len() as u64;
         self.counts.late_packets += u64::from(packet.time_ns < self.clock_ns.saturating_sub(self.grace_ns));
-        self.clock_ns = self.clock_ns.max(packet.time_ns);
-        self.first_ns = self.first_ns.min(packet.time_ns);
+        if !self.stray {
+            self.clock_ns = self.clock_ns.max(packet.time_ns);
+            self.first_ns = self.first_ns.min(packet.time_ns);
+        }
         match self.attached(packet.interface as usize) {
             Attached::Lane { .. } => true,
             Attached::Refused(reason) => {
@@ -541,16 +650,16 @@ impl<'a> Path<'a> {
             // It may wait for a dump to finish. That dump may wait for what this worker has, or for another worker, which
             // may wait for this one to come on.
             self.commit();
-            self.shared.lockstep.step(self.index, self.clock_ns);
+            self.shared.lockstep.step(self.index, self.clock());
         }
+        let time_ns = if self.stray { self.clock_ns } else { packet.time_ns };
         for (trigger, _) in self.set.triggers.iter().zip(&self.hits).filter(|(_, hits)| **hits >> at & 1 != 0) {
             let hit = Hit {
-                time_ns: packet.time_ns,
+                at: Moment::new(self.era, time_ns),
                 link_type,
                 headers,
                 data: packet.data,
-                clock_ns: self.clock_ns,
-                waits_at_ns: self.waits.then_some(self.committed_ns),
+                waits_at: self.waits.then_some(self.committed),
             };
             let verdict = trigger.hit(&hit, self.shared.dumps.places());
             let (name, trigger) = (verdict.name(), &trigger.config().name);
@@ -558,18 +667,27 @@ impl<'a> Path<'a> {
                 Verdict::Fired(fire) => {
                     let interface = &self.ports[packet.interface as usize].interface.name;
                     let why = format!("by a packet of {} bytes on {interface}", packet.original_len);
-                    self.shared.dumps.start(trigger, HitFacts { time_ns: packet.time_ns, why, packet: place }, fire);
+                    self.shared.dumps.start(trigger, HitFacts { time_ns, why, packet: place }, fire);
                 }
                 Verdict::TemplateUnfilled { name: field } => {
-                    self.shared.events.hit(trigger, packet.time_ns, name, Some(field));
+                    self.shared.events.hit(trigger, time_ns, name, Some(field));
                 }
                 Verdict::FilterUncompiled { cause } => {
-                    self.shared.events.hit(trigger, packet.time_ns, name, Some(&cause));
+                    self.shared.events.hit(trigger, time_ns, name, Some(&cause));
                 }
-                _ => self.shared.events.hit(trigger, packet.time_ns, name, None),
+                _ => self.shared.events.hit(trigger, time_ns, name, None),
             }
         }
     }
+}
+
+/// Whether all times lie so near the clock that none of them says anything new.
+#[inline]
+fn all_near(packets: &[Packet<'_>], clock_ns: i64) -> bool {
+    let times = || packets.iter().map(|packet| packet.time_ns);
+    let (min_ns, max_ns) =
+        times().fold((i64::MAX, i64::MIN), |(min_ns, max_ns), time_ns| (min_ns.min(time_ns), max_ns.max(time_ns)));
+    min_ns >= clock_ns.saturating_sub(time::STEP_NS) && max_ns <= clock_ns.saturating_add(time::STEP_NS)
 }
 
 /// Why a window lacks packets that were dropped for `reason`.
@@ -624,18 +742,19 @@ impl Sink for Path<'_> {
         if self.shared.triggers.is_past(&self.set) {
             self.take_triggers();
         }
+        let stray = std::mem::take(&mut self.stray);
         if self.waits
             && let Some(first) = packets.first()
         {
-            self.keep_step(first.time_ns);
+            self.keep_step(if stray { self.clock_ns } else { first.time_ns });
         }
         self.lanes.iter_mut().for_each(|lane| lane.claim_failed = false);
-        if !self.comments.is_empty() {
-            self.commented_packets(packets);
+        if stray {
+            self.take_stray(packets);
+        } else if self.waits || all_near(packets, self.clock_ns) {
+            self.take(packets);
         } else {
-            for packets in packets.chunks(ASKED_MAX) {
-                self.packets(packets);
-            }
+            self.take_odd(packets);
         }
         self.batches += 1;
         if packets.len() < BATCH_PACKETS_MAX || self.batches >= BATCHES_PER_COMMIT {
@@ -658,7 +777,36 @@ impl Sink for Path<'_> {
         let part = self.ports.get(interface as usize).map_or(0, |port| port.interface.part as usize);
         let filtered = self.parts.get(part).is_some_and(|part| part.prefilter.is_some());
         let lost_min = if filtered { 0 } else { gap.lost_min };
-        self.shared.ring.note_gap(self.index, interface, Gap { lost_min, ..gap });
+        let gap = Gap { lost_min, ..gap };
+        if self.waits {
+            return self.shared.ring.note_gap(self.index, interface, gap);
+        }
+        // Live: a loss is of now, and the packets at hand may be of an earlier era. Of one that lies across a step nobody knows on
+        // which side.
+        let (before, now) = (self.counted_era, self.shared.steps.look(&*self.shared.clock));
+        if before < now {
+            self.shared.ring.note_gap_in(self.index, interface, before, Gap { lost_min: 0, ..gap });
+        }
+        let lost_min = if before < now { 0 } else { gap.lost_min };
+        self.shared.ring.note_gap_in(self.index, interface, now, Gap { lost_min, ..gap });
+    }
+
+    fn turn(&mut self, turn: Turn) {
+        match turn {
+            Turn::Back => self.begin_era(self.era + 1),
+            Turn::Stray => self.stray = true,
+        }
+    }
+
+    fn reached(&mut self, clock_ns: i64) {
+        self.clock_ns = self.clock_ns.max(clock_ns);
+        self.first_ns = self.first_ns.min(clock_ns);
+        self.shared.lockstep.step(self.index, self.clock());
+    }
+
+    fn counted(&mut self, until_ns: i64) {
+        self.known_ns = Some(until_ns);
+        self.counted_era = self.shared.steps.era();
     }
 
     fn comments(&mut self, comments: &[(usize, &str)]) {
@@ -675,9 +823,14 @@ impl Sink for Path<'_> {
         if self.shared.triggers.is_past(&self.set) {
             self.take_triggers(); // so that what is gone can be freed though nothing comes
         }
+        if !self.waits
+            && let Some(era) = self.times.idle(clock_ns, self.clock(), &self.shared.steps, &*self.shared.clock)
+        {
+            self.begin_live_era(era, clock_ns);
+        }
         self.clock_ns = self.clock_ns.max(clock_ns);
         if self.waits {
-            self.shared.lockstep.step(self.index, clock_ns);
+            self.shared.lockstep.step(self.index, self.clock());
         }
         self.commit();
     }

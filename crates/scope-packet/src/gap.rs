@@ -31,11 +31,13 @@ pub enum GapReason {
     Limit,
     /// What the window still needed was not settled when the dump had to end.
     Unsettled,
+    /// The clock of the packets was set: what it showed before, or behind, belongs to another era.
+    ClockStep,
 }
 
 impl GapReason {
     /// All reasons, in the order in which they are documented.
-    pub const ALL: [GapReason; 14] = [
+    pub const ALL: [GapReason; 15] = [
         GapReason::Evicted,
         GapReason::Kernel,
         GapReason::RingPinned,
@@ -50,6 +52,7 @@ impl GapReason {
         GapReason::File,
         GapReason::Limit,
         GapReason::Unsettled,
+        GapReason::ClockStep,
     ];
 
     /// The name under which headers, logs and JSON show the reason.
@@ -69,6 +72,7 @@ impl GapReason {
             GapReason::File => "file",
             GapReason::Limit => "limit",
             GapReason::Unsettled => "unsettled",
+            GapReason::ClockStep => "clock_step",
         }
     }
 

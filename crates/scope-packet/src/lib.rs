@@ -29,4 +29,5 @@ pub use gap::{Gap, GapReason};
 pub use headers::{Headers, Kind};
 pub use key::KeyEntry;
 pub use link::LinkType;
-pub use packet::{BATCH_PACKETS_MAX, Interface, Packet, Sink, TimestampSource};
+pub use packet::{BATCH_PACKETS_MAX, Interface, Packet, Sink, TimestampSource, Turn};
+pub use time::Moment;

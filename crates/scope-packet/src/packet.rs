@@ -69,6 +69,15 @@ pub struct Interface {
     pub part: u32,
 }
 
+/// What a source knows of the time of the next batch, beyond the times of its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Capture time was set back: a new era begins with the next batch, or here if none comes.
+    Back,
+    /// The times of the next batch are not believed: they move no clock.
+    Stray,
+}
+
 /// Where a source pushes its packets: the worker that polls it.
 ///
 /// A trait because sources are tested without a worker, and because a call per batch costs nothing against the walk
@@ -88,6 +97,22 @@ pub trait Sink {
     /// than a full kernel ring ([`Sink::lost`]).
     fn gap(&mut self, interface: u32, gap: Gap) {
         let _ = (interface, gap);
+    }
+
+    /// Says, before the batch that it speaks of, how capture time goes on. Of a source that waits; a live one is held against the
+    /// system's clock by whoever takes its batches.
+    fn turn(&mut self, turn: Turn) {
+        let _ = turn;
+    }
+
+    /// Every packet up to `clock_ns` (capture time) has been seen by the source, those included that fell to other workers.
+    fn reached(&mut self, clock_ns: i64) {
+        let _ = clock_ns;
+    }
+
+    /// Live: every packet that was lost before `until_ns` (capture time) has been reported by now.
+    fn counted(&mut self, until_ns: i64) {
+        let _ = until_ns;
     }
 
     /// Hands over comments of packets of the next batch: of each its index there, and the text.

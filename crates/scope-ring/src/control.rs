@@ -4,7 +4,7 @@
 //! Directory entry: `generation << 24 | slot`, 0 is empty.
 
 use crate::protocol::{begin, end, snapshot};
-use scope_packet::{DropReason, Drops};
+use scope_packet::{DropReason, Drops, Moment};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// First 8 bytes of the region: magic and, last, the version of its layout.
@@ -98,17 +98,19 @@ impl LaneControl {
 #[repr(C, align(128))]
 pub struct WorkerControl {
     turn: AtomicU64,
-    counters: [AtomicU64; 10],
+    counters: [AtomicU64; 11],
     dropped: [AtomicU64; REASONS],
-    /// Capture time, ns, up to which everything of this worker is committed; never falls, `i64::MAX` when it has ended.
+    /// How often capture time was set back for this worker. Changes while `clock_ns` is 0.
+    pub era: AtomicU64,
+    /// Capture time, ns, up to which everything of this worker is committed; never falls within an era, `i64::MAX` when it has ended.
     pub clock_ns: AtomicI64,
     /// How much older than the clock a packet may still be, ns.
     pub grace_ns: AtomicI64,
-    /// Smallest capture time received, ns; valid with `heard_ns` > 0.
+    /// Smallest capture time received in this era, ns; valid with `heard_ns` > 0.
     pub first_ns: AtomicI64,
-    /// Latest capture time up to which the worker listened, ns; 0: nothing received yet.
+    /// Latest capture time of this era up to which the worker listened, ns; 0: nothing received yet.
     pub heard_ns: AtomicI64,
-    padding: [u64; 17 - REASONS],
+    padding: [u64; 15 - REASONS],
 }
 
 /// What one worker did with what it received. `received = stored + filtered + duplicate + dropped in the worker`.
@@ -134,6 +136,8 @@ pub struct WorkerCounts {
     pub duplicate_packets: u64,
     /// Packets older than the worker's clock less its grace: windows that they belong to may be over (they count as stored).
     pub late_packets: u64,
+    /// Packets whose time is not believed: it moved no clock (they count as stored).
+    pub stray_packets: u64,
     /// Dropped packets by reason; the kernel's never reached the worker.
     pub dropped: Drops,
 }
@@ -153,6 +157,7 @@ impl WorkerControl {
             counts.late_packets,
             counts.filtered_bytes,
             counts.cut_by_segment_packets,
+            counts.stray_packets,
         ];
         for (word, value) in self.counters.iter().zip(values) {
             word.store(value, Ordering::Relaxed);
@@ -161,6 +166,29 @@ impl WorkerControl {
             self.dropped[reason as usize].store(packets, Ordering::Relaxed);
         }
         end(&self.turn, turn);
+    }
+
+    /// How often the counters were published.
+    pub fn published(&self) -> u64 {
+        self.turn.load(Ordering::Relaxed) / 2
+    }
+
+    /// Where the worker stands. Whoever reads the era before the clock never takes the one of a later era for that of this one, or,
+    /// if so, this era is over for the worker.
+    pub fn moment(&self) -> Moment {
+        let era = self.era.load(Ordering::Acquire);
+        match self.clock_ns.load(Ordering::Acquire) {
+            i64::MAX => Moment::END,
+            clock_ns => Moment::new(era, clock_ns),
+        }
+    }
+
+    /// Goes on in another era, from its beginning.
+    pub fn begin_era(&self, era: u64) {
+        self.clock_ns.store(0, Ordering::Release);
+        self.era.store(era, Ordering::Release); // after the clock, which is none of the new era
+        self.first_ns.store(i64::MAX, Ordering::Relaxed);
+        self.heard_ns.store(0, Ordering::Relaxed);
     }
 
     /// A consistent snapshot.
@@ -182,6 +210,7 @@ impl WorkerControl {
                 late_packets: value(7),
                 filtered_bytes: value(8),
                 cut_by_segment_packets: value(9),
+                stray_packets: value(10),
                 dropped,
             }
         })

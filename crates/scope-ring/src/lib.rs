@@ -35,6 +35,7 @@
 
 pub mod claims;
 mod control;
+mod eras;
 pub mod evicted;
 pub mod follow;
 mod futex;

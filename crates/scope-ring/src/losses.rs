@@ -16,6 +16,8 @@ struct Span {
     worker: u32,
     /// The source's own number.
     interface: u32,
+    /// Of which it speaks: see [`crate::eras`].
+    era: u64,
     gap: Gap,
 }
 
@@ -32,7 +34,7 @@ impl Span {
     /// Whether `other`, which is noted after it, goes on where it ends.
     fn goes_on(&self, other: &Span) -> bool {
         let (last, next) = (&self.gap, &other.gap);
-        (self.worker, self.interface) == (other.worker, other.interface)
+        (self.worker, self.interface, self.era) == (other.worker, other.interface, other.era)
             && next.from_ns >= last.from_ns
             && match (last.lost_max, next.lost_max) {
                 // Without a number nothing gets less exact.
@@ -46,9 +48,13 @@ impl Span {
     }
 }
 
-/// For how long one worker listened.
+/// Eras of workers that are over and remembered: of older ones nobody asks any more.
+const PAST_MAX: usize = 65_536;
+
+/// For how long one worker listened in one era.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Listened {
+    era: u64,
     /// From when, ns, and what there was before; `None`: nobody has said.
     from: Option<(i64, GapReason)>,
     /// Up to when; `None`: it still does.
@@ -64,14 +70,16 @@ pub(crate) struct LossLog {
     open: Vec<Span>,
     /// By worker.
     listened: Vec<Listened>,
+    /// Of eras that are over.
+    past: VecDeque<Listened>,
 }
 
 impl LossLog {
     /// Notes a gap. One that ends at `i64::MAX` lasts until the same interface's next one of the same reason, which says where both
     /// of them end.
-    pub(crate) fn push(&mut self, worker: u32, interface: u32, gap: Gap) {
+    pub(crate) fn push(&mut self, worker: u32, interface: u32, era: u64, gap: Gap) {
         let gap = Gap { from_ns: gap.from_ns.min(gap.to_ns), to_ns: gap.to_ns.max(gap.from_ns), ..gap };
-        let mut span = Span { worker, interface, gap };
+        let mut span = Span { worker, interface, era, gap };
         let is_it = |open: &Span| (open.worker, open.interface, open.gap.reason) == (worker, interface, gap.reason);
         if let Some(at) = self.open.iter().position(is_it) {
             let open = self.open.swap_remove(at);
@@ -105,6 +113,24 @@ impl LossLog {
         self.of_worker(worker).to.get_or_insert((to_ns, reason));
     }
 
+    /// Capture time was set back for `worker`, when its clock was at `clock_ns`. What isn't over goes on in the new era.
+    pub(crate) fn begin_era(&mut self, worker: u32, era: u64, clock_ns: i64) {
+        let listened = self.of_worker(worker);
+        let mut over = std::mem::replace(listened, Listened { era, ..Listened::default() });
+        over.to.get_or_insert((clock_ns, GapReason::ClockStep));
+        if self.past.len() >= PAST_MAX {
+            self.past.pop_front();
+        }
+        self.past.push_back(over);
+        let (open, others) = std::mem::take(&mut self.open).into_iter().partition(|open: &Span| open.worker == worker);
+        self.open = others;
+        for span in open {
+            let closed = Gap { to_ns: clock_ns.max(span.gap.from_ns), ..span.gap };
+            self.spans[closed.reason as usize].push_back(Span { gap: closed, ..span });
+            self.open.push(Span { era, gap: Gap { from_ns: 0, ..span.gap }, ..span });
+        }
+    }
+
     fn of_worker(&mut self, worker: u32) -> &mut Listened {
         let worker = worker as usize;
         if self.listened.len() <= worker {
@@ -113,21 +139,25 @@ impl LossLog {
         &mut self.listened[worker]
     }
 
-    /// From when to when somebody listened, as far as anybody has said: `i64::MAX` where some worker still does.
-    pub(crate) fn listened(&self) -> Option<(i64, i64)> {
-        let known = self.listened.iter().filter_map(|worker| Some((worker.from?.0, worker.to.map_or(i64::MAX, |to| to.0))));
+    fn listeners(&self, era: u64) -> impl Iterator<Item = &Listened> {
+        self.past.iter().chain(&self.listened).filter(move |listened| listened.era == era)
+    }
+
+    /// From when to when somebody listened in `era`, as far as anybody has said: `i64::MAX` where some worker still does.
+    pub(crate) fn listened(&self, era: u64) -> Option<(i64, i64)> {
+        let known = self.listeners(era).filter_map(|worker| Some((worker.from?.0, worker.to.map_or(i64::MAX, |to| to.0))));
         known.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// What of `window` (ns, both ends inclusive) never came in. Of a span that lies only partly inside, nobody knows how many of its
+    /// What of `window` (ns, both ends inclusive) of `era` never came in. Of a span that lies only partly inside, nobody knows how many of its
     /// packets do.
-    pub(crate) fn gaps(&self, window: (i64, i64)) -> Vec<Gap> {
+    pub(crate) fn gaps(&self, era: u64, window: (i64, i64)) -> Vec<Gap> {
         let unheard = |from_ns, to_ns, reason| Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None };
-        let before = self.listened.iter().filter_map(|worker| worker.from);
+        let before = self.listeners(era).filter_map(|worker| worker.from);
         let before = before.filter(|(from_ns, _)| *from_ns > 0).map(|(from_ns, reason)| unheard(0, from_ns - 1, reason));
-        let behind = self.listened.iter().filter_map(|worker| worker.to);
+        let behind = self.listeners(era).filter_map(|worker| worker.to);
         let behind = behind.filter(|(to_ns, _)| *to_ns < i64::MAX).map(|(to_ns, reason)| unheard(to_ns + 1, i64::MAX, reason));
-        let spans = self.spans.iter().flatten().chain(&self.open).map(|span| span.gap);
+        let spans = self.spans.iter().flatten().chain(&self.open).filter(|span| span.era == era).map(|span| span.gap);
         spans.chain(before).chain(behind).filter_map(|gap| inside(gap, window)).collect()
     }
 }
@@ -154,20 +184,20 @@ mod tests {
     }
 
     fn sum(log: &LossLog, window: (i64, i64)) -> (u64, u64) {
-        log.gaps(window).iter().fold((0, 0), |(min, max), gap| (min + gap.lost_min, max + gap.lost_max.unwrap()))
+        log.gaps(0, window).iter().fold((0, 0), |(min, max), gap| (min + gap.lost_min, max + gap.lost_max.unwrap()))
     }
 
     #[test]
     fn losses_near_each_other_are_one_span_and_nothing_is_forgotten() {
         let mut log = LossLog::default();
         for n in 0..1000 {
-            log.push(0, 0, kernel(2, n * 1000, n * 1000));
+            log.push(0, 0, 0, kernel(2, n * 1000, n * 1000));
         }
         assert_eq!(log.spans[GapReason::Kernel as usize].len(), 1);
         assert_eq!(sum(&log, ALL), (2000, 2000));
         assert_eq!(sum(&log, (500, i64::MAX)), (0, 2000));
         for n in 0..LOSS_SPANS_MAX as i64 + 5 {
-            log.push(1, 0, kernel(1, (n + 1) * 1_000_000_000, (n + 1) * 1_000_000_000));
+            log.push(1, 0, 0, kernel(1, (n + 1) * 1_000_000_000, (n + 1) * 1_000_000_000));
         }
         assert_eq!(log.spans[GapReason::Kernel as usize].len(), LOSS_SPANS_MAX);
         assert_eq!(sum(&log, ALL).1, 2000 + LOSS_SPANS_MAX as u64 + 5);
@@ -176,26 +206,26 @@ mod tests {
     #[test]
     fn a_gap_without_an_end_counts_until_it_is_closed_and_then_as_far_as_it_went() {
         let mut log = LossLog::default();
-        log.push(0, 3, down(100, i64::MAX));
-        log.push(0, 4, down(150, i64::MAX));
-        assert_eq!(log.gaps((0, 200)), [down(100, 200), down(150, 200)]);
-        assert_eq!(log.gaps((0, 99)), []);
-        log.push(0, 3, down(100, 120));
-        assert_eq!(log.gaps((0, 140)), [down(100, 120)]);
-        log.push(0, 4, down(180, 190));
-        assert_eq!(log.gaps(ALL), [down(100, 120), down(150, 190)], "from where it began");
-        log.push(0, 4, down(191, 200));
-        assert_eq!(log.gaps(ALL), [down(100, 120), down(150, 200)], "one goes on where the last one ended");
+        log.push(0, 3, 0, down(100, i64::MAX));
+        log.push(0, 4, 0, down(150, i64::MAX));
+        assert_eq!(log.gaps(0, (0, 200)), [down(100, 200), down(150, 200)]);
+        assert_eq!(log.gaps(0, (0, 99)), []);
+        log.push(0, 3, 0, down(100, 120));
+        assert_eq!(log.gaps(0, (0, 140)), [down(100, 120)]);
+        log.push(0, 4, 0, down(180, 190));
+        assert_eq!(log.gaps(0, ALL), [down(100, 120), down(150, 190)], "from where it began");
+        log.push(0, 4, 0, down(191, 200));
+        assert_eq!(log.gaps(0, ALL), [down(100, 120), down(150, 200)], "one goes on where the last one ended");
     }
 
     #[test]
     fn before_a_worker_listened_and_after_it_did_there_are_gaps() {
         let mut log = LossLog::default();
-        assert_eq!((log.gaps(ALL), log.listened()), (Vec::new(), None));
+        assert_eq!((log.gaps(0, ALL), log.listened(0)), (Vec::new(), None));
         log.begin(0, 500, GapReason::CaptureBegin);
         log.begin(0, 400, GapReason::CaptureBegin);
         log.begin(1, 450, GapReason::CaptureBegin);
-        assert_eq!(log.listened(), Some((400, i64::MAX)));
+        assert_eq!(log.listened(0), Some((400, i64::MAX)));
         log.end(0, 900, GapReason::Stopped);
         log.end(0, 990, GapReason::InterfaceGone);
         let unheard = |from_ns, to_ns, reason| Gap { reason, ..down(from_ns, to_ns) };
@@ -204,8 +234,8 @@ mod tests {
             unheard(300, 449, GapReason::CaptureBegin),
             unheard(901, 1000, GapReason::Stopped),
         ];
-        assert_eq!(log.gaps((300, 1000)), expected);
+        assert_eq!(log.gaps(0, (300, 1000)), expected);
         log.end(1, 950, GapReason::Stopped);
-        assert_eq!((log.gaps((450, 900)), log.listened()), (Vec::new(), Some((400, 950))));
+        assert_eq!((log.gaps(0, (450, 900)), log.listened(0)), (Vec::new(), Some((400, 950))));
     }
 }

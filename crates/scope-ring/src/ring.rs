@@ -1,7 +1,8 @@
 //! The ring as a whole: creating it, opening lanes, claiming segments, pinning them, consistent snapshots.
 
 use crate::claims::{ClaimGroup, Claims, Share};
-use crate::control::{PINS, Published, REGION_MAGIC, WorkerCounts};
+use crate::control::{PINS, Published, REGION_MAGIC, WorkerControl, WorkerCounts};
+use crate::eras::Eras;
 use crate::evicted::{Evicted, History, Lost};
 use crate::follow::{Follower, Followers};
 use crate::lock::Mutex;
@@ -14,10 +15,11 @@ use crate::stream::Form;
 use crate::writer::LaneWriter;
 use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN, futex, protocol};
 use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, is_segment_size};
-use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType};
+use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType, Moment};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Segments per lane that a segment size of the ring's own choice aims at.
@@ -109,6 +111,8 @@ pub struct RingCounters {
 struct Memory {
     /// Per lane.
     evicted: Vec<History>,
+    /// Of sealed segments, by slot, that hold parts whose times are to be remembered apart.
+    parts: HashMap<u32, Vec<Evicted>>,
     losses: LossLog,
     /// At most one for each slot.
     stragglers: Vec<Straggler>,
@@ -139,6 +143,9 @@ pub struct Ring {
     /// Times of sealed segments, to be searched.
     spans: SpanTable,
     memory: Mutex<Memory>,
+    /// Taken once per step back, per lane and look of a dump, and by whoever asks.
+    eras: Mutex<Eras>,
+    any_stray: AtomicBool,
     followers: Followers,
     /// Stragglers in `memory`: none, mostly.
     straggling: std::sync::atomic::AtomicUsize,
@@ -211,6 +218,7 @@ impl Ring {
         let seals_per_beat = group_segments.iter().min().map_or(1, |&least| (least as u32 / BEATS_PER_TURN).max(1));
         let memory = Memory {
             evicted: (0..layout.lanes).map(|_| History::default()).collect(),
+            parts: HashMap::new(),
             losses: LossLog::default(),
             stragglers: Vec::new(),
         };
@@ -225,6 +233,8 @@ impl Ring {
             lane_groups: (0..layout.lanes).map(|_| AtomicU32::new(0)).collect(),
             spans: SpanTable::new(layout.segments),
             memory: Mutex::new(memory),
+            eras: Mutex::new(Eras::new(layout.lanes)),
+            any_stray: AtomicBool::new(false),
             followers: Followers::default(),
             straggling: Default::default(),
             budget: Arc::new(PinBudget::new((layout.segments as u64 / 2).max(1))),
@@ -305,6 +315,8 @@ impl Ring {
         control.worker.store(worker, Ordering::Relaxed);
         control.link_type.store(link_type.0 as u32, Ordering::Relaxed);
         self.lane_groups[lane as usize].store(group.0, Ordering::Relaxed);
+        let era = self.region.worker(worker).era.load(Ordering::Relaxed);
+        self.eras.lock().expect("no panic while held").enter(lane, 0, era);
         header.lanes_used.store(lane + 1, Ordering::Release); // after the lane's words
         Some(LaneWriter::new(self.clone(), lane, link_type))
     }
@@ -371,8 +383,11 @@ impl Ring {
             self.straggling.store(memory.stragglers.len(), Ordering::Release);
         }
         let committed = Committed::from_word(control.committed.load(Ordering::Relaxed));
-        if committed.packets > 0 {
-            memory.evicted[control.lane.load(Ordering::Relaxed) as usize].push(Evicted {
+        let lane = control.lane.load(Ordering::Relaxed) as usize;
+        if let Some(parts) = memory.parts.remove(&slot) {
+            parts.into_iter().for_each(|part| memory.evicted[lane].push(part));
+        } else if committed.packets > 0 {
+            memory.evicted[lane].push(Evicted {
                 first_packet: control.first_packet.load(Ordering::Relaxed),
                 packets: committed.packets as u64,
                 min_ns: control.times[2].load(Ordering::Relaxed),
@@ -380,6 +395,11 @@ impl Ring {
             });
         }
         Some(generation)
+    }
+
+    /// Notes the parts of a segment that is about to be sealed.
+    pub(crate) fn note_parts(&self, slot: u32, parts: Vec<Evicted>) {
+        self.memory.lock().expect("no panic while held").parts.insert(slot, parts);
     }
 
     /// The next place in the order of sealing.
@@ -462,12 +482,17 @@ impl Ring {
 
     /// Notes that packets are missing, or may be, which never came to be stored: of `interface`, by the number that `worker`'s source
     /// gives it. A gap that ends at `i64::MAX` lasts until the next one of the same worker, interface and reason, which says where
-    /// both of them end.
+    /// both of them end. It speaks of the era that the worker is in.
     pub fn note_gap(&self, worker: u32, interface: u32, gap: Gap) {
-        self.memory.lock().expect("no panic while held").losses.push(worker, interface, gap);
+        self.note_gap_in(worker, interface, self.region.worker(worker).era.load(Ordering::Relaxed), gap);
     }
 
-    /// Says that `worker` listens from `from_ns` on, and what there was before. The last word holds.
+    /// The same of `era`, in which the worker may not have come yet.
+    pub fn note_gap_in(&self, worker: u32, interface: u32, era: u64, gap: Gap) {
+        self.memory.lock().expect("no panic while held").losses.push(worker, interface, era, gap);
+    }
+
+    /// Says that in its era `worker` listens from `from_ns` on, and what there was before. The last word holds.
     pub fn begin_listening(&self, worker: u32, from_ns: i64, reason: GapReason) {
         self.memory.lock().expect("no panic while held").losses.begin(worker, from_ns, reason);
     }
@@ -477,14 +502,14 @@ impl Ring {
         self.memory.lock().expect("no panic while held").losses.end(worker, to_ns, reason);
     }
 
-    /// From when to when (ns) some worker has listened, `i64::MAX` where one still does; `None`: nobody has said.
-    pub fn listened(&self) -> Option<(i64, i64)> {
-        self.memory.lock().expect("no panic while held").losses.listened()
+    /// From when to when (ns) some worker has listened in `era`, `i64::MAX` where one still does; `None`: nobody has said.
+    pub fn listened(&self, era: u64) -> Option<(i64, i64)> {
+        self.memory.lock().expect("no panic while held").losses.listened(era)
     }
 
-    /// What of `window` (ns, both ends inclusive) never came to be stored.
-    pub fn gaps_before(&self, window: (i64, i64)) -> Vec<Gap> {
-        self.memory.lock().expect("no panic while held").losses.gaps(window)
+    /// What of `window` (ns, both ends inclusive) of `era` never came to be stored.
+    pub fn gaps_before(&self, era: u64, window: (i64, i64)) -> Vec<Gap> {
+        self.memory.lock().expect("no panic while held").losses.gaps(era, window)
     }
 
     /// Says how much older than its clock `worker`'s packets may still be. Called before its first packet.
@@ -492,7 +517,7 @@ impl Ring {
         self.region.worker(worker).grace_ns.store(grace_ns, Ordering::Relaxed);
     }
 
-    /// Moves `worker`'s clock on to `clock_ns`; everything up to there, less the grace, is committed. It never falls.
+    /// Moves `worker`'s clock on to `clock_ns`; everything up to there, less the grace, is committed. It never falls within an era.
     pub fn set_clock(&self, worker: u32, clock_ns: i64) {
         let control = self.region.worker(worker);
         let clock_ns = clock_ns.min(i64::MAX - 1); // the end of time means that the worker has ended
@@ -502,7 +527,60 @@ impl Ring {
         }
     }
 
-    /// Notes the smallest capture time that `worker` has received so far.
+    /// Capture time was set back for `worker`: what it appends from now on belongs to `era`, which it has never been in; `lanes` are
+    /// all of its lanes with the number of the next packet of each. Called when all that was before is committed.
+    pub fn begin_era(&self, worker: u32, era: u64, lanes: impl Iterator<Item = (u32, u64)>) {
+        let control = self.region.worker(worker);
+        let mut eras = self.eras.lock().expect("no panic while held");
+        if let Some(heard) = heard_of(control) {
+            eras.over(control.era.load(Ordering::Relaxed), heard);
+        }
+        lanes.for_each(|(lane, packet)| eras.enter(lane, packet, era));
+        let clock_ns = control.clock_ns.load(Ordering::Relaxed);
+        self.memory.lock().expect("no panic while held").losses.begin_era(worker, era, clock_ns);
+        control.begin_era(era);
+    }
+
+    /// The packets of `lane` that belong to `era`, by their numbers: of all that were committed before this is asked.
+    pub fn era_packets(&self, lane: u32, era: u64) -> Range<u64> {
+        self.eras.lock().expect("no panic while held").packets(lane, era)
+    }
+
+    /// The times of these packets of `lane` are not believed: they came when `worker`'s clock was at `clock_ns`. Called before they are
+    /// committed.
+    pub fn note_strays(&self, lane: u32, packets: Range<u64>, clock_ns: i64) {
+        let mut eras = self.eras.lock().expect("no panic while held");
+        packets.for_each(|packet| eras.stray(lane, packet, clock_ns));
+        self.any_stray.store(true, Ordering::Release);
+    }
+
+    /// Which of these packets of `lane`, by number and rising, have a time that is not believed, and for each: windows that ended before
+    /// this (ns) were over when it came.
+    pub fn strays(&self, lane: u32, packets: Range<u64>) -> Vec<(u64, i64)> {
+        if !self.any_stray.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let grace_ns = self.region.worker(self.lane_info(lane).worker).grace_ns.load(Ordering::Relaxed);
+        let mut strays = self.eras.lock().expect("no panic while held").strays(lane, packets);
+        strays.iter_mut().for_each(|stray| stray.1 = stray.1.saturating_sub(grace_ns));
+        strays
+    }
+
+    /// The latest era that some worker is in.
+    pub fn era(&self) -> u64 {
+        self.workers().map(|control| control.era.load(Ordering::Acquire)).max().unwrap_or(0)
+    }
+
+    fn workers(&self) -> impl Iterator<Item = &WorkerControl> {
+        (0..self.region.layout().workers as u32).map(|worker| self.region.worker(worker))
+    }
+
+    /// How often `worker` has come round: it moves while the worker polls, whatever time it is.
+    pub fn rounds(&self, worker: u32) -> u64 {
+        self.region.worker(worker).published()
+    }
+
+    /// Notes the smallest capture time that `worker` has received so far in its era.
     pub fn set_first(&self, worker: u32, first_ns: i64) {
         self.region.worker(worker).first_ns.store(first_ns, Ordering::Relaxed);
     }
@@ -518,28 +596,26 @@ impl Ring {
         self.region.worker(worker).clock_ns.load(Ordering::Acquire)
     }
 
-    /// Capture time, ns, up to which every worker has committed what it had: the least clock less its grace.
-    pub fn settled_ns(&self) -> i64 {
-        let of_worker = |worker: u32| {
-            let control = self.region.worker(worker);
-            match control.clock_ns.load(Ordering::Acquire) {
-                i64::MAX => i64::MAX,
-                clock_ns => clock_ns.saturating_sub(control.grace_ns.load(Ordering::Relaxed)),
-            }
+    /// Up to where every worker has committed what it had: the least of their clocks, less their graces.
+    pub fn settled(&self) -> Moment {
+        let of_worker = |control: &WorkerControl| match control.moment() {
+            Moment::END => Moment::END,
+            clock => clock.plus(-control.grace_ns.load(Ordering::Relaxed)),
         };
-        (0..self.region.layout().workers as u32).map(of_worker).min().unwrap_or(i64::MAX)
+        self.workers().map(of_worker).min().unwrap_or(Moment::END)
     }
 
-    /// From the first packet to the last moment in which some worker listened, ns of capture time; `None`: nothing received yet.
+    /// In the latest era, from the first packet to the last moment in which some worker listened; `None`: nothing received yet.
     pub fn heard(&self) -> Option<(i64, i64)> {
-        let workers = (0..self.region.layout().workers as u32).map(|worker| self.region.worker(worker));
-        let of_worker = |control: &crate::control::WorkerControl| {
-            let counted = control.counts().received_packets > 0;
-            let first_ns = if counted { control.first_ns.load(Ordering::Relaxed) } else { i64::MAX };
-            (first_ns, control.heard_ns.load(Ordering::Relaxed))
-        };
-        let (first_ns, last_ns) = workers.map(of_worker).fold((i64::MAX, 0), |a, b| (a.0.min(b.0), a.1.max(b.1)));
-        (first_ns <= last_ns).then_some((first_ns, last_ns))
+        self.heard_in(self.era())
+    }
+
+    /// The same of `era`.
+    pub fn heard_in(&self, era: u64) -> Option<(i64, i64)> {
+        let eras = self.eras.lock().expect("no panic while held");
+        let now = self.workers().filter(|control| control.era.load(Ordering::Acquire) == era).filter_map(heard_of);
+        let all = now.chain(eras.span(era)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        all.filter(|(first_ns, last_ns)| first_ns <= last_ns)
     }
 
     /// The budget that dumps share.
@@ -633,6 +709,13 @@ impl Ring {
     }
 }
 
+/// First and last capture time of a worker in its era.
+fn heard_of(control: &WorkerControl) -> Option<(i64, i64)> {
+    let (first_ns, last_ns) = (control.first_ns.load(Ordering::Relaxed), control.heard_ns.load(Ordering::Relaxed));
+    let first_ns = if control.counts().received_packets > 0 { first_ns } else { i64::MAX };
+    (first_ns != i64::MAX || last_ns != 0).then_some((first_ns, last_ns))
+}
+
 impl RingCounters {
     /// The sum over all workers.
     pub fn total(&self) -> WorkerCounts {
@@ -648,6 +731,7 @@ impl RingCounters {
             total.cut_by_segment_packets += worker.cut_by_segment_packets;
             total.duplicate_packets += worker.duplicate_packets;
             total.late_packets += worker.late_packets;
+            total.stray_packets += worker.stray_packets;
             total.dropped.merge(&worker.dropped);
         }
         total

@@ -43,6 +43,27 @@ impl Times {
         (self.min_ns, self.max_ns, self.unordered)
     }
 
+    /// Whether nothing was noted.
+    pub fn is_empty(&self) -> bool {
+        self.empty
+    }
+
+    /// These and, behind them, those of `later`.
+    pub fn and(&self, later: &Times) -> Times {
+        match (self.empty, later.empty) {
+            (_, true) => self.clone(),
+            (true, _) => later.clone(),
+            _ => Times {
+                empty: false,
+                first_ns: self.first_ns,
+                last_ns: later.last_ns,
+                min_ns: self.min_ns.min(later.min_ns),
+                max_ns: self.max_ns.max(later.max_ns),
+                unordered: self.unordered || later.unordered || later.first_ns < self.last_ns,
+            },
+        }
+    }
+
     /// First, last, smallest and largest time; zeros, and no smallest one, where there was none. Begins anew.
     pub fn take(&mut self) -> [i64; 4] {
         let times = std::mem::replace(self, Times::NONE);
@@ -96,6 +117,12 @@ mod tests {
             let all: Vec<i64> = runs.iter().flatten().copied().collect();
             let ordered = all.is_sorted();
             prop_assert_eq!(result(at_once), result(singly.clone()));
+            for cut in 0..=all.len() {
+                let (mut before, mut behind) = (Times::NONE, Times::NONE);
+                all[..cut].iter().for_each(|&time_ns| before.note(time_ns));
+                all[cut..].iter().for_each(|&time_ns| behind.note(time_ns));
+                prop_assert_eq!(result(before.and(&behind)), result(singly.clone()));
+            }
             let (times, stepped_back) = result(singly);
             prop_assert_eq!(stepped_back, !ordered);
             if let (Some(&first), Some(&last)) = (all.first(), all.last()) {

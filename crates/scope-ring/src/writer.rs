@@ -11,6 +11,7 @@
 //! until recycling.
 
 use crate::control::Published;
+use crate::evicted::Evicted;
 use crate::pin::{Committed, SegmentTimes};
 use crate::protocol::{self, SegmentStart};
 use crate::ring::Ring;
@@ -42,6 +43,9 @@ struct InterfaceCounts {
     stated: u64,
 }
 
+/// Parts of one segment whose times are remembered apart, at most; beyond, the last one holds the rest.
+const PARTS_MAX: usize = 64;
+
 /// The open segment.
 struct Open {
     slot: u32,
@@ -50,6 +54,10 @@ struct Open {
     bytes_before: u64,
     drops_before: Drops,
     committed: Committed,
+    /// Its parts so far, but the last.
+    parts: Vec<Evicted>,
+    /// Times of all of them.
+    before: Times,
 }
 
 /// The writing end of one lane.
@@ -58,7 +66,7 @@ pub struct LaneWriter {
     lane: u32,
     link_type: LinkType,
     open: Option<Open>,
-    /// Of the open segment.
+    /// Of the last part of the open segment.
     times: Times,
     stream: Box<Stream>,
     packets: u64,
@@ -180,6 +188,23 @@ impl LaneWriter {
         }
     }
 
+    /// What is appended from here on is another part of the segment: when both are gone, the times of the one are not remembered as those
+    /// of the other. For packets whose time is wrong, and where capture time was set back.
+    pub fn begin_part(&mut self) {
+        if self.open.as_ref().is_some_and(|open| open.parts.len() + 1 < PARTS_MAX) {
+            self.end_part();
+        }
+    }
+
+    fn end_part(&mut self) {
+        let Some(open) = self.open.as_mut().filter(|_| !self.times.is_empty()) else { return };
+        let first_packet = open.parts.last().map_or(open.first_packet, |part| part.first_packet + part.packets);
+        let (min_ns, max_ns, _) = self.times.span();
+        open.parts.push(Evicted { first_packet, packets: self.packets - first_packet, min_ns, max_ns });
+        open.before = open.before.and(&self.times);
+        self.times = Times::NONE;
+    }
+
     /// Makes everything appended so far visible.
     pub fn commit(&mut self) {
         if let Some(open) = &mut self.open
@@ -189,7 +214,9 @@ impl LaneWriter {
             self.stream.publish();
             open.committed = Committed { sealed: false, packets: self.stream.packets(), bytes: self.stream.bytes() };
             let (control, committed) = (self.ring.region().segment(open.slot), open.committed);
-            protocol::commit(control, self.ring.region().lane(self.lane), self.published(), committed, self.times.span());
+            let span = if open.parts.is_empty() { self.times.span() } else { open.before.and(&self.times).span() };
+            let published = Published { packets: self.packets, bytes: self.captured_bytes };
+            protocol::commit(control, self.ring.region().lane(self.lane), published, committed, span);
             self.ring.wake();
         }
     }
@@ -200,10 +227,17 @@ impl LaneWriter {
 
     /// Seals the open segment, if there is one: nothing is added to it any more.
     pub fn seal(&mut self) {
+        if self.open.as_ref().is_some_and(|open| !open.parts.is_empty()) {
+            self.end_part();
+        }
         let Some(open) = self.open.take() else { return };
         let ring = self.ring.clone();
-        let unordered = self.times.unordered;
-        let [first_ns, last_ns, min_ns, max_ns] = self.times.take();
+        let mut times = open.before.and(&std::mem::replace(&mut self.times, Times::NONE));
+        let unordered = times.unordered;
+        let [first_ns, last_ns, min_ns, max_ns] = times.take();
+        if !open.parts.is_empty() {
+            ring.note_parts(open.slot, open.parts);
+        }
         let statistics = self.statistics(open.sequence, max_ns);
         let foot = Foot {
             run_id: ring.run_id(),
@@ -278,7 +312,16 @@ impl LaneWriter {
 
 impl Open {
     fn new(slot: u32, sequence: u64, first_packet: u64, bytes_before: u64, drops_before: Drops) -> Open {
-        Open { slot, sequence, first_packet, bytes_before, drops_before, committed: Committed::default() }
+        Open {
+            slot,
+            sequence,
+            first_packet,
+            bytes_before,
+            drops_before,
+            committed: Committed::default(),
+            parts: Vec::new(),
+            before: Times::NONE,
+        }
     }
 }
 

@@ -55,3 +55,56 @@ pub fn scene(seed: u64) -> String {
     let packets = scene.packets.len();
     format!("{packets} packets; {:#?}", scene::Scene { packets: Vec::new(), ..scene })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_depends_on_its_seed_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let played = |seed: u64, name: &str| {
+            let folder = folder.path().join(name);
+            std::fs::create_dir(&folder).expect("a folder");
+            let ran = run::play(seed, &folder);
+            let said = |report: &scope_dump::DumpReport| (report.packets, report.gaps.clone(), report.complete, report.hits);
+            ran.reports.iter().map(said).collect::<Vec<_>>()
+        };
+        for seed in 0..6 {
+            assert_eq!(played(seed, &format!("{seed}a")), played(seed, &format!("{seed}b")), "seed {seed}");
+        }
+    }
+
+    /// The faults of a run after its dumps' statements were changed, for the first seed of which a dump fits.
+    fn faults(fits: impl Fn(&scope_dump::DumpReport) -> bool, change: impl Fn(&mut scope_dump::DumpReport)) -> Vec<String> {
+        for seed in 0.. {
+            let folder = tempfile::tempdir().expect("a folder");
+            let mut ran = run::play(seed, folder.path());
+            if let Some(report) = ran.reports.iter_mut().find(|report| report.error.is_none() && fits(report)) {
+                change(report);
+                let id = format!("dump {}: ", report.id);
+                return truth::check(&ran).1.into_iter().filter(|fault| fault.starts_with(&id)).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    #[test]
+    fn statements_that_are_not_true_are_found() {
+        let check = |faults: Vec<String>, words: &str| {
+            assert!(faults.iter().any(|fault| fault.contains(words)), "{words}: {faults:?}");
+        };
+        let lacking = |report: &scope_dump::DumpReport| report.lost_min > 1 && report.filter.is_empty();
+        check(faults(lacking, |report| report.complete = true), "says complete and lacks");
+        check(faults(lacking, |report| report.lost_max = report.lost_min - 1), "lacks");
+        check(faults(lacking, |report| report.gaps.clear()), "outside of all gaps");
+        let whole = |report: &scope_dump::DumpReport| report.complete && report.packets > 3 && !report.to_stream;
+        check(faults(whole, |report| report.lost_min = 1), "lacks 0 packets and says");
+        check(faults(whole, |report| report.packets += 1), "and says");
+        check(faults(whole, |report| report.filter = "tcp".to_string()), "doesn't belong");
+        check(faults(whole, |report| report.asked.1 += 1), "it was asked for");
+        check(faults(whole, |report| report.paths.clear()), "lacks");
+        let cut = |report: &scope_dump::DumpReport| report.gaps.iter().any(|gap| gap.reason.name() == "interface_down");
+        check(faults(cut, |report| report.complete = true), "nobody listened");
+    }
+}

@@ -28,7 +28,8 @@ pub(crate) const FILTERS: [(&str, Naive); 5] = [
     ("host 10.0.0.2 and not port 443", |kind| (kind.source == 2 || kind.destination == 2) && kind.port != 443),
     ("tcp", |_| false),
 ];
-/// The conditions of the triggers.
+/// The kinds that fire the triggers, and the triggers' conditions.
+pub(crate) const HITS: [Kind; 2] = [KINDS[3], KINDS[4]];
 pub(crate) const CONDITIONS: [&str; 2] = ["udp port 9", "udp port 7"];
 /// The prefilter of some sources, likewise.
 pub(crate) const PREFILTER: (&str, Naive) = ("not udp port 443", |kind| kind.port != 443);

@@ -10,11 +10,12 @@ use scope_dump::{DumpFormat, DumpOutput, DumpReport, Scans, Target};
 use scope_engine::dumps::{DumpSettings, Dumps};
 use scope_engine::events::Events;
 use scope_engine::lockstep::Lockstep;
+use scope_engine::steps::Steps;
 use scope_engine::threads::{Threads, Work};
 use scope_engine::triggers::Triggers;
 use scope_engine::worker::{Feed, Part, Shared, WorkerReport, work};
 use scope_filter::{Filter, FilterEngine, Template, VlanRule};
-use scope_packet::Clock;
+use scope_packet::{Clock, Moment};
 use scope_ring::{ClaimGroup, Ring, RingConfig};
 use scope_source::Source;
 use scope_store::Folder;
@@ -121,6 +122,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
         dumps,
         events,
         lockstep: Lockstep::new(sources.len()),
+        steps: Steps::default(),
         clock,
         stop: AtomicBool::new(false),
         ended: AtomicUsize::new(0),
@@ -204,7 +206,7 @@ fn fire(index: usize, stage: &Stage, shared: &Arc<Shared>) {
     let set = shared.triggers.current();
     let trigger = set.triggers.get(index).unwrap_or(&set.manual);
     let at_ns = shared.ring.heard().map_or_else(|| stage.wall_ns(), |(_, heard_ns)| heard_ns);
-    shared.dumps.fire_by_hand(trigger, at_ns);
+    shared.dumps.fire_by_hand(trigger, Moment::new(shared.ring.era(), at_ns));
 }
 
 fn reload(scene: &Scene, shared: &Shared) {

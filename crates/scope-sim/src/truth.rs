@@ -1,6 +1,6 @@
 //! What each dump says of itself, held against what was sent.
 
-use crate::packets::{FILTERS, PREFILTER, Sent, number_of};
+use crate::packets::{FILTERS, HITS, PREFILTER, Sent, number_of};
 use crate::run::Ran;
 use crate::source::Fate;
 use crate::stage::WALL_BEGIN_NS;
@@ -97,14 +97,18 @@ fn check_dump(ran: &Ran, report: &DumpReport) -> (Tally, Vec<String>) {
     let mut faults = written.faults;
     let belongs = |packet: &Sent| (from_ns..=to_ns).contains(&packet.time_ns) && matches(ran, report, packet);
     for packet in written.numbers.iter().map(|&number| &ran.scene.packets[number as usize]) {
-        let is_hit = packet.time_ns == report.time_ns; // the packet that fired is kept whatever the filter says
-        if !belongs(packet) && !is_hit {
+        if !belongs(packet) && !may_have_fired(ran, report, packet) {
             faults.push(format!("packet {} doesn't belong", packet.number));
         }
     }
     let was_sent = |packet: &&Sent| matches!(ran.fates.of(packet), Fate::HandedOver | Fate::Dropped | Fate::Late);
     let lacked = |packet: &&Sent| belongs(packet) && !written.numbers.contains(&packet.number);
-    let missing: Vec<&Sent> = ran.scene.packets.iter().filter(was_sent).filter(lacked).collect();
+    let mut missing: Vec<&Sent> = ran.scene.packets.iter().filter(was_sent).filter(lacked).collect();
+    // The packet that fired is kept whatever the filter says: where it is known which one did, it may be missing, too.
+    let hits: Vec<&Sent> = ran.scene.packets.iter().filter(|packet| may_have_fired(ran, report, packet)).collect();
+    if !hits.iter().any(|hit| written.numbers.contains(&hit.number) || belongs(hit)) {
+        missing.extend(hits.first());
+    }
     // What comes later than its source promises may be missed by a dump that had closed.
     let certain = missing.iter().filter(|packet| ran.fates.of(packet) != Fate::Late).count() as u64;
     let said = || {
@@ -149,6 +153,14 @@ fn check_dump(ran: &Ran, report: &DumpReport) -> (Tally, Vec<String>) {
 
 fn words(ran: &Ran, packet: &Sent) -> String {
     format!("packet {} of {} ns ({:?}, {})", packet.number, packet.time_ns, ran.fates.of(packet), packet.link_type.name())
+}
+
+/// Whether the packet may be the one that fired the dump.
+fn may_have_fired(ran: &Ran, report: &DumpReport, packet: &Sent) -> bool {
+    let condition =
+        ran.scene.triggers.iter().map(|trigger| trigger.condition).find(|condition| report.trigger == format!("t{condition}"));
+    let is_hit = condition.is_some_and(|condition| packet.kind == HITS[condition]);
+    is_hit && report.why != "by hand" && packet.time_ns == report.time_ns && ran.fates.of(packet) != Fate::NotSent
 }
 
 /// Spans in which some interface, or the whole run, certainly heard nothing.

@@ -58,6 +58,8 @@ pub struct SourceCounters {
     pub unreadable: u64,
     /// Packets older than one before them.
     pub stepped_back: u64,
+    /// How often capture time was set back.
+    pub set_back: u64,
     /// Packets whose time lay outside what is stored and was clamped.
     pub time_clamped: u64,
     /// Live: packets that aren't as they are on the wire.
@@ -119,6 +121,7 @@ impl SourceCounters {
         self.kernel_dropped += other.kernel_dropped;
         self.unreadable += other.unreadable;
         self.stepped_back += other.stepped_back;
+        self.set_back += other.set_back;
         self.time_clamped += other.time_clamped;
         self.altered.add(&other.altered);
     }

@@ -6,11 +6,13 @@
 //! | [`read`] | pcap and pcapng files into memory, strict |
 //! | [`select`] | which packets tcpdump selects; what a dump has to hold |
 //! | [`compare`] | two captures, and shortly what differs |
+//! | [`course`] | how capture time runs where it jumps, and what a window takes then |
 //! | [`tools`] | whether other programs open a file without a complaint |
 //! | [`copies`] | whether all of them copy it packet for packet, alone and merged |
 
 pub mod compare;
 pub mod copies;
+pub mod course;
 pub mod read;
 pub mod select;
 pub mod tools;

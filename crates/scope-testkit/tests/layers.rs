@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every crate under `crates/` with its layer. An arrow of `[dependencies]` points to a lower layer only.
-const LAYERS: [(&str, u8); 14] = [
+const LAYERS: [(&str, u8); 15] = [
     ("scope-packet", 0),
     ("scope-ring", 1),
     ("scope-filter", 1),
@@ -22,6 +22,7 @@ const LAYERS: [(&str, u8); 14] = [
     ("scope-config", 5),
     ("scope-api", 5),
     ("wirescope", 6),
+    ("scope-sim", 6),
     (TESTKIT, 6),
 ];
 /// May be a dev-dependency of every crate, and a dependency of none under `crates/`.

@@ -1,6 +1,7 @@
 //! The cap on dumps at once: each open dump has a place, and gives it back when its file is finished.
 
 use crate::window::Window;
+use scope_packet::Moment;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
@@ -26,8 +27,8 @@ pub enum Full {
 pub enum Asker {
     /// A worker of a live source.
     Live,
-    /// A worker that can wait; all that it has is committed up to this capture time, ns.
-    Waiting(i64),
+    /// A worker that can wait; all that it has is committed up to this moment.
+    Waiting(Moment),
     /// A person: one place more than there are is theirs.
     Person,
 }
@@ -124,16 +125,16 @@ impl Places {
         let is_full = match asker {
             Asker::Live => open.windows.len() >= self.max(),
             Asker::Person => open.windows.len() > self.max(),
-            Asker::Waiting(at_ns) => {
-                let still_open = open.windows.iter().filter(|window| window.to_ns() >= at_ns).count();
+            Asker::Waiting(at) => {
+                let still_open = open.windows.iter().filter(|window| window.end() >= at).count();
                 still_open >= self.max() || open.windows.len() >= self.max() + CLOSING_MAX
             }
         };
         if !is_full {
             return Ok(());
         }
-        let ends_by_itself = |at_ns| open.windows.iter().any(|window| window.to_ns().saturating_add(self.grace_ns) < at_ns);
-        Err(if matches!(asker, Asker::Waiting(at_ns) if ends_by_itself(at_ns)) { Full::ForNow } else { Full::ForGood })
+        let ends_by_itself = |at| open.windows.iter().any(|window| window.end().plus(self.grace_ns) < at);
+        Err(if matches!(asker, Asker::Waiting(at) if ends_by_itself(at)) { Full::ForNow } else { Full::ForGood })
     }
 
     /// Waits a little for a place to become free.
@@ -158,6 +159,10 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
+    fn waiting(at_ns: i64) -> Asker {
+        Asker::Waiting(Moment::new(0, at_ns))
+    }
+
     fn window(to_ns: i64) -> Arc<Window> {
         Arc::new(Window::new(0, to_ns, 0))
     }
@@ -174,27 +179,19 @@ mod tests {
     #[test]
     fn who_can_wait_counts_open_windows_only() {
         let places = Places::new(1, 5, None);
-        let _first = places.take(&window(10), Asker::Waiting(0)).unwrap();
-        assert_eq!(
-            places.take(&window(30), Asker::Waiting(10)).unwrap_err(),
-            Full::ForGood,
-            "the first one is open at that time"
-        );
-        let _second = places.take(&window(30), Asker::Waiting(11)).unwrap();
+        let _first = places.take(&window(10), waiting(0)).unwrap();
+        assert_eq!(places.take(&window(30), waiting(10)).unwrap_err(), Full::ForGood, "the first one is open at that time");
+        let _second = places.take(&window(30), waiting(11)).unwrap();
     }
 
     #[test]
     fn what_is_finishing_is_bounded_and_waited_for_only_if_that_helps() {
         let places = Places::new(1, 5, None);
-        let held: Vec<Place> = (0..=CLOSING_MAX).map(|_| places.take(&window(10), Asker::Waiting(11)).unwrap()).collect();
-        assert_eq!(
-            places.take(&window(30), Asker::Waiting(15)).unwrap_err(),
-            Full::ForGood,
-            "all still need this worker's clock"
-        );
-        assert_eq!(places.take(&window(30), Asker::Waiting(16)).unwrap_err(), Full::ForNow);
+        let held: Vec<Place> = (0..=CLOSING_MAX).map(|_| places.take(&window(10), waiting(11)).unwrap()).collect();
+        assert_eq!(places.take(&window(30), waiting(15)).unwrap_err(), Full::ForGood, "all still need this worker's clock");
+        assert_eq!(places.take(&window(30), waiting(16)).unwrap_err(), Full::ForNow);
         drop(held);
-        assert!(places.take(&window(30), Asker::Waiting(16)).is_ok());
+        assert!(places.take(&window(30), waiting(16)).is_ok());
     }
 
     #[test]
@@ -223,6 +220,6 @@ mod tests {
     fn a_total_ends_all_further_dumps() {
         let places = Places::new(8, 0, Some(1));
         drop(places.take(&window(10), Asker::Live).unwrap());
-        assert_eq!(places.take(&window(10), Asker::Waiting(100)).unwrap_err(), Full::Enough);
+        assert_eq!(places.take(&window(10), waiting(100)).unwrap_err(), Full::Enough);
     }
 }

@@ -13,7 +13,7 @@ use crate::windows::Windows;
 use scope_filter::{
     Filter, FilterError, NoFilter, Shape, Template, Values, VlanRule, host_pair_filter, host_pair_shape, host_pair_values,
 };
-use scope_packet::{Headers, LinkType};
+use scope_packet::{Headers, LinkType, Moment};
 use std::sync::{Arc, Mutex};
 
 /// What a trigger is made of.
@@ -54,18 +54,16 @@ impl TriggerConfig {
 /// The packet that hit, lent.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
-    /// Capture time, ns.
-    pub time_ns: i64,
+    /// When it counts as having come: at its capture time or, where that isn't believed, at that of the clock.
+    pub at: Moment,
     /// Link type.
     pub link_type: LinkType,
     /// Its headers.
     pub headers: &'a Headers,
     /// Its bytes.
     pub data: &'a [u8],
-    /// The worker's clock, ns: the latest capture time that it saw.
-    pub clock_ns: i64,
-    /// For a worker that can wait: the capture time, ns, up to which all that it has is committed.
-    pub waits_at_ns: Option<i64>,
+    /// For a worker that can wait: the moment up to which all that it has is committed.
+    pub waits_at: Option<Moment>,
 }
 
 /// A dump to be made.
@@ -141,6 +139,8 @@ pub struct HitCounts {
     pub filter_uncompiled: u64,
     /// The trigger was disarmed.
     pub disarmed: u64,
+    /// Of `template_unfilled`: hits that were refused without a look, see [`crate::fits`].
+    pub rationed: u64,
 }
 
 impl HitCounts {
@@ -149,9 +149,19 @@ impl HitCounts {
         self.each().iter().map(|(_, hits)| hits).sum()
     }
 
-    /// Every number with its word.
+    /// Every verdict's number with its word.
     pub fn each(&self) -> [(&'static str, u64); 8] {
-        let HitCounts { fired, extended, held_off, no_space, too_many, template_unfilled, filter_uncompiled, disarmed } = *self;
+        let HitCounts {
+            fired,
+            extended,
+            held_off,
+            no_space,
+            too_many,
+            template_unfilled,
+            filter_uncompiled,
+            disarmed,
+            rationed: _,
+        } = *self;
         [
             ("fired", fired),
             ("extended", extended),
@@ -167,7 +177,8 @@ impl HitCounts {
     /// Adds the hits of another trigger.
     pub fn add(&mut self, other: &HitCounts) {
         // All fields by name: what is added later can't be forgotten here.
-        let HitCounts { fired, extended, held_off, no_space, too_many, template_unfilled, filter_uncompiled, disarmed } = *other;
+        let HitCounts { fired, extended, held_off, no_space, too_many, template_unfilled, filter_uncompiled, disarmed, rationed } =
+            *other;
         self.fired += fired;
         self.extended += extended;
         self.held_off += held_off;
@@ -176,6 +187,7 @@ impl HitCounts {
         self.template_unfilled += template_unfilled;
         self.filter_uncompiled += filter_uncompiled;
         self.disarmed += disarmed;
+        self.rationed += rationed;
     }
 
     fn count(&mut self, verdict: &Verdict) {
@@ -204,9 +216,8 @@ pub struct Trigger {
 type Compile<'a> = &'a dyn Fn() -> Result<Filter, NoFilter>;
 
 /// One hit, or one fire by hand, as the verdict needs it.
-struct Moment {
-    hit_ns: i64,
-    clock_ns: i64,
+struct Occurrence {
+    hit: Moment,
     /// What the dump filter is made of, or the name that the packet has no field for.
     values: Result<Values, &'static str>,
     /// What decides whether that is a filter; `None`: nothing of a packet does.
@@ -228,6 +239,8 @@ pub struct Misses {
 #[derive(Debug)]
 struct State {
     disarmed: bool,
+    /// The latest era in which it was hit; its holdoff speaks of no other.
+    era: u64,
     holdoff: Holdoff,
     /// Which hits make a filter, as far as it is known.
     fits: Fits,
@@ -243,6 +256,7 @@ impl Trigger {
         let (holdoff, counts) = (Holdoff::new(config.holdoff_ns), HitCounts::default());
         let state = State {
             disarmed: false,
+            era: 0,
             holdoff,
             fits: Fits::default(),
             windows: Windows::default(),
@@ -259,17 +273,13 @@ impl Trigger {
 
     /// Hits so far.
     pub fn counts(&self) -> HitCounts {
-        self.state.lock().expect("no panic while held").counts
+        let state = self.state.lock().expect("no panic while held");
+        HitCounts { rationed: state.fits.rationed(), ..state.counts }
     }
 
     /// The first packets that made no filter.
     pub fn misses(&self) -> Misses {
         self.state.lock().expect("no panic while held").misses.clone()
-    }
-
-    /// Hits of those counted as `template_unfilled` that were refused without a look: see [`crate::fits`].
-    pub fn rationed(&self) -> u64 {
-        self.state.lock().expect("no panic while held").fits.rationed()
     }
 
     /// Whether it still fires.
@@ -297,30 +307,25 @@ impl Trigger {
             None => Some(host_pair_shape(headers, link_type, data)),
             Some(template) => template.shape(headers, link_type, data).ok(),
         };
-        let asker = hit.waits_at_ns.map_or(Asker::Live, Asker::Waiting);
-        let clock_ns = hit.clock_ns.max(hit.time_ns);
-        self.decide(Moment { hit_ns: hit.time_ns, clock_ns, values, shape, key, asker }, &compile, places)
+        let asker = hit.waits_at.map_or(Asker::Live, Asker::Waiting);
+        self.decide(Occurrence { hit: hit.at, values, shape, key, asker }, &compile, places)
     }
 
-    /// Fires by hand at capture time `now_ns`: no packet, no holdoff; a template with names takes everything.
-    pub fn fire_by_hand(&self, now_ns: i64, link_types: &[LinkType], places: &Arc<Places>) -> Verdict {
+    /// Fires by hand at `now`: no packet, no holdoff; a template with names takes everything.
+    pub fn fire_by_hand(&self, now: Moment, link_types: &[LinkType], places: &Arc<Places>) -> Verdict {
         let text = match &self.config.template {
             Some(template) if !template.has_names() => template.text(),
             _ => "",
         };
         let compile = || Filter::compile(text, self.config.vlan, link_types).map_err(NoFilter::Uncompiled);
         let values = Ok(Values::everything());
-        self.decide(
-            Moment { hit_ns: now_ns, clock_ns: now_ns, values, shape: None, key: None, asker: Asker::Person },
-            &compile,
-            places,
-        )
+        self.decide(Occurrence { hit: now, values, shape: None, key: None, asker: Asker::Person }, &compile, places)
     }
 
-    fn decide(&self, moment: Moment, compile: Compile<'_>, places: &Arc<Places>) -> Verdict {
+    fn decide(&self, occurrence: Occurrence, compile: Compile<'_>, places: &Arc<Places>) -> Verdict {
         loop {
             let mut state = self.state.lock().expect("no panic while held");
-            if let Some(verdict) = self.verdict(&mut state, &moment, compile, places) {
+            if let Some(verdict) = self.verdict(&mut state, &occurrence, compile, places) {
                 state.counts.count(&verdict);
                 state.misses.note(&verdict);
                 return verdict;
@@ -331,20 +336,25 @@ impl Trigger {
     }
 
     /// `None`: a place will become free, and waiting for it is right.
-    fn verdict(&self, state: &mut State, moment: &Moment, compile: Compile<'_>, places: &Arc<Places>) -> Option<Verdict> {
-        let Moment { hit_ns, clock_ns, values, shape, key, asker } = *moment;
+    fn verdict(&self, state: &mut State, occurrence: &Occurrence, compile: Compile<'_>, places: &Arc<Places>) -> Option<Verdict> {
+        let Occurrence { hit, values, shape, key, asker } = *occurrence;
+        let hit_ns = hit.time_ns;
         if state.disarmed {
             return Some(Verdict::Disarmed);
         }
         let mut from_ns = hit_ns.saturating_sub(self.config.before_ns).max(0);
         let to_ns = hit_ns.saturating_add(self.config.after_ns);
         for window in values.iter().flat_map(|values| state.windows.of(*values)) {
-            match window.extend(hit_ns, to_ns, clock_ns) {
+            match window.extend(hit, to_ns) {
                 Extended::Yes => return Some(Verdict::Extended),
                 // A window that had to stop growing: the new one begins where it ended.
                 Extended::No { full_to_ns: Some(end_ns) } if end_ns < hit_ns => from_ns = from_ns.max(end_ns + 1),
                 Extended::No { .. } => {}
             }
+        }
+        if hit.era > state.era {
+            // Times before it don't compare with those behind it.
+            (state.era, state.holdoff) = (hit.era, Holdoff::new(self.config.holdoff_ns));
         }
         if key.is_some_and(|key| state.holdoff.holds(key, hit_ns)) {
             return Some(Verdict::HeldOff);
@@ -369,7 +379,7 @@ impl Trigger {
             None => {}
         }
         if let Some(shape) = shape
-            && state.fits.ask(&shape, clock_ns, matches!(asker, Asker::Waiting(_))) == Next::Rationed
+            && state.fits.ask(&shape, hit_ns, matches!(asker, Asker::Waiting(_))) == Next::Rationed
         {
             let name = self.config.template.as_ref().map_or("", Template::first_name);
             return Some(Verdict::TemplateUnfilled { name });
@@ -390,7 +400,7 @@ impl Trigger {
             Err(NoFilter::Unfilled(unfilled)) => return Some(Verdict::TemplateUnfilled { name: unfilled.name }),
             Err(NoFilter::Uncompiled(error)) => return Some(Verdict::FilterUncompiled { cause: cause(&error) }),
         };
-        let window = Arc::new(Window::new(from_ns, to_ns, hit_ns));
+        let window = Arc::new(Window::in_era(hit.era, from_ns, to_ns, hit_ns));
         let place = match places.take(&window, asker) {
             Ok(place) => place,
             Err(Full::ForNow) => return None,
@@ -438,6 +448,7 @@ mod tests {
         trigger: Trigger,
         places: Arc<Places>,
         held: Vec<Fire>,
+        era: u64,
     }
 
     impl Bench {
@@ -455,19 +466,13 @@ mod tests {
                 single: false,
             };
             change(&mut config);
-            Bench { trigger: Trigger::new(config), places: Places::new(places, S, None), held: Vec::new() }
+            Bench { trigger: Trigger::new(config), places: Places::new(places, S, None), held: Vec::new(), era: 0 }
         }
 
         fn hit(&mut self, at_ns: i64, data: &[u8]) -> &'static str {
             let headers = Headers::parse(LinkType::ETHERNET, data);
-            let hit = Hit {
-                time_ns: at_ns,
-                link_type: LinkType::ETHERNET,
-                headers: &headers,
-                data,
-                clock_ns: at_ns,
-                waits_at_ns: None,
-            };
+            let hit =
+                Hit { at: Moment::new(self.era, at_ns), link_type: LinkType::ETHERNET, headers: &headers, data, waits_at: None };
             let verdict = self.trigger.hit(&hit, &self.places);
             let name = verdict.name();
             if let Verdict::Fired(fire) = verdict {
@@ -524,7 +529,7 @@ mod tests {
             assert_eq!(bench.hit(100 * S, &frame6(from, 7)), "template_unfilled");
         }
         let left = bench.trigger.state.lock().unwrap().fits.failures_left();
-        assert_eq!((left, bench.trigger.rationed()), (crate::fits::FAILURES_AT_ONCE - 1, 0));
+        assert_eq!((left, bench.trigger.counts().rationed), (crate::fits::FAILURES_AT_ONCE - 1, 0));
         let expected = HitCounts { template_unfilled: 20_000, ..HitCounts::default() };
         assert_eq!((bench.trigger.counts(), bench.trigger.counts().total()), (expected, 20_000));
         assert_eq!(bench.hit(100 * S, &frame(2)), "fired", "what fits still does");
@@ -538,7 +543,7 @@ mod tests {
         });
         let (data, link_type) = (&frame(2)[14..], LinkType::RAW);
         let headers = Headers::parse(link_type, data);
-        let hit = Hit { time_ns: S, link_type, headers: &headers, data, clock_ns: S, waits_at_ns: None };
+        let hit = Hit { at: Moment::new(0, S), link_type, headers: &headers, data, waits_at: None };
         for _ in 0..20_000 {
             assert_eq!(bench.trigger.hit(&hit, &bench.places).name(), "filter_uncompiled");
         }
@@ -556,7 +561,7 @@ mod tests {
             assert_eq!(bench.hit(100 * S, &frame6(1, port)), "template_unfilled");
         }
         let rationed = 10_000 - u64::from(crate::fits::FAILURES_AT_ONCE);
-        assert_eq!((bench.trigger.counts().template_unfilled, bench.trigger.rationed()), (10_000, rationed));
+        assert_eq!((bench.trigger.counts().template_unfilled, bench.trigger.counts().rationed), (10_000, rationed));
         assert_eq!(bench.hit(102 * S, &frame6(1, 8)), "fired", "after a while others are looked at again");
     }
 
@@ -567,16 +572,10 @@ mod tests {
             bench.places.set_limits(limits.0, limits.1);
             assert_eq!(bench.hit(100 * S, &frame(2)), "fired");
             let compile = || panic!("compiled");
-            for asker in [Asker::Live, Asker::Waiting(100 * S)] {
-                let moment = Moment {
-                    hit_ns: 200 * S,
-                    clock_ns: 200 * S,
-                    values: Ok(Values::everything()),
-                    shape: None,
-                    key: None,
-                    asker,
-                };
-                assert_eq!(bench.trigger.decide(moment, &compile, &bench.places).name(), expected);
+            for asker in [Asker::Live, Asker::Waiting(Moment::new(0, 100 * S))] {
+                let occurrence =
+                    Occurrence { hit: Moment::new(0, 200 * S), values: Ok(Values::everything()), shape: None, key: None, asker };
+                assert_eq!(bench.trigger.decide(occurrence, &compile, &bench.places).name(), expected);
             }
         }
     }
@@ -591,6 +590,16 @@ mod tests {
         assert_eq!(bench.hit(100 * S + 1, &frame(2)), "fired", "neither held off nor disarmed by what was refused");
         let expected = HitCounts { fired: 1, no_space: 1, ..HitCounts::default() };
         assert_eq!((bench.trigger.counts(), bench.trigger.counts().total()), (expected, 2));
+    }
+
+    #[test]
+    fn where_capture_time_was_set_back_nothing_is_held_off_or_extended_by_what_was_before() {
+        let mut bench = Bench::new(8, |_| {});
+        assert_eq!(bench.hit(100 * S, &frame(2)), "fired");
+        bench.era = 1;
+        assert_eq!(bench.hit(100 * S + 5, &frame(2)), "fired");
+        assert_eq!(bench.hit(100 * S + 6, &frame(2)), "extended");
+        assert_eq!(bench.held.iter().map(|fire| fire.window.era()).collect::<Vec<_>>(), [0, 1]);
     }
 
     #[test]
@@ -631,7 +640,7 @@ mod tests {
     fn a_filter_that_the_link_type_can_t_have_is_counted_as_that() {
         let ip = frame(2)[14..].to_vec();
         let headers = Headers::parse(LinkType::RAW, &ip);
-        let hit = Hit { time_ns: S, link_type: LinkType::RAW, headers: &headers, data: &ip, clock_ns: S, waits_at_ns: None };
+        let hit = Hit { at: Moment::new(0, S), link_type: LinkType::RAW, headers: &headers, data: &ip, waits_at: None };
         let verdict = |template: &str| {
             let bench = Bench::new(8, |config| config.template = Some(Template::parse(template).unwrap()));
             let verdict = bench.trigger.hit(&hit, &bench.places);
@@ -652,12 +661,11 @@ mod tests {
         let enough = Places::new(1, S, Some(1));
         let headers = Headers::parse(LinkType::ETHERNET, &[]);
         let at = |time_ns| Hit {
-            time_ns,
+            at: Moment::new(0, time_ns),
             link_type: LinkType::ETHERNET,
             headers: &headers,
             data: &[],
-            clock_ns: time_ns,
-            waits_at_ns: None,
+            waits_at: None,
         };
         let trigger = Trigger::new(TriggerConfig { template: None, after_ns: 0, ..bench.trigger.config().clone() });
         let first = trigger.hit(&at(S), &enough);
@@ -675,6 +683,7 @@ mod tests {
             template_unfilled: 6 * n,
             filter_uncompiled: 7 * n,
             disarmed: 8 * n,
+            rationed: 9 * n,
         };
         let mut sum = of(1);
         sum.add(&of(10));
@@ -721,7 +730,8 @@ mod tests {
     #[test]
     fn a_fire_by_hand_takes_everything_where_the_template_has_names() {
         let bench = Bench::new(8, |_| {});
-        let Verdict::Fired(fire) = bench.trigger.fire_by_hand(50 * S, &[LinkType::ETHERNET], &bench.places) else {
+        let Verdict::Fired(fire) = bench.trigger.fire_by_hand(Moment::new(0, 50 * S), &[LinkType::ETHERNET], &bench.places)
+        else {
             panic!("fires")
         };
         assert_eq!((fire.filter.text(), fire.window.from_ns(), fire.window.to_ns()), ("", 40 * S, 55 * S));

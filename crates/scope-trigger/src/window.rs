@@ -1,5 +1,6 @@
 //! A window: the span of capture time that one dump covers; it grows while its trigger hits, and closes once.
 
+use scope_packet::Moment;
 use std::sync::Mutex;
 
 /// A window grows to this length at most, ns; one that was longer from the start doesn't grow at all.
@@ -7,9 +8,11 @@ pub const WINDOW_GROWTH_MAX_NS: i64 = 600 * 1_000_000_000;
 /// Hits whose times are kept, for the dump's header; the rest is a count.
 pub const WINDOW_HITS_MAX: usize = 1000;
 
-/// One window. Both ends are inclusive, ns of capture time.
+/// One window. Both ends are inclusive, ns of capture time. It belongs to one era: packets and hits of another are none of its own,
+/// whatever their times.
 #[derive(Debug)]
 pub struct Window {
+    era: u64,
     from_ns: i64,
     /// Protected by the lock: how far it reaches by now, whether it is closed, and its hits.
     state: Mutex<State>,
@@ -38,10 +41,25 @@ pub enum Extended {
 }
 
 impl Window {
-    /// A window from `from_ns` to `to_ns`, opened by a hit at `hit_ns`.
+    /// A window of the first era from `from_ns` to `to_ns`, opened by a hit at `hit_ns`.
     pub fn new(from_ns: i64, to_ns: i64, hit_ns: i64) -> Window {
+        Window::in_era(0, from_ns, to_ns, hit_ns)
+    }
+
+    /// The same in `era`.
+    pub fn in_era(era: u64, from_ns: i64, to_ns: i64, hit_ns: i64) -> Window {
         let state = State { to_ns, full: false, closed: false, hits_ns: vec![hit_ns], hits: 1 };
-        Window { from_ns, state: Mutex::new(state) }
+        Window { era, from_ns, state: Mutex::new(state) }
+    }
+
+    /// Its era.
+    pub fn era(&self) -> u64 {
+        self.era
+    }
+
+    /// Where it ends by now.
+    pub fn end(&self) -> Moment {
+        Moment::new(self.era, self.to_ns())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -58,10 +76,14 @@ impl Window {
         self.lock().to_ns
     }
 
-    /// Takes in a hit at `hit_ns` that wants the window to reach `to_ns`; `clock_ns` is the asking worker's clock.
-    pub fn extend(&self, hit_ns: i64, to_ns: i64, clock_ns: i64) -> Extended {
+    /// Takes in a hit that wants the window to reach `to_ns`.
+    pub fn extend(&self, hit: Moment, to_ns: i64) -> Extended {
+        if hit.era != self.era {
+            return Extended::No { full_to_ns: None };
+        }
+        let hit_ns = hit.time_ns;
         let mut state = self.lock();
-        if state.closed || hit_ns > state.to_ns || clock_ns > state.to_ns || hit_ns < self.from_ns {
+        if state.closed || hit_ns > state.to_ns || hit_ns < self.from_ns {
             return Extended::No { full_to_ns: state.full.then_some(state.to_ns) };
         }
         let end_max_ns = self.from_ns.saturating_add(WINDOW_GROWTH_MAX_NS).max(state.to_ns);
@@ -74,11 +96,11 @@ impl Window {
         Extended::Yes
     }
 
-    /// Closes the window for good if everything up to its end is settled at `settled_ns`, or nothing comes any more
-    /// (`i64::MAX`): no hit extends it from then on.
-    pub fn close_if_settled(&self, settled_ns: i64) -> bool {
+    /// Closes the window for good if everything up to its end is settled, its era is over or nothing comes any more: no hit extends
+    /// it from then on.
+    pub fn close_if_settled(&self, settled: Moment) -> bool {
         let mut state = self.lock();
-        state.closed |= settled_ns > state.to_ns || settled_ns == i64::MAX;
+        state.closed |= settled > Moment::new(self.era, state.to_ns);
         state.closed
     }
 
@@ -106,41 +128,53 @@ mod tests {
 
     const S: i64 = 1_000_000_000;
 
+    fn at(time_ns: i64) -> Moment {
+        Moment::new(0, time_ns)
+    }
+
     #[test]
     fn a_hit_inside_extends_and_one_behind_does_not() {
         let window = Window::new(0, 10 * S, 5 * S);
-        assert_eq!(window.extend(9 * S, 14 * S, 9 * S), Extended::Yes);
+        assert_eq!(window.extend(at(9 * S), 14 * S), Extended::Yes);
         assert_eq!(window.to_ns(), 14 * S);
-        assert_eq!(window.extend(15 * S, 20 * S, 15 * S), Extended::No { full_to_ns: None });
+        assert_eq!(window.extend(at(15 * S), 20 * S), Extended::No { full_to_ns: None });
         assert_eq!(window.hits(), (2, vec![5 * S, 9 * S]));
     }
 
     #[test]
     fn it_never_shrinks_and_grows_to_ten_minutes_at_most() {
         let window = Window::new(0, 10 * S, 5 * S);
-        assert_eq!(window.extend(6 * S, 8 * S, 6 * S), Extended::Yes);
+        assert_eq!(window.extend(at(6 * S), 8 * S), Extended::Yes);
         assert_eq!(window.to_ns(), 10 * S);
-        let mut at = 6 * S;
-        while window.extend(at, at + 5 * S, at) == Extended::Yes {
-            at += 4 * S;
+        let mut hit = 6 * S;
+        while window.extend(at(hit), hit + 5 * S) == Extended::Yes {
+            hit += 4 * S;
         }
         assert_eq!(window.to_ns(), WINDOW_GROWTH_MAX_NS);
-        assert_eq!(window.extend(at, at + 5 * S, at), Extended::No { full_to_ns: Some(WINDOW_GROWTH_MAX_NS) });
+        assert_eq!(window.extend(at(hit), hit + 5 * S), Extended::No { full_to_ns: Some(WINDOW_GROWTH_MAX_NS) });
     }
 
     #[test]
     fn a_window_to_the_end_of_time_closes_when_nothing_comes_any_more() {
         let window = Window::new(0, i64::MAX, 5);
-        assert!(!window.close_if_settled(i64::MAX - 1));
-        assert!(window.close_if_settled(i64::MAX));
+        assert!(!window.close_if_settled(at(i64::MAX - 1)));
+        assert!(window.close_if_settled(Moment::END));
+    }
+
+    #[test]
+    fn a_window_belongs_to_its_era() {
+        let window = Window::in_era(3, 0, 10 * S, 5 * S);
+        assert_eq!(window.extend(Moment::new(4, 6 * S), 12 * S), Extended::No { full_to_ns: None });
+        assert!(!window.close_if_settled(Moment::new(2, 99 * S)), "the worker has not come to it");
+        assert!(window.close_if_settled(Moment::new(4, 0)), "time was set back: nothing more comes for it");
     }
 
     #[test]
     fn a_closed_window_stays_closed() {
         let window = Window::new(0, 10 * S, 5 * S);
-        assert!(!window.close_if_settled(10 * S), "a packet at its very end may still come");
-        assert!(window.close_if_settled(10 * S + 1));
-        assert_eq!(window.extend(9 * S, 14 * S, 9 * S), Extended::No { full_to_ns: None });
-        assert!(window.close_if_settled(0));
+        assert!(!window.close_if_settled(at(10 * S)), "a packet at its very end may still come");
+        assert!(window.close_if_settled(at(10 * S + 1)));
+        assert_eq!(window.extend(at(9 * S), 14 * S), Extended::No { full_to_ns: None });
+        assert!(window.close_if_settled(at(0)));
     }
 }

@@ -75,6 +75,9 @@ Examples:
   # one dump, straight into another program
   wirescope run -r trace.pcapng --trigger icmp -w - | tshark -r -
 
+  # every window of a capture file in one file
+  wirescope run -r trace.pcapng --trigger icmp -w all.pcapng --all
+
   # no trigger: record for 5 s and keep the whole ring
   wirescope run --source synth:rate=10k,time=5s --ring 128MiB \\
       --out dumps --ring-out ring.pcapng

@@ -124,7 +124,7 @@ fn nothing_lost(facts: &Facts) -> &'static str {
     let whole = facts.unreadable_lines == 0 && !facts.headless && !facts.last_line_cut;
     match facts.state {
         State::Ended if whole => "Nothing is lost.\n",
-        State::Running | State::Stopped if whole => "Nothing is lost so far.\n",
+        State::Running | State::Stopped if whole => "Nothing is lost so far as its log tells.\n",
         _ => "Its log tells of no loss.\n",
     }
 }
@@ -139,17 +139,28 @@ fn words(facts: &Facts, found: &[Finding]) -> String {
     if facts.continues {
         text.push_str("Its log was moved meanwhile: dumps and warnings of before are in the file before this one.\n");
     }
+    if let Some(age_s) = facts.counts_age_s {
+        text.push_str(&format!("Losses are told within a second; its other counts are {age_s:.0} s old.\n"));
+    }
     text.push_str(&several(facts));
-    let losses = found.iter().filter(|finding| finding.loses).count();
-    text.push_str(match losses {
-        0 => nothing_lost(facts),
-        _ => "What is lost, the most first:\n",
-    });
+    if !found.iter().any(|finding| finding.loses) {
+        text.push_str(nothing_lost(facts));
+    }
+    let mut part = "";
     for (at, finding) in found.iter().enumerate() {
-        if at == losses {
-            text.push_str("Worth knowing:\n");
+        let next = match (finding.loses, finding.follows.is_empty()) {
+            (true, true) => "What is lost, the most first:\n",
+            (true, false) => "What follows from that:\n",
+            (false, _) => "Worth knowing:\n",
+        };
+        if part != next {
+            text.push_str(next);
+            part = next;
         }
-        text.push_str(&format!("{}. {}\n", at + 1, finding_words(finding)));
+        let from: Vec<String> =
+            (1..).zip(found).filter(|(_, other)| finding.follows.contains(&other.kind)).map(|(at, _)| at.to_string()).collect();
+        let from = if from.is_empty() { String::new() } else { format!("; see {}", from.join(" and ")) };
+        text.push_str(&format!("{}. {}{from}\n", at + 1, finding_words(finding)));
         finding.remedies.iter().for_each(|remedy| text.push_str(&format!("     - {remedy}\n")));
     }
     text
@@ -179,6 +190,7 @@ fn object(facts: &Facts, found: &[Finding]) -> Value {
             "stage": finding.stage.name(),
             "sureness": finding.sureness.name(),
             "loses": finding.loses,
+            "follows": finding.follows,
             "lost_min": finding.lost_min,
             "lost_max": finding.lost_max,
             "cause": finding.cause,
@@ -203,6 +215,7 @@ fn object(facts: &Facts, found: &[Finding]) -> Value {
         "state": state,
         "pid": facts.pid,
         "elapsed_s": facts.elapsed_s,
+        "counts_age_s": facts.counts_age_s,
         "loses": found.iter().any(|finding| finding.loses),
         "findings": found.iter().map(finding).collect::<Vec<_>>(),
     })

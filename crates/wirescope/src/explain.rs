@@ -25,6 +25,8 @@ struct Report {
     file: Option<String>,
     notes: Vec<String>,
     links: Vec<OfLink>,
+    /// Packets of the file that are of link types beyond [`packets::LINKS_MAX`].
+    beyond: u64,
 }
 
 /// What is told for one link type.
@@ -57,15 +59,16 @@ pub fn explain(args: &FilterArgs) -> Result<String, Fault> {
         faults.push(fault);
         None
     });
-    let known = file.as_ref().map_or(given.into_iter().collect(), FileSource::link_types);
+    let mut known = file.as_ref().map_or(given.into_iter().collect(), FileSource::link_types);
+    known.truncate(packets::LINKS_MAX);
     let filter = Filter::compile(&text, vlan, &known).map_err(|error| faults.push(error.to_string())).ok();
     let Some(filter) = filter.filter(|_| faults.is_empty()) else { return Err(Fault::Refused(faults)) };
-    let links = match file {
+    let (links, beyond) = match file {
         Some(file) => of_file(&filter, file)?,
-        None => vec![of_link(&filter, given.unwrap_or(LinkType::ETHERNET))?],
+        None => (vec![of_link(&filter, given.unwrap_or(LinkType::ETHERNET))?], 0),
     };
     let notes = meaning::notes(&text);
-    Ok(words::report(&Report { text, vlan, file: args.read.clone(), notes, links }))
+    Ok(words::report(&Report { text, vlan, file: args.read.clone(), notes, links, beyond }))
 }
 
 fn vlan_rule(text: &str) -> Result<VlanRule, String> {
@@ -87,9 +90,10 @@ fn open(path: &str) -> Result<FileSource, String> {
     FileSource::open(options).map_err(|error| error.to_string())
 }
 
-fn of_file(filter: &Filter, file: FileSource) -> Result<Vec<OfLink>, Fault> {
-    let taken = packets::of_file(filter, file).map_err(Fault::Failed)?;
-    taken.into_iter().map(|(link, taken)| told(filter, link, taken, true)).collect()
+fn of_file(filter: &Filter, file: FileSource) -> Result<(Vec<OfLink>, u64), Fault> {
+    let (taken, beyond) = packets::of_file(filter, file).map_err(Fault::Failed)?;
+    let links = taken.into_iter().map(|(link, taken)| told(filter, link, taken, true)).collect::<Result<_, _>>()?;
+    Ok((links, beyond))
 }
 
 fn of_link(filter: &Filter, link: LinkType) -> Result<OfLink, Fault> {

@@ -9,7 +9,7 @@ use scope_engine::{Control, RunPlan, Summary, Watch};
 use scope_source::afpacket::settings::link_speed;
 use scope_source::spec::{AfPacketPlan, PcapPlan, SourcePlan};
 use scope_source::synth::{Size, SynthOptions};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,9 +71,9 @@ pub fn kept_promises(summary: &Summary) -> bool {
 }
 
 /// From here on SIGINT and SIGTERM stop the run, the second time at once; SIGUSR1 fires by hand; SIGHUP goes on in a
-/// new log where that was moved, and reads the configuration file again, where there is one.
+/// new log where that was moved, and reads the configuration file again, where there is one; SIGCONT is noted in the log.
 fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCONT])?;
     let reload = reload.map(|reload| reload.listen(control.clone())).transpose()?;
     let control = control.clone();
     std::thread::Builder::new().name("signals".to_string()).spawn(move || {
@@ -81,6 +81,7 @@ fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<(
         for signal in signals.forever() {
             match signal {
                 SIGUSR1 => control.fire(),
+                SIGCONT => control.resumed(),
                 SIGHUP => {
                     control.reopen_log();
                     // One that waits already is as good as two.

@@ -189,7 +189,7 @@ impl Watch for Teller {
 
     fn dump(&self, report: &DumpSummary) {
         let line = words::dump(report);
-        let level = if report.complete { Level::Info } else { Level::Warning };
+        let level = if report.has_failed() { Level::Warning } else { Level::Info };
         if speech::is_json() {
             let facts = Map::from_iter([("dump".to_string(), scope_engine::summary::dump(report))]);
             return speech::say_event(level, "dump", &line, facts);

@@ -218,6 +218,8 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     let odd = [
         (summary.unreadable, "packets in damaged records could not be read"),
         (summary.stepped_back, "packets were older than one before them"),
+        (summary.strays, "packets had a time that no other bears out: it moved no clock"),
+        (summary.set_back, "times capture time was set back: windows end there, and begin anew"),
         (summary.time_clamped, "packets had times that can't be stored and were moved"),
         (summary.cut, "packets were truncated though nobody asked for it"),
     ];
@@ -234,7 +236,7 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     whole.iter().filter(|_| !told).chain(&lacking).for_each(|report| line(&mut text, dump(report)));
     if told && summary.dump_totals.dumps > 0 {
         let totals = &summary.dump_totals;
-        let lacking = if totals.incomplete > 0 { format!(", {} not complete", number(totals.incomplete)) } else { String::new() };
+        let lacking = if totals.failed > 0 { format!(", {} failed", number(totals.failed)) } else { String::new() };
         line(&mut text, format!("dumps     {}{lacking}", number(totals.dumps)));
     }
     other_failures(summary).for_each(|failure| line(&mut text, format!("failure   {failure}{}", remedy(failure))));
@@ -249,8 +251,9 @@ pub fn other_failures(summary: &Summary) -> impl Iterator<Item = &String> {
     summary.failures.iter().filter(move |failure| !of_a_dump(failure))
 }
 
+/// Nothing that came was lost: what nobody listened to is no failure.
 fn is_whole(report: &DumpSummary) -> bool {
-    report.complete && report.error.is_none()
+    !report.has_failed()
 }
 
 /// What became of hits, in words.
@@ -433,21 +436,21 @@ mod tests {
             id,
             trigger: "hit".to_string(),
             complete,
-            lost_max: u64::from(!complete),
+            error: (!complete).then(|| "disk full".to_string()),
             paths: vec![format!("/d/{id}.pcapng").into()],
             ..DumpSummary::default()
         };
         let mut finished = Summary { dumps: vec![dump(1, false), dump(2, true)], ..Summary::default() };
         finished.dropped.add(scope_packet::DropReason::Kernel, 7);
-        finished.failures = vec!["dump 1 is incomplete: 0 to 1 packets are missing".into(), "source failed".into()];
+        finished.failures = vec!["dump 1 is incomplete: disk full".into(), "source failed".into()];
         finished.dump_totals.dumps = 2;
-        finished.dump_totals.incomplete = 1;
+        finished.dump_totals.failed = 1;
         let last = |told| super::summary(&finished, told).lines().rev().take(4).map(str::to_string).collect::<Vec<_>>();
         let lost = "lost      7 packets (kernel)";
-        let lacking = "dump      1 of hit: 0 packets, 0 B, not complete: 0 to 1 packet lost; /d/1.pcapng";
+        let lacking = "dump      1 of hit: 0 packets, 0 B, not complete: disk full; /d/1.pcapng";
         let whole = "dump      2 of hit: 0 packets, 0 B, complete; /d/2.pcapng";
         assert_eq!(last(false), [lost, "failure   source failed", lacking, whole]);
-        assert_eq!(last(true), [lost, "failure   source failed", "dumps     2, 1 not complete", lacking]);
+        assert_eq!(last(true), [lost, "failure   source failed", "dumps     2, 1 failed", lacking]);
     }
 
     #[test]

@@ -27,7 +27,9 @@ fn check(name: &str, bytes: &[u8], input: &Capture, whole: usize, warned: bool) 
         expected.packets.iter_mut().for_each(|packet| packet.flags = 0);
     }
     let dump = summary.only_dump();
-    assert!(dump.complete, "{name}: the end of a file inside the window is no loss: {dump:?}");
+    let unreadable = dump.gaps.iter().any(|gap| (&*gap.reason, gap.lost_min, gap.lost_max) == ("unreadable", 0, None));
+    assert_eq!(unreadable, warned, "{name}: a damage inside the window leaves it incomplete: {dump:?}");
+    assert!(dump.lost_nothing() || warned, "{name}: the end of a file inside the window is no loss: {dump:?}");
     assert_eq!(difference(&expected, &oracle::read(&dump.path).unwrap().capture), None, "{name}");
     let said = done.stderr.to_lowercase();
     let warning = ["cut", "damaged", "truncated", "short"].iter().any(|word| said.contains(word));
@@ -68,6 +70,30 @@ fn a_damaged_file_is_read_up_to_the_damage() {
     let mut bytes = pcapng(&input, Precision::Nano, false);
     bytes[start + 4..start + 8].copy_from_slice(&[0xff, 0xff, 0xff, 0x7f]);
     check("pcapng damaged", &bytes, &input, whole, true);
+}
+
+#[test]
+fn a_drop_count_of_the_file_itself_is_part_of_what_a_dump_says_of_its_window() {
+    let mut input = capture();
+    input.packets.truncate(600);
+    input.packets[300].lost_before = 5;
+    let place = Place::new();
+    let source = place.source_of("in", &pcapng(&input, Precision::Nano, false));
+    let dropped = |until: usize| {
+        let after_ns = input.packets[until].time_ns - input.packets[0].time_ns;
+        let after = format!("{}.{:09}", after_ns / 1_000_000_000, after_ns % 1_000_000_000);
+        let everything = "ip or ip6 or not ip";
+        let rest = ["--trigger", everything, "--single", "--dump", everything, "--before", "0", "--after", &after];
+        let done = place.run(&[&["--source", &source][..], &rest].concat());
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        done.summary().only_dump().clone()
+    };
+    let with = dropped(400);
+    let gaps: Vec<_> = with.gaps.iter().map(|gap| (&*gap.reason, gap.lost_min, gap.lost_max)).collect();
+    assert_eq!((with.complete, gaps), (false, vec![("file", 5, Some(5))]));
+    assert_eq!((with.lost_min, with.lost_max), (5, 5));
+    let without = dropped(200);
+    assert!(without.complete && without.gaps.is_empty(), "{without:?}");
 }
 
 #[test]

@@ -164,6 +164,64 @@ fn what_a_log_says_reaches_no_terminal_as_it_is() {
 }
 
 #[test]
+fn a_run_that_goes_on_is_told_with_the_age_of_its_counts_and_one_whose_log_is_stuck_as_that() {
+    let place = Place::new();
+    let started = Started::new(place.command(&["--source", "synth:rate=1k,time=300s", "--status-every", "100ms"]));
+    let log = place.out().join("wirescope.jsonl");
+    wait_until("the log's status", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"status\"")));
+    let running = of(&place);
+    let age_s = object(&running)["counts_age_s"].as_f64().expect("a number");
+    assert!((0.0..60.0).contains(&age_s), "{age_s}");
+    let words = doctor(&["--out", place.out().to_str().unwrap()]).stdout;
+    assert!(words.contains("its other counts are ") && words.contains(" s old.") && words.contains("lost so far"), "{words}");
+    // A log of the same process that doesn't go on.
+    let text = std::fs::read_to_string(&log).unwrap();
+    let early = text.lines().map(|line| {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        let logged: jiff::Timestamp = line["logged"].as_str().unwrap().parse().unwrap();
+        line["logged"] = (logged - jiff::SignedDuration::from_secs(120)).to_string().into();
+        format!("{line}\n")
+    });
+    std::fs::write(place.path("stuck"), early.collect::<String>()).unwrap();
+    let stuck = doctor(&["--log", place.path("stuck").to_str().unwrap(), "--json"]);
+    let found = finding(&stuck, "log_silent");
+    assert_eq!((stuck.code(), &found["loses"]), (Some(0), &false.into()));
+    assert!(found["cause"].as_str().unwrap().starts_with("its log has had no line for 2 min"), "{found}");
+    drop(started);
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_found() {
+    let place = Place::new();
+    let source = place.source(&Conversations { packets: 20_000, ..Conversations::default() }.capture());
+    let command = place.command(&["--source", &source, "--trigger", "ip", "--single", "--dump", "", "--after", "600"]);
+    // 200 KiB: enough for the log, not for the dump.
+    let mut limited = Command::new("prlimit");
+    limited.arg("--fsize=204800").arg(command.get_program()).args(command.get_args());
+    let run = finish(limited);
+    assert_eq!(run.code(), Some(1), "{}", run.stderr);
+    let done = of(&place);
+    let found = finding(&done, "file_size_limit");
+    assert_eq!((done.code(), &found["stage"], &found["sureness"]), (Some(1), &"dump disk".into(), &"certain".into()));
+    assert!(found["cause"].as_str().unwrap().contains("its limit: 204800 bytes"), "{found}");
+    assert!(remedies(&found).contains("LimitFSIZE=infinity"), "{found}");
+}
+
+#[test]
+fn a_dump_that_a_stop_cut_short_is_no_loss() {
+    let place = Place::new();
+    let orders = ["--source", "synth:rate=1k", "--trigger", "hit=udp", "--single", "--before", "100ms", "--after", "300s"];
+    let started = Started::new(place.command(&orders));
+    let log = place.out().join("wirescope.jsonl");
+    wait_until("the hit", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"event\":\"hit\"")));
+    started.signal(libc::SIGINT);
+    started.finish(Duration::from_secs(60));
+    let done = of(&place);
+    assert_eq!((done.code(), &object(&done)["loses"]), (Some(0), &false.into()), "{}", done.stdout);
+    assert_eq!(finding(&done, "dumps_shorter")["loses"], false);
+}
+
+#[test]
 fn a_run_that_is_stopped_twice_says_so_in_its_log_and_is_told_as_that() {
     let place = Place::with_commands();
     let orders = ["--source", "synth:rate=1k", "--before", "100ms", "--trigger", "hit=udp", "--single", "--exec", "sleep 300"];
@@ -268,9 +326,9 @@ fn a_window_that_the_ring_does_not_hold_is_found() {
     assert_eq!(run.code(), Some(1), "{}", run.stderr);
     let done = of(&place);
     let found = finding(&done, "dumps_incomplete");
-    assert_eq!((done.code(), &found["stage"], &found["sureness"]), (Some(1), &"ring".into(), &"likely".into()));
+    assert_eq!((done.code(), &found["stage"], &found["sureness"]), (Some(1), &"ring".into(), &"certain".into()));
     assert!(found["lost_min"].as_u64().unwrap() > 20_000, "{found}");
-    assert!(remedies(&found).contains("a larger --ring"), "{found}");
+    assert!(remedies(&found).contains("Give the ring more memory: --ring 2MiB."), "{found}");
     assert_eq!(finding(&done, "normal_pages")["loses"], false, "a ring of 1 MiB is never in huge pages");
 }
 
@@ -326,7 +384,7 @@ fn a_full_dump_disk_is_found() {
     let done = finish(with_mounts(script, &place, &place.command(&[&["--source", &source], &everything[..]].concat())));
     let found = finding(&done, "dump_disk_full");
     assert_eq!((done.code(), &found["stage"], &found["sureness"]), (Some(1), &"dump disk".into(), &"certain".into()));
-    assert!(remedies(&found).contains("free space"), "{found}");
+    assert!(remedies(&found).contains("Free space there"), "{found}");
 }
 
 /// Runs generated traffic into a small ring while the dump disk takes nothing for `frozen_s` seconds, then the doctor.
@@ -376,8 +434,13 @@ fn findings_are_told_in_plain_words_too() {
     place.run(&[&small[..], &orders].concat());
     let done = doctor(&["--out", place.out().to_str().unwrap()]);
     assert_eq!(done.code(), Some(1));
-    for words in ["What is lost, the most first:", "1. ring (likely): ", " packets lost; ", "- a larger --ring", "Worth knowing:"]
-    {
+    for words in [
+        "What is lost, the most first:",
+        "1. ring (certain): ",
+        " packets lost; ",
+        "- Give the ring more memory: --ring 2MiB.",
+        "Worth knowing:",
+    ] {
         assert!(done.stdout.contains(words), "{words}\n{}", done.stdout);
     }
     assert!(done.took < Duration::from_secs(5));

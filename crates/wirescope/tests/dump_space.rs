@@ -101,7 +101,7 @@ fn beyond_the_budget_dumps_are_refused_counted_and_alarmed_until_there_is_room()
     summary.assert_adds_up();
     let hits = summary.hits["manual"];
     assert_eq!((hits.fired, hits.no_space, hits.sum()), (3, 2, 5));
-    assert!(summary.dumps.iter().all(|dump| dump.complete), "{summary:?}");
+    assert!(summary.dumps.iter().all(|dump| dump.lost_nothing()), "{summary:?}");
     // The third dump fills it again, so the warning comes once per change of state.
     let warnings = done.stderr.lines().filter(|line| line.starts_with("no space for dumps")).count();
     assert_eq!(warnings, 2, "{}", done.stderr);
@@ -162,7 +162,7 @@ fn rotation_deletes_the_oldest_dumps_and_nothing_else() {
     let done = scope.stop();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let summary = done.summary();
-    assert!(summary.dumps.iter().all(|dump| dump.complete), "{summary:?}");
+    assert!(summary.dumps.iter().all(|dump| dump.lost_nothing()), "{summary:?}");
     assert!(deleted.len() >= 2, "the earlier run's dump, and this run's first: {deleted:#?}");
     assert_eq!(deleted[0]["files"][0], first[0].file_name().unwrap().to_str().unwrap(), "the oldest goes first");
     assert!(!first[0].exists() && foreign.exists());
@@ -270,7 +270,7 @@ fn free_space_is_left_as_asked_for() {
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let summary = done.summary();
     assert_eq!((summary.hits["manual"].fired, summary.hits["manual"].no_space), (2, 1));
-    assert!(summary.dumps.iter().all(|dump| dump.complete), "{summary:?}");
+    assert!(summary.dumps.iter().all(|dump| dump.lost_nothing()), "{summary:?}");
     assert!(done.stderr.contains("--dump-min-free"), "{}", done.stderr);
 }
 
@@ -294,7 +294,7 @@ fn a_disk_that_fills_fails_its_dumps_and_has_room_again() {
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let summary = done.summary();
     summary.assert_adds_up();
-    assert_eq!(summary.dumps.iter().map(|dump| dump.complete).collect::<Vec<_>>(), [false, true], "{summary:?}");
+    assert_eq!(summary.dumps.iter().map(|dump| dump.lost_nothing()).collect::<Vec<_>>(), [false, true], "{summary:?}");
     assert!(done.stderr.to_lowercase().contains("no space"), "{}", done.stderr);
     assert_eq!(summary.stored, summary.received, "capture went on");
 }
@@ -317,7 +317,7 @@ fn a_folder_that_may_not_be_written_to_fails_its_dumps_until_it_may() {
     let done = scope.stop();
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let summary = done.summary();
-    assert_eq!(summary.dumps.iter().map(|dump| dump.complete).collect::<Vec<_>>(), [false, true], "{summary:?}");
+    assert_eq!(summary.dumps.iter().map(|dump| dump.lost_nothing()).collect::<Vec<_>>(), [false, true], "{summary:?}");
     assert!(done.stderr.contains("not permitted") || done.stderr.contains("denied"), "{}", done.stderr);
     assert_eq!(summary.stored, summary.received);
 }
@@ -342,7 +342,7 @@ fn a_folder_that_is_moved_keeps_its_dumps_and_one_that_is_removed_fails_them() {
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let summary = done.summary();
     summary.assert_adds_up();
-    assert_eq!(summary.dumps.iter().map(|dump| dump.complete).collect::<Vec<_>>(), [true, false], "{summary:?}");
+    assert_eq!(summary.dumps.iter().map(|dump| dump.lost_nothing()).collect::<Vec<_>>(), [true, false], "{summary:?}");
     assert_eq!(summary.dumps[0].path.parent(), Some(moved.as_path()), "where it really is");
     let words = format!("the folder {} was removed", place.out().display());
     assert!(done.stderr.contains(&format!("dump      2 of manual: 0 packets, 0 B, not complete: {words}\n")), "{}", done.stderr);

@@ -4,7 +4,7 @@ mod run;
 
 use run::{Place, finish, wirescope};
 use scope_testkit::oracle::{VlanRule, have, tcpdump_selects};
-use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, Precision, RAW, pcap};
+use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, Precision, RAW, Record, pcap};
 use std::fs::File;
 use std::process::{Command, Stdio};
 
@@ -162,4 +162,25 @@ fn what_can_t_be_explained_is_refused_with_its_place() {
     check(&[&"(".repeat(1000)], &["nested deeper"]);
     check(&[&"udp or ".repeat(100_000 / 7)], &["too long"]);
     check(&[], &["EXPR"]);
+}
+
+#[test]
+fn of_a_file_with_very_many_link_types_the_first_are_looked_at_and_the_rest_is_counted() {
+    let place = Place::new();
+    let mut capture = Capture::ethernet("first");
+    for number in 0..70 {
+        let link_type = if number == 0 { ETHERNET } else { 2000 + number };
+        if number > 0 {
+            capture.interfaces.push(Interface::new("more", link_type));
+        }
+        for n in 0..2 {
+            capture.packets.push(Record { interface: number.into(), ..Record::new(i64::from(number * 2 + n), vec![0; 60]) });
+        }
+    }
+    let file = place.path("in.pcapng").display().to_string();
+    place.source(&capture);
+    let said = explained(&["-r", &file, "len > 0"]);
+    assert_eq!(said.matches("Screening (").count(), 64, "{said}");
+    let beyond = section(&said, &format!("Packets of {file} of further link types"));
+    assert!(beyond[0].starts_with("12 packets: the filter was asked of the first 64 link types only"), "{said}");
 }

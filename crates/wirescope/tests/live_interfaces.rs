@@ -5,7 +5,7 @@
 mod live_lab;
 mod run;
 
-use live_lab::{Live, assert_nothing_lost, counted, hit_frame, inside, mixed_frames, stop};
+use live_lab::{Live, assert_nothing_lost, counted, hit_frame, inside, mixed_frames, now_ns, stop};
 use run::{Done, Started, wait_until};
 use scope_testkit::lab::RawSender;
 use scope_testkit::traffic::ETHERNET;
@@ -18,6 +18,11 @@ fn events(live: &Live, interface: &str) -> Vec<Value> {
     let log = std::fs::read_to_string(live.place.out().join("wirescope.jsonl")).unwrap();
     let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     events.filter(|event| event["event"] == "interface" && event["interface"] == interface).collect()
+}
+
+/// How many gaps for this reason the only dump has.
+fn summary_gaps(done: &Done, reason: &str) -> usize {
+    done.summary().only_dump().gaps_of(reason).len()
 }
 
 fn states(live: &Live, interface: &str) -> Vec<String> {
@@ -78,6 +83,9 @@ fn a_run_goes_on_when_its_only_interface_is_removed_and_made_again() {
         let sent = [lives.concat(), vec![hit_frame(&[])]].concat();
         assert_nothing_lost(&done.summary(), sent.len());
         assert_eq!(books(&done), [("vb".to_string(), sent.len() as u64, sent.len() as u64, 0)]);
+        // While it was away nothing could come.
+        let away = summary_gaps(&done, "interface_gone");
+        assert_eq!(away, 3, "{}", done.stdout);
         // All its lives are one interface of the dump.
         let found = live.check_only_dump(&done.summary(), "ip or ip6", &hit_frame(&[]));
         assert_eq!(
@@ -285,4 +293,80 @@ fn interfaces_that_share_a_worker_have_each_its_own_prefilter() {
         let of_it = ring.packets.iter().filter(|packet| ring.interfaces[packet.interface].name == name);
         assert!(counted(of_it.map(|packet| &packet.data)) == counted(kept), "{name}");
     }
+}
+
+/// What the run tells of the link of `vb`, once it has it so.
+fn set_link(live: &Live, up: bool) -> i64 {
+    let at_ns = now_ns();
+    live.lab.b().ip(&["link", "set", "vb", if up { "up" } else { "down" }]).unwrap();
+    wait_for_state(live, "vb", if up { "up" } else { "down" }, 1);
+    at_ns
+}
+
+#[test]
+fn a_dump_states_in_which_span_the_link_was_down_also_while_it_still_is() {
+    for source in ["afpacket:vb", "afpacket:vb,workers=2", "pcap:vb"] {
+        let Some(live) = Live::or_skip() else { return };
+        let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "2500ms", "--after", "200ms"];
+        let started = live.start(&[&["--source", source], &orders[..]].concat());
+        let frames = mixed_frames(7, 200);
+        std::thread::sleep(Duration::from_millis(500));
+        let down_ns = set_link(&live, false);
+        std::thread::sleep(Duration::from_millis(1500));
+        started.signal(libc::SIGUSR1);
+        live.wait_for_dumps(1);
+        let up_ns = set_link(&live, true);
+        std::thread::sleep(Duration::from_millis(300)); // until the kernel notices the link
+        live.sender().send(&frames).unwrap();
+        live.sender().send(&[hit_frame(&[])]).unwrap();
+        live.wait_for_dumps(2);
+        let done = stop(started);
+        assert_eq!(done.code(), Some(0), "a link that is down is no failure: {}", done.stderr);
+        let summary = done.summary();
+        assert_nothing_lost(&summary, frames.len() + 1);
+        let dumps: Vec<_> = ["manual", "hit"].map(|name| summary.dumps.iter().find(|dump| dump.trigger == name).unwrap()).into();
+        for (dump, end_ns) in dumps.iter().zip([i64::MAX, up_ns]) {
+            let down = dump.gaps_of("interface_down");
+            assert!(!dump.complete && dump.lost_nothing() && down.len() == 1, "{source}: {dump:?}");
+            let gap = down[0];
+            assert_eq!((gap.lost_min, gap.lost_max), (0, None));
+            // From before it went down to after it came up, or to the window's end where it was down there.
+            assert!(
+                gap.from_ns <= down_ns.max(dump.asked.0) && gap.from_ns > down_ns - 400_000_000,
+                "{source}: {dump:?}, {down_ns}"
+            );
+            assert!(
+                gap.to_ns >= end_ns.min(dump.asked.1) && gap.to_ns < end_ns.saturating_add(2_000_000_000),
+                "{source}: {dump:?}"
+            );
+            let head = std::fs::read(&dump.path).unwrap();
+            assert!(String::from_utf8_lossy(&head[..4096]).contains(" interface_down"), "{source}");
+        }
+        assert_eq!(dumps[0].gaps_of("interface_down")[0].to_ns, dumps[0].asked.1, "{source}: it was down at its end");
+        assert!(done.stderr.contains("interface_down"), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn a_window_before_the_run_listened_or_behind_its_end_is_not_complete_and_no_failure() {
+    let Some(live) = Live::or_skip() else { return };
+    let orders = ["--trigger", "hit=udp port 60000", "--before", "1h", "--after", "1h"];
+    let begun_ns = now_ns();
+    let started = live.start(&[&["--source", "afpacket:vb"], &orders[..]].concat());
+    let begun = begun_ns..now_ns();
+    live.sender().send(&[hit_frame(&[])]).unwrap();
+    wait_until("the hit", || std::fs::read_to_string(live.place.out().join("wirescope.jsonl")).unwrap().contains("\"status\""));
+    std::thread::sleep(Duration::from_millis(300));
+    let stopped_ns = now_ns();
+    let done = stop(started);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let summary = done.summary();
+    let dump = summary.only_dump();
+    assert!(!dump.complete && dump.lost_nothing(), "{dump:?}");
+    assert_eq!(dump.asked, (dump.time_ns - 3600 * 1_000_000_000, dump.time_ns + 3600 * 1_000_000_000));
+    let [before, behind] = &dump.gaps[..] else { panic!("{dump:?}") };
+    assert_eq!((before.reason.as_str(), behind.reason.as_str()), ("not_started", "stopped"), "{dump:?}");
+    assert_eq!((before.from_ns, behind.to_ns), dump.asked);
+    assert!(begun.contains(&before.to_ns) && behind.from_ns >= stopped_ns, "{dump:?}, {begun:?}, {stopped_ns}");
+    assert_eq!((dump.from_ns, dump.to_ns), (before.to_ns + 1, behind.from_ns - 1), "what it has");
 }

@@ -29,7 +29,7 @@ fn with_json_every_line_on_standard_error_is_an_object() {
     let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
     let line = of("dump")[0];
     let dump = &line["dump"];
-    assert_eq!((&dump["trigger"], &dump["complete"], &line["level"]), (&"hit".into(), &true.into(), &"info".into()));
+    assert_eq!((&dump["trigger"], &dump["lost_max"], &line["level"]), (&"hit".into(), &0.into(), &"info".into()));
     assert_eq!(dump["packets"].as_u64(), Some(done.summary().only_dump().packets));
     let warnings: Vec<_> = of("note").into_iter().filter(|line| line["level"] == "warning").collect();
     assert!(warnings.iter().any(|line| line["text"].as_str().unwrap().contains("failed with exit code 1: oh")), "{warnings:?}");

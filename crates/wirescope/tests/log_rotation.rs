@@ -154,7 +154,21 @@ fn with_closed_standard_descriptors_no_file_of_a_run_gets_their_numbers() {
     let binary = env!("CARGO_BIN_EXE_wirescope");
     let out = place.out().display().to_string();
     let mut command = Command::new("sh");
-    command.args(["-c", script, "sh", binary, "run", "--ring", "64MiB", "--out", &out, "--trigger", "net 10.0.0.0/8"]);
+    command.args([
+        "-c",
+        script,
+        "sh",
+        binary,
+        "run",
+        "--ring",
+        "64MiB",
+        "--out",
+        &out,
+        "--trigger",
+        "net 10.0.0.0/8",
+        "--dump",
+        "",
+    ]);
     command.args(TRAFFIC).args(["--after", "0s", "--holdoff", "200ms", "-v"]);
     let done = finish(command);
     assert_eq!((done.code(), done.stdout.as_str()), (Some(0), "/dev/null\n/dev/null\n/dev/null\n"), "{}", done.stderr);

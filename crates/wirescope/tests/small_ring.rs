@@ -76,7 +76,7 @@ fn check_dump(case: &Case, name: &str, input: &Capture, at: usize, summary: &Sum
     let missing =
         missing_from_front(case, &window(case.filter), &found, hit_ns).unwrap_or_else(|words| panic!("{name}: {words}")) as u64;
     assert_eq!(dump.packets, found.packets.len() as u64, "{name}");
-    assert_eq!(dump.complete, !case.turned, "{name}: {dump:?}");
+    assert_eq!(dump.lost_nothing(), !case.turned, "{name}: {dump:?}");
     if !case.turned {
         assert_eq!((missing, dump.lost_min, dump.lost_max), (0, 0, 0), "{name}");
         return;
@@ -168,6 +168,21 @@ fn many_dumps_at_once_share_a_small_ring_and_each_has_its_later_part() {
         let indices = expected_dump(&input, &filter, time_ns - SECOND, time_ns + 10 * SECOND, at, VlanRule::Transparent).unwrap();
         let found = oracle::read(&dump.path).unwrap().capture;
         let missing = is_later_part(&input.subset(&indices), &found).unwrap_or_else(|words| panic!("host {host}: {words}"));
-        assert_eq!((missing, dump.complete), (0, true), "host {host}: {dump:?}");
+        assert_eq!((missing, dump.lost_nothing()), (0, true), "host {host}: {dump:?}");
     }
+}
+
+#[test]
+fn a_small_ring_says_what_it_keeps_of_a_packet() {
+    let place = Place::new();
+    let source = place.source(&turning(&["left"]).0);
+    let said = |arguments: &[&str]| {
+        let everything = ["--source", &source, "--trigger", "udp port 60000"];
+        place.run(&[&everything, arguments].concat()).stderr
+    };
+    let small = said(&["--ring", "4MiB", "--segment", "64KiB"]);
+    let line = "of a packet at most 16 KiB are kept (a larger --ring, or --segment 1MiB, keeps up to 256 KiB)";
+    assert!(small.contains(line), "{small}");
+    let large = said(&["--ring", "64MiB", "--segment", "1MiB"]);
+    assert!(!large.contains("are kept"), "{large}");
 }

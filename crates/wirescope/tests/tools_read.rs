@@ -184,7 +184,7 @@ fn what_a_capture_says_beside_its_packets_stays_with_them() {
         assert_eq!(said[1..], ["one of near", "two of near"]);
         let kinds: Vec<u32> = found.names_and_secrets.iter().map(|(kind, _)| *kind).collect();
         let holds = |text: &str| found.names_and_secrets.iter().any(|(_, body)| String::from_utf8_lossy(body).contains(text));
-        assert_eq!(kinds.len(), 2, "{kinds:?}");
+        assert_eq!(kinds.len(), 2, "{target}: {:?}", found.names_and_secrets);
         assert!(holds("near.example") && holds("CLIENT_RANDOM near 01"), "{kinds:?}");
         every_tool_copies(&path).unwrap();
     }

@@ -2,7 +2,7 @@
 
 use super::live_scene::{check, numbered};
 use super::running::Running;
-use super::truth::{Came, Counted, Truth};
+use super::truth::{Came, Counted, HIT_PORT, Truth};
 use crate::place::Place;
 use anyhow::Result;
 use scope_testkit::traffic::{Capture, Precision, Random, Record, pcapng};
@@ -34,7 +34,7 @@ pub fn play(place: &Place, random: &mut Random) -> Result<(Counted, Vec<String>)
         // One packet alone may be of another time, and a few stand a little behind their place.
         let alone_ns = if random.chance(1) && jumps > 1 { 7_200_000 * MS } else { 0 };
         let late_ns = if random.chance(10) { random.below(100 * MS as u64) as i64 } else { 0 };
-        let port = if random.below(hit_every) == 0 { 9 } else { random.pick(&[53, 80, 443]) };
+        let port = if random.below(hit_every) == 0 { HIT_PORT } else { random.pick(&[53, 80, 443]) };
         let time_ns = now_ns + alone_ns - late_ns;
         truth.came.push(Came { number, port, time_ns });
         capture.packets.push(Record::new(time_ns, numbered(number, port, 60 + random.below(600) as usize)));

@@ -2,7 +2,7 @@
 
 use super::disk::{Disk, Kind};
 use super::running::{Done, Running, Stall};
-use super::truth::{Came, Counted, Truth, WITNESS_NS};
+use super::truth::{Came, Counted, HIT_PORT, Truth, WITNESS_NS};
 use super::witness::{NUMBER_AT, Seen, Witness};
 use crate::place::Place;
 use anyhow::{Context, Result};
@@ -287,6 +287,6 @@ pub fn numbered(number: u64, port: u16, bytes: usize) -> Vec<u8> {
 }
 
 fn frame(scene: &Scene, number: u64, random: &mut Random) -> Vec<u8> {
-    let port = if random.below(scene.hit_every) == 0 { 9 } else { random.pick(&[53, 80, 443]) };
+    let port = if random.below(scene.hit_every) == 0 { HIT_PORT } else { random.pick(&[53, 80, 443]) };
     numbered(number, port, (scene.bytes.0 + random.below(scene.bytes.1 - scene.bytes.0)) as usize)
 }

@@ -180,3 +180,30 @@ fn a_file_that_could_not_be_written_on_describes_what_its_packets_came_by() {
     assert_eq!(times(&path), [(10, "port0".to_string())]);
     every_tool_copies(&path).unwrap();
 }
+
+#[test]
+fn a_pipe_has_the_names_of_the_files_that_its_packets_come_from_and_of_no_others() {
+    let mut bench = Bench::new(LinkType::ETHERNET);
+    let (near, far) = (bench.meet(), bench.meet());
+    let evidence = Arc::<Evidence>::default();
+    for (number, part, name) in [(near, 0, "near"), (far, 1, "farther")] {
+        evidence.annexes.interface(number, (0, part));
+        let mut block = Vec::new();
+        pcapng::block(&mut block, pcapng::NAMES, name.as_bytes());
+        evidence.annexes.block((0, part), &block);
+    }
+    let path = bench.folder.path().join("piped.pcapng");
+    let target = Target::Stream(File::create(&path).unwrap());
+    let output = Arc::new(DumpOutput {
+        format: DumpFormat::Pcapng,
+        target,
+        budget: None,
+        disk: Arc::new(crate::disk::SystemDisk),
+        together: None,
+    });
+    let mut file = OutFile::create(&output, &bench.ring, bench.link_type, &evidence, "").unwrap();
+    bench.write(&mut file, near, 10, "");
+    assert_eq!(bench.publish(file, "piped"), None);
+    let found = oracle::read(&path).unwrap();
+    assert_eq!((found.capture.interfaces.len(), found.names_and_secrets), (2, vec![(4, b"near".to_vec())]));
+}

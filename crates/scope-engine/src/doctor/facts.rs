@@ -36,6 +36,8 @@ pub struct Capture {
     pub snap_len: Option<u64>,
     /// Also packets for other hosts.
     pub promiscuous: bool,
+    /// Processors that its workers are pinned to; empty: any.
+    pub cpus: Vec<u64>,
 }
 
 /// One source's side of the conservation law, packets; all its workers together.
@@ -56,6 +58,8 @@ pub struct SourceFacts {
 pub struct KernelLosses {
     /// A worker had no time left.
     pub busy: u64,
+    /// The process had used up the processor time that its control group may have.
+    pub throttled: u64,
     /// A worker was ready to run, and others had its processor.
     pub starved: u64,
     /// The whole process stood still.
@@ -106,6 +110,8 @@ pub struct DumpFacts {
     pub lost_min: u64,
     /// Packets that it lacks, at most.
     pub lost_max: u64,
+    /// What it lacks of its window, by reason: packets at least and at most. Logs of older versions don't say it.
+    pub gaps: BTreeMap<String, (u64, u64)>,
     /// Why writing failed.
     pub error: Option<String>,
 }
@@ -117,6 +123,8 @@ pub struct Disk {
     pub free_bytes: u64,
     /// Bytes in all.
     pub bytes: u64,
+    /// Nothing may be written there.
+    pub read_only: bool,
 }
 
 /// Another run in the same log.
@@ -165,6 +173,24 @@ pub struct Facts {
     pub last: Option<jiff::Timestamp>,
     /// Seconds since then, by the clock of this machine.
     pub silent_s: Option<f64>,
+    /// Time of its last line that holds all counts.
+    pub counted: Option<jiff::Timestamp>,
+    /// Seconds since then, where the run still goes on.
+    pub counts_age_s: Option<f64>,
+    /// Seconds between two such lines; 0: its log doesn't say.
+    pub status_every_s: f64,
+    /// Bytes of its log now.
+    pub log_bytes: u64,
+    /// Bytes to which the process may let a file grow.
+    pub file_size_max: Option<u64>,
+    /// Threads that its control groups may have.
+    pub threads_max: Option<u64>,
+    /// Processors that it may use; 0: its log doesn't say.
+    pub processors: u64,
+    /// Times that it went on after a signal had stopped it.
+    pub resumed: u64,
+    /// Periods in which a control group of it had used up its processor time, and seconds that its threads waited for that.
+    pub throttled: (u64, f64),
     /// It captures, or captured, live.
     pub live: bool,
     /// Its process.
@@ -209,12 +235,18 @@ pub struct Facts {
     pub triggers: u64,
     /// Filters run in the interpreter because that was asked for.
     pub interpreter_asked: bool,
+    /// Hits that were refused without a look.
+    pub hits_rationed: u64,
     /// Hits by verdict, of all triggers.
     pub hits: BTreeMap<String, u64>,
     /// Dumps that may be open at once.
     pub dumps_max: Option<u64>,
-    /// Finished dumps.
+    /// Finished dumps that the log tells of one by one.
+    pub dumps_told: u64,
+    /// Those of them that lack something, or failed.
     pub dumps: Vec<DumpFacts>,
+    /// What its last line says of all dumps: how many, and how many of them are incomplete or failed.
+    pub dump_totals: Option<(u64, u64)>,
     /// Times that a dump was named for holding segments without getting on.
     pub long_holds: u64,
     /// Bytes of the ring.
@@ -240,6 +272,11 @@ impl Facts {
     /// Packets dropped for `reason`.
     pub fn dropped(&self, reason: &str) -> u64 {
         self.dropped.get(reason).copied().unwrap_or(0)
+    }
+
+    /// Dumps in all, as far as it is known.
+    pub fn dumps_all(&self) -> u64 {
+        self.dump_totals.map_or(self.dumps_told, |(all, _)| all.max(self.dumps_told))
     }
 
     /// Hits with `verdict`.

@@ -1,7 +1,7 @@
 //! From facts to findings, in order of effect: a pure function, so that recorded counters test it.
 
 use super::facts::{Facts, NicFacts, State};
-use super::{packet_findings, silence};
+use super::{dump_findings, packet_findings, silence};
 use scope_source::nic::{Nic, altered_advice};
 use scope_source::printable::shell_word;
 use scope_source::spec::escape;
@@ -86,6 +86,8 @@ pub struct Finding {
     pub lost_max: u64,
     /// Packets or promised dumps are lost. If not, it is worth knowing all the same.
     pub loses: bool,
+    /// Kinds of other findings of which this is a consequence: its packets are counted there.
+    pub follows: Vec<&'static str>,
     /// Why, in plain words.
     pub cause: String,
     /// What to change, what helps most first.
@@ -96,7 +98,7 @@ impl Finding {
     /// Something worth knowing that loses nothing.
     pub(super) fn note(kind: &'static str, stage: Stage, sureness: Sureness, cause: String, remedies: &[&str]) -> Finding {
         let remedies = remedies.iter().map(|remedy| remedy.to_string()).collect();
-        Finding { kind, stage, sureness, lost_min: 0, lost_max: 0, loses: false, cause, remedies }
+        Finding { kind, stage, sureness, lost_min: 0, lost_max: 0, loses: false, follows: Vec::new(), cause, remedies }
     }
 
     /// A loss of `packets`.
@@ -113,94 +115,34 @@ impl Finding {
     }
 }
 
-/// Everything that is to be said of a run: losses first, the largest first; then what is worth knowing.
+/// Everything that is to be said of a run: losses first, the largest first, each counted once; then what follows from them; then what is
+/// worth knowing.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     packet_findings::add(facts, &mut found);
-    dumps(facts, &mut found);
     silence::add(facts, &mut found);
     run(facts, &mut found);
+    dump_findings::add(facts, &mut found);
     log(facts, &mut found);
     altered(facts, &mut found);
     idle(facts, &mut found);
     settings(facts, &mut found);
-    found.sort_by_key(|finding| (!finding.loses, Reverse((finding.lost_min, finding.lost_max)), finding.sureness, finding.stage));
+    found.sort_by_key(|finding| {
+        let most = Reverse((finding.lost_min, finding.lost_max));
+        (!finding.loses, !finding.follows.is_empty(), most, finding.sureness, finding.stage)
+    });
     found
-}
-
-fn dumps(facts: &Facts, found: &mut Vec<Finding>) {
-    let failed: Vec<_> = facts.dumps.iter().filter_map(|dump| Some((dump, dump.error.as_ref()?))).collect();
-    if let Some((first, error)) = failed.first() {
-        let full = error.contains("os error 28") || error.contains("No space");
-        let mut finding = Finding::loss(
-            if full { "dump_disk_full" } else { "dump_failed" },
-            Stage::DumpDisk,
-            Sureness::Certain,
-            0,
-            format!("{} of {} dumps could not be written whole; dump {}: {error}", failed.len(), facts.dumps.len(), first.id),
-            match full {
-                _ if error.contains("os error 24") => {
-                    &["let the process open more files: ulimit -n 4096, or LimitNOFILE= of a service"]
-                }
-                true => &["free space there, or write elsewhere with --out", "narrower --dump templates and shorter windows"],
-                false => &["look at that folder: does it exist, is it writable, is its disk well?", "write elsewhere with --out"],
-            },
-        );
-        // Dumps may lack the same packets: what the worst one lacks is said, not the sum.
-        finding.lost_min = failed.iter().map(|(dump, _)| dump.lost_min).max().unwrap_or(0);
-        finding.lost_max = failed.iter().map(|(dump, _)| dump.lost_max).max().unwrap_or(0);
-        found.push(finding);
-    }
-    let short: Vec<_> = facts.dumps.iter().filter(|dump| !dump.complete && dump.error.is_none() && dump.lost_max > 0).collect();
-    if !short.is_empty() {
-        let lost_min = short.iter().map(|dump| dump.lost_min).max().unwrap_or(0);
-        let lost_max = short.iter().map(|dump| dump.lost_max).max().unwrap_or(0);
-        let overwritten = facts.dropped.values().all(|&packets| packets == 0);
-        let stuck = facts.long_holds > 0;
-        let cause = format!(
-            "that many lacks the worst of {} incomplete dumps, of {}: {}",
-            short.len(),
-            facts.dumps.len(),
-            match (stuck, overwritten) {
-                (true, _) => "the disk didn't take what they wrote, and the ring went on without them",
-                (false, true) => "their past was overwritten in the ring before it was read",
-                (false, false) => "packets of their windows were dropped on the way, or overwritten before they were read",
-            }
-        );
-        let remedies: &[&str] = match (stuck, overwritten) {
-            (true, _) => &["a faster disk for dumps: --out", "a larger --ring"],
-            (false, true) => &["a larger --ring", "a shorter --before", "a faster disk, narrower --dump templates"],
-            (false, false) => &["what is said of the dropped packets", "a larger --ring, a shorter --before"],
-        };
-        let stage = if stuck { Stage::DumpDisk } else { Stage::Ring };
-        let sureness = if stuck || overwritten { Sureness::Likely } else { Sureness::Possible };
-        let loss = Finding::loss("dumps_incomplete", stage, sureness, lost_min, cause, remedies);
-        found.push(Finding { lost_max, ..loss });
-    }
-    let refused = facts.hits("no_space");
-    if refused > 0 {
-        let cause = format!("{refused} hits got no dump: the dump folder has reached its budget or its least free space");
-        let remedies = ["move finished dumps away", "a larger --dump-budget, a smaller --dump-min-free", "--dump-rotate"];
-        found.push(Finding::loss("dumps_refused", Stage::DumpDisk, Sureness::Certain, 0, cause, &remedies));
-    }
-    let too_many = facts.hits("too_many");
-    if too_many > 0 {
-        let places = facts.dumps_max.map_or(String::new(), |places| format!(" ({places})"));
-        let cause = format!("{too_many} hits got no dump of their own: all places for dumps at once were taken{places}");
-        let remedies = ["a larger --dumps-max", "a shorter --after", "a longer --holdoff, or a --holdoff-key such as '$srcIP'"];
-        found.push(Finding::note("too_many", Stage::Dumps, Sureness::Certain, cause, &remedies));
-    }
 }
 
 fn run(facts: &Facts, found: &mut Vec<Finding>) {
     let pid = facts.pid.unwrap_or(0);
     if facts.state == State::Stopped {
-        let resume = format!("kill -CONT {pid}");
+        let resume = format!("Let it go on: kill -CONT {pid}");
         let cause = format!("process {pid} is stopped by a signal: the kernel drops what its capture ring can't hold");
         let finding = Finding::loss("stopped", Stage::Run, Sureness::Certain, 0, cause, &[&resume]);
         found.push(Finding { loses: facts.live, ..finding });
     }
-    let own = ["source failed", "the ring couldn't", "the event log", "no thread", " is not captured"];
+    let own = ["source failed", "the ring couldn't", "the event log", " is not captured"];
     for failure in facts.failures.iter().filter(|failure| own.iter().any(|words| failure.contains(words))) {
         found.push(Finding::loss("failed", Stage::Run, Sureness::Certain, 0, failure.clone(), &[]));
     }
@@ -209,7 +151,8 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
         // What ended its source stands among the failures.
         if !facts.failures.iter().any(|failure| failure.contains(reason)) {
             let (cause, remedy) = refused.rsplit_once("; ").unwrap_or((refused, ""));
-            let remedies: &[&str] = if remedy.is_empty() { &[] } else { &[remedy] };
+            let remedy = sentence(remedy);
+            let remedies: &[&str] = if remedy.is_empty() { &[] } else { &[&remedy] };
             let finding = Finding::loss("not_captured", Stage::Run, Sureness::Certain, 0, cause.to_string(), remedies);
             // One that a pattern passed over was never begun.
             found.push(Finding { loses: facts.gone.contains(interface), ..finding });
@@ -224,7 +167,7 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
             Sureness::Certain,
             unreadable,
             cause,
-            &["get a whole copy of the file"],
+            &["Get a whole copy of the file, from where it was captured."],
         ));
     }
     if facts.late > 0 {
@@ -232,13 +175,28 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
             "{} packets came so late that windows that they belong to may have been over: clocks that step, or files out of order",
             facts.late
         );
-        let remedies = ["one clock for all cards and the host (chrony, phc2sys)", "sort files first: reordercap"];
+        let remedies = [
+            "Let the host and all its cards follow one clock: chrony for the host, phc2sys for cards with a clock of their own.",
+            "Sort a capture file before it is read: reordercap IN OUT.",
+        ];
         found.push(Finding::note("late", Stage::Dumps, Sureness::Possible, cause, &remedies));
     }
     if facts.cut_by_segment > 0 {
         let cause = format!("{} packets are longer than a segment can keep, and were cut", facts.cut_by_segment);
-        found.push(Finding::note("cut", Stage::Ring, Sureness::Certain, cause, &["a larger --segment"]));
+        found.push(Finding::note(
+            "cut",
+            Stage::Ring,
+            Sureness::Certain,
+            cause,
+            &["Use larger segments: --segment 2MiB keeps packets of up to 256 KiB."],
+        ));
     }
+}
+
+/// The run's own words as a sentence.
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// What the log itself lacks: findings are no better than it.
@@ -295,19 +253,28 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
                     "were received with open checksums, left so by their sender or undone by joining: tools call them wrong",
                 ),
             };
-            add(advice.kind, packets, what, nic.remedy(advice.kind).unwrap_or(&advice.remedy));
+            let line = nic.remedy(advice.kind).unwrap_or(&advice.remedy);
+            let aim = match advice.kind {
+                "joined" | "long" => "To have packets as they are on the wire, switch the joining off",
+                "split" => "To have packets as they are on the wire, let the kernel split them itself",
+                _ => "To have checksums filled in, switch their computing in the card off",
+            };
+            add(advice.kind, packets, what, &format!("{aim}: {line}"));
         }
         add(
             "cut_by_block",
             altered.cut_by_block,
             "were cut though nobody asked for it: they don't fit into a block of the kernel's ring",
-            "a larger block= (pcap: a larger buffer=)",
+            "Use larger blocks in the source: block=1MiB (pcap: buffer=).",
         );
         add(
             "cut_by_bound",
             altered.cut_by_bound,
             "were cut though nobody asked for it: they are longer than the most that is kept of a packet",
-            &format!("ip link set dev {} gso_max_size 65536 gro_max_size 65536", shell_word(interface)),
+            &format!(
+                "Let this host make no packets that are longer: ip link set dev {} gso_max_size 65536 gro_max_size 65536",
+                shell_word(interface)
+            ),
         );
         let snap_len = facts.captures.iter().find(|capture| capture.interface == *interface).and_then(|capture| capture.snap_len);
         let asked = snap_len.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
@@ -315,7 +282,7 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
             "sliced",
             altered.sliced,
             &format!("were cut to the snap length{asked} that was asked for"),
-            "a larger snaplen= or -s, or none",
+            "Keep more of each packet, if that is wanted: a larger snaplen= or -s, or none.",
         );
     }
 }
@@ -332,15 +299,18 @@ fn idle(facts: &Facts, found: &mut Vec<Finding>) {
         let arrived =
             nic.filter(|nic| !nic.counters.is_empty()).map(|nic| nic.count("rx_packets").saturating_add(nic.count("tx_packets")));
         let (up, running) = (nic.and_then(|nic| nic.up), nic.and_then(|nic| nic.running));
-        let up_line = format!("ip link set dev {} up", shell_word(name));
-        let promiscuous = format!("capture without promisc=off: --source {}", shell_word(format!("afpacket:{}", escape(name))));
+        let up_line = format!("Switch it on: ip link set dev {} up", shell_word(name));
+        let promiscuous = format!(
+            "Capture packets for other hosts, too, without promisc=off: --source {}",
+            shell_word(format!("afpacket:{}", escape(name)))
+        );
         let (sureness, cause, remedies): (_, &str, Vec<&str>) = match (up, running, arrived) {
             (Some(false), ..) => (Sureness::Certain, "the interface is down", vec![&up_line]),
-            (_, Some(false), _) => (Sureness::Certain, "the interface has no link", vec!["look at cable, switch port or peer"]),
+            (_, Some(false), _) => (Sureness::Certain, "the interface has no link", vec!["Look at cable, switch port or peer."]),
             (.., Some(1..)) => (
                 Sureness::Possible,
                 "the card counts packets that capture never sees: an XDP program or another driver takes them first",
-                vec!["look for one: ip link show, bpftool net"],
+                vec!["Look for one: ip link show; bpftool net."],
             ),
             _ if !capture.promiscuous => {
                 (Sureness::Likely, "only packets for this host are taken, and none came", vec![&promiscuous])
@@ -348,11 +318,16 @@ fn idle(facts: &Facts, found: &mut Vec<Finding>) {
             (.., Some(0)) => (
                 Sureness::Likely,
                 "nothing arrives at this interface",
-                vec!["is it the right one? wirescope devices", "is the switch's mirror port set up?"],
+                vec!["See whether it is the right one: wirescope devices.", "See whether the switch's mirror port is set up."],
             ),
-            _ => (Sureness::Possible, "nothing comes, and the card's counters aren't known", vec!["wirescope devices"]),
+            _ => (
+                Sureness::Possible,
+                "nothing comes, and the card's counters aren't known",
+                vec!["Look at what it is: wirescope devices."],
+            ),
         };
-        let cause = format!("no packet at all on {name}: {cause}");
+        let stale = facts.counts_age_s.map_or(String::new(), |age_s| format!(" (as of {age_s:.0} s ago)"));
+        let cause = format!("no packet at all on {name}: {cause}{stale}");
         found.push(Finding::note("idle", Stage::Nic, sureness, cause, &remedies));
     }
 }
@@ -362,35 +337,55 @@ fn settings(facts: &Facts, found: &mut Vec<Finding>) {
     let interpreted = facts.interpreted();
     if facts.interpreter_asked {
         let cause = "filters run in the interpreter, several times slower than machine code: that was asked for".to_string();
-        found.push(Finding::note("interpreted", Stage::Worker, Sureness::Certain, cause, &["--filter-engine native"]));
+        found.push(Finding::note(
+            "interpreted",
+            Stage::Worker,
+            Sureness::Certain,
+            cause,
+            &["Let filters be machine code: leave --filter-engine interpreter out, or say --filter-engine native."],
+        ));
     } else if interpreted > 0 {
         let cause = format!("{interpreted} filters run in the interpreter, several times slower than machine code");
-        let remedies = ["let the process map executable memory (SELinux execmem, MemoryDenyWriteExecute=no)"];
+        let remedies = ["Let the process map executable memory: MemoryDenyWriteExecute=no in a service; under SELinux, execmem."];
         found.push(Finding::note("interpreted", Stage::Worker, Sureness::Certain, cause, &remedies));
     }
     if facts.warnings.iter().any(|warning| warning.contains("has swapped out")) {
         let cause = "the system swaps the ring out: packets may be dropped while it is read back".to_string();
-        let remedies = ["--mlock", "a smaller --ring", "swapoff"];
+        let remedies = ["Lock the ring in memory: --mlock.", "Make it smaller: --ring.", "Switch swapping off: swapoff -a."];
         found.push(Finding::note("swapped", Stage::Ring, Sureness::Certain, cause, &remedies));
     }
     if facts.memory.contains("normal 4 KiB pages") {
-        let reserve = format!("sysctl vm.nr_hugepages={}", facts.ring_bytes.div_ceil(2 << 20));
+        let reserve = format!(
+            "Reserve huge pages for it before the run starts: sysctl vm.nr_hugepages={}",
+            facts.ring_bytes.div_ceil(2 << 20)
+        );
         let cause = "the ring is made of normal pages: each packet costs more than in huge pages".to_string();
         found.push(Finding::note("normal_pages", Stage::Ring, Sureness::Certain, cause, &[&reserve]));
     }
+    let (periods, seconds) = facts.throttled;
+    if periods > 0 && facts.kernel.throttled == 0 {
+        let cause = format!(
+            "the run's control group had used up its processor time {periods} times, and its threads waited {seconds:.1} s for more; \
+             nothing was lost by that"
+        );
+        let remedies = ["Allow it more processor time, or none less: CPUQuota= in a service, --cpus of a container."];
+        found.push(Finding::note("throttled", Stage::Worker, Sureness::Certain, cause, &remedies));
+    }
     if let Some(disk) = facts.disk.filter(|disk| disk.free_bytes < disk.bytes / DISK_LOW_PART) {
         let cause = format!("the dump folder's disk has {} MiB left of {} MiB", disk.free_bytes >> 20, disk.bytes >> 20);
-        let remedies = ["move finished dumps away", "write elsewhere with --out"];
+        let remedies = ["Move finished dumps away.", "Write elsewhere: --out FOLDER."];
         found.push(Finding::note("disk_low", Stage::DumpDisk, Sureness::Certain, cause, &remedies));
     }
     for nic in &facts.nics {
         if let Some(remedy) = nic.remedy("nic_ring").filter(|_| nic.count("rx_missed_errors") == 0) {
             let cause = format!("{} has a small receive ring: a burst may be lost there", nic.interface);
-            found.push(Finding::note("nic_ring", Stage::Nic, Sureness::Possible, cause, &[remedy]));
+            let remedy = format!("Give the card a larger receive ring: {remedy}");
+            found.push(Finding::note("nic_ring", Stage::Nic, Sureness::Possible, cause, &[&remedy]));
         }
         if let Some(remedy) = nic.remedy("joined").filter(|_| nic.altered.joined == 0) {
             let cause = format!("{} may bring packets that were joined; none longer than its MTU has come", nic.interface);
-            found.push(Finding::note("may_join", Stage::Nic, Sureness::Possible, cause, &[remedy]));
+            let remedy = format!("To have packets as they are on the wire, switch the joining off: {remedy}");
+            found.push(Finding::note("may_join", Stage::Nic, Sureness::Possible, cause, &[&remedy]));
         }
     }
 }

@@ -14,14 +14,16 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a line that are read; longer ones count as unreadable.
 const LINE_BYTES_MAX: u64 = 4 << 20;
-/// Dumps and warnings that are kept of a run; of more the first ones.
+/// Incomplete dumps, and warnings, that are kept of a run; of more the first ones.
 const KEPT_MAX: usize = 10_000;
 /// Kinds of lines that tell doctor nothing.
-const OTHER_KINDS: [&str; 10] = ["hit", "hits", "interface", "alarm", "deleted", "exec", "reload", "note", "dump", "warning"];
+const OTHER_KINDS: [&str; 9] = ["hit", "hits", "interface", "alarm", "deleted", "exec", "reload", "note", "warning"];
 /// A second took so long, seconds: the process stood still.
 const STALLED_S: f64 = 2.5;
 /// Part of a second from which a worker had no time left.
 const BUSY: f64 = 0.75;
+/// Part of a second that the process was kept waiting by its control group, from which that explains a loss.
+const THROTTLED: f64 = 0.05;
 /// Part of a second that a worker waited for a processor, from which that explains a loss.
 const STARVED: f64 = 0.2;
 
@@ -143,13 +145,18 @@ pub(super) fn take_event(facts: &mut Facts, kind: &str, event: &Map<String, Valu
             }
         }
         "loss" => take_loss(facts, event),
-        "dump" if facts.dumps.len() < KEPT_MAX => facts.dumps.push(dump(event)),
+        "resumed" => facts.resumed += 1,
+        "dump" => take_dump(facts, event),
         "interface" => take_interface(facts, event),
         "long_hold" => facts.long_holds += 1,
         "warning" if facts.warnings.len() < KEPT_MAX => facts.warnings.push(text(event.get("text"))),
         "end" => {
             facts.state = State::Ended;
             facts.failures = texts(event.get("failures"));
+            if let Some(totals) = event.get("dump_totals").filter(|totals| totals.is_object()) {
+                let broken = number(totals.get("incomplete")).max(number(totals.get("failed")));
+                facts.dump_totals = Some((number(totals.get("dumps")), broken));
+            }
             take_counts(facts, event);
         }
         "ended_at_once" => {
@@ -169,6 +176,10 @@ fn take_machine(facts: &mut Facts, event: &Map<String, Value>) {
     facts.live = event.get("live").and_then(Value::as_bool).unwrap_or(false);
     facts.interpreter_asked = event.get("interpreter").and_then(Value::as_bool).unwrap_or(false);
     facts.dumps_max = event.get("dumps_max").and_then(Value::as_u64);
+    facts.status_every_s = event.get("status_every_s").and_then(Value::as_f64).unwrap_or(0.0);
+    facts.processors = number(event.get("processors"));
+    let limit = |name: &str| event.get("limits").and_then(|limits| limits.get(name)).and_then(Value::as_u64);
+    (facts.file_size_max, facts.threads_max) = (limit("file_size"), limit("threads"));
     let captures = event.get("captures").and_then(Value::as_array).into_iter().flatten();
     facts.captures = captures
         .map(|capture| Capture {
@@ -177,6 +188,7 @@ fn take_machine(facts: &mut Facts, event: &Map<String, Value>) {
             workers: number(capture.get("workers")),
             snap_len: capture.get("snap_len").and_then(Value::as_u64).filter(|bytes| *bytes > 0),
             promiscuous: capture.get("promiscuous").and_then(Value::as_bool).unwrap_or(true),
+            cpus: capture.get("cpus").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_u64).collect(),
         })
         .collect();
     take_nics(facts, event);
@@ -189,6 +201,12 @@ fn home(value: &Value) -> Home {
 
 /// What `status` and `end` have in common: all counts since the run began.
 fn take_counts(facts: &mut Facts, event: &Map<String, Value>) {
+    facts.counted = logged(event).or(facts.counted);
+    facts.hits_rationed = number(event.get("hits_rationed"));
+    if let Some(group) = event.get("cgroup").filter(|group| group.is_object()) {
+        let seconds = group.get("throttled_s").and_then(Value::as_f64).unwrap_or(0.0);
+        facts.throttled = (number(group.get("throttled_periods")), seconds);
+    }
     for (reason, packets) in counts(event.get("dropped")) {
         let dropped = facts.dropped.entry(reason).or_default();
         *dropped = packets.max(*dropped);
@@ -275,9 +293,12 @@ fn take_loss(facts: &mut Facts, event: &Map<String, Value>) {
         (busy.max(part(worker, "busy")), starved.max(part(worker, "starved")))
     });
     let seconds = event.get("seconds").and_then(Value::as_f64).unwrap_or(1.0);
+    let throttled_s = event.get("throttled_s").and_then(Value::as_f64).unwrap_or(0.0);
     if seconds >= STALLED_S {
         facts.kernel.stalled = facts.kernel.stalled.saturating_add(kernel);
         facts.stalled_s = facts.stalled_s.max(seconds);
+    } else if throttled_s >= THROTTLED * seconds.max(1.0) {
+        facts.kernel.throttled = facts.kernel.throttled.saturating_add(kernel);
     } else if busy >= BUSY {
         facts.kernel.busy = facts.kernel.busy.saturating_add(kernel);
         facts.busy_max = facts.busy_max.max(busy);
@@ -300,6 +321,14 @@ impl Facts {
     }
 }
 
+fn take_dump(facts: &mut Facts, event: &Map<String, Value>) {
+    facts.dumps_told += 1;
+    let dump = dump(event);
+    if (!dump.complete || dump.error.is_some()) && facts.dumps.len() < KEPT_MAX {
+        facts.dumps.push(dump);
+    }
+}
+
 fn dump(event: &Map<String, Value>) -> DumpFacts {
     DumpFacts {
         id: number(event.get("id")),
@@ -307,8 +336,22 @@ fn dump(event: &Map<String, Value>) -> DumpFacts {
         lost_min: number(event.get("lost_min")),
         // null: nobody knows how many.
         lost_max: event.get("lost_max").and_then(Value::as_u64).unwrap_or_else(|| number(event.get("lost_min")).max(1)),
+        gaps: gaps(event),
         error: event.get("error").and_then(Value::as_str).map(String::from),
     }
+}
+
+/// What a dump lacks, by reason.
+fn gaps(event: &Map<String, Value>) -> BTreeMap<String, (u64, u64)> {
+    let mut gaps: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for gap in event.get("gaps").and_then(Value::as_array).into_iter().flatten() {
+        let lost_min = number(gap.get("lost_min"));
+        // null: nobody knows how many.
+        let lost_max = gap.get("lost_max").and_then(Value::as_u64).unwrap_or(lost_min.max(1));
+        let sum = gaps.entry(text(gap.get("reason"))).or_default();
+        *sum = (sum.0.saturating_add(lost_min), sum.1.saturating_add(lost_max));
+    }
+    gaps
 }
 
 /// The members of an object that are counts.
@@ -379,6 +422,8 @@ mod tests {
         check(r#""seconds":1,"workers":[{"busy":0.1,"starved":0},{"busy":0.97,"starved":0}]"#, KernelLosses { busy: 1, ..none });
         check(r#""seconds":1,"workers":[{"busy":0.5,"starved":0.4}]"#, KernelLosses { starved: 1, ..none });
         check(r#""seconds":4,"workers":[{"busy":0.9,"starved":0.4}]"#, KernelLosses { stalled: 1, ..none });
+        check(r#""seconds":1,"throttled_s":0.4,"workers":[{"busy":0.6,"starved":0.4}]"#, KernelLosses { throttled: 1, ..none });
+        check(r#""seconds":1,"throttled_s":0.01,"workers":[{"busy":0.9,"starved":0}]"#, KernelLosses { busy: 1, ..none });
         check(r#""seconds":1,"workers":[null]"#, KernelLosses { other: 1, ..none });
         check(r#""workers":"x""#, KernelLosses { other: 1, ..none });
     }

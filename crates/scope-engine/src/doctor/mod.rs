@@ -13,10 +13,12 @@
 //! | `system` | facts about the process and its disk, now |
 //! | `findings` | from facts to findings: no file, no clock |
 //! | `packet_findings` | those about packets that were lost, stage by stage |
+//! | `dump_findings` | those about dumps |
 //! | `silence` | those about a run whose log just stops |
 //!
 //! A run is never asked anything: doctor works on one that hangs, and on one that is long dead.
 
+mod dump_findings;
 pub mod facts;
 pub mod findings;
 pub mod log;

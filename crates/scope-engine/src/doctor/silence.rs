@@ -7,13 +7,40 @@ use crate::home::Seen;
 /// A disk with less room than this, bytes, may have had none for the last line.
 const ROOM_MIN: u64 = 1 << 20;
 
+/// A log this close to the largest file that the process may make, bytes, may have had no room for the last line.
+const LINE_BYTES: u64 = 16 << 10;
+/// Seconds between two lines with counts, where the log doesn't say.
+const EVERY_S: f64 = 10.0;
+/// A log is quiet when so many of its lines are missing, and this many seconds more have passed.
+const QUIET_TIMES: f64 = 2.0;
+const QUIET_MORE_S: f64 = 5.0;
+
 pub(super) fn add(facts: &Facts, found: &mut Vec<Finding>) {
     match facts.state {
         State::EndedAtOnce => found.push(at_once(facts)),
         State::Dead => found.push(dead(facts)),
         State::Unknown => found.push(unknown(facts)),
-        State::Ended | State::Running | State::Stopped => {}
+        State::Running => found.extend(quiet(facts)),
+        State::Ended | State::Stopped => {}
     }
+}
+
+/// A run that goes on, whose log doesn't: it writes a line with its counts again and again.
+fn quiet(facts: &Facts) -> Option<Finding> {
+    let every_s = if facts.status_every_s > 0.0 { facts.status_every_s } else { EVERY_S };
+    let silent_s = facts.silent_s.filter(|silent_s| *silent_s > QUIET_TIMES * every_s + QUIET_MORE_S)?;
+    let full = disk_full(facts);
+    let why = full.map_or(String::new(), |full| format!(": {full}"));
+    let cause = format!(
+        "its log has had no line for {}, though it writes one every {every_s:.0} s{why}; what was lost since isn't known here",
+        age(silent_s)
+    );
+    let remedies = [
+        "See whether the log's disk takes anything: df -h, and journalctl -k for its faults.",
+        "Have the log written anew where it was moved or removed: kill -HUP PID.",
+    ];
+    let sureness = if full.is_some() { Sureness::Likely } else { Sureness::Possible };
+    Some(Finding::note("log_silent", Stage::Run, sureness, cause, &remedies))
 }
 
 /// The log says it: whoever ran it wanted it so.
@@ -23,15 +50,19 @@ fn at_once(facts: &Facts) -> Finding {
     if facts.dumps_thrown_away > 0 {
         cause += &format!("; dumps in the making that went with it: {}", facts.dumps_thrown_away);
     }
-    let wait = "stop it once, and give it time to close its dumps";
+    let wait = "Stop it once, and give it time to close its dumps.";
     let finding = Finding::loss("ended_at_once", Stage::Run, Sureness::Certain, 0, cause, &[wait]);
     Finding { loses: facts.dumps_thrown_away > 0, ..finding }
 }
 
 /// Why its disk may have had no room for the last line.
 fn disk_full(facts: &Facts) -> Option<&'static str> {
-    if facts.disk.is_some_and(|disk| disk.free_bytes < ROOM_MIN) {
+    if facts.disk.is_some_and(|disk| disk.read_only) {
+        Some("the disk of its log is read-only")
+    } else if facts.disk.is_some_and(|disk| disk.free_bytes < ROOM_MIN) {
         Some("the disk of its log is full")
+    } else if facts.file_size_max.is_some_and(|bytes_max| facts.log_bytes >= bytes_max.saturating_sub(LINE_BYTES)) {
+        Some("its log is as large as the process may let a file grow (ulimit -f, LimitFSIZE=)")
     } else if facts.dumps.iter().any(|dump| dump.error.as_ref().is_some_and(|error| error.contains("os error 28"))) {
         Some("its dumps met a full disk")
     } else if facts.last_line_cut {
@@ -61,17 +92,17 @@ fn dead(facts: &Facts) -> Finding {
         None => (Sureness::Likely, format!("{gone}: {weighed}")),
     };
     let crash =
-        facts.pid.map_or("look for a crash: coredumpctl".to_string(), |pid| format!("look for a crash: coredumpctl info {pid}"));
+        facts.pid.map_or("Look for a crash: coredumpctl".to_string(), |pid| format!("Look for a crash: coredumpctl info {pid}"));
     let mut remedies = match restarted {
-        true => vec!["look at how the machine went down: last -x, journalctl -b -1 -e"],
+        true => vec!["See how the machine went down: last -x; journalctl -b -1 -e."],
         false => vec![
-            "look for the kernel's reason: journalctl -k | grep -i 'out of memory'",
+            "See whether the kernel ended it for want of memory: journalctl -k | grep -i 'out of memory'",
             &crash,
-            "a smaller --ring if memory ran out",
+            "If memory ran out, make the ring smaller: --ring.",
         ],
     };
     if full.is_some() {
-        remedies.insert(0, "is there room on the disk of the log? df -h");
+        remedies.insert(0, "See whether the log's disk has room, and may be written to: df -h; findmnt -T FOLDER.");
     }
     Finding::loss("died", Stage::Run, sureness, 0, cause, &remedies)
 }
@@ -80,14 +111,14 @@ fn dead(facts: &Facts) -> Finding {
 fn unknown(facts: &Facts) -> Finding {
     let host = facts.home.host.as_deref().unwrap_or("another machine");
     let (place, remedy) = match facts.seen {
-        Seen::Elsewhere => (format!("it ran on {host}, which isn't this machine"), format!("run doctor there: on {host}")),
+        Seen::Elsewhere => (format!("it ran on {host}, which isn't this machine"), format!("Run doctor there, on {host}.")),
         Seen::OutOfSight => (
             format!("it ran on this machine as {host}, where processes can't be seen from here (a container)"),
-            "run doctor where it ran, or on the host itself".to_string(),
+            "Run doctor where it ran, or on the host itself.".to_string(),
         ),
         Seen::Here | Seen::BeforeRestart | Seen::Unknown => (
             "its log doesn't say which process it was, nor where".to_string(),
-            "is it still there? pgrep -a wirescope".to_string(),
+            "See whether it is still there: pgrep -a wirescope".to_string(),
         ),
     };
     let spoken = facts.silent_s.map_or(String::new(), |seconds| format!("; its last line is {} old", age(seconds)));
@@ -124,11 +155,15 @@ mod tests {
 
     #[test]
     fn a_log_that_stops_is_weighed_by_what_can_be_seen() {
-        let disk = |free_bytes| Some(Disk { free_bytes, bytes: 1 << 40 });
+        let disk = |free_bytes| Some(Disk { free_bytes, bytes: 1 << 40, read_only: false });
         let dead = Facts { state: State::Dead, seen: Seen::Here, pid: Some(7), disk: disk(1 << 39), ..Facts::default() };
         check(&dead, "died", Sureness::Likely, true, &["process 7", "killed", "crashed", "hasn't started again"]);
         let full = Facts { disk: disk(0), ..dead.clone() };
         check(&full, "died", Sureness::Possible, true, &["disk of its log is full", "may have ended in order", "killed"]);
+        let read_only = Facts { disk: Some(Disk { free_bytes: 1 << 39, bytes: 1 << 40, read_only: true }), ..dead.clone() };
+        check(&read_only, "died", Sureness::Possible, true, &["disk of its log is read-only"]);
+        let at_limit = Facts { file_size_max: Some(100_000), log_bytes: 99_000, ..dead.clone() };
+        check(&at_limit, "died", Sureness::Possible, true, &["as large as the process may let a file grow"]);
         let cut = Facts { last_line_cut: true, ..dead.clone() };
         check(&cut, "died", Sureness::Possible, true, &["last line of its log is cut"]);
         let restarted = Facts { seen: Seen::BeforeRestart, ..dead.clone() };
@@ -146,6 +181,22 @@ mod tests {
         check(&facts, "ended_at_once", Sureness::Certain, false, &["stopped by a second signal, so it ended at once"]);
         let making = Facts { dumps_thrown_away: 2, ..facts };
         check(&making, "ended_at_once", Sureness::Certain, true, &["went with it: 2"]);
+    }
+
+    #[test]
+    fn a_run_whose_log_does_not_go_on_is_told_with_what_may_keep_it() {
+        let disk = |read_only| Some(Disk { free_bytes: 1 << 39, bytes: 1 << 40, read_only });
+        let goes = Facts { state: State::Running, silent_s: Some(24.0), disk: disk(false), ..Facts::default() };
+        let mut found = Vec::new();
+        add(&goes, &mut found);
+        assert!(found.is_empty(), "a line each 10 s: {found:?}");
+        let quiet = Facts { silent_s: Some(60.0), ..goes.clone() };
+        check(&quiet, "log_silent", Sureness::Possible, false, &["no line for 60 s", "every 10 s"]);
+        let read_only = Facts { disk: disk(true), ..quiet.clone() };
+        check(&read_only, "log_silent", Sureness::Likely, false, &["disk of its log is read-only"]);
+        let seldom = Facts { status_every_s: 3600.0, ..quiet };
+        add(&seldom, &mut found);
+        assert!(found.is_empty(), "{found:?}");
     }
 
     #[test]

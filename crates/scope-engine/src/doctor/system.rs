@@ -20,6 +20,10 @@ pub fn look(facts: &mut Facts, log: &Path) {
         facts.state = state(facts.seen, facts.pid, facts.pid_began);
     }
     facts.silent_s = facts.last.map(|last| jiff::Timestamp::now().duration_since(last).as_secs_f64().max(0.0));
+    let goes_on = matches!(facts.state, State::Running | State::Stopped);
+    let age_s = |since: jiff::Timestamp| jiff::Timestamp::now().duration_since(since).as_secs_f64().max(0.0);
+    facts.counts_age_s = facts.counted.filter(|_| goes_on).map(age_s);
+    facts.log_bytes = std::fs::metadata(log).map_or(0, |metadata| metadata.len());
     facts.disk = disk(log);
 }
 
@@ -103,7 +107,8 @@ fn disk(file: &Path) -> Option<Disk> {
     // SAFETY: zeroed before and filled by the kernel; plain numbers.
     let facts = unsafe { facts.assume_init() };
     let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
-    Some(Disk { free_bytes: bytes(facts.f_bavail), bytes: bytes(facts.f_blocks) })
+    let read_only = facts.f_flag & libc::ST_RDONLY != 0;
+    Some(Disk { free_bytes: bytes(facts.f_bavail), bytes: bytes(facts.f_blocks), read_only })
 }
 
 #[cfg(test)]

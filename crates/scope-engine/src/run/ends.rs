@@ -95,6 +95,8 @@ impl Run {
         summary.adds_up = counters.add_up();
         let total = counters.total();
         summary.late = total.late_packets;
+        summary.strays = total.stray_packets;
+        summary.set_back = self.shared.steps.era();
         summary.received = Amount { packets: total.received_packets, bytes: total.received_bytes };
         summary.stored = Amount { packets: total.stored_packets, bytes: total.stored_bytes };
         summary.filtered = Amount { packets: total.filtered_packets, bytes: total.filtered_bytes };
@@ -107,6 +109,7 @@ impl Run {
             let report = report.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
             summary.unreadable += report.counters.unreadable;
             summary.stepped_back += report.counters.stepped_back;
+            summary.set_back += report.counters.set_back;
             summary.time_clamped += report.counters.time_clamped;
             failures.extend(report.failure.map(|failure| format!("source failed: {failure}")));
             summary.sources.push((name, report.counters));
@@ -138,8 +141,14 @@ impl Run {
             let spared = self.shared.dumps.spared();
             end.insert(
                 "scans".into(),
-                json!({"shared_packets": spared.packets_shared, "skipped_segments": spared.segments_skipped}),
+                json!({
+                    "shared_packets": spared.packets_shared,
+                    "skipped_segments": spared.segments_skipped,
+                    "early_packets": spared.packets_early,
+                }),
             );
+            let budget = self.shared.ring.budget();
+            end.insert("pins".into(), json!({"segments": budget.segments(), "dumps_without": budget.refused()}));
             end.insert("first".into(), heard.map(|(first_ns, _)| iso(first_ns)).into());
             end.insert("last".into(), heard.map(|(_, last_ns)| iso(last_ns)).into());
         }

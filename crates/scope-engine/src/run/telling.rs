@@ -39,6 +39,19 @@ impl Run {
         self.tell_of_commands(watch, warnings);
     }
 
+    /// Looks whether the system's clock was set, and passes that on.
+    pub(super) fn tell_of_steps(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        self.shared.steps.look(&*self.shared.clock);
+        let (steps, more) = self.shared.steps.news();
+        for step in steps {
+            self.shared.events.log("clock_step", step.to_json());
+            self.warn(step.text(), watch, warnings);
+        }
+        if more > 0 {
+            self.warn(format!("the system's clock was set {more} times more"), watch, warnings);
+        }
+    }
+
     /// Passes on what became of commands after dumps.
     pub(super) fn tell_of_commands(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
         for news in self.exec.iter().flat_map(|exec| exec.news()) {

@@ -23,9 +23,16 @@ impl Losses {
         self.looked_ns = clock_ns;
     }
 
-    /// A look at `clock_ns` found `dropped` packets more; returns the span of capture time in which they fell, if there were any.
+    /// Capture clock at the last look, ns: what was lost before it has been counted.
+    pub(crate) fn looked_ns(&self) -> i64 {
+        self.looked_ns
+    }
+
+    /// A look at `clock_ns` found `dropped` packets more; returns the span of capture time in which they fell, if there were any. Where
+    /// the clock was set back meanwhile, they may have fallen at what it showed before, or behind.
     pub(crate) fn counted(&mut self, dropped: u64, clock_ns: i64) -> Option<(i64, i64)> {
-        let since_ns = (self.looked_ns - self.slack_ns).max(0);
+        let since_ns = (self.looked_ns.min(clock_ns) - self.slack_ns).max(0);
+        let until_ns = self.looked_ns.max(clock_ns);
         self.looked_ns = clock_ns;
         if dropped == 0 {
             return None;
@@ -34,7 +41,7 @@ impl Losses {
             self.untold_since_ns = since_ns;
         }
         self.untold += dropped;
-        Some((since_ns, clock_ns.max(since_ns)))
+        Some((since_ns, until_ns))
     }
 
     /// Packets lost directly before the next packet, of time `time_ns`. A full ring still holds packets from before the loss:
@@ -63,8 +70,8 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_back_gives_no_inverted_span() {
+    fn a_clock_that_steps_back_gives_a_span_that_holds_both_sides() {
         let mut losses = Losses::begin(1000, 10);
-        assert_eq!(losses.counted(1, 500), Some((990, 990)));
+        assert_eq!(losses.counted(1, 500), Some((490, 1000)));
     }
 }

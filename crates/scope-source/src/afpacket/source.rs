@@ -256,6 +256,13 @@ impl AfPacketSource {
         Ok(())
     }
 
+    /// Says up to when losses are known: the kernel counts a loss when it happens, and every loss before the last look was reported.
+    /// So nothing that was captured behind that look counts as settled before the next one.
+    fn tell_counted(&self, sink: &mut dyn Sink) {
+        let looked_ns = self.ports.iter().map(|port| port.intake.losses.looked_ns()).min();
+        sink.counted(looked_ns.unwrap_or_else(realtime_ns));
+    }
+
     /// Whether a stopped source has handed over all that the kernel held.
     fn is_drained(&mut self) -> bool {
         let Some(stopped) = self.stopped else { return false };
@@ -287,6 +294,7 @@ impl Source for AfPacketSource {
             return Ok(Polled::Ended);
         }
         self.hear_of_links(sink);
+        self.tell_counted(sink);
         let mut clock_ns = realtime_ns();
         let mut packets = self.take_blocks(sink);
         if packets == 0 {
@@ -298,6 +306,7 @@ impl Source for AfPacketSource {
         }
         let quiet = self.ports.iter().all(|port| port.stage == Stage::Parked || port.is_quiet());
         self.ports.iter_mut().try_for_each(|port| port.count_losses(sink))?;
+        self.tell_counted(sink);
         self.park();
         if packets > 0 {
             self.ports.iter_mut().for_each(|port| port.compare_clocks(clock_ns));

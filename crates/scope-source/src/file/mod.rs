@@ -1,16 +1,18 @@
 //! Capture files: pcap and pcapng, one or several merged by time, from disk or a pipe.
 //!
 //! ```text
-//!  input ─► [ahead ─►] buffer ─► pcap | pcapng ─► capture (one file, its next packet) ─► merge ─► share, pace ─► lend
+//!  input ─► [ahead ─►] buffer ─► pcap | pcapng ─► capture (one file, its next packet) ─► timed ─► merge ─► share, pace ─► lend
 //! ```
 //! A poll gathers up to 64 records by their place in the buffers and lends them as one batch; a buffer is refilled only
 //! between batches, so no packet is copied and no reference outlives its bytes. A file that is damaged is read to that
-//! place, said so and counted. Absent on purpose: files are never mapped, see [`buffer`].
+//! place, said so and counted. Whether a packet's time is believed is judged in its file (`course`). Where one that is lies more than a second before
+//! the clock of all files together, capture time was set back: every worker is told, at the same packet. Absent on purpose: files are never mapped, see [`buffer`].
 
 mod ahead;
 mod annex;
 mod buffer;
 mod capture;
+mod course;
 mod input;
 mod merge;
 mod pace;
@@ -19,19 +21,22 @@ mod pcapng;
 mod pseudo;
 mod record;
 mod share;
+mod timed;
 
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use scope_packet::{BATCH_PACKETS_MAX, LinkType, Packet, Sink, time};
+use scope_packet::{BATCH_PACKETS_MAX, LinkType, Packet, Sink, Turn, time};
 
 use crate::{Polled, Source, SourceCounters, SourceError, Timing};
 use capture::{Advance, Capture};
+use course::Told;
 use input::Input;
 use merge::Merge;
 use pace::Pace;
-use record::{Interfaces, Record};
+use record::{COPIED, Interfaces, Record};
 use share::Share;
+use timed::Timed;
 
 pub use buffer::BUFFER_BYTES_MAX;
 pub use merge::FILES_MAX;
@@ -59,7 +64,7 @@ pub struct FileOptions {
 /// Capture files as a source of packets.
 pub struct FileSource {
     name: String,
-    captures: Vec<Capture>,
+    captures: Vec<Timed>,
     interfaces: Interfaces,
     /// The first so many interfaces are known to the sink.
     announced: usize,
@@ -72,6 +77,17 @@ pub struct FileSource {
     ended: Vec<u32>,
     /// The batch being gathered, at most [`BATCH_PACKETS_MAX`].
     batch: Vec<Record>,
+    /// Bytes of those records of the batch that stand in no buffer.
+    copies: Vec<Box<[u8]>>,
+    /// What is to be said of time before the batch.
+    turn: Option<Turn>,
+    /// Where the clock was when time was set back, ns, and where it was set to.
+    set_back: Option<(i64, i64)>,
+    /// The very first time, ns, and whether the sink knows it.
+    begun_ns: Option<i64>,
+    told_begin: bool,
+    /// The largest time believed since time was last set back, ns.
+    clock_ns: Option<i64>,
     snap_len: u32,
     share: Option<Share>,
     pace: Option<Pace>,
@@ -137,12 +153,18 @@ impl FileSource {
             name,
             announced: 0,
             known_at_opening: interfaces.list.len(),
-            captures,
+            captures: captures.into_iter().map(Timed::new).collect(),
             interfaces,
             merge: Merge::default(),
             starved: Vec::new(),
             ended: Vec::new(),
             batch: Vec::with_capacity(BATCH_PACKETS_MAX),
+            copies: Vec::new(),
+            turn: None,
+            set_back: None,
+            begun_ns: None,
+            told_begin: false,
+            clock_ns: None,
             snap_len: options.snap_len.unwrap_or(u32::MAX),
             share,
             pace: options.pace.map(Pace::new),
@@ -160,7 +182,7 @@ impl FileSource {
     fn take_part(&mut self) {
         for (number, capture) in (0..).zip(&self.captures) {
             match capture.next() {
-                Some(record) => self.merge.add(record.time_ns, number),
+                Some(_) => self.merge.add(capture.turn_ns(), number),
                 None => self.starved.push(number),
             }
         }
@@ -180,7 +202,7 @@ impl FileSource {
 
     /// The most bytes of memory that the buffers have held; at most [`BUFFER_BYTES_MAX`] for each file.
     pub fn buffer_bytes_max(&self) -> usize {
-        self.captures.iter().map(Capture::buffer_bytes_max).sum()
+        self.captures.iter().map(|timed| timed.capture.buffer_bytes_max()).sum()
     }
 
     /// Looks into every file whose next packet is not known. Nothing may be lent or gathered.
@@ -189,11 +211,16 @@ impl FileSource {
         while let Some(&number) = self.starved.last() {
             let capture = &mut self.captures[number as usize];
             match capture.advance(&mut self.interfaces) {
-                Advance::Packet => self.merge.add(capture.next().map_or(0, |record| record.time_ns), number),
+                Advance::Packet => self.merge.add(capture.turn_ns(), number),
                 Advance::Ended => self.ended.push(number),
-                Advance::Refill => match capture.refill(wait_ms) {
+                Advance::Refill => match capture.capture.refill(wait_ms) {
                     Ok(buffer::Refill::Done) => continue,
+                    Ok(buffer::Refill::NotReady) if wait_ms > 0 && capture.hurry() => continue,
                     Ok(buffer::Refill::NotReady) => return Ok(Ahead::Waiting),
+                    Err(error) if capture.fail() => {
+                        self.failure.get_or_insert(error);
+                        continue;
+                    }
                     Err(error) => {
                         self.lack_all();
                         self.starved.pop();
@@ -212,14 +239,14 @@ impl FileSource {
     fn lack_all(&mut self) {
         for (number, capture) in (0..).zip(&self.captures) {
             if capture.next().is_some() || self.starved.contains(&number) {
-                capture.lack_the_rest(&mut self.interfaces);
+                capture.capture.lack_the_rest(&mut self.interfaces);
             }
         }
     }
 
     fn close_ended(&mut self) {
         while let Some(number) = self.ended.pop() {
-            let Some(cut) = self.captures[number as usize].close() else { continue };
+            let Some(cut) = self.captures[number as usize].capture.close() else { continue };
             if self.share.is_none_or(Share::counts_damage) {
                 self.counters.unreadable += cut.packets;
                 self.counters.offered += cut.packets;
@@ -228,30 +255,52 @@ impl FileSource {
         }
     }
 
-    /// Gathers packets not later than `until_ns` into the batch, until it is full or a buffer must be refilled.
+    /// Gathers packets not later than `until_ns` into the batch, until it is full or a buffer must be refilled. A batch ends before a
+    /// packet of which more is to be said than its time, and behind a stray.
     fn gather(&mut self, until_ns: i64) {
         while self.batch.len() < BATCH_PACKETS_MAX {
-            let Some((time_ns, number)) = self.merge.first() else { return };
-            if time_ns > until_ns {
+            let Some((turn_ns, number)) = self.merge.first() else { return };
+            if turn_ns > until_ns {
                 return;
             }
+            let Some((&(mut record), told)) = self.captures[number as usize].next() else { return };
+            let time_ns = record.time_ns;
+            let clock_ns = self.clock_ns.unwrap_or(time_ns);
+            let turn = match told {
+                Told::Stray => Some(Turn::Stray),
+                Told::Believed if time_ns < clock_ns.saturating_sub(time::STEP_NS) => Some(Turn::Back),
+                Told::Believed => None,
+            };
+            if turn.is_some() && !self.batch.is_empty() {
+                return;
+            }
+            match turn {
+                None => {
+                    self.begun_ns.get_or_insert(time_ns);
+                    self.clock_ns = Some(clock_ns.max(time_ns));
+                }
+                Some(turn) => self.note_turn(turn, time_ns),
+            }
             let capture = &mut self.captures[number as usize];
-            if let Some(&(mut record)) = capture.next()
-                && self.share.is_none_or(|share| {
-                    let link_type = self.interfaces.list[record.interface as usize].link_type;
-                    share.takes(link_type, capture.bytes(&record))
-                })
-            {
+            let taken = self.share.is_none_or(|share| {
+                let link_type = self.interfaces.list[record.interface as usize].link_type;
+                share.takes(link_type, capture.bytes())
+            });
+            if taken {
                 record.len = record.len.min(self.snap_len);
                 self.counters.time_clamped += u64::from(record.clamped);
                 match self.newest_ns {
                     Some(newest) if time_ns < newest => self.counters.stepped_back += 1,
                     _ => self.newest_ns = Some(time_ns),
                 }
+                if let Some(copy) = capture.take_copy() {
+                    record.place = COPIED | self.copies.len();
+                    self.copies.push(copy);
+                }
                 self.batch.push(record);
             }
             match capture.advance(&mut self.interfaces) {
-                Advance::Packet => self.merge.replace_first(capture.next().map_or(0, |record| record.time_ns)),
+                Advance::Packet => self.merge.replace_first(capture.turn_ns()),
                 Advance::Ended => {
                     self.merge.remove_first();
                     self.ended.push(number);
@@ -262,13 +311,44 @@ impl FileSource {
                     return;
                 }
             }
+            match turn {
+                Some(Turn::Stray) if !taken => self.turn = None,
+                Some(_) => return,
+                None => {}
+            }
         }
     }
 
-    /// Lends the batch to the sink and empties it.
+    /// Notes, with an empty batch, what is to be said before it.
+    #[cold]
+    fn note_turn(&mut self, turn: Turn, time_ns: i64) {
+        self.turn = Some(turn);
+        if turn == Turn::Back {
+            self.set_back = Some((self.clock_ns.unwrap_or(time_ns), time_ns));
+            self.clock_ns = Some(time_ns);
+            // All who share the files meet the same steps: one of them counts.
+            self.counters.set_back += u64::from(self.share.is_none_or(Share::counts_damage));
+            self.pace.iter_mut().for_each(Pace::begin_again);
+        }
+    }
+
+    /// Lends the batch to the sink and empties it. Who has only a share of the packets learns of the others' times, so that all workers
+    /// have one clock.
     fn lend(&mut self, sink: &mut dyn Sink) {
         const NONE: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
         self.announce(sink);
+        if !self.told_begin
+            && let Some(begun_ns) = self.begun_ns
+        {
+            self.told_begin = true;
+            sink.reached(begun_ns);
+        }
+        if let Some(turn) = self.turn.take() {
+            let (before_ns, behind_ns) = self.set_back.take().unzip();
+            before_ns.or(self.clock_ns).into_iter().for_each(|clock_ns| sink.reached(clock_ns));
+            sink.turn(turn);
+            behind_ns.into_iter().for_each(|clock_ns| sink.reached(clock_ns));
+        }
         self.hand_on_annexes(sink);
         if self.batch.iter().any(|record| record.comment != 0) {
             self.hand_on_comments(sink);
@@ -276,7 +356,10 @@ impl FileSource {
         let mut packets = [NONE; BATCH_PACKETS_MAX];
         for (packet, record) in packets.iter_mut().zip(&self.batch) {
             *packet = Packet {
-                data: self.captures[record.file as usize].bytes(record),
+                data: match record.place & COPIED {
+                    0 => self.captures[record.file as usize].capture.bytes(record),
+                    _ => &self.copies[record.place & !COPIED][..record.len as usize],
+                },
                 original_len: record.original_len,
                 time_ns: record.time_ns,
                 interface: record.interface,
@@ -291,6 +374,10 @@ impl FileSource {
         self.counters.received += count as u64;
         self.counters.offered += count as u64;
         self.batch.clear();
+        self.copies.clear();
+        if let Some(clock_ns) = self.clock_ns.filter(|_| self.share.is_some()) {
+            sink.reached(clock_ns);
+        }
     }
 
     /// Comments of the packets that are lent next.
@@ -298,29 +385,41 @@ impl FileSource {
     fn hand_on_comments(&mut self, sink: &mut dyn Sink) {
         let mut comments: Vec<(usize, String)> = Vec::new();
         for (at, record) in self.batch.iter().enumerate().filter(|(_, record)| record.comment != 0) {
-            let of_packet = self.captures[record.file as usize].take_comments(record.comment);
+            let of_packet = self.captures[record.file as usize].capture.take_comments(record.comment);
             comments.extend(of_packet.into_iter().map(|comment| (at, comment)));
         }
         let lent: Vec<(usize, &str)> = comments.iter().map(|(at, comment)| (*at, comment.as_str())).collect();
         sink.comments(&lent);
     }
 
-    /// Names and secrets that were met since the last batch. Every worker that shares the files hands them on.
+    /// Names and secrets that stand before the packets that are lent next, or that nobody has handed on yet: of the files in the
+    /// batch, without packets of all. Every worker that shares the files hands them on.
     fn hand_on_annexes(&mut self, sink: &mut dyn Sink) {
-        for (part, capture) in (0..).zip(&mut self.captures) {
-            let Some((blocks, left_out)) = capture.take_annexes() else { continue };
-            blocks.iter().for_each(|block| sink.annex(part, block));
+        let FileSource { batch, captures, warnings, .. } = self;
+        let mut of_file = |number: u32, capture: &mut Capture| {
+            let Some((blocks, left_out)) = capture.take_annexes() else { return };
+            blocks.iter().for_each(|block| sink.annex(number, block));
             if left_out > 0 {
-                self.warnings.push(format!(
-                    "{}: {left_out} blocks with names or secrets are not kept: they are damaged or too many at once",
-                    capture.path()
+                let path = capture.path();
+                warnings.push(format!(
+                    "{path}: {left_out} blocks with names or secrets are not kept: they are damaged or too many at once"
                 ));
+            }
+        };
+        if batch.is_empty() {
+            for (number, capture) in (0..).zip(captures) {
+                of_file(number, &mut capture.capture);
+            }
+            return;
+        }
+        let mut last = None;
+        for number in batch.iter().map(|record| record.file) {
+            if last.replace(number) != Some(number) {
+                of_file(number, &mut captures[number as usize].capture);
             }
         }
     }
 
-    /// Makes known what has been found out since the last batch: interfaces, and what is missing behind packets that the sink has
-    /// got already.
     fn announce(&mut self, sink: &mut dyn Sink) {
         for interface in &mut self.interfaces.list[self.announced..] {
             interface.snap_len = smaller_snap_len(interface.snap_len, self.snap_len);
@@ -373,7 +472,7 @@ impl Source for FileSource {
             let next_ns = match self.look_ahead(wait_ms) {
                 Ok(Ahead::Packet(next_ns)) => next_ns,
                 Ok(Ahead::Waiting) if pushed > 0 => break,
-                Ok(Ahead::Waiting) => return Ok(self.idle(sink, self.newest_ns)),
+                Ok(Ahead::Waiting) => return Ok(self.idle(sink, self.clock_ns)),
                 Ok(Ahead::Ended) => break,
                 Err(error) => return Err(self.fail(sink, error)),
             };

@@ -21,6 +21,11 @@ impl Pace {
         begin_ns.saturating_add(passed_ns as i64) // `as` saturates
     }
 
+    /// Capture time was set back: the playback begins anew at the next packet.
+    pub(super) fn begin_again(&mut self) {
+        self.begin = None;
+    }
+
     /// How long from the moment of `due_ns` until a packet of `time_ns` is due.
     pub(super) fn wait(&self, due_ns: i64, time_ns: i64) -> Duration {
         let ns = time_ns.saturating_sub(due_ns).max(0) as f64 / self.factor;

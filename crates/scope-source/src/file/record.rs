@@ -10,6 +10,9 @@ pub(super) const INTERFACES_MAX: usize = 65_536;
 /// At most this many gaps wait to be told; what comes beyond is joined with the last one.
 pub(super) const GAPS_MAX: usize = 4096;
 
+/// In [`Record::place`]: the bytes are a copy, and the rest is its number among these.
+pub(super) const COPIED: usize = 1 << (usize::BITS - 1);
+
 /// A packet found in a file's buffer, by place instead of by reference, so that it can be kept while others are found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Record {

@@ -411,7 +411,10 @@ impl PcapSource {
 
     /// Takes over the system's counts and reports what was lost.
     fn count_losses(&mut self, sink: &mut dyn Sink) -> Result<(), SourceError> {
-        let Some(capture) = &mut self.capture else { return Ok(()) };
+        let Some(capture) = &mut self.capture else {
+            sink.counted(realtime_ns());
+            return Ok(());
+        };
         let counts = capture.counts().map_err(|words| fault("reading the counts", &self.name, words))?;
         let dropped = u64::from(counts.dropped.wrapping_sub(self.counted.dropped));
         self.counters.kernel_dropped += dropped;
@@ -421,6 +424,7 @@ impl PcapSource {
         if let Some((since_ns, until_ns)) = self.losses.counted(dropped, realtime_ns()) {
             sink.lost(self.number as u32, dropped, since_ns, until_ns);
         }
+        sink.counted(self.losses.looked_ns());
         Ok(())
     }
 
@@ -454,6 +458,7 @@ impl Source for PcapSource {
             return Ok(Polled::Ended);
         }
         self.follow_interface();
+        sink.counted(self.losses.looked_ns());
         let mut clock_ns = realtime_ns();
         let mut packets = self.take_batches(sink);
         if packets == 0 && !self.ended {

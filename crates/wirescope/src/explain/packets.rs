@@ -16,6 +16,8 @@ const SAMPLE_BYTES_MAX: usize = 2048;
 /// One round of measuring takes at least this long; the best of the rounds counts.
 const ROUND: Duration = Duration::from_millis(10);
 const ROUNDS: usize = 5;
+/// Link types of a file that are told apart; packets of further ones are counted, and the filter isn't asked of them.
+pub const LINKS_MAX: usize = 64;
 /// Tags that are told apart: 0, 1, 2, and more.
 pub const TAG_COUNTS: usize = 4;
 
@@ -88,16 +90,19 @@ impl Engine {
     }
 }
 
-/// Counts the packets of a file by link type, in order of appearance.
+/// The packets of a file by link type, in order of appearance, at most [`LINKS_MAX`]; and how many are of further types.
+pub type OfFile = (Vec<(LinkType, Taken)>, u64);
+
+/// Counts the packets of a file.
 ///
 /// # Errors
 /// The file can't be read on.
-pub fn of_file(filter: &Filter, mut file: FileSource) -> Result<Vec<(LinkType, Taken)>, String> {
+pub fn of_file(filter: &Filter, mut file: FileSource) -> Result<OfFile, String> {
     let mut counter = Counter::new(filter);
     let result = counter.run(&mut file);
     file.warnings().iter().for_each(|warning| say(Level::Warning, warning));
     result?;
-    Ok(counter.links.into_iter().map(|of_link| (of_link.link, of_link.taken)).collect())
+    Ok((counter.links.into_iter().map(|of_link| (of_link.link, of_link.taken)).collect(), counter.beyond))
 }
 
 /// Generated packets: UDP and TCP, some of them IPv6, some tagged.
@@ -126,9 +131,11 @@ pub fn generated(filter: &Filter) -> Result<Taken, String> {
 /// The sink that counts.
 struct Counter<'a> {
     filter: &'a Filter,
-    /// Link type of each interface, as index into `links`.
-    interfaces: Vec<usize>,
+    /// Link type of each interface, as index into `links`; `None`: one too many.
+    interfaces: Vec<Option<usize>>,
     links: Vec<OfLink>,
+    /// Packets of link types that are too many.
+    beyond: u64,
 }
 
 struct OfLink {
@@ -139,7 +146,7 @@ struct OfLink {
 
 impl Counter<'_> {
     fn new(filter: &Filter) -> Counter<'_> {
-        Counter { filter, interfaces: Vec::new(), links: Vec::new() }
+        Counter { filter, interfaces: Vec::new(), links: Vec::new(), beyond: 0 }
     }
 
     fn run(&mut self, source: &mut dyn Source) -> Result<(), String> {
@@ -177,17 +184,23 @@ impl Sink for Counter<'_> {
     fn interface(&mut self, interface: &Interface) {
         let link = interface.link_type;
         let known = self.links.iter().position(|of_link| of_link.link == link);
-        let index = known.unwrap_or_else(|| {
-            let (predicate, taken) = (self.filter.for_link(link), Taken::none(self.filter, link));
-            self.links.push(OfLink { link, predicate, taken });
-            self.links.len() - 1
+        let index = known.or_else(|| {
+            let new = self.links.len();
+            (new < LINKS_MAX).then(|| {
+                let (predicate, taken) = (self.filter.for_link(link), Taken::none(self.filter, link));
+                self.links.push(OfLink { link, predicate, taken });
+                new
+            })
         });
         self.interfaces.push(index);
     }
 
     fn batch(&mut self, packets: &[Packet<'_>]) {
         for packet in packets {
-            self.links[self.interfaces[packet.interface as usize]].count(packet);
+            match self.interfaces[packet.interface as usize] {
+                Some(index) => self.links[index].count(packet),
+                None => self.beyond += 1,
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! The explanation of a filter as people read it.
 
-use super::packets::{Cost, TAG_COUNTS, Tally};
+use super::packets::{self, Cost, TAG_COUNTS, Tally};
 use super::{OfLink, Report};
 use crate::words::{counted, number};
 use scope_filter::VlanRule;
@@ -19,6 +19,11 @@ pub fn report(report: &Report) -> String {
     }
     for of_link in &report.links {
         link(&mut text, of_link, report);
+    }
+    if let (Some(file), 1..) = (&report.file, report.beyond) {
+        let (packets, most) = (counted(report.beyond, "packet"), packets::LINKS_MAX);
+        let line = format!("{packets}: the filter was asked of the first {most} link types only; split the file by link type");
+        section(&mut text, &format!("Packets of {file} of further link types"), [line]);
     }
     text
 }

@@ -31,6 +31,16 @@ impl Hits {
     }
 }
 
+/// What a dump lacks of what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    pub from_ns: i64,
+    pub to_ns: i64,
+    pub reason: String,
+    pub lost_min: u64,
+    pub lost_max: Option<u64>,
+}
+
 /// One dump.
 #[derive(Clone, Debug)]
 pub struct Dump {
@@ -38,16 +48,32 @@ pub struct Dump {
     pub trigger: String,
     pub time_ns: i64,
     pub filter: Value,
+    pub asked: (i64, i64),
     pub from_ns: i64,
     pub to_ns: i64,
+    pub gaps: Vec<Gap>,
     pub packets: u64,
     pub bytes: u64,
     pub lost_min: u64,
+    /// `u64::MAX`: nobody knows.
     pub lost_max: u64,
     pub complete: bool,
     /// Empty where an incomplete dump came to no file.
     pub path: PathBuf,
     pub paths: Vec<PathBuf>,
+}
+
+impl Dump {
+    /// Nothing that came was lost: all that it lacks is time in which nothing could come.
+    pub fn lost_nothing(&self) -> bool {
+        const UNHEARD: [&str; 6] = ["interface_down", "interface_gone", "not_started", "stopped", "capture_begin", "capture_end"];
+        (self.lost_min, self.lost_max) == (0, 0) && self.gaps.iter().all(|gap| UNHEARD.contains(&gap.reason.as_str()))
+    }
+
+    /// Its gaps for this reason.
+    pub fn gaps_of(&self, reason: &str) -> Vec<&Gap> {
+        self.gaps.iter().filter(|gap| gap.reason == reason).collect()
+    }
 }
 
 /// The whole object.
@@ -96,6 +122,10 @@ impl Summary {
         for dump in &self.dumps {
             assert!(dump.lost_min <= dump.lost_max, "{dump:?}");
             assert!(dump.from_ns <= dump.to_ns, "{dump:?}");
+            assert!(dump.asked.0 <= dump.from_ns && dump.to_ns <= dump.asked.1.max(dump.from_ns), "{dump:?}");
+            assert!(!dump.complete || dump.gaps.is_empty(), "{dump:?}");
+            let inside = |gap: &Gap| dump.asked.0 <= gap.from_ns && gap.from_ns <= gap.to_ns && gap.to_ns <= dump.asked.1;
+            assert!(dump.gaps.iter().all(inside) && dump.gaps.is_sorted_by_key(|gap| gap.from_ns), "{dump:?}");
         }
     }
 
@@ -112,6 +142,20 @@ fn object<'a>(value: &'a Value, key: &str) -> Result<&'a serde_json::Map<String,
 
 fn number(value: &Value, key: &str) -> Result<u64, String> {
     value[key].as_u64().ok_or(format!("no number '{key}' in {value}"))
+}
+
+fn number_or_null(value: &Value, key: &str) -> Result<Option<u64>, String> {
+    if value[key].is_null() { Ok(None) } else { number(value, key).map(Some) }
+}
+
+fn gap(value: &Value) -> Result<Gap, String> {
+    Ok(Gap {
+        from_ns: time_ns(value, "from")?,
+        to_ns: time_ns(value, "to")?,
+        reason: string(value, "reason")?,
+        lost_min: number(value, "lost_min")?,
+        lost_max: number_or_null(value, "lost_max")?,
+    })
 }
 
 fn string(value: &Value, key: &str) -> Result<String, String> {
@@ -152,12 +196,14 @@ fn dump(value: &Value) -> Result<Dump, String> {
         trigger: string(value, "trigger")?,
         time_ns: time_ns(value, "time")?,
         filter: has("filter")?,
+        asked: (time_ns(&value["asked"], "from")?, time_ns(&value["asked"], "to")?),
         from_ns: time_ns(value, "from")?,
         to_ns: time_ns(value, "to")?,
+        gaps: value["gaps"].as_array().ok_or("no array 'gaps'")?.iter().map(gap).collect::<Result<_, String>>()?,
         packets: number(value, "packets")?,
         bytes: number(value, "bytes")?,
         lost_min: number(value, "lost_min")?,
-        lost_max: number(value, "lost_max")?,
+        lost_max: number_or_null(value, "lost_max")?.unwrap_or(u64::MAX),
         complete,
         path,
         paths,

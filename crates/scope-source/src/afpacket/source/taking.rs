@@ -43,15 +43,19 @@ impl AfPacketSource {
 
     /// Makes a socket ready for an interface, its gate shut; returns the interface's number.
     pub(super) fn prepare(&mut self, link: &Link, wanted: usize) -> Result<usize, NotTaken> {
-        let one_too_many = |most: usize, what: &str| {
-            let cause = format!("it is one too many, a source {what} at most {most}; give some a source of their own");
+        let one_too_many = |what: String| {
+            let cause = format!("it is one too many: {what}");
             SourceError::Spec { spec: self.wanted[wanted].spec.clone(), cause }
         };
         if self.ports.iter().filter(|port| port.stage == Stage::Bound).count() >= PORTS_MAX {
-            return Err(NotTaken::Full(one_too_many(PORTS_MAX, "captures")));
+            let what = format!("a source captures at most {PORTS_MAX} at once; give some a source of their own");
+            return Err(NotTaken::Full(one_too_many(what)));
         }
         if self.known.len() >= INTERFACES_KNOWN_MAX {
-            return Err(NotTaken::Fault(one_too_many(INTERFACES_KNOWN_MAX, "meets")));
+            let what = format!(
+                "a source meets at most {INTERFACES_KNOWN_MAX} over its life, those that are gone included; start again, with a pattern that leaves out what only comes and goes"
+            );
+            return Err(NotTaken::Fault(one_too_many(what)));
         }
         if self.ports.len() >= PORTS_MAX {
             return Err(NotTaken::NotNow);

@@ -1,0 +1,178 @@
+//! Which times of live packets move a worker's clock: those that the clock which stamped them bears out.
+//!
+//! | stamped by | a time that isn't near the worker's clock |
+//! |---|---|
+//! | the system's clock | ahead: believed up to now, else a stray; behind: a new era if that clock was set back, else a stray |
+//! | the card's clock | a stray; the 16th that follows another nearly at once is believed, and behind the clock it begins an era |
+//! | the generator | believed |
+
+use crate::steps::{ClockStep, Steps};
+use scope_packet::time::STEP_NS;
+use scope_packet::{Clock, Moment, TimestampSource};
+
+/// Packets in a row that together are believed of a clock that can't be asked.
+const RUN_PACKETS: u32 = 16;
+/// A source whose idle clock lies farther than this from the system's, ns, has one of its own.
+const OWN_CLOCK_NS: i64 = 10 * STEP_NS;
+
+/// What is made of a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It moves the clock.
+    Believed,
+    /// It moves nothing.
+    Stray,
+    /// It begins this era.
+    Back(u64),
+}
+
+/// What one live worker remembers of odd times.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LiveTimes {
+    /// Odd times of the card's clock in a row, and the last of them.
+    run: (u32, i64),
+}
+
+impl LiveTimes {
+    /// Judges the next packet's time; the worker stands at `at`.
+    pub(crate) fn judge(
+        &mut self,
+        time_ns: i64,
+        stamped: TimestampSource,
+        at: Moment,
+        steps: &Steps,
+        clock: &dyn Clock,
+    ) -> Taken {
+        if time_ns.abs_diff(at.time_ns) <= STEP_NS as u64 {
+            self.run.0 = 0;
+            return Taken::Believed;
+        }
+        match stamped {
+            TimestampSource::Generator | TimestampSource::File => Taken::Believed,
+            TimestampSource::Kernel if time_ns > at.time_ns => {
+                if time_ns <= clock.wall_ns().saturating_add(STEP_NS) {
+                    Taken::Believed
+                } else {
+                    Taken::Stray
+                }
+            }
+            TimestampSource::Kernel => match steps.look(clock) {
+                era if era > at.era => Taken::Back(era),
+                _ => Taken::Stray,
+            },
+            TimestampSource::Hardware => self.judge_own(time_ns, at, steps),
+        }
+    }
+
+    /// The same of a clock that can't be asked.
+    fn judge_own(&mut self, time_ns: i64, at: Moment, steps: &Steps) -> Taken {
+        let follows = time_ns.abs_diff(self.run.1) <= STEP_NS as u64;
+        self.run = (if follows { self.run.0 + 1 } else { 1 }, time_ns);
+        if at.time_ns == 0 {
+            return Taken::Believed; // the first time of all
+        }
+        if self.run.0 < RUN_PACKETS {
+            return Taken::Stray;
+        }
+        self.run.0 = 0;
+        if time_ns > at.time_ns {
+            return Taken::Believed;
+        }
+        let known = steps.era();
+        let by_ns = time_ns.saturating_sub(at.time_ns);
+        Taken::Back(if known > at.era { known } else { steps.begin_era(ClockStep { to_ns: time_ns, by_ns }) })
+    }
+
+    /// Nothing comes, and the source's clock is at `clock_ns`: the era that the worker comes into, if it does.
+    pub(crate) fn idle(&self, clock_ns: i64, at: Moment, steps: &Steps, clock: &dyn Clock) -> Option<u64> {
+        let is_back = clock_ns < at.time_ns.saturating_sub(STEP_NS);
+        let era = if is_back { steps.look(clock) } else { steps.era() };
+        let of_system = || clock_ns.abs_diff(clock.wall_ns()) <= OWN_CLOCK_NS as u64;
+        (era > at.era && of_system()).then_some(era)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::time::Duration;
+
+    const S: i64 = 1_000_000_000;
+
+    /// A clock that stands where it was put.
+    #[derive(Debug, Default)]
+    struct Set {
+        wall_ns: AtomicI64,
+        monotonic_ns: AtomicI64,
+    }
+
+    impl Set {
+        /// `seconds` pass, and somebody sets it by so many more.
+        fn go(&self, seconds: i64, by: i64) {
+            self.monotonic_ns.fetch_add(seconds * S, Ordering::Relaxed);
+            self.wall_ns.fetch_add((seconds + by) * S, Ordering::Relaxed);
+        }
+    }
+
+    impl Clock for Set {
+        fn monotonic(&self) -> Duration {
+            Duration::from_nanos(self.monotonic_ns.load(Ordering::Relaxed) as u64)
+        }
+
+        fn wall_ns(&self) -> i64 {
+            self.wall_ns.load(Ordering::Relaxed)
+        }
+
+        fn wait(&self, _limit: Duration, _wait: &dyn Fn(Duration)) {}
+    }
+
+    fn begin() -> (Set, Steps) {
+        let (clock, steps) = (Set::default(), Steps::default());
+        clock.go(0, 1000);
+        assert_eq!(steps.look(&clock), 0);
+        (clock, steps)
+    }
+
+    #[test]
+    fn the_system_s_clock_bounds_what_moves_a_worker_s() {
+        let (clock, steps) = begin();
+        let mut times = LiveTimes::default();
+        let mut check = |time_s: i64, at_s: i64, expected| {
+            let taken = times.judge(time_s * S, TimestampSource::Kernel, Moment::new(0, at_s * S), &steps, &clock);
+            assert_eq!(taken, expected, "{time_s} at {at_s}");
+        };
+        check(1000, 0, Taken::Believed);
+        check(1001, 1000, Taken::Believed);
+        check(37_000, 1000, Taken::Stray);
+        check(995, 900, Taken::Believed);
+        check(900, 1000, Taken::Stray);
+    }
+
+    #[test]
+    fn a_clock_set_back_begins_an_era_with_the_first_packet_or_while_nothing_comes() {
+        let (clock, steps) = begin();
+        clock.go(1, -40);
+        let mut times = LiveTimes::default();
+        let at = Moment::new(0, 1000 * S);
+        assert_eq!(times.judge(961 * S, TimestampSource::Kernel, at, &steps, &clock), Taken::Back(1));
+        assert_eq!(times.idle(961 * S, at, &steps, &clock), Some(1));
+        assert_eq!(times.idle(961 * S, Moment::new(1, 960 * S), &steps, &clock), None);
+        assert_eq!(times.idle(500 * S, at, &steps, &clock), None, "it has a clock of its own");
+        assert_eq!(times.judge(500 * S, TimestampSource::Generator, at, &steps, &clock), Taken::Believed);
+    }
+
+    #[test]
+    fn the_card_s_clock_is_believed_when_it_goes_on() {
+        let (clock, steps) = begin();
+        let mut times = LiveTimes::default();
+        let at = Moment::new(0, 1000 * S);
+        let mut told = |time_s: i64| times.judge(time_s * S, TimestampSource::Hardware, at, &steps, &clock);
+        assert_eq!(told(9000), Taken::Stray);
+        assert_eq!(told(1000), Taken::Believed);
+        assert!((1..RUN_PACKETS).all(|_| told(9000) == Taken::Stray));
+        assert_eq!(told(9000), Taken::Believed);
+        assert!((1..RUN_PACKETS).all(|_| told(10) == Taken::Stray));
+        assert_eq!(told(10), Taken::Back(1));
+    }
+}

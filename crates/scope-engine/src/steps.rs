@@ -1,0 +1,192 @@
+//! Steps of the system's clock: seen by holding it against the monotonic clock, which nobody sets.
+//!
+//! ```text
+//! wall - monotonic   ─────────┐ set back by 40 s: a new era                  ┌──── set forward: time goes on
+//!                             └──────────────────────────────────────────────┘
+//! ```
+//! Eras of live capture are numbered here, for all workers of a run. Each of them enters a new one by itself, at its first packet that
+//! was stamped after the step, or when nothing comes. Looked at by the run's main thread every 10 ms, and by a worker that meets an odd
+//! time.
+
+use scope_dump::time_text::iso;
+use scope_packet::Clock;
+use scope_packet::time::STEP_NS;
+use serde_json::{Value, json};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A step that is smaller, ns, is nobody's business.
+const NOTED_NS: i64 = 10_000_000;
+/// One that is this or less, ns, begins an era.
+const ERA_NS: i64 = -STEP_NS;
+/// Both clocks are read within this time, or again.
+const READ_WITHIN: Duration = Duration::from_millis(1);
+/// Times that they are read at most for one look.
+const READS_MAX: u32 = 10;
+/// Steps that nobody has told yet are kept; of more only the number.
+const NEWS_MAX: usize = 64;
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClockStep {
+    /// What the clock showed after it, ns.
+    pub to_ns: i64,
+    /// How far it was set, ns; below 0: back.
+    pub by_ns: i64,
+}
+
+impl ClockStep {
+    /// As the log has it.
+    pub(crate) fn to_json(self) -> Value {
+        json!({"to": iso(self.to_ns), "by_ns": self.by_ns})
+    }
+
+    /// In words.
+    pub(crate) fn text(self) -> String {
+        let seconds = self.by_ns.unsigned_abs() as f64 / 1e9;
+        let to = iso(self.to_ns);
+        match self.by_ns {
+            ..=ERA_NS => format!(
+                "the system's clock was set back by {seconds:.3} s, to {to}: windows that were open end there, windows from now on begin there"
+            ),
+            ..0 => format!("the system's clock was set back by {seconds:.3} s, to {to}"),
+            _ => format!("the system's clock was set forward by {seconds:.3} s, to {to}, or the machine slept"),
+        }
+    }
+}
+
+/// What two clocks say at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    wall_ns: i64,
+    monotonic_ns: i64,
+}
+
+impl Reading {
+    /// Reads both near each other; `None` where this thread was interrupted again and again.
+    fn of(clock: &dyn Clock) -> Option<Reading> {
+        (0..READS_MAX).find_map(|_| {
+            let before = clock.monotonic();
+            let wall_ns = clock.wall_ns();
+            let near = clock.monotonic().saturating_sub(before) <= READ_WITHIN;
+            near.then_some(Reading { wall_ns, monotonic_ns: before.as_nanos() as i64 })
+        })
+    }
+}
+
+/// The steps of a run so far.
+#[derive(Debug, Default)]
+pub struct Steps {
+    /// Eras begun so far.
+    era: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Wall clock less monotonic clock at the last look, ns.
+    ahead_ns: Option<i64>,
+    news: Vec<ClockStep>,
+    unkept: u64,
+}
+
+impl Steps {
+    /// The era that live capture is in. One load.
+    pub(crate) fn era(&self) -> u64 {
+        self.era.load(Ordering::Acquire)
+    }
+
+    /// Looks at the clocks; the era by now.
+    pub(crate) fn look(&self, clock: &dyn Clock) -> u64 {
+        if let Some(reading) = Reading::of(clock) {
+            self.take(reading);
+        }
+        self.era()
+    }
+
+    fn take(&self, reading: Reading) {
+        let mut state = self.state.lock().expect("no panic while held");
+        let ahead_ns = reading.wall_ns.saturating_sub(reading.monotonic_ns);
+        let by_ns = ahead_ns.saturating_sub(*state.ahead_ns.get_or_insert(ahead_ns));
+        if by_ns.abs() < NOTED_NS {
+            return; // what it drifts while it is slewed stays beneath this, or becomes one small step
+        }
+        state.ahead_ns = Some(ahead_ns);
+        self.note(&mut state, ClockStep { to_ns: reading.wall_ns, by_ns });
+    }
+
+    /// A clock other than the system's, which stamps packets, was set back to `to_ns`; the new era.
+    pub(crate) fn begin_era(&self, step: ClockStep) -> u64 {
+        self.note(&mut self.state.lock().expect("no panic while held"), step);
+        self.era()
+    }
+
+    fn note(&self, state: &mut State, step: ClockStep) {
+        if step.by_ns <= ERA_NS {
+            self.era.fetch_add(1, Ordering::Release);
+        }
+        match state.news.len() {
+            ..NEWS_MAX => state.news.push(step),
+            _ => state.unkept += 1,
+        }
+    }
+
+    /// Steps since this was last asked, and how many more.
+    pub(crate) fn news(&self) -> (Vec<ClockStep>, u64) {
+        let mut state = self.state.lock().expect("no panic while held");
+        (std::mem::take(&mut state.news), std::mem::take(&mut state.unkept))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i64 = 1_000_000_000;
+
+    fn look(steps: &Steps, wall_ns: i64, monotonic_ns: i64) {
+        steps.take(Reading { wall_ns, monotonic_ns });
+    }
+
+    #[test]
+    fn a_step_back_begins_an_era_and_one_forward_is_told() {
+        let steps = Steps::default();
+        look(&steps, 1000 * S, S);
+        look(&steps, 1001 * S, 2 * S);
+        assert_eq!((steps.era(), steps.news()), (0, (Vec::new(), 0)));
+        look(&steps, 962 * S, 3 * S);
+        assert_eq!((steps.era(), steps.news().0), (1, vec![ClockStep { to_ns: 962 * S, by_ns: -40 * S }]));
+        look(&steps, 4963 * S, 4 * S);
+        assert_eq!((steps.era(), steps.news().0), (1, vec![ClockStep { to_ns: 4963 * S, by_ns: 4000 * S }]));
+        look(&steps, 4964 * S - S / 2, 5 * S);
+        assert_eq!((steps.era(), steps.news().0.len()), (1, 1), "too small for an era, and told");
+    }
+
+    #[test]
+    fn news_are_bounded_and_eras_are_not_missed() {
+        let steps = Steps::default();
+        for n in 0..100 {
+            look(&steps, 100_000 * S - n * 10 * S, n);
+        }
+        let (news, unkept) = steps.news();
+        assert_eq!((steps.era(), news.len(), unkept), (99, NEWS_MAX, 99 - NEWS_MAX as u64));
+    }
+
+    #[test]
+    fn there_are_as_many_eras_as_steps_back_of_a_second() {
+        let mut dice = 7u64;
+        let steps = Steps::default();
+        let (mut wall_ns, mut monotonic_ns, mut back, mut all) = (1_000_000 * S, 0, 0, 0);
+        look(&steps, wall_ns, monotonic_ns);
+        for _ in 0..10_000 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let by = (dice >> 33) as i64 % 50 - 25;
+            (wall_ns, monotonic_ns) = (wall_ns + by * S / 10 + S / 100, monotonic_ns + S / 100);
+            look(&steps, wall_ns, monotonic_ns);
+            (back, all) = (back + u64::from(by <= -10), all + u64::from(by != 0));
+        }
+        let (news, unkept) = steps.news();
+        assert_eq!((steps.era(), news.len() as u64 + unkept), (back, all));
+    }
+}
