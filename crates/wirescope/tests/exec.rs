@@ -74,7 +74,7 @@ fn a_command_finds_the_facts_of_its_dump_in_its_environment() {
         };
         assert_eq!(fact("FILE"), dump.path.to_string_lossy());
         assert_eq!(fact("FILES"), dump.path.to_string_lossy());
-        assert_eq!((fact("TRIGGER"), fact("COMPLETE")), ("hit".into(), "1".into()));
+        assert_eq!((fact("TRIGGER"), fact("COMPLETE")), ("hit".into(), u8::from(dump.complete).to_string()));
         assert_eq!(fact("ID"), dump.id.to_string());
         assert_eq!((fact("PACKETS"), fact("BYTES")), (dump.packets.to_string(), dump.bytes.to_string()));
         assert_eq!((fact("LOST_MIN"), fact("LOST_MAX")), ("0".into(), "0".into()));

@@ -304,7 +304,7 @@ fn a_run_whose_helper_is_killed_goes_on_and_says_so() {
     let done = started.finish(run::LIMIT);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let gone = "can't be run: the process that runs commands has ended before its time";
-    assert_eq!(done.stderr.matches(gone).count(), 2, "{}", done.stderr);
+    assert!(done.stderr.matches(gone).count() >= 2, "then and later: {}", done.stderr);
 }
 
 #[test]
