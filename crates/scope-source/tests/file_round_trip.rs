@@ -20,6 +20,11 @@ fn options(paths: Vec<String>) -> FileOptions {
     FileOptions { paths, ..FileOptions::default() }
 }
 
+/// Link types whose bytes are handed on as they are: headers that a capturing host writes in its own byte order are turned.
+fn as_captured() -> impl Strategy<Value = u16> {
+    (0u16..300).prop_filter("turned", |link| ![113, 189, 220, 239].contains(link))
+}
+
 proptest! {
     #[test]
     fn a_pcap_comes_back_as_it_was(packets in packets(), big in any::<bool>(), magic in prop_oneof![Just(MICRO), Just(NANO), Just(MODIFIED)]) {
@@ -39,7 +44,7 @@ proptest! {
 
     #[test]
     fn a_pcapng_comes_back_as_it_was(
-        sections in vec((any::<bool>(), vec((0u16..300, 0u8..10), 1..5), vec((any::<u8>(), 0..4_000_000_000_000_000_000i64, vec(any::<u8>(), 0..200), any::<u32>(), any::<u64>(), 0u8..4), 0..40)), 1..4),
+        sections in vec((any::<bool>(), vec((as_captured(), 0u8..10), 1..5), vec((any::<u8>(), 0..4_000_000_000_000_000_000i64, vec(any::<u8>(), 0..200), any::<u32>(), any::<u64>(), 0u8..4), 0..40)), 1..4),
     ) {
         let mut ng = Ng::new(sections[0].0);
         let (mut expected, mut links, mut base) = (Vec::new(), Vec::new(), 0);
