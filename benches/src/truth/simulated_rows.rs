@@ -70,7 +70,6 @@ fn lacks(tally: &Tally) -> Vec<String> {
         ("dumps that lack packets", tally.lacking),
         ("dumps that couldn't be written whole", tally.failed),
         ("packets that the kernel dropped", tally.dropped_by_kernel),
-        ("packets that were dropped for pins", tally.dropped_for_pins),
     ];
     met.iter().filter(|(_, count)| *count < tally.runs / 100).map(|(what, count)| format!("only {count} {what}")).collect()
 }

@@ -13,7 +13,7 @@ const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wirescope
 /// Stands in no key's values.
 const NONSENSE: &str = "$nix %";
 /// Keys whose every text means something, or is for the machine to judge.
-const ANY_TEXT: [&str; 5] = ["out", "ring-out", "write", "exec", "user"];
+const ANY_TEXT: [&str; 6] = ["out", "ring-out", "write", "exec", "exec-write", "user"];
 
 /// The settings of a text in the file "t.toml".
 fn settings(text: &str) -> Result<RunArgs, Vec<String>> {
