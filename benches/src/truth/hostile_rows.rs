@@ -39,7 +39,7 @@ struct Attack {
     link: LinkType,
     /// IP protocol.
     protocol: u8,
-    /// Source port of the hit with this number.
+    /// Both ports of the hit with this number.
     port: fn(u64) -> u16,
 }
 
@@ -55,7 +55,7 @@ const ATTACKS: [Attack; 8] = [
     Attack { name: "a port that a division can't have", template: "host $srcIP and ip[0] / $srcPort = 1", port: |_| 0, ..PLAIN },
     Attack {
         name: "ports of which none makes a filter",
-        template: "host $srcIP and port {srcPort}0",
+        template: "host $srcIP and port {dstPort}0",
         port: |hit| 10_000 + (hit % 50_000) as u16,
         ..PLAIN
     },
@@ -130,8 +130,9 @@ fn packet(attack: &Attack, hit: u64) -> Vec<u8> {
     packet.extend([0x60, 0, 0, 0, 0, 12, attack.protocol, 64, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0]);
     packet.extend((hit + 1).to_be_bytes());
     packet.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1]);
-    packet.extend((attack.port)(hit).to_be_bytes());
-    packet.extend([0x0f, 0xa0, 0, 12, 0, 0, 1, 2, 3, 4]);
+    let port = (attack.port)(hit).to_be_bytes();
+    packet.extend([port, port].concat());
+    packet.extend([0, 12, 0, 0, 1, 2, 3, 4]);
     packet
 }
 

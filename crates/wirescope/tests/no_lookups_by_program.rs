@@ -101,9 +101,13 @@ fn who_does_look_a_name_up_is_seen() {
     }
     let place = Place::new();
     std::fs::create_dir(place.path("watched")).unwrap();
-    let mut getent = Command::new("getent");
-    getent.args(["ahosts", "gorp.invalid"]);
-    let done = finish(watched(&place, &getent));
-    assert!(done.stdout.contains("read: nsswitch.conf"), "{}{}", done.stdout, done.stderr);
+    let mut reads = Command::new("cat");
+    reads.args(["/etc/nsswitch.conf", "/etc/hosts"]);
+    let done = finish(watched(&place, &reads));
+    assert!(done.stdout.contains("read: nsswitch.conf") && done.stdout.contains("read: hosts"), "{}{}", done.stdout, done.stderr);
+    assert!(!done.stdout.contains("read: resolv.conf"), "{}", done.stdout);
+    let mut asks = Command::new("getent");
+    asks.args(["ahosts", "gorp.invalid"]);
+    let done = finish(watched(&place, &asks));
     assert_eq!(done.code(), Some(128 + libc::SIGSYS), "killed for the socket: {}", done.stderr);
 }
