@@ -153,7 +153,11 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
             let (cause, remedy) = refused.rsplit_once("; ").unwrap_or((refused, ""));
             let remedy = sentence(remedy);
             let remedies: &[&str] = if remedy.is_empty() { &[] } else { &[&remedy] };
-            let finding = Finding::loss("not_captured", Stage::Run, Sureness::Certain, 0, cause.to_string(), remedies);
+            let cause = match cause.trim() {
+                "" => format!("{interface} is not captured; the log doesn't say why"),
+                told => told.to_string(),
+            };
+            let finding = Finding::loss("not_captured", Stage::Run, Sureness::Certain, 0, cause, remedies);
             // One that a pattern passed over was never begun.
             found.push(Finding { loses: facts.gone.contains(interface), ..finding });
         }
