@@ -266,7 +266,7 @@ impl Template {
     /// As [`Template::fill`].
     pub fn shape(&self, headers: &Headers, link: LinkType, data: &[u8]) -> Result<Shape, Unfilled> {
         let packet = Subject::new(headers, link, data);
-        let mut shape = Shape::new(link, packet.labels);
+        let mut shape = Shape::gatherer(link, packet.labels);
         for decides in &self.decides {
             let gathered = match decides.by_value {
                 true => decides.field.gather(&packet, &mut shape),
@@ -335,7 +335,7 @@ pub fn host_pair_filter(headers: &Headers, link: LinkType, data: &[u8], vlan: Vl
 /// What of a packet decides whether [`host_pair_filter`] makes a filter.
 pub fn host_pair_shape(headers: &Headers, link: LinkType, data: &[u8]) -> Shape {
     let packet = Subject::new(headers, link, data);
-    let mut shape = Shape::new(link, packet.labels);
+    let mut shape = Shape::gatherer(link, packet.labels);
     for field in [Field::SrcIp, Field::DstIp] {
         if field.gather_kind(&packet, &mut shape).is_none() {
             break; // without addresses everything is taken

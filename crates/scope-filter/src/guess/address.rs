@@ -92,9 +92,7 @@ fn ipv6(word: &str) -> Option<String> {
         "'::' stands in it twice".to_string()
     } else if let Some(long) = groups.iter().find(|group| group.len() > 4 && !group.contains('.')) {
         format!("'{long}' has more than 4 digits")
-    } else if groups.len() > 8 {
-        format!("it has {} groups, and not 8", groups.len())
-    } else if !word.contains("::") && groups.len() < 8 && !word.contains('.') {
+    } else if groups.len() > 8 || (!word.contains("::") && groups.len() < 8 && !word.contains('.')) {
         format!("it has {} groups, and not 8", groups.len())
     } else {
         return None;

@@ -22,8 +22,8 @@ use crate::words::{Kind, Token, tokens};
 pub struct Shape(Values);
 
 impl Shape {
-    /// What was gathered, for packets of `link`.
-    pub(super) fn new(link: LinkType, labels: usize) -> Gatherer {
+    /// Begins to gather, for packets of `link` behind so many MPLS labels.
+    pub(super) fn gatherer(link: LinkType, labels: usize) -> Gatherer {
         Gatherer::default().part(Part::Labels, &[labels as u8]).part(Part::Bytes, &link.0.to_le_bytes())
     }
 
