@@ -195,7 +195,8 @@ fn exec(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> Option<ExecPlan>
 
 /// Why commands can't have this variable.
 fn fault_of_variable(name: &str) -> Option<String> {
-    if name.is_empty() || name.contains(['=', '\0']) {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) || !name.chars().all(is_letter) {
         return Some(format!("'{name}' is no name of a variable; write e.g. --exec-env SSH_AUTH_SOCK"));
     }
     if PROTECTED.contains(&name) {
