@@ -85,7 +85,7 @@ fn trace(hits: &[usize], change: Change, seed: u64) -> Capture {
 fn dump_all(place: &Place, source: &str) -> Summary {
     let windows = ["--before", "700ms", "--after", "1300ms", "--holdoff", "0", "--dump", "ip or ip6 or not ip"];
     let ring = ["--ring", "16MiB", "--segment", "64KiB", "--dumps-max", "64"];
-    place.run(&[&["--source", source, "--trigger", "hit=udp port 60000"], &windows[..], &ring].concat()).summary()
+    place.summary(&[&["--source", source, "--trigger", "hit=udp port 60000"], &windows[..], &ring].concat())
 }
 
 /// Packets of one time may stand in any order of lanes: sorted by their bytes, too.

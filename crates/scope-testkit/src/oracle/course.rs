@@ -109,8 +109,9 @@ mod tests {
 
     #[test]
     fn a_window_takes_its_own_era() {
-        let times = seconds(&[50, 51, 52, 50, 51, 52].map(|second| second * 2));
-        let dumps = dumps(&times, &[4], 2 * SECOND, 0);
-        assert_eq!(dumps, [Expected { time_ns: 102 * SECOND, packets: vec![3, 4], whole: true }]);
+        let once: Vec<i64> = (0..=20).collect();
+        let times = seconds(&[&once[..], &once].concat());
+        let dumps = dumps(&times, &[31], 2 * SECOND, 0);
+        assert_eq!(dumps, [Expected { time_ns: 10 * SECOND, packets: vec![29, 30, 31], whole: true }]);
     }
 }
