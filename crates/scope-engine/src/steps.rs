@@ -47,7 +47,7 @@ impl ClockStep {
         let seconds = self.by_ns.unsigned_abs() as f64 / 1e9;
         let to = iso(self.to_ns);
         match self.by_ns {
-            ..=ERA_NS => format!(
+            by_ns if by_ns <= ERA_NS => format!(
                 "the system's clock was set back by {seconds:.3} s, to {to}: windows that were open end there, windows from now on begin there"
             ),
             ..0 => format!("the system's clock was set back by {seconds:.3} s, to {to}"),

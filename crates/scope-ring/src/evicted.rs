@@ -151,9 +151,9 @@ mod tests {
             let at = n as i64;
             history.push(Evicted { first_packet: n, packets: 1, min_ns: at, max_ns: at });
         }
-        let all = history.lost(&[0..u64::MAX], (0, i64::MAX))[0];
+        let all = history.lost(std::slice::from_ref(&(0..u64::MAX)), (0, i64::MAX))[0];
         assert_eq!((all.packets_min, all.packets_max), (EVICTED_MAX as u64, EVICTED_MAX as u64 + 10));
-        let late = history.lost(&[0..u64::MAX], (100, i64::MAX))[0];
+        let late = history.lost(std::slice::from_ref(&(0..u64::MAX)), (100, i64::MAX))[0];
         assert_eq!((late.packets_min, late.packets_max), (EVICTED_MAX as u64 - 90, EVICTED_MAX as u64 - 90));
         let first = history.lost(&[2..4, 8..12], (0, i64::MAX));
         assert_eq!(first.iter().map(|lost| (lost.packets_min, lost.packets_max)).collect::<Vec<_>>(), [(0, 2), (2, 4)]);

@@ -104,9 +104,9 @@ fn cooked_captures_are_looked_through_as_ethernet_is() {
                 assert_eq!(got, expected, "{} {text}", link.name());
             }
             let screen = filter.screen(link);
-            for tags in 0..4 {
+            for (tags, expected) in expected.into_iter().enumerate() {
                 let entry = scope_packet::KeyEntry::new(&Headers::parse(link, &cooked(link, tags)));
-                assert!(screen.may_match(&entry) || !expected[tags], "{text}");
+                assert!(screen.may_match(&entry) || !expected, "{text}");
             }
         };
         let transparent = VlanRule::Transparent;
