@@ -98,6 +98,17 @@ fn packets_that_the_card_counts_and_capture_never_sees_are_taken_by_another() {
 }
 
 #[test]
+fn a_ring_that_dumps_hold_and_a_disk_that_takes_nothing_are_told_apart() {
+    let with = |long_holds| {
+        let mut facts = Facts { long_holds, ..Facts::default() };
+        facts.dropped.insert("ring_pinned".into(), 4711);
+        findings(&facts)
+    };
+    check(&with(0), "ring_pinned", Stage::Ring, Sureness::Certain, 4711, "--ring");
+    check(&with(1), "dump_disk_slow", Stage::DumpDisk, Sureness::Likely, 4711, "faster disk");
+}
+
+#[test]
 fn a_disk_that_is_nearly_full_is_told_before_it_is_full() {
     let with =
         |free_bytes| findings(&Facts { disk: Some(Disk { free_bytes, bytes: 1 << 40, read_only: false }), ..Facts::default() });

@@ -19,9 +19,10 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// `text` of several lines: each made [`printable`], the ends between them kept.
+/// `text` of several lines: each made [`printable`], the ends between them and the tabs inside kept.
 pub fn printable_lines(text: &str) -> String {
-    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+    let columns = |line: &str| line.split('\t').map(printable).collect::<Vec<_>>().join("\t");
+    text.split('\n').map(columns).collect::<Vec<_>>().join("\n")
 }
 
 /// A line of JSON whose strings have the characters that [`printable`] spells out as `\u001b` and the like: the same JSON.

@@ -83,7 +83,7 @@ fn a_drop_count_of_the_file_itself_is_part_of_what_a_dump_says_of_its_window() {
         let after_ns = input.packets[until].time_ns - input.packets[0].time_ns;
         let after = format!("{}.{:09}", after_ns / 1_000_000_000, after_ns % 1_000_000_000);
         let everything = "ip or ip6 or not ip";
-        let rest = ["--trigger", everything, "--single", "--dump", everything, "--before", "0", "--after", &after];
+        let rest = ["--trigger", everything, "--single", "--dump", "", "--before", "0", "--after", &after];
         let done = place.run(&[&["--source", &source][..], &rest].concat());
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         done.summary().only_dump().clone()

@@ -89,8 +89,10 @@ fn cases() -> Vec<Case> {
         },
         Case {
             dump: Some("$flow"),
+            // Later fragments have no ports: which flow they are of, only their first one tells.
             filled: "udp and ((src host 10.0.0.1 and src port 1000 and dst host 10.0.0.2 and dst port 60000) or \
-                     (src host 10.0.0.2 and src port 60000 and dst host 10.0.0.1 and dst port 1000))",
+                     (src host 10.0.0.2 and src port 60000 and dst host 10.0.0.1 and dst port 1000) or \
+                     (host 10.0.0.1 and host 10.0.0.2 and ip[6:2] & 0x1fff != 0))",
             ..plain("the flow")
         },
         Case { dump: None, filled: "host 10.0.0.1 and host 10.0.0.2", ..plain("no template: what went between the two hosts") },

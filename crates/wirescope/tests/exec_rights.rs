@@ -74,7 +74,9 @@ fn a_command_has_the_three_standard_descriptors_whatever_the_sources_are() {
     for source in ["synth:rate=1k", "afpacket:vb,workers=2,spare=1", "afpacket:v*,workers=0", "pcap:vb"] {
         let place = Place::with_commands();
         // A child of the shell, since whoever looks at itself has the folder open that it looks into.
-        let script = "sleep 60 & ls -l /proc/$!/fd | sed -n 's/.* \\([0-9]*\\) -> \\(.*\\)/\\1 \\2/p'; kill $!";
+        // It sleeps before it is looked at: while it is loaded its libraries are open.
+        let script = "sleep 60 & until grep -q '^Name:.sleep' /proc/$!/status && grep -q '^State:.S' /proc/$!/status; do :; done; \
+            ls -l /proc/$!/fd | sed -n 's/.* \\([0-9]*\\) -> \\(.*\\)/\\1 \\2/p'; kill $!";
         let mut command = wirescope(&["run", "--source", source, "--ring", "64MiB", "--before", "100ms", "--out"]);
         command.arg(place.out()).args(["--exec", script]);
         // A descriptor that whoever starts the run leaves open for it.

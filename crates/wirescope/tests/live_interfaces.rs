@@ -295,12 +295,13 @@ fn interfaces_that_share_a_worker_have_each_its_own_prefilter() {
     }
 }
 
-/// What the run tells of the link of `vb`, once it has it so.
-fn set_link(live: &Live, up: bool) -> i64 {
-    let at_ns = now_ns();
+/// Sets the link of `vb`, and waits until the run tells of it. The times between which it was set.
+fn set_link(live: &Live, up: bool) -> (i64, i64) {
+    let from_ns = now_ns();
     live.lab.b().ip(&["link", "set", "vb", if up { "up" } else { "down" }]).unwrap();
+    let to_ns = now_ns();
     wait_for_state(live, "vb", if up { "up" } else { "down" }, 1);
-    at_ns
+    (from_ns, to_ns)
 }
 
 #[test]
@@ -311,11 +312,11 @@ fn a_dump_states_in_which_span_the_link_was_down_also_while_it_still_is() {
         let started = live.start(&[&["--source", source], &orders[..]].concat());
         let frames = mixed_frames(7, 200);
         std::thread::sleep(Duration::from_millis(500));
-        let down_ns = set_link(&live, false);
+        let (down_ns, down_by_ns) = set_link(&live, false);
         std::thread::sleep(Duration::from_millis(1500));
         started.signal(libc::SIGUSR1);
         live.wait_for_dumps(1);
-        let up_ns = set_link(&live, true);
+        let (up_ns, _) = set_link(&live, true);
         std::thread::sleep(Duration::from_millis(300)); // until the kernel notices the link
         live.sender().send(&frames).unwrap();
         live.sender().send(&[hit_frame(&[])]).unwrap();
@@ -332,7 +333,7 @@ fn a_dump_states_in_which_span_the_link_was_down_also_while_it_still_is() {
             assert_eq!((gap.lost_min, gap.lost_max), (0, None));
             // From before it went down to after it came up, or to the window's end where it was down there.
             assert!(
-                gap.from_ns <= down_ns.max(dump.asked.0) && gap.from_ns > down_ns - 400_000_000,
+                gap.from_ns <= down_by_ns.max(dump.asked.0) && gap.from_ns > down_ns - 400_000_000,
                 "{source}: {dump:?}, {down_ns}"
             );
             assert!(

@@ -114,8 +114,10 @@ fn a_run_with_more_dumps_than_its_summary_lists_counts_them_all() {
     let orders = ["--trigger", "ip", "--before", "0", "--after", "0", "--holdoff", "0", "--dumps-max", "1000"];
     let source = ["--source", "synth:rate=1k,size=64,flows=1,seed=1,time=1500ms", "--ring", "64MiB"];
     let done = run::Started::new(place.command(&[&orders[..], &source].concat())).finish(LIMIT);
-    assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let whole: Value = serde_json::from_str(&done.stdout).expect("one object");
+    // A machine that has much else to do may find no place for some.
+    let too_many = whole["hits"].as_object().expect("triggers").values().any(|hits| hits["too_many"] != 0);
+    assert_eq!(done.code(), Some(i32::from(too_many)), "{}", done.stderr);
     let log = std::fs::read_to_string(place.path("out/wirescope.jsonl")).expect("the log");
     let events = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let logged = events.filter(|event| event["event"] == "dump").count() as u64;

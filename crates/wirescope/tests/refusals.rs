@@ -81,7 +81,7 @@ fn flags_that_contradict_each_other_are_refused() {
 
 #[test]
 fn filters_that_don_t_compile_are_refused_with_their_place() {
-    check("syntax", &["--source", "GOOD", "--trigger", "udp prot 60000"], &["prot", "syntax", "byte|position|column|^"]);
+    check("syntax", &["--source", "GOOD", "--trigger", "udp prot 60000"], &["prot", "syntax|no word", "byte|position|column|^"]);
     check(
         "template",
         &["--source", "GOOD", "--trigger", "udp", "--dump", "host $srcIP andd port 5"],
