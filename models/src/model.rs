@@ -336,7 +336,7 @@ fn evicted() {
     let own = ring.clone();
     let reading = thread::spawn(move || {
         if own.pin(0, 0).is_none() {
-            let lost = own.lost(0, 0, 1, (0, 100));
+            let lost = own.lost(0, std::slice::from_ref(&(0..1)), (0, 100))[0];
             assert_eq!((lost.packets_min, lost.packets_max), (1, 1), "recycled, and not remembered");
         }
     });
@@ -350,7 +350,7 @@ fn clock() {
     let mut writer = lane(&ring, 0);
     let own = ring.clone();
     let reading = thread::spawn(move || {
-        if own.settled_ns() >= 1 {
+        if own.settled().time_ns >= 1 {
             let pinned = own.pin(0, 0).expect("a segment that the clock speaks of");
             assert_eq!(check(&pinned, 0, 1), 1, "a packet that the clock speaks of");
         }

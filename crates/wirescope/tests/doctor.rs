@@ -193,19 +193,19 @@ fn a_run_that_goes_on_is_told_with_the_age_of_its_counts_and_one_whose_log_is_st
 #[test]
 fn a_limit_of_file_sizes_is_found() {
     let place = Place::new();
-    let source = "synth:rate=20k,size=1000,time=2s";
-    let small = ["--source", source, "--ring", "1MiB", "--segment", "64KiB"];
+    let source = "synth:rate=20k,size=1000,time=4s";
+    let small = ["--source", source, "--ring", "16MiB", "--segment", "64KiB"];
     let orders = ["--trigger", "ip", "--single", "--dump", "", "--before", "0", "--after", "600"];
     let command = place.command(&[&small[..], &orders].concat());
-    // Enough for the ring, which is a file to the kernel, and for the log, not for the dump.
+    // Enough for the ring and its tables, which are files to the kernel, and for the log, not for the dump.
     let mut limited = Command::new("prlimit");
-    limited.arg("--fsize=4194304").arg(command.get_program()).args(command.get_args());
+    limited.arg("--fsize=33554432").arg(command.get_program()).args(command.get_args());
     let run = finish(limited);
     assert_eq!(run.code(), Some(1), "{}", run.stderr);
     let done = of(&place);
     let found = finding(&done, "file_size_limit");
     assert_eq!((done.code(), &found["stage"], &found["sureness"]), (Some(1), &"dump disk".into(), &"certain".into()));
-    assert!(found["cause"].as_str().unwrap().contains("its limit: 4194304 bytes"), "{found}");
+    assert!(found["cause"].as_str().unwrap().contains("its limit: 33554432 bytes"), "{found}");
     assert!(remedies(&found).contains("LimitFSIZE=infinity"), "{found}");
 }
 
