@@ -143,7 +143,7 @@ fn a_dump_into_a_pipe_is_what_a_file_would_hold() {
     let text = String::from_utf8_lossy(&bytes);
     assert!(nothing_was_lost(&text), "the facts stand at its end");
     assert!(
-        done.stderr.contains("1 of hit at") && done.stderr.contains("received"),
+        done.stderr.contains("1 of hit: ") && done.stderr.contains("received"),
         "the summary is told beside it: {}",
         done.stderr
     );
