@@ -7,7 +7,7 @@ TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 LIVE_DEMO := $(filter-out 0 no off,$(LIVE))
 SCRIPTS := $(CURDIR)/scripts
 
-.PHONY: help demo test test-ten bench soak fuzz-filters lint build models tsan fences deb deb-test clean
+.PHONY: help demo test test-ten bench soak fuzz fuzz-filters lint build models tsan fences deb deb-test clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo 'make bench         the measured bars; BENCH=main, filter, ring, live or truth picks a part'
 	@echo 'make soak          half an hour of a live run to which everything happens, as root; SOAK_MINUTES=N takes another time'
 	@echo 'make fuzz-filters  10 million pairs of filter and packet in all engines; PAIRS=N and SEED=N choose others'
+	@echo 'make fuzz          every parser of foreign bytes: its kept inputs, then new ones for 10 s; FUZZ_SECONDS=N and FUZZ=TARGET choose others'
 	@echo 'make lint          format and clippy'
 	@echo 'make models        the orderings of the ring, in every order that the memory model allows, and with seeded faults'
 	@echo 'make tsan          the ring under ThreadSanitizer'
@@ -25,7 +26,7 @@ help:
 	@echo 'make build         the release binary, $(TARGET_DIR)/release/wirescope'
 	@echo 'make deb           a Debian package with the service, $(TARGET_DIR)/deb/wirescope_*.deb; deb-test installs it into a copy of this system'
 	@echo 'make clean         removes what was built'
-	@echo 'demo, test, bench, lint and build install what is missing (gcc, libpcap-dev; the tests: tcpdump, tshark, tcpreplay, iproute2, e2fsprogs; fences: binutils).'
+	@echo 'demo, test, bench, lint and build install what is missing (gcc, libpcap-dev; the tests: tcpdump, tshark, tcpreplay, iproute2, e2fsprogs; fences: binutils; fuzz: g++).'
 
 build:
 	@$(SCRIPTS)/install-missing.sh build
@@ -68,6 +69,10 @@ fuzz-filters:
 	@echo 'comparing bpf_filter, the interpreter and machine code, and screening with the filters (about 5 minutes)'
 	@PAIRS=$(or $(PAIRS),10000000) SEED=$(or $(SEED),1) cargo test --release --locked --workspace --lib -- \
 		--ignored --nocapture for_as_long_as_is_asked
+
+fuzz:
+	@$(SCRIPTS)/install-missing.sh fuzz
+	@FUZZ_TARGET_DIR=$(TARGET_DIR)/fuzz $(SCRIPTS)/fuzz.sh $(or $(FUZZ_SECONDS),10) $(FUZZ)
 
 lint:
 	@$(SCRIPTS)/install-missing.sh build

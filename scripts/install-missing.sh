@@ -3,7 +3,7 @@
 # and installs what is missing.
 # Nothing missing: asks nothing and leaves apt alone. Can't install: prints the one line that would, and stops with 2.
 #
-# usage: install-missing.sh build|live|test|fences
+# usage: install-missing.sh build|live|test|fences|fuzz
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 want=${1:-build}
@@ -32,6 +32,9 @@ missing_packages() {
     command -v gcc >/dev/null 2>&1 || echo gcc
     if ! command -v gcc >/dev/null 2>&1 || ! links_libpcap; then
         echo libc6-dev libpcap-dev
+    fi
+    if [ "$want" = fuzz ]; then
+        command -v g++ >/dev/null 2>&1 || echo g++
     fi
     if [ "$want" = fences ]; then
         command -v objdump >/dev/null 2>&1 || echo binutils

@@ -1,0 +1,75 @@
+//! Capture files: read in one piece and in small ones, which must come to the same, within the promised memory.
+
+use scope_packet::{Gap, Interface, LinkType, Packet, Sink};
+use scope_source::file::{BUFFER_BYTES_MAX, FileSource};
+use scope_source::{Polled, Source, SourceCounters};
+use std::io::{Cursor, Read};
+
+/// Everything that a source says of a file.
+#[derive(Default, Debug, PartialEq)]
+struct Seen {
+    links: Vec<LinkType>,
+    packets: Vec<(i64, Vec<u8>, u32, u32, u32, u64)>,
+    gaps: Vec<(u32, Gap)>,
+}
+
+impl Sink for Seen {
+    fn interface(&mut self, interface: &Interface) {
+        self.links.push(interface.link_type);
+    }
+
+    fn batch(&mut self, packets: &[Packet<'_>]) {
+        for packet in packets {
+            assert!((packet.interface as usize) < self.links.len() && packet.time_ns >= 0);
+            let Packet { time_ns, original_len, interface, flags, lost_before, .. } = *packet;
+            self.packets.push((time_ns, packet.data.to_vec(), original_len, interface, flags, lost_before));
+        }
+    }
+
+    fn lost(&mut self, _: u32, _: u64, _: i64, _: i64) {
+        panic!("a file loses nothing on its own");
+    }
+
+    fn gap(&mut self, interface: u32, gap: Gap) {
+        assert!((interface as usize) < self.links.len() && gap.from_ns <= gap.to_ns);
+        assert!(gap.lost_max.is_none_or(|most| gap.lost_min <= most));
+        self.gaps.push((interface, gap));
+    }
+
+    fn idle(&mut self, _: i64) {}
+}
+
+/// Gives its bytes in pieces of odd sizes.
+struct Dribble {
+    bytes: Cursor<Vec<u8>>,
+    next: usize,
+}
+
+impl Read for Dribble {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.next = self.next * 5 % 97 + 1;
+        let len = self.next.min(into.len());
+        self.bytes.read(&mut into[..len])
+    }
+}
+
+fn read(reader: Box<dyn Read + Send>, len: usize) -> Option<(Seen, SourceCounters, Vec<String>)> {
+    let mut source = FileSource::from_reader("in", reader).ok()?;
+    let mut seen = Seen::default();
+    while source.poll(&mut seen).expect("memory can always be read") != Polled::Ended {}
+    assert!(source.buffer_bytes_max() <= BUFFER_BYTES_MAX.min((2 * len).max(1 << 20)), "{}", source.buffer_bytes_max());
+    let counters = source.counters();
+    assert_eq!(counters.offered, counters.received + counters.unreadable);
+    assert_eq!(counters.received, seen.packets.len() as u64);
+    let warnings = source.warnings();
+    let damaged = seen.gaps.iter().any(|(_, gap)| gap.reason == scope_packet::GapReason::Unreadable);
+    assert!(!damaged || !warnings.is_empty(), "damage that nobody is told of");
+    Some((seen, counters, warnings))
+}
+
+/// The target.
+pub fn check(data: &[u8]) {
+    let whole = read(Box::new(Cursor::new(data.to_vec())), data.len());
+    let dribbled = read(Box::new(Dribble { bytes: Cursor::new(data.to_vec()), next: data.len() % 97 }), data.len());
+    assert_eq!(whole, dribbled);
+}

@@ -1,0 +1,129 @@
+//! What people and files say in words: filters, templates, settings, sources, logs, marks of dumps.
+
+use scope_config::{Given, Key, Keys, Kind, Settings, Shape, Written};
+use scope_engine::doctor;
+use scope_filter::{Filter, Template, VlanRule};
+use scope_packet::{Headers, LinkType};
+use scope_source::spec::SourcePlan;
+use std::path::Path;
+
+const LINKS: [LinkType; 3] = [LinkType::ETHERNET, LinkType::LINUX_SLL, LinkType::RAW];
+/// Longer texts cost libpcap more time than they bring.
+const TEXT_BYTES_MAX: usize = 300;
+
+/// UDP from 10.0.0.1:1000 to 10.0.0.2:60000.
+const IPV4: [u8; 32] =
+    [0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 3, 0xe8, 0xea, 0x60, 0, 12, 0, 0, b'w', b's', b'c', b'p'];
+
+/// Packets of a link type, plain and behind a tag.
+fn packets(link: LinkType) -> Vec<Vec<u8>> {
+    match link {
+        LinkType::ETHERNET => [&[8, 0][..], &[0x81, 0, 0, 7, 8, 0]].map(|between| [&[2; 12], between, &IPV4].concat()).to_vec(),
+        LinkType::LINUX_SLL => {
+            let head = [0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0];
+            [&[8, 0][..], &[0x81, 0, 0, 7, 8, 0]].map(|between| [&head[..], between, &IPV4].concat()).to_vec()
+        }
+        _ => vec![IPV4.to_vec(), Vec::new()],
+    }
+}
+
+fn text(data: &[u8]) -> Option<&str> {
+    std::str::from_utf8(data).ok().filter(|text| text.len() <= TEXT_BYTES_MAX)
+}
+
+/// A filter compiles or is refused, for each link type; where it compiles it answers.
+pub fn filter(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    for link in LINKS {
+        match Filter::compile(text, VlanRule::Transparent, &[link]) {
+            Ok(filter) => {
+                let predicate = filter.for_link(link);
+                let answers = packets(link).iter().map(|data| predicate.matches(&Headers::parse(link, data), data, data.len() as u32)).collect::<Vec<_>>();
+                // Looking through tags, a packet and the same behind a tag are one, unless the text asks for tags or bytes.
+                let asks = ["vlan", "[", "mpls", "pppoe", "geneve", "ether", "link", "proto", "len", "less", "greater"].iter().any(|word| text.contains(word));
+                assert!(link == LinkType::RAW || asks || answers[0] == answers[1], "{text} on {}: {answers:?}", link.name());
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+}
+
+/// A template is taken apart or refused; one that passes its check fills into a filter or says what it lacks.
+pub fn template(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let Ok(template) = Template::parse(text) else { return };
+    assert_eq!(template.text(), text);
+    let checked = template.check(VlanRule::Transparent, &LINKS);
+    for link in LINKS {
+        for data in packets(link) {
+            let headers = Headers::parse(link, &data);
+            let filled = template.fill_filter(&headers, link, &data, VlanRule::Transparent);
+            if let (Ok(()), Ok(filter)) = (&checked, filled) {
+                let _answer = filter.for_link(link).matches(&headers, &data, data.len() as u32);
+            }
+        }
+    }
+}
+
+fn keys() -> Keys {
+    const SHAPE: Shape = Shape { main: "expr", more: &[("name", Kind::Text), ("before", Kind::Amount), ("single", Kind::Switch)] };
+    let key = |name: &str, kind, shape| Key { name: name.to_string(), kind, default: None, shape };
+    Keys(vec![
+        key("ring", Kind::Amount, None),
+        key("quiet", Kind::Switch, None),
+        key("verbose", Kind::Count, None),
+        key("out", Kind::Text, None),
+        key("trigger", Kind::List, Some(SHAPE)),
+        key("source", Kind::List, None),
+    ])
+}
+
+/// What a file of settings says is read again from how it is shown.
+pub fn toml(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let read = |text: &str| Written::parse(Path::new("in.toml"), text, &keys());
+    let merged = |written| Settings::merge(&keys(), Some(written), &Given::new());
+    match read(text) {
+        Ok(written) => {
+            let settings = merged(written);
+            let shown = settings.to_toml();
+            let again = read(&shown).unwrap_or_else(|error| panic!("{shown}: {:?}", error.faults));
+            assert_eq!(merged(again).arguments(None), settings.arguments(None), "{shown}");
+        }
+        Err(error) => assert!(!error.faults.is_empty()),
+    }
+}
+
+/// Doctor reads what it can.
+pub fn doctor_log(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Some(facts) = doctor::log::parse(&text) else { return };
+    assert!(facts.elapsed_s.is_finite() && facts.elapsed_s >= 0.0);
+    for finding in doctor::findings(&facts) {
+        assert!(!finding.cause.is_empty(), "{finding:?}");
+    }
+}
+
+/// A name up to the first line's end, then what the file begins with.
+pub fn dump_mark(data: &[u8]) {
+    let at = data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len());
+    let (name, begin) = data.split_at(at);
+    let Ok(name) = std::str::from_utf8(name) else { return };
+    if let Some(stem) = scope_dump::marked_stem(name, begin.get(1..).unwrap_or_default()) {
+        assert!(name.starts_with(&stem) && stem.len() > 30, "{name}: {stem}");
+    }
+}
+
+/// A source is understood or refused with causes; what is escaped is understood as one value.
+pub fn source_spec(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match scope_source::spec::parse(text) {
+        Ok(_) => {}
+        Err(errors) => assert!(!errors.is_empty() && errors.iter().all(|error| !error.to_string().is_empty())),
+    }
+    let escaped = format!("file:{}", scope_source::spec::escape(text));
+    if !text.is_empty() {
+        let read = scope_source::spec::parse(&escaped).map(|spec| spec.plan);
+        assert!(matches!(&read, Ok(SourcePlan::File(plan)) if plan.path == text), "{escaped:?}: {read:?}");
+    }
+}
