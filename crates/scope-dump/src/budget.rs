@@ -45,7 +45,8 @@ use table::Line;
 pub const ROOM_MIN: u64 = 1 << 20;
 /// The oldest dump files that are remembered between two readings of the folder.
 const OLDEST_MAX: usize = 10_000;
-/// Rounds of choosing and deleting for one write: files that can't be deleted leave room to be made by others.
+/// Rounds of choosing and deleting for one write: files that can't be deleted leave room to be made by others, and other runs may be
+/// faster.
 const ROUNDS_MAX: usize = 3;
 /// Nothing more is deleted for so long after deleting has given no room.
 const NO_GAIN_PAUSE: Duration = Duration::from_secs(10);
@@ -236,7 +237,12 @@ impl Budget {
     fn charge(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.lock();
         let mut claimed = self.claim(&mut state, bytes);
-        if matches!(claimed, Claimed::NoRoom) {
+        // What is made room of another run may have taken: then there is more to be made.
+        let rounds = if self.limits.rotate { ROUNDS_MAX } else { 1 };
+        for _ in 0..rounds {
+            if !matches!(claimed, Claimed::NoRoom) {
+                break;
+            }
             state.others.refresh(true);
             self.read_if_due(&mut state);
             if self.limits.rotate {
@@ -244,14 +250,13 @@ impl Budget {
             }
             claimed = self.claim(&mut state, bytes);
         }
-        let why = self.room(&state).why();
+        let refused = match claimed {
+            Claimed::Yes => None,
+            Claimed::NoRoom => Some(self.room(&state).why()),
+            Claimed::Busy => Some(format!("another run doesn't let go of {TABLE_FILE}; was it stopped?")),
+        };
         self.settle(&mut state);
-        let full = |why| Err(io::Error::new(io::ErrorKind::StorageFull, why));
-        match claimed {
-            Claimed::Yes => Ok(()),
-            Claimed::NoRoom => full(why),
-            Claimed::Busy => full(format!("another run doesn't let go of {TABLE_FILE}; was it stopped?")),
-        }
+        refused.map_or(Ok(()), |why| Err(io::Error::new(io::ErrorKind::StorageFull, why)))
     }
 
     /// Charges `bytes`, if there is room for them.
@@ -331,11 +336,12 @@ impl Budget {
             let chosen: Vec<OldDump> = chosen.into_iter().rev().filter_map(|at| state.dumps.remove(at)).collect();
             // What has changed since it was looked at isn't deleted: the next round takes others.
             let promised = chosen.into_iter().rev().fold(Gain::default(), |sum, dump| sum.and(self.delete(state, dump)));
-            let making = state.making;
-            state.others.tell(0, u64::from(promised != Gain::default()), making);
             if !self.room(state).has_gained(&before, promised) {
                 state.no_gain = Some(Instant::now());
             }
+            // Behind that: it is a look at what the others have claimed meanwhile, too.
+            let making = state.making;
+            state.others.tell(0, u64::from(promised != Gain::default()), making);
         }
     }
 

@@ -416,15 +416,14 @@ fn two_runs_that_rotate_delete_the_oldest_dumps_of_both_and_fail_over_none() {
         wait_until("both fires", || ended() == 2 * round);
         assert!(blocks(&place.out()) <= 8 << 20, "{}", blocks(&place.out()));
     }
-    let deleted: Vec<Value> = events(&place.out()).into_iter().filter(|line| line["event"] == "deleted").collect();
+    let deleted = || -> Vec<Value> { events(&place.out()).into_iter().filter(|line| line["event"] == "deleted").collect() };
+    wait_until("all that was deleted to be told", || deleted().len() >= 8 - dumps(&place.out()).len());
+    let deleted = deleted();
     let mut files: Vec<String> = deleted.iter().map(|line| line["files"][0].to_string()).collect();
     files.sort();
     files.dedup();
-    assert_eq!(
-        (files.len(), deleted.len()),
-        (deleted.len(), 8 - dumps(&place.out()).len()),
-        "each is deleted once: {deleted:#?}"
-    );
+    let gone = 8 - dumps(&place.out()).len();
+    assert_eq!((files.len(), deleted.len()), (gone, gone), "each is deleted once: {deleted:#?}");
     for done in scopes.map(Scope::stop) {
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         let summary = done.summary();

@@ -262,6 +262,25 @@ fn what_one_run_deletes_is_room_for_the_others_and_none_deletes_more_than_is_nee
 }
 
 #[test]
+fn what_others_claim_while_a_run_deletes_is_not_taken_for_deleting_in_vain() {
+    let place = tempfile::tempdir().unwrap();
+    let all = seven(place.path());
+    let (mut first, mut second) = (Run::new(place.path(), 8 * MIB, true), Run::new(place.path(), 8 * MIB, true));
+    for run in [&mut first, &mut second] {
+        run.open.push((Charged::to(&Some(run.budget.clone())), 0));
+    }
+    // It knows of all of this only once it looks again.
+    let budget = first.budget.clone();
+    let mut state = budget.lock();
+    assert!(second.charge(0, MIB));
+    budget.make_room(&mut state, 2 * MIB);
+    assert!(!state.no_gain());
+    drop(state);
+    assert!(first.charge(0, 2 * MIB) && first.charge(0, MIB));
+    assert_eq!(dumps(place.path()), all[3..]);
+}
+
+#[test]
 fn no_run_deletes_for_the_smaller_budget_of_one_that_does_not_delete_itself() {
     let place = tempfile::tempdir().unwrap();
     let all = seven(place.path());
