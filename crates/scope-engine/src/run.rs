@@ -138,7 +138,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let sources = open_sources(&plan, &own)?;
     let mut notes = live::notes(&plan, &own, &sources);
     let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
-    if let Some(said) = too_few_pins(&plan, &ring, live) {
+    if let Some(said) = few_pins::of_run(&plan, &ring, live) {
         if live { warnings.push(said) } else { notes.push(said) }
     }
     let nics = NicWatch::begin(&plan.sources);
@@ -156,13 +156,6 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         watch.started(&memory, run.rights.as_ref());
     }
     run.go(sources, nics, warnings, control, watch)
-}
-
-/// What is to be said where more dumps may be open at once than segments may be held for.
-fn too_few_pins(plan: &RunPlan, ring: &Ring, live: bool) -> Option<String> {
-    let at_once = plan.exit_after.map_or(plan.dumps_max as u64, |dumps| dumps.min(plan.dumps_max as u64));
-    let has_triggers = !plan.triggers.is_empty();
-    few_pins::words(at_once, ring.budget().segments(), ring.segment_bytes() as u64, live).filter(|_| has_triggers)
 }
 
 /// Starts what runs after dumps, if anything does: never as root.

@@ -2,7 +2,7 @@
 
 mod run;
 
-use run::{Place, summary::Summary};
+use run::{LIMIT, Place, Started, summary::Summary, wirescope};
 use scope_testkit::oracle::{self, VlanRule, expected_dump, is_later_part};
 use scope_testkit::traffic::frame;
 use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, Random, Record};
@@ -217,4 +217,14 @@ fn more_dumps_at_once_than_the_ring_can_hold_segments_for_are_told_of_at_the_sta
     let warnings = live("9");
     assert!(matches!(&warnings[..], [said] if said.contains("--dumps-max 8 or --ring 2MiB")), "{warnings:?}");
     assert!(live("8").is_empty());
+    let config = place.path("few.toml");
+    let text = "source = [\"afpacket:eth0\"]\ntrigger = [\"udp\"]\nout = \"dumps\"\nring = \"1MiB\"\nsegment = \"64KiB\"\n";
+    let check = |more: &str| {
+        std::fs::write(&config, format!("{text}{more}")).unwrap();
+        let done = Started::new(wirescope(&["config", "check", config.to_str().unwrap()])).finish(LIMIT);
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        done.stderr
+    };
+    assert!(check("dumps-max = 9\n").contains("few.toml: --dumps-max: up to 9 dumps at once"));
+    assert_eq!(check("dumps-max = 8\n"), "");
 }
