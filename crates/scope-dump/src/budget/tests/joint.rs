@@ -262,6 +262,27 @@ fn what_one_run_deletes_is_room_for_the_others_and_none_deletes_more_than_is_nee
 }
 
 #[test]
+fn a_file_that_got_its_name_by_a_run_that_was_killed_before_it_could_say_so_counts_at_once() {
+    let place = tempfile::tempdir().unwrap();
+    let (mut first, mut second) = (Run::new(place.path(), 4 * MIB, false), Run::new(place.path(), 4 * MIB, false));
+    for run in [&mut first, &mut second] {
+        run.open.push((Charged::to(&Some(run.budget.clone())), 0));
+        run.budget.lock().next_read = Some(Instant::now() + Duration::from_secs(3600));
+    }
+    assert!(first.charge(0, 3 * MIB));
+    let (mut charged, bytes) = first.open.remove(0);
+    let _ = charged.name(bytes, || {
+        write(place.path(), 1, bytes);
+        Err(io::Error::other("killed"))
+    });
+    first.budget.lock().others = Others::default();
+    drop(charged);
+    first.kill();
+    assert!(!second.charge(0, 2 * MIB), "3 of 4 MiB are taken");
+    assert!(second.charge(0, MIB));
+}
+
+#[test]
 fn what_others_claim_while_a_run_deletes_is_not_taken_for_deleting_in_vain() {
     let place = tempfile::tempdir().unwrap();
     let all = seven(place.path());
