@@ -15,13 +15,21 @@
 //! ```
 //! The bytes are those of the blocks that all dumps of the folder have on its disk, whichever run made them, and of what is being
 //! written. A dump is what Wirescope made, by its name and its mark: a foreign file takes no room, and is never deleted.
+//! Runs that keep a budget for one folder keep it together, by a table in that folder (`table.rs`, `others.rs`): what one is making
+//! counts for all, the smallest budget holds, and what one deletes is room for the others. No run deletes for the smaller budget of one
+//! that doesn't delete itself.
 //! It is full when less than [`ROOM_MIN`] is left, and couldn't be made either. Packets that come too late for their place stand on disk twice for a moment,
 //! while they are merged in at their dump's end; they are charged once.
 
 mod files;
+mod others;
 mod room;
+mod table;
 
-use files::{Entry, Found, Known, OldDump};
+pub use table::TABLE_FILE;
+
+use files::{Deleted, Entry, Found, Known, OldDump};
+use others::{Claimed, Others};
 use room::{Gain, Room, size};
 use rustix::fs::fstatvfs;
 use scope_store::Folder;
@@ -31,12 +39,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+use table::Line;
 
 /// With less room than this no dump begins, bytes.
 pub const ROOM_MIN: u64 = 1 << 20;
 /// The oldest dump files that are remembered between two readings of the folder.
 const OLDEST_MAX: usize = 10_000;
-/// Rounds of choosing and deleting for one write: files that can't be deleted leave room to be made by others.
+/// Rounds of choosing and deleting for one write: files that can't be deleted leave room to be made by others, and other runs may be
+/// faster.
 const ROUNDS_MAX: usize = 3;
 /// Nothing more is deleted for so long after deleting has given no room.
 const NO_GAIN_PAUSE: Duration = Duration::from_secs(10);
@@ -83,6 +93,8 @@ pub enum Change {
     Full(String),
     /// There is room again.
     Room,
+    /// The budget isn't kept together with other runs of this folder; why.
+    Alone(String),
     /// A dump was deleted to make room: its files, and their bytes.
     Deleted {
         /// Names in the folder.
@@ -131,6 +143,10 @@ struct State {
     all: bool,
     /// When deleting last gave no room.
     no_gain: Option<Instant>,
+    /// The runs that keep the budget together with this one.
+    others: Others,
+    /// That it is kept alone was told.
+    told_alone: bool,
     next_read: Option<Instant>,
     last_read: Option<Instant>,
     /// Dumps that are getting their names.
@@ -154,6 +170,20 @@ impl Budget {
         Ok(Arc::new(budget))
     }
 
+    /// Keeps the budget together with the other runs of the folder from here on. Where the file system has no locks, or there is no room for
+    /// the table, it is kept alone, and that is told.
+    ///
+    /// # Errors
+    /// Something that is no table of this user's has its name, or too many runs keep the budget already.
+    pub fn join(&self) -> io::Result<()> {
+        let Some(bytes_max) = self.limits.bytes_max else { return Ok(()) };
+        let mut state = self.lock();
+        state.others.join(&self.folder, Line { claim: 0, bytes_max, rotate: self.limits.rotate })?;
+        self.read_folder(&mut state)?;
+        self.settle(&mut state);
+        Ok(())
+    }
+
     /// Whether no dump may begin.
     pub fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
@@ -167,6 +197,14 @@ impl Budget {
     /// Measures again; what has changed since this was last asked.
     pub fn look(&self) -> Vec<Change> {
         let mut state = self.lock();
+        let making = state.making;
+        if state.others.rejoin(&self.folder, making) {
+            state.next_read = None;
+            self.read_if_due(&mut state);
+        }
+        state.others.refresh_if_due();
+        state.others.tell(0, 0, making);
+        state.tell_alone();
         if state.last_read.is_none_or(|last| last.elapsed() >= READ_EVERY) {
             self.read_if_due(&mut state);
         }
@@ -198,24 +236,49 @@ impl Budget {
 
     fn charge(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.lock();
-        if !self.room(&state).has(bytes) {
+        let mut claimed = self.claim(&mut state, bytes);
+        // What is made room of another run may have taken: then there is more to be made.
+        let rounds = if self.limits.rotate { ROUNDS_MAX } else { 1 };
+        for _ in 0..rounds {
+            if !matches!(claimed, Claimed::NoRoom) {
+                break;
+            }
+            state.others.refresh(true);
             self.read_if_due(&mut state);
             if self.limits.rotate {
                 self.make_room(&mut state, bytes.max(ROOM_MIN));
             }
+            claimed = self.claim(&mut state, bytes);
         }
-        let room = self.room(&state);
-        if !room.has(bytes) {
-            self.settle(&mut state);
-            return Err(io::Error::new(io::ErrorKind::StorageFull, room.why(&self.limits)));
-        }
-        state.making = state.making.saturating_add(bytes);
+        let refused = match claimed {
+            Claimed::Yes => None,
+            Claimed::NoRoom => Some(self.room(&state).why()),
+            Claimed::Busy => Some(format!("another run doesn't let go of {TABLE_FILE}; was it stopped?")),
+        };
         self.settle(&mut state);
-        Ok(())
+        refused.map_or(Ok(()), |why| Err(io::Error::new(io::ErrorKind::StorageFull, why)))
+    }
+
+    /// Charges `bytes`, if there is room for them.
+    fn claim(&self, state: &mut State, bytes: u64) -> Claimed {
+        let (named, making) = (state.named, state.making);
+        let has = |others: &Others, bytes| self.room_beside(others, named, making, false).has(bytes);
+        let claimed = state.others.claim(making, bytes, has);
+        if matches!(claimed, Claimed::Yes) {
+            state.making = making.saturating_add(bytes);
+        }
+        claimed
     }
 
     fn room(&self, state: &State) -> Room {
-        Room::new(&self.limits, state.used(), self.limits.free_min.and_then(|_| self.space().ok()))
+        self.room_beside(&state.others, state.named, state.making, false)
+    }
+
+    /// Beside the smallest budget of the other runs; of those that rotate, where `rotating`.
+    fn room_beside(&self, others: &Others, named: u64, making: u64, rotating: bool) -> Room {
+        let used = named.saturating_add(making).saturating_add(others.used());
+        let space = self.limits.free_min.and_then(|_| self.space().ok());
+        Room::new(&self.limits, used, space).beside(others.bytes_max(rotating))
     }
 
     /// Free bytes and all bytes of the file system.
@@ -246,7 +309,7 @@ impl Budget {
 
     fn why_full(&self, state: &State) -> String {
         let room = self.room(state);
-        let why = room.why(&self.limits);
+        let why = room.why();
         if !self.limits.rotate {
             return why;
         }
@@ -276,13 +339,18 @@ impl Budget {
             if !self.room(state).has_gained(&before, promised) {
                 state.no_gain = Some(Instant::now());
             }
+            // Behind that: it is a look at what the others have claimed meanwhile, too.
+            let making = state.making;
+            state.others.tell(0, u64::from(promised != Gain::default()), making);
         }
     }
 
-    /// Places, in order, of the oldest dumps without which there is room for `bytes`; `None` where nothing helps.
+    /// Places, in order, of the oldest dumps without which there is room for `bytes`; `None` where nothing helps. They are chosen for the
+    /// budgets of runs that rotate; where a smaller one leaves no room after that, none is.
     fn choose(&self, state: &mut State, bytes: u64) -> Option<Vec<usize>> {
-        let mut room = self.room(state);
+        let mut room = self.room_beside(&state.others, state.named, state.making, true);
         let mut chosen = Vec::new();
+        let mut given = Gain::default();
         for at in 0.. {
             if room.has(bytes) {
                 break;
@@ -293,19 +361,28 @@ impl Budget {
             let gain = state.dumps[at].gain();
             if room.is_helped(gain, bytes) {
                 room = room.after(gain);
+                given = given.and(gain);
                 chosen.push(at);
             }
         }
-        Some(chosen)
+        self.room(state).after(given).has(bytes).then_some(chosen)
     }
 
-    /// What that should give.
+    /// What that should give. A file that is gone already gives what it took, too, and no more is to be said of it.
     fn delete(&self, state: &mut State, dump: OldDump) -> Gain {
-        let files = dump.files.into_iter().filter(|file| files::delete(&self.folder, file)).collect();
-        let deleted = OldDump { files };
+        let mut deleted = Vec::new();
+        for file in dump.files {
+            let result = files::delete(&self.folder, &file);
+            if result != Deleted::No {
+                state.named = state.named.saturating_sub(file.bytes);
+            }
+            if result == Deleted::Yes {
+                deleted.push(file);
+            }
+        }
+        let deleted = OldDump { files: deleted };
         let gain = deleted.gain();
         if !deleted.files.is_empty() {
-            state.named = state.named.saturating_sub(gain.bytes);
             state.deleted += 1;
             let names = deleted.files.into_iter().map(|file| file.name).collect();
             state.tell(Change::Deleted { names, bytes: gain.bytes });
@@ -314,7 +391,8 @@ impl Budget {
     }
 
     fn read_if_due(&self, state: &mut State) -> bool {
-        if state.next_read.is_some_and(|next| Instant::now() < next) {
+        // What another run has deleted is room at once.
+        if state.next_read.is_some_and(|next| Instant::now() < next) && !state.others.have_deleted() {
             return false;
         }
         self.read_folder(state).is_ok()
@@ -323,6 +401,7 @@ impl Budget {
     /// Adds up all files with a dump's name, and remembers the oldest.
     fn read_folder(&self, state: &mut State) -> io::Result<()> {
         let began = Instant::now();
+        state.others.begin_reading();
         let (mut named, mut found) = (0u64, Vec::new());
         let mut known = std::mem::take(&mut state.known);
         state.all = true;
@@ -349,9 +428,18 @@ impl Budget {
 }
 
 impl State {
-    /// Bytes that dumps take.
+    /// Bytes that dumps take, those of other runs included.
     fn used(&self) -> u64 {
-        self.named.saturating_add(self.making)
+        self.named.saturating_add(self.making).saturating_add(self.others.used())
+    }
+
+    fn tell_alone(&mut self) {
+        let why = self.others.apart().map(String::from);
+        let is_news = why.is_some() && !self.told_alone;
+        self.told_alone = why.is_some();
+        if let Some(why) = why.filter(|_| is_news) {
+            self.tell(Change::Alone(why));
+        }
     }
 
     fn tell(&mut self, change: Change) {
@@ -429,7 +517,10 @@ impl Charged {
         let name = act()?;
         state.making = state.making.saturating_sub(std::mem::take(&mut self.bytes));
         let entry = name.to_str().and_then(|name| files::look_at(&budget.folder, name));
-        state.named = state.named.saturating_add(entry.as_ref().map_or(bytes, |entry| entry.bytes));
+        let bytes = entry.as_ref().map_or(bytes, |entry| entry.bytes);
+        state.named = state.named.saturating_add(bytes);
+        let making = state.making;
+        state.others.tell(bytes, 0, making);
         if budget.limits.rotate && state.all {
             state.oldest.extend(entry);
         }
@@ -443,6 +534,8 @@ impl Drop for Charged {
         if let Some(budget) = self.budget.as_ref().filter(|_| self.bytes > 0) {
             let mut state = budget.lock();
             state.making = state.making.saturating_sub(self.bytes);
+            let making = state.making;
+            state.others.tell(0, 0, making);
             budget.settle(&mut state);
         }
     }

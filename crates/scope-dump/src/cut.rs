@@ -322,7 +322,8 @@ impl Cutter {
 
     fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
-            let created = OutFile::create(&self.output, &self.ring, link_type, &self.evidence, &intro(&self.intro));
+            let (evidence, buffers) = (&self.evidence, self.reader.buffers());
+            let created = OutFile::create(&self.output, &self.ring, link_type, evidence, buffers, &intro(&self.intro));
             match created {
                 Ok(file) => drop(self.files.insert(link_type, file)),
                 Err(error) => self.unopened = Some((error, 0)),

@@ -6,9 +6,11 @@
 //!             packet | packet | ... | chunk of the index | packet | ...
 //!  at the end, only if B has packets: A and B in order  ─────► file C, which takes A's place
 //! ```
-//! Of the index at most [`CHUNK_ENTRIES`] entries are in memory; while it is merged, [`READ_ENTRIES`] of each chunk.
+//! Of the index at most [`CHUNK_ENTRIES`] entries are in memory, and no more than its part of what all dumps may buffer
+//! ([`crate::buffers`]); while it is merged, [`READ_ENTRIES`] of each chunk.
 //! A file with more interfaces than its head has room for is written anew in the same way.
 
+use crate::buffers::{BUFFER_BYTES_MIN, Part};
 use crate::form::DumpFormat;
 use crate::merge::Place;
 use std::cmp::Reverse;
@@ -32,31 +34,49 @@ pub(crate) struct LateRun {
     file: BufWriter<File>,
     /// What is not written yet.
     index: Vec<Entry>,
-    /// Where the written chunks begin, each of `chunk_entries` entries.
-    chunks: Vec<u64>,
+    /// Where the written chunks begin, and their entries.
+    chunks: Vec<(u64, usize)>,
     chunk_entries: usize,
     bytes: u64,
+    /// What the index may have.
+    part: Part,
 }
 
 impl LateRun {
-    pub(crate) fn new(file: File) -> LateRun {
-        LateRun::with_chunks_of(CHUNK_ENTRIES, file)
+    pub(crate) fn new(file: File, part: Part) -> LateRun {
+        LateRun::with_chunks_of(CHUNK_ENTRIES, file, part)
     }
 
-    fn with_chunks_of(chunk_entries: usize, file: File) -> LateRun {
-        LateRun { file: BufWriter::new(file), index: Vec::new(), chunks: Vec::new(), chunk_entries, bytes: 0 }
+    fn with_chunks_of(chunk_entries: usize, file: File, part: Part) -> LateRun {
+        LateRun { file: BufWriter::new(file), index: Vec::new(), chunks: Vec::new(), chunk_entries, bytes: 0, part }
+    }
+
+    /// Makes room for one more entry of the index in memory; whether there is none, so that a chunk is to be written.
+    fn is_full(&mut self) -> bool {
+        let (len, entry_bytes) = (self.index.len(), size_of::<Entry>());
+        if len < self.index.capacity() {
+            return len >= self.chunk_entries;
+        }
+        let entries_max = (self.part.share() / entry_bytes).min(self.chunk_entries);
+        let target = (2 * len).max(BUFFER_BYTES_MIN / entry_bytes).min(entries_max);
+        if target <= len || !self.part.resize(target * entry_bytes) {
+            return true;
+        }
+        self.index.reserve_exact(target - len);
+        false
     }
 
     /// Bytes that [`LateRun::push`] writes for a packet of `len` bytes.
-    pub(crate) fn bytes_for(&self, len: usize) -> u64 {
-        let index = if self.index.len() == self.chunk_entries { self.chunk_entries * ENTRY_BYTES } else { 0 };
+    pub(crate) fn bytes_for(&mut self, len: usize) -> u64 {
+        let index = if self.is_full() { self.index.len() * ENTRY_BYTES } else { 0 };
         (index + len) as u64
     }
 
     /// Adds one packet in the form that its file has.
     pub(crate) fn push(&mut self, place: Place, block: &[u8]) -> io::Result<()> {
-        if self.index.len() == self.chunk_entries {
+        if self.is_full() {
             self.write_chunk()?;
+            self.is_full(); // makes the room
         }
         self.file.write_all(block)?;
         self.index.push((place, self.bytes, block.len() as u32));
@@ -66,11 +86,16 @@ impl LateRun {
 
     fn write_chunk(&mut self) -> io::Result<()> {
         self.index.sort_unstable();
+        let entries = self.index.len();
         for entry in self.index.drain(..) {
             self.file.write_all(&to_bytes(&entry))?;
         }
-        self.chunks.push(self.bytes);
-        self.bytes += (self.chunk_entries * ENTRY_BYTES) as u64;
+        self.chunks.push((self.bytes, entries));
+        self.bytes += (entries * ENTRY_BYTES) as u64;
+        if self.index.capacity() * size_of::<Entry>() > self.part.share() {
+            self.index = Vec::new();
+            self.part.resize(0);
+        }
         Ok(())
     }
 
@@ -78,9 +103,9 @@ impl LateRun {
     fn sorted(mut self) -> io::Result<Sorted> {
         self.index.sort_unstable();
         let file = self.file.into_inner().map_err(|error| error.into_error())?;
-        let written = self.chunks.into_iter().map(|at| Chunk { at, left: self.chunk_entries, read: VecDeque::new() });
+        let written = self.chunks.into_iter().map(|(at, left)| Chunk { at, left, read: VecDeque::new() });
         let rest = Chunk { at: 0, left: 0, read: self.index.into() };
-        let mut sorted = Sorted { file, chunks: written.chain([rest]).collect(), next: BinaryHeap::new() };
+        let mut sorted = Sorted { file, chunks: written.chain([rest]).collect(), next: BinaryHeap::new(), _part: self.part };
         for number in 0..sorted.chunks.len() {
             sorted.take_from(number)?;
         }
@@ -117,6 +142,8 @@ struct Sorted {
     chunks: Vec<Chunk>,
     /// The next entry of each chunk that has one.
     next: BinaryHeap<Reverse<(Entry, usize)>>,
+    /// What the rest of the index has.
+    _part: Part,
 }
 
 impl Sorted {
@@ -150,18 +177,20 @@ impl Sorted {
 
 /// Writes `main`, whose first `head.0` bytes are its head, and the late packets to `out`, merged by time. At equal times the main
 /// run goes first: it was read first. The head becomes `head.1` bytes long; what it holds is filled in later, or copied where its
-/// length stays. Interface descriptions that stand among the packets are left out: they stand in the head.
+/// length stays. Interface descriptions that stand among the packets are left out: they stand in the head. `main` is read
+/// `buffer_bytes` at a time.
 pub(crate) fn rewrite(
     main: &mut File,
     late: Option<LateRun>,
     format: DumpFormat,
     head: (u64, u64),
+    buffer_bytes: usize,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut late = late.map(LateRun::sorted).transpose()?;
     let mut block = Vec::new();
     main.seek(SeekFrom::Start(0))?;
-    let mut main = io::BufReader::with_capacity(1 << 20, main);
+    let mut main = io::BufReader::with_capacity(buffer_bytes, main);
     io::copy(&mut (&mut main).take(head.0), out)?;
     io::copy(&mut io::repeat(0).take(head.1.saturating_sub(head.0)), out)?;
     loop {
@@ -182,13 +211,14 @@ pub(crate) fn rewrite(
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     proptest! {
         #[test]
         fn late_packets_come_in_the_order_of_their_places_however_small_the_index_in_memory(
             places in proptest::collection::vec((0i64..40, 0u32..3, 0usize..9), 0..600), chunk_entries in 1usize..200,
             stops in proptest::collection::vec(0i64..40, 0..6)) {
-            let mut run = LateRun::with_chunks_of(chunk_entries, tempfile::tempfile().unwrap());
+            let mut run = LateRun::with_chunks_of(chunk_entries, tempfile::tempfile().unwrap(), Part::of(&Arc::default()));
             let mut expected = Vec::new();
             let mut charged = 0;
             for (number, (time_ns, lane, len)) in places.into_iter().enumerate() {

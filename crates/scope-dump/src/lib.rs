@@ -24,6 +24,7 @@
 //! | [`target`] | where files go: a folder, one name, a pipe |
 //! | [`together`] | every window of a run in one file |
 //! | [`budget`] | what the folder's dumps may take, and making room |
+//! | [`buffers`] | what the files of all dumps may hold back together before it is written |
 //! | `mark` | by what a dump's file is known |
 //! | [`progress`] | how far it is, for whoever watches |
 //! | [`report`] | what became of a dump |
@@ -35,6 +36,7 @@
 
 pub mod annex;
 pub mod budget;
+pub mod buffers;
 pub mod cut;
 pub mod disk;
 pub mod evidence;
@@ -60,6 +62,7 @@ pub mod together;
 pub mod walk;
 
 pub use budget::{Budget, FreeMin, Limits};
+pub use buffers::Buffered;
 pub use cut::{DumpOrder, HitPacket, cut};
 pub use disk::{Disk, SystemDisk};
 pub use evidence::{Circumstances, ClockState, Evidence, InterfaceSample};

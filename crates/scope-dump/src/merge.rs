@@ -13,8 +13,11 @@ pub const WAITING_BYTES_MAX: usize = 16 << 20;
 /// Bytes that wait in the buffers of all dumps of a run together, at most: where there are more dumps than that has room for, each has
 /// an equal part.
 pub const WAITING_BYTES_TOGETHER: usize = 512 << 20;
-/// But no less than this: a packet finds room, and a little order is kept.
-const WAITING_BYTES_MIN: usize = 256 << 10;
+/// But no less than this, so that a little order is kept: of the most dumps that a run may have (4096, those that are closing, and one
+/// by hand) all together stay within the bound.
+const WAITING_BYTES_MIN: usize = 60 << 10;
+/// What a packet that waits takes beside its block: its place, and what memory costs by itself.
+const ENTRY_BYTES: usize = size_of::<(Place, Box<[u8]>)>() + 16;
 
 /// Bytes that each of the two buffers of a dump may take, one of so many dumps.
 pub fn waiting_bytes(dumps: usize) -> usize {
@@ -64,7 +67,7 @@ impl Waiting {
 
     /// Takes a copy of a packet's block.
     pub fn push(&mut self, place: Place, block: &[u8]) {
-        self.bytes += block.len();
+        self.bytes += block.len() + ENTRY_BYTES;
         self.heap.push(Reverse((place, block.into())));
     }
 
@@ -77,7 +80,7 @@ impl Waiting {
         }
         self.early += u64::from(!is_due);
         let Reverse((place, block)) = self.heap.pop()?;
-        self.bytes -= block.len();
+        self.bytes -= block.len() + ENTRY_BYTES;
         Some((place, block))
     }
 }
@@ -96,12 +99,12 @@ pub struct Beyond {
 impl Beyond {
     /// Keeps a copy of a packet's block, of all together no more than `bytes_max`.
     pub fn push(&mut self, place: Place, block: &[u8], bytes_max: usize) {
-        self.bytes += block.len();
+        self.bytes += block.len() + ENTRY_BYTES;
         self.packets.insert(place, block.into());
         while self.bytes > bytes_max
             && let Some((place, block)) = self.packets.pop_last()
         {
-            self.bytes -= block.len();
+            self.bytes -= block.len() + ENTRY_BYTES;
             self.given_up_from_ns = if self.given_up == 0 { place.time_ns } else { self.given_up_from_ns.min(place.time_ns) };
             self.given_up += 1;
         }
@@ -113,7 +116,7 @@ impl Beyond {
             && first.key().time_ns <= to_ns
         {
             let (place, block) = first.remove_entry();
-            self.bytes -= block.len();
+            self.bytes -= block.len() + ENTRY_BYTES;
             waiting.push(place, &block);
         }
     }
@@ -149,7 +152,7 @@ mod tests {
     #[test]
     fn what_lies_beyond_comes_in_when_the_window_grows_and_giving_up_is_a_loss_only_then() {
         let (mut beyond, mut waiting) = (Beyond::default(), Waiting::default());
-        let block = vec![0; WAITING_BYTES_MAX / 4];
+        let block = vec![0; WAITING_BYTES_MAX / 4 - ENTRY_BYTES];
         (0..6).for_each(|n| beyond.push(place(10 + n, 0, n as u64), &block, WAITING_BYTES_MAX));
         assert_eq!(beyond.lost(13), Lost::default());
         beyond.inside(12, &mut waiting);
@@ -162,7 +165,7 @@ mod tests {
     #[test]
     fn a_full_buffer_lets_its_oldest_go_early() {
         let mut waiting = Waiting::default();
-        let block = vec![0; WAITING_BYTES_MAX / 4];
+        let block = vec![0; WAITING_BYTES_MAX / 4 - ENTRY_BYTES];
         (0..5).for_each(|n| waiting.push(place(n, 0, n as u64), &block));
         assert_eq!(waiting.pop((-1, 0), WAITING_BYTES_MAX).map(|(p, _)| p.time_ns), Some(0));
         assert!(waiting.pop((-1, 0), WAITING_BYTES_MAX).is_none());
@@ -172,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_all_dumps_together_may_buffer_has_a_bound() {
-        for dumps in [1, 16, 17, 100, 1000] {
+        for dumps in [1, 16, 17, 100, 1000, 4096 + 64 + 1] {
             assert!(dumps * 2 * waiting_bytes(dumps) <= WAITING_BYTES_TOGETHER, "{dumps}");
         }
         assert_eq!((waiting_bytes(0), waiting_bytes(1)), (WAITING_BYTES_MAX, WAITING_BYTES_MAX));

@@ -16,6 +16,7 @@
 
 use crate::annex::Annexed;
 use crate::budget::Charged;
+use crate::buffers::{BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, Buffers, Part};
 use crate::evidence::Evidence;
 use crate::form::DumpFormat;
 use crate::header::{facts, header, reserve_bytes};
@@ -27,7 +28,7 @@ use crate::target::{DumpOutput, Target, numbered};
 use crate::time_text::for_file_name;
 use scope_packet::{LinkType, TimestampSource, pcapng};
 use scope_ring::{InterfaceEntry, Ring};
-use scope_store::Folder;
+use scope_store::{Folder, locks};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -35,12 +36,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes gathered before they are written, between two segments.
+/// Bytes gathered before they are written, between two segments; within one as many as [`Buffers`] allow.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Bytes gathered before they are written even within one.
-const BUFFER_BYTES_MAX: usize = 4 << 20;
 /// Bytes of descriptions that a file's head is made for at most, beforehand.
 const FORESEEN_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a comment beside its text, and of the end of options, at most.
+const COMMENT_BYTES: usize = 12;
 /// Names tried for one file before giving up.
 const NAMES_MAX: u32 = 1000;
 
@@ -103,6 +104,8 @@ pub(crate) struct OutFile {
     output: Arc<DumpOutput>,
     file: File,
     buffer: Vec<u8>,
+    /// What the buffer may have.
+    part: Part,
     /// What of the buffer is packets.
     buffered: Tally,
     /// Bytes that are in the file for sure, whole blocks.
@@ -147,6 +150,7 @@ impl OutFile {
         ring: &Ring,
         link_type: LinkType,
         evidence: &Arc<Evidence>,
+        buffers: &Arc<Buffers>,
         intro: &str,
     ) -> io::Result<OutFile> {
         let file = match &output.target {
@@ -172,6 +176,7 @@ impl OutFile {
             link_type,
             output: output.clone(),
             file,
+            part: Part::of(buffers),
             buffer,
             buffered: Tally::default(),
             written: 0,
@@ -235,18 +240,32 @@ impl OutFile {
         } else {
             self.out_of_order += u64::from(is_late);
             self.last = self.last.max(Some(place));
-            self.format().packet(&mut self.buffer, block, number, comments);
-            self.buffered.add(&tally);
-            if self.buffer.len() >= BUFFER_BYTES_MAX { self.flush() } else { Ok(()) }
+            self.gather(block, number, comments, &tally)
         };
         if let Err(error) = result {
             self.fail(error);
         }
     }
 
+    /// Puts a packet into the buffer, which is written first where it has no room.
+    fn gather(&mut self, block: &[u8], number: u32, comments: &[String], tally: &Tally) -> io::Result<()> {
+        let text: usize = comments.iter().map(|comment| comment.len() + COMMENT_BYTES).sum();
+        let bytes = block.len() + text;
+        if !self.part.make_room(&mut self.buffer, bytes) {
+            if self.buffer.len() + bytes < BUFFER_BYTES_MAX {
+                self.part.note_early();
+            }
+            self.flush()?;
+            self.part.make_room(&mut self.buffer, bytes);
+        }
+        self.format().packet(&mut self.buffer, block, number, comments);
+        self.buffered.add(tally);
+        if self.buffer.len() >= BUFFER_BYTES_MAX { self.flush() } else { Ok(()) }
+    }
+
     fn write_late(&mut self, place: Place, block: &[u8], number: u32, comments: &[String]) -> io::Result<()> {
         if self.late.is_none() {
-            self.late = Some(LateRun::new(unnamed(&self.output)?));
+            self.late = Some(LateRun::new(unnamed(&self.output)?, Part::of(self.part.buffers())));
         }
         let mut record = Vec::with_capacity(block.len());
         self.format().packet(&mut record, block, number, comments);
@@ -335,7 +354,7 @@ impl OutFile {
         self.charged.charge(self.buffer.len() as u64)?;
         self.output.disk.write(&self.file, &self.buffer)?;
         self.written += self.buffer.len() as u64;
-        self.buffer.clear();
+        self.part.emptied(&mut self.buffer);
         self.buffered = Tally::default();
         Ok(())
     }
@@ -343,7 +362,7 @@ impl OutFile {
     /// Writes what was gathered, if it is enough. Called while nothing of the ring is held for it.
     pub(crate) fn flush_full(&mut self) {
         if self.error.is_none()
-            && self.buffer.len() >= BUFFER_BYTES
+            && self.buffer.len() >= BUFFER_BYTES.min(self.part.share())
             && let Err(error) = self.flush()
         {
             self.fail(error);
@@ -369,6 +388,7 @@ impl OutFile {
     /// Gives up: what is whole on disk stays, the rest counts as unwritten.
     fn fail(&mut self, error: io::Error) {
         self.buffer = Vec::new();
+        self.part.resize(0);
         for lost in [std::mem::take(&mut self.buffered), std::mem::take(&mut self.late_tally)] {
             self.packets = self.packets.saturating_sub(lost.packets);
             self.bytes = self.bytes.saturating_sub(lost.bytes);
@@ -427,12 +447,18 @@ impl OutFile {
             DumpFormat::Pcap => self.head_bytes,
         };
         self.charged.charge(head_bytes - self.head_bytes)?;
-        let mut out = io::BufWriter::with_capacity(BUFFER_BYTES, unnamed(&self.output)?);
-        rewrite(&mut self.file, self.late.take(), self.output.format, (self.head_bytes, head_bytes), &mut out)?;
+        // What was gathered is written: its room is for reading one file and writing the other, half and half.
+        self.buffer = Vec::new();
+        let wanted = (2 * BUFFER_BYTES).min(self.part.share());
+        let bytes = if self.part.resize(wanted) { wanted } else { BUFFER_BYTES_MIN } / 2;
+        let mut out = io::BufWriter::with_capacity(bytes, unnamed(&self.output)?);
+        let head = (self.head_bytes, head_bytes);
+        rewrite(&mut self.file, self.late.take(), self.output.format, head, bytes, &mut out)?;
         self.file = out.into_inner().map_err(|error| error.into_error())?;
         self.written = self.file.metadata()?.len();
         (self.head_bytes, self.described_within) = (head_bytes, None);
         self.late_tally = Tally::default();
+        self.part.resize(0);
         Ok(())
     }
 
@@ -467,6 +493,8 @@ impl OutFile {
             let error = self.complaint().map(|complaint| output.fault(complaint));
             let _ = self.write_head(&DumpReport { complete: false, error, ..report.clone() });
         }
+        // Until the whole dump has its names: no run deletes a part of it. Where there are no locks this one's own budget knows.
+        let _ = locks::try_lock(&self.file, locks::WHOLE);
         let path = name(&output, &folder, &self.file, &mut self.charged, &|attempt| output.file_name(stem, suffix, attempt))?;
         if let Err(error) = output.disk.sync_folder(&folder) {
             self.unsynced.get_or_insert(error);
@@ -563,7 +591,7 @@ pub(crate) fn publish(
 pub fn write_nothing(output: &Arc<DumpOutput>, ring: &Ring, fallback: LinkType) -> io::Result<()> {
     let link_type = if ring.lanes() > 0 { ring.lane_info(0).link_type } else { fallback };
     let evidence = Arc::<Evidence>::default();
-    let mut file = OutFile::create(output, ring, link_type, &evidence, "no dump was made: nothing fired")?;
+    let mut file = OutFile::create(output, ring, link_type, &evidence, &Arc::default(), "no dump was made: nothing fired")?;
     file.finish_packets(ring, ring.interface_of(link_type), (0, 0), 0);
     file.error.map_or(Ok(()), Err)
 }

@@ -16,6 +16,7 @@
 //! what waits for it is forgotten and it scans that for itself. So do all where more than [`PARTIAL_MAX`] partial entries of
 //! a lane wait.
 
+use crate::buffers::{Buffered, Buffers};
 use crate::merge::waiting_bytes;
 use crate::pins::{FirstPins, Hold};
 use scope_filter::{ASKED_MAX, Filter, KeyTable};
@@ -50,6 +51,7 @@ pub struct Scans {
     skipped: AtomicU64,
     shared: AtomicU64,
     early: AtomicU64,
+    buffers: Arc<Buffers>,
     bounds: Bounds,
     /// What the dumps hold; see [`Scans::hold_on`].
     holds: Mutex<Vec<Weak<Hold>>>,
@@ -122,9 +124,15 @@ impl Scans {
             skipped: AtomicU64::new(0),
             shared: AtomicU64::new(0),
             early: AtomicU64::new(0),
+            buffers: Arc::default(),
             holds: Mutex::default(),
             state: Mutex::default(),
         })
+    }
+
+    /// How the buffers of the dumps' files stand.
+    pub fn buffered(&self) -> Buffered {
+        self.buffers.standing()
     }
 
     /// How much was spared so far.
@@ -369,6 +377,11 @@ impl Reader {
     /// What each of a dump's two buffers may take, by how many dumps there are.
     pub(crate) fn waiting_bytes(&self) -> usize {
         waiting_bytes(self.scans.readers.load(Ordering::Relaxed))
+    }
+
+    /// What the files of all dumps share.
+    pub(crate) fn buffers(&self) -> &Arc<Buffers> {
+        &self.scans.buffers
     }
 
     /// So many packets more were written before their time.

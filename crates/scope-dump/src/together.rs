@@ -240,7 +240,9 @@ impl Files<'_> {
                 link_type.name()
             ));
         }
-        let created = OutFile::create(self.output, self.ring, link_type, self.evidence, &self.intro);
+        // The dumps are over: their buffers are free.
+        let buffers = Arc::default();
+        let created = OutFile::create(self.output, self.ring, link_type, self.evidence, &buffers, &self.intro);
         self.files.insert(link_type, created.map_err(|error| error.to_string())?);
         Ok(())
     }

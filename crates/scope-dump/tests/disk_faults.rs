@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// What fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,4 +149,46 @@ fn a_pipe_whose_window_begins_with_another_link_type_gets_the_packets_of_the_hit
     assert!(read_file(&path).keys().all(|(lane, _)| *lane == 1));
     assert_eq!(read_file(&path).len() as u64, PACKETS);
     assert!(report.error.as_deref().is_some_and(|error| error.contains("takes one link type")), "{report:#?}");
+}
+
+/// Notes the acts of a dump's end, in order.
+#[derive(Debug, Default)]
+struct Noting(Arc<Mutex<Vec<&'static str>>>);
+
+impl Noting {
+    fn note(&self, act: &'static str) {
+        self.0.lock().unwrap().push(act);
+    }
+}
+
+impl Disk for Noting {
+    fn sync(&self, file: &File) -> io::Result<()> {
+        self.note("sync");
+        SystemDisk.sync(file)
+    }
+
+    fn sync_folder(&self, folder: &Folder) -> io::Result<()> {
+        self.note("sync of the folder");
+        SystemDisk.sync_folder(folder)
+    }
+
+    fn give_name(&self, folder: &Folder, file: &File, name: &OsStr) -> io::Result<()> {
+        self.note("name");
+        SystemDisk.give_name(folder, file, name)
+    }
+}
+
+#[test]
+fn each_file_is_on_the_disk_before_it_gets_its_name_and_the_folder_is_synced_after_that() {
+    // pcap: the text beside the files, too.
+    for (format, files) in [(DumpFormat::Pcapng, 2), (DumpFormat::Pcap, 3)] {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::Folder(Arc::new(Folder::open(folder.path()).unwrap()));
+        let acts = Arc::<Mutex<Vec<&str>>>::default();
+        let disk = Arc::new(Noting(acts.clone()));
+        let report = dump(DumpOutput { format, target, budget: None, disk, together: None });
+        assert!(report.complete, "{report:#?}");
+        let expected = ["sync", "name", "sync of the folder"].repeat(files);
+        assert_eq!(*acts.lock().unwrap(), expected, "{format:?}");
+    }
 }

@@ -5,7 +5,7 @@ use crate::events::Events;
 use crate::exec::Exec;
 use crate::summary;
 use crate::threads::Threads;
-use scope_dump::{DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut};
+use scope_dump::{Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut};
 use scope_filter::FilterEngine;
 use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
 use scope_ring::Ring;
@@ -120,6 +120,11 @@ impl Dumps {
     /// What dumps have spared each other, and what the summaries have spared them.
     pub fn spared(&self) -> Spared {
         self.scans.spared()
+    }
+
+    /// How the buffers of their files stand.
+    pub fn buffered(&self) -> Buffered {
+        self.scans.buffered()
     }
 
     /// Begins a dump. The caller's next claim comes afterwards: what the window needs first is pinned here.

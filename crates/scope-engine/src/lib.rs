@@ -20,6 +20,7 @@
 //! | [`home`] | where a process lives |
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`short_snap`] | filters that need more bytes than are kept |
+//! | [`few_pins`] | more dumps at once than the ring has segments to hold for |
 //! | `lost` | interfaces that are lost for good |
 //! | [`unread`] | what waits to be told, bounded |
 //! | `filters` | filters made ready by the main thread |
@@ -48,6 +49,7 @@ pub mod dump_reports;
 pub mod dumps;
 pub mod events;
 pub mod exec;
+pub mod few_pins;
 mod filters;
 mod folder_watch;
 mod health;

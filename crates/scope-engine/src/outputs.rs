@@ -4,6 +4,7 @@ use crate::events::{EVENTS_FILE, Events};
 use crate::plan::{RunPlan, SingleDump};
 use crate::rights::{Place, Writable};
 use crate::run::EngineError;
+use scope_dump::budget::TABLE_FILE;
 use scope_dump::{Budget, DumpOutput, SystemDisk, Target, Together};
 use scope_store::Folder;
 use std::ffi::{OsStr, OsString};
@@ -64,17 +65,26 @@ impl Outputs {
         Events::open(folder, run_id).map_err(fault(&folder.path().join(EVENTS_FILE).display().to_string()))
     }
 
+    /// Keeps the budget together with other runs of the folder from here on, if there is one.
+    pub fn join_budget(&self) -> Result<(), EngineError> {
+        let Some((budget, folder)) = self.dump.budget.as_ref().zip(self.log.as_ref()) else { return Ok(()) };
+        budget.join().map_err(fault(&folder.path().join(TABLE_FILE).display().to_string()))
+    }
+
     /// What stays writable, the dump folder first.
     pub fn writable(&self) -> Vec<Writable<'_>> {
         let own = Place::Own;
         let log = self.log.iter().map(|folder| Writable { folder, file: OsStr::new(EVENTS_FILE), place: own });
+        let budget = self.dump.budget.as_ref().filter(|budget| budget.limits().bytes_max.is_some());
+        let table = self.log.iter().filter(|_| budget.is_some());
+        let table = table.map(|folder| Writable { folder, file: OsStr::new(TABLE_FILE), place: own });
         let single = match &self.dump.target {
             Target::File { folder, name } => Some(Writable { folder, file: name, place: Place::NewName }),
             Target::Folder(_) | Target::Stream(_) => None,
         };
         let ring_out = self.ring_out.iter();
         let ring_out = ring_out.map(|(folder, name)| Writable { folder, file: name, place: Place::NewName });
-        log.chain(single).chain(ring_out).collect()
+        log.chain(table).chain(single).chain(ring_out).collect()
     }
 
     /// The folder that dumps go to, and whether it is theirs alone; `None`: they go into a pipe.

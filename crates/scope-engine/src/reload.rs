@@ -1,5 +1,6 @@
 //! A change of triggers and limits while a run goes: what is asked for, and what is said of it.
 
+use crate::few_pins;
 use crate::filters::made_ready;
 use crate::run::Watch;
 use crate::worker::Shared;
@@ -41,6 +42,7 @@ pub(crate) fn reload(
     shared: &Shared,
     engine: FilterEngine,
     manual: TriggerConfig,
+    live: bool,
     watch: &dyn Watch,
 ) -> Vec<String> {
     let change = match order {
@@ -55,6 +57,11 @@ pub(crate) fn reload(
     };
     let links: Vec<LinkType> = (0..shared.ring.lanes()).map(|lane| shared.ring.lane_info(lane).link_type).collect();
     let mut warnings: Vec<String> = change.kept.iter().map(|kept| format!("reload: {kept}")).collect();
+    let ring = &shared.ring;
+    let (pins, segment_bytes) = (ring.budget().segments(), ring.segment_bytes() as u64);
+    if change.dumps_max != shared.dumps.places().max() {
+        warnings.extend(few_pins::words(change.dumps_max as u64, pins, segment_bytes, live));
+    }
     for trigger in &change.triggers {
         warnings.extend(made_ready(trigger, &links, engine));
     }

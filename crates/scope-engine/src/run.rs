@@ -22,6 +22,7 @@ use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::{Events, now_ns};
 use crate::exec::{Exec, Surroundings};
+use crate::few_pins;
 use crate::filters::prepare_filters;
 use crate::health::Health;
 use crate::live;
@@ -135,12 +136,17 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     warnings.extend(short_snap::warnings(&plan, &plan.link_types));
     let own = live::own_traffic(&plan);
     let sources = open_sources(&plan, &own)?;
-    let notes = live::notes(&plan, &own, &sources);
+    let mut notes = live::notes(&plan, &own, &sources);
+    let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
+    if let Some(said) = few_pins::of_run(&plan, &ring, live) {
+        if live { warnings.push(said) } else { notes.push(said) }
+    }
     let nics = NicWatch::begin(&plan.sources);
     let mut rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
     if let Some(rights) = &mut rights {
         rights.commands_abi = exec.as_ref().map(|exec| exec.landlock_abi());
     }
+    outputs.join_budget()?;
     let events = Arc::new(outputs.open_events(&ring.run_id())?);
     let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.stops() > 0);
     run.log_start(&memory, &notes);
@@ -353,7 +359,7 @@ impl Run {
         match self.shared.triggers.settle().then(|| control.take_reload()).flatten() {
             Some(order) => {
                 watch.reloading();
-                let warnings = reload(order, &self.shared, self.plan.filter_engine, manual_trigger(&self.plan), watch);
+                let warnings = reload(order, &self.shared, self.plan.filter_engine, manual_trigger(&self.plan), self.live, watch);
                 watch.reloaded();
                 warnings
             }

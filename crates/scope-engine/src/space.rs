@@ -96,6 +96,9 @@ fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
             alarm("cleared", None);
             Told::Note("there is space for dumps again".to_string())
         }
+        Change::Alone(why) => Told::Warning(format!(
+            "--dump-budget is kept by this run alone, other runs that write into this folder aren't counted while they make dumps: {why}"
+        )),
         Change::Deleted { names, bytes } => {
             events.log("deleted", json!({"files": names, "bytes": bytes, "why": "--dump-rotate"}));
             Told::Note(format!("deleted to make room: {}", names.join(", ")))

@@ -145,6 +145,23 @@ fn a_share_that_is_pinned_makes_no_other_share_drop_a_packet() {
 }
 
 #[test]
+fn what_no_share_has_being_pinned_makes_no_share_drop_a_packet() {
+    let ring = Ring::create_shared(&config(), &[Share { percent: 16, lanes: 1 }]).unwrap();
+    let mut writer = ring.open_lane_in(ClaimGroup::COMMON, 0, LinkType::ETHERNET).unwrap();
+    let mut pins = Vec::new();
+    while writer.claim() {
+        pins.extend(ring.pin(writer.lane(), ring.lane_next(writer.lane()) - 1));
+        writer.seal();
+    }
+    assert_eq!(pins.len(), 84);
+    run(&ring, ClaimGroup::of_share(0), None, false);
+    let total = ring.counters().total();
+    let of_part = 2 * BATCHES as u64;
+    assert_eq!((total.stored_packets, total.dropped.get(DropReason::RingPinned)), (of_part, of_part), "one half, not more");
+    assert!(of_part * 1400 > 16 * (64 << 10), "the share was full, and turned over");
+}
+
+#[test]
 fn what_a_worker_knows_of_gaps_and_of_its_own_time_comes_to_the_ring() {
     let end_ns = 1000 + BATCHES;
     let gap = |from_ns, to_ns, reason| Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None };

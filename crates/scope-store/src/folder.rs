@@ -160,6 +160,20 @@ impl Folder {
         self.open_log(name, OFlags::CREATE)
     }
 
+    /// A file that runs of this user share, made where it isn't there. As [`Folder::append`], for reading and writing at any place.
+    pub fn shared(&self, name: &OsStr) -> io::Result<File> {
+        if let Some(stat) = self.stat(name)? {
+            expect_plain(&stat)?;
+            expect_own(&stat)?;
+        }
+        let file = self.open_file(name, OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
+        let stat = fstat(&file)?;
+        expect_plain(&stat)?;
+        expect_own(&stat)?;
+        fchmod(&file, MODE_OF_NOBODY)?; // others have nothing to ask there
+        Ok(file)
+    }
+
     /// Whether `name` is free, or a plain file with no other name.
     ///
     /// # Errors

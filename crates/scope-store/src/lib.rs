@@ -5,6 +5,7 @@
 
 pub mod file;
 pub mod folder;
+pub mod locks;
 mod plain;
 
 pub use file::{StoreError, write_ring};

@@ -271,7 +271,7 @@ pub struct RunArgs {
     /// End after so many dumps
     #[arg(long, value_name = "N", help_heading = "Triggers", allow_hyphen_values = true)]
     pub exit_after: Option<String>,
-    /// Most dumps at once [default: 8; of capture files 1024]
+    /// Most dumps at once [default: 8; of capture files 1024]; half of the ring's segments are held for them
     #[arg(long, value_name = "N", help_heading = "Triggers", allow_hyphen_values = true)]
     pub dumps_max: Option<String>,
     /// How filters see VLAN tags: through them, or by the letter of libpcap
@@ -308,7 +308,7 @@ pub struct RunArgs {
     /// Form of dumps: pcapng, or pcap with the facts in a text file beside it [default: pcap for -w FILE.pcap, else pcapng]
     #[arg(long, value_name = "FORM", help_heading = "Output", value_parser = Words(&["pcapng", "pcap"]))]
     pub dump_format: Option<String>,
-    /// Bytes that all dumps in the folder may take, those of earlier runs included; then new ones are refused
+    /// Bytes that all dumps in the folder may take, those of earlier runs and of others that go on there included; then new ones are refused
     #[arg(long, value_name = "SIZE", help_heading = "Output", allow_hyphen_values = true)]
     pub dump_budget: Option<String>,
     /// Free space of the folder's file system that dumps leave, as 5GiB or 10%; then new ones are refused

@@ -103,6 +103,9 @@ pub fn check(path: &Path) -> u8 {
             // What the interfaces are is not known here.
             let warnings = scope_engine::short_snap::warnings(&planned.run, &[LinkType::ETHERNET]);
             warnings.iter().for_each(|warning| say(Level::Warning, &format!("{file}: on Ethernet: {warning}")));
+            if let Some(warning) = scope_engine::few_pins::warning(&planned.run, planned.segments) {
+                say(Level::Warning, &format!("{file}: {warning}"));
+            }
             let line = format!(
                 "{file}: in order; what only a start can tell was not looked at: interfaces and files of sources, CPUs and nodes, the folders of out, write and ring-out, memory, the user\n"
             );

@@ -352,3 +352,104 @@ fn a_folder_that_is_moved_keeps_its_dumps_and_one_that_is_removed_fails_them() {
     assert!(summary.warnings[0].contains("mkdir -p"), "with the remedy: {summary:?}");
     assert_eq!(summary.stored, summary.received, "capture went on");
 }
+
+/// Bytes of the blocks of all dumps of a folder.
+fn blocks(folder: &Path) -> u64 {
+    dumps(folder).iter().map(|path| path.metadata().unwrap().blocks() * 512).sum()
+}
+
+/// Two runs with one folder: each has its own process, and all else is common.
+fn two(place: &Place, more: &[&str]) -> [Scope; 2] {
+    [Scope::new(place, more), Scope::new(place, more)]
+}
+
+#[test]
+fn two_runs_in_one_folder_keep_one_budget_together() {
+    let place = Place::new();
+    // Two dumps of 2.5 MiB, and part of a third one.
+    let scopes = two(&place, &["--dump-budget", "5632KiB"]);
+    let ended = || events(&place.out()).iter().filter(|line| line["event"] == "dump" || line["verdict"] == "no_space").count();
+    for round in 1..=2 {
+        scopes.iter().for_each(|scope| scope.started.signal(libc::SIGUSR1));
+        wait_until("both fires", || ended() == 2 * round);
+        assert!(blocks(&place.out()) <= 5632 << 10, "{}", blocks(&place.out()));
+    }
+    let made = dumps(&place.out());
+    assert!(made.len() >= 2, "{made:?}");
+    let dones = scopes.map(Scope::stop);
+    assert!(dones.iter().any(|done| done.code() == Some(1)), "somebody's dump was refused, or isn't complete");
+    for done in dones {
+        done.summary().assert_adds_up();
+    }
+}
+
+#[test]
+fn what_a_run_was_making_when_it_was_killed_is_room_for_the_others() {
+    let place = Place::new();
+    let budget = ["--dump-budget", "4MiB"];
+    // Its dump goes on for an hour, and has no name until then.
+    let endless = ["--trigger", "udp or tcp", "--dump", "udp or tcp", "--single", "--after", "1h"];
+    let first = Scope::new(&place, &[&budget[..], &endless].concat());
+    let second = Scope::new(&place, &budget);
+    // Raised by each of them, for what the first one writes.
+    wait_until("the alarms", || second.alarms("raised") == 2);
+    second.refused();
+    assert_eq!(dumps(&place.out()), Vec::<PathBuf>::new());
+    first.started.signal(libc::SIGKILL);
+    wait_until("room", || second.alarms("cleared") == 1);
+    second.dump();
+    assert_eq!(dumps(&place.out()).len(), 1);
+    let done = second.stop();
+    let summary = done.summary();
+    assert!(summary.only_dump().lost_nothing(), "{summary:?}");
+    assert_eq!(done.code(), Some(1), "one fire was refused");
+    drop(first);
+}
+
+#[test]
+fn two_runs_that_rotate_delete_the_oldest_dumps_of_both_and_fail_over_none() {
+    let place = Place::new();
+    let scopes = two(&place, &["--dump-budget", "8MiB", "--dump-rotate"]);
+    let ended = || events(&place.out()).iter().filter(|line| line["event"] == "dump" || line["verdict"] == "no_space").count();
+    for round in 1..=4 {
+        scopes.iter().for_each(|scope| scope.started.signal(libc::SIGUSR1));
+        wait_until("both fires", || ended() == 2 * round);
+        assert!(blocks(&place.out()) <= 8 << 20, "{}", blocks(&place.out()));
+    }
+    let deleted = || -> Vec<Value> { events(&place.out()).into_iter().filter(|line| line["event"] == "deleted").collect() };
+    wait_until("all that was deleted to be told", || deleted().len() >= 8 - dumps(&place.out()).len());
+    let deleted = deleted();
+    let mut files: Vec<String> = deleted.iter().map(|line| line["files"][0].to_string()).collect();
+    files.sort();
+    files.dedup();
+    let gone = 8 - dumps(&place.out()).len();
+    assert_eq!((files.len(), deleted.len()), (gone, gone), "each is deleted once: {deleted:#?}");
+    for done in scopes.map(Scope::stop) {
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        let summary = done.summary();
+        assert!(summary.dumps.len() == 4 && summary.dumps.iter().all(|dump| dump.lost_nothing()), "{summary:?}");
+    }
+}
+
+#[test]
+fn hits_that_found_no_room_are_counted_and_failures_after_their_trigger_is_gone_by_a_reload() {
+    let place = Place::new();
+    let scope = Scope::new(&place, &[]);
+    scope.dump();
+    assert_eq!(scope.stop().code(), Some(0));
+    let config = place.path("wirescope.toml");
+    let write = |trigger: &str| std::fs::write(&config, format!("trigger = [\"{trigger}\"]\nholdoff = \"100ms\"\n")).unwrap();
+    write("early=udp or tcp");
+    let scope = Scope::new(&place, &["--config", config.to_str().unwrap(), "--dump-budget", "2MiB"]);
+    let refused = || scope.events().iter().filter(|line| line["verdict"] == "no_space").count();
+    wait_until("a hit without room", || refused() > 0);
+    write("late=arp");
+    scope.started.signal(libc::SIGHUP);
+    wait_until("the reload", || scope.log("reload") == 1);
+    let done = scope.stop();
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let summary = done.summary();
+    assert!(summary.hits["early"].no_space > 0 && summary.hits["late"].no_space == 0, "{summary:?}");
+    let whole: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert!(whole["failures"].to_string().contains("trigger early: ") && summary.dumps.is_empty(), "{whole}");
+}

@@ -2,7 +2,7 @@
 
 mod run;
 
-use run::{Place, summary::Summary};
+use run::{LIMIT, Place, Started, summary::Summary, wirescope};
 use scope_testkit::oracle::{self, VlanRule, expected_dump, is_later_part};
 use scope_testkit::traffic::frame;
 use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, Random, Record};
@@ -185,4 +185,46 @@ fn a_small_ring_says_what_it_keeps_of_a_packet() {
     assert!(small.contains(line), "{small}");
     let large = said(&["--ring", "64MiB", "--segment", "1MiB"]);
     assert!(!large.contains("are kept"), "{large}");
+}
+
+#[test]
+fn more_dumps_at_once_than_the_ring_can_hold_segments_for_are_told_of_at_the_start() {
+    let place = Place::new();
+    let (input, _) = turning(&["left"]);
+    let file = place.source(&input);
+    // Half of 16 segments.
+    let (ring, trigger) = (["--ring", "1MiB", "--segment", "64KiB"], ["--trigger", "hit=udp port 60000"]);
+    let of_file = |more: &[&str]| {
+        let done = place.run(&[&["--source", &file], &ring[..], &trigger, &["--before", "1s", "--after", "1s"], more].concat());
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        assert!(done.summary().warnings.is_empty() && done.summary().only_dump().lost_nothing());
+        done.stderr
+    };
+    let said = of_file(&[]);
+    assert!(said.contains("up to 1024 dumps at once, and half of the ring has segments to hold for 8 of them"), "{said}");
+    assert!(
+        said.contains("of a file no dump loses anything by that") && said.contains("--dumps-max 8 or --ring 128MiB"),
+        "{said}"
+    );
+    assert!(!of_file(&["--dumps-max", "8"]).contains("--dumps-max"));
+    assert!(!of_file(&["--exit-after", "1"]).contains("--dumps-max"), "there is only one");
+    let live = |dumps_max: &str| {
+        let synth = ["--source", "synth:rate=1k,packets=100,seed=1", "--dumps-max", dumps_max];
+        let done = place.run(&[&synth, &ring[..], &trigger].concat());
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        done.summary().warnings
+    };
+    let warnings = live("9");
+    assert!(matches!(&warnings[..], [said] if said.contains("--dumps-max 8 or --ring 2MiB")), "{warnings:?}");
+    assert!(live("8").is_empty());
+    let config = place.path("few.toml");
+    let text = "source = [\"afpacket:eth0\"]\ntrigger = [\"udp\"]\nout = \"dumps\"\nring = \"1MiB\"\nsegment = \"64KiB\"\n";
+    let check = |more: &str| {
+        std::fs::write(&config, format!("{text}{more}")).unwrap();
+        let done = Started::new(wirescope(&["config", "check", config.to_str().unwrap()])).finish(LIMIT);
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        done.stderr
+    };
+    assert!(check("dumps-max = 9\n").contains("few.toml: --dumps-max: up to 9 dumps at once"));
+    assert_eq!(check("dumps-max = 8\n"), "");
 }

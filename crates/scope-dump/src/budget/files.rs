@@ -6,7 +6,7 @@
 use super::room::Gain;
 use crate::mark::{FACTS, MARK_BYTES, PCAP, PCAPNG, is_dump_name, marked_stem};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat};
-use scope_store::Folder;
+use scope_store::{Folder, locks};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -152,6 +152,9 @@ pub(super) fn dump_of(folder: &Folder, first: &Entry, entries: &VecDeque<Entry>,
             }
     };
     let mut files: Vec<Entry> = entries.iter().filter(belongs).cloned().collect();
+    if files.iter().any(|file| is_being_made(folder, file)) {
+        return Found::Publishing;
+    }
     files.sort_by_key(|entry| entry.parts().1 == FACTS);
     Found::Dump(OldDump { files })
 }
@@ -162,20 +165,49 @@ fn suffix_of_again(rest: &str) -> &str {
     rest.rfind('-').filter(|at| digits(&rest[at + 1..])).map_or("", |at| &rest[at..])
 }
 
-/// What the file says that it is a dump of.
-fn mark_of(folder: &Folder, entry: &Entry) -> Option<String> {
+/// The file, for reading; no link and no device.
+fn open(folder: &Folder, entry: &Entry) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file: File = openat(folder, entry.name.as_str(), flags, Mode::empty()).ok()?.into();
-    if FileType::from_raw_mode(fstat(&file).ok()?.st_mode) != FileType::RegularFile {
-        return None;
-    }
+    (FileType::from_raw_mode(fstat(&file).ok()?.st_mode) == FileType::RegularFile).then_some(file)
+}
+
+/// Whether a run, this one or another, is still giving the files of its dump their names: until then it holds a lock on each.
+fn is_being_made(folder: &Folder, entry: &Entry) -> bool {
+    open(folder, entry).is_some_and(|file| locks::is_locked(&file, locks::WHOLE).unwrap_or(false))
+}
+
+/// What the file says that it is a dump of.
+fn mark_of(folder: &Folder, entry: &Entry) -> Option<String> {
+    let file = open(folder, entry)?;
     let mut begin = Vec::new();
     file.take(MARK_BYTES as u64).read_to_end(&mut begin).ok()?;
     marked_stem(&entry.name, &begin)
 }
 
+/// What came of deleting a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deleted {
+    /// It is gone, by this run.
+    Yes,
+    /// It was gone already: another run, or somebody, was first.
+    Gone,
+    /// It is another file by now, or can't be deleted.
+    No,
+}
+
 /// Deletes it if it is still what was looked at.
-pub(super) fn delete(folder: &Folder, entry: &Entry) -> bool {
-    look_at(folder, &entry.name).is_some_and(|now| now.identity == entry.identity)
-        && folder.remove(OsStr::new(&entry.name)).is_ok()
+pub(super) fn delete(folder: &Folder, entry: &Entry) -> Deleted {
+    match look_at(folder, &entry.name) {
+        Some(now) if now.identity != entry.identity => Deleted::No,
+        Some(_) => match folder.remove(OsStr::new(&entry.name)) {
+            Ok(()) => Deleted::Yes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Deleted::Gone,
+            Err(_) => Deleted::No,
+        },
+        None => match statat(folder, entry.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Err(rustix::io::Errno::NOENT) => Deleted::Gone,
+            _ => Deleted::No,
+        },
+    }
 }

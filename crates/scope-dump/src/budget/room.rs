@@ -22,6 +22,9 @@ impl Gain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     of_budget: Option<i128>,
+    /// The budget that this is the room of, and whether it is another run's.
+    budget: u64,
+    is_another_s: bool,
     of_disk: Option<i128>,
     used: u64,
     free: u64,
@@ -39,7 +42,16 @@ impl Room {
         });
         let of_disk = bound.map(|(free, min)| i128::from(free) - i128::from(min));
         let (free, free_min) = bound.unwrap_or_default();
-        Room { of_budget, of_disk, used, free, free_min }
+        Room { of_budget, budget: limits.bytes_max.unwrap_or_default(), is_another_s: false, of_disk, used, free, free_min }
+    }
+
+    /// Beside another run that keeps a budget of `bytes_max` for the same folder: the smaller one holds.
+    pub(super) fn beside(mut self, bytes_max: Option<u64>) -> Room {
+        if let Some(budget) = bytes_max.filter(|bytes_max| self.of_budget.is_some() && *bytes_max < self.budget) {
+            (self.budget, self.is_another_s) = (budget, true);
+            self.of_budget = Some(i128::from(budget) - i128::from(self.used));
+        }
+        self
     }
 
     /// After so much was deleted.
@@ -70,12 +82,13 @@ impl Room {
     }
 
     /// The nearer bound, in words.
-    pub(super) fn why(&self, limits: &Limits) -> String {
+    pub(super) fn why(&self) -> String {
         match (self.of_budget, self.of_disk) {
             (Some(of_budget), of_disk) if of_disk.is_none_or(|of_disk| of_budget <= of_disk) => format!(
-                "the dumps of this folder take {} of the {} of --dump-budget",
+                "the dumps of this folder take {} of the {} of --dump-budget{}",
                 size(self.used),
-                size(limits.bytes_max.unwrap_or_default())
+                size(self.budget),
+                if self.is_another_s { ", that of another run here, which is smaller" } else { "" }
             ),
             (_, Some(_)) => {
                 format!("{} are free on the file system, --dump-min-free keeps {}", size(self.free), size(self.free_min))

@@ -1,5 +1,7 @@
 //! The account, the bound, and what is deleted to make room and what never is.
 
+mod joint;
+
 use super::*;
 use crate::header::header;
 use crate::report::DumpReport;

@@ -39,7 +39,7 @@ impl Bench {
     }
 
     fn file(&self, output: &Arc<DumpOutput>) -> OutFile {
-        OutFile::create(output, &self.ring, self.link_type, &Arc::default(), "").unwrap()
+        OutFile::create(output, &self.ring, self.link_type, &Arc::default(), &Arc::default(), "").unwrap()
     }
 
     fn folder(&self) -> Arc<DumpOutput> {
@@ -201,7 +201,7 @@ fn a_pipe_has_the_names_of_the_files_that_its_packets_come_from_and_of_no_others
         disk: Arc::new(crate::disk::SystemDisk),
         together: None,
     });
-    let mut file = OutFile::create(&output, &bench.ring, bench.link_type, &evidence, "").unwrap();
+    let mut file = OutFile::create(&output, &bench.ring, bench.link_type, &evidence, &Arc::default(), "").unwrap();
     bench.write(&mut file, near, 10, "");
     assert_eq!(bench.publish(file, "piped"), None);
     let found = oracle::read(&path).unwrap();

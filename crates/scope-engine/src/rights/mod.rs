@@ -92,12 +92,14 @@ fn blame(cause: &io::Error) -> &'static str {
 #[derive(Debug, thiserror::Error)]
 pub enum RightsError {
     /// The user can't write to a folder that the run writes to.
-    #[error("--user: {user} can't write to {folder} or to the log in it: {cause}; {}", remedy(cause, give))]
+    #[error("--user: {user} can't write to {folder} or to {file} in it: {cause}; {}", remedy(cause, give))]
     NotWritable {
         /// Who.
         user: String,
         /// Where.
         folder: String,
+        /// The file there.
+        file: String,
         /// The system's own words.
         cause: io::Error,
         /// What gives the folder to that user.

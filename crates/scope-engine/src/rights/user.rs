@@ -177,7 +177,8 @@ fn by_name(name: &str) -> Option<User> {
 
 fn not_writable(user: String, writable: &Writable<'_>, cause: io::Error) -> RightsError {
     let give = writable.give_to(&user);
-    RightsError::NotWritable { user, folder: writable.folder.path().display().to_string(), cause, give }
+    let (folder, file) = (writable.folder.path().display().to_string(), writable.file.display().to_string());
+    RightsError::NotWritable { user, folder, file, cause, give }
 }
 
 /// Root has named nobody: the first who can write, else root itself, whom no capabilities leave with the files of root.
