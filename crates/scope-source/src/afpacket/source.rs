@@ -285,6 +285,10 @@ impl Source for AfPacketSource {
         2 * i64::from(longest_ms) * 1_000_000
     }
 
+    fn ahead_ns(&self) -> i64 {
+        self.ports.iter().map(|port| port.clock_ahead_ns).min().unwrap_or(0)
+    }
+
     fn listens_from_ns(&self) -> Option<i64> {
         self.opened_ns
     }
@@ -321,8 +325,7 @@ impl Source for AfPacketSource {
             return Err(error);
         }
         if quiet {
-            let ahead_ns = self.ports.iter().map(|port| port.clock_ahead_ns).min().unwrap_or(0);
-            sink.idle(clock_ns + ahead_ns - self.grace_ns());
+            sink.idle(clock_ns + self.ahead_ns() - self.grace_ns());
         }
         Ok(Polled::Nothing)
     }
