@@ -73,6 +73,8 @@ pub const SPARES_MAX: u32 = 64;
 const SPARES: u32 = 4;
 /// Most ring memory of one worker, bytes: the kernel's own bound lies near it.
 pub const RING_BYTES_MAX: u64 = 2 << 30;
+/// A poll that takes longer looks at the kernel's counts in between, ns: a slow worker's clock waits for what they say.
+const COUNT_EVERY_NS: i64 = 20_000_000;
 /// A card's clock that is seen apart from the system's so often in a row is told of.
 const APART_LOOKS: u32 = 16;
 /// A poll returns after the block in which it reaches this many packets.
