@@ -255,7 +255,7 @@ fn steps_back_that_add_up_cut_windows_and_the_cut_is_stated() {
         assert_eq!(report.complete, !is_cut, "{report:#?}");
     }
     let complete: Vec<bool> = dumps.iter().map(|(report, _)| report.complete).collect();
-    assert_eq!(complete[3], true, "what doesn't reach there is complete: {complete:?}");
+    assert!(complete[3], "what doesn't reach there is complete: {complete:?}");
     assert!(!complete[2], "the time before the second step is not its: {:#?}", dumps[2].0);
 }
 
