@@ -70,6 +70,7 @@ fn lacks(tally: &Tally) -> Vec<String> {
         ("dumps that lack packets", tally.lacking),
         ("dumps that couldn't be written whole", tally.failed),
         ("packets that the kernel dropped", tally.dropped_by_kernel),
+        ("runs in which the clock was set back", tally.set_back),
     ];
     met.iter().filter(|(_, count)| *count < tally.runs / 100).map(|(what, count)| format!("only {count} {what}")).collect()
 }

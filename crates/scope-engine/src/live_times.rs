@@ -2,7 +2,7 @@
 //!
 //! | stamped by | a time that isn't near the worker's clock |
 //! |---|---|
-//! | the system's clock | ahead: believed up to now, else a stray; behind: a new era if that clock was set back, else a stray |
+//! | the system's clock | ahead: believed up to now, or to what that clock would show if it hadn't been set back since, else a stray; behind: a new era if that clock was set back, else a stray |
 //! | the card's clock | the first of all is believed: nobody knows how that clock stands; later a stray, but the 16th that follows another nearly at once is believed; behind the clock it begins an era |
 //! | the generator | believed |
 
@@ -59,10 +59,15 @@ impl LiveTimes {
         match stamped {
             TimestampSource::Generator | TimestampSource::File => Taken::Believed,
             TimestampSource::Kernel if time_ns > at.time_ns => {
-                if time_ns <= clock.wall_ns().saturating_add(STEP_NS) {
-                    Taken::Believed
-                } else {
-                    Taken::Stray
+                let borne_out = |now_ns: i64| time_ns <= now_ns.saturating_add(STEP_NS);
+                // Where the clock was set back, packets from before it may still be coming.
+                let before = || steps.look(clock) > at.era && steps.unset_ns(at.era, clock).is_some_and(borne_out);
+                match borne_out(clock.wall_ns()) {
+                    // Who has heard nothing yet begins where the clock is by now.
+                    true if at.time_ns == 0 && steps.look(clock) > at.era => Taken::Back(steps.era()),
+                    true => Taken::Believed,
+                    false if before() => Taken::Believed,
+                    false => Taken::Stray,
                 }
             }
             TimestampSource::Kernel => match steps.look(clock) {
@@ -177,6 +182,22 @@ mod tests {
         assert_eq!(first(1037), Taken::Believed, "TAI");
         assert_eq!(first(12), Taken::Back(1), "never set");
         assert!(steps.news().0[0].text().starts_with("a card's clock"));
+    }
+
+    #[test]
+    fn what_was_stamped_before_the_clock_was_set_back_is_believed_until_the_new_era_begins() {
+        let (clock, steps) = begin();
+        clock.go(3, -40);
+        let mut times = LiveTimes::default();
+        let mut judge = |time_s: i64, at| times.judge(time_s * S, TimestampSource::Kernel, at, &steps, &clock);
+        assert_eq!(judge(1003, Moment::new(0, 1000 * S)), Taken::Believed);
+        assert_eq!(judge(1005, Moment::new(0, 1000 * S)), Taken::Stray, "no clock has shown that");
+        assert_eq!(judge(963, Moment::new(0, 1003 * S)), Taken::Back(1));
+        assert_eq!(judge(963, Moment::BEGIN), Taken::Back(1), "of the era before it has heard nothing");
+        assert_eq!(judge(1003, Moment::BEGIN), Taken::Believed);
+        assert_eq!(judge(1003, Moment::new(1, 963 * S)), Taken::Stray);
+        clock.go(1, -40);
+        assert_eq!(judge(1003, Moment::new(0, 1000 * S)), Taken::Believed, "two steps ago");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use scope_dump::time_text::iso;
 use scope_packet::Clock;
 use scope_packet::time::STEP_NS;
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -27,6 +28,8 @@ const READ_WITHIN: Duration = Duration::from_millis(1);
 const READS_MAX: u32 = 10;
 /// Steps that nobody has told yet are kept; of more only the number.
 const NEWS_MAX: usize = 64;
+/// Eras that are over, of which the clock is remembered: a worker is never that many behind.
+const PAST_MAX: usize = 16;
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,12 +92,24 @@ pub struct Steps {
     state: Mutex<State>,
 }
 
+/// An era that is over.
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    era: u64,
+    /// Wall clock less monotonic clock at its end, ns.
+    ahead_ns: i64,
+    /// What the clock showed when it was found to be over, ns.
+    to_ns: i64,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// Wall clock less monotonic clock at the last look, ns.
     ahead_ns: Option<i64>,
     /// The latest that the wall clock has shown in this era, ns: several small steps back are one large one.
     latest_ns: i64,
+    /// Eras that are over, the latest last.
+    past: VecDeque<Past>,
     news: Vec<ClockStep>,
     unkept: u64,
 }
@@ -106,7 +121,7 @@ impl Steps {
     }
 
     /// Looks at the clocks; the era by now.
-    pub(crate) fn look(&self, clock: &dyn Clock) -> u64 {
+    pub fn look(&self, clock: &dyn Clock) -> u64 {
         if let Some(reading) = Reading::of(clock) {
             self.take(reading);
         }
@@ -122,12 +137,29 @@ impl Steps {
         if by_ns.abs() < NOTED_NS {
             return; // what it drifts while it is slewed stays beneath this, or becomes one small step
         }
-        state.ahead_ns = Some(ahead_ns);
+        let before_ns = state.ahead_ns.replace(ahead_ns).unwrap_or(ahead_ns);
         if state.latest_ns.saturating_sub(reading.wall_ns) >= ERA_NS {
             state.latest_ns = reading.wall_ns;
+            if state.past.len() == PAST_MAX {
+                state.past.pop_front();
+            }
+            state.past.push_back(Past { era: self.era(), ahead_ns: before_ns, to_ns: reading.wall_ns });
             self.era.fetch_add(1, Ordering::Release);
         }
         note(&mut state, ClockStep { to_ns: reading.wall_ns, by_ns, of_card: false });
+    }
+
+    /// What the system's clock would show, ns, if it were still as it was in `era`, which is over: nothing of that era was stamped later.
+    pub(crate) fn unset_ns(&self, era: u64, clock: &dyn Clock) -> Option<i64> {
+        let state = self.state.lock().expect("no panic while held");
+        let past = state.past.iter().rfind(|past| past.era == era)?;
+        Some(past.ahead_ns.saturating_add(clock.monotonic().as_nanos() as i64))
+    }
+
+    /// What the system's clock showed, ns, when `era` was found to have begun by it: it may have begun a moment before, not later.
+    pub(crate) fn begun_ns(&self, era: u64) -> Option<i64> {
+        let state = self.state.lock().expect("no panic while held");
+        state.past.iter().rfind(|past| past.era + 1 == era).map(|past| past.to_ns)
     }
 
     /// A clock other than the system's, which stamps packets, was set back to `to_ns`; the new era.
@@ -184,6 +216,7 @@ mod tests {
         }
         let (news, unkept) = steps.news();
         assert_eq!((steps.era(), news.len(), unkept), (99, NEWS_MAX, 99 - NEWS_MAX as u64));
+        assert_eq!(steps.state.lock().expect("no panic").past.len(), PAST_MAX);
     }
 
     #[test]

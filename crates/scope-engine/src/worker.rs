@@ -62,13 +62,6 @@ pub struct Shared {
     pub main: std::thread::Thread,
 }
 
-impl Shared {
-    /// Looks whether the system's clock was set: what the run's main thread does every 10 ms.
-    pub fn look_at_clock(&self) {
-        self.steps.look(&*self.clock);
-    }
-}
-
 /// What a worker tells while it runs, and at its end.
 #[derive(Default)]
 pub struct WorkerReport {
@@ -801,13 +794,17 @@ impl Sink for Path<'_> {
             return self.shared.ring.note_gap(self.index, interface, gap);
         }
         // Live: a loss is of now, and the packets at hand may be of an earlier era. Of one that lies across a step nobody knows on
-        // which side.
+        // which side: it may reach to the end of the era before, and from the begin of this one.
         let (before, now) = (self.counted_era, self.shared.steps.look(&*self.shared.clock));
-        if before < now {
-            self.shared.ring.note_gap_in(self.index, interface, before, Gap { lost_min: 0, ..gap });
+        let ring = &self.shared.ring;
+        for era in before..now {
+            let from_ns = if era == before { gap.from_ns } else { 0 };
+            let to_ns = i64::MAX - 1; // MAX is a gap that goes on
+            ring.note_gap_in(self.index, interface, era, Gap { from_ns, to_ns, lost_min: 0, ..gap });
         }
-        let lost_min = if before < now { 0 } else { gap.lost_min };
-        self.shared.ring.note_gap_in(self.index, interface, now, Gap { lost_min, ..gap });
+        let began_before = before < now || gap.from_ns.saturating_sub(gap.to_ns) >= time::STEP_NS;
+        let (from_ns, lost_min) = if began_before { (0, 0) } else { (gap.from_ns, gap.lost_min) };
+        ring.note_gap_in(self.index, interface, now, Gap { from_ns, lost_min, ..gap });
     }
 
     fn turn(&mut self, turn: Turn) {
@@ -845,7 +842,9 @@ impl Sink for Path<'_> {
         if !self.waits
             && let Some(era) = self.times.idle(clock_ns, self.clock(), &self.shared.steps, &*self.shared.clock)
         {
-            self.begin_live_era(era, clock_ns);
+            // The clock of the source keeps its grace: what it said before the step was no time of this era.
+            let from_ns = self.shared.steps.begun_ns(era).map_or(clock_ns, |begun_ns| begun_ns.max(clock_ns));
+            self.begin_live_era(era, from_ns);
         }
         self.clock_ns = self.clock_ns.max(clock_ns);
         if self.waits {

@@ -166,7 +166,9 @@ fn play(story: &Story, windows: &[(i64, i64)]) -> Vec<(DumpReport, BTreeSet<i64>
     let shared = Arc::new(scripted::shared(&ring, folder.path(), world.clone(), &triggers));
     // As the run's main thread does every 10 ms.
     let looked = shared.clone();
-    let look = Box::new(move || looked.look_at_clock());
+    let look = Box::new(move || {
+        looked.steps.look(&*looked.clock);
+    });
     let player = Player { story: story.clone(), world, look, at_ms: 0, announced: false, met: false };
     let feed = Feed { source: Box::new(player), parts: Vec::new(), cpus: Vec::new() };
     work(0, feed, &shared, &Mutex::<WorkerReport>::default());

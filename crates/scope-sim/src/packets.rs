@@ -50,6 +50,8 @@ pub(crate) struct Sent {
     pub arrives_ns: i64,
     /// Its capture time.
     pub time_ns: i64,
+    /// How often the clock had been set back when it was stamped.
+    pub era: usize,
 }
 
 /// Bytes of the smallest packet of any link type: headers and the number.

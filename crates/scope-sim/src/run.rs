@@ -76,7 +76,7 @@ impl Threads for StageThreads {
 pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
     let mut dice = Dice::new(seed);
     let scene = Scene::draw(&mut dice);
-    let stage = Stage::new(seed, dice.fork());
+    let stage = Stage::new(seed, dice.fork(), scene.wall.clone());
     let clock: Arc<dyn Clock> = Arc::new(StageClock(stage.clone()));
     let config = RingConfig {
         ring_bytes: scene.segments * SEGMENT_BYTES,
@@ -186,6 +186,7 @@ fn conduct(scene: &Scene, stage: &Arc<Stage>, shared: &Arc<Shared>) {
     let mut acts = scene.acts.iter().peekable();
     let ended = || shared.ended.load(Ordering::Acquire) as u32 == scene.workers;
     while !ended() {
+        shared.steps.look(&*shared.clock);
         stage.pause(stage.within(1_000_000..10_000_000));
         let now_ns = stage.now_ns();
         while let Some((_, act)) = acts.next_if(|(at_ns, _)| *at_ns <= now_ns) {

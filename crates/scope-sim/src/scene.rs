@@ -3,7 +3,7 @@
 use crate::dice::Dice;
 use crate::disk::Manner;
 use crate::packets::{BYTES_MIN, FILTERS, KINDS, LINK_TYPES, Sent};
-use crate::stage::WALL_BEGIN_NS;
+use crate::stage::Wall;
 use scope_packet::LinkType;
 use std::ops::Range;
 
@@ -68,6 +68,7 @@ pub(crate) struct Scene {
     pub lanes: u32,
     pub segments: u64,
     pub packets: Vec<Sent>,
+    pub wall: Wall,
     pub triggers: Vec<TriggerScene>,
     pub dumps_max: usize,
     pub patience_ns: i64,
@@ -103,7 +104,8 @@ impl Scene {
             blocks: dice.within(2..12) as usize,
             jitter_ns: dice.pick(&[0, 0, MS, block_ns]),
         };
-        let packets = packets(dice, live, &ports, &kernel, segments, length_ns);
+        let wall = if live && dice.chance(20) { wall(dice, length_ns) } else { Wall::default() };
+        let packets = packets(dice, live, &ports, &kernel, segments, length_ns, &wall);
         let triggers = (0..1 + dice.below(2) as usize).map(|condition| trigger(dice, condition, length_ns)).collect();
         let stream = dice.chance(10);
         let stop_ns = if dice.chance(50) { dice.within(length_ns / 2..length_ns) } else { length_ns + dice.within(0..500 * MS) };
@@ -114,6 +116,7 @@ impl Scene {
             lanes,
             segments,
             packets,
+            wall,
             triggers,
             dumps_max: if stream {
                 1
@@ -131,6 +134,32 @@ impl Scene {
             stop_ns,
             ports,
             kernel,
+        }
+    }
+}
+
+/// The clock is set once or twice. Times of different eras are so far from each other that no window holds both: so a time says to
+/// which it belongs.
+fn wall(dice: &mut Dice, length_ns: i64) -> Wall {
+    const APART_NS: i64 = 60_000 * MS;
+    loop {
+        let mut steps: Vec<(i64, i64)> = (0..1 + dice.below(2))
+            .map(|_| {
+                let size_ns = dice.pick(&[10 * MS, 500 * MS, 3000 * MS, 61_000 * MS, 3_600_000 * MS]) + dice.within(0..MS);
+                let is_back = size_ns > APART_NS && dice.chance(70);
+                (dice.within(0..length_ns), if is_back { -size_ns } else { size_ns })
+            })
+            .collect();
+        steps.sort_unstable();
+        let wall = Wall { steps };
+        // What the clock shows at the begin of the run and behind each step, with its era.
+        let begins: Vec<(usize, i64)> = std::iter::once(0)
+            .chain(wall.steps.iter().map(|(at_ns, _)| *at_ns))
+            .map(|at_ns| (wall.era(at_ns), wall.at(at_ns)))
+            .collect();
+        let near = |one: &(usize, i64), other: &(usize, i64)| one.0 != other.0 && one.1.abs_diff(other.1) < APART_NS as u64;
+        if !begins.iter().any(|one| begins.iter().any(|other| near(one, other))) {
+            return wall;
         }
     }
 }
@@ -154,7 +183,15 @@ fn ports(dice: &mut Dice, live: bool, workers: u32, several_types: bool, length_
 }
 
 /// Traffic that turns the ring from a part of once to a few times.
-fn packets(dice: &mut Dice, live: bool, ports: &[Port], kernel: &Kernel, segments: u64, length_ns: i64) -> Vec<Sent> {
+fn packets(
+    dice: &mut Dice,
+    live: bool,
+    ports: &[Port],
+    kernel: &Kernel,
+    segments: u64,
+    length_ns: i64,
+    wall: &Wall,
+) -> Vec<Sent> {
     let sizes = dice.pick(&[(60, 200), (400, 1500), (1000, 9000), (60, 12_000)]);
     let turns_percent = dice.pick(&[20u64, 80, 150, 300]);
     let mean = (sizes.0 + sizes.1) / 2;
@@ -181,6 +218,7 @@ fn packets(dice: &mut Dice, live: bool, ports: &[Port], kernel: &Kernel, segment
         let kind = if dice.chance(hits_percent) { 3 + dice.below(2) } else { dice.below(3) } as usize;
         let late_ns = dice.within(0..jitter_ns + 1);
         let time_ns = ((arrives_ns - late_ns).max(0) / quantum_ns * quantum_ns).max(arrives_ns - late_ns - jitter_ns);
+        let stamped_ns = if quantum_ns > 1 && jitter_ns == 0 && !live { arrives_ns / quantum_ns * quantum_ns } else { time_ns };
         packets.push(Sent {
             number: packets.len() as u32,
             interface,
@@ -188,8 +226,8 @@ fn packets(dice: &mut Dice, live: bool, ports: &[Port], kernel: &Kernel, segment
             kind: KINDS[kind],
             bytes: (dice.within(sizes.0 as i64..sizes.1 as i64) as u32).max(BYTES_MIN),
             arrives_ns,
-            time_ns: WALL_BEGIN_NS
-                + if quantum_ns > 1 && jitter_ns == 0 && !live { arrives_ns / quantum_ns * quantum_ns } else { time_ns },
+            era: wall.era(stamped_ns),
+            time_ns: wall.at(stamped_ns),
         });
     }
     packets

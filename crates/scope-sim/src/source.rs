@@ -8,12 +8,14 @@
 
 use crate::packets::Sent;
 use crate::scene::{Kernel, Port};
-use crate::stage::{Stage, WALL_BEGIN_NS};
+use crate::stage::Stage;
 use scope_packet::{BATCH_PACKETS_MAX, Gap, GapReason, Interface, Packet, Sink, TimestampSource};
+use scope_source::afpacket::{Look, Losses, block_order};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::time::Duration;
 
 /// What became of a packet before the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +36,7 @@ pub(crate) enum Fate {
 pub(crate) struct Fates {
     /// By number.
     packets: Vec<AtomicU8>,
-    /// When the last live source was told to stop, wall clock, ns.
+    /// When the last live source was told to stop, ns since the begin of the run.
     stopped_ns: AtomicI64,
 }
 
@@ -75,14 +77,14 @@ pub(crate) struct Supply {
 }
 
 impl Supply {
-    fn announce(&self, sink: &mut dyn Sink) {
+    fn announce(&self, timestamps: TimestampSource, sink: &mut dyn Sink) {
         for (number, port) in &self.ports {
             sink.interface(&Interface {
                 name: format!("sim{number}"),
                 description: String::new(),
                 link_type: port.link_type,
                 snap_len: 0,
-                timestamps: TimestampSource::Generator,
+                timestamps,
                 part: 0,
             });
         }
@@ -136,6 +138,7 @@ struct Block {
 struct Ring {
     blocks: VecDeque<Block>,
     dropped: u64,
+    losses: Option<Losses>,
     /// Up to here gaps of the interface have been told, ns since the begin of the run.
     down_told_ns: i64,
 }
@@ -145,10 +148,8 @@ pub(crate) struct LiveSource {
     supply: Supply,
     kernel: Kernel,
     rings: Vec<Ring>,
-    /// The last look at the drops, wall clock.
-    looked_ns: i64,
-    /// What the source has promised: nothing older comes.
-    promised_ns: i64,
+    /// What the source has promised, era and time: nothing older comes.
+    promised: (usize, i64),
     announced: bool,
     stopped_ns: Option<i64>,
 }
@@ -156,15 +157,12 @@ pub(crate) struct LiveSource {
 impl LiveSource {
     pub(crate) fn new(supply: Supply, kernel: &Kernel) -> LiveSource {
         let rings = supply.ports.iter().map(|_| Ring::default()).collect();
-        LiveSource {
-            supply,
-            kernel: kernel.clone(),
-            rings,
-            looked_ns: WALL_BEGIN_NS,
-            promised_ns: 0,
-            announced: false,
-            stopped_ns: None,
-        }
+        LiveSource { supply, kernel: kernel.clone(), rings, promised: (0, 0), announced: false, stopped_ns: None }
+    }
+
+    fn look(&self) -> Look {
+        let stage = &self.supply.stage;
+        Look { clock_ns: stage.wall_ns(), monotonic: Duration::from_nanos(stage.now_ns() as u64) }
     }
 
     /// The kernel takes in all that has come up to `now_ns`.
@@ -193,15 +191,17 @@ impl LiveSource {
         }
     }
 
-    /// Tells what was lost since the last look.
-    fn tell_losses(&mut self, wall_ns: i64, sink: &mut dyn Sink) {
+    /// Tells what was lost since the last look; this one was when the kernel took in what had come.
+    fn tell_losses(&mut self, look: Look, sink: &mut dyn Sink) {
+        let slack_ns = 2 * self.kernel.jitter_ns;
         for (number, ring) in self.rings.iter_mut().enumerate() {
             let dropped = std::mem::take(&mut ring.dropped);
-            if dropped > 0 {
-                sink.lost(number as u32, dropped, self.looked_ns - self.kernel.jitter_ns * 2, wall_ns);
+            let losses = ring.losses.get_or_insert(Losses::begin(look, slack_ns));
+            if let Some((since_ns, until_ns)) = losses.counted(dropped, look) {
+                sink.lost(number as u32, dropped, since_ns, until_ns);
             }
         }
-        self.looked_ns = wall_ns;
+        sink.counted(look.clock_ns);
     }
 
     /// Tells of interfaces that are down, as far as they have been.
@@ -209,36 +209,33 @@ impl LiveSource {
         for (number, ring) in self.rings.iter_mut().enumerate() {
             for down in &self.supply.ports[number].1.down {
                 let (from_ns, to_ns) = (down.start.max(ring.down_told_ns), down.end.min(now_ns));
-                if from_ns < to_ns {
-                    sink.gap(
-                        number as u32,
-                        Gap {
-                            from_ns: WALL_BEGIN_NS + from_ns,
-                            to_ns: WALL_BEGIN_NS + to_ns,
-                            reason: GapReason::InterfaceDown,
-                            lost_min: 0,
-                            lost_max: None,
-                        },
-                    );
+                if from_ns >= to_ns {
+                    continue;
                 }
+                let wall = self.supply.stage.wall();
+                // Where the clock was set back meanwhile, nobody can say any more when it ended by the clock of before.
+                let to_ns = if wall.era(to_ns) == wall.era(now_ns) { wall.at(to_ns) } else { wall.at(now_ns) };
+                let from_ns = wall.at(from_ns);
+                let gap = Gap { from_ns, to_ns, reason: GapReason::InterfaceDown, lost_min: 0, lost_max: None };
+                sink.gap(number as u32, gap);
             }
             ring.down_told_ns = now_ns;
         }
     }
 
-    /// Hands over the closed blocks, the oldest first.
-    fn take_blocks(&mut self, sink: &mut dyn Sink) -> usize {
+    /// Hands over the closed blocks, the oldest first; `wall_ns` bounds the times that were stamped since the clock was set.
+    fn take_blocks(&mut self, wall_ns: i64, sink: &mut dyn Sink) -> usize {
         let mut handed_over = 0;
         loop {
             let first_ns = |ring: &Ring| ring.blocks.front().filter(|block| block.closed).map(|block| block.packets[0].time_ns);
-            let oldest =
-                self.rings.iter_mut().filter_map(|ring| Some((first_ns(ring)?, ring))).min_by_key(|(first_ns, _)| *first_ns);
+            let ready = self.rings.iter_mut().filter_map(|ring| Some((first_ns(ring)?, ring)));
+            let oldest = ready.min_by_key(|(first_ns, _)| block_order(*first_ns, wall_ns));
             let Some((_, ring)) = oldest else { return handed_over };
             let block = ring.blocks.pop_front().expect("it was looked at");
             for packet in &block.packets {
-                let late = packet.time_ns < self.promised_ns - self.grace_ns();
+                let late = (packet.era, packet.time_ns) < (self.promised.0, self.promised.1 - self.grace_ns());
                 self.supply.fates.set(packet, if late { Fate::Late } else { Fate::HandedOver });
-                self.promised_ns = self.promised_ns.max(packet.time_ns);
+                self.promised = self.promised.max((packet.era, packet.time_ns));
             }
             handed_over += block.packets.len();
             self.supply.hand_over(&block.packets, sink);
@@ -268,15 +265,18 @@ impl Source for LiveSource {
     fn poll(&mut self, sink: &mut dyn Sink) -> Result<Polled, SourceError> {
         if !self.announced {
             self.announced = true;
-            self.supply.announce(sink);
+            self.supply.announce(TimestampSource::Kernel, sink);
+            self.tell_losses(self.look(), sink);
         }
         let draining = self.stopped_ns.is_some();
         self.supply.await_turn();
-        let (now_ns, wall_ns) = (self.supply.stage.now_ns(), self.supply.stage.wall_ns());
+        let (now_ns, look) = (self.supply.stage.now_ns(), self.look());
+        let wall_ns = look.clock_ns;
         self.arrive(now_ns);
-        self.tell_losses(wall_ns, sink);
         self.tell_downs(now_ns, sink);
-        if self.take_blocks(sink) > 0 {
+        let handed_over = self.take_blocks(wall_ns, sink);
+        self.tell_losses(look, sink);
+        if handed_over > 0 {
             return Ok(Polled::Packets);
         }
         if draining {
@@ -284,7 +284,7 @@ impl Source for LiveSource {
         }
         if self.rings.iter().all(|ring| ring.blocks.is_empty()) {
             let clock_ns = wall_ns - self.grace_ns();
-            self.promised_ns = self.promised_ns.max(clock_ns);
+            self.promised = self.promised.max((self.supply.stage.wall().era(now_ns), clock_ns));
             sink.idle(clock_ns);
         }
         Ok(Polled::Nothing)
@@ -296,7 +296,7 @@ impl Source for LiveSource {
 
     fn stop(&mut self) {
         self.stopped_ns = Some(self.supply.stage.now_ns());
-        self.supply.fates.stopped_ns.fetch_max(self.supply.stage.wall_ns(), Ordering::Relaxed);
+        self.supply.fates.stopped_ns.fetch_max(self.supply.stage.now_ns(), Ordering::Relaxed);
     }
 }
 
@@ -327,7 +327,7 @@ impl Source for FileSource {
     fn poll(&mut self, sink: &mut dyn Sink) -> Result<Polled, SourceError> {
         if !self.announced {
             self.announced = true;
-            self.supply.announce(sink);
+            self.supply.announce(TimestampSource::File, sink);
         }
         self.supply.await_turn();
         if self.stopped || self.supply.packets.is_empty() {

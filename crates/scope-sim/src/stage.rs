@@ -28,14 +28,44 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Stage {
     seed: u64,
+    wall: Wall,
     state: Mutex<State>,
+}
+
+/// The wall clock of a run, which somebody may set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wall {
+    /// When it is set (ns since the begin of the run), and by how much (ns), in order.
+    pub steps: Vec<(i64, i64)>,
+}
+
+impl Wall {
+    /// What it shows at `now_ns`, ns since the begin of the run.
+    pub(crate) fn at(&self, now_ns: i64) -> i64 {
+        let set_by = self.steps.iter().filter(|(at_ns, _)| *at_ns <= now_ns).map(|(_, by_ns)| by_ns);
+        WALL_BEGIN_NS + now_ns + set_by.sum::<i64>()
+    }
+
+    /// How often it was set back by then.
+    pub(crate) fn era(&self, now_ns: i64) -> usize {
+        self.steps.iter().filter(|(at_ns, by_ns)| *at_ns <= now_ns && *by_ns < 0).count()
+    }
+
+    /// The parts of a span of the run between which the clock is set, each as the wall clock shows it, its end exclusive.
+    pub(crate) fn parts(&self, span: std::ops::Range<i64>) -> Vec<std::ops::Range<i64>> {
+        let inner = self.steps.iter().map(|(at_ns, _)| *at_ns).filter(|at_ns| span.start < *at_ns && *at_ns < span.end);
+        let bounds: Vec<i64> = std::iter::once(span.start).chain(inner).chain([span.end]).collect();
+        let part = |bounds: &[i64]| {
+            let begin_ns = self.at(bounds[0]);
+            begin_ns..begin_ns + (bounds[1] - bounds[0])
+        };
+        bounds.windows(2).map(part).collect()
+    }
 }
 
 #[derive(Debug)]
 struct State {
     now_ns: i64,
-    /// What somebody has set the wall clock forward or back by.
-    set_by_ns: i64,
     dice: Dice,
     actors: Vec<Actor>,
     running: usize,
@@ -60,19 +90,11 @@ impl Actor {
 
 impl Stage {
     /// The caller is the first actor.
-    pub(crate) fn new(seed: u64, dice: Dice) -> Arc<Stage> {
+    pub(crate) fn new(seed: u64, dice: Dice, wall: Wall) -> Arc<Stage> {
         ACTOR.set(0);
-        let state = State {
-            now_ns: 0,
-            set_by_ns: 0,
-            dice,
-            actors: vec![Actor::new(0)],
-            running: 0,
-            turns: 0,
-            threads: Vec::new(),
-            panics: Vec::new(),
-        };
-        Arc::new(Stage { seed, state: Mutex::new(state) })
+        let state =
+            State { now_ns: 0, dice, actors: vec![Actor::new(0)], running: 0, turns: 0, threads: Vec::new(), panics: Vec::new() };
+        Arc::new(Stage { seed, wall, state: Mutex::new(state) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -86,8 +108,12 @@ impl Stage {
 
     /// The wall clock, ns since the epoch.
     pub(crate) fn wall_ns(&self) -> i64 {
-        let state = self.lock();
-        WALL_BEGIN_NS + state.now_ns + state.set_by_ns
+        self.wall.at(self.now_ns())
+    }
+
+    /// The wall clock and how it is set.
+    pub(crate) fn wall(&self) -> &Wall {
+        &self.wall
     }
 
     /// All stand still for so long, as after SIGSTOP.

@@ -3,7 +3,6 @@
 use crate::packets::{FILTERS, HITS, PREFILTER, Sent, number_of};
 use crate::run::Ran;
 use crate::source::Fate;
-use crate::stage::WALL_BEGIN_NS;
 use scope_dump::DumpReport;
 use scope_packet::pcapng::{self, PacketBlock};
 use std::collections::BTreeSet;
@@ -32,6 +31,8 @@ pub struct Tally {
     pub dropped_for_pins: u64,
     /// Packets later than promised.
     pub late: u64,
+    /// Runs in which the clock was set back.
+    pub set_back: u64,
 }
 
 impl Tally {
@@ -47,6 +48,7 @@ impl Tally {
         self.dropped_by_kernel += other.dropped_by_kernel;
         self.dropped_for_pins += other.dropped_for_pins;
         self.late += other.late;
+        self.set_back += other.set_back;
     }
 }
 
@@ -67,6 +69,7 @@ pub(crate) fn check(ran: &Ran) -> (Tally, Vec<String>) {
         dropped_by_kernel: fate(Fate::Dropped),
         dropped_for_pins: counts.total().dropped.get(scope_packet::DropReason::RingPinned),
         late: fate(Fate::Late),
+        set_back: ran.scene.wall.steps.iter().any(|(_, by_ns)| *by_ns < 0).into(),
         ..Tally::default()
     };
     if !counts.add_up() {
@@ -98,7 +101,8 @@ fn check_dump(ran: &Ran, report: &DumpReport) -> (Tally, Vec<String>) {
     let belongs = |packet: &Sent| (from_ns..=to_ns).contains(&packet.time_ns) && matches(ran, report, packet);
     for packet in written.numbers.iter().map(|&number| &ran.scene.packets[number as usize]) {
         if !belongs(packet) && !may_have_fired(ran, report, packet) {
-            faults.push(format!("packet {} doesn't belong", packet.number));
+            let of = (&report.trigger, report.time_ns);
+            faults.push(format!("{} doesn't belong to {from_ns} to {to_ns}, fired by {of:?}", words(ran, packet)));
         }
     }
     let was_sent = |packet: &&Sent| matches!(ran.fates.of(packet), Fate::HandedOver | Fate::Dropped | Fate::Late);
@@ -160,22 +164,38 @@ fn may_have_fired(ran: &Ran, report: &DumpReport, packet: &Sent) -> bool {
     let condition =
         ran.scene.triggers.iter().map(|trigger| trigger.condition).find(|condition| report.trigger == format!("t{condition}"));
     let is_hit = condition.is_some_and(|condition| packet.kind == HITS[condition]);
-    is_hit && report.why != "by hand" && packet.time_ns == report.time_ns && ran.fates.of(packet) != Fate::NotSent
+    // One that came late, when the clock had been set, fires at the clock's time.
+    let is_of_time = packet.time_ns == report.time_ns || ran.fates.of(packet) == Fate::Late && !ran.scene.wall.steps.is_empty();
+    is_hit && report.why != "by hand" && is_of_time && ran.fates.of(packet) != Fate::NotSent
 }
 
 /// Spans in which some interface, or the whole run, certainly heard nothing.
 fn unheard(ran: &Ran) -> Vec<(i64, i64)> {
-    let heard = match ran.scene.live {
-        true => (WALL_BEGIN_NS, ran.fates.stopped_ns()),
-        false => {
-            let times = || ran.scene.packets.iter().map(|packet| packet.time_ns);
-            (times().min().unwrap_or(0), times().max().unwrap_or(0))
-        }
-    };
-    let downs = ran.scene.ports.iter().flat_map(|port| &port.down);
-    let downs = downs.map(|down| (WALL_BEGIN_NS + down.start, (WALL_BEGIN_NS + down.end - 1).min(heard.1)));
-    let ends = [(0, heard.0 - 1), (heard.1 + 1, i64::MAX)];
-    downs.filter(|(from_ns, to_ns)| from_ns <= to_ns).chain(ends).collect()
+    if !ran.scene.live {
+        let times = || ran.scene.packets.iter().map(|packet| packet.time_ns);
+        let (first_ns, last_ns) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
+        return vec![(0, first_ns - 1), (last_ns + 1, i64::MAX)];
+    }
+    let stopped_ns = ran.fates.stopped_ns();
+    let wall = &ran.scene.wall;
+    let downs = ran.scene.ports.iter().flat_map(|port| &port.down).map(|down| down.start..down.end.min(stopped_ns));
+    let downs = downs.filter(|down| !down.is_empty()).flat_map(|down| wall.parts(down)).map(|part| (part.start, part.end - 1));
+    // Where the clock was set back, what it showed before ends, and begins anew.
+    let backs: Vec<i64> =
+        wall.steps.iter().filter(|(at_ns, by_ns)| *by_ns < 0 && *at_ns < stopped_ns).map(|step| step.0).collect();
+    let begins = std::iter::once(0).chain(backs.iter().copied());
+    let ends = backs.iter().copied().chain([stopped_ns + 1]);
+    let mut heard: Vec<(i64, i64)> =
+        begins.zip(ends).map(|(begin_ns, end_ns)| (wall.at(begin_ns), wall.at(end_ns - 1))).collect();
+    heard.sort_unstable();
+    let mut before = 0;
+    let mut silent = Vec::new();
+    for (from_ns, to_ns) in heard {
+        silent.push((before, from_ns - 1));
+        before = before.max(to_ns + 1);
+    }
+    silent.push((before, i64::MAX));
+    downs.chain(silent).filter(|(from_ns, to_ns)| from_ns <= to_ns).collect()
 }
 
 /// Whether a packet passes the dump's filter, and the sources' prefilter.

@@ -41,7 +41,7 @@ impl Run {
 
     /// Looks whether the system's clock was set, and passes that on.
     pub(super) fn tell_of_steps(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
-        self.shared.look_at_clock();
+        self.shared.steps.look(&*self.shared.clock);
         let (steps, more) = self.shared.steps.news();
         for step in steps {
             self.shared.events.log("clock_step", step.to_json());

@@ -4,7 +4,7 @@ use scope_packet::packet::FLAGS_OUTBOUND;
 use scope_packet::{BATCH_PACKETS_MAX, Packet, Sink};
 
 use super::block::{Frame, Rules, Walk};
-use super::losses::Losses;
+use super::losses::{Look, Losses};
 use super::socket::KernelCounts;
 use crate::SourceCounters;
 use crate::spec::SNAP_LEN_MAX;
@@ -80,11 +80,11 @@ impl Intake {
         altered.count_cut(frame.original_len as usize, frame.len, asked);
     }
 
-    /// Takes over the kernel's counts, read just before `clock_ns` (capture clock), and reports what was lost.
-    pub(super) fn count(&mut self, counts: KernelCounts, clock_ns: i64, sink: &mut dyn Sink) {
+    /// Takes over the kernel's counts, read just before `look`, and reports what was lost.
+    pub(super) fn count(&mut self, counts: KernelCounts, look: Look, sink: &mut dyn Sink) {
         self.counters.offered += counts.offered;
         self.counters.kernel_dropped += counts.dropped;
-        if let Some((since_ns, until_ns)) = self.losses.counted(counts.dropped, clock_ns) {
+        if let Some((since_ns, until_ns)) = self.losses.counted(counts.dropped, look) {
             sink.lost(self.interface, counts.dropped, since_ns, until_ns);
         }
     }

@@ -1,10 +1,31 @@
 //! Where in capture time the kernel dropped packets: its counter says how many since the last look, the looks say when.
 
+use super::realtime_ns;
+use scope_packet::time::STEP_NS;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// When a look at the kernel's counter was.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// The clock that stamps packets, ns.
+    pub clock_ns: i64,
+    /// A clock that nobody sets.
+    pub monotonic: Duration,
+}
+
+impl Look {
+    /// Now, for packets whose clock is `ahead_ns` ahead of the system's.
+    pub fn now(ahead_ns: i64) -> Look {
+        static BEGUN: OnceLock<Instant> = OnceLock::new();
+        Look { monotonic: BEGUN.get_or_init(Instant::now).elapsed(), clock_ns: realtime_ns() + ahead_ns }
+    }
+}
+
 /// Losses of one socket.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Losses {
-    /// Capture clock at the last look, ns.
-    looked_ns: i64,
+pub struct Losses {
+    looked: Look,
     /// A packet may be dropped this long after it was stamped, ns.
     slack_ns: i64,
     /// Dropped and not yet told with a packet.
@@ -14,31 +35,40 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    pub(crate) fn begin(clock_ns: i64, slack_ns: i64) -> Losses {
-        Losses { looked_ns: clock_ns, slack_ns, untold: 0, untold_since_ns: 0 }
+    /// Nothing is lost before `look`.
+    pub fn begin(look: Look, slack_ns: i64) -> Losses {
+        Losses { looked: look, slack_ns, untold: 0, untold_since_ns: 0 }
     }
 
-    /// Forgets the time before `clock_ns`: capture begins there.
-    pub(crate) fn look_again_from(&mut self, clock_ns: i64) {
-        self.looked_ns = clock_ns;
+    /// Forgets the time before `look`: capture begins there.
+    pub fn look_again_from(&mut self, look: Look) {
+        self.looked = look;
     }
 
     /// Capture clock at the last look, ns: what was lost before it has been counted.
-    pub(crate) fn looked_ns(&self) -> i64 {
-        self.looked_ns
+    pub fn looked_ns(&self) -> i64 {
+        self.looked.clock_ns
     }
 
-    /// A look at `clock_ns` found `dropped` packets more; returns the span of capture time in which they fell, if there were any. Where
-    /// the clock was set back meanwhile, they may have fallen at what it showed before, or behind.
-    pub(crate) fn counted(&mut self, dropped: u64, clock_ns: i64) -> Option<(i64, i64)> {
-        let since_ns = (self.looked_ns.min(clock_ns) - self.slack_ns).max(0);
-        let until_ns = self.looked_ns.max(clock_ns);
-        self.looked_ns = clock_ns;
+    /// This look found `dropped` packets more; returns the span of capture time in which they fell, if there were any. Where the
+    /// clock was set back meanwhile by a second or more, and a new era began, that is from the first time in the old era to the last one
+    /// in the new, which may be smaller. After a smaller step the span holds both sides.
+    pub fn counted(&mut self, dropped: u64, look: Look) -> Option<(i64, i64)> {
+        let before = std::mem::replace(&mut self.looked, look);
         if dropped == 0 {
             return None;
         }
+        let passed_ns = look.monotonic.saturating_sub(before.monotonic).as_nanos() as i64;
+        // What the clock would show if nobody had set it.
+        let unset_ns = before.clock_ns.saturating_add(passed_ns);
+        let (since_ns, until_ns) = match unset_ns.saturating_sub(look.clock_ns) {
+            STEP_NS.. => (before.clock_ns, look.clock_ns),
+            1.. => (before.clock_ns.min(look.clock_ns.saturating_sub(passed_ns)), unset_ns),
+            _ => (before.clock_ns, look.clock_ns),
+        };
+        let since_ns = (since_ns - self.slack_ns).max(0);
         if self.untold == 0 {
-            self.untold_since_ns = since_ns;
+            self.untold_since_ns = since_ns.min(until_ns);
         }
         self.untold += dropped;
         Some((since_ns, until_ns))
@@ -58,20 +88,34 @@ impl Losses {
 mod tests {
     use super::*;
 
+    fn look(clock_ns: i64, monotonic_ns: u64) -> Look {
+        Look { clock_ns, monotonic: Duration::from_nanos(monotonic_ns) }
+    }
+
     #[test]
     fn a_loss_lies_between_two_looks_and_is_told_once() {
-        let mut losses = Losses::begin(1000, 10);
-        assert_eq!(losses.counted(0, 2000), None);
-        assert_eq!(losses.counted(5, 3000), Some((1990, 3000)));
-        assert_eq!(losses.counted(2, 4000), Some((2990, 4000)));
+        let mut losses = Losses::begin(look(1000, 0), 10);
+        assert_eq!(losses.counted(0, look(2000, 1000)), None);
+        assert_eq!(losses.counted(5, look(3000, 2000)), Some((1990, 3000)));
+        assert_eq!(losses.counted(2, look(4000, 3000)), Some((2990, 4000)));
         assert_eq!(losses.before_packet(1900), 0, "an older packet of the full ring comes before the loss");
         assert_eq!(losses.before_packet(1990), 7);
         assert_eq!(losses.before_packet(4000), 0);
     }
 
     #[test]
-    fn a_clock_that_steps_back_gives_a_span_that_holds_both_sides() {
-        let mut losses = Losses::begin(1000, 10);
-        assert_eq!(losses.counted(1, 500), Some((490, 1000)));
+    fn a_clock_that_steps_gives_a_span_that_holds_all_that_it_may_have_shown() {
+        // Back by 500 at any moment between the looks: it showed 1000 to 1100, or 500 to 600.
+        let mut losses = Losses::begin(look(1000, 0), 10);
+        assert_eq!(losses.counted(1, look(600, 100)), Some((490, 1100)));
+        // Forward by 500.
+        let mut losses = Losses::begin(look(1000, 0), 10);
+        assert_eq!(losses.counted(1, look(1600, 100)), Some((990, 1600)));
+        // Back by 40 s: an era ends behind the first time, one begins before the last.
+        const S: i64 = 1_000_000_000;
+        let mut losses = Losses::begin(look(100 * S, 0), 10);
+        assert_eq!(losses.counted(1, look(61 * S, 1_000_000_000)), Some((100 * S - 10, 61 * S)));
+        assert_eq!(losses.before_packet(60 * S), 0);
+        assert_eq!(losses.before_packet(61 * S), 1);
     }
 }

@@ -28,7 +28,7 @@ mod gate;
 mod intake;
 pub(crate) mod life;
 pub(crate) mod links;
-pub(crate) mod losses;
+mod losses;
 mod opening;
 pub(crate) mod outages;
 mod pattern;
@@ -54,7 +54,7 @@ use device::Device;
 use fanout::FanoutGroup;
 use intake::Intake;
 use links::{Link, LinkState};
-use losses::Losses;
+pub use losses::{Look, Losses};
 use ring::BlockRing;
 use socket::Socket;
 
@@ -63,7 +63,7 @@ pub use fanout::FanoutMode;
 pub use opening::{open, open_shared};
 pub use pattern::Pattern;
 pub(crate) use socket::interface_names;
-pub use source::{AfPacketSource, INTERFACES_KNOWN_MAX, PORTS_MAX};
+pub use source::{AfPacketSource, INTERFACES_KNOWN_MAX, PORTS_MAX, block_order};
 
 /// Most workers of one interface.
 pub const WORKERS_MAX: u32 = 64;
@@ -275,7 +275,7 @@ impl Port {
             part,
         };
         let rules = Rules { ethernet: device.link_type == LinkType::ETHERNET, snap_len: snap_len as usize };
-        let losses = Losses::begin(realtime_ns(), i64::from(options.block_timeout_ms) * 1_000_000);
+        let losses = Losses::begin(Look::now(0), i64::from(options.block_timeout_ms) * 1_000_000);
         let mut intake = Intake::begin(rules, losses);
         intake.wire_bytes_max = device.wire_bytes_max(&socket, &link.name).unwrap_or(u32::MAX);
         let mut port = Port {
@@ -374,7 +374,7 @@ impl Port {
             return Ok(());
         }
         self.socket.take_counts().map_err(|cause| self.fault("reading the kernel's counts", cause))?;
-        self.intake.losses.look_again_from(realtime_ns());
+        self.intake.losses.look_again_from(Look::now(0));
         self.notes.clear();
         let link = self.device.link_type;
         let excluded = own_traffic::dropping(&self.excluded, link).unwrap_or_else(|| {
@@ -471,7 +471,7 @@ impl Port {
     fn count_losses(&mut self, sink: &mut dyn Sink) -> Result<(), SourceError> {
         let counts = self.socket.take_counts().map_err(|cause| self.fault("reading the kernel's counts", cause))?;
         // The clock is read behind the count: what was counted was lost before that.
-        self.intake.count(counts, realtime_ns() + self.clock_ahead_ns, sink);
+        self.intake.count(counts, Look::now(self.clock_ahead_ns), sink);
         Ok(())
     }
 

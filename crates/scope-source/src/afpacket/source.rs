@@ -26,6 +26,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+use scope_packet::time::STEP_NS;
 use scope_packet::{Interface, Sink};
 
 use super::fanout::Groups;
@@ -223,14 +224,16 @@ impl AfPacketSource {
     /// returns the number of packets.
     fn take_blocks(&mut self, sink: &mut dyn Sink) -> Result<u64, SourceError> {
         let mut packets = 0;
-        let mut counted_ns = realtime_ns();
+        let begun_ns = realtime_ns();
+        let mut counted_ns = begun_ns;
         while packets < POLL_PACKETS {
             if self.ports.iter_mut().any(|port| port.ring.ready_since_ns().is_some()) {
                 // What became of interfaces before these packets came is told before them.
                 self.hear_of_links(sink);
             }
             let ready = self.ports.iter_mut().filter_map(|port| port.ring.ready_since_ns().map(|since_ns| (since_ns, port)));
-            let Some((_, oldest)) = ready.min_by_key(|(since_ns, _)| *since_ns) else { break };
+            let oldest = ready.min_by_key(|(since_ns, port)| block_order(since_ns - port.clock_ahead_ns, begun_ns));
+            let Some((_, oldest)) = oldest else { break };
             packets += oldest.take_block(sink);
             let now_ns = realtime_ns();
             if !(counted_ns..counted_ns + COUNT_EVERY_NS).contains(&now_ns) {
@@ -281,6 +284,12 @@ impl AfPacketSource {
         let Some(stopped) = self.stopped else { return false };
         self.ports.iter_mut().filter(|port| port.stage != Stage::Parked).all(|port| port.is_drained(stopped))
     }
+}
+
+/// Which of several blocks is the older one, by the times of their first packets, ns of the system's clock, which shows `now_ns`: after a
+/// step back, one from before it has a time that is still to come. The smallest is the oldest.
+pub fn block_order(first_ns: i64, now_ns: i64) -> (bool, i64) {
+    (first_ns <= now_ns.saturating_add(STEP_NS), first_ns)
 }
 
 impl Source for AfPacketSource {
@@ -375,5 +384,22 @@ impl Source for AfPacketSource {
 
     fn news(&mut self) -> Vec<InterfaceNews> {
         std::mem::take(&mut self.news)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::block_order;
+
+    #[test]
+    fn blocks_from_before_a_step_back_come_first() {
+        const S: i64 = 1_000_000_000;
+        let order = |times: [i64; 4], now_s: i64| {
+            let mut times = times;
+            times.sort_by_key(|time_s| block_order(time_s * S, now_s * S));
+            times
+        };
+        assert_eq!(order([1003, 1001, 1002, 1004], 1004), [1001, 1002, 1003, 1004]);
+        assert_eq!(order([964, 1001, 962, 1003], 965), [1001, 1003, 962, 964], "set back by 40 s");
     }
 }

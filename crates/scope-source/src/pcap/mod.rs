@@ -23,9 +23,9 @@ use libc::{BPF_K, BPF_RET, sock_filter};
 use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, Packet, Sink, TimestampSource};
 
 use crate::afpacket::life::{NEWS_MAX, Told};
-use crate::afpacket::losses::Losses;
 use crate::afpacket::may_capture;
 use crate::afpacket::socket::{is_forbidden, wait_any};
+use crate::afpacket::{Look, Losses};
 use crate::own_traffic::{self, Connection};
 use crate::spec::{PcapPlan, SNAP_LEN_MAX};
 use crate::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing};
@@ -134,7 +134,7 @@ pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<Pcap
         batch: Vec::with_capacity(BATCH_PACKETS_MAX),
         counters: SourceCounters::default(),
         counted: Counts::default(),
-        losses: Losses::begin(realtime_ns(), slack_ns),
+        losses: Losses::begin(Look::now(0), slack_ns),
         newest_ns: 0,
         opened_ns,
         stopped: None,
@@ -278,7 +278,7 @@ impl PcapSource {
         };
         self.wire = Wire::of(&self.name, begun.interface.link_type);
         (self.number, self.capture, self.counted) = (number, Some(begun.capture), Counts::default());
-        self.losses.look_again_from(realtime_ns());
+        self.losses.look_again_from(Look::now(0));
         let Some(follow) = &mut self.follow else { return };
         let (state, text) = follow.come_back(&link, realtime_ns());
         let notes: String = begun.notes.iter().map(|note| format!("; {note}")).collect();
@@ -429,7 +429,7 @@ impl PcapSource {
         self.counters.offered += u64::from(counts.received.wrapping_sub(self.counted.received));
         self.counters.offered = self.counters.offered.max(self.counters.received + self.counters.kernel_dropped);
         self.counted = counts;
-        if let Some((since_ns, until_ns)) = self.losses.counted(dropped, realtime_ns()) {
+        if let Some((since_ns, until_ns)) = self.losses.counted(dropped, Look::now(0)) {
             sink.lost(self.number as u32, dropped, since_ns, until_ns);
         }
         sink.counted(self.losses.looked_ns());
