@@ -90,7 +90,7 @@ fn percentile_of(attack: &Attack, hits: u64) -> Result<f64> {
         let headers = Headers::parse(attack.link, &data);
         let time_ns = BEGIN_NS + hit as i64 * BETWEEN_NS;
         let at = Moment::new(0, time_ns);
-        let hit = Hit { at, link_type: attack.link, headers: &headers, data: &data, waits_at: None };
+        let hit = Hit { at, clock_ns: at.time_ns, link_type: attack.link, headers: &headers, data: &data, waits_at: None };
         let begun = Instant::now();
         let verdict = trigger.hit(&hit, &places);
         took_ns.push(begun.elapsed().as_nanos() as f64);

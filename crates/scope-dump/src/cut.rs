@@ -8,7 +8,7 @@ use crate::output::{OutFile, Tally, publish};
 use crate::patience::Patience;
 use crate::pins::FirstPins;
 use crate::progress::Progress;
-use crate::report::DumpReport;
+use crate::report::{DumpReport, Waited};
 use crate::scans::{Reader, Scans};
 use crate::sieve::Sieve;
 use crate::target::DumpOutput;
@@ -92,7 +92,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         sieves: Vec::new(),
         hit: order.hit,
         from_ns,
-        gathering: order.output.together.as_ref().map(Gathering::new),
+        gathering: order.output.together.as_ref().map(|together| Gathering::new(together, &order.progress)),
         output: order.output,
         intro: report.clone(),
         progress: order.progress,
@@ -323,9 +323,9 @@ impl Cutter {
     fn file(&mut self, link_type: LinkType) -> Option<(&mut OutFile, &Ring)> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
             let (evidence, buffers) = (&self.evidence, self.reader.buffers());
-            let created = OutFile::create(&self.output, &self.ring, link_type, evidence, buffers, &intro(&self.intro));
-            match created {
-                Ok(file) => drop(self.files.insert(link_type, file)),
+            let begin = || OutFile::create(&self.output, &self.ring, link_type, evidence, buffers, &intro(&self.intro));
+            match self.progress.wait(begin) {
+                Ok(file) => drop(self.files.insert(link_type, file.watched(&self.progress))),
                 Err(error) => self.unopened = Some((error, 0)),
             }
         }
@@ -344,6 +344,9 @@ impl Cutter {
     /// States the gaps, closes the files, gives them their names.
     fn finish(mut self, report: &mut DumpReport, window: &Window, everything: bool) {
         self.walk.let_go();
+        let waits = self.progress.waits();
+        report.waited = Waited { reading: waits, pins_full: self.walk.full(), closing: Duration::ZERO };
+        let closing = self.clock.monotonic();
         report.asked = (self.from_ns, window.to_ns());
         let main_type = match self.hit {
             Some(hit) => hit.link_type,
@@ -383,6 +386,7 @@ impl Cutter {
                 });
             }
         }
+        report.waited.closing = self.clock.monotonic().saturating_sub(closing);
     }
 
     /// What of the window never came into the ring, and what was gone from there before it was read.

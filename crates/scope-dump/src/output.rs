@@ -23,6 +23,7 @@ use crate::header::{facts, header, reserve_bytes};
 use crate::late::{LateRun, rewrite};
 use crate::mark::{APPLICATION, FACTS};
 use crate::merge::Place;
+use crate::progress::Progress;
 use crate::report::DumpReport;
 use crate::target::{DumpOutput, Target, numbered};
 use crate::time_text::for_file_name;
@@ -120,6 +121,8 @@ pub(crate) struct OutFile {
     /// Interfaces from this number on are described among the packets.
     described_within: Option<u32>,
     evidence: Arc<Evidence>,
+    /// Measures how long the disk is waited for.
+    progress: Arc<Progress>,
     /// Interfaces that have packets here.
     used: usize,
     /// Names and secrets that it has.
@@ -186,6 +189,7 @@ impl OutFile {
             description_bytes: 0,
             described_within: None,
             evidence: evidence.clone(),
+            progress: Arc::default(),
             used: 0,
             annexed: Annexed::default(),
             last: None,
@@ -204,6 +208,11 @@ impl OutFile {
             file.describe_known(&known);
         }
         Ok(file)
+    }
+
+    /// From now on `progress` knows how long its disk is waited for.
+    pub(crate) fn watched(self, progress: &Arc<Progress>) -> OutFile {
+        OutFile { progress: progress.clone(), ..self }
     }
 
     /// Into a pipe the interfaces that are known go first: a description behind packets is one that some programs refuse.
@@ -352,7 +361,7 @@ impl OutFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.charged.charge(self.buffer.len() as u64)?;
-        self.output.disk.write(&self.file, &self.buffer)?;
+        self.progress.wait(|| self.output.disk.write(&self.file, &self.buffer))?;
         self.written += self.buffer.len() as u64;
         self.part.emptied(&mut self.buffer);
         self.buffered = Tally::default();

@@ -11,6 +11,7 @@
 use scope_ring::{Follower, Held, Pinned, Ring};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// What a dump starts with: the segments that it holds already, its place among the followers.
 pub struct FirstPins {
@@ -31,6 +32,34 @@ pub(crate) struct State {
     pub(crate) held: Held,
     /// Per lane: the keeper may hold segments from here on. `None`: the dump has seen all that it needs.
     pub(crate) behind: Option<Vec<u64>>,
+    pub(crate) full: Full,
+}
+
+/// For how long a dump holds all that it may while there is more that it hasn't read: what comes meanwhile is in danger.
+#[derive(Default)]
+pub(crate) struct Full {
+    since: Option<Instant>,
+    over: Duration,
+}
+
+impl Full {
+    /// Whether it does now.
+    pub(crate) fn note(&mut self, full: bool) {
+        let now = Instant::now();
+        match (full, self.since) {
+            (true, None) => self.since = Some(now),
+            (false, Some(since)) => {
+                self.over += now.saturating_duration_since(since);
+                self.since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// How long it has, spans that are over.
+    pub(crate) fn total(&self) -> Duration {
+        self.over
+    }
 }
 
 impl FirstPins {
@@ -61,7 +90,7 @@ impl FirstPins {
         }
         wanted.into_iter().flat_map(BTreeMap::into_values).for_each(|pinned| held.put(pinned));
         let follower = ring.follower(|lane| needed_from.get(lane as usize).copied().unwrap_or(0));
-        let state = Mutex::new(State { held, behind: Some(newest) });
+        let state = Mutex::new(State { held, behind: Some(newest), full: Full::default() });
         FirstPins { hold: Arc::new(Hold { ring: ring.clone(), follower, from_ns, state }) }
     }
 }
@@ -75,8 +104,10 @@ impl Hold {
     /// dump that may be waiting for its disk.
     pub(crate) fn keep_up(&self) {
         let mut state = self.lock();
-        let State { held, behind: Some(behind) } = &mut *state else { return };
+        let State { held, behind: Some(behind), full } = &mut *state else { return };
         behind.resize(self.ring.lanes() as usize, 0);
+        let is_short = |(lane, &from): (u32, &u64)| !held.has_room(lane) && self.ring.lane_next(lane) > from + 1;
+        full.note((0u32..).zip(behind.iter()).any(is_short));
         let mut wanted: Vec<(u64, u32, u64)> = Vec::new();
         for (lane, &from) in (0u32..).zip(behind.iter()).filter(|(lane, _)| held.has_room(*lane)) {
             for sequence in self.ring.sequences(lane, from) {

@@ -1,8 +1,24 @@
-//! How far a dump is: counters that anybody may read while it is made.
+//! How far a dump is, and how long it waits for its disk: counters that anybody may read while it is made.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// How long a dump has waited for its disk, or for the reader of its pipe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// For one act.
+    pub longest: Duration,
+    /// For all of them.
+    pub total: Duration,
+}
+
+/// One that goes on, and those that are over.
+#[derive(Debug, Default)]
+struct Waiting {
+    since: Option<Instant>,
+    over: Waits,
+}
 
 /// How far one dump is.
 #[derive(Debug)]
@@ -12,6 +28,8 @@ pub struct Progress {
     reader_gone: AtomicBool,
     /// Segments held, and since when nothing has changed about it. Locked once per piece of a segment.
     hold: Mutex<(u64, Instant)>,
+    /// Locked twice per act on the disk.
+    waiting: Mutex<Waiting>,
 }
 
 impl Default for Progress {
@@ -21,6 +39,7 @@ impl Default for Progress {
             bytes: AtomicU64::new(0),
             reader_gone: AtomicBool::new(false),
             hold: Mutex::new((0, Instant::now())),
+            waiting: Mutex::default(),
         }
     }
 }
@@ -38,6 +57,29 @@ impl Progress {
 
     pub(crate) fn set_reader_gone(&self) {
         self.reader_gone.store(true, Ordering::Relaxed);
+    }
+
+    /// Does something for which the disk, or the reader of a pipe, may be waited for.
+    pub(crate) fn wait<T>(&self, act: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        self.waiting.lock().expect("no panic while held").since = Some(begun);
+        let done = act();
+        let mut waiting = self.waiting.lock().expect("no panic while held");
+        let waited = begun.elapsed();
+        waiting.since = None;
+        waiting.over.longest = waiting.over.longest.max(waited);
+        waiting.over.total += waited;
+        done
+    }
+
+    /// How long it has waited so far, in acts that are over.
+    pub(crate) fn waits(&self) -> Waits {
+        self.waiting.lock().expect("no panic while held").over
+    }
+
+    /// How long it has been waiting by now; zero where it doesn't.
+    pub fn waiting(&self) -> Duration {
+        self.waiting.lock().expect("no panic while held").since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Whether the pipe that the dump is written into takes nothing more.
@@ -60,6 +102,21 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_wait_is_measured_also_while_it_goes_on() {
+        let progress = Progress::default();
+        assert_eq!((progress.waits(), progress.waiting()), (Waits::default(), Duration::ZERO));
+        let (short, long) = (Duration::from_millis(2), Duration::from_millis(20));
+        progress.wait(|| std::thread::sleep(short));
+        let seen = progress.wait(|| {
+            std::thread::sleep(long);
+            progress.waiting()
+        });
+        let waits = progress.waits();
+        assert!(seen >= long && waits.longest >= seen && waits.total >= waits.longest + short, "{seen:?} {waits:?}");
+        assert_eq!(progress.waiting(), Duration::ZERO);
+    }
 
     #[test]
     fn a_dump_that_holds_and_gets_on_is_not_named() {

@@ -1,8 +1,21 @@
 //! What became of a dump, in plain values.
 
 use crate::evidence::Circumstances;
+use crate::progress::Waits;
 use scope_packet::Gap;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// For what a dump waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// For its disk, or the reader of its pipe, while it still had to read.
+    pub reading: Waits,
+    /// Meanwhile, for how long it held all that it may of the ring while there was more.
+    pub pins_full: Duration,
+    /// To close its files, once all was read.
+    pub closing: Duration,
+}
 
 /// What became of a dump. Times in ns; the span is what the run received of the window.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +62,8 @@ pub struct DumpReport {
     pub hits: u64,
     /// Times of the first of them.
     pub hits_ns: Vec<i64>,
+    /// For what it waited.
+    pub waited: Waited,
     /// How things stood around it.
     pub circumstances: Circumstances,
     /// Why writing failed.

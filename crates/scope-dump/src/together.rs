@@ -13,6 +13,7 @@ use crate::gaps::{GAPS_MAX, Gaps};
 use crate::header::intro;
 use crate::merge::Place;
 use crate::output::{OutFile, Tally, publish};
+use crate::progress::Progress;
 use crate::report::DumpReport;
 use crate::target::{DumpOutput, Target};
 use scope_packet::pcapng::le32;
@@ -332,13 +333,15 @@ pub(crate) struct Gathering {
     /// What couldn't be written.
     pub unwritten: Tally,
     pub error: Option<io::Error>,
+    progress: Arc<Progress>,
 }
 
 impl Gathering {
-    /// Into `together`.
-    pub fn new(together: &Arc<Together>) -> Gathering {
+    /// Into `together`; `progress` knows how long the disk is waited for.
+    pub fn new(together: &Arc<Together>, progress: &Arc<Progress>) -> Gathering {
         Gathering {
             together: together.clone(),
+            progress: progress.clone(),
             buffer: Vec::new(),
             buffered: Tally::default(),
             chunks: Vec::new(),
@@ -410,7 +413,7 @@ impl Gathering {
             state.bytes - len as u64
         };
         let buffered = std::mem::take(&mut self.buffered);
-        match self.together.disk.write_at(&self.together.spool, &self.buffer, offset) {
+        match self.progress.wait(|| self.together.disk.write_at(&self.together.spool, &self.buffer, offset)) {
             Ok(()) => self.chunks.push((offset, len)),
             Err(error) => {
                 self.taken.subtract(&buffered);
@@ -447,7 +450,7 @@ mod tests {
         let mut block = vec![0u8; 32];
         block[20] = 4;
         let dump = |packets: &[u64], comment: &str| {
-            let mut gathering = Gathering::new(&together);
+            let mut gathering = Gathering::new(&together, &Arc::default());
             for &packet in packets {
                 let comments = if packet == 3 { vec![comment.to_string()] } else { Vec::new() };
                 gathering.write(&ring, place(packet as i64, packet), LinkType::ETHERNET, &block, &comments);

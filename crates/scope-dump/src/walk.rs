@@ -12,6 +12,7 @@ use scope_ring::{Held, KeyTest, Lost, Pinned, Ring};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What one segment holds that is still to be read.
 pub(crate) struct Piece {
@@ -118,6 +119,7 @@ impl Walk {
         for lane in 0..self.positions.len() as u32 {
             self.look_at_lane(lane, reach_ns, &mut state.held, &mut pieces);
         }
+        state.full.note(false);
         state.behind = (!last).then(|| self.positions.iter().map(|position| position.sequence).collect());
         pieces.sort_by_key(|piece| (piece.min_ns, piece.lane, piece.sequence));
         let mut needed: Vec<u64> = self.positions.iter().map(|position| position.sequence).collect();
@@ -223,6 +225,11 @@ impl Walk {
     /// Segments held now.
     pub(crate) fn held(&self) -> u64 {
         self.hold.lock().held.len()
+    }
+
+    /// For how long it held all that it may while there was more.
+    pub(crate) fn full(&self) -> Duration {
+        self.hold.lock().full.total()
     }
 
     /// Everything is read: nothing is held any more, also while the file is still written.

@@ -130,7 +130,10 @@ impl Dumps {
     /// Begins a dump. The caller's next claim comes afterwards: what the window needs first is pinned here.
     pub fn start(self: &Arc<Self>, trigger: &str, hit: HitFacts, fire: Fire) {
         let id = self.started.fetch_add(1, Ordering::Relaxed) + 1;
-        let pins = FirstPins::take(&self.ring, fire.window.era(), fire.window.from_ns(), self.places.max() as u64);
+        // So many may share what dumps may hold: this one, and those that may still come.
+        let rest = self.exit_after.load(Ordering::Relaxed).saturating_sub(id - 1).max(1);
+        let holders_max = rest.min(self.places.max() as u64);
+        let pins = FirstPins::take(&self.ring, fire.window.era(), fire.window.from_ns(), holders_max);
         self.scans.watch(&pins);
         let progress = Arc::new(Progress::default());
         let open =

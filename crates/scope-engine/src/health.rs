@@ -140,6 +140,7 @@ impl Health {
     /// What went on in the last second. When the process stood still and goes on, this thread may look before a worker has counted
     /// what was lost meanwhile: so the longer of the last two times is told.
     fn meanwhile(&self, shared: &Shared) -> Value {
+        let open = shared.dumps.open();
         json!({
             "seconds": self.passed_s[0].max(self.passed_s[1]),
             "workers": self.times.iter().map(worker_time).collect::<Vec<_>>(),
@@ -147,7 +148,8 @@ impl Health {
             "resumed": self.resumed.contains(&true),
             "pinned": shared.ring.budget().taken(),
             "segments": shared.ring.segments(),
-            "dumps_open": shared.dumps.open().len(),
+            "dumps_open": open.len(),
+            "disk_wait_s": open.iter().map(|dump| dump.progress.waiting()).max().unwrap_or_default().as_secs_f64(),
         })
     }
 

@@ -3,7 +3,7 @@
 //! | stamped by | a time that isn't near the worker's clock |
 //! |---|---|
 //! | the system's clock | ahead: believed up to now, or to what that clock would show if it hadn't been set back since, else a stray; behind: a new era if that clock was set back, else a stray |
-//! | the card's clock | a stray; the 16th that follows another nearly at once is believed, and behind the clock it begins an era |
+//! | the card's clock | the first of all is believed: nobody knows how that clock stands; later a stray, but the 16th that follows another nearly at once is believed; behind the clock it begins an era |
 //! | the generator | believed |
 
 use crate::steps::{ClockStep, Steps};
@@ -29,11 +29,19 @@ pub(crate) enum Taken {
 /// What one live worker remembers of odd times.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LiveTimes {
+    /// Some packet has come: the clock isn't only what the system's says.
+    begun: bool,
     /// Odd times of the card's clock in a row, and the last of them.
     run: (u32, i64),
 }
 
 impl LiveTimes {
+    /// Packets came whose times are near the worker's clock.
+    #[inline]
+    pub(crate) fn near(&mut self) {
+        self.begun = true;
+    }
+
     /// Judges the next packet's time; the worker stands at `at`.
     pub(crate) fn judge(
         &mut self,
@@ -45,6 +53,7 @@ impl LiveTimes {
     ) -> Taken {
         if time_ns.abs_diff(at.time_ns) <= STEP_NS as u64 {
             self.run.0 = 0;
+            self.begun = true;
             return Taken::Believed;
         }
         match stamped {
@@ -73,10 +82,8 @@ impl LiveTimes {
     fn judge_own(&mut self, time_ns: i64, at: Moment, steps: &Steps) -> Taken {
         let follows = time_ns.abs_diff(self.run.1) <= STEP_NS as u64;
         self.run = (if follows { self.run.0 + 1 } else { 1 }, time_ns);
-        if at.time_ns == 0 {
-            return Taken::Believed; // the first time of all
-        }
-        if self.run.0 < RUN_PACKETS {
+        let is_first = !std::mem::replace(&mut self.begun, true);
+        if self.run.0 < RUN_PACKETS && !is_first {
             return Taken::Stray;
         }
         self.run.0 = 0;
@@ -85,7 +92,7 @@ impl LiveTimes {
         }
         let known = steps.era();
         let by_ns = time_ns.saturating_sub(at.time_ns);
-        Taken::Back(if known > at.era { known } else { steps.begin_era(ClockStep { to_ns: time_ns, by_ns }) })
+        Taken::Back(if known > at.era { known } else { steps.begin_era(ClockStep { to_ns: time_ns, by_ns, of_card: true }) })
     }
 
     /// Nothing comes, and the source's clock is at `clock_ns`: the era that the worker comes into, if it does.
@@ -168,6 +175,16 @@ mod tests {
     }
 
     #[test]
+    fn the_first_time_of_a_card_is_believed_however_its_clock_stands() {
+        let (clock, steps) = begin();
+        let at = Moment::new(0, 1000 * S);
+        let first = |time_s: i64| LiveTimes::default().judge(time_s * S, TimestampSource::Hardware, at, &steps, &clock);
+        assert_eq!(first(1037), Taken::Believed, "TAI");
+        assert_eq!(first(12), Taken::Back(1), "never set");
+        assert!(steps.news().0[0].text().starts_with("a card's clock"));
+    }
+
+    #[test]
     fn what_was_stamped_before_the_clock_was_set_back_is_believed_until_the_new_era_begins() {
         let (clock, steps) = begin();
         clock.go(3, -40);
@@ -188,6 +205,7 @@ mod tests {
         let (clock, steps) = begin();
         let mut times = LiveTimes::default();
         let at = Moment::new(0, 1000 * S);
+        times.near();
         let mut told = |time_s: i64| times.judge(time_s * S, TimestampSource::Hardware, at, &steps, &clock);
         assert_eq!(told(9000), Taken::Stray);
         assert_eq!(told(1000), Taken::Believed);

@@ -19,8 +19,9 @@ use std::time::Duration;
 
 /// A step that is smaller, ns, is nobody's business.
 const NOTED_NS: i64 = 10_000_000;
-/// One that is this or less, ns, begins an era.
-const ERA_NS: i64 = -STEP_NS;
+/// Where it has been set back by so much, ns, an era begins: more than what makes a packet's time odd, so that a worker that is never
+/// idle meets one.
+const ERA_NS: i64 = STEP_NS + STEP_NS / 4;
 /// Both clocks are read within this time, or again.
 const READ_WITHIN: Duration = Duration::from_millis(1);
 /// Times that they are read at most for one look.
@@ -37,12 +38,14 @@ pub(crate) struct ClockStep {
     pub to_ns: i64,
     /// How far it was set, ns; below 0: back.
     pub by_ns: i64,
+    /// It is not the system's, but that of a card which stamps packets.
+    pub of_card: bool,
 }
 
 impl ClockStep {
     /// As the log has it.
     pub(crate) fn to_json(self) -> Value {
-        json!({"to": iso(self.to_ns), "by_ns": self.by_ns})
+        json!({"to": iso(self.to_ns), "by_ns": self.by_ns, "of": if self.of_card { "card" } else { "system" }})
     }
 
     /// In words.
@@ -50,7 +53,10 @@ impl ClockStep {
         let seconds = self.by_ns.unsigned_abs() as f64 / 1e9;
         let to = iso(self.to_ns);
         match self.by_ns {
-            by_ns if by_ns <= ERA_NS => format!(
+            _ if self.of_card => format!(
+                "a card's clock, which stamps packets, is {seconds:.3} s behind the times so far, at {to}: windows that were open end there, windows from now on begin there"
+            ),
+            by_ns if by_ns <= -ERA_NS => format!(
                 "the system's clock was set back by {seconds:.3} s, to {to}: windows that were open end there, windows from now on begin there"
             ),
             ..0 => format!("the system's clock was set back by {seconds:.3} s, to {to}"),
@@ -100,6 +106,8 @@ struct Past {
 struct State {
     /// Wall clock less monotonic clock at the last look, ns.
     ahead_ns: Option<i64>,
+    /// The latest that the wall clock has shown in this era, ns: several small steps back are one large one.
+    latest_ns: i64,
     /// Eras that are over, the latest last.
     past: VecDeque<Past>,
     news: Vec<ClockStep>,
@@ -124,17 +132,21 @@ impl Steps {
         let mut state = self.state.lock().expect("no panic while held");
         let ahead_ns = reading.wall_ns.saturating_sub(reading.monotonic_ns);
         let by_ns = ahead_ns.saturating_sub(*state.ahead_ns.get_or_insert(ahead_ns));
+        // What it would show had nobody set it back.
+        state.latest_ns = state.latest_ns.max(reading.wall_ns.saturating_sub(by_ns.min(0)));
         if by_ns.abs() < NOTED_NS {
             return; // what it drifts while it is slewed stays beneath this, or becomes one small step
         }
         let before_ns = state.ahead_ns.replace(ahead_ns).unwrap_or(ahead_ns);
-        if by_ns <= ERA_NS {
+        if state.latest_ns.saturating_sub(reading.wall_ns) >= ERA_NS {
+            state.latest_ns = reading.wall_ns;
             if state.past.len() == PAST_MAX {
                 state.past.pop_front();
             }
             state.past.push_back(Past { era: self.era(), ahead_ns: before_ns, to_ns: reading.wall_ns });
+            self.era.fetch_add(1, Ordering::Release);
         }
-        self.note(&mut state, ClockStep { to_ns: reading.wall_ns, by_ns });
+        note(&mut state, ClockStep { to_ns: reading.wall_ns, by_ns, of_card: false });
     }
 
     /// What the system's clock would show, ns, if it were still as it was in `era`, which is over: nothing of that era was stamped later.
@@ -152,24 +164,23 @@ impl Steps {
 
     /// A clock other than the system's, which stamps packets, was set back to `to_ns`; the new era.
     pub(crate) fn begin_era(&self, step: ClockStep) -> u64 {
-        self.note(&mut self.state.lock().expect("no panic while held"), step);
+        let mut state = self.state.lock().expect("no panic while held");
+        self.era.fetch_add(1, Ordering::Release);
+        note(&mut state, step);
         self.era()
-    }
-
-    fn note(&self, state: &mut State, step: ClockStep) {
-        if step.by_ns <= ERA_NS {
-            self.era.fetch_add(1, Ordering::Release);
-        }
-        match state.news.len() {
-            ..NEWS_MAX => state.news.push(step),
-            _ => state.unkept += 1,
-        }
     }
 
     /// Steps since this was last asked, and how many more.
     pub(crate) fn news(&self) -> (Vec<ClockStep>, u64) {
         let mut state = self.state.lock().expect("no panic while held");
         (std::mem::take(&mut state.news), std::mem::take(&mut state.unkept))
+    }
+}
+
+fn note(state: &mut State, step: ClockStep) {
+    match state.news.len() {
+        ..NEWS_MAX => state.news.push(step),
+        _ => state.unkept += 1,
     }
 }
 
@@ -190,9 +201,9 @@ mod tests {
         look(&steps, 1001 * S, 2 * S);
         assert_eq!((steps.era(), steps.news()), (0, (Vec::new(), 0)));
         look(&steps, 962 * S, 3 * S);
-        assert_eq!((steps.era(), steps.news().0), (1, vec![ClockStep { to_ns: 962 * S, by_ns: -40 * S }]));
+        assert_eq!((steps.era(), steps.news().0), (1, vec![ClockStep { to_ns: 962 * S, by_ns: -40 * S, of_card: false }]));
         look(&steps, 4963 * S, 4 * S);
-        assert_eq!((steps.era(), steps.news().0), (1, vec![ClockStep { to_ns: 4963 * S, by_ns: 4000 * S }]));
+        assert_eq!((steps.era(), steps.news().0), (1, vec![ClockStep { to_ns: 4963 * S, by_ns: 4000 * S, of_card: false }]));
         look(&steps, 4964 * S - S / 2, 5 * S);
         assert_eq!((steps.era(), steps.news().0.len()), (1, 1), "too small for an era, and told");
     }
@@ -209,17 +220,37 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_eras_as_steps_back_of_a_second() {
+    fn small_steps_back_that_add_up_begin_an_era() {
+        let steps = Steps::default();
+        look(&steps, 1000 * S, 0);
+        look(&steps, 1000 * S - 4 * S / 10, S / 10);
+        look(&steps, 1000 * S - 8 * S / 10, S / 5);
+        assert_eq!((steps.era(), steps.news().0.len()), (0, 2));
+        look(&steps, 1000 * S - 13 * S / 10, S * 3 / 10);
+        assert_eq!(steps.era(), 1);
+        // From then on it counts anew, and what the clock makes good counts no more.
+        look(&steps, 1000 * S - 17 * S / 10, S * 4 / 10);
+        look(&steps, 1010 * S, 12 * S);
+        look(&steps, 1010 * S - S / 2, 12 * S + S / 10);
+        assert_eq!(steps.era(), 1);
+    }
+
+    #[test]
+    fn there_are_as_many_eras_as_the_clock_was_set_back_far_enough() {
         let mut dice = 7u64;
         let steps = Steps::default();
         let (mut wall_ns, mut monotonic_ns, mut back, mut all) = (1_000_000 * S, 0, 0, 0);
+        let mut latest_ns = wall_ns;
         look(&steps, wall_ns, monotonic_ns);
         for _ in 0..10_000 {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let by = (dice >> 33) as i64 % 50 - 25;
             (wall_ns, monotonic_ns) = (wall_ns + by * S / 10 + S / 100, monotonic_ns + S / 100);
             look(&steps, wall_ns, monotonic_ns);
-            (back, all) = (back + u64::from(by <= -10), all + u64::from(by != 0));
+            latest_ns = latest_ns.max(wall_ns).max(wall_ns - by * S / 10);
+            let is_back = by < 0 && latest_ns - wall_ns >= ERA_NS;
+            latest_ns = if is_back { wall_ns } else { latest_ns };
+            (back, all) = (back + u64::from(is_back), all + u64::from(by != 0));
         }
         let (news, unkept) = steps.news();
         assert_eq!((steps.era(), news.len() as u64 + unkept), (back, all));

@@ -5,9 +5,9 @@ use crate::exec::ExecCounts;
 use crate::nic_watch::{NicStatus, nics_json};
 use crate::space::SpaceSummary;
 use crate::status::InterfaceStatus;
-use scope_dump::DumpReport;
 use scope_dump::evidence::{ClockState, Counted, CountedSpan};
 use scope_dump::time_text::iso;
+use scope_dump::{DumpReport, Waited};
 use scope_packet::{DropReason, Drops, Gap};
 use scope_source::SourceCounters;
 use scope_trigger::HitCounts;
@@ -221,6 +221,16 @@ fn counted(span: &CountedSpan) -> Value {
     json!({"interface": &span.interface[..], "begin": reading(&span.begin), "end": reading(&span.end)})
 }
 
+/// For what a dump waited, seconds.
+fn waited(waited: &Waited) -> Value {
+    json!({
+        "longest_s": waited.reading.longest.as_secs_f64(),
+        "total_s": waited.reading.total.as_secs_f64(),
+        "pins_full_s": waited.pins_full.as_secs_f64(),
+        "closing_s": waited.closing.as_secs_f64(),
+    })
+}
+
 /// One entry of `dumps`.
 pub fn dump(report: &DumpReport) -> Value {
     let missing = report.missing.filter(|_| !report.complete);
@@ -247,6 +257,7 @@ pub fn dump(report: &DumpReport) -> Value {
         "times": report.circumstances.times.iter().map(|source| source.name()).collect::<Vec<_>>(),
         "counters": report.circumstances.counters.iter().map(counted).collect::<Vec<_>>(),
         "hits": report.hits,
+        "waited": waited(&report.waited),
         "error": report.error,
     })
 }

@@ -114,19 +114,26 @@ pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport
     }
     shared.ring.set_grace(index, source.grace_ns());
     let mut path = Path::new(index, source.timing(), source.grace_ns(), parts, shared);
+    let from_ns = source.listens_from_ns().unwrap_or_else(|| shared.clock.wall_ns());
     if live {
-        let from_ns = source.listens_from_ns().unwrap_or_else(|| shared.clock.wall_ns());
         shared.ring.begin_listening(index, from_ns, GapReason::NotStarted);
     }
+    // By how much the clock that stamps packets is known to be ahead of the one that told this.
+    let mut ahead_ns = 0;
     // When it was told to stop, ns of the system's clock.
     let mut stopped_ns = None;
     loop {
         if stopped_ns.is_none() && (shared.stop.load(Ordering::Relaxed) || path.enough) {
-            stopped_ns = Some(shared.clock.wall_ns());
+            let ahead_ns = Some(source.ahead_ns()).filter(|ahead_ns| ahead_ns.abs() >= time::STEP_NS);
+            stopped_ns = Some(shared.clock.wall_ns().saturating_add(ahead_ns.unwrap_or(0)));
             source.stop();
         }
         let polled = source.poll(&mut path);
         path.commit();
+        if live && path.era == 0 && source.ahead_ns() >= ahead_ns + time::STEP_NS {
+            ahead_ns = source.ahead_ns();
+            shared.ring.begin_listening(index, from_ns.saturating_add(ahead_ns), GapReason::NotStarted);
+        }
         let ended = !matches!(polled, Ok(Polled::Packets | Polled::Nothing));
         let mut report = report.lock().expect("no panic while held");
         report.counters = source.counters();
@@ -653,9 +660,13 @@ impl<'a> Path<'a> {
             self.shared.lockstep.step(self.index, self.clock());
         }
         let time_ns = if self.stray { self.clock_ns } else { packet.time_ns };
+        // After a small step back of the clock what follows a hit may lie where all is settled.
+        let is_behind = !self.waits && time_ns < self.clock_ns.saturating_sub(self.grace_ns);
+        let clock_ns = if is_behind { self.clock_ns } else { time_ns };
         for (trigger, _) in self.set.triggers.iter().zip(&self.hits).filter(|(_, hits)| **hits >> at & 1 != 0) {
             let hit = Hit {
                 at: Moment::new(self.era, time_ns),
+                clock_ns,
                 link_type,
                 headers,
                 data: packet.data,
@@ -752,6 +763,7 @@ impl Sink for Path<'_> {
         if stray {
             self.take_stray(packets);
         } else if self.waits || all_near(packets, self.clock_ns) {
+            self.times.near();
             self.take(packets);
         } else {
             self.take_odd(packets);

@@ -99,13 +99,14 @@ fn packets_that_the_card_counts_and_capture_never_sees_are_taken_by_another() {
 
 #[test]
 fn a_ring_that_dumps_hold_and_a_disk_that_takes_nothing_are_told_apart() {
-    let with = |long_holds| {
-        let mut facts = Facts { long_holds, ..Facts::default() };
+    let with = |long_holds, disk_wait_s| {
+        let mut facts = Facts { long_holds, disk_wait_s, ..Facts::default() };
         facts.dropped.insert("ring_pinned".into(), 4711);
         findings(&facts)
     };
-    check(&with(0), "ring_pinned", Stage::Ring, Sureness::Certain, 4711, "--ring");
-    check(&with(1), "dump_disk_slow", Stage::DumpDisk, Sureness::Likely, 4711, "faster disk");
+    check(&with(0, 0.1), "ring_pinned", Stage::Ring, Sureness::Certain, 4711, "--ring");
+    check(&with(1, 0.0), "dump_disk_slow", Stage::DumpDisk, Sureness::Likely, 4711, "faster disk");
+    check(&with(0, 2.0), "dump_disk_slow", Stage::DumpDisk, Sureness::Likely, 4711, "faster disk");
 }
 
 #[test]
@@ -173,6 +174,42 @@ fn a_loss_is_counted_once_and_its_cause_stands_before_what_follows_from_it() {
     );
     assert_eq!((found[2].lost_max, &found[2].follows[..]), (0, &["worker_busy"][..]), "{found:#?}");
     assert!(found[2].cause.starts_with("2 of 3 dumps lack some of these packets (kernel)"), "{found:#?}");
+}
+
+#[test]
+fn a_disk_that_stood_still_a_slow_one_a_slow_reader_and_a_small_ring_are_told_apart() {
+    let dump = |id: u32, path: &str, waited: &str| {
+        format!(
+            r#"{{"event":"dump","id":{id},"complete":false,"path":{path},"error":null,"lost_min":7,"lost_max":9,"waited":{{{waited}}},
+            "gaps":[{{"reason":"evicted","lost_min":7,"lost_max":9}}]}}"#
+        )
+        .replace('\n', "")
+    };
+    let check = |waited: &str, path: &str, kind: &str, stage: Stage, words: &str, remedy: &str| {
+        let found = log_of(&[&dump(1, path, waited)]);
+        assert_eq!((kinds(&found), found[0].stage, found[0].lost_max), (vec![kind], stage, 9), "{waited}: {found:#?}");
+        assert!(found[0].cause.contains(words) && found[0].remedies[0].contains(remedy), "{waited}: {found:#?}");
+    };
+    let (file, pipe) = (r#""/dumps/a.pcapng""#, "null");
+    let still = r#""longest_s":8.0,"total_s":8.1,"pins_full_s":7.5,"closing_s":0.1"#;
+    let slow = r#""longest_s":0.1,"total_s":6.0,"pins_full_s":9.0,"closing_s":0.1"#;
+    check(still, file, "dump_disk_slow", Stage::DumpDisk, "the disk took nothing for 8.0 s", "faster disk");
+    check(slow, file, "dump_disk_slow", Stage::DumpDisk, "too slow: writing took 6.0 s", "faster disk");
+    check(still, pipe, "dump_reader_slow", Stage::Dumps, "the reader of the pipe took nothing", "buffers");
+    // Overrun before it began, while it was closed, or because it got no processor: not by its disk.
+    let ring = "overwritten their past";
+    for quick in [
+        r#""longest_s":0.01,"total_s":0.1,"pins_full_s":0.2,"closing_s":9.0"#,
+        r#""longest_s":8.0,"total_s":8.0,"pins_full_s":0.0,"closing_s":0.0"#,
+        r#""longest_s":0.1,"total_s":0.6,"pins_full_s":9.0,"closing_s":0.0"#,
+    ] {
+        check(quick, file, "dumps_incomplete", Stage::Ring, ring, "--ring 4GiB");
+    }
+    let both = log_of(&[&dump(1, file, still), &dump(2, file, r#""longest_s":0,"total_s":0,"pins_full_s":0,"closing_s":0"#)]);
+    assert_eq!(kinds(&both), ["dumps_incomplete", "dump_disk_slow"], "of two equal losses the certain one first: {both:#?}");
+    let older = r#"{"event":"dump","id":1,"complete":false,"lost_min":7,"lost_max":9,"gaps":[{"reason":"evicted","lost_min":7,"lost_max":9}]}"#;
+    assert_eq!(kinds(&log_of(&[older])), ["dumps_incomplete"]);
+    assert_eq!(kinds(&log_of(&[r#"{"event":"long_hold","dump":1,"segments":3}"#, older])), ["dump_disk_slow"]);
 }
 
 #[test]

@@ -1,19 +1,11 @@
 //! A loss is known before any time behind it counts as settled: a worker's clock waits for its source's word on losses.
 
-use scope_dump::{DumpOutput, Scans};
-use scope_engine::dumps::{DumpSettings, Dumps};
-use scope_engine::events::Events;
-use scope_engine::lockstep::Lockstep;
-use scope_engine::steps::Steps;
-use scope_engine::threads::SystemThreads;
-use scope_engine::triggers::Triggers;
-use scope_engine::worker::{Feed, Shared, WorkerReport, work};
-use scope_filter::{Filter, FilterEngine, VlanRule};
-use scope_packet::{Clock, Interface, LinkType, Moment, Packet, Sink, SystemClock, TimestampSource};
+mod scripted;
+
+use scope_engine::worker::{Feed, WorkerReport, work};
+use scope_packet::{Interface, LinkType, Moment, Packet, Sink, SystemClock, TimestampSource};
 use scope_ring::{Ring, RingConfig};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
-use scope_trigger::{Places, TriggerConfig};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -82,49 +74,12 @@ impl Source for Slow {
     fn stop(&mut self) {}
 }
 
-fn shared(ring: &Arc<Ring>, folder: &std::path::Path) -> Shared {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let settings = DumpSettings {
-        output: DumpOutput::in_folder(folder).unwrap(),
-        exec: None,
-        patience: None,
-        filter_engine: FilterEngine::Interpreter,
-        clock: clock.clone(),
-        threads: Arc::new(SystemThreads),
-    };
-    let events = Arc::new(Events::nowhere());
-    let dumps = Dumps::new(ring, &Places::new(1, 0, None), &events, &Scans::new(ring, None), settings, None);
-    let manual = TriggerConfig {
-        name: "manual".to_string(),
-        filter: Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap(),
-        template: None,
-        before_ns: 0,
-        after_ns: 0,
-        holdoff_ns: 0,
-        holdoff_key: None,
-        vlan: VlanRule::Exact,
-        single: false,
-    };
-    Shared {
-        ring: ring.clone(),
-        triggers: Triggers::new(&[], manual),
-        dumps,
-        events,
-        lockstep: Lockstep::new(1),
-        steps: Steps::default(),
-        clock,
-        stop: AtomicBool::new(false),
-        ended: AtomicUsize::new(0),
-        main: std::thread::current(),
-    }
-}
-
 #[test]
 fn no_time_is_settled_before_the_losses_up_to_it_are_known() {
     let config = RingConfig { ring_bytes: 2 << 20, segment_bytes: Some(64 << 10), workers: 1, lanes: 1, run_id: [5; 16] };
     let ring = Ring::create(&config).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let shared = shared(&ring, folder.path());
+    let shared = scripted::shared(&ring, folder.path(), Arc::new(SystemClock::new()), &[]);
     let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
     let begin_ns = now_ns - 60_000 * MS;
     let seen = Arc::new(Mutex::default());

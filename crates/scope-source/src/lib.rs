@@ -222,6 +222,11 @@ pub trait Source: Send {
     /// Counters so far.
     fn counters(&self) -> SourceCounters;
 
+    /// How far the clock that stamps its packets is ahead of the system's, ns, as far as it has been seen.
+    fn ahead_ns(&self) -> i64 {
+        0
+    }
+
     /// Live: the system's time, ns, from which on every interface that was there is listened to. `None`: from the first poll on.
     fn listens_from_ns(&self) -> Option<i64> {
         None

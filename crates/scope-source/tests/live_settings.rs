@@ -92,3 +92,45 @@ fn libpcap_s_drops_are_counted_and_add_up() {
     assert_eq!((lengths.lost, lengths.packets.len() as u64), (counters.kernel_dropped, counters.received));
     assert!(lengths.packets.iter().all(|&(len, original_len)| (len, original_len) == (1500, 1500)));
 }
+
+/// A worker that needs 5 ms for each batch: how many it took in all, and at most between two words of what is counted.
+#[derive(Default)]
+struct Slow {
+    batches: u32,
+    uncounted: u32,
+    uncounted_max: u32,
+}
+
+impl Sink for Slow {
+    fn interface(&mut self, _: &Interface) {}
+    fn batch(&mut self, _: &[Packet<'_>]) {
+        std::thread::sleep(Duration::from_millis(5));
+        self.batches += 1;
+        self.uncounted += 1;
+        self.uncounted_max = self.uncounted_max.max(self.uncounted);
+    }
+    fn lost(&mut self, _: u32, _: u64, _: i64, _: i64) {}
+    fn counted(&mut self, _: i64) {
+        self.uncounted = 0;
+    }
+    fn idle(&mut self, _: i64) {}
+}
+
+#[test]
+fn a_slow_worker_s_clock_waits_for_counts_that_come_within_a_long_poll() {
+    let Some(lab) = Lab::or_skip() else { return };
+    let sender = RawSender::open(lab.b(), "vb").unwrap();
+    let options = AfPacketOptions { block_bytes: 64 << 10, blocks: 32, ..AfPacketOptions::new("va") };
+    let own = lab.a().enter(|| afpacket::open(&options, "afpacket:va")).unwrap().remove(0);
+    let sources: [Box<dyn Source>; 2] = [Box::new(own), Box::new(open_pcap(&lab, 4 << 20))];
+    sender.send(&frames(2000, 300, false)).unwrap();
+    for mut source in sources {
+        let mut slow = Slow::default();
+        let begun = Instant::now();
+        while slow.batches < 25 {
+            source.poll(&mut slow).unwrap();
+            assert!(begun.elapsed() < Duration::from_secs(60), "{}: {} batches", source.name(), slow.batches);
+        }
+        assert!(slow.uncounted_max <= 12, "{}: {} of {} batches", source.name(), slow.uncounted_max, slow.batches);
+    }
+}

@@ -6,6 +6,9 @@
 //! Nothing moves on the link but what the test sends: IPv6 is switched off before the link goes up, ARP is off, there are no
 //! addresses. Names carry the process id, so that what a killed run left behind is found and removed by the next one.
 
+pub mod disk;
+pub mod witness;
+
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};

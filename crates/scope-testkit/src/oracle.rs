@@ -8,6 +8,7 @@
 //! | [`compare`] | two captures, and shortly what differs |
 //! | [`course`] | how capture time runs where it jumps, and what a window takes then |
 //! | [`tools`] | whether other programs open a file without a complaint |
+//! | [`truth`] | what a dump says of itself, held against what came |
 //! | [`copies`] | whether all of them copy it packet for packet, alone and merged |
 
 pub mod compare;
@@ -16,6 +17,7 @@ pub mod course;
 pub mod read;
 pub mod select;
 pub mod tools;
+pub mod truth;
 
 pub use compare::{difference, is_later_part};
 pub use copies::every_tool_copies;

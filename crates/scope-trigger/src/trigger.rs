@@ -56,6 +56,9 @@ impl TriggerConfig {
 pub struct Hit<'a> {
     /// When it counts as having come: at its capture time or, where that isn't believed, at that of the clock.
     pub at: Moment,
+    /// What its window's end counts from, ns: its time, or the clock's where that is far ahead of it. Up to there everything may be
+    /// settled already.
+    pub clock_ns: i64,
     /// Link type.
     pub link_type: LinkType,
     /// Its headers.
@@ -218,6 +221,8 @@ type Compile<'a> = &'a dyn Fn() -> Result<Filter, NoFilter>;
 /// One hit, or one fire by hand, as the verdict needs it.
 struct Occurrence {
     hit: Moment,
+    /// See [`Hit::clock_ns`].
+    clock_ns: i64,
     /// What the dump filter is made of, or the name that the packet has no field for.
     values: Result<Values, &'static str>,
     /// What decides whether that is a filter; `None`: nothing of a packet does.
@@ -308,7 +313,7 @@ impl Trigger {
             Some(template) => template.shape(headers, link_type, data).ok(),
         };
         let asker = hit.waits_at.map_or(Asker::Live, Asker::Waiting);
-        self.decide(Occurrence { hit: hit.at, values, shape, key, asker }, &compile, places)
+        self.decide(Occurrence { hit: hit.at, clock_ns: hit.clock_ns, values, shape, key, asker }, &compile, places)
     }
 
     /// Fires by hand at `now`: no packet, no holdoff; a template with names takes everything.
@@ -319,7 +324,8 @@ impl Trigger {
         };
         let compile = || Filter::compile(text, self.config.vlan, link_types).map_err(NoFilter::Uncompiled);
         let values = Ok(Values::everything());
-        self.decide(Occurrence { hit: now, values, shape: None, key: None, asker: Asker::Person }, &compile, places)
+        let clock_ns = now.time_ns;
+        self.decide(Occurrence { hit: now, clock_ns, values, shape: None, key: None, asker: Asker::Person }, &compile, places)
     }
 
     fn decide(&self, occurrence: Occurrence, compile: Compile<'_>, places: &Arc<Places>) -> Verdict {
@@ -337,13 +343,13 @@ impl Trigger {
 
     /// `None`: a place will become free, and waiting for it is right.
     fn verdict(&self, state: &mut State, occurrence: &Occurrence, compile: Compile<'_>, places: &Arc<Places>) -> Option<Verdict> {
-        let Occurrence { hit, values, shape, key, asker } = *occurrence;
+        let Occurrence { hit, clock_ns, values, shape, key, asker } = *occurrence;
         let hit_ns = hit.time_ns;
         if state.disarmed {
             return Some(Verdict::Disarmed);
         }
         let mut from_ns = hit_ns.saturating_sub(self.config.before_ns).max(0);
-        let to_ns = hit_ns.saturating_add(self.config.after_ns);
+        let to_ns = hit_ns.max(clock_ns).saturating_add(self.config.after_ns);
         for window in values.iter().flat_map(|values| state.windows.of(*values)) {
             match window.extend(hit, to_ns) {
                 Extended::Yes => return Some(Verdict::Extended),
@@ -471,8 +477,8 @@ mod tests {
 
         fn hit(&mut self, at_ns: i64, data: &[u8]) -> &'static str {
             let headers = Headers::parse(LinkType::ETHERNET, data);
-            let hit =
-                Hit { at: Moment::new(self.era, at_ns), link_type: LinkType::ETHERNET, headers: &headers, data, waits_at: None };
+            let at = Moment::new(self.era, at_ns);
+            let hit = Hit { at, clock_ns: at_ns, link_type: LinkType::ETHERNET, headers: &headers, data, waits_at: None };
             let verdict = self.trigger.hit(&hit, &self.places);
             let name = verdict.name();
             if let Verdict::Fired(fire) = verdict {
@@ -543,7 +549,7 @@ mod tests {
         });
         let (data, link_type) = (&frame(2)[14..], LinkType::RAW);
         let headers = Headers::parse(link_type, data);
-        let hit = Hit { at: Moment::new(0, S), link_type, headers: &headers, data, waits_at: None };
+        let hit = Hit { at: Moment::new(0, S), clock_ns: S, link_type, headers: &headers, data, waits_at: None };
         for _ in 0..20_000 {
             assert_eq!(bench.trigger.hit(&hit, &bench.places).name(), "filter_uncompiled");
         }
@@ -573,8 +579,14 @@ mod tests {
             assert_eq!(bench.hit(100 * S, &frame(2)), "fired");
             let compile = || panic!("compiled");
             for asker in [Asker::Live, Asker::Waiting(Moment::new(0, 100 * S))] {
-                let occurrence =
-                    Occurrence { hit: Moment::new(0, 200 * S), values: Ok(Values::everything()), shape: None, key: None, asker };
+                let occurrence = Occurrence {
+                    hit: Moment::new(0, 200 * S),
+                    clock_ns: 200 * S,
+                    values: Ok(Values::everything()),
+                    shape: None,
+                    key: None,
+                    asker,
+                };
                 assert_eq!(bench.trigger.decide(occurrence, &compile, &bench.places).name(), expected);
             }
         }
@@ -640,7 +652,8 @@ mod tests {
     fn a_filter_that_the_link_type_can_t_have_is_counted_as_that() {
         let ip = frame(2)[14..].to_vec();
         let headers = Headers::parse(LinkType::RAW, &ip);
-        let hit = Hit { at: Moment::new(0, S), link_type: LinkType::RAW, headers: &headers, data: &ip, waits_at: None };
+        let hit =
+            Hit { at: Moment::new(0, S), clock_ns: S, link_type: LinkType::RAW, headers: &headers, data: &ip, waits_at: None };
         let verdict = |template: &str| {
             let bench = Bench::new(8, |config| config.template = Some(Template::parse(template).unwrap()));
             let verdict = bench.trigger.hit(&hit, &bench.places);
@@ -662,6 +675,7 @@ mod tests {
         let headers = Headers::parse(LinkType::ETHERNET, &[]);
         let at = |time_ns| Hit {
             at: Moment::new(0, time_ns),
+            clock_ns: time_ns,
             link_type: LinkType::ETHERNET,
             headers: &headers,
             data: &[],

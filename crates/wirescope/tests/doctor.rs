@@ -389,8 +389,8 @@ fn a_full_dump_disk_is_found() {
     assert!(remedies(&found).contains("Free space there"), "{found}");
 }
 
-/// Runs generated traffic into a small ring while the dump disk takes nothing for `frozen_s` seconds, then the doctor.
-fn while_the_disk_is_frozen(frozen_s: &str, time_s: u32) -> Option<Done> {
+/// Runs generated traffic into a small ring while the dump disk takes nothing for some turns of it, then the doctor.
+fn while_the_disk_is_frozen() -> Option<Done> {
     if !run::is_root() || !oracle::have("unshare") {
         return None;
     }
@@ -399,26 +399,27 @@ fn while_the_disk_is_frozen(frozen_s: &str, time_s: u32) -> Option<Done> {
         return None;
     }
     let place = Place::new();
-    let script = format!(
-        "truncate -s 512M \"$0.img\" && mkfs.ext4 -q -F \"$0.img\" && mount -o loop \"$0.img\" \"$0\" || exit 9
+    let script = "truncate -s 512M \"$0.img\" && mkfs.ext4 -q -F \"$0.img\" && mount -o loop \"$0.img\" \"$0\" || exit 9
          trap 'fsfreeze -u \"$0\" 2>/dev/null' EXIT
          \"$@\" >&2 & sleep 1.5
-         fsfreeze -f \"$0\"; sleep {frozen_s}; fsfreeze -u \"$0\"
-         wait $!; \"$1\" doctor --out \"$0\" --json"
-    );
-    let orders = ["--trigger", "udp", "--dump", "host $srcIP", "--holdoff", "100ms", "--dumps-max", "100", "--before", "1s"];
-    let source = format!("synth:rate=50k,time={time_s}s,size=500,flows=1000");
-    let small = ["--source", &source, "--ring", "1MiB", "--segment", "64KiB", "--after", "1s"];
-    Some(finish(with_mounts(&script, &place, &place.command(&[&small[..], &orders].concat()))))
+         fsfreeze -f \"$0\"; sleep 2; fsfreeze -u \"$0\"
+         wait $!; \"$1\" doctor --out \"$0\" --json";
+    let orders = ["--trigger", "udp", "--dump", "", "--single", "--before", "0", "--after", "300s"];
+    let small = ["--source", "synth:rate=20k,time=4s,size=500,flows=1000", "--ring", "1MiB", "--segment", "64KiB"];
+    Some(finish(with_mounts(script, &place, &place.command(&[&small[..], &orders].concat()))))
 }
 
 #[test]
-fn what_dumps_lack_because_their_disk_took_nothing_is_found() {
-    let Some(done) = while_the_disk_is_frozen("8", 9) else { return };
-    let found = finding(&done, "dumps_incomplete");
+fn a_dump_disk_that_takes_nothing_is_found() {
+    let Some(done) = while_the_disk_is_frozen() else { return };
+    let found = finding(&done, "dump_disk_slow");
+    assert_eq!((&found["stage"], &found["sureness"]), (&"dump disk".into(), &"likely".into()));
     assert_eq!((done.code(), &found["loses"]), (Some(1), &true.into()), "{found}");
-    assert!(found["lost_max"].as_u64().unwrap() > 1000, "{found}");
-    assert!(remedies(&found).contains("written faster") || remedies(&found).contains("faster disk"), "{found}");
+    assert!(found["lost_min"].as_u64().unwrap() > 1000 && remedies(&found).contains("a faster disk"), "{found}");
+    assert!(found["cause"].as_str().unwrap().starts_with("the disk took nothing for "), "{found}");
+    let object = object(&done);
+    let losses = object["findings"].as_array().unwrap().iter().filter(|finding| finding["loses"] == true);
+    assert_eq!(losses.count(), 1, "nothing else: {object:#}");
 }
 
 #[test]

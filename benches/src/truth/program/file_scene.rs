@@ -1,10 +1,11 @@
 //! A run on a file whose times jump: every packet of a window is in its dump, whatever the clock of whoever wrote the file did.
 
-use super::live_scene::{check, numbered};
+use super::live_scene::check;
 use super::running::Running;
-use super::truth::{Came, Counted, HIT_PORT, Truth};
 use crate::place::Place;
 use anyhow::Result;
+use scope_testkit::lab::witness::numbered;
+use scope_testkit::oracle::truth::{Came, Counted, HIT_PORT, Truth};
 use scope_testkit::traffic::{Capture, Precision, Random, Record, pcapng};
 use std::fs::{create_dir, write};
 

@@ -1,14 +1,13 @@
 //! What happens in a live run, drawn from its seed, and played.
 
-use super::disk::{Disk, Kind};
 use super::running::{Done, Running, Stall};
-use super::truth::{Came, Counted, HIT_PORT, Truth, WITNESS_NS};
-use super::witness::{NUMBER_AT, Seen, Witness};
 use crate::place::Place;
 use anyhow::{Context, Result};
+use scope_testkit::lab::disk::{Disk, Kind};
+use scope_testkit::lab::witness::{Seen, Witness, numbered};
 use scope_testkit::lab::{Lab, RawSender};
-use scope_testkit::traffic::frame::{on_link, udp};
-use scope_testkit::traffic::{ETHERNET, Random};
+use scope_testkit::oracle::truth::{Came, Counted, HIT_PORT, Truth, WITNESS_NS};
+use scope_testkit::traffic::Random;
 use std::fmt::Write;
 use std::fs::{create_dir, write};
 use std::path::Path;
@@ -77,7 +76,7 @@ impl Scene {
             1 => acts.push((at(random), Act::Down(for_long(random)))),
             2 => idle_triggers = 200,
             3 => {
-                disk = Kind::Own;
+                disk = Kind::Own(64);
                 acts.push((at(random), Act::Freeze(for_long(random) * 2)));
             }
             4 => disk = Kind::Small(100 + random.below(4000) as u32),
@@ -153,7 +152,7 @@ impl Scene {
         let (out, config) = (folder.path().join("out"), folder.path().join("wirescope.toml"));
         create_dir(&out)?;
         write(&config, self.config(0))?;
-        let disk = Disk::mount(self.disk, &out)?;
+        let mut disk = Disk::mount(self.disk, &out)?;
         let witness = Witness::begin(lab.b(), "vb")?;
         let before_ns = now_ns()?;
         let mut running = Running::start(place, Some(lab.b()), &out, &self.arguments(&config)?, self.stall)?;
@@ -278,13 +277,6 @@ impl Sending {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| anyhow::anyhow!("the sender failed"))?
     }
-}
-
-/// A packet with its number in it.
-pub fn numbered(number: u64, port: u16, bytes: usize) -> Vec<u8> {
-    let mut payload = number.to_le_bytes().to_vec();
-    payload.resize(bytes.saturating_sub(NUMBER_AT).max(8), number as u8);
-    on_link(ETHERNET, &[], &udp(([10, 0, 0, 1], 4000).into(), ([10, 0, 0, 2], port).into(), &payload))
 }
 
 fn frame(scene: &Scene, number: u64, random: &mut Random) -> Vec<u8> {

@@ -6,21 +6,18 @@
 //! ```
 //! The witness is a packet socket with room for all of a run's packets: what it saw is the truth.
 
-mod disk;
 mod file_scene;
 mod live_scene;
 mod running;
-mod truth;
-mod witness;
 
 use super::{PROGRAM, STATED, outcome, seed};
 use crate::place::Place;
 use crate::table::Table;
 use anyhow::{Context, Result};
+use scope_testkit::oracle::truth::Counted;
 use scope_testkit::traffic::Random;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use truth::Counted;
 
 /// Runs that go on at the same time: each is mostly waiting.
 const AT_ONCE: usize = 3;

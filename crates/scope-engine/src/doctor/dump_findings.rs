@@ -226,34 +226,84 @@ fn overwritten(facts: &Facts, short: &[&DumpFacts], found: &mut Vec<Finding>) {
     }
     let unstated = lacking.iter().any(|dump| dump.gaps.is_empty());
     let dropped = unstated && facts.dropped.values().any(|&packets| packets > 0);
-    let (lost_min, lost_max) = worst(&lacking, &is_evicted);
-    let stuck = facts.long_holds > 0;
+    let larger = format!("Give the ring more memory: --ring {}.", twice(facts.ring_bytes));
+    // Of a dump that doesn't say for what it waited, the run's own words may.
+    let was_slow = |dump: &&DumpFacts| dump.waited.map_or(facts.long_holds > 0, |waited| waited.explains_loss());
+    let (slow, others): (Vec<&DumpFacts>, Vec<&DumpFacts>) = lacking.into_iter().partition(was_slow);
+    let (to_pipe, to_disk): (Vec<&DumpFacts>, Vec<&DumpFacts>) = slow.into_iter().partition(|dump| dump.piped);
+    slow_writes(facts, &to_disk, &larger, found);
+    slow_writes(facts, &to_pipe, &larger, found);
+    if others.is_empty() {
+        return;
+    }
+    let (lost_min, lost_max) = worst(&others, &is_evicted);
     let cause = format!(
         "the worst of {} incomplete dumps, of {}, lacks that many: {}",
-        lacking.len(),
+        others.len(),
         facts.dumps_all(),
-        match (stuck, dropped) {
-            (true, _) => "the disk didn't take what they wrote, and the ring went on without them",
-            (false, false) => "the ring had overwritten their past before it was read",
-            (false, true) => "packets of their windows were dropped on the way, or overwritten before they were read",
+        match dropped {
+            false => "the ring had overwritten their past before it was read",
+            true => "packets of their windows were dropped on the way, or overwritten before they were read",
         }
     );
-    let larger = format!("Give the ring more memory: --ring {}.", twice(facts.ring_bytes));
-    let remedies: &[&str] = match stuck {
-        true => &["Write dumps to a faster disk: --out FOLDER.", &larger],
-        false => &[
-            &larger,
-            "Ask for less of the past: a shorter --before.",
-            "Keep less in each dump, so that it is written faster: a narrower --dump.",
-        ],
-    };
-    let stage = if stuck { Stage::DumpDisk } else { Stage::Ring };
-    let sureness = match (stuck, dropped, unstated) {
-        (false, false, false) => Sureness::Certain,
-        (_, true, _) => Sureness::Possible,
+    let remedies = [
+        larger.as_str(),
+        "Ask for less of the past: a shorter --before.",
+        "Keep less in each dump, so that it is written faster: a narrower --dump.",
+    ];
+    let sureness = match (dropped, unstated) {
+        (false, false) => Sureness::Certain,
+        (true, _) => Sureness::Possible,
         _ => Sureness::Likely,
     };
-    let loss = Finding::loss("dumps_incomplete", stage, sureness, lost_min, cause, remedies);
+    let loss = Finding::loss("dumps_incomplete", Stage::Ring, sureness, lost_min, cause, &remedies);
+    found.push(Finding { lost_max, ..loss });
+}
+
+/// Dumps that the ring overran while they waited for their disk, or all of them for the reader of a pipe.
+fn slow_writes(facts: &Facts, slow: &[&DumpFacts], larger: &str, found: &mut Vec<Finding>) {
+    let Some(first) = slow.first() else { return };
+    let (lost_min, lost_max) = worst(slow, &|reason| reason == GapReason::Evicted);
+    let longest = slow.iter().filter_map(|dump| dump.waited).max_by(|a, b| a.total_s.total_cmp(&b.total_s));
+    let who = if first.piped { "the reader of the pipe" } else { "the disk" };
+    let what = match longest {
+        Some(waited) if waited.is_standstill() => format!("{who} took nothing for {:.1} s", waited.longest_s),
+        Some(waited) => format!("{who} was too slow: writing took {:.1} s", waited.total_s),
+        None => format!("{who} didn't take what they wrote"),
+    };
+    let cause = format!(
+        "{what}, the ring held for {} of {} dumps what it may, and went on without them; the worst lacks that many",
+        slow.len(),
+        facts.dumps_all()
+    );
+    let (kind, stage, remedies): (_, _, [&str; 3]) = match first.piped {
+        true => (
+            "dump_reader_slow",
+            Stage::Dumps,
+            [
+                "Put something that buffers behind the pipe: wirescope run ... -w - | mbuffer -m 1G | ...",
+                larger,
+                "Write less into it: a narrower --dump.",
+            ],
+        ),
+        false => (
+            "dump_disk_slow",
+            Stage::DumpDisk,
+            [
+                "Write dumps to a faster disk: --out FOLDER.",
+                larger,
+                "Keep less in each dump, so that it is written faster: a narrower --dump.",
+            ],
+        ),
+    };
+    if let Some(known) = found.iter_mut().find(|finding| finding.kind == kind) {
+        // The same disk made dumps hold the whole ring: what was dropped then is counted there already.
+        known.lost_min = known.lost_min.saturating_add(lost_min);
+        known.lost_max = known.lost_max.saturating_add(lost_max);
+        known.cause = format!("{}; {cause}", known.cause);
+        return;
+    }
+    let loss = Finding::loss(kind, stage, Sureness::Likely, lost_min, cause, &remedies);
     found.push(Finding { lost_max, ..loss });
 }
 

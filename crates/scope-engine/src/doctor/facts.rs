@@ -112,8 +112,38 @@ pub struct DumpFacts {
     pub lost_max: u64,
     /// What it lacks of its window, by reason: packets at least and at most. Logs of older versions don't say it.
     pub gaps: BTreeMap<String, (u64, u64)>,
+    /// For what it waited, seconds; logs of older versions don't say it.
+    pub waited: Option<WaitedFacts>,
+    /// It went into a pipe.
+    pub piped: bool,
     /// Why writing failed.
     pub error: Option<String>,
+}
+
+/// For what a dump waited, seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WaitedFacts {
+    /// For one act of its disk, or of its pipe's reader, at most.
+    pub longest_s: f64,
+    /// For all of them.
+    pub total_s: f64,
+    /// For how long it held meanwhile all that it may of the ring.
+    pub pins_full_s: f64,
+}
+
+/// Seconds from which such a wait explains what a dump lacks.
+const LONG_WAIT_S: f64 = 0.5;
+
+impl WaitedFacts {
+    /// Whether its disk is why it was overrun: it held all that it may, and waited for most of that time.
+    pub fn explains_loss(&self) -> bool {
+        self.total_s >= LONG_WAIT_S && self.pins_full_s > 0.0 && 2.0 * self.total_s >= self.pins_full_s
+    }
+
+    /// Whether that was one standstill, not many waits.
+    pub fn is_standstill(&self) -> bool {
+        2.0 * self.longest_s >= self.total_s
+    }
 }
 
 /// A file system.
@@ -249,6 +279,8 @@ pub struct Facts {
     pub dump_totals: Option<(u64, u64)>,
     /// Times that a dump was named for holding segments without getting on.
     pub long_holds: u64,
+    /// Longest that a dump was seen waiting for its disk when counts or losses were told, seconds.
+    pub disk_wait_s: f64,
     /// Bytes of the ring.
     pub ring_bytes: u64,
     /// What the ring's memory is, in the run's words.
@@ -267,6 +299,11 @@ impl Facts {
     /// Filters that run in the interpreter because no machine code could be made of them.
     pub fn interpreted(&self) -> usize {
         self.warnings.iter().filter(|warning| warning.contains("the interpreter evaluates")).count()
+    }
+
+    /// Whether something besides the dumps themselves says that their disk stood still.
+    pub fn disk_was_slow(&self) -> bool {
+        self.long_holds > 0 || self.disk_wait_s >= LONG_WAIT_S
     }
 
     /// Packets dropped for `reason`.

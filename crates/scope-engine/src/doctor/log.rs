@@ -2,7 +2,7 @@
 //!
 //! Lines are read one by one and may be cut, damaged or of a later version: what isn't understood is counted or passed over.
 
-use super::facts::{Capture, DumpFacts, Facts, NicFacts, SourceFacts, State};
+use super::facts::{Capture, DumpFacts, Facts, NicFacts, SourceFacts, State, WaitedFacts};
 use super::runs::{Runs, Wanted};
 use crate::home::Home;
 use serde_json::{Map, Value};
@@ -201,6 +201,7 @@ fn home(value: &Value) -> Home {
 
 /// What `status` and `end` have in common: all counts since the run began.
 fn take_counts(facts: &mut Facts, event: &Map<String, Value>) {
+    take_disk_wait(facts, event);
     facts.counted = logged(event).or(facts.counted);
     facts.hits_rationed = number(event.get("hits_rationed"));
     if let Some(group) = event.get("cgroup").filter(|group| group.is_object()) {
@@ -236,6 +237,12 @@ fn take_counts(facts: &mut Facts, event: &Map<String, Value>) {
             squeezed: number(softnet.get("squeezed")),
         });
     }
+}
+
+/// How long a dump was waiting for its disk at that moment.
+fn take_disk_wait(facts: &mut Facts, event: &Map<String, Value>) {
+    let seconds = event.get("disk_wait_s").and_then(Value::as_f64).unwrap_or(0.0);
+    facts.disk_wait_s = facts.disk_wait_s.max(seconds);
 }
 
 /// The last word about an interface holds.
@@ -283,6 +290,7 @@ fn nic_facts(interface: &str, nic: &Value) -> NicFacts {
 fn take_loss(facts: &mut Facts, event: &Map<String, Value>) {
     let lost = counts(event.get("packets"));
     facts.losses_seen(&lost);
+    take_disk_wait(facts, event);
     let kernel = lost.get("kernel").copied().unwrap_or(0);
     if kernel == 0 {
         return;
@@ -337,8 +345,16 @@ fn dump(event: &Map<String, Value>) -> DumpFacts {
         // null: nobody knows how many.
         lost_max: event.get("lost_max").and_then(Value::as_u64).unwrap_or_else(|| number(event.get("lost_min")).max(1)),
         gaps: gaps(event),
+        waited: event.get("waited").filter(|waited| waited.is_object()).map(waited),
+        piped: event.get("path").is_some_and(Value::is_null) && event.get("error").is_some_and(Value::is_null),
         error: event.get("error").and_then(Value::as_str).map(String::from),
     }
+}
+
+/// For what a dump waited.
+fn waited(value: &Value) -> WaitedFacts {
+    let seconds = |name: &str| value.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+    WaitedFacts { longest_s: seconds("longest_s"), total_s: seconds("total_s"), pins_full_s: seconds("pins_full_s") }
 }
 
 /// What a dump lacks, by reason.

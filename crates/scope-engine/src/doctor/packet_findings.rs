@@ -225,7 +225,7 @@ fn starved(facts: &Facts) -> (String, Vec<String>) {
 /// Packets that a worker had and couldn't store.
 fn ring(facts: &Facts, found: &mut Vec<Finding>) {
     let pinned = facts.dropped("ring_pinned");
-    if pinned > 0 && facts.long_holds > 0 {
+    if pinned > 0 && facts.disk_was_slow() {
         let cause = "dumps held the ring and didn't get on: the disk didn't take what they wrote".to_string();
         let remedies = [
             "Write dumps to a faster disk: --out FOLDER.",

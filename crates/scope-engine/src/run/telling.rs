@@ -104,10 +104,21 @@ impl Run {
         if news.state.warns() { self.warn(news.text, watch, warnings) } else { watch.note(&news.text) }
     }
 
-    /// Names dumps that hold segments and don't get on: a disk that doesn't take what is written, most likely.
+    /// Names dumps that wait for their disk, or the reader of their pipe, and those that hold segments and don't get on.
     pub(super) fn tell_of_long_holds(&self, watch: &dyn Watch) {
         for dump in self.shared.dumps.open() {
-            if let Some((segments, held)) = dump.progress.long_hold(LONG_HOLD) {
+            let waiting = dump.progress.waiting();
+            if waiting > LONG_HOLD {
+                let line = format!(
+                    "dump {} of {} has waited for {:.0} s for {} to take what it writes; the ring holds what it can meanwhile",
+                    dump.id,
+                    dump.trigger,
+                    waiting.as_secs_f64(),
+                    if self.outputs.dump.is_stream() { "the reader of its pipe" } else { "its disk" }
+                );
+                self.shared.events.log("long_hold", json!({"dump": dump.id, "waiting_s": waiting.as_secs_f64()}));
+                watch.warning(&line);
+            } else if let Some((segments, held)) = dump.progress.long_hold(LONG_HOLD) {
                 let line = format!(
                     "dump {} of {} has held {segments} segments of the ring for {:.0} s without getting on: is its disk slow?",
                     dump.id,

@@ -42,9 +42,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use scope_filter::Filter;
+use scope_packet::time::STEP_NS;
 use scope_packet::{Interface, LinkType, Sink, TimestampSource};
 
 use crate::own_traffic::{self, Connection};
+use crate::printable::shell_word;
 use crate::spec::{AfPacketPlan, SNAP_LEN_MAX};
 use crate::{Altered, SourceError};
 use block::{Rules, TAG_BYTES};
@@ -71,6 +73,10 @@ pub const SPARES_MAX: u32 = 64;
 const SPARES: u32 = 4;
 /// Most ring memory of one worker, bytes: the kernel's own bound lies near it.
 pub const RING_BYTES_MAX: u64 = 2 << 30;
+/// A poll that takes longer looks at the kernel's counts in between, ns: a slow worker's clock waits for what they say.
+const COUNT_EVERY_NS: i64 = 20_000_000;
+/// A card's clock that is seen apart from the system's so often in a row is told of.
+const APART_LOOKS: u32 = 16;
 /// A poll returns after the block in which it reaches this many packets.
 const POLL_PACKETS: u64 = 4096;
 /// Longest that a poll waits.
@@ -227,6 +233,10 @@ struct Port {
     intake: Intake,
     /// Capture clock less ours, ns: 0 unless the card's clock stamps the packets.
     clock_ahead_ns: i64,
+    /// Newest time of its packets when that was looked at, ns.
+    compared_ns: i64,
+    /// Looks in a row at which the two clocks were apart.
+    apart: u32,
     kernel_times_told: bool,
     warnings: Vec<String>,
 }
@@ -285,6 +295,8 @@ impl Port {
             block_timeout: Duration::from_millis(options.block_timeout_ms.into()),
             intake,
             clock_ahead_ns: 0,
+            compared_ns: 0,
+            apart: 0,
             kernel_times_told: false,
             warnings: Vec::new(),
         };
@@ -437,10 +449,18 @@ impl Port {
 
     /// Where the card stamps packets: how far its clock is ahead, and a word if some packets carry the other clock.
     fn compare_clocks(&mut self, clock_ns: i64) {
-        if self.device.timestamps != TimestampSource::Hardware {
+        let newest_ns = self.intake.newest_ns;
+        // One to which nothing came says nothing of its clock.
+        if self.device.timestamps != TimestampSource::Hardware || newest_ns == self.compared_ns {
             return;
         }
-        self.clock_ahead_ns = self.intake.newest_ns - clock_ns;
+        self.compared_ns = newest_ns;
+        self.clock_ahead_ns = newest_ns - clock_ns;
+        // A worker that was held up meets old packets for a while.
+        self.apart = if self.clock_ahead_ns.abs() >= STEP_NS { self.apart.saturating_add(1) } else { 0 };
+        if self.apart == APART_LOOKS {
+            self.warn(apart(&self.interface.name, self.clock_ahead_ns));
+        }
         if self.intake.kernel_times > 0 && !self.kernel_times_told {
             self.kernel_times_told = true;
             self.warn(format!("interface {}: some packets carry the kernel's time, not the card's", self.interface.name));
@@ -497,7 +517,34 @@ pub fn may_capture() -> io::Result<()> {
     Socket::open_mute().map(drop)
 }
 
+/// What is said of a card whose clock isn't the system's.
+fn apart(interface: &str, ahead_ns: i64) -> String {
+    let (seconds, side) = (ahead_ns.unsigned_abs() as f64 / 1e9, if ahead_ns > 0 { "ahead of" } else { "behind" });
+    let tai = match ahead_ns / STEP_NS {
+        36 | 37 => " (as TAI is, which PTP hands out)",
+        _ => "",
+    };
+    format!(
+        "interface {interface}: its card stamps packets by a clock of its own, {seconds:.1} s {side} the system's{tai}: dumps have its \
+         times; to let it follow the system's clock: phc2sys -s CLOCK_REALTIME -c {} -O 0",
+        shell_word(interface)
+    )
+}
+
 /// The kernel's clock of packets, now: ns since the epoch.
 fn realtime_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_whose_clock_is_apart_is_told_with_what_may_be_and_what_helps() {
+        let told = apart("eth0", 36_996_000_000);
+        assert!(told.contains("37.0 s ahead of the system's (as TAI is"), "{told}");
+        assert!(told.ends_with("phc2sys -s CLOCK_REALTIME -c eth0 -O 0"), "{told}");
+        assert!(apart("eth0", -5 * STEP_NS).contains(" 5.0 s behind the system's: "));
+    }
 }

@@ -35,7 +35,7 @@ use super::links::{Change, Link, Links};
 use super::outages::Outages;
 use super::pattern::Pattern;
 use super::socket::{Socket, wait_any};
-use super::{AfPacketOptions, POLL_PACKETS, POLL_WAIT, Port, Stage, realtime_ns};
+use super::{AfPacketOptions, COUNT_EVERY_NS, POLL_PACKETS, POLL_WAIT, Port, Stage, realtime_ns};
 use crate::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
 use taking::Refused;
 
@@ -222,20 +222,33 @@ impl AfPacketSource {
 
     /// Pushes blocks that are ready, the oldest first, so that none of several interfaces is starved and times step back little;
     /// returns the number of packets.
-    fn take_blocks(&mut self, sink: &mut dyn Sink) -> u64 {
+    fn take_blocks(&mut self, sink: &mut dyn Sink) -> Result<u64, SourceError> {
         let mut packets = 0;
-        let now_ns = realtime_ns();
+        let begun_ns = realtime_ns();
+        let mut counted_ns = begun_ns;
         while packets < POLL_PACKETS {
             if self.ports.iter_mut().any(|port| port.ring.ready_since_ns().is_some()) {
                 // What became of interfaces before these packets came is told before them.
                 self.hear_of_links(sink);
             }
             let ready = self.ports.iter_mut().filter_map(|port| port.ring.ready_since_ns().map(|since_ns| (since_ns, port)));
-            let oldest = ready.min_by_key(|(since_ns, port)| block_order(since_ns - port.clock_ahead_ns, now_ns));
+            let oldest = ready.min_by_key(|(since_ns, port)| block_order(since_ns - port.clock_ahead_ns, begun_ns));
             let Some((_, oldest)) = oldest else { break };
             packets += oldest.take_block(sink);
+            let now_ns = realtime_ns();
+            if !(counted_ns..counted_ns + COUNT_EVERY_NS).contains(&now_ns) {
+                counted_ns = now_ns;
+                self.count_losses(sink)?;
+            }
         }
-        packets
+        Ok(packets)
+    }
+
+    /// Reads all counts, and reports what was lost, and up to when that is known.
+    fn count_losses(&mut self, sink: &mut dyn Sink) -> Result<(), SourceError> {
+        self.ports.iter_mut().try_for_each(|port| port.count_losses(sink))?;
+        self.tell_counted(sink);
+        Ok(())
     }
 
     /// Waits for a block of any ring, or for news of interfaces.
@@ -294,6 +307,10 @@ impl Source for AfPacketSource {
         2 * i64::from(longest_ms) * 1_000_000
     }
 
+    fn ahead_ns(&self) -> i64 {
+        self.ports.iter().map(|port| port.clock_ahead_ns).min().unwrap_or(0)
+    }
+
     fn listens_from_ns(&self) -> Option<i64> {
         self.opened_ns
     }
@@ -305,17 +322,16 @@ impl Source for AfPacketSource {
         self.hear_of_links(sink);
         self.tell_counted(sink);
         let mut clock_ns = realtime_ns();
-        let mut packets = self.take_blocks(sink);
+        let mut packets = self.take_blocks(sink)?;
         if packets == 0 {
             self.wait()?;
             self.hear_of_links(sink);
             // Before the look at the rings: what comes after this look is younger.
             clock_ns = realtime_ns();
-            packets = self.take_blocks(sink);
+            packets = self.take_blocks(sink)?;
         }
         let quiet = self.ports.iter().all(|port| port.stage == Stage::Parked || port.is_quiet());
-        self.ports.iter_mut().try_for_each(|port| port.count_losses(sink))?;
-        self.tell_counted(sink);
+        self.count_losses(sink)?;
         self.park();
         if packets > 0 {
             self.ports.iter_mut().for_each(|port| port.compare_clocks(clock_ns));
@@ -330,8 +346,7 @@ impl Source for AfPacketSource {
             return Err(error);
         }
         if quiet {
-            let ahead_ns = self.ports.iter().map(|port| port.clock_ahead_ns).min().unwrap_or(0);
-            sink.idle(clock_ns + ahead_ns - self.grace_ns());
+            sink.idle(clock_ns + self.ahead_ns() - self.grace_ns());
         }
         Ok(Polled::Nothing)
     }

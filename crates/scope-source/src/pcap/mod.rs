@@ -35,6 +35,8 @@ use wire::Wire;
 
 /// Batches of one poll at most.
 const POLL_BATCHES: usize = 64;
+/// A poll that takes longer looks at the counts in between, ns: a slow worker's clock waits for what they say.
+const COUNT_EVERY_NS: i64 = 20_000_000;
 /// Longest that a poll waits.
 const POLL_WAIT: Duration = Duration::from_millis(10);
 /// How long a poll sleeps where the system has nothing to wait on.
@@ -378,11 +380,12 @@ impl PcapSource {
     }
 
     /// Pushes what is there; returns the number of packets.
-    fn take_batches(&mut self, sink: &mut dyn Sink) -> usize {
+    fn take_batches(&mut self, sink: &mut dyn Sink) -> Result<usize, SourceError> {
         self.interfaces[self.announced..].iter().for_each(|interface| sink.interface(interface));
         self.announced = self.interfaces.len();
         self.follow.iter_mut().for_each(|follow| follow.outages.tell(sink, |_| 0));
         let mut packets = 0;
+        let mut counted_ns = realtime_ns();
         for _ in 0..POLL_BATCHES {
             self.take_batch();
             if self.batch.is_empty() {
@@ -390,8 +393,13 @@ impl PcapSource {
             }
             packets += self.batch.len();
             self.push_batch(sink);
+            let now_ns = realtime_ns();
+            if !(counted_ns..counted_ns + COUNT_EVERY_NS).contains(&now_ns) {
+                counted_ns = now_ns;
+                self.count_losses(sink)?;
+            }
         }
-        packets
+        Ok(packets)
     }
 
     /// Waits until packets are there, or news of the interface, at most [`POLL_WAIT`].
@@ -460,12 +468,12 @@ impl Source for PcapSource {
         self.follow_interface();
         sink.counted(self.losses.looked_ns());
         let mut clock_ns = realtime_ns();
-        let mut packets = self.take_batches(sink);
+        let mut packets = self.take_batches(sink)?;
         if packets == 0 && !self.ended {
             self.wait();
             self.follow_interface();
             clock_ns = realtime_ns();
-            packets = self.take_batches(sink);
+            packets = self.take_batches(sink)?;
         }
         self.count_losses(sink)?;
         self.heed_complaint()?;

@@ -3,7 +3,9 @@
 
 use crate::run::summary::Summary;
 use crate::run::{Done, Place, Started, is_finished_dump, wait_until};
+use scope_testkit::lab::witness::{Seen, Witness, numbered};
 use scope_testkit::lab::{Lab, Namespace, RawSender};
+use scope_testkit::oracle::truth::{Came, Truth};
 use scope_testkit::oracle::{self, VlanRule, difference, expected_dump};
 use scope_testkit::traffic::frame::{self, Tag};
 use scope_testkit::traffic::random::{Random, host};
@@ -13,6 +15,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A packet that leaves by the capturing interface says so in these flags.
@@ -209,4 +214,93 @@ fn mixed_frame(random: &mut Random, number: u64) -> Vec<u8> {
     let payload = [&number.to_be_bytes()[..], &random.bytes(fill)].concat();
     let ip = if random.chance(50) { frame::udp(from, to, &payload) } else { frame::tcp(from, to, number as u32, 24, &payload) };
     frame::on_link(ETHERNET, &tags, &ip)
+}
+
+/// Where most numbered packets go; nothing is triggered by it.
+const PLAIN_PORT: u16 = 7;
+
+/// A thread that sends numbered packets to `vb`, so many in a millisecond at most: one that was held up doesn't catch up.
+pub struct Numbers {
+    orders: Arc<NumbersOrders>,
+    bytes: u64,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct NumbersOrders {
+    stop: AtomicBool,
+    /// Where the next packet goes, once; 0: nothing special.
+    port: AtomicU16,
+    per_ms: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl Numbers {
+    /// Begins: packets of `bytes` bytes, `per_ms` in a millisecond at most.
+    pub fn begin(live: &Live, per_ms: u64, bytes: usize) -> Numbers {
+        let sender = live.sender();
+        let orders = Arc::new(NumbersOrders::default());
+        orders.per_ms.store(per_ms, Ordering::Relaxed);
+        let given = orders.clone();
+        let thread = std::thread::spawn(move || {
+            let mut number = 0;
+            while !given.stop.load(Ordering::Relaxed) {
+                let first = match given.port.swap(0, Ordering::Relaxed) {
+                    0 => PLAIN_PORT,
+                    port => port,
+                };
+                let until = number + given.per_ms.load(Ordering::Relaxed);
+                let port = |at: u64| if at == number { first } else { PLAIN_PORT };
+                let frames: Vec<Vec<u8>> = (number..until).map(|at| numbered(at, port(at), bytes)).collect();
+                sender.send(&frames).expect("va is up");
+                number = until;
+                given.sent.store(number, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        Numbers { orders, bytes: bytes as u64, thread: Some(thread) }
+    }
+
+    /// The next packet goes to `port`.
+    pub fn hit(&self, port: u16) {
+        self.orders.port.store(port, Ordering::Relaxed);
+        wait_until("the hit", || self.orders.port.load(Ordering::Relaxed) == 0);
+    }
+
+    /// From now on so many packets in a millisecond at most.
+    pub fn set_rate(&self, per_ms: u64) {
+        self.orders.per_ms.store(per_ms, Ordering::Relaxed);
+    }
+
+    /// Waits until so many bytes more are sent.
+    pub fn pass(&self, bytes: u64) {
+        let until = self.orders.sent.load(Ordering::Relaxed) + bytes / self.bytes;
+        wait_until("the packets", || self.orders.sent.load(Ordering::Relaxed) >= until);
+    }
+
+    /// Ends; how many packets were sent.
+    pub fn end(mut self) -> u64 {
+        self.orders.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the sender failed");
+        }
+        self.orders.sent.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Numbers {
+    fn drop(&mut self) {
+        self.orders.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What the witness saw.
+pub fn came(witness: Witness) -> Vec<Came> {
+    let seen = witness.end().expect("a witness that missed nothing");
+    seen.iter().map(|&Seen { number, port, time_ns }| Came { number, port, time_ns, era: 0 }).collect()
+}
+
+/// What dumps say of themselves that isn't true, in words; `piped` is what went through a pipe.
+pub fn faults(truth: &Truth, dumps: &[Value], piped: Option<&[u8]>) -> Vec<String> {
+    dumps.iter().flat_map(|dump| truth.check(dump, piped).unwrap_or_else(|e| panic!("{e:#}: {dump}")).1).collect()
 }

@@ -1,9 +1,8 @@
-//! What each dump of a run says, held against what came.
+//! What a dump of a run says of itself, as JSON, held against what came.
 
-use super::witness::number_and_port;
-use crate::figures::time_ns;
+use super::{parse, read};
+use crate::lab::witness::number_and_port;
 use anyhow::{Context, Result};
-use scope_testkit::oracle::{parse, read};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -80,6 +79,12 @@ struct Stated {
     to_ns: i64,
     /// Whether its packets are counted in the sums.
     counts: bool,
+}
+
+/// A time such as `2026-11-20T20:31:05.123456789Z`, ns.
+fn time_ns(text: &str) -> Result<i64> {
+    let time: jiff::Timestamp = text.parse().with_context(|| format!("'{text}' is no time"))?;
+    Ok(i64::try_from(time.as_nanosecond())?)
 }
 
 fn span(value: &Value) -> Result<(i64, i64)> {

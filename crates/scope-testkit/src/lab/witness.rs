@@ -1,7 +1,9 @@
-//! The witness: a packet socket beside the run's own, with room for everything, that notes the number and the time of each packet.
+//! The witness: a packet socket beside a run's own, with room for everything, that notes number and time of each numbered packet.
 
+use super::Namespace;
+use crate::traffic::ETHERNET;
+use crate::traffic::frame::{on_link, udp};
 use anyhow::{Context, Result, ensure};
-use scope_testkit::lab::Namespace;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -32,7 +34,14 @@ pub struct Witness {
     thread: JoinHandle<Result<Vec<Seen>>>,
 }
 
-/// Number and port of a frame of a run.
+/// A packet with its number in it, of `bytes` bytes at least.
+pub fn numbered(number: u64, port: u16, bytes: usize) -> Vec<u8> {
+    let mut payload = number.to_le_bytes().to_vec();
+    payload.resize(bytes.saturating_sub(NUMBER_AT).max(8), number as u8);
+    on_link(ETHERNET, &[], &udp(([10, 0, 0, 1], 4000).into(), ([10, 0, 0, 2], port).into(), &payload))
+}
+
+/// Number and port of such a frame.
 pub fn number_and_port(frame: &[u8]) -> Option<(u64, u16)> {
     let number = u64::from_le_bytes(frame.get(NUMBER_AT..NUMBER_AT + 8)?.try_into().ok()?);
     let port = u16::from_be_bytes(frame.get(PORT_AT..PORT_AT + 2)?.try_into().ok()?);

@@ -1,0 +1,62 @@
+//! The engine's parts around one worker, for tests whose source plays what the test says.
+#![allow(dead_code)] // every test file takes what it needs
+
+use scope_dump::{DumpOutput, Scans};
+use scope_engine::dumps::{DumpSettings, Dumps};
+use scope_engine::events::Events;
+use scope_engine::lockstep::Lockstep;
+use scope_engine::steps::Steps;
+use scope_engine::threads::SystemThreads;
+use scope_engine::triggers::Triggers;
+use scope_engine::worker::Shared;
+use scope_filter::{Filter, FilterEngine, Template, VlanRule};
+use scope_packet::{Clock, LinkType};
+use scope_ring::Ring;
+use scope_trigger::{Places, TriggerConfig};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+/// Dumps at once.
+const DUMPS_MAX: usize = 1000;
+
+/// A trigger without holdoff whose dumps keep everything.
+pub fn trigger(name: &str, text: &str, before_ns: i64, after_ns: i64) -> TriggerConfig {
+    TriggerConfig {
+        name: name.to_string(),
+        filter: Filter::compile(text, VlanRule::Exact, &[LinkType::ETHERNET]).unwrap(),
+        template: Some(Template::parse("").unwrap()),
+        before_ns,
+        after_ns,
+        holdoff_ns: 0,
+        holdoff_key: None,
+        vlan: VlanRule::Exact,
+        single: false,
+    }
+}
+
+/// What the worker shares with the rest of its run; dumps go to `folder`.
+pub fn shared(ring: &Arc<Ring>, folder: &Path, clock: Arc<dyn Clock>, triggers: &[TriggerConfig]) -> Shared {
+    let settings = DumpSettings {
+        output: DumpOutput::in_folder(folder).unwrap(),
+        exec: None,
+        patience: None,
+        filter_engine: FilterEngine::Interpreter,
+        clock: clock.clone(),
+        threads: Arc::new(SystemThreads),
+    };
+    let events = Arc::new(Events::nowhere());
+    let dumps = Dumps::new(ring, &Places::new(DUMPS_MAX, 0, None), &events, &Scans::new(ring, None), settings, None);
+    Shared {
+        ring: ring.clone(),
+        triggers: Triggers::new(triggers, trigger("manual", "", 0, 0)),
+        dumps,
+        events,
+        lockstep: Lockstep::new(1),
+        steps: Steps::default(),
+        clock,
+        stop: AtomicBool::new(false),
+        ended: AtomicUsize::new(0),
+        main: std::thread::current(),
+    }
+}
