@@ -50,6 +50,8 @@ pub mod events;
 pub mod exec;
 mod filters;
 mod folder_watch;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod health;
 pub mod home;
 mod live;
