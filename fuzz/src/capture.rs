@@ -83,7 +83,9 @@ fn read(reader: Box<dyn Read + Send>, len: usize) -> Option<(Seen, SourceCounter
     let counters = source.counters();
     assert_eq!(counters.offered, counters.received + counters.unreadable);
     assert_eq!(counters.received, seen.packets.len() as u64);
-    let warnings = source.warnings();
+    // Which of two is told first depends on how the bytes came.
+    let mut warnings = source.warnings();
+    warnings.sort_unstable();
     let damaged = seen.gaps.iter().any(|(_, gap)| gap.reason == scope_packet::GapReason::Unreadable);
     assert!(!damaged || !warnings.is_empty(), "damage that nobody is told of");
     Some((seen, counters, warnings))
