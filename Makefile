@@ -7,7 +7,7 @@ TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 LIVE_DEMO := $(filter-out 0 no off,$(LIVE))
 SCRIPTS := $(CURDIR)/scripts
 
-.PHONY: help demo test test-ten bench soak fuzz fuzz-filters lint build models tsan fences deb deb-test clean
+.PHONY: help demo test test-ten bench soak fuzz fuzz-filters lint build models tsan fences licences deb deb-test clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo 'make models        the orderings of the ring, in every order that the memory model allows, and with seeded faults'
 	@echo 'make tsan          the ring under ThreadSanitizer'
 	@echo 'make fences        what commit and seal of the ring store last, read from the compiled code'
+	@echo 'make licences      licences and sources of what is built in, and the notices of the package; WRITE=1 writes these anew'
 	@echo 'make build         the release binary, $(TARGET_DIR)/release/wirescope'
 	@echo 'make deb           a Debian package with the service, $(TARGET_DIR)/deb/wirescope_*.deb; deb-test installs it into a copy of this system'
 	@echo 'make clean         removes what was built'
@@ -94,6 +95,10 @@ fences:
 	@$(SCRIPTS)/install-missing.sh fences
 	@$(SCRIPTS)/check-fences.sh --self-test
 	@$(SCRIPTS)/check-fences.sh
+
+licences:
+	@$(SCRIPTS)/install-missing.sh build
+	@TOOLS_DIR=$(TARGET_DIR)/tools $(SCRIPTS)/licences.sh $(if $(WRITE),write,check)
 
 deb: build
 	@echo 'making the Debian package'

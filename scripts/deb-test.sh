@@ -27,6 +27,9 @@ contents() {
     has -rw-r--r-- usr/share/zsh/vendor-completions/_wirescope
     has -rw-r--r-- usr/share/fish/vendor_completions.d/wirescope.fish
     has -rw-r--r-- usr/share/doc/wirescope/copyright
+    has -rw-r--r-- usr/share/doc/wirescope/THIRD-PARTY.txt
+    dpkg-deb --fsys-tarfile "$package" | tar -xO ./usr/share/doc/wirescope/THIRD-PARTY.txt | grep '^  clap [0-9]' >/dev/null ||
+        fail 'the notices of other licences name no crate'
     has -rw-r--r-- usr/share/doc/wirescope/docs/wirescope.toml
     [ "$(dpkg-deb -I "$package" conffiles | paste -s -d ' ')" = '/etc/wirescope/wirescope.toml /etc/logrotate.d/wirescope' ] ||
         fail 'the settings are no conffiles'

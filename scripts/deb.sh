@@ -57,6 +57,7 @@ for file in wirescope.toml ARCHITECTURE.md FORMAT.md SPECIFICATION.md; do
 done
 cat "$root/LICENSE-MIT" "$root/LICENSE-APACHE" >"$made/copyright"
 put 0644 "$made/copyright" "usr/share/doc/wirescope/copyright"
+put 0644 "$root/packaging/THIRD-PARTY.txt" "usr/share/doc/wirescope/THIRD-PARTY.txt"
 
 for script in postinst prerm postrm; do put 0755 "$root/packaging/$script" "DEBIAN/$script"; done
 printf '%s\n' /etc/wirescope/wirescope.toml /etc/logrotate.d/wirescope >"$stage/DEBIAN/conffiles"

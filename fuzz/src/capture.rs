@@ -1,6 +1,6 @@
 //! Capture files: read in one piece and in small ones, which must come to the same, within the promised memory.
 
-use scope_packet::{Gap, Interface, LinkType, Packet, Sink};
+use scope_packet::{Gap, Interface, LinkType, Packet, Sink, Turn};
 use scope_source::file::{BUFFER_BYTES_MAX, FileSource};
 use scope_source::{Polled, Source, SourceCounters};
 use std::io::{Cursor, Read};
@@ -11,6 +11,12 @@ struct Seen {
     links: Vec<LinkType>,
     packets: Vec<(i64, Vec<u8>, u32, u32, u32, u64)>,
     gaps: Vec<(u32, Gap)>,
+    /// Of packets, by their number.
+    comments: Vec<(usize, String)>,
+    /// What stands beside packets: the part, and the block.
+    annexes: Vec<(u32, Vec<u8>)>,
+    /// Before the packet of this number.
+    turns: Vec<(usize, Turn)>,
 }
 
 impl Sink for Seen {
@@ -36,6 +42,21 @@ impl Sink for Seen {
         self.gaps.push((interface, gap));
     }
 
+    fn turn(&mut self, turn: Turn) {
+        self.turns.push((self.packets.len(), turn));
+    }
+
+    fn comments(&mut self, comments: &[(usize, &str)]) {
+        self.comments.extend(comments.iter().map(|(at, text)| (self.packets.len() + at, text.to_string())));
+    }
+
+    fn annex(&mut self, part: u32, block: &[u8]) {
+        let word = |at: usize| block.get(at..at + 4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        assert!(block.len() >= 12 && block.len() % 4 == 0, "{block:?}");
+        assert_eq!((word(4), word(block.len() - 4)), (Some(block.len() as u32), Some(block.len() as u32)));
+        self.annexes.push((part, block.to_vec()));
+    }
+
     fn idle(&mut self, _: i64) {}
 }
 
@@ -58,10 +79,13 @@ fn read(reader: Box<dyn Read + Send>, len: usize) -> Option<(Seen, SourceCounter
     let mut seen = Seen::default();
     while source.poll(&mut seen).expect("memory can always be read") != Polled::Ended {}
     assert!(source.buffer_bytes_max() <= BUFFER_BYTES_MAX.min((2 * len).max(1 << 20)), "{}", source.buffer_bytes_max());
+    assert!(seen.comments.iter().all(|(at, _)| *at < seen.packets.len()), "a comment of no packet");
     let counters = source.counters();
     assert_eq!(counters.offered, counters.received + counters.unreadable);
     assert_eq!(counters.received, seen.packets.len() as u64);
-    let warnings = source.warnings();
+    // Which of two is told first depends on how the bytes came.
+    let mut warnings = source.warnings();
+    warnings.sort_unstable();
     let damaged = seen.gaps.iter().any(|(_, gap)| gap.reason == scope_packet::GapReason::Unreadable);
     assert!(!damaged || !warnings.is_empty(), "damage that nobody is told of");
     Some((seen, counters, warnings))

@@ -11,6 +11,8 @@
 #![no_main]
 
 mod capture;
+mod packet;
+mod system;
 mod targets;
 mod text;
 

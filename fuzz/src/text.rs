@@ -1,10 +1,13 @@
-//! What people and files say in words: filters, templates, settings, sources, logs, marks of dumps.
+//! What people and files say in words: filters, templates, settings, sources, logs, marks of dumps; and how foreign words are shown.
 
 use scope_config::{Given, Key, Keys, Kind, Settings, Shape, Written};
 use scope_engine::doctor;
 use scope_filter::{Filter, Template, VlanRule};
 use scope_packet::{Headers, LinkType};
+use scope_source::printable;
 use scope_source::spec::SourcePlan;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 const LINKS: [LinkType; 3] = [LinkType::ETHERNET, LinkType::LINUX_SLL, LinkType::RAW];
@@ -126,4 +129,47 @@ pub fn source_spec(data: &[u8]) {
         let read = scope_source::spec::parse(&escaped).map(|spec| spec.plan);
         assert!(matches!(&read, Ok(SourcePlan::File(plan)) if plan.path == text), "{escaped:?}: {read:?}");
     }
+}
+
+/// What a shell makes of a word that `printable::shell_word` has written.
+fn word_of(line: &str) -> Vec<u8> {
+    if let Some(inner) = line.strip_prefix("$'").and_then(|rest| rest.strip_suffix('\'')) {
+        let (mut bytes, mut letters) = (Vec::new(), inner.bytes());
+        while let Some(byte) = letters.next() {
+            match (byte, if byte == b'\\' { letters.next() } else { None }) {
+                (b'\\', Some(b'x')) => {
+                    let digits = [letters.next().expect("two digits"), letters.next().expect("two digits")];
+                    bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).expect("digits"), 16).expect("digits"));
+                }
+                (b'\\', Some(escaped)) => bytes.push(escaped),
+                (b'\'', _) => panic!("a quote inside of a word: {line}"),
+                (byte, _) => bytes.push(byte),
+            }
+        }
+        return bytes;
+    }
+    match line.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
+        Some(inner) => {
+            assert!(!inner.replace(r"'\''", "").contains('\''), "a quote inside of a word: {line}");
+            inner.replace(r"'\''", "'").into_bytes()
+        }
+        None => {
+            assert!(line.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./:@%+,=".contains(&byte)), "{line}");
+            line.as_bytes().to_vec()
+        }
+    }
+}
+
+/// Nothing foreign reaches a terminal or a command line raw.
+pub fn printable(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    assert!(!printable::printable(&text).chars().any(char::is_control));
+    assert!(printable::printable_lines(&text).chars().all(|letter| !letter.is_control() || "\n\t".contains(letter)));
+    let json = serde_json::to_string(&text).expect("a text is JSON");
+    let line = printable::json_line(&json);
+    assert!(!line.chars().any(char::is_control));
+    assert_eq!(serde_json::from_str::<String>(&line).expect("still JSON"), text);
+    let word = printable::shell_word(OsStr::from_bytes(data));
+    assert!(!word.chars().any(char::is_control));
+    assert_eq!(word_of(&word), data, "{word}");
 }

@@ -23,7 +23,11 @@ mod news;
 mod orders;
 mod process;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use group::living_in;
 pub use news::{ExecCounts, ExecNews};
+#[cfg(feature = "fuzzing")]
+pub(crate) use orders::round_trip;
 pub(crate) use process::serve;
 
 use crate::own_process::{self, EXEC_HELPER};

@@ -52,6 +52,8 @@ pub mod exec;
 pub mod few_pins;
 mod filters;
 mod folder_watch;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod health;
 pub mod home;
 mod live;

@@ -69,7 +69,7 @@ pub(crate) fn threads_max() -> Option<u64> {
 }
 
 /// The files called `name` of a process's groups for `controller`, its own first. Some of them may not be there.
-fn group_files(cgroup: &str, root: &Path, controller: &str, name: &str) -> Vec<PathBuf> {
+pub(crate) fn group_files(cgroup: &str, root: &Path, controller: &str, name: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in cgroup.lines() {
         // NUMBER:CONTROLLERS:PATH; of v2 there are no controllers.
@@ -77,7 +77,7 @@ fn group_files(cgroup: &str, root: &Path, controller: &str, name: &str) -> Vec<P
         let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
         let mount = match controllers {
             "" => root.to_path_buf(),
-            _ if controllers.split(',').any(|known| known == controller) => root.join(controllers),
+            _ if !controllers.contains('/') && controllers.split(',').any(|known| known == controller) => root.join(controllers),
             _ => continue,
         };
         // In a name space of its own a group may stand above what can be seen.
@@ -99,7 +99,7 @@ fn sum(files: &[File]) -> Throttled {
     })
 }
 
-fn parse(stat: &str) -> Throttled {
+pub(crate) fn parse(stat: &str) -> Throttled {
     let number = |name: &str| {
         let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|number| number.trim().parse::<u64>().ok())
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(paths("0::/a.slice/b.service\n"), ["/g/a.slice/b.service/cpu.stat", "/g/a.slice/cpu.stat", "/g/cpu.stat"]);
         assert_eq!(paths("0::/"), ["/g/cpu.stat"]);
         assert_eq!(paths("4:memory:/x\n3:cpu,cpuacct:/x\n"), ["/g/cpu,cpuacct/x/cpu.stat", "/g/cpu,cpuacct/cpu.stat"]);
-        assert_eq!(paths("0::/../other\nrubbish\n"), [""; 0]);
+        assert_eq!(paths("0::/../other\nrubbish\n3:/etc,cpu:/x\n"), [""; 0]);
     }
 
     #[test]

@@ -15,6 +15,8 @@
 
 pub mod afpacket;
 pub mod file;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod nic;
 pub mod own_traffic;
 pub mod pcap;

@@ -70,7 +70,7 @@ fn parent(proc: &Path, process: u32) -> Option<u32> {
 }
 
 /// What the environment, `NAME=VALUE` ended by zeros each, says of an ssh session.
-fn session_of(environment: &[u8], proc: &Path) -> Option<Connection> {
+pub(crate) fn session_of(environment: &[u8], proc: &Path) -> Option<Connection> {
     let value = |name: &str| {
         let of_name =
             |entry: &[u8]| Some(String::from_utf8_lossy(entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?).into_owned());
@@ -112,7 +112,7 @@ fn local_end(proc: &Path, there: SocketAddr, port: u16) -> Option<SocketAddr> {
 }
 
 /// `0100007F:0016`: the words of the address as the host reads them from memory, the port as a number.
-fn table_end(text: &str) -> Option<SocketAddr> {
+pub(crate) fn table_end(text: &str) -> Option<SocketAddr> {
     let (words, port) = text.split_once(':')?;
     let word = |at: usize| Some(u32::from_str_radix(words.get(at * 8..at * 8 + 8)?, 16).ok()?.to_ne_bytes());
     let ip = match words.len() {

@@ -37,6 +37,8 @@ fn from_the_last_packet_before_a_damage_on_everything_may_be_missing() {
     let mut damaged = whole.clone();
     damaged[24 + 36 + 8..][..4].copy_from_slice(&[255; 4]);
     check("a length that can't be", &damaged, &[(0, unreadable(S))]);
+    damaged[24 + 8..][..4].copy_from_slice(&[255; 4]);
+    check("no packet at all, told once", &damaged, &[(0, unreadable(0))]);
 
     let mut ng = Ng::new(true);
     ng.interface(1, 0, &[]).interface(101, 0, &[]);

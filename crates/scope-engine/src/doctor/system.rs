@@ -86,7 +86,7 @@ fn log_by_words(pid: u64, hidden: &std::io::Error) -> Result<PathBuf, String> {
 }
 
 /// The value of `--out` in a command line whose words end with a NUL.
-fn folder_in(line: &[u8]) -> Option<PathBuf> {
+pub(crate) fn folder_in(line: &[u8]) -> Option<PathBuf> {
     let mut words = line.split(|byte| *byte == 0);
     let mut found = None;
     while let Some(word) = words.next() {

@@ -23,7 +23,7 @@ pub(super) fn living() -> Option<BTreeSet<i32>> {
 }
 
 /// The group of a process by its `stat`, if it lives.
-fn living_in(stat: &str) -> Option<i32> {
+pub(crate) fn living_in(stat: &str) -> Option<i32> {
     let (_, behind_name) = stat.rsplit_once(") ")?;
     let words: Vec<&str> = behind_name.split_whitespace().collect();
     let group = words.get(GROUP_AT)?.parse().ok()?;

@@ -288,6 +288,19 @@ impl Inbox {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed;
 
+/// Reads `data` as either side would, and what it understands again as it would send it.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn round_trip(data: &[u8]) {
+    let mut inbox = Inbox(data.to_vec());
+    while let Ok(Some(order)) = inbox.next_order() {
+        assert_eq!(Inbox(order.to_frame()).next_order().ok().flatten(), Some(order));
+    }
+    let mut inbox = Inbox(data.to_vec());
+    while let Ok(Some(told)) = inbox.next_told() {
+        assert_eq!(Inbox(told.to_frame()).next_told().ok().flatten(), Some(told));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

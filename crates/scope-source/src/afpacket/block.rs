@@ -41,7 +41,7 @@ const _: () = assert!(BLOCK_HEAD_BYTES == size_of::<libc::tpacket_block_desc>())
 
 /// One packet of a block: where its bytes stand, and what the kernel says of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     /// Offset of the first byte in the block.
     pub start: usize,
     /// Captured bytes, a tag that was put back included.
@@ -60,7 +60,7 @@ pub(super) struct Frame {
 
 /// What the walk must know of its interface.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+pub(crate) struct Rules {
     /// Frames are Ethernet: stripped tags are put back.
     pub ethernet: bool,
     /// Most bytes of a packet that are wanted; a tag that was put back counts.
@@ -69,7 +69,7 @@ pub(super) struct Rules {
 
 /// The way through one block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Walk {
+pub(crate) struct Walk {
     at: usize,
     left: u32,
     unreadable: u32,
@@ -77,19 +77,25 @@ pub(super) struct Walk {
 
 impl Walk {
     /// Begins at the first packet of `block`.
-    pub(super) fn begin(block: &[u8]) -> Walk {
+    pub(crate) fn begin(block: &[u8]) -> Walk {
         let left = u32_at(block, PACKETS_AT).unwrap_or(0);
         let at = u32_at(block, FIRST_PACKET_AT).unwrap_or(0) as usize;
         Walk { at, left, unreadable: 0 }
     }
 
+    /// Packets that are still to come.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn left(&self) -> u32 {
+        self.left
+    }
+
     /// Packets that the block promised and that could not be found: the kernel's numbers led out of the block.
-    pub(super) fn unreadable(&self) -> u32 {
+    pub(crate) fn unreadable(&self) -> u32 {
         self.unreadable
     }
 
     /// Fills `frames` from its start and puts stripped VLAN tags back into `block`; returns how many, 0 at the end.
-    pub(super) fn next_frames(&mut self, block: &mut [u8], rules: Rules, frames: &mut [Frame]) -> usize {
+    pub(crate) fn next_frames(&mut self, block: &mut [u8], rules: Rules, frames: &mut [Frame]) -> usize {
         let mut count = 0;
         while count < frames.len() && self.left > 0 {
             let Some(frame) = read_frame(block, self.at, rules) else {

@@ -161,7 +161,7 @@ impl Links {
 
 /// What the messages come to.
 #[derive(Debug, Default)]
-struct Table {
+pub(crate) struct Table {
     known: BTreeMap<i32, Link>,
     /// While a list is being read: what it, or a change beside it, has named.
     listed: Option<BTreeSet<i32>>,
@@ -172,8 +172,19 @@ struct Table {
 }
 
 impl Table {
+    /// At the beginning of a list.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn listing() -> Table {
+        Table { listed: Some(BTreeSet::new()), ..Table::default() }
+    }
+
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn known(&self) -> &BTreeMap<i32, Link> {
+        &self.known
+    }
+
     /// Takes in one datagram of messages. What doesn't hold together is left out.
-    fn take(&mut self, mut messages: &[u8], news: &mut News) {
+    pub(crate) fn take(&mut self, mut messages: &[u8], news: &mut News) {
         while let Some(len) =
             u32_at(messages, 0).map(|len| len as usize).filter(|&len| len >= HEAD_BYTES && len <= messages.len())
         {

@@ -21,7 +21,7 @@
 //! what lies in the ring; after [`stop`](crate::Source::stop) and `Ended` nothing waits. An interface that is removed is taken to
 //! its end before its socket serves another one.
 
-mod block;
+pub(crate) mod block;
 mod device;
 mod fanout;
 mod gate;

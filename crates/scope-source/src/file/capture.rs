@@ -168,8 +168,10 @@ impl Capture {
 
     /// Nothing behind the damage can be read.
     fn end_at(&mut self, damage: Damage, interfaces: &mut Interfaces) {
-        self.damage = Some(damage);
-        self.lack_the_rest(interfaces);
+        // A file that has no packet is asked for one again after it was opened: it lacks them once.
+        if self.damage.replace(damage).is_none() {
+            self.lack_the_rest(interfaces);
+        }
     }
 
     /// Notes that packets from the last one that was read on are missing, nobody knows how many.

@@ -145,12 +145,12 @@ impl Softnet {
     }
 
     /// A line per processor, hexadecimal: packets, dropped, squeezed.
-    fn parse(text: &str) -> Option<Softnet> {
+    pub(crate) fn parse(text: &str) -> Option<Softnet> {
         let mut sum = Softnet::default();
         for line in text.lines() {
             let mut words = line.split_whitespace().skip(1).map(|word| u64::from_str_radix(word, 16));
-            sum.dropped += words.next()?.ok()?;
-            sum.squeezed += words.next()?.ok()?;
+            sum.dropped = sum.dropped.saturating_add(words.next()?.ok()?);
+            sum.squeezed = sum.squeezed.saturating_add(words.next()?.ok()?);
         }
         Some(sum)
     }
@@ -165,6 +165,8 @@ mod tests {
         let text = "03d7f76e 0000000a 00000001 00000000\n0337172a 00000010 00000002 00000000\n";
         assert_eq!(Softnet::parse(text), Some(Softnet { dropped: 26, squeezed: 3 }));
         assert_eq!(Softnet::parse("nonsense"), None);
+        let most = "0 ffffffffffffffff 0\n0 1 0\n";
+        assert_eq!(Softnet::parse(most), Some(Softnet { dropped: u64::MAX, squeezed: 0 }), "no sum runs over");
         assert!(Softnet::now().is_some());
     }
 

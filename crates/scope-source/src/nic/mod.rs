@@ -13,9 +13,9 @@
 
 mod advice;
 pub mod answers;
-mod counters;
+pub(crate) mod counters;
 mod ethtool;
-mod peer;
+pub(crate) mod peer;
 
 pub use advice::{Advice, Missing, advise, altered_advice, cut_advice};
 pub use counters::{NicCounters, Softnet};

@@ -165,6 +165,13 @@ fn name(link: &[u8]) -> Option<String> {
     String::from_utf8(bytes[..end].to_vec()).ok().filter(|name| !name.is_empty())
 }
 
+/// What an answer says of a link and of a namespace.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn told(answer: &[u8]) -> (Option<String>, [Option<i32>; 2]) {
+    let of_link = number(answer, LINK_ATTRIBUTES_AT, libc::IFLA_LINK);
+    (name(answer), [of_link, number(answer, NAMESPACE_ATTRIBUTES_AT, NAMESPACE_NUMBER)])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -43,19 +43,13 @@ impl AfPacketSource {
 
     /// Makes a socket ready for an interface, its gate shut; returns the interface's number.
     pub(super) fn prepare(&mut self, link: &Link, wanted: usize) -> Result<usize, NotTaken> {
-        let one_too_many = |what: String| {
-            let cause = format!("it is one too many: {what}");
-            SourceError::Spec { spec: self.wanted[wanted].spec.clone(), cause }
-        };
         if self.ports.iter().filter(|port| port.stage == Stage::Bound).count() >= PORTS_MAX {
             let what = format!("a source captures at most {PORTS_MAX} at once; give some a source of their own");
-            return Err(NotTaken::Full(one_too_many(what)));
+            return Err(NotTaken::Full(self.one_too_many(wanted, &what)));
         }
-        if self.known.len() >= INTERFACES_KNOWN_MAX {
-            let what = format!(
-                "a source meets at most {INTERFACES_KNOWN_MAX} over its life, those that are gone included; start again, with a pattern that leaves out what only comes and goes"
-            );
-            return Err(NotTaken::Fault(one_too_many(what)));
+        // Before a socket is taken for it; what comes back under its name is no further one, as a rule.
+        if self.is_full() && !self.known.iter().any(|known| *known.interface.name == link.name) {
+            return Err(self.met_too_many(wanted));
         }
         if self.ports.len() >= PORTS_MAX {
             return Err(NotTaken::NotNow);
@@ -79,11 +73,25 @@ impl AfPacketSource {
                 });
             }
         };
-        let number = self.number(&port.interface, link);
+        let Some(number) = self.number(&port.interface, link) else {
+            self.spares.extend(port.into_socket().ok().flatten());
+            return Err(self.met_too_many(wanted));
+        };
         port.intake.interface = number as u32;
         self.ports.push(port);
         self.warn_of_long_frames(number, link);
         Ok(number)
+    }
+
+    fn one_too_many(&self, wanted: usize, what: &str) -> SourceError {
+        SourceError::Spec { spec: self.wanted[wanted].spec.clone(), cause: format!("it is one too many: {what}") }
+    }
+
+    fn met_too_many(&self, wanted: usize) -> NotTaken {
+        let what = format!(
+            "a source meets at most {INTERFACES_KNOWN_MAX} over its life, those that are gone included; start again, with a pattern that leaves out what only comes and goes"
+        );
+        NotTaken::Fault(self.one_too_many(wanted, &what))
     }
 
     /// A socket that serves nobody: a spare one, a new one, or that of an interface that is gone.
@@ -115,17 +123,25 @@ impl AfPacketSource {
         self.spares.extend(port.into_socket().ok().flatten().into_iter().take(room));
     }
 
+    /// Whether no further interface can be met.
+    fn is_full(&self) -> bool {
+        self.known.len() >= INTERFACES_KNOWN_MAX
+    }
+
     /// The interface's number: a new one, or that of the same interface before. One that is there under another name now is
-    /// another one.
-    fn number(&mut self, interface: &Interface, link: &Link) -> usize {
+    /// another one. `None` for a further one of which there are too many.
+    fn number(&mut self, interface: &Interface, link: &Link) -> Option<usize> {
         let is_it = |known: &Known| known.interface == *interface && (known.life.gone || *known.life.called == *link.name);
         if let Some(number) = self.known.iter().position(is_it) {
-            return number;
+            return Some(number);
+        }
+        if self.is_full() {
+            return None;
         }
         let (interface, life) = (interface.clone(), Life::begin(link));
         let missed = !self.wanted[interface.part as usize].pattern.is_glob();
         self.known.push(Known { interface, life, missed, before: SourceCounters::default() });
-        self.known.len() - 1
+        Some(self.known.len() - 1)
     }
 
     /// Captures an interface from now on, if it is wanted, isn't captured yet and wasn't refused.
@@ -208,4 +224,75 @@ impl AfPacketSource {
 /// Whether the system says that there is no such interface (any more).
 fn is_gone(cause: &io::Error) -> bool {
     matches!(cause.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::AfPacketOptions;
+    use super::super::super::links::LinkState;
+    use super::super::super::pattern::Pattern;
+    use super::*;
+    use scope_packet::{LinkType, TimestampSource};
+
+    /// An interface that this system doesn't have.
+    fn link(number: usize) -> Link {
+        let index = i32::MAX - number as i32;
+        Link { index, name: format!("met{number}"), kind: libc::ARPHRD_ETHER, state: LinkState::Up, mtu: 1500 }
+    }
+
+    fn interface(link: &Link, link_type: LinkType) -> Interface {
+        let (name, description) = (link.name.clone(), String::new());
+        Interface { name, description, link_type, snap_len: 0, timestamps: TimestampSource::Kernel, part: 0 }
+    }
+
+    /// A source that has met as many as it may, all of them gone again.
+    fn full() -> AfPacketSource {
+        let tiny = AfPacketOptions { block_bytes: 64 << 10, blocks: 2, ..AfPacketOptions::new("met*") };
+        let wanted = Wanted { pattern: Pattern::new("met*"), options: tiny, spec: "afpacket:met*".into(), part: 0, groups: None };
+        let mut source = AfPacketSource::new(vec![wanted], true).unwrap();
+        for number in 0..INTERFACES_KNOWN_MAX {
+            let link = link(number);
+            assert_eq!(source.number(&interface(&link, LinkType::ETHERNET), &link), Some(number));
+            source.known[number].life.leave();
+        }
+        source
+    }
+
+    fn refusals(source: &mut AfPacketSource) -> Vec<String> {
+        let news = std::mem::take(&mut source.news).into_iter();
+        news.filter(|news| news.state == InterfaceState::Refused).map(|news| news.text).collect()
+    }
+
+    #[test]
+    fn an_interface_beyond_those_that_a_source_may_meet_is_refused_once_with_the_remedy() {
+        let mut source = full();
+        let further = link(INTERFACES_KNOWN_MAX);
+        source.take_up(&further);
+        source.take_up(&further);
+        let said = refusals(&mut source);
+        assert!(
+            matches!(&said[..], [text] if text.contains("met4096 is not captured") && text.contains("at most 4096")),
+            "{said:?}"
+        );
+        assert!(said[0].contains("start again, with a pattern"), "{said:?}");
+        assert_eq!((source.known.len(), source.ports.len()), (INTERFACES_KNOWN_MAX, 0));
+        // Removed and made again it is told again: nothing is remembered of it.
+        source.leave(further.index);
+        assert!(source.refused.is_empty());
+        source.take_up(&further);
+        assert_eq!(refusals(&mut source).len(), 1);
+    }
+
+    #[test]
+    fn one_that_it_has_met_is_none_too_many_when_it_comes_back() {
+        let mut source = full();
+        let back = link(7);
+        assert_eq!(source.number(&interface(&back, LinkType::ETHERNET), &back), Some(7));
+        assert_eq!(source.number(&interface(&back, LinkType::RAW), &back), None, "of its name, and another one");
+        // There is no such interface here: with rights that is found when its socket is bound, without them there is no socket.
+        source.take_up(&back);
+        let said = refusals(&mut source);
+        assert!(said.iter().all(|text| !text.contains("one too many")), "{said:?}");
+        assert_eq!(source.known.len(), INTERFACES_KNOWN_MAX);
+    }
 }
