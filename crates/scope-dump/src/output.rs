@@ -264,7 +264,10 @@ impl OutFile {
             if self.buffer.len() + bytes < BUFFER_BYTES_MAX {
                 self.part.note_early();
             }
-            self.flush()?;
+            if let Err(error) = self.flush() {
+                self.buffered.add(tally); // counted, and not in the file
+                return Err(error);
+            }
             self.part.make_room(&mut self.buffer, bytes);
         }
         self.format().packet(&mut self.buffer, block, number, comments);
