@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
-    const ENOUGH: Duration = Duration::from_secs(10);
+    const ENOUGH: Duration = Duration::from_secs(120);
 
     fn open(folder: &TempDir) -> Events {
         Events::open(&Arc::new(Folder::open(folder.path()).unwrap()), &[7; 16]).unwrap()
@@ -291,15 +291,17 @@ mod tests {
     #[test]
     fn hits_beyond_the_bound_become_counts_and_nothing_is_forgotten() {
         let (folder, events) = log();
+        let begun = Instant::now();
         for n in 0..250 {
             events.hit("t", n, "held_off", None);
         }
+        let seconds = begun.elapsed().as_secs();
         events.close().unwrap();
         let lines = lines(&folder);
         let listed = lines.iter().filter(|line| line["event"] == "hit").count() as u64;
         let counted: u64 = lines.iter().filter_map(|line| line["not_listed"]["held_off"].as_u64()).sum();
         assert_eq!(listed + counted, 250);
-        assert!(listed <= 2 * HITS_LISTED_MAX as u64);
+        assert!(listed <= (2 + seconds) * HITS_LISTED_MAX as u64, "so many in each second");
     }
 
     #[test]

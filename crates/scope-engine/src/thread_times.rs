@@ -88,8 +88,10 @@ mod tests {
             };
             std::thread::Builder::new().name("worker-1".into()).spawn_scoped(scope, sleep).unwrap();
             let mut times = ThreadTimes::new(3);
-            std::thread::sleep(Duration::from_millis(50));
-            times.look();
+            let begun = Instant::now();
+            while times.look().iter().flatten().count() < 2 && begun.elapsed() < Duration::from_secs(120) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             std::thread::sleep(Duration::from_millis(400));
             let told = times.look();
             stop.store(true, Ordering::Relaxed);

@@ -172,7 +172,7 @@ fn play(story: &Story, windows: &[(i64, i64)]) -> Vec<(DumpReport, BTreeSet<i64>
     let player = Player { story: story.clone(), world, look, at_ms: 0, announced: false, met: false };
     let feed = Feed { source: Box::new(player), parts: Vec::new(), cpus: Vec::new() };
     work(0, feed, &shared, &Mutex::<WorkerReport>::default());
-    assert!(shared.dumps.wait(Duration::from_secs(60)));
+    assert!(shared.dumps.wait(Duration::from_secs(120)));
     let packets = |report: &DumpReport| {
         let file = oracle::read(&report.paths[0]).unwrap();
         file.capture.packets.iter().map(|packet| number_and_port(&packet.data).expect("a number").0 as i64).collect()

@@ -17,7 +17,7 @@ const FOLDER: &str = "SPARE_SOCKET_FOLDER";
 /// The interface that the socket serves.
 const INTERFACE: &str = "vb";
 /// Neither may take longer.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(120);
 
 fn check(what: &str, result: libc::c_int) -> libc::c_int {
     assert!(result >= 0, "{what}: {}", io::Error::last_os_error());

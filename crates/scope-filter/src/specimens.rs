@@ -1,10 +1,18 @@
 //! Packets and filters for the tests: few addresses and ports, so that many filters match some packets.
 
+use std::time::Duration;
+
 use scope_packet::LinkType;
 
 /// A number that whoever runs the long tests may give by the environment.
 pub fn asked_for(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+/// How long this thread has run, which says on a busy machine too what something costs.
+pub(crate) fn thread_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
 }
 
 /// A small generator of numbers (xorshift): a seed gives the same specimens on every machine.

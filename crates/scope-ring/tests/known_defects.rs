@@ -6,8 +6,11 @@ use scope_packet::KeyEntry;
 use scope_packet::pcapng::PacketHead;
 use scope_ring::{Append, Reader, ReaderCounts};
 use stand::{KIB, MIB, accounts, append, feed, feed_segments, head, lane, ring};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// Longest that is waited for anything, on a machine however busy.
+const LIMIT: Duration = Duration::from_secs(120);
 
 #[test]
 fn an_idle_lane_holds_nobody_up() {
@@ -39,31 +42,32 @@ fn a_reader_that_holds_a_segment_for_a_second_and_a_half_stops_no_writer() {
     let ring = ring(16, 64 * KIB, 1);
     let mut writer = lane(&ring, 0);
     feed(&mut writer, 10, 100);
-    let held = AtomicBool::new(false);
-    let over = AtomicBool::new(false);
-    let (mut longest, mut laps) = (Duration::ZERO, 0);
+    let (held, over, laps) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut reader = Reader::new(&ring);
             let batch = reader.next_batch().expect("ten packets");
             let before = batch.blocks().bytes().to_vec();
+            let begun = Instant::now();
             held.store(true, Ordering::Release);
             std::thread::sleep(Duration::from_millis(1500));
-            assert_eq!(batch.blocks().bytes(), before, "what is held stays as it is");
+            // Held until the writer has done its laps, however fast the machine is; one that waits for the reader does none.
+            while laps.load(Ordering::Acquire) <= 50 && begun.elapsed() < LIMIT {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let (laps, after) = (laps.load(Ordering::Acquire), batch.blocks().bytes().to_vec());
             over.store(true, Ordering::Release);
+            assert!(laps > 50, "{laps} laps while the segment was held");
+            assert!(after == before, "what is held stays as it is");
         });
         while !held.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
         while !over.load(Ordering::Acquire) {
-            let began = Instant::now();
             feed(&mut writer, 64, 1000);
-            longest = longest.max(began.elapsed());
-            laps = ring.lane_next(0) / 16;
+            laps.store(ring.lane_next(0) / 16, Ordering::Release);
         }
     });
-    assert!(laps > 50, "{laps} laps in 1.5 s");
-    assert!(longest < Duration::from_millis(100), "longest pause of the writer: {longest:?}");
 }
 
 #[test]
@@ -110,9 +114,14 @@ fn a_reader_that_lost_all_of_a_lane_that_paused_knows_it_and_goes_on_sleeping() 
 fn a_waiting_reader_sleeps_about_a_millisecond_at_most() {
     let ring = ring(16, 64 * KIB, 1);
     let mut reader = Reader::new(&ring);
-    let began = Instant::now();
-    (0..10).for_each(|_| reader.wait());
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    // Where others have the processors, one that wakes up waits for its turn: those count to which that did not happen.
+    let (begun, mut short) = (Instant::now(), 0);
+    while short < 10 {
+        let began = Instant::now();
+        reader.wait();
+        short += u32::from(began.elapsed() < Duration::from_millis(10));
+        assert!(begun.elapsed() < LIMIT, "{short} waits of less than 10 ms");
+    }
 }
 
 #[test]

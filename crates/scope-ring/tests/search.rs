@@ -196,7 +196,7 @@ fn summaries_skip_segments_without_the_host_and_only_those() {
     writer.commit();
     let begun = Instant::now();
     while summarizer.summaries().built() < ring.lane_next(0) - 1 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "summaries of what is sealed are built");
+        assert!(begun.elapsed() < Duration::from_secs(120), "summaries of what is sealed are built");
         std::thread::sleep(Duration::from_millis(1));
     }
     let search = |test: KeyTest| {
@@ -279,7 +279,7 @@ fn searching_while_a_writer_writes_finds_everything_that_was_committed_before() 
         let stops = StopOnDrop(&stop); // however the looking ends, the writer does
         let (begun, mut looks) = (Instant::now(), 0);
         let mut dice = Dice(1);
-        while begun.elapsed() < Duration::from_millis(800) {
+        while looks <= 5000 && begun.elapsed() < Duration::from_secs(120) {
             let newest_ns = committed.load(Ordering::SeqCst);
             if newest_ns == 0 {
                 continue; // nothing is there yet
@@ -292,7 +292,7 @@ fn searching_while_a_writer_writes_finds_everything_that_was_committed_before() 
         }
         drop(stops);
         writing.join().expect("the writer");
-        assert!(looks > 100, "{looks}");
+        assert!(looks > 5000, "{looks}");
     });
 }
 

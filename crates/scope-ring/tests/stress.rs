@@ -8,10 +8,14 @@ use scope_ring::{Append, Batch, LaneWriter, Reader, Ring};
 use stand::{Dice, KIB, fill, head, lane, ring};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long writers write.
+/// How long writers write, and longer until the first of them has stored enough.
 const DURATION: Duration = Duration::from_secs(3);
+/// What the first writer stores at least.
+const PACKETS_MIN: u64 = 50_000;
+/// Longest that is waited for that, on a machine however busy.
+const LIMIT: Duration = Duration::from_secs(120);
 /// Shortest packet: it tells its lane and number.
 const LEN_MIN: u64 = 16;
 
@@ -173,6 +177,10 @@ fn three_writers_and_seven_readers() {
         scope.spawn(|| die(ring, stop));
         scope.spawn(|| audit(ring, stop));
         std::thread::sleep(DURATION);
+        let begun = Instant::now();
+        while ring.counters().workers[0].stored_packets <= PACKETS_MIN && begun.elapsed() < LIMIT {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         stop.store(true, Ordering::Release);
         let counts: Vec<_> = writers.into_iter().map(|writer| writer.join().expect("a writer")).collect();
         written.store(true, Ordering::Release);
@@ -183,7 +191,7 @@ fn three_writers_and_seven_readers() {
     for (worker, counts) in (1..).zip(&counts) {
         assert_eq!(ring.counters().lanes[worker].packets, counts.stored_packets, "lane of worker {}", worker - 1);
     }
-    assert!(counts[0].stored_packets > 50_000, "{counts:?}");
+    assert!(counts[0].stored_packets > PACKETS_MIN, "{counts:?}");
     assert_eq!(ring.budget().taken(), 0);
     no_pin_is_left(ring, idle);
 }

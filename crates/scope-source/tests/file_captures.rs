@@ -5,7 +5,6 @@ mod file_support;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use file_support::odd::{self, Expected};
 use file_support::{Collect, Got, read_all, read_bytes};
@@ -217,7 +216,6 @@ fn two_thousand_cut_and_flipped_mutants_do_no_harm() {
         let mut bytes = fs::read(&files[mutant % files.len()]).unwrap();
         mutate(&mut noise, &mut bytes);
         let len = bytes.len();
-        let begin = Instant::now();
         match FileSource::from_reader("mutant", Box::new(std::io::Cursor::new(bytes))) {
             Err(error) => {
                 assert!(error.to_string().starts_with("mutant: "), "{error}");
@@ -237,7 +235,6 @@ fn two_thousand_cut_and_flipped_mutants_do_no_harm() {
                 }
             }
         }
-        assert!(begin.elapsed() < Duration::from_secs(2), "mutant {mutant} took {:?}", begin.elapsed());
     }
     println!("{MUTANTS} mutants: {refused} refused, {cut} read to a damaged place, {whole} read to their end");
     assert!(refused > 0 && cut > 0 && whole > 0);

@@ -9,8 +9,8 @@ use scope_source::afpacket::{self, AfPacketOptions, AfPacketSource, PORTS_MAX};
 use scope_source::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceError};
 use scope_testkit::lab::{Lab, Namespace, RawSender};
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// What the test sees of a worker while that polls.
@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 struct Seen {
     news: Mutex<Vec<InterfaceNews>>,
     warnings: Mutex<Vec<String>>,
-    received: AtomicU64,
+    /// Packets that all workers have received.
+    received: Arc<AtomicU64>,
     over: AtomicBool,
 }
 
@@ -71,8 +72,9 @@ fn poll_to_the_end(source: &mut AfPacketSource, seen: &Seen) -> Ended {
             (stopped, stop_at) = (true, Instant::now() + LIMIT);
             source.stop();
         }
+        let before = kept.packets.len();
         let polled = source.poll(&mut kept);
-        seen.received.store(kept.packets.len() as u64, Ordering::Relaxed);
+        seen.received.fetch_add((kept.packets.len() - before) as u64, Ordering::Relaxed);
         seen.news.lock().unwrap().extend(source.news());
         seen.warnings.lock().unwrap().extend(source.warnings());
         assert!(Instant::now() < stop_at, "it doesn't end");
@@ -92,7 +94,8 @@ fn poll_to_the_end(source: &mut AfPacketSource, seen: &Seen) -> Ended {
 
 /// Captures by `sources`, a thread of namespace a each, while `task` runs.
 fn capture_during(lab: &Lab, sources: Vec<AfPacketSource>, rights: Rights, task: impl FnOnce(&Seen)) -> (Vec<Ended>, Seen) {
-    let seen: Vec<Seen> = sources.iter().map(|_| Seen::default()).collect();
+    let received = Arc::new(AtomicU64::new(0));
+    let seen: Vec<Seen> = sources.iter().map(|_| Seen { received: received.clone(), ..Seen::default() }).collect();
     let ended = std::thread::scope(|scope| {
         let workers: Vec<_> = sources
             .into_iter()
@@ -128,6 +131,21 @@ fn options(interface: &str, workers: u32) -> AfPacketOptions {
     AfPacketOptions { workers, ..AfPacketOptions::new(interface) }.with_small_ring()
 }
 
+/// Waits until so many packet sockets are bound to `interface`, and a moment for what is done to them after that.
+fn wait_for_sockets(lab: &Lab, interface: &str, sockets: usize) {
+    let begun = Instant::now();
+    let bound = || {
+        let table = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
+        let index = index_of(interface).to_string();
+        table.lines().filter(|line| line.split_whitespace().nth(4) == Some(&index)).count()
+    };
+    while lab.a().enter(bound) < sockets {
+        assert!(begun.elapsed() < LIMIT, "{interface} has no {sockets} sockets");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(if sockets > 1 { 100 } else { 0 }));
+}
+
 fn open_in(namespace: &Namespace, options: &AfPacketOptions) -> Vec<AfPacketSource> {
     namespace.enter(|| afpacket::open(options, &format!("afpacket:{}", options.interface))).unwrap()
 }
@@ -140,30 +158,45 @@ struct Burst {
 }
 
 /// Sends some 20,000 packets a second until it is over, all different.
-fn send_bursts(sender: &RawSender, over: &AtomicBool) -> Vec<Burst> {
+fn send_bursts(sender: &RawSender, over: &AtomicBool, sent: &AtomicU64) -> Vec<Burst> {
     let mut bursts = Vec::new();
     while !over.load(Ordering::Relaxed) {
         let frames = frames(bursts.len() as u32, 20, 200);
         let from = Instant::now();
         sender.send(&frames).unwrap();
         bursts.push(Burst { from, to: Instant::now(), frames });
+        sent.store(bursts.len() as u64, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(1));
     }
     bursts
+}
+
+/// The frames that were sent while the interface was up.
+fn due<'a>(bursts: &'a [Burst], down: &[(Instant, Instant)]) -> Vec<&'a Vec<u8>> {
+    let is_due = |burst: &&Burst| down.iter().all(|(from, to)| burst.to < *from || burst.from > *to);
+    bursts.iter().filter(is_due).flat_map(|burst| &burst.frames).collect()
 }
 
 fn check_flaps_lose_nothing(workers: u32) {
     const FLAPS: usize = 50;
     let Some(lab) = Lab::or_skip() else { return };
     let sender = RawSender::open(lab.b(), "vb").unwrap();
-    let over = AtomicBool::new(false);
+    let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let (mut bursts, mut down) = (Vec::new(), Vec::new());
     let (ended, seen) = capture_during(&lab, open_in(lab.a(), &options("va", workers)), Rights::Kept, |seen| {
         std::thread::scope(|scope| {
             let set_at_end = SetAtEnd(&over);
-            let sending = scope.spawn(|| send_bursts(&sender, &over));
+            let sending = scope.spawn(|| send_bursts(&sender, &over, &sent));
+            // At least six bursts begin and end in it.
+            let pass_load = || {
+                let (begun, before) = (Instant::now(), sent.load(Ordering::Relaxed));
+                while sent.load(Ordering::Relaxed) < before + 7 {
+                    assert!(begun.elapsed() < LIMIT, "{before} bursts sent, and no more");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            };
             for flap in 1..=FLAPS {
-                std::thread::sleep(Duration::from_millis(20));
+                pass_load();
                 let from = Instant::now();
                 lab.a().ip(&["link", "set", "va", "down"]).unwrap();
                 lab.a().ip(&["link", "set", "va", "up"]).unwrap();
@@ -171,15 +204,15 @@ fn check_flaps_lose_nothing(workers: u32) {
                 down.push((from, Instant::now()));
                 seen.wait_for("va", InterfaceState::Up, flap);
             }
-            std::thread::sleep(Duration::from_millis(20));
+            pass_load();
             drop(set_at_end);
             bursts = sending.join().unwrap();
         });
+        seen.wait_for_packets(due(&bursts, &down).len() as u64);
         std::thread::sleep(Duration::from_millis(100));
     });
     let received: BTreeSet<&[u8]> = ended.iter().flat_map(|ended| ended.kept.of("va")).collect();
-    let is_due = |burst: &&Burst| down.iter().all(|(from, to)| burst.to < *from || burst.from > *to);
-    let due: Vec<&Vec<u8>> = bursts.iter().filter(is_due).flat_map(|burst| &burst.frames).collect();
+    let due = due(&bursts, &down);
     let lost = due.iter().filter(|frame| !received.contains(&frame[..])).count();
     eprintln!(
         "{workers} workers, {FLAPS} flaps: {} packets sent, {} of them while the interface was up, interface_flap_loss {lost}",
@@ -211,12 +244,12 @@ fn check_one_made_again_is_captured_again(options: &AfPacketOptions, rights: Rig
             make_again(&lab);
             seen.wait_for("va", InterfaceState::Back, round as usize);
             if options.workers > 1 {
-                std::thread::sleep(Duration::from_millis(100)); // the other workers, who tell nothing
+                wait_for_sockets(&lab, "va", options.workers as usize); // also those of the other workers, who tell nothing
             }
             take_up(&lab, "va", "vb");
             RawSender::open(lab.b(), "vb").unwrap().send(&load(round)).unwrap();
         }
-        std::thread::sleep(Duration::from_millis(100));
+        seen.wait_for_packets(300 * (1 + u64::from(times)));
     });
     let mut received: Vec<&[u8]> = ended.iter().flat_map(|ended| ended.kept.of("va")).collect();
     let sent: Vec<Vec<u8>> = (0..=times).flat_map(load).collect();
@@ -256,7 +289,7 @@ fn without_rights_and_spare_sockets_it_ends_with_the_remedy() {
         RawSender::open(lab.b(), "vb").unwrap().send(&frames(0, 300, 120)).unwrap();
         lab.a().ip(&["link", "del", "va"]).unwrap();
         seen.wait_for("va", InterfaceState::Gone, 1);
-        std::thread::sleep(Duration::from_millis(100)); // what the rings held is taken
+        seen.wait_for_packets(300); // what the rings held is taken
         add_link(&lab, "va", "vb");
         seen.wait_for("va", InterfaceState::Refused, 1);
     });
@@ -281,7 +314,7 @@ fn a_pattern_takes_what_matches_now_and_what_comes_later() {
                 let (end_a, end_b) = (format!("va{round}"), format!("vb{round}"));
                 add_link(&lab, &end_a, &end_b);
                 seen.wait_for(&end_a, InterfaceState::New, 1);
-                std::thread::sleep(Duration::from_millis(if workers > 1 { 100 } else { 0 }));
+                wait_for_sockets(&lab, &end_a, workers as usize);
                 take_up(&lab, &end_a, &end_b);
                 RawSender::open(lab.b(), &end_b).unwrap().send(&frames(round, 300, 120)).unwrap();
             }
@@ -293,13 +326,14 @@ fn a_pattern_takes_what_matches_now_and_what_comes_later() {
             }
             if rights == Rights::Dropped && workers == 1 {
                 // The socket of one that goes is free for it.
-                std::thread::sleep(Duration::from_millis(100));
+                seen.wait_for_packets(900);
                 lab.a().ip(&["link", "del", "va1"]).unwrap();
                 seen.wait_for("va3", InterfaceState::New, 1);
                 take_up(&lab, "va3", "vb3");
                 RawSender::open(lab.b(), "vb3").unwrap().send(&frames(3, 300, 120)).unwrap();
+                seen.wait_for_packets(1200);
             }
-            std::thread::sleep(Duration::from_millis(100));
+            seen.wait_for_packets(900);
         });
         let last = (rights == Rights::Dropped && workers == 1).then_some(("va3", 3));
         for (name, seed) in [("va", 9), ("va1", 1), ("va2", 2)].into_iter().chain(last) {
@@ -345,7 +379,7 @@ fn a_pattern_that_matches_nothing_yet_waits() {
         seen.wait_for("later0", InterfaceState::New, 1);
         take_up(&lab, "later0", "vb9");
         RawSender::open(lab.b(), "vb9").unwrap().send(&frames(1, 100, 80)).unwrap();
-        std::thread::sleep(Duration::from_millis(100));
+        seen.wait_for_packets(100);
     });
     assert_eq!(ended[0].kept.of("later0").len(), 100);
     assert!(seen.warnings.lock().unwrap().iter().any(|text| text.contains("no interface matches yet")));
@@ -366,7 +400,7 @@ fn without_rights_the_socket_of_one_that_is_gone_serves_one_of_another_name() {
             take_up(&lab, &end_a, &end_b);
             RawSender::open(lab.b(), &end_b).unwrap().send(&frames(round, 300, 120)).unwrap();
         }
-        std::thread::sleep(Duration::from_millis(100));
+        seen.wait_for_packets(1200);
     });
     for (name, seed) in [("va", 0), ("v1", 1), ("v2", 2), ("v3", 3)] {
         assert!(ended[0].kept.of(name) == frames(seed, 300, 120), "{name}");
@@ -420,7 +454,7 @@ fn frames_of_a_larger_mtu_come_whole() {
         lab.b().ip(&["link", "set", "vb", "mtu", "9000"]).unwrap();
         seen.wait_for("va", InterfaceState::Mtu(9000), 1);
         RawSender::open(lab.b(), "vb").unwrap().send(&long).unwrap();
-        std::thread::sleep(Duration::from_millis(100));
+        seen.wait_for_packets(100);
     });
     let received = ended[0].kept.of("va");
     assert!(received[..50] == frames(1, 50, 1514) && received[50..] == long, "{} received", received.len());
@@ -535,20 +569,23 @@ fn counts_of_interfaces_that_are_gone_are_not_copied_at_each_poll() {
 fn one_worker_serves_three_interfaces_and_none_is_starved() {
     let Some(lab) = Lab::or_skip() else { return };
     let others: Vec<(String, String)> = (0..2).map(|_| lab.another_link().unwrap()).collect();
-    let spec = |name: &str| (options(name, 0), format!("afpacket:{name},workers=0"));
+    // Each ring holds all that is sent, so that nothing is lost either where the worker hardly ever runs.
+    let spec = |name: &str| (AfPacketOptions { blocks: 160, ..options(name, 0) }, format!("afpacket:{name},workers=0"));
     let source = lab.a().enter(|| afpacket::open_shared(&[spec("va"), spec(&others[0].0), spec(&others[1].0)])).unwrap();
     assert_eq!(source.name(), "afpacket:va,workers=0 + afpacket:va1,workers=0 + afpacket:va2,workers=0");
     let (flood, slow) = (frames(0, 60_000, 100), [frames(1, 200, 100), frames(2, 200, 100)]);
     let (mut ended, _) = capture_during(&lab, vec![source], Rights::Kept, |seen| {
-        std::thread::scope(|scope| {
-            let lab = &lab;
-            let flooding = scope.spawn(|| RawSender::open(lab.b(), "vb").unwrap().send_paced(&flood, 60_000).unwrap());
-            for ((_, end_b), slow) in others.iter().zip(&slow) {
-                scope.spawn(move || RawSender::open(lab.b(), end_b).unwrap().send_paced(slow, 1000).unwrap());
+        let flooding = RawSender::open(lab.b(), "vb").unwrap();
+        let slowly = others.iter().map(|(_, end_b)| RawSender::open(lab.b(), end_b).unwrap()).zip(&slow).collect::<Vec<_>>();
+        // 60 of the flood in each millisecond, and in the first fifth of it one of each slow one.
+        for (step, part) in flood.chunks(60).enumerate() {
+            flooding.send(part).unwrap();
+            for (sender, frames) in &slowly {
+                sender.send(frames.get(step..=step).unwrap_or_default()).unwrap();
             }
-            flooding.join().unwrap();
-        });
-        seen.wait_for_packets(1);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        seen.wait_for_packets(60_400);
     });
     let Ended { kept, interfaces, .. } = ended.remove(0);
     assert_eq!(

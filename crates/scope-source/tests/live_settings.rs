@@ -34,7 +34,7 @@ fn drain(source: &mut dyn Source) -> (Lengths, SourceCounters) {
     source.stop();
     let begun = Instant::now();
     while source.poll(&mut lengths).unwrap() != Polled::Ended {
-        assert!(begun.elapsed() < Duration::from_secs(10), "still not done: {:?}", source.counters());
+        assert!(begun.elapsed() < Duration::from_secs(120), "still not done: {:?}", source.counters());
     }
     (lengths, source.counters())
 }
@@ -129,7 +129,7 @@ fn a_slow_worker_s_clock_waits_for_counts_that_come_within_a_long_poll() {
         let begun = Instant::now();
         while slow.batches < 25 {
             source.poll(&mut slow).unwrap();
-            assert!(begun.elapsed() < Duration::from_secs(60), "{}: {} batches", source.name(), slow.batches);
+            assert!(begun.elapsed() < Duration::from_secs(120), "{}: {} batches", source.name(), slow.batches);
         }
         assert!(slow.uncounted_max <= 12, "{}: {} of {} batches", source.name(), slow.uncounted_max, slow.batches);
     }

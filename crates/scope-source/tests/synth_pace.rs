@@ -65,7 +65,7 @@ fn packets_come_in_real_time_and_never_early() {
 
 #[test]
 fn the_clock_goes_on_between_packets_and_to_the_end_of_the_time() {
-    let mut source = open(SynthOptions { time_ns: Some(150_000_000), ..paced(10) });
+    let mut source = open(SynthOptions { time_ns: Some(750_000_000), ..paced(2) });
     let mut seen = Seen::default();
     let mut nothing = 0;
     while match source.poll(&mut seen).expect("no failure") {
@@ -78,7 +78,7 @@ fn the_clock_goes_on_between_packets_and_to_the_end_of_the_time() {
     } {}
     assert_eq!(seen.packets, 2);
     assert!(nothing >= 2, "{nothing}");
-    assert!(seen.clock_ns >= START_NS + 150_000_000, "{}", seen.clock_ns - START_NS);
+    assert!(seen.clock_ns >= START_NS + 750_000_000, "{}", seen.clock_ns - START_NS);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn without_a_start_it_begins_now_and_all_workers_at_once() {
         firsts.push(seen.last_ns);
     }
     // Packets 0 to 99 are 10 us apart: the last ones of both workers lie within a millisecond, though polled one after another.
-    assert!(firsts.iter().all(|ns| *ns >= now_ns && *ns < now_ns + 5_000_000_000));
+    assert!(firsts.iter().all(|ns| *ns >= now_ns && *ns < now_ns + 120_000_000_000));
     assert!(firsts[0].abs_diff(firsts[1]) < 1_000_000, "{firsts:?}");
 }
 

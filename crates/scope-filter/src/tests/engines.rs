@@ -95,7 +95,7 @@ fn agree_on_pairs(seed: u64, pairs: u64) {
 
 #[test]
 fn the_engines_agree_with_libpcap_on_generated_filters_and_packets() {
-    agree_on_pairs(1, 400_000);
+    agree_on_pairs(1, 60_000);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn what_is_taken_in_pieces_means_what_libpcap_makes_of_the_whole() {
         "arp",
     ];
     let mut taken = 0;
-    for _ in 0..100_000 {
+    for _ in 0..40_000 {
         let text: Vec<_> = (0..1 + random.below(12)).map(|_| random.pick(&parts)).collect();
         let text = text.join(" ");
         let tags = random.below(3) as usize;
@@ -149,7 +149,7 @@ fn what_is_taken_in_pieces_means_what_libpcap_makes_of_the_whole() {
             taken += 1;
         }
     }
-    assert!(taken > 2000, "{taken}");
+    assert!(taken > 1250, "{taken} texts with 40 packets each");
 }
 
 /// Every opcode, with operands that lie at and around the bounds.
@@ -193,12 +193,12 @@ fn random_instruction(random: &mut Random, room: u8) -> Instruction {
 #[test]
 fn the_engines_agree_with_libpcap_on_random_programs_of_every_opcode() {
     let mut random = Random::new(2);
-    for _ in 0..20_000 {
+    for _ in 0..6250 {
         let len = 2 + random.below(14) as u8;
         let mut instructions: Vec<_> = (0..len).map(|at| random_instruction(&mut random, len - 1 - at)).collect();
         instructions.push(Instruction { code: random.pick(&[0x06, 0x16]), jump_true: 0, jump_false: 0, k: 1 });
         let engines = Engines::new(&instructions).unwrap();
-        for _ in 0..4 {
+        for _ in 0..8 {
             let data: Vec<u8> = (0..60 + random.below(6)).map(|_| random.next() as u8).collect();
             engines.answer(&data, 1500, &|| format!("{instructions:x?}"));
         }

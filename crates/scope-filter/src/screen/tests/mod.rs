@@ -5,12 +5,27 @@ mod packets;
 mod sound;
 mod worth;
 
+use std::time::Instant;
+
 use scope_packet::{Headers, KeyEntry, LinkType};
 
+use super::Screen;
+use crate::specimens::thread_time;
 use crate::{Filter, VlanRule};
 
 fn entry(link: LinkType, data: &[u8]) -> KeyEntry {
     KeyEntry::new(&Headers::parse(link, data))
+}
+
+/// The screen of a filter that has one: on a busy machine the time for deriving it may be over too early, so it is tried again.
+fn screen_that_is_found(filter: &Filter, link: LinkType) -> Screen {
+    let begun = Instant::now();
+    loop {
+        let screen = filter.screen(link);
+        if !screen.is_everything() || begun.elapsed().as_secs() >= 120 {
+            return screen;
+        }
+    }
 }
 
 /// 16 KiB of ports once took half a minute: a dump with such a filter lost its window meanwhile.
@@ -22,9 +37,9 @@ fn a_screen_is_derived_in_bounded_time_or_lets_everything_pass() {
         text.truncate(16_000);
         text.truncate(text.rfind(" or ").unwrap());
         let filter = Filter::compile(&text, VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap();
-        let begun = std::time::Instant::now();
+        let before = thread_time();
         filter.screen(LinkType::ETHERNET);
-        let took = begun.elapsed();
+        let took = thread_time() - before; // what others of the machine take doesn't count
         assert!(took < 3 * super::DERIVING_TIME_MAX, "{part}: {took:?}");
     }
 }

@@ -1,18 +1,16 @@
 //! Screening says no to most of what doesn't match, and says in words what it asks for.
 
-use std::time::{Duration, Instant};
-
 use scope_packet::{KeyEntry, LinkType};
 
-use super::entry;
 use super::packets::any_packet;
 use super::sound::{Tally, hold};
+use super::{entry, screen_that_is_found};
 use crate::screen::{CLAUSES_MAX, Screen};
 use crate::specimens::Random;
 use crate::{Filter, VlanRule};
 
 fn screen(text: &str, rule: VlanRule, link: LinkType) -> Screen {
-    Filter::compile(text, rule, &[link]).unwrap_or_else(|error| panic!("{error}")).screen(link)
+    screen_that_is_found(&Filter::compile(text, rule, &[link]).unwrap_or_else(|error| panic!("{error}")), link)
 }
 
 #[test]
@@ -91,9 +89,8 @@ fn the_condition_is_told_in_words() {
 #[test]
 fn long_lists_of_ports_and_flows_keep_their_screen() {
     let check = |text: String, lines: usize| {
-        let begun = Instant::now();
         let screen = screen(&text, VlanRule::Exact, LinkType::ETHERNET);
-        println!("{:?}: {screen}", begun.elapsed());
+        println!("{screen}");
         assert!(text.len() > 2048, "libpcap's optimiser would have made it short");
         assert_eq!(screen.to_string().lines().count(), lines, "{screen}");
         let unrelated = KeyEntry { source_port: 7, destination_port: 9, word: 6 | 1 << 8, ..KeyEntry::default() };
@@ -111,10 +108,7 @@ fn long_lists_of_ports_and_flows_keep_their_screen() {
 fn a_filter_of_six_hundred_hosts_is_screened_by_two_sets() {
     let hosts: Vec<_> = (0..600u32).map(|n| format!("host 10.{}.{}.1", n / 256, n % 256)).collect();
     let filter = Filter::compile(&hosts.join(" or "), VlanRule::Transparent, &[]).unwrap();
-    let begun = Instant::now();
-    let screen = filter.screen(LinkType::ETHERNET);
-    let took = begun.elapsed();
-    println!("{took:?}\n{screen}");
+    let screen = screen_that_is_found(&filter, LinkType::ETHERNET);
+    println!("{screen}");
     assert_eq!(screen.to_string().lines().count(), 3, "{screen}");
-    assert!(took < Duration::from_secs(10), "{took:?}");
 }
