@@ -29,7 +29,7 @@ impl Scope {
         let before = starts();
         let scope = Scope { started: Started::new(place.command(&arguments)), out: place.out() };
         wait_until("the start", || starts() > before); // earlier runs have theirs in the same log
-        std::thread::sleep(Duration::from_millis(700)); // more than a dump's past
+        std::thread::sleep(Duration::from_millis(1000)); // more than a dump's past
         scope
     }
 
@@ -63,7 +63,7 @@ impl Scope {
 
     fn stop(self) -> Done {
         self.started.signal(libc::SIGINT);
-        self.started.finish(Duration::from_secs(30))
+        self.started.finish(run::LIMIT)
     }
 }
 
@@ -335,9 +335,9 @@ fn a_folder_that_is_moved_keeps_its_dumps_and_one_that_is_removed_fails_them() {
     let kept = dumps(&moved);
     std::fs::rename(&kept[0], place.path("kept.pcapng")).unwrap();
     std::fs::remove_dir_all(&moved).unwrap();
-    std::thread::sleep(Duration::from_millis(300)); // it is noticed before a dump fails
+    std::thread::sleep(Duration::from_millis(1500)); // it is noticed before a dump fails
     scope.started.signal(libc::SIGUSR1);
-    std::thread::sleep(Duration::from_millis(700));
+    std::thread::sleep(Duration::from_millis(1500));
     let done = scope.stop();
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let summary = done.summary();

@@ -10,7 +10,6 @@ use run::{LIMIT, Started, skip, wait_until};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 /// `clock_gettime(2)` with the system's clock ahead by so many seconds as stand in a file.
 const SHIM: &str = r#"
@@ -57,7 +56,7 @@ fn shim(folder: &Path) -> Option<PathBuf> {
 }
 
 fn next(manager: &UnixDatagram) -> String {
-    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    manager.set_read_timeout(Some(LIMIT)).unwrap();
     let mut bytes = [0; 4096];
     let len = manager.recv(&mut bytes).expect("a message in time");
     String::from_utf8(bytes[..len].to_vec()).expect("text")
@@ -78,14 +77,16 @@ fn a_clock_set_back_by_minutes_is_told_and_doesn_t_withhold_the_sign_of_life() {
     command.env("LD_PRELOAD", &library).env("CLOCK_AHEAD", &ahead);
     let started = Started::new(command);
     assert_eq!(next(&manager), "READY=1");
-    assert!((0..2).all(|_| next(&manager).ends_with("\nWATCHDOG=1")));
+    let signs = |count: usize| {
+        let said = std::iter::repeat_with(|| next(&manager)).take(20).filter(|said| said.ends_with("\nWATCHDOG=1"));
+        assert_eq!(said.take(count).count(), count);
+    };
+    signs(2);
     let page = std::fs::OpenOptions::new().write(true).open(&ahead).unwrap();
     let set = |seconds: i64| std::os::unix::fs::FileExt::write_all_at(&page, &seconds.to_ne_bytes(), 0).unwrap();
     set(-300);
-    for _ in 0..5 {
-        let said = next(&manager);
-        assert!(said.ends_with("\nWATCHDOG=1"), "{said}");
-    }
+    // A busy machine may keep a worker from its signs now and then; a clock that is minutes ahead would do so each time.
+    signs(5);
     let log = live.place.out().join("wirescope.jsonl");
     let text = || std::fs::read_to_string(&log).unwrap();
     wait_until("the step in the log", || text().contains("\"clock_step\""));

@@ -52,7 +52,7 @@ fn captured(live: &Live, source: &str, send: impl FnOnce()) -> (Done, Value) {
     send();
     std::thread::sleep(Duration::from_millis(1300));
     started.signal(libc::SIGINT);
-    let done = started.finish(Duration::from_secs(10));
+    let done = started.finish(run::LIMIT);
     let summary = serde_json::from_str(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", done.stderr));
     (done, summary)
 }
@@ -158,7 +158,7 @@ fn packets_longer_than_the_mtu_are_counted_through_libpcap_too_and_the_prefilter
     send_by_tcp(a, b, "10.77.0.2:7777");
     std::thread::sleep(Duration::from_millis(1300));
     started.signal(libc::SIGINT);
-    let done = started.finish(Duration::from_secs(10));
+    let done = started.finish(run::LIMIT);
     let summary: Value = serde_json::from_str(&done.stdout).unwrap();
     let altered = &summary["nic"]["oa"]["altered"];
     assert!(altered["long"].as_u64().unwrap() > 5 && altered["joined"] == 0 && altered["split"] == 0, "{altered}");

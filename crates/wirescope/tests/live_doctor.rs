@@ -47,7 +47,7 @@ fn text(value: &Value) -> &str {
 /// Interrupts a run; its summary.
 fn stop(started: Started) -> Value {
     started.signal(libc::SIGINT);
-    let done = started.finish(Duration::from_secs(10));
+    let done = started.finish(run::LIMIT);
     serde_json::from_str(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", done.stderr))
 }
 
@@ -182,7 +182,7 @@ fn joined_packets_and_open_checksums_are_noted_with_the_line_that_mends_them() {
     send_by_tcp(&live);
     std::thread::sleep(Duration::from_millis(1200));
     started.signal(libc::SIGINT);
-    let run = started.finish(Duration::from_secs(10));
+    let run = started.finish(run::LIMIT);
     let sender = format!("ip netns exec {} ethtool -K oa", live.lab.a().name());
     assert!(run.stderr.contains(&format!("{sender} tso off tx-udp-segmentation off")), "said while it goes: {}", run.stderr);
     let summary: Value = serde_json::from_str(&run.stdout).unwrap();
@@ -320,7 +320,7 @@ fn the_final_words_tell_the_cards_counters() {
     live.sender().send(&long_frames(40, 100)).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     started.signal(libc::SIGINT);
-    let done = started.finish(Duration::from_secs(10));
+    let done = started.finish(run::LIMIT);
     assert!(done.stdout.contains("nic       vb: 40 packets received, nothing lost that it knows of"), "{}", done.stdout);
 }
 

@@ -57,7 +57,7 @@ fn make_again(live: &Live) {
 fn take_up(live: &Live) {
     live.lab.a().ip(&["link", "set", "va", "arp", "off", "up"]).unwrap();
     live.lab.b().ip(&["link", "set", "vb", "up"]).unwrap();
-    std::thread::sleep(Duration::from_millis(300)); // until the kernel notices the link
+    live.wait_for_link();
 }
 
 #[test]
@@ -308,16 +308,16 @@ fn set_link(live: &Live, up: bool) -> (i64, i64) {
 fn a_dump_states_in_which_span_the_link_was_down_also_while_it_still_is() {
     for source in ["afpacket:vb", "afpacket:vb,workers=2", "pcap:vb"] {
         let Some(live) = Live::or_skip() else { return };
-        let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "2500ms", "--after", "200ms"];
+        let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "1m", "--after", "200ms"];
         let started = live.start(&[&["--source", source], &orders[..]].concat());
         let frames = mixed_frames(7, 200);
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(Duration::from_millis(200));
         let (down_ns, down_by_ns) = set_link(&live, false);
-        std::thread::sleep(Duration::from_millis(1500));
+        std::thread::sleep(Duration::from_millis(500));
         started.signal(libc::SIGUSR1);
         live.wait_for_dumps(1);
         let (up_ns, _) = set_link(&live, true);
-        std::thread::sleep(Duration::from_millis(300)); // until the kernel notices the link
+        live.wait_for_link();
         live.sender().send(&frames).unwrap();
         live.sender().send(&[hit_frame(&[])]).unwrap();
         live.wait_for_dumps(2);
@@ -333,11 +333,11 @@ fn a_dump_states_in_which_span_the_link_was_down_also_while_it_still_is() {
             assert_eq!((gap.lost_min, gap.lost_max), (0, None));
             // From before it went down to after it came up, or to the window's end where it was down there.
             assert!(
-                gap.from_ns <= down_by_ns.max(dump.asked.0) && gap.from_ns > down_ns - 400_000_000,
+                gap.from_ns <= down_by_ns.max(dump.asked.0) && gap.from_ns > down_ns - 60_000_000_000,
                 "{source}: {dump:?}, {down_ns}"
             );
             assert!(
-                gap.to_ns >= end_ns.min(dump.asked.1) && gap.to_ns < end_ns.saturating_add(2_000_000_000),
+                gap.to_ns >= end_ns.min(dump.asked.1) && gap.to_ns < end_ns.saturating_add(60_000_000_000),
                 "{source}: {dump:?}"
             );
             let head = std::fs::read(&dump.path).unwrap();

@@ -50,7 +50,7 @@ fn libpcap_s_interface_stands_in_the_summary_and_its_changes_in_the_log() {
     wait_for_state(&live, "vb", "down");
     live.lab.b().ip(&["link", "set", "vb", "up"]).unwrap();
     wait_for_state(&live, "vb", "up");
-    std::thread::sleep(Duration::from_millis(300)); // until the kernel notices the link
+    live.wait_for_link();
     live.sender().send(&frames).unwrap();
     let done = stop(started);
     assert_nothing_lost(&done.summary(), 200);

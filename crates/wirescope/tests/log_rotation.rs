@@ -53,7 +53,7 @@ fn a_log_that_was_moved_goes_on_in_a_new_file_after_sighup_and_no_line_is_lost()
     };
     dump(&log);
     started.signal(libc::SIGHUP); // it is where it was: nothing changes
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(1000));
     std::fs::rename(&log, &first).unwrap();
     dump(&first);
     started.signal(libc::SIGHUP);
@@ -151,8 +151,7 @@ fn with_closed_standard_descriptors_no_file_of_a_run_gets_their_numbers() {
     }
     let place = Place::new();
     // What is said on standard error would stand in a file that had number 2.
-    let script =
-        "\"$@\" <&- >&- 2>&- & run=$!; sleep 2; for at in 0 1 2; do readlink /proc/$run/fd/$at; done; kill -INT $run; wait $run";
+    let script = "\"$@\" <&- >&- 2>&- & run=$!; until grep -q status \"$OUT/wirescope.jsonl\" && ls \"$OUT\"/*.pcapng; do sleep 0.1; done >/dev/null 2>&1; for at in 0 1 2; do readlink /proc/$run/fd/$at; done; kill -INT $run; wait $run";
     let binary = env!("CARGO_BIN_EXE_wirescope");
     let out = place.out().display().to_string();
     let mut command = Command::new("sh");
@@ -171,7 +170,7 @@ fn with_closed_standard_descriptors_no_file_of_a_run_gets_their_numbers() {
         "--dump",
         "",
     ]);
-    command.args(TRAFFIC).args(["--after", "0s", "--holdoff", "200ms", "-v"]);
+    command.env("OUT", &out).args(TRAFFIC).args(["--after", "0s", "--holdoff", "200ms", "-v"]);
     let done = finish(command);
     assert_eq!((done.code(), done.stdout.as_str()), (Some(0), "/dev/null\n/dev/null\n/dev/null\n"), "{}", done.stderr);
     assert!(place.out_names().iter().filter(|name| run::is_finished_dump(name)).count() >= 1);

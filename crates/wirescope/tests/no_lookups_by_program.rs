@@ -9,7 +9,6 @@ use scope_testkit::oracle;
 use scope_testkit::traffic::Conversations;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
 
 /// What the C library reads before it looks up a host, a net, a service or a protocol.
 const RESOLVERS: &str = "nsswitch.conf resolv.conf hosts host.conf gai.conf networks ethers";
@@ -90,7 +89,6 @@ fn a_filter_right_or_wrong_makes_no_socket_and_reads_no_file_of_the_resolver() {
         let done = finish(watched(&place, &command));
         assert_eq!(done.code(), Some(code), "{command:?}: {}{}", done.stdout, done.stderr);
         assert!(!done.stdout.contains("read: "), "{command:?}: {}", done.stdout);
-        assert!(done.took < Duration::from_secs(60), "{command:?}: {:?}", done.took);
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // every test file takes what it needs
 
 use crate::run::summary::Summary;
-use crate::run::{Done, Place, Started, is_finished_dump, wait_until};
+use crate::run::{Done, LIMIT, Place, Started, is_finished_dump, wait_until};
 use scope_testkit::lab::witness::{Seen, Witness, numbered};
 use scope_testkit::lab::{Lab, Namespace, RawSender};
 use scope_testkit::oracle::truth::{Came, Truth};
@@ -22,8 +22,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A packet that leaves by the capturing interface says so in these flags.
 pub const OUTGOING: u32 = 2;
-/// A run that was told to stop may take this long, and no longer.
-const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A laboratory and a folder.
 pub struct Live {
@@ -67,6 +65,22 @@ impl Live {
         let log = place.out().join("wirescope.jsonl");
         wait_until("the log's first line", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n')));
         started
+    }
+
+    /// Waits until the kernel lets packets pass from `va` to `vb`, which it does a while after both were set up.
+    pub fn wait_for_link(&self) {
+        let is_up = |namespace: &Namespace, end: &str| {
+            let output = namespace.command("ip").args(["-o", "link", "show", end]).output().expect("ip");
+            String::from_utf8_lossy(&output.stdout).contains(" state UP ")
+        };
+        wait_until("the link", || is_up(self.lab.a(), "va") && is_up(self.lab.b(), "vb"));
+        std::thread::sleep(Duration::from_millis(100)); // the queue begins a moment later
+    }
+
+    /// Waits until the log says this.
+    pub fn wait_for_words(&self, words: &str) {
+        let log = self.place.out().join("wirescope.jsonl");
+        wait_until(words, || std::fs::read_to_string(&log).is_ok_and(|text| text.contains(words)));
     }
 
     /// Sends from the other end of `vb`.
@@ -123,7 +137,7 @@ impl Live {
 /// Interrupts a run, which has to end in time, and well.
 pub fn stop(started: Started) -> Done {
     started.signal(libc::SIGINT);
-    let done = started.finish(STOP_LIMIT);
+    let done = started.finish(LIMIT);
     let too_many = done.summary().hits.values().any(|hits| hits.too_many > 0);
     assert_eq!(done.code(), Some(i32::from(too_many)), "{}", done.stderr);
     done
