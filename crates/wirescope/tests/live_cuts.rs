@@ -17,7 +17,7 @@ use std::time::Duration;
 const SENT: usize = 24 << 20;
 /// The most that is kept of a packet.
 const KEPT_MAX: u64 = 256 << 10;
-const ORDERS: [&str; 8] = ["--trigger", "sent=port 7777", "--after", "300ms", "--ring", "128MiB", "--segment", "2MiB"];
+const ORDERS: [&str; 8] = ["--trigger", "sent=port 7777", "--after", "60s", "--ring", "128MiB", "--segment", "2MiB"];
 
 /// Sends [`SENT`] bytes from one namespace to an address of another (or the same).
 fn send_by_tcp(from: &Namespace, to: &Namespace, address: &str) {
