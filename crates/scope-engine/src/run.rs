@@ -20,7 +20,7 @@ mod telling;
 
 use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
-use crate::events::{Events, now_ns};
+use crate::events::Events;
 use crate::exec::{Exec, Surroundings};
 use crate::few_pins;
 use crate::filters::prepare_filters;
@@ -48,7 +48,7 @@ use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Keeper, Scans};
 use scope_filter::{Filter, VlanRule};
-use scope_packet::{Clock, GapReason, LinkType, Moment, SystemClock};
+use scope_packet::{Clock, GapReason, LinkType, SystemClock};
 use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::{SourceError, Timing};
 use scope_trigger::{Places, TriggerConfig};
@@ -369,10 +369,7 @@ impl Run {
 
     /// Dumps the last `before` of everything, whatever triggers there are.
     fn fire_by_hand(&self, watch: &dyn Watch) {
-        let ring = &self.shared.ring;
-        let era = ring.era();
-        let at = Moment::new(era, ring.heard_in(era).map_or_else(now_ns, |(_, heard_ns)| heard_ns));
-        let verdict = self.shared.dumps.fire_by_hand(&self.shared.triggers.current().manual, at);
+        let verdict = self.shared.dumps.fire_by_hand(&self.shared.triggers.current().manual, self.shared.last_heard());
         watch.note(&format!("dump of everything by hand: {verdict}"));
     }
 

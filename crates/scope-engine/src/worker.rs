@@ -62,6 +62,17 @@ pub struct Shared {
     pub main: std::thread::Thread,
 }
 
+impl Shared {
+    /// The last that was heard, from which a fire by hand reaches back; before anything was, what the system's clock shows.
+    pub fn last_heard(&self) -> Moment {
+        let era = self.ring.era();
+        match self.ring.heard_in(era) {
+            Some((_, heard_ns)) => Moment::new(era, heard_ns),
+            None => Moment::new(era.max(self.steps.era()), self.clock.wall_ns()),
+        }
+    }
+}
+
 /// What a worker tells while it runs, and at its end.
 #[derive(Default)]
 pub struct WorkerReport {
@@ -795,14 +806,16 @@ impl Sink for Path<'_> {
         }
         // Live: a loss is of now, and the packets at hand may be of an earlier era. Of one that lies across a step nobody knows on
         // which side: it may reach to the end of the era before, and from the begin of this one.
-        let (before, now) = (self.counted_era, self.shared.steps.look(&*self.shared.clock));
+        let now = self.shared.steps.look(&*self.shared.clock);
+        let is_across = gap.from_ns.saturating_sub(gap.to_ns) >= time::STEP_NS;
+        let before = if is_across { self.counted_era.min(now.saturating_sub(1)) } else { self.counted_era };
         let ring = &self.shared.ring;
         for era in before..now {
             let from_ns = if era == before { gap.from_ns } else { 0 };
             let to_ns = i64::MAX - 1; // MAX is a gap that goes on
             ring.note_gap_in(self.index, interface, era, Gap { from_ns, to_ns, lost_min: 0, ..gap });
         }
-        let began_before = before < now || gap.from_ns.saturating_sub(gap.to_ns) >= time::STEP_NS;
+        let began_before = before < now || is_across;
         let (from_ns, lost_min) = if began_before { (0, 0) } else { (gap.from_ns, gap.lost_min) };
         ring.note_gap_in(self.index, interface, now, Gap { from_ns, lost_min, ..gap });
     }

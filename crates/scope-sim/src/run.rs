@@ -15,7 +15,7 @@ use scope_engine::threads::{Threads, Work};
 use scope_engine::triggers::Triggers;
 use scope_engine::worker::{Feed, Part, Shared, WorkerReport, work};
 use scope_filter::{Filter, FilterEngine, Template, VlanRule};
-use scope_packet::{Clock, Moment};
+use scope_packet::Clock;
 use scope_ring::{ClaimGroup, Ring, RingConfig};
 use scope_source::Source;
 use scope_store::Folder;
@@ -191,7 +191,7 @@ fn conduct(scene: &Scene, stage: &Arc<Stage>, shared: &Arc<Shared>) {
         let now_ns = stage.now_ns();
         while let Some((_, act)) = acts.next_if(|(at_ns, _)| *at_ns <= now_ns) {
             match act {
-                Act::Fire(index) => fire(*index, stage, shared),
+                Act::Fire(index) => fire(*index, shared),
                 Act::StandStill(ns) => stage.stand_still(*ns),
                 Act::Reload => reload(scene, shared),
             }
@@ -203,11 +203,10 @@ fn conduct(scene: &Scene, stage: &Arc<Stage>, shared: &Arc<Shared>) {
     }
 }
 
-fn fire(index: usize, stage: &Stage, shared: &Arc<Shared>) {
+fn fire(index: usize, shared: &Shared) {
     let set = shared.triggers.current();
     let trigger = set.triggers.get(index).unwrap_or(&set.manual);
-    let at_ns = shared.ring.heard().map_or_else(|| stage.wall_ns(), |(_, heard_ns)| heard_ns);
-    shared.dumps.fire_by_hand(trigger, Moment::new(shared.ring.era(), at_ns));
+    shared.dumps.fire_by_hand(trigger, shared.last_heard());
 }
 
 fn reload(scene: &Scene, shared: &Shared) {
