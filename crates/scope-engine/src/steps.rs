@@ -10,7 +10,7 @@
 
 use scope_dump::time_text::iso;
 use scope_packet::Clock;
-use scope_packet::time::STEP_NS;
+use scope_packet::time::ERA_STEP_NS;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -19,9 +19,6 @@ use std::time::Duration;
 
 /// A step that is smaller, ns, is nobody's business.
 const NOTED_NS: i64 = 10_000_000;
-/// Where it has been set back by so much, ns, an era begins: more than what makes a packet's time odd, so that a worker that is never
-/// idle meets one.
-const ERA_NS: i64 = STEP_NS + STEP_NS / 4;
 /// Both clocks are read within this time, or again.
 const READ_WITHIN: Duration = Duration::from_millis(1);
 /// Times that they are read at most for one look.
@@ -56,7 +53,7 @@ impl ClockStep {
             _ if self.of_card => format!(
                 "a card's clock, which stamps packets, is {seconds:.3} s behind the times so far, at {to}: windows that were open end there, windows from now on begin there"
             ),
-            by_ns if by_ns <= -ERA_NS => format!(
+            by_ns if by_ns <= -ERA_STEP_NS => format!(
                 "the system's clock was set back by {seconds:.3} s, to {to}: windows that were open end there, windows from now on begin there"
             ),
             ..0 => format!("the system's clock was set back by {seconds:.3} s, to {to}"),
@@ -138,7 +135,7 @@ impl Steps {
             return; // what it drifts while it is slewed stays beneath this, or becomes one small step
         }
         let before_ns = state.ahead_ns.replace(ahead_ns).unwrap_or(ahead_ns);
-        if state.latest_ns.saturating_sub(reading.wall_ns) >= ERA_NS {
+        if state.latest_ns.saturating_sub(reading.wall_ns) >= ERA_STEP_NS {
             state.latest_ns = reading.wall_ns;
             if state.past.len() == PAST_MAX {
                 state.past.pop_front();
@@ -248,7 +245,7 @@ mod tests {
             (wall_ns, monotonic_ns) = (wall_ns + by * S / 10 + S / 100, monotonic_ns + S / 100);
             look(&steps, wall_ns, monotonic_ns);
             latest_ns = latest_ns.max(wall_ns).max(wall_ns - by * S / 10);
-            let is_back = by < 0 && latest_ns - wall_ns >= ERA_NS;
+            let is_back = by < 0 && latest_ns - wall_ns >= ERA_STEP_NS;
             latest_ns = if is_back { wall_ns } else { latest_ns };
             (back, all) = (back + u64::from(is_back), all + u64::from(by != 0));
         }

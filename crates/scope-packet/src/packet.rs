@@ -90,7 +90,7 @@ pub trait Sink {
     fn batch(&mut self, packets: &[Packet<'_>]);
 
     /// Reports packets that were lost on `interface` before they reached the source, somewhere in `since_ns..=until_ns`
-    /// of capture time. The count of the next packet's `lost_before` holds them too. Where a live clock was set back by a second or more
+    /// of capture time. The count of the next packet's `lost_before` holds them too. Where a live clock was set back by [`ERA_STEP_NS`](crate::time::ERA_STEP_NS) or more
     /// since the last report, `since_ns` is what it showed before, and `until_ns` what it shows now, be that less. So is a gap's end.
     fn lost(&mut self, interface: u32, packets: u64, since_ns: i64, until_ns: i64);
 

@@ -5,6 +5,9 @@ pub const NS_PER_SECOND: i64 = 1_000_000_000;
 /// A time that lies farther than this from the clock, ns, is a step of time, or wrong: which of both is decided before it moves
 /// a clock.
 pub const STEP_NS: i64 = NS_PER_SECOND;
+/// Where a live clock has been set back by so much, ns, an era begins: more than what makes a packet's time odd, so that a worker that is
+/// never idle meets one.
+pub const ERA_STEP_NS: i64 = STEP_NS + STEP_NS / 4;
 
 /// A place in the course of a run: the era, then capture time. A new era begins whenever capture time is set back, so moments never
 /// fall though times do; the same time in two eras is two moments.

@@ -1,7 +1,7 @@
 //! Where in capture time the kernel dropped packets: its counter says how many since the last look, the looks say when.
 
 use super::realtime_ns;
-use scope_packet::time::STEP_NS;
+use scope_packet::time::ERA_STEP_NS;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ impl Losses {
     }
 
     /// This look found `dropped` packets more; returns the span of capture time in which they fell, if there were any. Where the
-    /// clock was set back meanwhile by a second or more, and a new era began, that is from the first time in the old era to the last one
+    /// clock was set back meanwhile by [`ERA_STEP_NS`] or more, and a new era began, that is from the first time in the old era to the last one
     /// in the new, which may be smaller. After a smaller step the span holds both sides.
     pub fn counted(&mut self, dropped: u64, look: Look) -> Option<(i64, i64)> {
         let before = std::mem::replace(&mut self.looked, look);
@@ -62,7 +62,7 @@ impl Losses {
         // What the clock would show if nobody had set it.
         let unset_ns = before.clock_ns.saturating_add(passed_ns);
         let (since_ns, until_ns) = match unset_ns.saturating_sub(look.clock_ns) {
-            STEP_NS.. => (before.clock_ns, look.clock_ns),
+            ERA_STEP_NS.. => (before.clock_ns, look.clock_ns),
             1.. => (before.clock_ns.min(look.clock_ns.saturating_sub(passed_ns)), unset_ns),
             _ => (before.clock_ns, look.clock_ns),
         };
@@ -108,11 +108,14 @@ mod tests {
         // Back by 500 at any moment between the looks: it showed 1000 to 1100, or 500 to 600.
         let mut losses = Losses::begin(look(1000, 0), 10);
         assert_eq!(losses.counted(1, look(600, 100)), Some((490, 1100)));
+        // A leap second that is set back: too little for an era.
+        const S: i64 = 1_000_000_000;
+        let mut losses = Losses::begin(look(100 * S, 0), 10);
+        assert_eq!(losses.counted(1, look(99 * S + 5000, 5000)), Some((99 * S - 10, 100 * S + 5000)));
         // Forward by 500.
         let mut losses = Losses::begin(look(1000, 0), 10);
         assert_eq!(losses.counted(1, look(1600, 100)), Some((990, 1600)));
         // Back by 40 s: an era ends behind the first time, one begins before the last.
-        const S: i64 = 1_000_000_000;
         let mut losses = Losses::begin(look(100 * S, 0), 10);
         assert_eq!(losses.counted(1, look(61 * S, 1_000_000_000)), Some((100 * S - 10, 61 * S)));
         assert_eq!(losses.before_packet(60 * S), 0);
