@@ -1,7 +1,7 @@
 //! Figures and reports in plain words, as people read them.
 
 use scope_dump::time_text::iso;
-use scope_engine::{DumpSummary, InterfaceStatus, NicStatus, RunPlan, Status, Summary, printable};
+use scope_engine::{DumpSummary, DumpTotals, InterfaceStatus, NicStatus, RunPlan, Status, Summary, printable};
 use scope_packet::Drops;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
 use scope_ring::RingMemory;
@@ -240,7 +240,7 @@ pub fn summary(summary: &Summary, told: bool) -> String {
         line(&mut text, format!("dumps     {}{lacking}", number(totals.dumps)));
     }
     other_failures(summary).for_each(|failure| line(&mut text, format!("failure   {failure}{}", remedy(failure))));
-    line(&mut text, format!("lost      {}", drops(&summary.dropped)));
+    line(&mut text, lost(&summary.dropped, &summary.dump_totals));
     text
 }
 
@@ -295,6 +295,20 @@ fn drops(dropped: &Drops) -> String {
     if told.is_empty() { "nothing".to_string() } else { told.join(", ") }
 }
 
+/// What was lost, in capture and of dumps: the last line of all.
+fn lost(dropped: &Drops, dumps: &DumpTotals) -> String {
+    let bounds = match (dumps.lost_min, dumps.lost_max) {
+        (_, 0) => return format!("lost      {}", drops(dropped)),
+        (least, u64::MAX) => format!("at least {}", counted(least, "packet")),
+        (least, most) if least == most => counted(most, "packet"),
+        (least, most) => format!("{} to {}", number(least), counted(most, "packet")),
+    };
+    match drops(dropped).as_str() {
+        "nothing" => format!("lost      nothing in capture; dumps lack {bounds}"),
+        dropped => format!("lost      {dropped}; dumps lack {bounds}"),
+    }
+}
+
 /// How complete a dump is.
 pub fn completeness(report: &DumpSummary) -> String {
     if let Some(error) = &report.error {
@@ -304,7 +318,7 @@ pub fn completeness(report: &DumpSummary) -> String {
         return "complete".to_string();
     }
     let mut text = match (report.lost_min, report.lost_max) {
-        (0, 0) => "not complete: nothing that came was lost".to_string(),
+        (0, 0) => "not complete: no packet lost, but the window has gaps".to_string(),
         (least, u64::MAX) => format!("not complete: at least {} lost", counted(least, "packet")),
         (least, most) if least == most => format!("not complete: {} lost", counted(most, "packet")),
         (least, most) => format!("not complete: {} to {} lost", number(least), counted(most, "packet")),
@@ -451,6 +465,11 @@ mod tests {
         let whole = "dump      2 of hit: 0 packets, 0 B, complete; /d/2.pcapng";
         assert_eq!(last(false), [lost, "failure   source failed", lacking, whole]);
         assert_eq!(last(true), [lost, "failure   source failed", "dumps     2, 1 failed", lacking]);
+        let totals = |lost_min, lost_max| DumpTotals { lost_min, lost_max, ..DumpTotals::default() };
+        let nothing = Drops::default();
+        assert_eq!(super::lost(&nothing, &totals(20_169, 20_169)), "lost      nothing in capture; dumps lack 20,169 packets");
+        assert_eq!(super::lost(&finished.dropped, &totals(2, 9)), "lost      7 packets (kernel); dumps lack 2 to 9 packets");
+        assert_eq!(super::lost(&nothing, &totals(0, 0)), "lost      nothing");
     }
 
     #[test]
