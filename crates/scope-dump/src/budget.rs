@@ -203,7 +203,7 @@ impl Budget {
             self.read_if_due(&mut state);
         }
         state.others.refresh_if_due();
-        state.others.tell(0, 0, making);
+        state.others.tell_at_once(making); // the run's main thread looks
         state.tell_alone();
         if state.last_read.is_none_or(|last| last.elapsed() >= READ_EVERY) {
             self.read_if_due(&mut state);

@@ -128,7 +128,8 @@ impl Others {
 
     /// The folder is about to be read: whatever gets its name from here on is seen there, or counted here.
     pub(super) fn begin_reading(&mut self) {
-        self.refresh(true);
+        // Who can't look counts what got a name meanwhile twice, until the next time.
+        self.refresh(false);
         (self.named_read, self.deleted_read) = (self.view.named, self.view.deleted);
     }
 
@@ -160,12 +161,21 @@ impl Others {
 
     /// Files got names, or were deleted: the others learn of it, and of what is claimed no more.
     pub(super) fn tell(&mut self, named: u64, deleted: u64, making: u64) {
+        self.tell_and_wait(named, deleted, making, true);
+    }
+
+    /// The same where nobody may be waited for: what can't be said now is said the next time.
+    pub(super) fn tell_at_once(&mut self, making: u64) {
+        self.tell_and_wait(0, 0, making, false);
+    }
+
+    fn tell_and_wait(&mut self, named: u64, deleted: u64, making: u64, waits: bool) {
         self.named_untold = self.named_untold.saturating_add(named);
         self.deleted_untold = self.deleted_untold.saturating_add(deleted);
         let claim = in_blocks(making);
         let is_news = self.named_untold > 0 || self.deleted_untold > 0 || claim < self.own.claim;
         if is_news && self.table.is_some() {
-            self.turn(true, |others, table| others.write(table, claim.min(others.own.claim)));
+            self.turn(waits, |others, table| others.write(table, claim.min(others.own.claim)));
         }
     }
 
