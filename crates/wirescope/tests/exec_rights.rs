@@ -68,17 +68,25 @@ fn passed_on(pid: u32) -> Vec<String> {
     names(Path::new(&format!("/proc/{pid}/fd"))).into_iter().filter(passed).collect()
 }
 
+/// Lists the descriptors of a child of the shell, since whoever looks at itself has the folder open that it looks into.
+/// The child sleeps before it is looked at: while it is loaded its libraries are open.
+const LIST_DESCRIPTORS: &str = "sleep 60 & until grep -q '^Name:.sleep' /proc/$!/status && grep -q '^State:.S' /proc/$!/status; do :; done; \
+    ls -l /proc/$!/fd | sed -n 's/.* \\([0-9]*\\) -> \\(.*\\)/\\1 \\2/p'; kill $!";
+
+/// Fails unless a command that ran [`LIST_DESCRIPTORS`] had the three standard descriptors and no other.
+fn assert_standard_descriptors(said: &str, source: &str) {
+    let found: Vec<&str> = said.lines().map(|line| line.split_whitespace().next().unwrap_or_default()).collect();
+    assert_eq!(found, ["0", "1", "2"], "{source}: {said}");
+    assert!(said.starts_with("0 /dev/null\n1 pipe:") && said.contains("\n2 pipe:"), "{source}: {said}");
+}
+
 #[test]
 fn a_command_has_the_three_standard_descriptors_whatever_the_sources_are() {
     let Some(live) = Live::or_skip() else { return };
     for source in ["synth:rate=1k", "afpacket:vb,workers=2,spare=1", "afpacket:v*,workers=0", "pcap:vb"] {
         let place = Place::with_commands();
-        // A child of the shell, since whoever looks at itself has the folder open that it looks into.
-        // It sleeps before it is looked at: while it is loaded its libraries are open.
-        let script = "sleep 60 & until grep -q '^Name:.sleep' /proc/$!/status && grep -q '^State:.S' /proc/$!/status; do :; done; \
-            ls -l /proc/$!/fd | sed -n 's/.* \\([0-9]*\\) -> \\(.*\\)/\\1 \\2/p'; kill $!";
         let mut command = wirescope(&["run", "--source", source, "--ring", "64MiB", "--before", "100ms", "--out"]);
-        command.arg(place.out()).args(["--exec", script]);
+        command.arg(place.out()).args(["--exec", LIST_DESCRIPTORS]);
         // A descriptor that whoever starts the run leaves open for it.
         let open = std::fs::File::open("/dev/null").unwrap();
         let number = open.as_raw_fd();
@@ -95,9 +103,7 @@ fn a_command_has_the_three_standard_descriptors_whatever_the_sources_are() {
         started.signal(libc::SIGINT);
         let done = started.finish(run::LIMIT);
         let said = said(&place, &done);
-        let found: Vec<&str> = said.lines().map(|line| line.split_whitespace().next().unwrap_or_default()).collect();
-        assert_eq!(found, ["0", "1", "2"], "{source}: {said}");
-        assert!(said.starts_with("0 /dev/null\n1 pipe:") && said.contains("\n2 pipe:"), "{source}: {said}");
+        assert_standard_descriptors(&said, source);
     }
 }
 
@@ -106,10 +112,9 @@ fn a_command_of_a_run_on_files_has_the_three_standard_descriptors_too() {
     let place = Place::with_commands();
     let capture = scope_testkit::traffic::Conversations::default().capture();
     let source = place.source(&capture);
-    let script = "sleep 60 & ls /proc/$!/fd; kill $!";
-    let done = place.run(&["--source", &source, "--trigger", "ip", "--single", "--exec", script]);
+    let done = place.run(&["--source", &source, "--trigger", "ip", "--single", "--exec", LIST_DESCRIPTORS]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    assert_eq!(said(&place, &done), "0\n1\n2\n");
+    assert_standard_descriptors(&said(&place, &done), &source);
 }
 
 #[test]
