@@ -376,10 +376,7 @@ impl Cutter {
         self.state(&files, report, &known, everything);
         report.interpreted = self.sieves.iter().find_map(|sieve| sieve.interpreted().map(String::from));
         match &self.output.together {
-            Some(together) => {
-                together.add(report);
-                report.paths.extend(self.output.path_of_all());
-            }
+            Some(_) => report.paths.extend(self.output.path_of_all()),
             None => {
                 publish(&self.output, &mut files, main_type, report, &|files, report| {
                     self.state(files, report, &known, everything)

@@ -29,6 +29,7 @@
 //! | [`progress`] | how far it is, for whoever watches |
 //! | [`report`] | what became of a dump |
 //! | `gaps` | what its window lacks, by reason |
+//! | `joint` | what all windows of a run lack together |
 //! | [`late`] | packets that came too late for their place, merged in at the end |
 //!
 //! Absent on purpose: triggers' conditions, threads, and any change of a packet: its block is copied, only the interface
@@ -43,6 +44,7 @@ pub mod evidence;
 pub mod form;
 mod gaps;
 pub mod header;
+mod joint;
 pub mod keeper;
 pub mod late;
 mod mark;

@@ -9,15 +9,16 @@
 
 use crate::disk::Disk;
 use crate::evidence::Evidence;
-use crate::gaps::{GAPS_MAX, Gaps};
+use crate::gaps::Gaps;
 use crate::header::intro;
+use crate::joint::Joint;
 use crate::merge::Place;
 use crate::output::{OutFile, Tally, publish};
 use crate::progress::Progress;
 use crate::report::DumpReport;
 use crate::target::{DumpOutput, Target};
 use scope_packet::pcapng::le32;
-use scope_packet::{Gap, GapReason, LinkType};
+use scope_packet::{GapReason, LinkType};
 use scope_ring::Ring;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -51,8 +52,10 @@ struct State {
     bytes: u64,
     runs: Vec<Run>,
     windows: u64,
+    /// Packets that are in the spool, those that several windows gathered so many times.
+    gathered: u64,
     triggers: BTreeSet<String>,
-    gaps: Vec<Gap>,
+    lacks: Joint,
     /// What is known of all windows together.
     report: Option<DumpReport>,
 }
@@ -75,18 +78,15 @@ impl Together {
         self.state.lock().expect("no panic while held")
     }
 
-    /// Takes in what became of one window.
-    pub(crate) fn add(&self, report: &DumpReport) {
+    /// Takes in what became of one window, also of one that no thread wrote.
+    pub fn add(&self, report: &DumpReport) {
         let mut state = self.lock();
         state.windows += 1;
+        state.gathered += report.packets;
         if state.triggers.len() <= NAMES_MAX {
             state.triggers.insert(report.trigger.clone());
         }
-        for gap in &report.gaps {
-            if !state.gaps.contains(gap) {
-                state.gaps.push(*gap);
-            }
-        }
+        state.lacks.add(report.asked, &report.gaps);
         let Some(all) = &mut state.report else {
             let hits_ns = report.hits_ns.clone();
             state.report = Some(DumpReport { id: 1, filter: String::new(), paths: Vec::new(), hits_ns, ..report.clone() });
@@ -100,16 +100,9 @@ impl Together {
         let room = HITS_MAX.saturating_sub(all.hits_ns.len());
         all.hits_ns.extend(report.hits_ns.iter().take(room));
         all.complete &= report.complete;
-        // Windows that overlap may lack the same packets.
-        all.lost_min = all.lost_min.max(report.lost_min);
+        // At most: each lacks others. At least follows from all gaps, in the end.
         all.lost_max = all.lost_max.saturating_add(report.lost_max);
         all.error = all.error.take().or(report.error.clone());
-        if state.gaps.len() > 4 * GAPS_MAX {
-            let asked = state.report.as_ref().map_or((0, 0), |all| all.asked);
-            let mut folded = Gaps::of(asked);
-            state.gaps.drain(..).for_each(|gap| folded.add(gap));
-            state.gaps = folded.state(true).gaps;
-        }
     }
 
     /// Writes the file: whose facts are those of all windows. `None` where there was no window.
@@ -130,24 +123,25 @@ impl Together {
             refused: Tally::default(),
             error: None,
         };
-        if let Err(error) = self.merge(state.runs, &mut files) {
-            files.error.get_or_insert(format!("the spool can't be read: {error}"));
+        let read = self.merge(state.runs, &mut files);
+        let Files { mut files, refused, mut error, .. } = files;
+        // What of the spool wasn't read: several windows may have gathered the same packet.
+        let mut unread = 0;
+        if let Err(cause) = read {
+            error.get_or_insert(format!("the spool can't be read: {cause}"));
+            let read: u64 = files.values().map(|file| file.packets + file.unwritten.packets).sum();
+            unread = state.gathered.saturating_sub(read + refused.packets);
         }
-        let Files { mut files, refused, error, .. } = files;
         let main_type = files.keys().next().copied().unwrap_or(LinkType::ETHERNET);
-        for file in files.values_mut() {
-            file.finish_packets(ring, ring.interface_of(file.link_type()), (report.lost_min, report.lost_max), report.to_ns);
-        }
-        let times = files.values().flat_map(OutFile::times).collect();
-        report.circumstances = evidence.around(report.from_ns, report.to_ns, times);
-        let of_windows = report.clone();
+        let (of_windows, lacks) = (report.clone(), state.lacks.gaps());
         let restate = |files: &BTreeMap<LinkType, OutFile>, report: &mut DumpReport| {
             let mut gaps = Gaps::of(of_windows.asked);
-            state.gaps.iter().for_each(|gap| gaps.add(*gap));
-            let mut unwritten = 0;
+            lacks.iter().for_each(|gap| gaps.add(*gap));
+            let mut lost_max = of_windows.lost_max.saturating_add(unread);
+            gaps.add_lost(GapReason::Disk, (0, unread), None);
             for lost in files.values().map(|file| &file.unwritten).chain([&refused]) {
                 gaps.add_lost(GapReason::Disk, (lost.packets, lost.packets), lost.span_ns);
-                unwritten += lost.packets;
+                lost_max = lost_max.saturating_add(lost.packets);
             }
             report.packets = files.values().map(|file| file.packets).sum();
             report.bytes = files.values().map(|file| file.bytes).sum();
@@ -156,10 +150,15 @@ impl Together {
             report.error = of_windows.error.clone().or(failed);
             let stated = gaps.state(true);
             (report.gaps, report.gaps_folded, report.missing) = (stated.gaps, stated.folded, stated.span_ns);
-            report.lost_min = of_windows.lost_min.saturating_add(unwritten);
-            report.lost_max = of_windows.lost_max.saturating_add(unwritten);
+            (report.lost_min, report.lost_max) = (stated.lost_min, lost_max);
             report.complete = of_windows.complete && report.gaps.is_empty() && report.error.is_none();
         };
+        restate(&files, &mut report);
+        for file in files.values_mut() {
+            file.finish_packets(ring, ring.interface_of(file.link_type()), (report.lost_min, report.lost_max), report.to_ns);
+        }
+        let times = files.values().flat_map(OutFile::times).collect();
+        report.circumstances = evidence.around(report.from_ns, report.to_ns, times);
         restate(&files, &mut report);
         publish(output, &mut files, main_type, &mut report, &restate);
         Some(report)
@@ -324,8 +323,9 @@ pub(crate) struct Gathering {
     together: Arc<Together>,
     buffer: Vec<u8>,
     buffered: Tally,
-    /// The run that is being written.
+    /// The run that is being written, and its packets that are in the spool.
     chunks: Vec<(u64, usize)>,
+    spooled: Tally,
     first: Option<Place>,
     last: Option<Place>,
     /// What is in the spool, or about to be.
@@ -345,6 +345,7 @@ impl Gathering {
             buffer: Vec::new(),
             buffered: Tally::default(),
             chunks: Vec::new(),
+            spooled: Tally::default(),
             first: None,
             last: None,
             taken: Tally::default(),
@@ -390,12 +391,14 @@ impl Gathering {
 
     fn end_run(&mut self) {
         self.flush();
-        let chunks = std::mem::take(&mut self.chunks);
+        let (chunks, spooled) = (std::mem::take(&mut self.chunks), std::mem::take(&mut self.spooled));
         self.last = None;
         if let Some(first) = self.first.take().filter(|_| !chunks.is_empty()) {
             let mut state = self.together.lock();
             if state.runs.len() >= RUNS_MAX {
                 self.error.get_or_insert_with(|| io::Error::other("too many packets came too late for their place"));
+                self.taken.subtract(&spooled);
+                self.unwritten.add(&spooled);
             } else {
                 state.runs.push(Run { first, chunks });
             }
@@ -414,7 +417,10 @@ impl Gathering {
         };
         let buffered = std::mem::take(&mut self.buffered);
         match self.progress.wait(|| self.together.disk.write_at(&self.together.spool, &self.buffer, offset)) {
-            Ok(()) => self.chunks.push((offset, len)),
+            Ok(()) => {
+                self.chunks.push((offset, len));
+                self.spooled.add(&buffered);
+            }
             Err(error) => {
                 self.taken.subtract(&buffered);
                 self.unwritten.add(&buffered);
@@ -473,5 +479,37 @@ mod tests {
         let packets: Vec<u64> = found.iter().map(|(packet, _)| *packet).collect();
         assert_eq!(packets, [1, 2, 3, 6, 4, 5, 3, 4, 9]);
         assert_eq!(found[2].1, ["a"]);
+    }
+
+    #[test]
+    fn what_can_not_be_read_back_is_stated() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = tempfile::tempfile().unwrap();
+        let together = Together::new(spool.try_clone().unwrap(), Arc::new(SystemDisk));
+        let (ring_bytes, segment_bytes) = (16 * (64 << 10), Some(64 << 10));
+        let ring =
+            Ring::create(&scope_ring::RingConfig { ring_bytes, segment_bytes, workers: 1, lanes: 1, run_id: [3; 16] }).unwrap();
+        let mut block = vec![0u8; 32];
+        block[20] = 4;
+        let mut gathering = Gathering::new(&together, &Arc::default());
+        for packet in 0..7u64 {
+            let place = Place { time_ns: packet as i64, lane: 0, packet };
+            gathering.write(&ring, place, LinkType::ETHERNET, &block, &[]);
+        }
+        gathering.end();
+        let window =
+            DumpReport { packets: gathering.taken.packets, asked: (0, 9), to_ns: 9, complete: true, ..DumpReport::default() };
+        together.add(&window);
+        spool.set_len(100).unwrap();
+        let target = Target::Folder(Arc::new(scope_store::Folder::open(folder.path()).unwrap()));
+        let disk = Arc::new(SystemDisk);
+        let output = Arc::new(DumpOutput { format: crate::DumpFormat::Pcapng, target, budget: None, disk, together: None });
+        let report = together.finish(&output, &ring, &Arc::default()).unwrap();
+        assert!(!report.complete && report.error.as_deref().is_some_and(|error| error.contains("spool")), "{report:?}");
+        assert_eq!((report.packets, report.lost_min, report.lost_max), (0, 0, 7));
+        assert_eq!(
+            report.gaps,
+            [scope_packet::Gap { from_ns: 0, to_ns: 9, reason: GapReason::Disk, lost_min: 0, lost_max: Some(7) }]
+        );
     }
 }

@@ -195,6 +195,9 @@ impl Dumps {
             self.events.log("warning", json!({"text": text}));
         }
         self.events.log("dump", summary::dump(&report));
+        if let Some(together) = &self.settings.output.together {
+            together.add(&report);
+        }
         if let Some(exec) = &self.settings.exec {
             exec.offer(&report);
         }

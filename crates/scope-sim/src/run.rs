@@ -6,7 +6,7 @@ use crate::packets::{CONDITIONS, FILTERS, LINK_TYPES, PREFILTER, Sent};
 use crate::scene::{Act, SEGMENT_BYTES, Scene, TriggerScene};
 use crate::source::{Fates, FileSource, LiveSource, Supply};
 use crate::stage::{Stage, StageClock};
-use scope_dump::{DumpFormat, DumpOutput, DumpReport, Scans, Target};
+use scope_dump::{DumpOutput, DumpReport, Scans, Target, Together};
 use scope_engine::dumps::{DumpSettings, Dumps};
 use scope_engine::events::Events;
 use scope_engine::lockstep::Lockstep;
@@ -16,11 +16,11 @@ use scope_engine::triggers::Triggers;
 use scope_engine::worker::{Feed, Part, Shared, WorkerReport, work};
 use scope_filter::{Filter, FilterEngine, Template, VlanRule};
 use scope_packet::Clock;
-use scope_ring::{ClaimGroup, Ring, RingConfig};
+use scope_ring::{ClaimGroup, Ring, RingConfig, Share};
 use scope_source::Source;
 use scope_store::Folder;
 use scope_trigger::{Places, TriggerConfig, Window};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,8 @@ pub(crate) struct Ran {
     pub windows: BTreeMap<u64, Arc<Window>>,
     /// The pipe's file.
     pub stream: Option<PathBuf>,
+    /// What is said of the file that has all windows, where they are gathered and there was one.
+    pub all: Option<DumpReport>,
     pub ring: Arc<Ring>,
     /// Threads that failed.
     pub panics: Vec<String>,
@@ -85,7 +87,9 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
         lanes: scene.lanes,
         run_id: [7; 16],
     };
-    let ring = Ring::create(&config).expect("a small ring can be had");
+    let own_lanes: BTreeSet<_> = scene.ports.iter().filter(|port| port.worker == 0).map(|port| port.link_type).collect();
+    let share = scene.share_percent.map(|percent| Share { percent, lanes: own_lanes.len() as u32 });
+    let ring = Ring::create_shared(&config, share.as_slice()).expect("a small ring can be had");
     let fates = Fates::new(scene.packets.len());
     let sources: Vec<Box<dyn Source>> = (0..scene.workers).map(|worker| source(worker, &scene, &stage, &fates)).collect();
     let grace_ns = sources.iter().map(|source| source.grace_ns()).max().unwrap_or(0);
@@ -95,8 +99,10 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
         None => Target::Folder(Arc::new(Folder::open(folder).expect("a folder for tests is there"))),
     };
     let disk = Arc::new(StageDisk::new(&stage, scene.disk.clone(), dice.fork()));
-    let output = Arc::new(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk, together: None });
-    let exit_after = scene.stream.then_some(1);
+    let spool = || tempfile::tempfile_in(folder).expect("a folder for tests can be written to");
+    let together = scene.all.then(|| Together::new(spool(), disk.clone()));
+    let output = Arc::new(DumpOutput { format: scene.format, target, budget: None, disk, together: together.clone() });
+    let exit_after = (scene.stream && !scene.all).then_some(1);
     let places = Places::new(scene.dumps_max, grace_ns, exit_after);
     let threads = Arc::new(StageThreads {
         stage: stage.clone(),
@@ -106,7 +112,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
     });
     let patience = Duration::from_nanos((scene.patience_ns + grace_ns) as u64);
     let settings = DumpSettings {
-        output,
+        output: output.clone(),
         exec: None,
         patience: scene.live.then_some(patience),
         filter_engine: FilterEngine::Interpreter,
@@ -130,7 +136,8 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
     });
     for (worker, source) in sources.into_iter().enumerate() {
         let prefilter = scene.prefilter.then(|| compiled(PREFILTER.0));
-        let feed = Feed { source, parts: vec![Part { group: ClaimGroup::COMMON, prefilter }], cpus: Vec::new() };
+        let group = if worker == 0 && share.is_some() { ClaimGroup::of_share(0) } else { ClaimGroup::COMMON };
+        let feed = Feed { source, parts: vec![Part { group, prefilter }], cpus: Vec::new() };
         let shared = shared.clone();
         let run = move || work(worker as u32, feed, &shared, &Mutex::<WorkerReport>::default());
         stage.spawn(format!("worker-{worker}"), Box::new(run)).expect("a thread for the simulator");
@@ -138,8 +145,9 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
     conduct(&scene, &stage, &shared);
     let panics = stage.end();
     let reports = shared.dumps.reports().kept();
+    let all = together.and_then(|together| together.finish(&output, &ring, shared.dumps.shared_evidence()));
     let windows = std::mem::take(&mut *threads.windows.lock().expect("no panic while held"));
-    Ran { scene, fates, reports, windows, stream, ring, panics }
+    Ran { scene, fates, reports, windows, stream, all, ring, panics }
 }
 
 fn source(worker: u32, scene: &Scene, stage: &Arc<Stage>, fates: &Arc<Fates>) -> Box<dyn Source> {
@@ -196,7 +204,7 @@ fn conduct(scene: &Scene, stage: &Arc<Stage>, shared: &Arc<Shared>) {
                 Act::Reload => reload(scene, shared),
             }
         }
-        let over = scene.live && now_ns >= scene.stop_ns || scene.stream && shared.dumps.all_done();
+        let over = scene.live && now_ns >= scene.stop_ns || scene.stream && !scene.all && shared.dumps.all_done();
         if over {
             shared.stop.store(true, Ordering::Relaxed);
         }

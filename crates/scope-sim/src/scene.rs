@@ -4,6 +4,7 @@ use crate::dice::Dice;
 use crate::disk::Manner;
 use crate::packets::{BYTES_MIN, FILTERS, KINDS, LINK_TYPES, Sent};
 use crate::stage::Wall;
+use scope_dump::DumpFormat;
 use scope_packet::LinkType;
 use std::ops::Range;
 
@@ -72,8 +73,13 @@ pub(crate) struct Scene {
     pub triggers: Vec<TriggerScene>,
     pub dumps_max: usize,
     pub patience_ns: i64,
-    /// Into a pipe, which takes one dump.
+    /// Into a pipe, which takes one dump, or all of them together.
     pub stream: bool,
+    /// All windows are gathered, and become one file at the end.
+    pub all: bool,
+    pub format: DumpFormat,
+    /// The first worker has so much of the ring for itself, in percent.
+    pub share_percent: Option<u32>,
     pub disk: Manner,
     /// A worker gets the turn up to so much later than it is due, ns.
     pub starved_ns: i64,
@@ -96,7 +102,9 @@ impl Scene {
         lanes.sort_unstable();
         lanes.dedup();
         let lanes = lanes.len() as u32;
-        let segments = u64::from(lanes) * 16 + dice.below(12);
+        // Two groups of lanes have all segments that each of them needs, with a margin for what is rounded.
+        let share_percent = (workers > 1 && dice.chance(25)).then(|| dice.within(35..66) as u32);
+        let segments = u64::from(lanes) * 16 * if share_percent.is_some() { 3 } else { 1 } + dice.below(12);
         let block_ns = dice.pick(&[2 * MS, 10 * MS, 40 * MS]);
         let kernel = Kernel {
             block_ns,
@@ -108,6 +116,8 @@ impl Scene {
         let packets = packets(dice, live, &ports, &kernel, segments, length_ns, &wall);
         let triggers = (0..1 + dice.below(2) as usize).map(|condition| trigger(dice, condition, length_ns)).collect();
         let stream = dice.chance(10);
+        let all = dice.chance(15);
+        let format = if dice.chance(15) { DumpFormat::Pcap } else { DumpFormat::Pcapng };
         let stop_ns = if dice.chance(50) { dice.within(length_ns / 2..length_ns) } else { length_ns + dice.within(0..500 * MS) };
         Scene {
             live,
@@ -118,7 +128,10 @@ impl Scene {
             packets,
             wall,
             triggers,
-            dumps_max: if stream {
+            share_percent,
+            all,
+            format,
+            dumps_max: if stream && !all {
                 1
             } else if live {
                 dice.pick(&[1, 2, 4, 8, 16, 40])

@@ -3,7 +3,7 @@
 use crate::packets::{FILTERS, HITS, PREFILTER, Sent, number_of};
 use crate::run::Ran;
 use crate::source::Fate;
-use scope_dump::DumpReport;
+use scope_dump::{DumpFormat, DumpReport};
 use scope_packet::pcapng::{self, PacketBlock};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -85,34 +85,77 @@ pub(crate) fn check(ran: &Ran) -> (Tally, Vec<String>) {
     if reported.len() != ran.windows.len() || reported.len() != ran.reports.len() {
         faults.push(format!("{} dumps began and {} were reported", ran.windows.len(), ran.reports.len()));
     }
-    for report in &ran.reports {
-        let (found, wrong) = check_dump(ran, report);
+    for statement in statements(ran) {
+        let (found, wrong) = check_statement(ran, &statement);
         tally.add(&found);
-        faults.extend(wrong.into_iter().map(|fault| format!("dump {}: {fault}", report.id)));
+        faults.extend(wrong.into_iter().map(|fault| format!("{}: {fault}", statement.name)));
     }
     (tally, faults)
 }
 
-fn check_dump(ran: &Ran, report: &DumpReport) -> (Tally, Vec<String>) {
-    let Some(window) = ran.windows.get(&report.id) else { return (Tally::default(), vec!["it has no window".to_string()]) };
-    let (from_ns, to_ns) = (window.from_ns(), window.to_ns());
+/// What is said of a window, or of all windows of a run that are one file.
+struct Statement<'a> {
+    name: String,
+    said: &'a DumpReport,
+    /// The dumps whose windows it is about.
+    windows: Vec<Asked<'a>>,
+}
+
+/// What a dump is to have.
+struct Asked<'a> {
+    report: &'a DumpReport,
+    from_ns: i64,
+    to_ns: i64,
+}
+
+/// All statements whose files can be read.
+fn statements(ran: &Ran) -> Vec<Statement<'_>> {
+    let asked = |report| {
+        let window: &DumpReport = report;
+        ran.windows.get(&window.id).map(|of| Asked { report: window, from_ns: of.from_ns(), to_ns: of.to_ns() })
+    };
+    if !ran.scene.all {
+        let of_dump = |report| Statement { name: name(report), said: report, windows: asked(report).into_iter().collect() };
+        return ran.reports.iter().map(of_dump).collect();
+    }
+    let of_all =
+        |said| Statement { name: "all windows".to_string(), said, windows: ran.reports.iter().filter_map(asked).collect() };
+    ran.all.iter().map(of_all).collect()
+}
+
+fn name(report: &DumpReport) -> String {
+    format!("dump {}", report.id)
+}
+
+fn check_statement(ran: &Ran, statement: &Statement<'_>) -> (Tally, Vec<String>) {
+    let (report, windows) = (statement.said, &statement.windows);
     let written = written(ran, report);
     let mut faults = written.faults;
-    let belongs = |packet: &Sent| (from_ns..=to_ns).contains(&packet.time_ns) && matches(ran, report, packet);
+    let belongs_to = |window: &Asked<'_>, packet: &Sent| {
+        (window.from_ns..=window.to_ns).contains(&packet.time_ns) && matches(ran, window.report, packet)
+    };
+    let belongs = |packet: &Sent| windows.iter().any(|window| belongs_to(window, packet));
+    let fired = |packet: &Sent| windows.iter().any(|window| may_have_fired(ran, window.report, packet));
+    let of_windows = || windows.iter().map(|window| (window.from_ns, window.to_ns));
     for packet in written.numbers.iter().map(|&number| &ran.scene.packets[number as usize]) {
-        if !belongs(packet) && !may_have_fired(ran, report, packet) {
-            let of = (&report.trigger, report.time_ns);
-            faults.push(format!("{} doesn't belong to {from_ns} to {to_ns}, fired by {of:?}", words(ran, packet)));
+        if !belongs(packet) && !fired(packet) {
+            let hits: Vec<_> = windows.iter().map(|window| (&window.report.trigger, window.report.time_ns)).collect();
+            let spans: Vec<_> = of_windows().collect();
+            faults.push(format!("{} doesn't belong to {spans:?}, fired by {hits:?}", words(ran, packet)));
         }
     }
     let was_sent = |packet: &&Sent| matches!(ran.fates.of(packet), Fate::HandedOver | Fate::Dropped | Fate::Late);
     let lacked = |packet: &&Sent| belongs(packet) && !written.numbers.contains(&packet.number);
     let mut missing: Vec<&Sent> = ran.scene.packets.iter().filter(was_sent).filter(lacked).collect();
     // The packet that fired is kept whatever the filter says: where it is known which one did, it may be missing, too.
-    let hits: Vec<&Sent> = ran.scene.packets.iter().filter(|packet| may_have_fired(ran, report, packet)).collect();
-    if !hits.iter().any(|hit| written.numbers.contains(&hit.number) || belongs(hit)) {
-        missing.extend(hits.first());
+    for window in windows {
+        let hits: Vec<&Sent> = ran.scene.packets.iter().filter(|packet| may_have_fired(ran, window.report, packet)).collect();
+        if !hits.iter().any(|hit| written.numbers.contains(&hit.number) || belongs(hit)) {
+            missing.extend(hits.first());
+        }
     }
+    missing.sort_unstable_by_key(|packet| packet.number);
+    missing.dedup_by_key(|packet| packet.number);
     // What comes later than its source promises may be missed by a dump that had closed.
     let certain = missing.iter().filter(|packet| ran.fates.of(packet) != Fate::Late).count() as u64;
     let said = || {
@@ -124,11 +167,13 @@ fn check_dump(ran: &Ran, report: &DumpReport) -> (Tally, Vec<String>) {
     if report.packets != written.numbers.len() as u64 {
         faults.push(format!("it has {} packets and says: {}", written.numbers.len(), said()));
     }
-    if report.asked != (from_ns, to_ns) {
-        faults.push(format!("it was asked for {from_ns} to {to_ns} and says {:?}", report.asked));
+    let hull = of_windows().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    if Some(report.asked) != hull {
+        faults.push(format!("it was asked for {hull:?} and says {:?}", report.asked));
     }
-    if let Some(unheard) = unheard(ran).into_iter().find(|span| report.complete && span.0 <= to_ns && span.1 >= from_ns) {
-        faults.push(format!("it says complete for {from_ns} to {to_ns}, and nobody listened in {unheard:?}"));
+    let heard_all = |span: &(i64, i64)| of_windows().all(|(from_ns, to_ns)| span.0 > to_ns || span.1 < from_ns);
+    if let Some(unheard) = unheard(ran).into_iter().find(|span| report.complete && !heard_all(span)) {
+        faults.push(format!("it says complete for {hull:?}, and nobody listened in {unheard:?}"));
     }
     if report.complete && certain > 0 {
         faults.push(format!("it says complete and lacks {certain} packets, such as {}", words(ran, missing[0])));
@@ -145,7 +190,7 @@ fn check_dump(ran: &Ran, report: &DumpReport) -> (Tally, Vec<String>) {
         faults.push(format!("{} is missing outside of all gaps: {}", words(ran, packet), said()));
     }
     let tally = Tally {
-        dumps: 1,
+        dumps: windows.len() as u64,
         complete: report.complete.into(),
         lacking: u64::from(certain > 0),
         failed: report.error.is_some().into(),
@@ -222,30 +267,67 @@ fn read(ran: &Ran, report: &DumpReport, path: &Path, written: &mut Written) {
         Ok(file) => file,
         Err(error) => return written.faults.push(format!("{}: {error}", path.display())),
     };
-    let (mut at, mut newest_ns) = (0, i64::MIN);
-    while at < file.len() && !(failed_stream && written.numbers.len() as u64 == report.packets) {
-        if at + 12 > file.len() {
-            return written.faults.push(format!("a block is cut at {at}"));
+    let mut newest_ns = i64::MIN;
+    let blocks = match ran.scene.format {
+        DumpFormat::Pcapng => blocks_of_pcapng(&file),
+        DumpFormat::Pcap => blocks_of_pcap(&file),
+    };
+    for block in blocks {
+        if failed_stream && written.numbers.len() as u64 == report.packets {
+            return;
         }
-        let total = pcapng::le32(&file, at + 4) as usize;
-        if total < 12 || at + total > file.len() || pcapng::le32(&file, at + total - 4) as usize != total {
-            return written.faults.push(format!("no block at {at}"));
-        }
-        if let Some(block) = PacketBlock::first(&file[at..]) {
-            let number = number_of(block.data());
-            let sent = number.and_then(|number| ran.scene.packets.get(number as usize));
-            match sent.filter(|sent| sent.time_ns == block.time_ns() && sent.frame() == block.data()) {
-                Some(sent) if !written.numbers.insert(sent.number) => {
-                    written.faults.push(format!("packet {} comes twice", sent.number))
-                }
-                Some(_) => {}
-                None => written.faults.push(format!("the packet at {at} was never sent")),
+        let (time_ns, data) = match block {
+            Ok(packet) => packet,
+            Err(fault) => return written.faults.push(fault),
+        };
+        let number = number_of(data);
+        let sent = number.and_then(|number| ran.scene.packets.get(number as usize));
+        match sent.filter(|sent| sent.time_ns == time_ns && sent.frame() == data) {
+            Some(sent) if !written.numbers.insert(sent.number) => {
+                written.faults.push(format!("packet {} comes twice", sent.number))
             }
-            if block.time_ns() < newest_ns && !report.to_stream {
-                written.faults.push(format!("packet {number:?} stands behind a later one"));
-            }
-            newest_ns = block.time_ns();
+            Some(_) => {}
+            None => written.faults.push(format!("the packet of {time_ns} ns was never sent")),
         }
+        if time_ns < newest_ns && !report.to_stream {
+            written.faults.push(format!("packet {number:?} stands behind a later one"));
+        }
+        newest_ns = time_ns;
+    }
+}
+
+/// A packet of a file, with its time; or what is wrong with the file there, which ends it.
+type Read<'a> = Result<(i64, &'a [u8]), String>;
+
+fn blocks_of_pcapng(file: &[u8]) -> Vec<Read<'_>> {
+    let (mut packets, mut at) = (Vec::new(), 0);
+    while at < file.len() {
+        let total = if at + 12 <= file.len() { pcapng::le32(file, at + 4) as usize } else { 0 };
+        if total < 12 || at + total > file.len() || pcapng::le32(file, at + total - 4) as usize != total {
+            packets.push(Err(format!("no block at {at}")));
+            return packets;
+        }
+        packets.extend(PacketBlock::first(&file[at..]).map(|block| Ok((block.time_ns(), block.data()))));
         at += total;
     }
+    packets
+}
+
+fn blocks_of_pcap(file: &[u8]) -> Vec<Read<'_>> {
+    const HEAD_BYTES: usize = 24;
+    const PACKET_HEAD_BYTES: usize = 16;
+    let (mut packets, mut at) = (Vec::new(), HEAD_BYTES);
+    while at < file.len() {
+        let head = file.get(at..at + PACKET_HEAD_BYTES);
+        let bytes = head.map(|head| pcapng::le32(head, 8) as usize);
+        let data = bytes.and_then(|bytes| file.get(at + PACKET_HEAD_BYTES..at + PACKET_HEAD_BYTES + bytes));
+        let Some((head, data)) = head.zip(data) else {
+            packets.push(Err(format!("a packet is cut at {at}")));
+            return packets;
+        };
+        let time_ns = i64::from(pcapng::le32(head, 0)) * 1_000_000_000 + i64::from(pcapng::le32(head, 4));
+        packets.push(Ok((time_ns, data)));
+        at += PACKET_HEAD_BYTES + data.len();
+    }
+    packets
 }

@@ -99,9 +99,9 @@ fn an_unreadable_file_is_refused() {
     }
     let place = Place::new();
     let path = write(&place, "ring = \"1GiB\"");
-    place.open_to_all();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
-    let mut command = wirescope(&["config", "check", &path]);
+    let mut command = std::process::Command::new(place.binary_for_all());
+    command.args(["config", "check", &path]);
     std::os::unix::process::CommandExt::uid(&mut command, 65534);
     check_refused(&finish(command), &["wirescope.toml: can't be read: ", "change its mode"]);
 }

@@ -6,7 +6,6 @@ use run::{Done, Place, Started, finish, names, wirescope};
 use scope_testkit::traffic::{Conversations, ETHERNET, Interface, RAW};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::Command;
 
 /// What one refusal has to say: each entry is a set of words of which one has to be there, in any case.
@@ -225,17 +224,8 @@ fn a_filter_is_refused_only_if_no_link_type_compiles_it() {
     assert_refused("Ethernet addresses on raw IP", &done, &["hit|ether host", "raw|link"]);
 }
 
-/// A copy of the binary where every user can run it, in a folder that every user can read.
-fn binary_for_all(place: &Place) -> PathBuf {
-    place.open_to_all();
-    let copy = place.path("wirescope");
-    std::fs::copy(env!("CARGO_BIN_EXE_wirescope"), &copy).unwrap();
-    std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
-    copy
-}
-
 fn as_nobody(place: &Place, arguments: &[&str]) -> Done {
-    let mut command = Command::new(binary_for_all(place));
+    let mut command = Command::new(place.binary_for_all());
     command.args(arguments).uid(65534).gid(65534).current_dir("/");
     Started::new(command).finish(run::LIMIT)
 }

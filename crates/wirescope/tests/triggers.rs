@@ -373,7 +373,7 @@ fn workers_that_wait_for_places_never_wait_for_each_other() {
     // A deadlock once: a worker that waited for a dump to finish held its trigger's lock and its place in capture time.
     for (workers, dumps_max, holdoff) in [(2, "8", "10ms"), (4, "1", "10ms"), (2, "1", "0"), (4, "8", "1ms")] {
         let place = Place::new();
-        let source = format!("synth:rate=10k,time=3s,pace=max,workers={workers},start=1000,flows=50");
+        let source = format!("synth:rate=10k,time=1s,pace=max,workers={workers},start=1000,flows=50");
         let trigger = ["--trigger", "udp", "--dump", "udp", "--before", "0", "--after", "0", "--dumps-max", dumps_max];
         let summary = place.summary_of_many_hits(&[&["--source", &source, "--holdoff", holdoff], &trigger[..]].concat());
         summary.assert_adds_up();

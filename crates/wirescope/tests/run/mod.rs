@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// The user who may nothing.
 pub const NOBODY: u32 = 65534;
 /// No run in these tests may take longer: far more than any needs, since the machine may be busy.
-pub const LIMIT: Duration = Duration::from_secs(180);
+pub const LIMIT: Duration = Duration::from_secs(600);
 
 /// A folder with the files of one test; `out` inside it is for dumps. Gone at the end.
 pub struct Place {
@@ -77,6 +77,15 @@ impl Place {
     /// Lets other users read and pass through.
     pub fn open_to_all(&self) {
         std::fs::set_permissions(self.root(), PermissionsExt::from_mode(0o755)).expect("own folder");
+    }
+
+    /// A copy of the binary that every user can run, wherever it was built; other users may read this folder, too.
+    pub fn binary_for_all(&self) -> PathBuf {
+        self.open_to_all();
+        let copy = self.path("wirescope");
+        std::fs::copy(env!("CARGO_BIN_EXE_wirescope"), &copy).expect("own folder");
+        std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).expect("own file");
+        copy
     }
 
     /// `wirescope run` with the folder for dumps, a small ring and a summary.
