@@ -20,6 +20,10 @@ struct Seen {
     warnings: Mutex<Vec<String>>,
     /// Packets that all workers have received.
     received: Arc<AtomicU64>,
+    /// Polls of each worker that are over.
+    polls: Arc<Vec<AtomicU64>>,
+    /// Which of them it is.
+    worker: usize,
     over: AtomicBool,
 }
 
@@ -74,6 +78,7 @@ fn poll_to_the_end(source: &mut AfPacketSource, seen: &Seen) -> Ended {
         }
         let before = kept.packets.len();
         let polled = source.poll(&mut kept);
+        seen.polls[seen.worker].fetch_add(1, Ordering::Relaxed);
         seen.received.fetch_add((kept.packets.len() - before) as u64, Ordering::Relaxed);
         seen.news.lock().unwrap().extend(source.news());
         seen.warnings.lock().unwrap().extend(source.warnings());
@@ -95,7 +100,9 @@ fn poll_to_the_end(source: &mut AfPacketSource, seen: &Seen) -> Ended {
 /// Captures by `sources`, a thread of namespace a each, while `task` runs.
 fn capture_during(lab: &Lab, sources: Vec<AfPacketSource>, rights: Rights, task: impl FnOnce(&Seen)) -> (Vec<Ended>, Seen) {
     let received = Arc::new(AtomicU64::new(0));
-    let seen: Vec<Seen> = sources.iter().map(|_| Seen { received: received.clone(), ..Seen::default() }).collect();
+    let polls: Arc<Vec<AtomicU64>> = Arc::new(sources.iter().map(|_| AtomicU64::new(0)).collect());
+    let of_worker = |worker| Seen { received: received.clone(), polls: polls.clone(), worker, ..Seen::default() };
+    let seen: Vec<Seen> = (0..sources.len()).map(of_worker).collect();
     let ended = std::thread::scope(|scope| {
         let workers: Vec<_> = sources
             .into_iter()
@@ -131,8 +138,8 @@ fn options(interface: &str, workers: u32) -> AfPacketOptions {
     AfPacketOptions { workers, ..AfPacketOptions::new(interface) }.with_small_ring()
 }
 
-/// Waits until so many packet sockets are bound to `interface`, and a moment for what is done to them after that.
-fn wait_for_sockets(lab: &Lab, interface: &str, sockets: usize) {
+/// Waits until so many packet sockets are bound to `interface`, and until the polls that bound them, and do the rest, are over.
+fn wait_for_sockets(lab: &Lab, seen: &Seen, interface: &str, sockets: usize) {
     let begun = Instant::now();
     let bound = || {
         let table = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
@@ -143,7 +150,12 @@ fn wait_for_sockets(lab: &Lab, interface: &str, sockets: usize) {
         assert!(begun.elapsed() < LIMIT, "{interface} has no {sockets} sockets");
         std::thread::sleep(Duration::from_millis(1));
     }
-    std::thread::sleep(Duration::from_millis(if sockets > 1 { 100 } else { 0 }));
+    let polls = || seen.polls.iter().map(|polls| polls.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    let before = polls();
+    while polls().iter().zip(&before).any(|(now, before)| now < &(before + 2)) {
+        assert!(begun.elapsed() < LIMIT, "a worker doesn't come round: {:?}", polls());
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn open_in(namespace: &Namespace, options: &AfPacketOptions) -> Vec<AfPacketSource> {
@@ -244,7 +256,7 @@ fn check_one_made_again_is_captured_again(options: &AfPacketOptions, rights: Rig
             make_again(&lab);
             seen.wait_for("va", InterfaceState::Back, round as usize);
             if options.workers > 1 {
-                wait_for_sockets(&lab, "va", options.workers as usize); // also those of the other workers, who tell nothing
+                wait_for_sockets(&lab, seen, "va", options.workers as usize); // also those of the other workers, who tell nothing
             }
             take_up(&lab, "va", "vb");
             RawSender::open(lab.b(), "vb").unwrap().send(&load(round)).unwrap();
@@ -314,7 +326,7 @@ fn a_pattern_takes_what_matches_now_and_what_comes_later() {
                 let (end_a, end_b) = (format!("va{round}"), format!("vb{round}"));
                 add_link(&lab, &end_a, &end_b);
                 seen.wait_for(&end_a, InterfaceState::New, 1);
-                wait_for_sockets(&lab, &end_a, workers as usize);
+                wait_for_sockets(&lab, seen, &end_a, workers as usize);
                 take_up(&lab, &end_a, &end_b);
                 RawSender::open(lab.b(), &end_b).unwrap().send(&frames(round, 300, 120)).unwrap();
             }

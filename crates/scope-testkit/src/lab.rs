@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 const NAME_PREFIX: &str = "wslab";
 const NAMESPACES_AT: &str = "/run/netns";
+/// The longest that a link may take to come up.
+const LINK_MAX: Duration = Duration::from_secs(120);
 
 /// Why a laboratory can't be had here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +103,24 @@ impl Lab {
             namespace.enter(|| switch_offloads_off(end));
             namespace.ip(&["link", "set", end, "arp", "off", "up"])?;
         }
+        self.wait_for_link(end_a, end_b)
+    }
+
+    /// Waits until the kernel passes packets from `end_a` in a to `end_b` in b and back. It notices a link a while after that came
+    /// up, on a busy machine a second and more; until then what is sent is gone, and nobody is told.
+    ///
+    /// # Errors
+    /// What `ip` said; or that there is no link for minutes.
+    pub fn wait_for_link(&self, end_a: &str, end_b: &str) -> Result<(), String> {
+        let begun = Instant::now();
+        for (namespace, end) in [(&self.a, end_a), (&self.b, end_b)] {
+            while !namespace.is_up(end)? {
+                if begun.elapsed() > LINK_MAX {
+                    return Err(format!("{end} has no link"));
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
         Ok(())
     }
 }
@@ -142,7 +162,13 @@ impl Namespace {
     /// # Errors
     /// What `ip` said.
     pub fn ip(&self, arguments: &[&str]) -> Result<(), String> {
-        ip(&[&["-n", self.name.as_str()], arguments].concat())
+        ip(&[&["-n", self.name.as_str()], arguments].concat()).map(drop)
+    }
+
+    /// Whether the kernel has noticed the link of an interface: from then on its queue takes packets.
+    fn is_up(&self, interface: &str) -> Result<bool, String> {
+        let words = ip(&["-n", &self.name, "-o", "link", "show", interface])?;
+        Ok(words.contains(" state UP ") && words.contains(" qdisc noqueue "))
     }
 
     /// Runs `task` on a thread inside; sockets that it opens stay inside, wherever they are used.
@@ -177,10 +203,12 @@ impl Drop for Namespace {
     }
 }
 
-fn ip(arguments: &[&str]) -> Result<(), String> {
+/// Runs `ip`; what it says.
+fn ip(arguments: &[&str]) -> Result<String, String> {
     let said = |cause: &dyn fmt::Display| format!("ip {}: {cause}", arguments.join(" "));
     let output = Command::new("ip").args(arguments).output().map_err(|cause| said(&cause))?;
-    if output.status.success() { Ok(()) } else { Err(said(&String::from_utf8_lossy(&output.stderr).trim())) }
+    let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
+    if output.status.success() { Ok(words(&output.stdout)) } else { Err(said(&words(&output.stderr))) }
 }
 
 /// Removes the namespaces of runs whose process is dead.

@@ -206,12 +206,14 @@ fn a_fire_by_hand_goes_by_the_clock_not_by_a_stray() {
     input.packets.iter_mut().for_each(|packet| packet.flags = 0);
     input.packets[590].time_ns += 10 * HOUR;
     let place = Place::new();
-    let source = format!("{},pace=1", place.source(&input));
+    // At this pace the packets take two minutes.
+    let source = format!("{},pace=0.1", place.source(&input));
     let started = run::Started::new(place.command(&["--source", &source, "--before", "60s"]));
-    let log = place.out().join("wirescope.jsonl");
-    run::wait_until("the log", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"start\"")));
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    place.wait_for_start();
+    std::thread::sleep(std::time::Duration::from_millis(1000));
     started.signal(libc::SIGUSR1);
+    place.wait_for_words("\"event\":\"dump\"");
+    started.signal(libc::SIGINT);
     let done = started.finish(run::LIMIT);
     let summary = done.summary();
     let dump = summary.only_dump();
@@ -221,20 +223,18 @@ fn a_fire_by_hand_goes_by_the_clock_not_by_a_stray() {
 #[test]
 fn a_dump_of_a_run_that_was_stopped_waits_for_what_comes_when_it_goes_on() {
     let place = Place::new();
-    let source = "synth:rate=10k,time=4s,trigger-at=1s";
-    let windows = ["--before", "500ms", "--after", "2s", "--dump", "ip or ip6 or not ip"];
+    let source = "synth:rate=5k,time=8s,trigger-at=1s";
+    let windows = ["--before", "500ms", "--after", "6s", "--dump", "ip or ip6 or not ip", "--status-every", "1s"];
     let started =
         run::Started::new(place.command(&[&["--source", source, "--trigger", "hit=udp port 60000"], &windows[..]].concat()));
-    let log = place.out().join("wirescope.jsonl");
-    run::wait_until("the log", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"start\"")));
     // Its dump is open, and the window's end is still to come.
-    std::thread::sleep(std::time::Duration::from_millis(1500));
-    started.signal(libc::SIGSTOP);
+    place.wait_for_words("\"fired\":1");
+    started.stand_still();
     std::thread::sleep(std::time::Duration::from_secs(7));
     started.signal(libc::SIGCONT);
     let done = started.finish(run::LIMIT);
     let summary = done.summary();
     let dump = summary.only_dump();
-    // Every 100 us one from 0.5 s to 3 s, both included, and the one that fired.
-    assert_eq!((dump.packets, dump.complete), (25_002, true), "{dump:?} {}", done.stderr);
+    // Every 200 us one from 0.5 s to 7 s, both included, and the one that fired.
+    assert_eq!((dump.packets, dump.complete), (32_502, true), "{dump:?} {}", done.stderr);
 }

@@ -8,6 +8,7 @@ use run::{Done, Place, Started, finish, names, wait_until, wirescope};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Reloads in the test under load.
 const RELOADS: usize = 100;
@@ -234,18 +235,24 @@ fn what_can_t_change_is_named_and_the_rest_changes() {
 
 #[test]
 fn a_trigger_that_is_taken_away_finishes_its_dump_and_keeps_its_counts() {
+    // On a busy machine its window may be over before its trigger is taken away.
+    run::with_enough_time(Duration::from_secs(5), |after| taken_away(after.as_secs()));
+}
+
+fn taken_away(after_s: u64) -> Option<()> {
     let place = Place::new();
-    let words = "name = \"hit\"\nexpr = \"udp port 60000\"\nafter = \"5s\"\ndump = \"ip\"\n";
+    let words = format!("name = \"hit\"\nexpr = \"udp port 60000\"\nafter = \"{after_s}s\"\ndump = \"ip\"\n");
     let text = format!("{ENDLESS}[[trigger]]\n{words}");
-    let started = started(&place, &text, &[]);
+    let started = started(&place, &text, &["--status-every", "1s"]);
     wait_until("the hit", || events(&place, "status").iter().any(|status| status["hits"]["hit"]["fired"] == 1)); // its dump has no name yet
-    assert_eq!(events(&place, "dump").len(), 0, "its window is open");
     assert_eq!(reload(&place, &started, ENDLESS)["ok"], true);
+    let in_time = events(&place, "dump").is_empty(); // its window is open
     wait_until("the dump", || events(&place, "dump").len() == 1);
     let summary = stop(started).summary();
     let dump = summary.only_dump();
-    assert!(dump.lost_nothing() && dump.to_ns - dump.time_ns == 5_000_000_000, "{dump:?}");
+    assert!(dump.lost_nothing() && dump.to_ns - dump.time_ns == after_s as i64 * 1_000_000_000, "{dump:?}");
     assert_eq!(summary.hits["hit"].fired, 1, "{summary:?}");
+    in_time.then_some(())
 }
 
 #[test]

@@ -9,7 +9,6 @@ use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -91,15 +90,13 @@ fn what_can_not_be_looked_at_is_refused_with_the_reason() {
 #[test]
 fn a_run_is_found_by_its_process_and_its_death_is_a_finding() {
     let place = Place::new();
-    let started = Started::new(place.command(&["--source", "synth:rate=1k,time=50s"]));
+    let started = Started::new(place.command(&["--source", "synth:rate=1k"]));
     let log = place.out().join("wirescope.jsonl");
     wait_until("the log's status", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"status\"")));
     let pid = started.pid().to_string();
     let running = doctor(&["--pid", &pid, "--json"]);
     assert_eq!((running.code(), &object(&running)["state"]), (Some(0), &"running".into()), "{}", running.stdout);
-    started.signal(libc::SIGSTOP);
-    let is_stopped = || std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "));
-    wait_until("its threads to stand", is_stopped);
+    started.stand_still();
     let stopped = doctor(&["--pid", &pid, "--json"]);
     assert!(remedies(&finding(&stopped, "stopped")).contains(&format!("kill -CONT {pid}")));
     assert_eq!(stopped.code(), Some(1), "a live run that is stopped loses");
@@ -232,9 +229,7 @@ fn a_run_that_is_stopped_twice_says_so_in_its_log_and_is_told_as_that() {
     let has = |words: &str| std::fs::read_to_string(&log).is_ok_and(|text| text.contains(words));
     wait_until("the dump", || has("\"event\":\"dump\""));
     started.signal(libc::SIGTERM);
-    std::thread::sleep(Duration::from_millis(1500)); // it waits for its command
-    started.signal(libc::SIGINT);
-    let ended = started.finish(run::LIMIT);
+    let ended = started.signal_until_it_ends(libc::SIGINT); // it waits for its command
     assert_eq!((ended.code(), ended.stdout.as_str()), (Some(1), ""), "no summary: {}", ended.stderr);
     let last = std::fs::read_to_string(&log).unwrap().lines().last().unwrap_or_default().to_string();
     assert!(last.contains("\"event\":\"ended_at_once\"") && !has("\"event\":\"end\""), "{last}");
@@ -401,11 +396,11 @@ fn while_the_disk_is_frozen() -> Option<Done> {
     let place = Place::new();
     let script = "truncate -s 512M \"$0.img\" && mkfs.ext4 -q -F \"$0.img\" && mount -o loop \"$0.img\" \"$0\" || exit 9
          trap 'fsfreeze -u \"$0\" 2>/dev/null' EXIT
-         \"$@\" >&2 & sleep 1.5
-         fsfreeze -f \"$0\"; sleep 2; fsfreeze -u \"$0\"
-         wait $!; \"$1\" doctor --out \"$0\" --json";
+         \"$@\" >&2 & until grep -q '\"hit\"' \"$0/wirescope.jsonl\" || ! kill -0 $!; do sleep 0.1; done 2>/dev/null
+         fsfreeze -f \"$0\"; sleep 4; fsfreeze -u \"$0\"
+         kill -INT $!; wait $!; \"$1\" doctor --out \"$0\" --json";
     let orders = ["--trigger", "udp", "--dump", "", "--single", "--before", "0", "--after", "300s"];
-    let small = ["--source", "synth:rate=4k,time=4s,size=500,flows=1000", "--ring", "1MiB", "--segment", "64KiB"];
+    let small = ["--source", "synth:rate=4k,size=500,flows=1000", "--ring", "1MiB", "--segment", "64KiB"];
     Some(finish(with_mounts(script, &place, &place.command(&[&small[..], &orders].concat()))))
 }
 

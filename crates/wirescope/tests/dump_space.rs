@@ -335,9 +335,10 @@ fn a_folder_that_is_moved_keeps_its_dumps_and_one_that_is_removed_fails_them() {
     let kept = dumps(&moved);
     std::fs::rename(&kept[0], place.path("kept.pcapng")).unwrap();
     std::fs::remove_dir_all(&moved).unwrap();
-    std::thread::sleep(Duration::from_millis(1500)); // it is noticed before a dump fails
+    // Its log is gone, too. It is noticed before a dump fails.
+    wait_until("the warning", || scope.started.words().contains(" was removed: dumps fail"));
     scope.started.signal(libc::SIGUSR1);
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_until("the dump", || scope.started.words().contains("dump      2 of manual: "));
     let done = scope.stop();
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let summary = done.summary();

@@ -11,7 +11,7 @@ use scope_testkit::lab::Namespace;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes that are sent over TCP.
 const SENT: usize = 24 << 20;
@@ -27,7 +27,15 @@ fn send_by_tcp(from: &Namespace, to: &Namespace, address: &str) {
             let (stream, _) = listener.accept().expect("a connection");
             std::io::copy(&mut stream.take(SENT as u64), &mut std::io::sink()).expect("all of it")
         });
-        let mut stream = from.enter(|| TcpStream::connect(address).expect("a connection"));
+        // The kernel has its routes a while after the link is up.
+        let begun = Instant::now();
+        let mut stream = loop {
+            match from.enter(|| TcpStream::connect(address)) {
+                Ok(stream) => break stream,
+                Err(error) => assert!(begun.elapsed() < run::LIMIT, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
         stream.write_all(&vec![1; SENT]).expect("all of it sent");
         assert_eq!(receiving.join().unwrap(), SENT as u64);
     });
@@ -125,7 +133,6 @@ fn packets_longer_than_what_is_kept_of_one_are_counted_and_told_as_such() {
     if !big_tcp_link(&live) {
         return println!("skipped: this machine has no IPv6 BIG TCP");
     }
-    std::thread::sleep(Duration::from_millis(300)); // until the kernel has the routes
     let run = captured(&live, "afpacket:ob", || send_by_tcp(live.lab.a(), live.lab.b(), "[fd77::2]:7777"));
     assert!(lengths(&live).iter().all(|(kept, original)| *kept == KEPT_MAX.min(*original)));
     check(&live, "ob", "cut_by_bound", "gso_max_size", run);

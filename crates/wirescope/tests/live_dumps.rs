@@ -17,7 +17,7 @@ const SECOND: i64 = 1_000_000_000;
 /// What goes between the hosts of the packet that fires.
 const FILLED: &str = "host 10.0.0.1 and not tcp";
 const ORDERS: [&str; 8] =
-    ["--trigger", "hit=udp port 60000", "--dump", "host $srcIP and not tcp", "--before", "30", "--after", "700ms"];
+    ["--trigger", "hit=udp port 60000", "--dump", "host $srcIP and not tcp", "--before", "30m", "--after", "700ms"];
 
 /// What was sent in one go, and between which moments.
 struct Part {

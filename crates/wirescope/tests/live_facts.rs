@@ -13,7 +13,7 @@ use serde_json::Value;
 #[test]
 fn a_live_dump_states_the_interface_s_counters_at_both_ends_of_its_window() {
     let Some(live) = Live::or_skip() else { return };
-    let orders = ["--trigger", "hit=udp port 60000", "--dump", "", "--before", "100ms", "--after", "3s"];
+    let orders = ["--trigger", "hit=udp port 60000", "--dump", "", "--before", "100ms", "--after", "10s"];
     let started = live.start(&[&["--source", "afpacket:vb"], &orders[..]].concat());
     let log = live.place.out().join("wirescope.jsonl");
     let sampled = || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"event\":\"status\""));

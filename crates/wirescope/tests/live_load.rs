@@ -58,8 +58,8 @@ fn a_window_longer_than_the_ring_is_dumped_whole() {
     let started = live.start(&[&ring[..], &orders].concat());
     let mut frames = mixed_frames(1, 60_000);
     frames.insert(1000, hit_frame(&[]));
-    // A turn of the ring takes more than 2 s: time enough to write it on a busy machine, too.
-    send_at(&live, &frames, 10_000);
+    // A turn of the ring takes more than 5 s: time enough to write it on a busy machine, too.
+    send_at(&live, &frames, 4_000);
     let summary = stop_complete(started, frames.len());
     assert!(live.ring().packets.len() < frames.len() / 2, "the ring has turned");
     let dump = summary.only_dump();

@@ -5,7 +5,7 @@
 mod live_lab;
 mod run;
 
-use live_lab::{Live, hit_frame, mixed_frames};
+use live_lab::{Live, OFTEN, hit_frame, mixed_frames};
 use run::Done;
 use scope_testkit::oracle;
 use scope_testkit::traffic::frame;
@@ -33,17 +33,17 @@ fn kernel_dropped(done: &Done) -> u64 {
 fn what_the_kernel_lost_is_counted_exactly_and_a_dump_that_may_miss_it_says_so() {
     let Some(live) = Live::or_skip() else { return };
     let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6 or not ip", "--after", "5m", "--ring", "160MiB"];
-    let started = live.start(&[&["--source", "afpacket:vb"], &orders[..]].concat());
+    let started = live.start(&[&["--source", "afpacket:vb"], &orders[..], &OFTEN].concat());
     let sender = live.sender();
     let (before, flood, after) = (mixed_frames(1, 500), flood(), mixed_frames(2, 500));
     let sent = (before.len() + 1 + flood.len() + after.len()) as u64;
     sender.send(&before).unwrap();
     sender.send(&[hit_frame(&[])]).unwrap();
-    std::thread::sleep(Duration::from_millis(100));
-    started.signal(libc::SIGSTOP);
+    live.wait_for_packets(before.len() + 1);
+    started.stand_still();
     sender.send(&flood).unwrap();
     started.signal(libc::SIGCONT);
-    std::thread::sleep(Duration::from_millis(500));
+    live.wait_for_packets(before.len() + 1 + flood.len());
     sender.send(&after).unwrap();
     started.signal(libc::SIGINT);
     let done = started.finish(run::LIMIT);
@@ -69,14 +69,15 @@ fn what_the_kernel_lost_is_counted_exactly_and_a_dump_that_may_miss_it_says_so()
 fn dumps_from_before_and_after_a_loss_are_complete() {
     let Some(live) = Live::or_skip() else { return };
     let orders = ["--trigger", "hit=udp port 60000", "--before", "300ms", "--after", "200ms", "--holdoff", "0"];
-    let started = live.start(&[&["--source", "afpacket:vb,workers=2", "--ring", "160MiB"], &orders[..]].concat());
+    let started = live.start(&[&["--source", "afpacket:vb,workers=2", "--ring", "160MiB"], &orders[..], &OFTEN].concat());
     let sender = live.sender();
     sender.send(&[hit_frame(&[])]).unwrap();
     live.wait_for_dumps(1);
-    started.signal(libc::SIGSTOP);
+    started.stand_still();
     sender.send(&flood()).unwrap();
     started.signal(libc::SIGCONT);
-    std::thread::sleep(Duration::from_millis(3000));
+    live.wait_for_packets(1 + FLOOD);
+    std::thread::sleep(Duration::from_millis(1000)); // more than a window's past
     sender.send(&[hit_frame(&[])]).unwrap();
     live.wait_for_dumps(2);
     started.signal(libc::SIGINT);

@@ -6,7 +6,7 @@ mod live_lab;
 mod run;
 
 use live_lab::{Live, inside, mixed_frames, stop_complete};
-use run::{Done, Started, wait_until};
+use run::{Done, Started};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -68,8 +68,7 @@ fn without_the_right_to_capture_it_is_told_and_what_is_told_helps() {
         Err(cause) => return eprintln!("skipped: setcap: {cause}"),
     }
     let started = start_as_nobody(&live, &binary, &["-i", "vb"]);
-    wait_until("the log", || live.place.out_names() == ["wirescope.jsonl"]);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    live.place.wait_for_start();
     let frames = mixed_frames(1, 100);
     live.sender().send(&frames).unwrap();
     stop_complete(started, frames.len());

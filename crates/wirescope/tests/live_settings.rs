@@ -38,7 +38,7 @@ impl Recording {
 
     /// The same, below a shell that has `environment` and takes it away from the run, as sudo does.
     fn begin_below(live: &Live, arguments: &[&str], environment: &[(&str, &str)]) -> Recording {
-        const SHELL: &str = r#"env -u SSH_CONNECTION "$@" & run=$!; trap 'kill -TERM $run' INT; wait $run; wait $run"#;
+        const SHELL: &str = r#"trap 'kill -TERM $!' INT; env -u SSH_CONNECTION "$@" & wait $!; wait $!"#;
         let place = Place::new();
         let ring = place.path("ring.pcapng");
         let all = [arguments, &SMALL, &["--ring-out", ring.to_str().expect("a plain path")]].concat();

@@ -7,7 +7,6 @@ use serde_json::Value;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 const NOBODY: u32 = 65534;
 const LOG: &str = "wirescope.jsonl";
@@ -51,9 +50,10 @@ fn a_log_that_was_moved_goes_on_in_a_new_file_after_sighup_and_no_line_is_lost()
         started.signal(libc::SIGUSR1);
         wait_until("the dump", || count(path, "dump") > before);
     };
-    dump(&log);
     started.signal(libc::SIGHUP); // it is where it was: nothing changes
-    std::thread::sleep(Duration::from_millis(1000));
+    dump(&log); // signals are taken in their order
+    let looks = count(&log, "status");
+    wait_until("a look at what they ordered", || count(&log, "status") > looks + 1);
     std::fs::rename(&log, &first).unwrap();
     dump(&first);
     started.signal(libc::SIGHUP);

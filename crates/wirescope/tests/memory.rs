@@ -212,15 +212,20 @@ fn a_limit_that_is_lowered_while_a_run_goes_is_told_before_it_ends_the_run() {
 
 #[test]
 fn a_signal_while_the_ring_is_made_resident_ends_the_run_in_good_order() {
-    let place = Place::new();
-    let run = ["--ring", "512MiB", "--source", "synth:rate=10k"];
-    let started = Started::new(place.command(&run));
-    wait_until("the first pages", || started.shared_resident_bytes() > 32 * MIB);
-    started.signal(libc::SIGINT);
-    let done = started.finish(LIMIT);
-    assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    done.summary().assert_adds_up();
-    assert!(!done.stderr.contains("recording"), "nothing was recorded: {}", done.stderr);
+    // A busy machine may have it all resident before this test, or the run's thread for signals, runs again.
+    const ROUNDS: usize = 20;
+    let in_time = || {
+        let place = Place::new();
+        let run = ["--ring", "512MiB", "--source", "synth:rate=10k"];
+        let started = Started::new(place.command(&run));
+        wait_until("the first pages", || started.shared_resident_bytes() > 32 * MIB);
+        started.signal(libc::SIGINT);
+        let done = started.finish(LIMIT);
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        done.summary().assert_adds_up();
+        !done.stderr.contains("recording")
+    };
+    assert!((0..ROUNDS).any(|_| in_time()), "of {ROUNDS} runs each made all of its ring resident first");
 }
 
 /// What a control group shows of itself is shown to the run alone, in a mount name space of its own; no group is made.

@@ -140,8 +140,7 @@ fn the_one_capability_to_open_packet_sockets_is_enough_for_all_that_capture_can(
         command.args(["run", "--source", source, "--ring", "64MiB", "--trigger", "udp port 60000", "--dump", ""]);
         command.args(["--after", "200ms", "--out"]).arg(live.place.out()).uid(NOBODY).gid(NOBODY).current_dir("/");
         let started = live.lab.b().enter(|| Started::new(command));
-        wait_until("the log", || live.place.out_names() == ["wirescope.jsonl"]);
-        wait_until("the start", || std::fs::read_to_string(live.place.out().join("wirescope.jsonl")).unwrap().contains("start"));
+        live.place.wait_for_start();
         let mut frames = mixed_frames(1, 100);
         frames.push(hit_frame(&[]));
         live.sender().send(&frames).unwrap();
@@ -163,9 +162,8 @@ fn a_program_with_file_capabilities_gives_them_up_without_root() {
     command.args(["run", "-i", "vb", "--ring", "64MiB", "--mlock", "--rights-selftest", "--out"]).arg(live.place.out());
     command.uid(NOBODY).gid(NOBODY).current_dir("/");
     let started = live.lab.b().enter(|| Started::new(command));
-    wait_until("the log", || live.place.out_names() == ["wirescope.jsonl"]);
+    live.place.wait_for_start();
     live.sender().send(&mixed_frames(1, 100)).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
     started.signal(libc::SIGINT);
     let done = started.finish(run::LIMIT);
     let tried = selftest(&done);
@@ -296,7 +294,10 @@ fn a_user_who_is_not_there_or_can_t_write_is_refused_before_anything_starts() {
 
 /// Users and groups of a process, as the kernel tells them: real, effective, saved, of files; and its further groups.
 fn identity(pid: u32) -> (String, String, String) {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    identity_of(&std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap())
+}
+
+fn identity_of(status: &str) -> (String, String, String) {
     let line = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
         line.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -312,7 +313,7 @@ fn run_of(owner: (u32, u32), arguments: &[&str]) -> ((String, String, String), V
     let mut command = wirescope(&["run", "--source", "synth:rate=1k", "--ring", "64MiB", "--before", "100ms", "--out"]);
     command.arg(place.out()).args(arguments).args(["--exit-after", "1"]);
     let started = Started::new(command);
-    wait_until("the log", || place.out_names() == ["wirescope.jsonl"]);
+    place.wait_for_start();
     let identity = identity(started.id());
     started.signal(libc::SIGUSR1);
     let done = started.finish(run::LIMIT);
@@ -400,9 +401,8 @@ fn no_file_is_readable_for_everybody_whatever_the_umask_says() {
 #[test]
 fn dumps_go_to_the_folder_that_was_opened_even_when_it_was_moved_meanwhile() {
     let place = Place::new();
-    let source = "synth:rate=1k,time=20s";
-    let started = Started::new(place.command(&["--source", source, "--before", "1", "--exit-after", "1"]));
-    wait_until("the log", || place.out_names() == ["wirescope.jsonl"]);
+    let started = Started::new(place.command(&["--source", "synth:rate=1k", "--before", "1", "--exit-after", "1"]));
+    place.wait_for_start();
     let moved = place.path("moved");
     std::fs::rename(place.out(), &moved).unwrap();
     std::fs::create_dir(place.out()).unwrap();
@@ -462,16 +462,17 @@ fn no_process_of_the_same_user_looks_into_a_run_or_takes_its_sockets() {
     command.args(["run", "--source", "synth:rate=1k", "--ring", "64MiB", "--before", "1", "--exec", "sleep 60", "--out"]);
     command.arg(place.out()).uid(12_345).gid(12_345).current_dir("/");
     let started = Started::new(command);
-    let has = |word: &str| std::fs::read_to_string(place.out().join("wirescope.jsonl")).is_ok_and(|text| text.contains(word));
-    wait_until("the start", || has("\"start\""));
+    place.wait_for_start();
     assert_eq!(possible(12_345, started.pid()), 0, "the run");
     // The processes for its commands have its rights to files: they are as closed.
-    let all = names(Path::new("/proc")).into_iter().filter_map(|name| name.parse::<u32>().ok());
-    let words = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let helpers: Vec<u32> =
-        all.filter(|pid| words(pid).contains("exec-helper\0") && identity(*pid).0.contains("12345")).collect();
-    assert!(helpers.len() >= 2, "{helpers:?}");
-    for pid in helpers {
+    // Those of other tests' runs come and go meanwhile: what is gone tells nothing of itself.
+    let told = |pid: u32, name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let is_helper =
+        |pid: &u32| told(*pid, "cmdline").contains("exec-helper\0") && identity_of(&told(*pid, "status")).0.contains("12345");
+    let helpers =
+        || -> Vec<u32> { names(Path::new("/proc")).into_iter().filter_map(|name| name.parse().ok()).filter(is_helper).collect() };
+    wait_until("the helper and its keeper", || helpers().len() >= 2);
+    for pid in helpers() {
         assert_eq!(possible(12_345, pid), 0, "a helper");
     }
     // What is asked is possible where nobody hides.

@@ -2,16 +2,19 @@
 
 mod run;
 
-use run::{Place, Started, is_root, wait_until};
+use run::{Place, Started, is_root};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::Command;
+use std::time::Instant;
 
 /// The user who may nothing.
 const NOBODY: u32 = 65534;
 /// What a service is told for its watchdog, us.
 const WATCHDOG_US: &str = "5000000";
+/// Half of that, s.
+const HALF_S: f64 = 2.5;
 
 /// The next message; the test fails if none comes for minutes.
 fn next(manager: &UnixDatagram) -> String {
@@ -23,24 +26,39 @@ fn next(manager: &UnixDatagram) -> String {
 
 /// A run of generated traffic that is watched.
 fn watched(place: &Place, socket: &str, arguments: &[&str]) -> Command {
-    let source = ["--source", "synth:rate=1k,time=600s", "--trigger", "hit=udp port 60000"];
+    let source = ["--source", "synth:rate=1k", "--trigger", "hit=udp port 60000", "--status-every", "1s"];
     let mut command = place.command(&[&source, arguments].concat());
     command.env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", WATCHDOG_US);
     command
+}
+
+/// When the log has a status, with each of which the manager is told, s from the run's start.
+fn told_at(place: &Place) -> Vec<f64> {
+    let of_status = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        line["elapsed_s"].as_f64().filter(|_| line["event"] == "status")
+    };
+    place.log().lines().filter_map(of_status).collect()
 }
 
 /// From the first message to the last.
 fn check(place: &Place, manager: &UnixDatagram, command: Command) {
     let started = Started::new(command);
     assert_eq!(next(manager), "READY=1");
-    let log = place.out().join("wirescope.jsonl");
-    wait_until("the log", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"start\"")));
+    place.wait_for_start();
     assert!(started.shared_resident_bytes() >= 64 << 20, "the ring isn't resident");
-    for _ in 0..3 {
+    // A busy machine may keep a worker, or the run, from a sign now and then. When they were due the log says: in half of the
+    // watchdog's time at least one, as it is meant to be.
+    let begun = Instant::now();
+    let (mut signs, mut in_time) = (0, false);
+    while signs < 3 || !in_time {
+        assert!(begun.elapsed() < run::LIMIT, "{signs} signs of life; told at {:?} s", told_at(place));
         let said = next(manager);
-        let (status, watchdog) = said.split_once('\n').expect("two lines");
+        let (status, watchdog) = said.split_once('\n').unwrap_or((&said, ""));
         assert!(status.starts_with("STATUS=") && status.contains("packets"), "{said}");
-        assert_eq!(watchdog, "WATCHDOG=1");
+        assert!(["WATCHDOG=1", ""].contains(&watchdog), "{said}");
+        signs += u32::from(!watchdog.is_empty());
+        in_time = told_at(place).windows(3).any(|three| three[2] - three[1] <= HALF_S && three[1] - three[0] <= HALF_S);
     }
     started.signal(libc::SIGINT);
     let stopping = std::iter::repeat_with(|| next(manager)).take(20).any(|said| said == "STOPPING=1");
@@ -114,7 +132,8 @@ fn the_watchdog_hears_nothing_while_a_worker_is_stuck_and_again_when_it_goes_on(
     let manager = UnixDatagram::bind(&path).unwrap();
     let started = Started::new(watched(&place, path.to_str().unwrap(), &[]));
     assert_eq!(next(&manager), "READY=1");
-    assert!(next(&manager).ends_with("\nWATCHDOG=1"));
+    let alive = || std::iter::repeat_with(|| next(&manager)).take(20).any(|said| said.ends_with("\nWATCHDOG=1"));
+    assert!(alive());
     let frozen = Frozen::freeze(started.thread("worker-0").expect("a worker"));
     // What was said before, and of a clock that had moved before.
     let silent = std::iter::repeat_with(|| next(&manager)).take(20).any(|said| !said.contains("WATCHDOG"));
@@ -124,8 +143,7 @@ fn the_watchdog_hears_nothing_while_a_worker_is_stuck_and_again_when_it_goes_on(
         assert!(said.starts_with("STATUS=") && !said.contains("WATCHDOG"), "{said}");
     }
     drop(frozen);
-    let alive = std::iter::repeat_with(|| next(&manager)).take(20).any(|said| said.ends_with("\nWATCHDOG=1"));
-    assert!(alive);
+    assert!(alive());
     started.signal(libc::SIGINT);
     assert_eq!(started.finish(run::LIMIT).code(), Some(0));
 }

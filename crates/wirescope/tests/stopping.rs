@@ -71,15 +71,36 @@ fn a_second_signal_ends_at_once_and_leaves_whole_files_only() {
 /// Who signals a process and then its group, as `timeout` does, means one stop.
 #[test]
 fn signals_that_come_close_together_are_one_stop() {
-    for pause_us in [50, 1_000, 20_000] {
-        let place = Place::new();
-        let started = endless(&place, "synth:rate=20k", &["--trigger", "hit=udp", "--dump", "udp", "--after", "200ms"]);
+    let begin = |place: &Place| {
+        let started = endless(place, "synth:rate=20k", &["--trigger", "hit=udp", "--dump", "udp", "--after", "200ms"]);
         std::thread::sleep(Duration::from_millis(300));
-        started.signal(libc::SIGINT);
-        std::thread::sleep(Duration::from_micros(pause_us));
-        let done = stop(started, libc::SIGTERM);
-        assert_eq!(done.code(), Some(0), "{}", done.stderr);
-        done.summary().assert_adds_up();
+        started
+    };
+    // Both wait for the run: nobody comes between them.
+    let place = Place::new();
+    let started = begin(&place);
+    started.stand_still();
+    started.signal(libc::SIGINT);
+    started.signal(libc::SIGTERM);
+    let done = stop(started, libc::SIGCONT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    done.summary().assert_adds_up();
+    // On a busy machine one may be taken long after the other: then they are two.
+    const ROUNDS: usize = 20;
+    for pause_us in [50, 1_000, 20_000] {
+        let is_one = || {
+            let place = Place::new();
+            let started = begin(&place);
+            started.signal(libc::SIGINT);
+            std::thread::sleep(Duration::from_micros(pause_us));
+            let done = stop(started, libc::SIGTERM);
+            assert!(matches!(done.code(), Some(0 | 1)), "{}", done.stderr);
+            if done.code() == Some(0) {
+                done.summary().assert_adds_up();
+            }
+            done.code() == Some(0)
+        };
+        assert!((0..ROUNDS).any(|_| is_one()), "{pause_us} us apart they are two, {ROUNDS} times");
     }
 }
 
@@ -91,8 +112,11 @@ fn a_fire_by_hand_is_one_dump_of_everything_at_once_whatever_triggers_there_are_
         let place = Place::new();
         let ring = place.path("ring.pcapng");
         let more = ["--before", "1s", "--ring-out", ring.to_str().unwrap()];
-        let started = endless(&place, "synth:rate=10k,flows=100,vlan=20%", &[&more, triggers].concat());
-        std::thread::sleep(Duration::from_millis(2000));
+        // Slow enough that the ring holds all of it to the end.
+        let often = ["--status-every", "1s"];
+        let started = endless(&place, "synth:rate=2k,flows=100,vlan=20%", &[&more, triggers, &often[..]].concat());
+        let received = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?["received"]["packets"].as_u64();
+        wait_until("two seconds of traffic", || place.log().lines().filter_map(received).any(|packets| packets >= 4000));
         started.signal(libc::SIGUSR1);
         wait_until("the dump", || place.out_names().iter().any(|name| is_finished_dump(name) && name.contains("_manual_")));
         let done = stop(started, libc::SIGINT);

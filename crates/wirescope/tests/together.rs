@@ -106,10 +106,10 @@ fn live_windows_and_those_by_hand_become_one_file_when_the_run_is_stopped() {
     let place = Place::new();
     let (path, ring) = (place.path("all.pcapng"), place.path("ring.pcapng"));
     let more = ["--before", "300ms", "--ring-out", ring.to_str().unwrap(), "-w", path.to_str().unwrap(), "--all"];
-    let started = Started::new(place.command(&[&["--source", "synth:rate=5k,flows=50"], &more[..]].concat()));
-    let log = place.out().join("wirescope.jsonl");
-    let dumps = || std::fs::read_to_string(&log).map_or(0, |text| text.matches("\"event\":\"dump\"").count());
-    std::thread::sleep(std::time::Duration::from_millis(600));
+    // Slow enough that the ring holds all of it to the end.
+    let started = Started::new(place.command(&[&["--source", "synth:rate=1k,flows=50"], &more[..]].concat()));
+    let dumps = || place.log().matches("\"event\":\"dump\"").count();
+    place.wait_for_words("\"status\""); // about a second after its start
     for number in 1..=3 {
         started.signal(libc::SIGUSR1);
         wait_until("the window", || dumps() == number);

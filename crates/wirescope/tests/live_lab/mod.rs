@@ -23,6 +23,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// A packet that leaves by the capturing interface says so in these flags.
 pub const OUTGOING: u32 = 2;
 
+/// A status in the log each second.
+pub const OFTEN: [&str; 2] = ["--status-every", "1s"];
+
 /// A laboratory and a folder.
 pub struct Live {
     pub lab: Lab,
@@ -69,18 +72,24 @@ impl Live {
 
     /// Waits until the kernel lets packets pass from `va` to `vb`, which it does a while after both were set up.
     pub fn wait_for_link(&self) {
-        let is_up = |namespace: &Namespace, end: &str| {
-            let output = namespace.command("ip").args(["-o", "link", "show", end]).output().expect("ip");
-            String::from_utf8_lossy(&output.stdout).contains(" state UP ")
-        };
-        wait_until("the link", || is_up(self.lab.a(), "va") && is_up(self.lab.b(), "vb"));
-        std::thread::sleep(Duration::from_millis(100)); // the queue begins a moment later
+        self.lab.wait_for_link("va", "vb").expect("both ends are there");
     }
 
     /// Waits until the log says this.
     pub fn wait_for_words(&self, words: &str) {
-        let log = self.place.out().join("wirescope.jsonl");
-        wait_until(words, || std::fs::read_to_string(&log).is_ok_and(|text| text.contains(words)));
+        self.place.wait_for_words(words);
+    }
+
+    /// Waits until the log's last status names so many packets, received or dropped by the kernel: none of them waits any more.
+    /// For runs with [`OFTEN`].
+    pub fn wait_for_packets(&self, sent: usize) {
+        let counted = || -> Option<u64> {
+            let log = self.place.log();
+            let lines = log.lines().rev().filter(|line| line.contains("\"event\":\"status\""));
+            let status: Value = lines.filter_map(|line| serde_json::from_str(line).ok()).next()?;
+            Some(status["received"]["packets"].as_u64()? + status["dropped"]["kernel"].as_u64()?)
+        };
+        wait_until("all packets", || counted() >= Some(sent as u64));
     }
 
     /// Sends from the other end of `vb`.

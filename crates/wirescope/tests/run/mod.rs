@@ -9,6 +9,7 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use summary::Summary;
@@ -72,6 +73,21 @@ impl Place {
     /// Names in the folder for dumps, sorted, hidden ones included.
     pub fn out_names(&self) -> Vec<String> {
         names(&self.out())
+    }
+
+    /// What stands in the log so far; nothing where there is none yet.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.out().join("wirescope.jsonl")).unwrap_or_default()
+    }
+
+    /// Waits until the log says this.
+    pub fn wait_for_words(&self, words: &str) {
+        wait_until(words, || self.log().contains(words));
+    }
+
+    /// Waits until a run has begun, and has said so in the log.
+    pub fn wait_for_start(&self) {
+        self.wait_for_words("\"event\":\"start\"");
     }
 
     /// Lets other users read and pass through.
@@ -152,17 +168,39 @@ pub fn finish(command: Command) -> Done {
 /// A process that runs; killed when dropped.
 pub struct Started {
     child: Child,
-    stdout: Option<JoinHandle<String>>,
-    stderr: Option<JoinHandle<String>>,
+    stdout: Collected,
+    stderr: Collected,
 }
 
-fn collect(mut from: impl Read + Send + 'static) -> Option<JoinHandle<String>> {
-    Some(std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // What came before a broken pipe is what there is to look at.
-        drop(from.read_to_end(&mut bytes));
-        String::from_utf8_lossy(&bytes).into_owned()
-    }))
+/// What has come out of a pipe so far, and who reads it to its end.
+struct Collected {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Collected {
+    fn of(mut from: impl Read + Send + 'static) -> Collected {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let into = bytes.clone();
+        let reader = std::thread::spawn(move || {
+            let mut part = [0; 16 << 10];
+            // What came before a broken pipe is what there is to look at.
+            while let Ok(count @ 1..) = from.read(&mut part) {
+                into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&part[..count]);
+            }
+        });
+        Collected { bytes, reader: Some(reader) }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+
+    /// All of it, once the pipe is closed.
+    fn whole(&mut self) -> String {
+        self.reader.take().map(JoinHandle::join).transpose().expect("a reader doesn't panic");
+        self.so_far()
+    }
 }
 
 impl Started {
@@ -179,8 +217,8 @@ impl Started {
                 Err(e) => panic!("{command:?}: {e}"),
             }
         };
-        let stdout = collect(child.stdout.take().expect("a pipe"));
-        let stderr = collect(child.stderr.take().expect("a pipe"));
+        let stdout = Collected::of(child.stdout.take().expect("a pipe"));
+        let stderr = Collected::of(child.stderr.take().expect("a pipe"));
         Started { child, stdout, stderr }
     }
 
@@ -193,6 +231,29 @@ impl Started {
         // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its own.
         let sent = unsafe { libc::kill(self.child.id() as i32, signal) };
         assert_eq!(sent, 0, "signal {signal}");
+    }
+
+    /// Sends a signal again and again until the process ends: a second one that comes before the first was taken is none.
+    pub fn signal_until_it_ends(mut self, signal: i32) -> Done {
+        let begin = Instant::now();
+        while self.child.try_wait().expect("a child of this process").is_none() {
+            assert!(begin.elapsed() < LIMIT, "still running after {LIMIT:?}: {}", self.stderr.so_far());
+            self.signal(signal);
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        self.finish(LIMIT)
+    }
+
+    /// Stops the process by SIGSTOP and waits until all its threads stand.
+    pub fn stand_still(&self) {
+        self.signal(libc::SIGSTOP);
+        let stands = |status: &String| status.lines().any(|line| line.starts_with("State:\tT"));
+        wait_until("its threads to stand", || self.threads().iter().all(stands));
+    }
+
+    /// What it has said on standard error so far.
+    pub fn words(&self) -> String {
+        self.stderr.so_far()
     }
 
     /// Number of the process.
@@ -230,13 +291,11 @@ impl Started {
             }
             if begin.elapsed() > limit {
                 drop(self.child.kill());
-                let words = self.stderr.take().and_then(|thread| thread.join().ok());
-                panic!("still running after {limit:?}: {}", words.unwrap_or_default());
+                panic!("still running after {limit:?}: {}", self.stderr.so_far());
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let text = |thread: &mut Option<JoinHandle<String>>| thread.take().and_then(|t| t.join().ok()).unwrap_or_default();
-        Done { status, stdout: text(&mut self.stdout), stderr: text(&mut self.stderr), took: begin.elapsed() }
+        Done { status, stdout: self.stdout.whole(), stderr: self.stderr.whole(), took: begin.elapsed() }
     }
 }
 
@@ -274,6 +333,12 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(begin.elapsed() < LIMIT, "waited {LIMIT:?} in vain: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Repeats `attempt` with twice the time as long as the machine was too busy for what it had, which it says by `None`.
+pub fn with_enough_time<T>(first: Duration, attempt: impl FnMut(Duration) -> Option<T>) -> T {
+    let mut times = std::iter::successors(Some(first), |time| Some(*time * 2)).take_while(|time| *time <= LIMIT);
+    times.by_ref().find_map(attempt).unwrap_or_else(|| panic!("no time from {first:?} to {LIMIT:?} was enough"))
 }
 
 /// Says why a check is left out. With `CI=true` in the environment none may be.
