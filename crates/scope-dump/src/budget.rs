@@ -309,7 +309,8 @@ impl Budget {
 
     fn why_full(&self, state: &State) -> String {
         let room = self.room(state);
-        let why = room.why();
+        // Something may be left under that bound: not enough for a dump that begins.
+        let why = format!("{}; a new dump needs {} more", room.why(), size(ROOM_MIN));
         if !self.limits.rotate {
             return why;
         }

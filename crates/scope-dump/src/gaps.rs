@@ -1,9 +1,13 @@
 //! What a dump's window lacks: gaps gathered from all who know of one, joined where they belong together, and bounded.
 
+use crate::time_text;
 use scope_packet::{Gap, GapReason};
 
 /// Gaps that a dump states one by one. Where there are more, the nearest ones of the same reason become one, which is counted.
 pub const GAPS_MAX: usize = 64;
+
+/// Gaps that a line of words has one by one.
+const GAPS_SHOWN: usize = 3;
 
 /// The gaps of one window.
 pub(crate) struct Gaps {
@@ -80,9 +84,31 @@ impl Gaps {
     }
 }
 
-/// Whether packets of such a gap were there and are lost. Where nobody listened nobody can count.
+/// Gaps in words, the first few one by one: `between A and B (evicted)`, `3 gaps: A to B (evicted), C to D (kernel), and 1 more`. Never the
+/// span of them all: most of that may be there.
+pub fn in_words(gaps: &[Gap]) -> String {
+    let [first, ..] = gaps else { return String::new() };
+    if gaps.len() == 1 {
+        return format!("between {} ({})", time_text::span(first.from_ns, "and", first.to_ns), first.reason.name());
+    }
+    let words = |at: usize, gap: &Gap| {
+        let span = time_text::span(gap.from_ns, "to", gap.to_ns);
+        let before = at.checked_sub(1).and_then(|at| gaps.get(at));
+        let span = before.map_or(&*span, |before| time_text::without_date_of(before.to_ns, &span));
+        format!("{span} ({})", gap.reason.name())
+    };
+    let shown: Vec<String> = gaps.iter().take(GAPS_SHOWN).enumerate().map(|(at, gap)| words(at, gap)).collect();
+    let more = match gaps.len() - shown.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("{} gaps: {}{more}", gaps.len(), shown.join(", "))
+}
+
+/// Whether packets of such a gap were there, or may have been, and are missing. Where nobody listened none came; where the clock was set
+/// some came that may belong to the gap.
 fn counts(reason: GapReason) -> bool {
-    reason.is_loss() || matches!(reason, GapReason::File | GapReason::Unreadable)
+    reason.is_loss() || matches!(reason, GapReason::File | GapReason::Unreadable | GapReason::ClockStep)
 }
 
 /// `gap` begins behind `into`, or within it; both have one reason.
@@ -157,6 +183,33 @@ mod tests {
     fn a_number_that_nobody_knows_makes_the_sum_unknown() {
         let found = stated((0, 9), &[gap(1, 2, GapReason::Unsettled, None), gap(2, 3, GapReason::Unsettled, Some(1))]);
         assert_eq!((found.gaps.len(), found.gaps[0].lost_max, found.lost_max), (1, None, u64::MAX));
+    }
+
+    #[test]
+    fn what_came_and_may_belong_to_a_gap_is_in_the_sum_and_where_nobody_listened_nothing_came() {
+        let sum = |reason| {
+            let found = stated((0, 9), &[gap(1, 2, reason, None)]);
+            (found.gaps[0].lost_max, found.lost_min, found.lost_max)
+        };
+        for reason in GapReason::ALL {
+            let most = if counts(reason) { u64::MAX } else { 0 };
+            assert_eq!(sum(reason), (None, 0, most), "{reason:?}");
+        }
+        assert_eq!(sum(GapReason::ClockStep).2, u64::MAX, "packets of another era came, and nobody knows which belong to it");
+        assert_eq!(sum(GapReason::NotStarted).2, 0);
+    }
+
+    #[test]
+    fn several_gaps_are_told_one_by_one_and_many_are_counted() {
+        let second = |from: i64, to: i64, reason| gap(from * 1_000_000_000, to * 1_000_000_000, reason, None);
+        let mut gaps = vec![second(1, 2, GapReason::Evicted)];
+        assert_eq!(in_words(&[]), "");
+        assert_eq!(in_words(&gaps), "between 1970-01-01T00:00:01Z and 00:00:02Z (evicted)");
+        gaps.push(second(86_399, 86_400, GapReason::Stopped));
+        let said = in_words(&gaps);
+        assert_eq!(said, "2 gaps: 1970-01-01T00:00:01Z to 00:00:02Z (evicted), 23:59:59Z to 1970-01-02T00:00:00Z (stopped)");
+        gaps.extend([gaps[0]; 60]);
+        assert!(in_words(&gaps).starts_with("62 gaps: ") && in_words(&gaps).ends_with(", and 59 more"), "{}", in_words(&gaps));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! behind the descriptions: Wireshark's programs (editcap, mergecap, reordercap) can't write a copy of a file in which one stands
 //! in front of them, and reordercap of none in which a description stands behind another block.
 
+use crate::gaps;
 use crate::mark::APPLICATION;
 use crate::report::DumpReport;
 use crate::time_text::iso;
@@ -89,17 +90,21 @@ fn loss(report: &DumpReport) -> String {
     if report.complete {
         return "complete: every source listened for all that was asked for, and nothing was lost\n".to_string();
     }
-    let span = match report.missing {
-        Some((from_ns, to_ns)) => format!(", between {} and {}", iso(from_ns), iso(to_ns)),
-        None => String::new(),
+    let span = match &report.gaps[..] {
+        [] => String::new(),
+        [one] => format!(", {}", gaps::in_words(&[*one])),
+        several => format!(", in {} gaps, listed below", several.len()),
     };
     if report.lost_max == 0 && report.error.is_none() {
         let mut text = format!("incomplete: nothing that came was lost, but nobody listened for all that was asked for{span}\n");
         report.gaps.iter().for_each(|each| gap(&mut text, each));
         return text;
     }
-    let most = if report.lost_max == u64::MAX { String::new() } else { format!(" and at most {}", report.lost_max) };
-    let mut text = format!("incomplete: at least {}{most} packets are missing{span}\n", report.lost_min);
+    let mut text = match (report.lost_min, report.lost_max) {
+        (0, u64::MAX) => format!("incomplete: packets may be missing, how many nobody can know{span}\n"),
+        (least, u64::MAX) => format!("incomplete: at least {least} packets are missing{span}\n"),
+        (least, most) => format!("incomplete: at least {least} and at most {most} packets are missing{span}\n"),
+    };
     report.gaps.iter().for_each(|each| gap(&mut text, each));
     if report.gaps_folded > 0 {
         let _ = writeln!(text, "gaps: {} more became one with another of the same reason", report.gaps_folded);

@@ -69,7 +69,7 @@ pub use cut::{DumpOrder, HitPacket, cut};
 pub use disk::{Disk, SystemDisk};
 pub use evidence::{Circumstances, ClockState, Evidence, InterfaceSample};
 pub use form::DumpFormat;
-pub use gaps::GAPS_MAX;
+pub use gaps::{GAPS_MAX, in_words as gaps_in_words};
 pub use keeper::Keeper;
 pub use mark::marked_stem;
 pub use output::write_nothing;

@@ -93,6 +93,9 @@ fn words(report: &DumpReport) -> String {
     let DumpReport { id, lost_min, lost_max, .. } = report;
     match &report.error {
         Some(error) => format!("dump {id} is incomplete: {error}"),
+        None if (*lost_min, *lost_max) == (0, u64::MAX) => {
+            format!("dump {id} is incomplete: packets are missing, how many nobody can know")
+        }
         None if *lost_max == u64::MAX => {
             format!("dump {id} is incomplete: at least {lost_min} packets are missing, perhaps more")
         }

@@ -25,13 +25,10 @@ fn of_plan(plan: &RunPlan, pins: u64, segment_bytes: u64, live: bool) -> Option<
 /// What is to be said where `dumps_max` dumps may be open at once and segments may be held ahead of reading for `pins` of them, which
 /// is half of the ring. `None`: each gets one.
 pub fn words(dumps_max: u64, pins: u64, segment_bytes: u64, live: bool) -> Option<String> {
-    if dumps_max <= pins {
-        return None;
-    }
     let held =
         format!("--dumps-max: up to {dumps_max} dumps at once, and half of the ring has segments to hold for {pins} of them");
-    let ring = size(2 * dumps_max * segment_bytes);
-    let remedy = format!("write --dumps-max {pins} or --ring {ring}");
+    let ring = ring_for(dumps_max, pins, segment_bytes)?;
+    let remedy = format!("write --dumps-max {pins} (hits beyond start no dump then) or --ring {ring}");
     Some(match live {
         true => format!(
             "{held}: further ones hold nothing ahead of their reading, and lack what the ring overwrites before they have read it, \
@@ -39,6 +36,11 @@ pub fn words(dumps_max: u64, pins: u64, segment_bytes: u64, live: bool) -> Optio
         ),
         false => format!("{held}: of a file no dump loses anything by that, since reading waits for them; to wait less {remedy}"),
     })
+}
+
+/// The ring in which segments can be held for so many dumps; `None`: this one will do, where they can be held for `pins` of them.
+pub(crate) fn ring_for(dumps: u64, pins: u64, segment_bytes: u64) -> Option<String> {
+    (dumps > pins).then(|| size(2 * dumps * segment_bytes))
 }
 
 /// As a flag takes it.
@@ -63,7 +65,12 @@ mod tests {
         };
         check(8, 8, true, &[]);
         check(1024, 1024, false, &[]);
-        check(1000, 256, true, &["hold nothing ahead of their reading", "--dumps-max 256 or --ring 4000MiB"]);
-        check(1024, 256, false, &["no dump loses anything", "reading waits", "--dumps-max 256 or --ring 4GiB"]);
+        check(
+            1000,
+            256,
+            true,
+            &["hold nothing ahead of their reading", "--dumps-max 256 (hits beyond start no dump then) or --ring 4000MiB"],
+        );
+        check(1024, 256, false, &["no dump loses anything", "reading waits", "--dumps-max 256 (", "or --ring 4GiB"]);
     }
 }

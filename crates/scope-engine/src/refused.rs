@@ -1,6 +1,9 @@
 //! Hits that started no dump for want of a place, of a field or of a filter: told when they first come, and with their numbers at the end.
 
+use crate::few_pins;
+use crate::space;
 use crate::triggers::Triggers;
+use scope_dump::Limits;
 use scope_trigger::{HitCounts, Misses};
 use std::collections::BTreeMap;
 
@@ -15,6 +18,19 @@ struct Known {
     template: String,
 }
 
+/// What bounds a run's dumps, for the remedies.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bounds {
+    /// Places for dumps at once.
+    pub dumps_max: usize,
+    /// Segments that may be held for them.
+    pub pins: u64,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// What dumps may take on disk.
+    pub limits: Option<Limits>,
+}
+
 /// What has been told.
 #[derive(Default)]
 pub(crate) struct Refused {
@@ -22,8 +38,8 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// What came up for the first time, in words with a remedy. `dumps_max` are the places.
-    pub(crate) fn look(&mut self, triggers: &Triggers, dumps_max: usize) -> Vec<String> {
+    /// What came up for the first time, in words with a remedy.
+    pub(crate) fn look(&mut self, triggers: &Triggers, bounds: &Bounds) -> Vec<String> {
         let mut news = Vec::new();
         for trigger in &triggers.current().triggers {
             let (name, counts) = (&trigger.config().name, trigger.counts());
@@ -37,7 +53,7 @@ impl Refused {
             known.template = trigger.config().template.as_ref().map_or(String::new(), |template| template.text().to_string());
             let first = |now: u64, told: &mut u64| std::mem::replace(told, now) == 0 && now > 0;
             if first(counts.too_many, &mut known.told.too_many) {
-                news.push(format!("trigger {name}: {}", too_many("a hit", dumps_max)));
+                news.push(format!("trigger {name}: {}", too_many("a hit", bounds)));
             }
             if first(counts.template_unfilled, &mut known.told.template_unfilled) {
                 news.push(format!("trigger {name}: {}", unfilled("a hit", known)));
@@ -50,7 +66,7 @@ impl Refused {
     }
 
     /// The same for the summary: warnings, and what is a broken promise.
-    pub(crate) fn end(&self, hits: &[(String, HitCounts)], dumps_max: usize) -> (Vec<String>, Vec<String>) {
+    pub(crate) fn end(&self, hits: &[(String, HitCounts)], bounds: &Bounds) -> (Vec<String>, Vec<String>) {
         let (mut warnings, mut failures) = (Vec::new(), Vec::new());
         let nothing = Known::default();
         for (name, counts) in hits {
@@ -67,21 +83,32 @@ impl Refused {
                 warnings.push(format!("trigger {name}: {}", uncompiled(&so_many(counts.filter_uncompiled), known)));
             }
             if counts.too_many > 0 {
-                failures.push(format!("trigger {name}: {}", too_many(&so_many(counts.too_many), dumps_max)));
+                failures.push(format!("trigger {name}: {}", too_many(&so_many(counts.too_many), bounds)));
             }
             if counts.no_space > 0 {
-                failures.push(format!("trigger {name}: {} started no dump: there was no space for it", so_many(counts.no_space)));
+                let (hits, limits) = (so_many(counts.no_space), bounds.limits.unwrap_or_default());
+                let remedy = space::remedy(&limits);
+                failures.push(format!("trigger {name}: {hits} started no dump: there was no space for it; {remedy}"));
             }
         }
         (warnings, failures)
     }
 }
 
-fn too_many(hits: &str, dumps_max: usize) -> String {
-    let open = if dumps_max == 1 { "1 dump was".to_string() } else { format!("{dumps_max} dumps were") };
+/// More places than these have no meaning to `--dumps-max`.
+const DUMPS_MAX: usize = 4096;
+
+fn too_many(hits: &str, bounds: &Bounds) -> String {
+    let places = bounds.dumps_max;
+    let open = if places == 1 { "1 dump was".to_string() } else { format!("{places} dumps were") };
+    let more = places.saturating_mul(4).min(DUMPS_MAX);
+    let allow = match few_pins::ring_for(more as u64, bounds.pins, bounds.segment_bytes) {
+        _ if more <= places => String::new(),
+        None => format!("allow more with --dumps-max {more}, or "),
+        Some(ring) => format!("allow more with --dumps-max {more} and --ring {ring}, of which half can be held for dumps, or "),
+    };
     format!(
-        "{hits} started no dump: {open} open, the most at once; allow more with --dumps-max {}, or have fewer with a shorter --after or a longer --holdoff",
-        dumps_max.saturating_mul(4)
+        "{hits} started no dump: {open} open, the most at once; {allow}have fewer with a shorter --after or a longer --holdoff"
     )
 }
 
@@ -118,7 +145,9 @@ mod tests {
         let misses = Misses { unfilled: Some("$srcPort"), uncompiled: Some("no such filter".into()) };
         let known = Known { misses, template: "port $srcPort".into(), ..Known::default() };
         let refused = Refused { triggers: [("a".to_string(), known)].into() };
-        let (warnings, failures) = refused.end(&[("a".into(), counts), ("b".into(), HitCounts::default())], 8);
+        let limits = Some(Limits { bytes_max: Some(5 << 20), ..Limits::default() });
+        let bounds = Bounds { dumps_max: 8, pins: 64, segment_bytes: 2 << 20, limits };
+        let (warnings, failures) = refused.end(&[("a".into(), counts), ("b".into(), HitCounts::default())], &bounds);
         assert_eq!(warnings.len(), 2);
         assert!(warnings[0].starts_with("trigger a: 2 hits started no dump: the packet has no $srcPort; "), "{warnings:?}");
         assert!(
@@ -127,6 +156,13 @@ mod tests {
         assert!(warnings[0].ends_with("(1 of them were not evaluated: too many in a second made no filter)"), "{warnings:?}");
         assert_eq!(failures.len(), 2);
         assert!(failures[0].starts_with("trigger a: 1 hit started no dump: 8 dumps were open"), "{failures:?}");
-        assert!(failures[0].contains("--dumps-max 32") && failures[1].contains("3 hits started no dump: there was no space"));
+        assert!(failures[0].contains("--dumps-max 32, or"), "{failures:?}");
+        let no_space = "3 hits started no dump: there was no space for it; move finished dumps away, raise --dump-budget, or add --dump-rotate";
+        assert!(failures[1].ends_with(no_space), "{failures:?}");
+        // More places than the ring has segments to hold for: both are named, so that none of the two sends back to the other.
+        let said = too_many("a hit", &Bounds { pins: 31, ..bounds.clone() });
+        assert!(said.contains("--dumps-max 32 and --ring 128MiB, of which half can be held for dumps, or"), "{said}");
+        let said = too_many("a hit", &Bounds { dumps_max: 4096, ..bounds });
+        assert!(said.contains("the most at once; have fewer"), "{said}");
     }
 }

@@ -349,6 +349,7 @@ impl Run {
         }
         self.tell_of_commands(watch, &mut warnings);
         self.tell_of_refused(&mut refused, watch);
+        self.tell_of_disorder(&reports, watch, &mut warnings);
         let nics = health.end(&reports);
         health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
         Ok(self.finish(names, reports, nics, warnings, failures, &refused))

@@ -3,7 +3,7 @@
 use crate::events::Events;
 use crate::folder_watch::FolderWatch;
 use scope_dump::budget::{Change, Standing};
-use scope_dump::{Budget, DumpOutput, FreeMin};
+use scope_dump::{Budget, DumpOutput, FreeMin, Limits};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -80,6 +80,20 @@ impl Space {
     }
 }
 
+/// What gives dumps room under these limits.
+pub(crate) fn remedy(limits: &Limits) -> String {
+    let mut remedies = vec!["move finished dumps away"];
+    remedies.extend(limits.bytes_max.is_some().then_some("raise --dump-budget"));
+    remedies.extend(limits.free_min.is_some().then_some("lower --dump-min-free"));
+    remedies.extend((!limits.rotate).then_some("add --dump-rotate"));
+    let last = remedies.pop().filter(|_| !remedies.is_empty());
+    let first = remedies.join(", ");
+    match last {
+        Some(last) => format!("{first}, or {last}"),
+        None => "move finished dumps away".to_string(),
+    }
+}
+
 fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
     let alarm = |state: &str, why: Option<&str>| {
         let Standing { used, free, .. } = budget.standing();
@@ -88,8 +102,7 @@ fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
     match change {
         Change::Full(why) => {
             alarm("raised", Some(&why));
-            let more = if budget.limits().rotate { "" } else { ", or add --dump-rotate" };
-            let remedy = format!("move files away{more}");
+            let remedy = remedy(budget.limits());
             Told::Warning(format!("no space for dumps: {why}; new ones are refused until there is room: {remedy}"))
         }
         Change::Room => {

@@ -1,11 +1,11 @@
 //! Figures and reports in plain words, as people read them.
 
+use scope_dump::gaps_in_words;
 use scope_dump::time_text::iso;
 use scope_engine::{DumpSummary, DumpTotals, InterfaceStatus, NicStatus, RunPlan, Status, Summary, printable};
 use scope_packet::Drops;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
 use scope_ring::RingMemory;
-use std::fmt::Write;
 
 /// Counters of a network card that tell of lost packets.
 const NIC_LOSSES: [&str; 6] =
@@ -299,13 +299,15 @@ fn drops(dropped: &Drops) -> String {
 fn lost(dropped: &Drops, dumps: &DumpTotals) -> String {
     let bounds = match (dumps.lost_min, dumps.lost_max) {
         (_, 0) => return format!("lost      {}", drops(dropped)),
+        (0, u64::MAX) => "packets, how many nobody can know".to_string(),
         (least, u64::MAX) => format!("at least {}", counted(least, "packet")),
         (least, most) if least == most => counted(most, "packet"),
         (least, most) => format!("{} to {}", number(least), counted(most, "packet")),
     };
+    let lack = if (dumps.lost_min, dumps.lost_max) == (0, u64::MAX) { "may lack" } else { "lack" };
     match drops(dropped).as_str() {
-        "nothing" => format!("lost      nothing in capture; dumps lack {bounds}"),
-        dropped => format!("lost      {dropped}; dumps lack {bounds}"),
+        "nothing" => format!("lost      nothing in capture; dumps {lack} {bounds}"),
+        dropped => format!("lost      {dropped}; dumps {lack} {bounds}"),
     }
 }
 
@@ -317,22 +319,19 @@ pub fn completeness(report: &DumpSummary) -> String {
     if report.complete {
         return "complete".to_string();
     }
-    let mut text = match (report.lost_min, report.lost_max) {
-        (0, 0) => "not complete: no packet lost, but the window has gaps".to_string(),
+    let text = match (report.lost_min, report.lost_max) {
+        (0, 0) => "not complete: no packet lost".to_string(),
+        (0, u64::MAX) => "not complete: packets may be missing, how many nobody can know".to_string(),
         (least, u64::MAX) => format!("not complete: at least {} lost", counted(least, "packet")),
         (least, most) if least == most => format!("not complete: {} lost", counted(most, "packet")),
         (least, most) => format!("not complete: {} to {} lost", number(least), counted(most, "packet")),
     };
-    if let Some((from_ns, to_ns)) = report.missing {
-        let _ = write!(text, ", between {} and {}", iso(from_ns), iso(to_ns));
+    let but = if (report.lost_min, report.lost_max) == (0, 0) { " but" } else { "" };
+    match &report.gaps[..] {
+        [] => text,
+        [one] if !but.is_empty() => format!("{text}, but the window has a gap {}", gaps_in_words(&[*one])),
+        gaps => format!("{text},{but} {}", gaps_in_words(gaps)),
     }
-    let mut reasons: Vec<&str> = report.gaps.iter().map(|gap| gap.reason.name()).collect();
-    reasons.sort_unstable();
-    reasons.dedup();
-    if !reasons.is_empty() {
-        let _ = write!(text, " ({})", reasons.join(", "));
-    }
-    text
 }
 
 /// A finished dump in one line: which, what it holds, whether that is all, and its files.
@@ -354,6 +353,7 @@ pub fn dump_details(report: &DumpSummary) -> String {
 mod tests {
     use super::*;
     use scope_engine::{WorkerStatus, WorkerTime};
+    use scope_packet::{Gap, GapReason};
 
     #[test]
     fn limits_of_the_system_have_a_remedy_and_only_one() {
@@ -470,13 +470,18 @@ mod tests {
         assert_eq!(super::lost(&nothing, &totals(20_169, 20_169)), "lost      nothing in capture; dumps lack 20,169 packets");
         assert_eq!(super::lost(&finished.dropped, &totals(2, 9)), "lost      7 packets (kernel); dumps lack 2 to 9 packets");
         assert_eq!(super::lost(&nothing, &totals(0, 0)), "lost      nothing");
+        let unknown = "lost      nothing in capture; dumps may lack packets, how many nobody can know";
+        assert_eq!(super::lost(&nothing, &totals(0, u64::MAX)), unknown);
     }
 
     #[test]
     fn a_loss_is_told_with_its_bounds_and_its_span() {
-        let report = DumpSummary { lost_min: 2, lost_max: 1500, missing: Some((0, 1)), ..DumpSummary::default() };
-        let said = completeness(&report);
-        assert!(said.starts_with("not complete: 2 to 1,500 packets lost, between 1970-01-01T00:00:00.000000000Z and"), "{said}");
+        let gap = Gap { from_ns: 0, to_ns: 1, reason: GapReason::Kernel, lost_min: 2, lost_max: Some(1500) };
+        let report = DumpSummary { lost_min: 2, lost_max: 1500, gaps: vec![gap], ..DumpSummary::default() };
+        let span = "1970-01-01T00:00:00Z and 00:00:00.000000001Z (kernel)";
+        assert_eq!(completeness(&report), format!("not complete: 2 to 1,500 packets lost, between {span}"));
+        let unknown = DumpSummary { lost_max: u64::MAX, ..DumpSummary::default() };
+        assert_eq!(completeness(&unknown), "not complete: packets may be missing, how many nobody can know");
         let complete = DumpSummary { complete: true, ..DumpSummary::default() };
         assert_eq!(completeness(&complete), "complete");
     }

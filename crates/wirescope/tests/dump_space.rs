@@ -105,6 +105,13 @@ fn beyond_the_budget_dumps_are_refused_counted_and_alarmed_until_there_is_room()
     // The third dump fills it again, so the warning comes once per change of state.
     let warnings = done.stderr.lines().filter(|line| line.starts_with("no space for dumps")).count();
     assert_eq!(warnings, 2, "{}", done.stderr);
+    // Of 5.5 MiB there is something left: why that is not enough is said, and at the end what helps.
+    let warning = done.stderr.lines().find(|line| line.starts_with("no space for dumps")).unwrap();
+    assert!(warning.contains("of the 5.5 MiB of --dump-budget; a new dump needs 1.0 MiB more"), "{warning}");
+    let failure = done.stderr.lines().find(|line| line.contains("2 hits started no dump")).unwrap();
+    for remedy in ["move", "raise --dump-budget", "--dump-rotate"] {
+        assert!(failure.contains(remedy) && !failure.contains("--dump-min-free"), "{failure}");
+    }
     let whole: Value = serde_json::from_str(&done.stdout).unwrap();
     assert_eq!(whole["dump_space"]["budget"], 5632 << 10);
     let blocks = |path: &PathBuf| path.metadata().unwrap().blocks() * 512;
@@ -271,7 +278,8 @@ fn free_space_is_left_as_asked_for() {
     let summary = done.summary();
     assert_eq!((summary.hits["manual"].fired, summary.hits["manual"].no_space), (2, 1));
     assert!(summary.dumps.iter().all(|dump| dump.lost_nothing()), "{summary:?}");
-    assert!(done.stderr.contains("--dump-min-free"), "{}", done.stderr);
+    assert!(done.stderr.contains("--dump-min-free keeps 8.0 MiB; a new dump needs 1.0 MiB more"), "{}", done.stderr);
+    assert!(done.stderr.contains("lower --dump-min-free"), "{}", done.stderr);
 }
 
 #[test]

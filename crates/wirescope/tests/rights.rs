@@ -54,6 +54,11 @@ fn rights_line(done: &Done) -> &str {
     lines[0]
 }
 
+/// Whether the package's user is here, who is tried before all others.
+fn has_own_user() -> bool {
+    std::fs::read_to_string("/etc/passwd").unwrap().lines().any(|line| line.starts_with("wirescope:"))
+}
+
 fn assert_all_refused(tried: &Value) {
     for (key, due) in [
         ("new_socket", "EPERM"),
@@ -218,7 +223,7 @@ fn started_as_root_a_run_is_who_can_write_with_the_least_rights_and_says_who() {
     if !is_root() {
         return;
     }
-    let own_user = std::fs::read_to_string("/etc/passwd").unwrap().lines().any(|line| line.starts_with("wirescope:"));
+    let own_user = has_own_user();
     // Owner and mode of the folder, what is given, who it is.
     for (owner, mode, arguments, user, expected) in [
         (DAEMON, 0o755, &[][..], DAEMON, "user daemon (the dump folder's owner), no capabilities"),
@@ -290,6 +295,102 @@ fn a_user_who_is_not_there_or_can_t_write_is_refused_before_anything_starts() {
     let done = run::finish(command);
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
     assert!(done.stderr.contains(&format!("chown -R daemon {}", place.out().display())), "{}", done.stderr);
+}
+
+/// The folders of `-w`, `--out` and `--ring-out`, each a flag of its own.
+const WHERE: [(&str, &str, &str); 3] =
+    [("-w", "single", "x.pcapng"), ("--out", "log", ""), ("--ring-out", "ring", "ring.pcapng")];
+
+/// A run as root that writes to some of [`WHERE`], each of them a folder of its own and somebody's own; `None`: not given.
+fn run_into(owners: [Option<u32>; 3], arguments: &[&str]) -> (Place, Done) {
+    let place = Place::new();
+    place.open_to_all();
+    let mut command = wirescope(&["run"]);
+    command.args(TRAFFIC).args(arguments);
+    for ((flag, folder, file), owner) in WHERE.into_iter().zip(owners) {
+        let Some(owner) = owner else { continue };
+        let folder = place.path(folder);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
+        chown(&folder, Some(owner), Some(owner)).unwrap();
+        command.arg(flag).arg(if file.is_empty() { folder } else { folder.join(file) });
+    }
+    (place, run::finish(command))
+}
+
+/// That `said` names, of [`WHERE`], those that `lacks` is true of and no other one, and the remedy of exactly these, for `user`.
+fn names_exactly(place: &Place, said: &str, user: &str, lacks: impl Fn(usize) -> bool) {
+    for (number, (flag, folder, _)) in WHERE.iter().enumerate() {
+        let path = place.path(folder).display().to_string();
+        let give = match *flag {
+            "--out" => format!("chown -R {user} {path}"),
+            _ => format!("install -d -o {user} {path}/dumps"),
+        };
+        assert_eq!(said.contains(&path), lacks(number), "{path} for {user}: {said}");
+        assert_eq!(said.contains(&give), lacks(number), "{give}: {said}");
+    }
+}
+
+#[test]
+fn a_user_who_can_t_write_everywhere_is_told_which_folders_and_what_helps_for_each_of_them() {
+    if !is_root() {
+        return;
+    }
+    const OWNERS: [Option<u32>; 3] = [None, Some(0), Some(NOBODY)];
+    for case in 0..27 {
+        let (single, log, ring) = (OWNERS[case / 9], OWNERS[case / 3 % 3], OWNERS[case % 3]);
+        if single.or(log).is_none() {
+            continue; // there is nowhere to write a dump
+        }
+        let owners = [single, log, ring];
+        let (place, done) = run_into(owners, &["--user", "nobody"]);
+        if owners.iter().all(|owner| *owner != Some(0)) {
+            assert_eq!(done.code(), Some(0), "{owners:?}: {}", done.stderr);
+            continue;
+        }
+        assert_eq!(done.code(), Some(2), "{owners:?}: {}", done.stderr);
+        assert!(done.stderr.contains("--user: nobody can't write to "), "{}", done.stderr);
+        names_exactly(&place, &done.stderr, "nobody", |number| owners[number] == Some(0));
+    }
+}
+
+#[test]
+fn where_nobody_can_write_everywhere_the_folders_named_are_those_that_the_user_named_can_t_write() {
+    if !is_root() || has_own_user() {
+        return;
+    }
+    // Owners of the folders; who can write to the most of them, and to which not.
+    for (owners, user, lacking) in [
+        // Nobody else can write to what is root's, and root without capabilities not to what is another one's.
+        ([Some(0), Some(NOBODY), None], "nobody", &[0][..]),
+        ([Some(NOBODY), Some(0), None], "nobody", &[1]),
+        ([Some(NOBODY), Some(NOBODY), Some(0)], "nobody", &[2]),
+        ([Some(0), Some(NOBODY), Some(0)], "nobody", &[0, 2]),
+        // Two users, each of whom can write to one folder.
+        ([Some(NOBODY), Some(DAEMON), None], "daemon", &[0]),
+        ([Some(DAEMON), Some(NOBODY), None], "nobody", &[0]),
+        // The second can write to more than the first.
+        ([Some(NOBODY), Some(DAEMON), Some(NOBODY)], "nobody", &[1]),
+    ] {
+        let (place, done) = run_into(owners, &[]);
+        assert_eq!(done.code(), Some(2), "{owners:?}: {}", done.stderr);
+        assert!(done.stderr.contains(&format!("--user: {user} can't write to ")), "{owners:?}: {}", done.stderr);
+        names_exactly(&place, &done.stderr, user, |number| lacking.contains(&number));
+    }
+    // All that there is belongs to root: the run stays root, and says what would make it another user.
+    for owners in [[Some(0), None, None], [None, Some(0), None], [Some(0), Some(0), None], [Some(0), Some(0), Some(0)]] {
+        for arguments in [&[][..], &["--user", "root", "--exec", "true"]] {
+            let exec = arguments.contains(&"--exec");
+            let (place, done) = run_into(owners, arguments);
+            assert_eq!(done.code(), Some(if exec { 2 } else { 0 }), "{owners:?}: {}", done.stderr);
+            let said = if exec { &done.stderr } else { rights_line(&done) };
+            names_exactly(&place, said, "nobody", |number| owners[number].is_some());
+        }
+    }
+    // Root without capabilities can't write to what is another one's, and is told so as anybody is.
+    let (place, done) = run_into([Some(NOBODY), Some(0), None], &["--user", "root", "--exec", "true"]);
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    names_exactly(&place, &done.stderr, "root", |number| number == 0);
 }
 
 /// Users and groups of a process, as the kernel tells them: real, effective, saved, of files; and its further groups.

@@ -113,6 +113,70 @@ fn a_pipe_without_a_dump_is_a_capture_without_packets() {
     }
 }
 
+/// A capture on two interfaces whose second one is described where its first packet is, behind the hit: up to there, and the rest.
+fn appearing_late() -> (Vec<u8>, Vec<u8>) {
+    let mut capture = capture(&[ETHERNET, ETHERNET], false);
+    let late_ns = capture.packets[0].time_ns + 8000 * MS;
+    for packet in &mut capture.packets {
+        packet.interface = usize::from(packet.time_ns >= late_ns && packet.time_ns % 2 == 0);
+    }
+    let bytes = scope_testkit::traffic::pcapng(&capture, scope_testkit::traffic::Precision::Nano, false);
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let (mut parts, mut late, mut descriptions, mut at) = ([Vec::new(), Vec::new()], Vec::new(), 0, 0);
+    let mut part = 0;
+    while at < bytes.len() {
+        let block = &bytes[at..at + word(at + 4) as usize];
+        match word(at) {
+            1 if descriptions == 1 => late.extend_from_slice(block),
+            6 if word(at + 8) == 1 && part == 0 => {
+                part = 1;
+                parts[1] = std::mem::take(&mut late);
+                parts[1].extend_from_slice(block);
+            }
+            _ => parts[part].extend_from_slice(block),
+        }
+        descriptions += usize::from(word(at) == 1);
+        at += block.len();
+    }
+    let [first, rest] = parts;
+    (first, rest)
+}
+
+#[test]
+fn an_interface_that_appears_behind_a_pipe_s_head_is_read_by_all_and_two_passes_of_tshark_make_a_copy_that_all_copy() {
+    let place = Place::new();
+    let (first, rest) = appearing_late();
+    std::fs::write(place.path("first"), first).unwrap();
+    std::fs::write(place.path("rest"), rest).unwrap();
+    // The rest comes when the head has been written.
+    let input = "{ cat first; until [ -s piped.pcapng ]; do sleep 0.05; done; cat rest; }";
+    let orders = "-r - --trigger 'hit=udp port 60000' --dump '' --before 2 --after 4 -w -";
+    let done = shell(&place, &format!("{input} | WIRESCOPE {orders} > piped.pcapng"));
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let bytes = std::fs::read(place.path("piped.pcapng")).unwrap();
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let mut at = first_packet_at(&bytes);
+    while word(at) != 1 {
+        at += word(at + 4) as usize; // fails where no description stands behind a packet
+    }
+    let packets = oracle::read(place.path("piped.pcapng")).unwrap().capture.packets.len();
+    for (program, arguments) in [
+        ("capinfos", &["piped.pcapng"][..]),
+        ("tshark", &["-n", "-r", "piped.pcapng"]),
+        ("tcpdump", &["-n", "-r", "piped.pcapng", "-w", "copy.pcap"]),
+        ("mergecap", &["-w", "merged.pcapng", "piped.pcapng"]),
+        ("editcap", &["piped.pcapng", "copied.pcapng"]),
+        ("tshark", &["-n", "-2", "-r", "piped.pcapng", "-w", "twice.pcapng"]),
+    ] {
+        wireshark(&place, program, arguments);
+    }
+    for copy in ["merged.pcapng", "copied.pcapng", "twice.pcapng"] {
+        let found = oracle::read(place.path(copy)).unwrap().capture.packets.len();
+        assert_eq!(found, packets, "{copy}");
+    }
+    is_sound(&place.path("twice.pcapng"), packets);
+}
+
 /// Runs a program of Wireshark's that has to end well.
 fn wireshark(place: &Place, program: &str, arguments: &[&str]) {
     let output = Command::new(program).args(arguments).current_dir(place.root()).output().expect(program);

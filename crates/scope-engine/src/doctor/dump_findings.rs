@@ -349,7 +349,9 @@ fn refused(facts: &Facts, found: &mut Vec<Finding>) {
         let places = facts.dumps_max.map_or(String::new(), |places| format!(" ({places})"));
         let cause = format!("{too_many} hits got no dump of their own: all places for dumps at once were taken{places}");
         let more = facts.dumps_max.unwrap_or(8).saturating_mul(4);
-        let allow = format!("Allow more dumps at once: --dumps-max {more}.");
+        // Where dumps hold the ring already, more of them hold it up sooner.
+        let ring = if facts.dropped("ring_pinned") > 0 { ", and give the ring as much more memory: --ring" } else { "" };
+        let allow = format!("Allow more dumps at once: --dumps-max {}{ring}.", more.min(4096));
         let remedies = [
             allow.as_str(),
             "Close dumps sooner: a shorter --after.",

@@ -138,9 +138,12 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
     let pid = facts.pid.unwrap_or(0);
     if facts.state == State::Stopped {
         let resume = format!("Let it go on: kill -CONT {pid}");
-        let cause = format!("process {pid} is stopped by a signal: the kernel drops what its capture ring can't hold");
+        // Generated traffic and files wait.
+        let captures = facts.live && !facts.captures.is_empty();
+        let meanwhile = if captures { "the kernel drops what its capture ring can't hold" } else { "nothing goes on meanwhile" };
+        let cause = format!("process {pid} is stopped by a signal: {meanwhile}");
         let finding = Finding::loss("stopped", Stage::Run, Sureness::Certain, 0, cause, &[&resume]);
-        found.push(Finding { loses: facts.live, ..finding });
+        found.push(Finding { loses: captures, ..finding });
     }
     let own = ["source failed", "the ring couldn't", "the event log", " is not captured"];
     for failure in facts.failures.iter().filter(|failure| own.iter().any(|words| failure.contains(words))) {

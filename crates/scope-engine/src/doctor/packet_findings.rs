@@ -230,7 +230,7 @@ fn ring(facts: &Facts, found: &mut Vec<Finding>) {
         let remedies = [
             "Write dumps to a faster disk: --out FOLDER.",
             "Keep less in each dump: a narrower --dump.",
-            "Have fewer dumps at once: --dumps-max.",
+            "Have fewer dumps at once, so that hits beyond start none: --dumps-max.",
             "Give the ring more memory: --ring.",
         ];
         found.push(Finding::loss("dump_disk_slow", Stage::DumpDisk, Sureness::Likely, pinned, cause, &remedies));
@@ -239,7 +239,7 @@ fn ring(facts: &Facts, found: &mut Vec<Finding>) {
         let remedies = [
             "Give the ring more memory: --ring.",
             "Ask for less time in each dump: a shorter --before and --after.",
-            "Have fewer dumps at once: --dumps-max.",
+            "Have fewer dumps at once, so that hits beyond start none: --dumps-max.",
             "Keep less in each dump: a narrower --dump.",
         ];
         found.push(Finding::loss("ring_pinned", Stage::Ring, Sureness::Certain, pinned, cause, &remedies));

@@ -28,10 +28,10 @@ pub use user::{User, UserChoice};
 use files::FileRules;
 use scope_source::printable::shell_word;
 use scope_store::Folder;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
 /// What a run is to give up, as meant.
@@ -63,21 +63,25 @@ pub enum Place {
     NewName,
 }
 
-impl Writable<'_> {
-    /// What makes it writable for `user`, as a command line.
-    fn give_to(&self, user: &str) -> String {
-        let (user, folder) = (shell_word(user), self.folder.path());
-        match self.place {
-            Place::Own => format!("give the folder to this user by: chown -R {user} {}", shell_word(folder)),
-            // Others' folder, perhaps the system's: it isn't ours to give away.
-            Place::NewName => {
-                format!(
-                    "name a file in a folder of this user, made by: install -d -o {user} {}",
-                    shell_word(folder.join("dumps"))
-                )
-            }
-        }
+/// What makes all of `places` writable for `user`, as command lines.
+fn give_to(user: &str, places: &[Writable<'_>]) -> String {
+    let user = shell_word(user);
+    let of = |wanted: Place| {
+        let wanted: Vec<Writable<'_>> = places.iter().filter(|writable| writable.place == wanted).copied().collect();
+        user::folders(&wanted)
+    };
+    let own = of(Place::Own);
+    let mut commands = Vec::new();
+    if !own.is_empty() {
+        let folders: Vec<String> = own.iter().map(shell_word).collect();
+        commands.push(format!("give the folder to this user by: chown -R {user} {}", folders.join(" ")));
     }
+    // Others' folder, perhaps the system's: it isn't ours to give away.
+    for folder in of(Place::NewName).iter().filter(|folder| !own.contains(folder)) {
+        let new = shell_word(folder.join("dumps"));
+        commands.push(format!("name a file in a folder of this user, made by: install -d -o {user} {new}"));
+    }
+    commands.join("; ")
 }
 
 /// Whose fault a call is that never fails, unless files or memory have run out.
@@ -91,18 +95,14 @@ fn blame(cause: &io::Error) -> &'static str {
 /// Why rights couldn't be given up: then nothing is captured.
 #[derive(Debug, thiserror::Error)]
 pub enum RightsError {
-    /// The user can't write to a folder that the run writes to.
-    #[error("--user: {user} can't write to {folder} or to {file} in it: {cause}; {}", remedy(cause, give))]
+    /// The user can't write to folders that the run writes to.
+    #[error("--user: {user} can't write to {}; {}", in_words(places), remedy(places, give))]
     NotWritable {
         /// Who.
         user: String,
-        /// Where.
-        folder: String,
-        /// The file there.
-        file: String,
-        /// The system's own words.
-        cause: io::Error,
-        /// What gives the folder to that user.
+        /// Where, and why.
+        places: Vec<Unwritable>,
+        /// What gives the folders to that user, where that helps.
         give: String,
     },
     /// Nobody is to write there.
@@ -133,12 +133,32 @@ pub enum RightsError {
     },
 }
 
+/// A folder that somebody can't write to.
+#[derive(Debug)]
+pub struct Unwritable {
+    /// Which.
+    pub folder: PathBuf,
+    /// The file there.
+    pub file: OsString,
+    /// The system's own words.
+    pub cause: io::Error,
+}
+
+fn in_words(places: &[Unwritable]) -> String {
+    let words = |Unwritable { folder, file, cause }: &Unwritable| {
+        format!("{} or to {} in it: {cause}", folder.display(), Path::new(file).display())
+    };
+    places.iter().map(words).collect::<Vec<_>>().join(", nor to ")
+}
+
 /// Changing owners helps only where the owner is what is wrong.
-fn remedy(cause: &io::Error, give: &str) -> String {
-    if cause.raw_os_error() == Some(libc::EACCES) {
-        format!("{give}, and chmod -R u+rwX where this user owns it; or choose another --user")
-    } else {
-        "mend that, or choose another folder".to_string()
+fn remedy(places: &[Unwritable], give: &str) -> String {
+    let give = format!("{give}, and chmod -R u+rwX where this user owns it; or choose another --user");
+    let owners = places.iter().filter(|place| place.cause.raw_os_error() == Some(libc::EACCES)).count();
+    match owners {
+        0 => "mend that, or choose another folder".to_string(),
+        _ if owners < places.len() => format!("{give}; mend the rest, or choose another folder"),
+        _ => give,
     }
 }
 
@@ -177,7 +197,11 @@ impl fmt::Display for Rights {
             Some(0) => f.write_str(
                 "; commands: a process of their own, no Landlock in this kernel: they may write wherever this user may",
             ),
-            Some(abi) => write!(f, "; commands: a process of their own, Landlock (ABI {abi})"),
+            Some(abi) => {
+                write!(f, "; commands: a process of their own, Landlock (ABI {abi})")?;
+                // The one rule of that version that is in force: the run has no use for it, it signals no other process at all.
+                if abi > self.landlock_abi { f.write_str(", which also keeps them from signalling others") } else { Ok(()) }
+            }
         }
     }
 }
@@ -332,7 +356,9 @@ mod tests {
         check(true, 0, "seccomp, no Landlock in this kernel: files are kept only from whom this user may not write to");
         check(false, 1, "no seccomp in this kernel: any system call that this user may make stays possible, Landlock (ABI 1)");
         let commands = |abi| Rights { user: "a".into(), seccomp: true, landlock_abi: 5, commands_abi: Some(abi) }.to_string();
-        assert!(commands(6).ends_with(", Landlock (ABI 5); commands: a process of their own, Landlock (ABI 6)"));
+        let said = commands(6);
+        assert!(said.contains(", Landlock (ABI 5); commands: a process of their own, Landlock (ABI 6), which also "), "{said}");
+        assert!(commands(5).ends_with("; commands: a process of their own, Landlock (ABI 5)"), "one number needs no words");
         assert!(commands(0).contains("; commands: a process of their own, no Landlock in this kernel: they may write"));
     }
 }

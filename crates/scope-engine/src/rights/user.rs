@@ -1,13 +1,13 @@
 //! Who a run is once everything is open: looked up, tried in a thread, taken on by the process.
 
-use super::{RightsError, Writable, capabilities};
+use super::{RightsError, Unwritable, Writable, capabilities, give_to};
 use rustix::fs::fstat;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 
 /// Who a run is, where root starts it and names nobody, and this user is there.
@@ -51,8 +51,8 @@ pub struct Choice {
 enum Obstacle {
     /// The process may not become this user.
     Change(io::Error),
-    /// The user may not write to the folder at this place of the list.
-    Write(usize, io::Error),
+    /// The user may not write to the folders at these places of the list.
+    Write(Vec<(usize, io::Error)>),
 }
 
 impl User {
@@ -116,10 +116,9 @@ impl User {
     fn try_on(&self, writable: &[Writable<'_>]) -> Result<(), Obstacle> {
         let attempt = || {
             self.take_on_in_thread().map_err(Obstacle::Change)?;
-            for (at, Writable { folder, file, .. }) in writable.iter().enumerate() {
-                folder.try_writing(file).map_err(|cause| Obstacle::Write(at, cause))?;
-            }
-            Ok(())
+            let tried = writable.iter().map(|Writable { folder, file, .. }| folder.try_writing(file));
+            let failed: Vec<_> = tried.enumerate().filter_map(|(at, tried)| Some((at, tried.err()?))).collect();
+            if failed.is_empty() { Ok(()) } else { Err(Obstacle::Write(failed)) }
         };
         std::thread::scope(|scope| match std::thread::Builder::new().name("rights".to_string()).spawn_scoped(scope, attempt) {
             Ok(thread) => thread.join().unwrap_or_else(|_| Err(Obstacle::Change(io::Error::other("the thread panicked")))),
@@ -160,14 +159,18 @@ fn named(user: &User, current: &User, writable: &[Writable<'_>]) -> Result<Choic
         return Ok(Choice { become_user: None, words: name(), stays_root: None });
     }
     let stays_root = (user.uid == 0).then(|| {
-        let other = if by_name(OWN_USER).is_some() { OWN_USER } else { NOBODY };
-        let first = writable.first().map_or(String::new(), |writable| format!("; {}", writable.give_to(other)));
-        format!("--user {} keeps this run root; write --user {other}{first}", user.name)
+        let other = by_name(OWN_USER).or_else(|| by_name(NOBODY));
+        let name = other.as_ref().map_or(NOBODY, |other| &other.name);
+        let give = match other.as_ref().map(|other| other.try_on(writable)) {
+            Some(Err(Obstacle::Write(failed))) => format!("; {}", give_to(name, &places(writable, &failed))),
+            _ => String::new(),
+        };
+        format!("--user {} keeps this run root; write --user {name}{give}", user.name)
     });
     match user.try_on(writable) {
         Ok(()) => Ok(Choice { become_user: Some(user.clone()), words: name(), stays_root }),
         Err(Obstacle::Change(cause)) => Err(RightsError::NotAllowed { user: name(), cause }),
-        Err(Obstacle::Write(at, cause)) => Err(not_writable(name(), &writable[at], cause)),
+        Err(Obstacle::Write(failed)) => Err(not_writable(name(), writable, failed)),
     }
 }
 
@@ -175,44 +178,79 @@ fn by_name(name: &str) -> Option<User> {
     User::named(name).ok().flatten().filter(|user| user.uid != 0)
 }
 
-fn not_writable(user: String, writable: &Writable<'_>, cause: io::Error) -> RightsError {
-    let give = writable.give_to(&user);
-    let (folder, file) = (writable.folder.path().display().to_string(), writable.file.display().to_string());
-    RightsError::NotWritable { user, folder, file, cause, give }
+/// Why `user` isn't the one: each folder that this user can't write to, once, and what helps for these.
+fn not_writable(user: String, writable: &[Writable<'_>], mut failed: Vec<(usize, io::Error)>) -> RightsError {
+    let mut known: Vec<&Path> = Vec::new();
+    failed.retain(|(at, _)| {
+        let folder = writable[*at].folder.path();
+        let is_new = !known.contains(&folder);
+        known.push(folder);
+        is_new
+    });
+    let owned = |(at, cause): &(usize, io::Error)| (cause.raw_os_error() == Some(libc::EACCES)).then_some(writable[*at]);
+    let give = give_to(&user, &failed.iter().filter_map(owned).collect::<Vec<_>>());
+    let places = failed.into_iter().map(|(at, cause)| {
+        let Writable { folder, file, .. } = writable[at];
+        Unwritable { folder: folder.path().to_path_buf(), file: file.to_os_string(), cause }
+    });
+    RightsError::NotWritable { user, places: places.collect(), give }
 }
 
-/// Root has named nobody: the first who can write, else root itself, whom no capabilities leave with the files of root.
+/// Those of `writable` that were tried in vain.
+fn places<'a>(writable: &[Writable<'a>], failed: &[(usize, io::Error)]) -> Vec<Writable<'a>> {
+    failed.iter().map(|(at, _)| writable[*at]).collect()
+}
+
+/// Their folders, each once.
+pub(super) fn folders<'a>(places: &[Writable<'a>]) -> Vec<&'a Path> {
+    let mut folders = Vec::new();
+    for folder in places.iter().map(|place| place.folder.path()) {
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    folders
+}
+
+/// Root has named nobody: the first who can write, else root itself, whom no capabilities leave with the files of root. What is said then
+/// is of the one who can write to the most folders.
 fn best(root: User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
     let owner = writable.first().and_then(owner);
     let candidates = [by_name(OWN_USER).map(|user| (user, "")), owner, by_name(NOBODY).map(|user| (user, ""))];
-    let mut refused = Vec::new();
-    let mut where_to = None;
+    let mut refused: Vec<(User, Vec<(usize, io::Error)>)> = Vec::new();
     for (user, remark) in candidates.into_iter().flatten() {
+        if refused.iter().any(|(other, _)| other.uid == user.uid) {
+            continue;
+        }
         match user.try_on(writable) {
             Ok(()) => {
                 let words = format!("{}{remark}", user.name);
                 return Ok(Choice { become_user: Some(user), words, stays_root: None });
             }
             Err(Obstacle::Change(_)) => {}
-            Err(Obstacle::Write(at, _)) => where_to = Some(&writable[at]),
+            Err(Obstacle::Write(failed)) => refused.push((user, failed)),
         }
-        refused.push(user.name);
     }
-    let (words, why) = match where_to {
+    let nearest = refused.into_iter().min_by_key(|(_, failed)| folders(&places(writable, failed)).len());
+    let (words, why) = match &nearest {
         None => ("root".to_string(), "this run stays root: it can't become another user".to_string()),
-        Some(place) => {
-            let (who, give) = (refused.join(" or "), place.give_to(&refused[0]));
-            let folder = place.folder.path().display();
+        Some((user, failed)) => {
+            let lacking = places(writable, failed);
+            let (user, give) = (&user.name, give_to(&user.name, &lacking));
+            let folders: Vec<String> = folders(&lacking).iter().map(|folder| folder.display().to_string()).collect();
+            let are = if folders.len() == 1 { "is" } else { "are" };
+            let folders = folders.join(" and ");
             (
-                format!("root ({folder} is not writable for {who}; to have another user: {give}; or name one by --user)"),
-                format!("this run stays root, because {folder} is not writable for {who}; {give}"),
+                format!("root ({folders} {are} not writable for {user}; to have another user: {give}; or name one by --user)"),
+                format!("this run stays root, because {folders} {are} not writable for {user}; {give}"),
             )
         }
     };
     let stays_root = Some(why);
     match root.try_on(writable) {
-        Err(Obstacle::Write(at, cause)) => {
-            Err(not_writable(refused.into_iter().next().unwrap_or(root.name), &writable[at], cause))
+        Err(Obstacle::Write(failed)) => {
+            let (user, failed) = nearest.unwrap_or((root, failed));
+            Err(not_writable(user.name, writable, failed))
         }
         // A namespace of an ordinary user, most likely: that user's rights are all that root has here.
         Err(Obstacle::Change(_)) => Ok(Choice { become_user: None, words: format!("{words} with its groups"), stays_root }),

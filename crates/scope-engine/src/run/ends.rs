@@ -121,7 +121,7 @@ impl Run {
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());
         failures.extend(self.lost.take());
-        let (refused_warnings, refused_failures) = refused.end(&summary.hits, self.shared.dumps.places().max());
+        let (refused_warnings, refused_failures) = refused.end(&summary.hits, &self.bounds());
         summary.warnings.extend(refused_warnings);
         failures.extend(refused_failures);
         failures.extend(dump_reports::failures(&summary.dumps, &summary.dump_totals));

@@ -1,10 +1,12 @@
 //! What comes up while a run goes, passed on: to who watches, to the log, and warnings to the summary too.
 
 use super::Run;
-use crate::refused::Refused;
+use crate::refused::{Bounds, Refused};
 use crate::run::Watch;
 use crate::space::Told;
 use crate::worker::WorkerReport;
+use scope_source::printable::shell_word;
+use scope_source::spec::SourcePlan;
 use scope_source::{InterfaceNews, InterfaceState};
 use serde_json::json;
 use std::sync::Mutex;
@@ -12,6 +14,9 @@ use std::time::Duration;
 
 /// Warnings that the summary repeats; all are told when they come up.
 const WARNINGS_MAX: usize = 1000;
+/// Packets with an odd time that make no file one without order, and one in how many do.
+const STRAYS_FEW: u64 = 3;
+const STRAYS_PART: u64 = 100;
 /// A dump that holds segments for longer than this without reading one to its end is named.
 const LONG_HOLD: Duration = Duration::from_secs(5);
 
@@ -82,10 +87,52 @@ impl Run {
 
     /// Says of hits that started no dump when they first come; the summary says it again, with their number.
     pub(super) fn tell_of_refused(&self, refused: &mut Refused, watch: &dyn Watch) {
-        for warning in refused.look(&self.shared.triggers, self.shared.dumps.places().max()) {
+        for warning in refused.look(&self.shared.triggers, &self.bounds()) {
             watch.warning(&warning);
             self.shared.events.log("warning", json!({"text": warning}));
         }
+    }
+
+    /// What bounds the dumps of this run.
+    pub(super) fn bounds(&self) -> Bounds {
+        let ring = &self.shared.ring;
+        Bounds {
+            dumps_max: self.shared.dumps.places().max(),
+            pins: ring.budget().segments(),
+            segment_bytes: ring.segment_bytes() as u64,
+            limits: self.outputs.dump.budget.as_ref().map(|budget| *budget.limits()),
+        }
+    }
+
+    /// Warns of files whose packets are in no order of time, once all are read: then most of them belong to no window.
+    pub(super) fn tell_of_disorder(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
+        let total = self.shared.ring.counters().total();
+        let counters = |report: &Mutex<WorkerReport>| report.lock().expect("no panic while held").counters.set_back;
+        let set_back: u64 = reports.iter().map(counters).sum();
+        let (strays, packets) = (total.stray_packets, total.received_packets);
+        let many = strays > STRAYS_FEW && strays.saturating_mul(STRAYS_PART) >= packets;
+        if self.live || !many {
+            return;
+        }
+        let files: Vec<String> = self
+            .plan
+            .sources
+            .iter()
+            .filter_map(|entry| match &entry.plan {
+                SourcePlan::File(file) => Some(shell_word(&file.path)),
+                _ => None,
+            })
+            .collect();
+        let file = match &files[..] {
+            [one] if one != "-" => one,
+            _ => "FILE",
+        };
+        let warning = format!(
+            "the packets are in no order of time: {strays} of {packets} packets have a time that no other bears out, and time was set back \
+             {set_back} times; windows end at each step, so that dumps lack most of what belongs to them; sort the file, then run on that: \
+             reordercap {file} sorted.pcapng"
+        );
+        self.warn(warning, watch, warnings);
     }
 
     /// What became of an interface: an event, and a warning or just a line.

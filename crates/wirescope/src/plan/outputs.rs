@@ -8,6 +8,7 @@ use scope_dump::{DumpFormat, FreeMin, Limits, budget};
 use scope_engine::exec::{FACTS_BEGIN, PROTECTED};
 use scope_engine::{DumpPlan, ExecPlan, SingleDump};
 use scope_source::spec::values::{parse_percent, parse_size};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const NO_USE_REMEDY: &str =
 /// Endings of compressed files.
 const COMPRESSED: [&str; 7] = ["gz", "zst", "xz", "bz2", "lz4", "lzma", "zip"];
 /// The word for standard output.
-const STDOUT: &str = "-";
+pub const STDOUT: &str = "-";
 
 /// The folder for dumps and the log, absolute, and how dumps are written.
 pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> (Option<PathBuf>, DumpPlan) {
@@ -164,6 +165,10 @@ fn single(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> Option<SingleD
     }
     if args.summary.is_some() {
         faults.add("-w", "the dump and --summary can't both have standard output; write -w FILE, or leave --summary away");
+    }
+    if look == Look::Machine && std::io::stdout().is_terminal() {
+        let remedy = "add e.g. | tshark -r - behind the command, or write -w FILE";
+        faults.add("-w", format!("standard output is a terminal, and a dump is no text; {remedy}"));
     }
     Some(SingleDump::Stdout)
 }

@@ -1,6 +1,6 @@
 //! Where a run may write: its folder, and the file for the whole ring. Looked at only, nothing is created.
 
-use super::outputs::{refuse_compressed, refuse_pcap};
+use super::outputs::{STDOUT, refuse_compressed, refuse_pcap};
 use super::{Faults, Look};
 use scope_engine::shell_word;
 use std::ffi::CString;
@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 
 /// The file for the whole ring, absolute. It must not exist: nothing is ever overwritten.
 pub fn ring_out(given: Option<&Path>, look: Look<'_>, faults: &mut Faults) -> Option<PathBuf> {
+    if given == Some(Path::new(STDOUT)) {
+        faults.add("--ring-out", "the whole ring doesn't go to standard output; write e.g. --ring-out ring.pcapng");
+        return None;
+    }
     if let Some(path) = given {
         refuse_compressed(path, "--ring-out", faults);
         refuse_pcap(path, "--ring-out", faults);
