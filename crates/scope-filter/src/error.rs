@@ -27,7 +27,7 @@ pub enum FilterError {
         hint: String,
     },
     /// A name in the place of a host, net or gateway.
-    #[error("filter: '{name}' at byte {at} is no word of the filter language{}{}", excerpt(text, *at), remedy(&guess::no_name(text, name)))]
+    #[error("filter: '{name}' at byte {at} is no word of the filter language{}{}", excerpt(text, *at), remedy(&guess::no_name(text, *at, name)))]
     Name {
         /// The whole text.
         text: String,
@@ -37,7 +37,7 @@ pub enum FilterError {
         name: String,
     },
     /// Correct as text, but no link type at hand has what it asks for.
-    #[error("filter '{}': {}", shortened(text), causes(links))]
+    #[error("filter '{}': {}{}", shortened(text), causes(links), remedy(&for_links(text, links)))]
     Link {
         /// The whole text.
         text: String,
@@ -92,6 +92,22 @@ impl FilterError {
             FilterError::TooLong { .. } => {}
         }
         self
+    }
+}
+
+/// What helps where a text is refused for the link types: another text, or what can be asked of packets that libpcap can't filter.
+fn for_links(text: &str, links: &[(String, String)]) -> String {
+    let any = |words: &str| links.iter().any(|(_, cause)| cause.contains(words));
+    match guess::meant(text) {
+        Some(meant) => meant,
+        None if any("filtering not implemented") => {
+            "libpcap asks such packets for bytes and length alone: link[0] = 1, len > 100;\nthe empty filter '' takes all of them"
+                .into()
+        }
+        None if any("unknown data link type") || any("does not know the link type") => {
+            "libpcap knows nothing of such packets: only the empty filter '' works, and takes all".into()
+        }
+        None => String::new(),
     }
 }
 
