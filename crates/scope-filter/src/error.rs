@@ -11,6 +11,9 @@ pub(crate) const SHELL_HINT: &str = "a name after '$' may have been taken by the
 pub(crate) const TEMPLATE_HINT: &str =
     "names such as $srcIP stand in dump templates and holdoff keys only, where the packet that fired fills them";
 
+/// libpcap's words where it has no filters for a link type: but for bytes and lengths, and at all.
+const UNFILTERED: [&str; 3] = ["filtering not implemented", "unknown data link type", "does not know the link type"];
+
 /// Why a filter text is refused. Offsets are bytes from the start of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
@@ -73,6 +76,16 @@ impl FilterError {
         }
     }
 
+    /// Whether libpcap can't filter packets of the link types, whatever they are asked.
+    pub fn is_for_links_without_filters(&self) -> bool {
+        match self {
+            FilterError::Link { links, .. } => {
+                links.iter().all(|(_, cause)| UNFILTERED.iter().any(|words| cause.contains(words)))
+            }
+            _ => false,
+        }
+    }
+
     /// The same fault told of the text from which the refused one was made: `to_source` maps offsets.
     pub(crate) fn moved(mut self, source: &str, to_source: impl Fn(usize) -> usize) -> FilterError {
         match &mut self {
@@ -97,16 +110,14 @@ impl FilterError {
 
 /// What helps where a text is refused for the link types: another text, or what can be asked of packets that libpcap can't filter.
 fn for_links(text: &str, links: &[(String, String)]) -> String {
-    let any = |words: &str| links.iter().any(|(_, cause)| cause.contains(words));
+    let all = |words: &[&str]| links.iter().all(|(_, cause)| words.iter().any(|words| cause.contains(words)));
     match guess::meant(text) {
         Some(meant) => meant,
-        None if any("filtering not implemented") => {
+        None if all(&UNFILTERED[..1]) => {
             "libpcap asks such packets for bytes and length alone: link[0] = 1, len > 100;\nthe empty filter '' takes all of them"
                 .into()
         }
-        None if any("unknown data link type") || any("does not know the link type") => {
-            "libpcap knows nothing of such packets: only the empty filter '' works, and takes all".into()
-        }
+        None if all(&UNFILTERED) => "libpcap knows nothing of such packets: only the empty filter '' works, and takes all".into(),
         None => String::new(),
     }
 }

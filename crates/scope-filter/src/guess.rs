@@ -315,7 +315,7 @@ mod tests {
         check("dns", "port 53");
         check("http or tls", "tcp port 80 or tcp port 443");
         check("tcp-rst", "tcp[tcpflags] & tcp-rst != 0");
-        check("host 10.0.0.1 and tcp-syn", "host 10.0.0.1 and tcp[tcpflags] & tcp-syn != 0");
+        check("tcp-syn and host 10.0.0.1", "tcp[tcpflags] & tcp-syn != 0 and host 10.0.0.1");
         check("tcp syn", "tcp[tcpflags] & tcp-syn != 0");
         check("syn", "tcp[tcpflags] & tcp-syn != 0");
         check("icmp-echo", "icmp[icmptype] = icmp-echo");
@@ -337,7 +337,7 @@ mod tests {
         check("host fe80:::1", "'fe80:::1' is no IPv6 address: ':::' stands in it; did you mean fe80::1?");
         check("host fe80::g", "'fe80::g' is no IPv6 address: 'g' is no hexadecimal digit");
         check("ether host 02:00:00:00:00", "'02:00:00:00:00' is no Ethernet address: it has 5 bytes, and not 6");
-        for text in ["tcp and foo", "host example.org", "tcp port htp", "vlan and", "tcp)", "foo", ""] {
+        for text in ["tcp and foo", "host example.org", "tcp port htp", "vlan and", "foo", ""] {
             assert_eq!(meant(text), None, "{text}");
         }
     }
