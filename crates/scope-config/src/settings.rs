@@ -88,6 +88,13 @@ impl Settings {
         }
     }
 
+    /// `FILE:LINE: ` of a word that an element of the key `name` says of itself, its main word included.
+    pub fn place_within(&self, name: &str, value: &Value, word: &str) -> Option<String> {
+        let shape = self.entries.iter().find(|entry| entry.key.name == name)?.key.shape?;
+        let own = value.own.as_ref()?.get(word).map(|own| own.line);
+        own.or(value.main_line.filter(|_| shape.main == word)).map(|line| self.at(line))
+    }
+
     /// `FILE:LINE: ` of a line.
     pub fn at(&self, line: usize) -> String {
         format!("{}:{line}: ", self.file.as_deref().unwrap_or(Path::new("")).display())

@@ -61,6 +61,8 @@ pub struct Value {
     pub origin: Origin,
     /// What an element that was a table says besides.
     pub own: Option<BTreeMap<&'static str, Own>>,
+    /// The line of an element's main word, where it was a table.
+    pub main_line: Option<usize>,
     /// Words that such a table said, but that a flag of the same name overrides.
     pub given_way: Vec<&'static str>,
 }
@@ -68,7 +70,7 @@ pub struct Value {
 impl Value {
     /// A value without words of its own.
     pub fn new(text: impl Into<OsString>, origin: Origin) -> Value {
-        Value { text: text.into(), origin, own: None, given_way: Vec::new() }
+        Value { text: text.into(), origin, own: None, main_line: None, given_way: Vec::new() }
     }
 
     /// Leaves what the flags give to them, also where a table says it of itself.
@@ -268,7 +270,7 @@ impl Reader<'_> {
     /// An element that is a table.
     fn element(&mut self, key: &Key, table: &dyn TableLike, line: usize) -> Option<Value> {
         let Shape { main, more } = key.shape?;
-        let (mut text, mut own) = (None, BTreeMap::new());
+        let (mut text, mut own, mut main_line) = (None, BTreeMap::new(), None);
         for (name, item) in table.iter() {
             let line = table.key(name).and_then(|key| key.span()).map_or(line, |span| self.line(Some(span)));
             let place = format!("{}.{name}", key.name);
@@ -283,7 +285,7 @@ impl Reader<'_> {
                 (None, _) => self.fault(line, &place, format!("{}; write {}", unfit(item), example(name, kind))),
                 (Some(value), _) if !self.is_text(line, &place, &value) => {}
                 (Some(value), Some((name, _))) => drop(own.insert(*name, Own { text: value, line })),
-                (Some(value), None) => text = Some(value),
+                (Some(value), None) => (text, main_line) = (Some(value), Some(line)),
             }
         }
         if !table.contains_key(main) {
@@ -291,7 +293,7 @@ impl Reader<'_> {
         }
         // One with words of its own stays, so that these are looked at, too, and others keep their places.
         let text = text.or_else(|| (!more.is_empty()).then(String::new))?;
-        Some(Value { own: Some(own), ..Value::new(text, Origin::File(line)) })
+        Some(Value { own: Some(own), main_line, ..Value::new(text, Origin::File(line)) })
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A service makes dumps for months; each of them stands in `wirescope.jsonl`, so only [`REPORTS_MAX`] are kept here.
 
+use crate::numbers::number;
 use scope_dump::DumpReport;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -84,8 +85,8 @@ impl DumpReports {
 pub(crate) fn failures(listed: &[DumpReport], totals: &DumpTotals) -> Vec<String> {
     let failed: Vec<&DumpReport> = listed.iter().filter(|report| report.has_failed()).collect();
     let others = totals.failed.saturating_sub(failed.len() as u64);
-    let others =
-        (others > 0).then(|| format!("{others} older dumps are incomplete, too: see the events 'dump' of wirescope.jsonl"));
+    let others = (others > 0)
+        .then(|| format!("{} older dumps are incomplete, too: see the events 'dump' of wirescope.jsonl", number(others)));
     others.into_iter().chain(failed.into_iter().map(words)).collect()
 }
 
@@ -97,9 +98,16 @@ fn words(report: &DumpReport) -> String {
             format!("dump {id} is incomplete: packets are missing, how many nobody can know")
         }
         None if *lost_max == u64::MAX => {
-            format!("dump {id} is incomplete: at least {lost_min} packets are missing, perhaps more")
+            format!(
+                "dump {id} is incomplete: at least {} are missing, perhaps more",
+                format_args!("{} packets", number(*lost_min))
+            )
         }
-        None => format!("dump {id} is incomplete: {lost_min} to {lost_max} packets are missing"),
+        None => format!(
+            "dump {id} is incomplete: {} to {} are missing",
+            number(*lost_min),
+            format_args!("{} packets", number(*lost_max))
+        ),
     }
 }
 
@@ -118,6 +126,13 @@ mod tests {
         let gaps = vec![gap; lost as usize];
         let complete = gaps.is_empty();
         DumpReport { id, packets: id, bytes: 10 * id, lost_min: 0, lost_max: lost, gaps, complete, ..DumpReport::default() }
+    }
+
+    #[test]
+    fn large_losses_have_their_thousands_set_apart() {
+        let said = |lost_max| words(&DumpReport { id: 1, lost_min: 1234, lost_max, ..DumpReport::default() });
+        assert_eq!(said(56_789), "dump 1 is incomplete: 1,234 to 56,789 packets are missing");
+        assert_eq!(said(u64::MAX), "dump 1 is incomplete: at least 1,234 packets are missing, perhaps more");
     }
 
     #[test]
@@ -141,7 +156,7 @@ mod tests {
         assert_eq!(reports.totals(), expected);
         let failures = failures(&reports.kept(), &reports.totals());
         assert_eq!(failures.len(), REPORTS_MAX / 2 + 1);
-        assert!(failures[0].starts_with("1000 older dumps are incomplete"), "{}", failures[0]);
+        assert!(failures[0].starts_with("1,000 older dumps are incomplete"), "{}", failures[0]);
         assert_eq!(failures[1], format!("dump {} is incomplete: 0 to 1 packets are missing", all - REPORTS_MAX as u64 + 2));
     }
 

@@ -64,6 +64,7 @@ mod loss_told;
 mod lost;
 mod memory_watch;
 mod nic_watch;
+pub mod numbers;
 mod open_files;
 mod outputs;
 mod own_process;

@@ -1,6 +1,7 @@
 //! Hits that started no dump for want of a place, of a field or of a filter: told when they first come, and with their numbers at the end.
 
 use crate::few_pins;
+use crate::numbers::{counted, number};
 use crate::space;
 use crate::triggers::Triggers;
 use scope_dump::Limits;
@@ -71,11 +72,14 @@ impl Refused {
         let nothing = Known::default();
         for (name, counts) in hits {
             let known = self.triggers.get(name).unwrap_or(&nothing);
-            let so_many = |hits: u64| if hits == 1 { "1 hit".to_string() } else { format!("{hits} hits") };
+            let so_many = |hits: u64| counted(hits, "hit");
             if counts.template_unfilled > 0 {
                 let mut warning = format!("trigger {name}: {}", unfilled(&so_many(counts.template_unfilled), known));
                 if counts.rationed > 0 {
-                    warning += &format!(" ({} of them were not evaluated: too many in a second made no filter)", counts.rationed);
+                    warning += &format!(
+                        " ({} of them were not evaluated: too many in a second made no filter)",
+                        number(counts.rationed)
+                    );
                 }
                 warnings.push(warning);
             }
@@ -131,6 +135,13 @@ fn uncompiled(hits: &str, known: &Known) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_hits_have_their_thousands_set_apart() {
+        let counts = HitCounts { no_space: 12_345, ..HitCounts::default() };
+        let (_, failures) = Refused::default().end(&[("a".into(), counts)], 8);
+        assert!(failures[0].starts_with("trigger a: 12,345 hits started no dump"), "{failures:?}");
+    }
 
     #[test]
     fn the_summary_says_the_numbers_again_and_which_of_them_break_a_promise() {

@@ -11,6 +11,9 @@ pub(crate) const SHELL_HINT: &str = "a name after '$' may have been taken by the
 pub(crate) const TEMPLATE_HINT: &str =
     "names such as $srcIP stand in dump templates and holdoff keys only, where the packet that fired fills them";
 
+/// libpcap's words where it has no filters for a link type: but for bytes and lengths, and at all.
+const UNFILTERED: [&str; 3] = ["filtering not implemented", "unknown data link type", "does not know the link type"];
+
 /// Why a filter text is refused. Offsets are bytes from the start of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
@@ -27,7 +30,7 @@ pub enum FilterError {
         hint: String,
     },
     /// A name in the place of a host, net or gateway.
-    #[error("filter: '{name}' at byte {at} is no word of the filter language{}{}", excerpt(text, *at), remedy(&guess::no_name(text, name)))]
+    #[error("filter: '{name}' at byte {at} is no word of the filter language{}{}", excerpt(text, *at), remedy(&guess::no_name(text, *at, name)))]
     Name {
         /// The whole text.
         text: String,
@@ -37,7 +40,7 @@ pub enum FilterError {
         name: String,
     },
     /// Correct as text, but no link type at hand has what it asks for.
-    #[error("filter '{}': {}", shortened(text), causes(links))]
+    #[error("filter '{}': {}{}", shortened(text), causes(links), remedy(&for_links(text, links)))]
     Link {
         /// The whole text.
         text: String,
@@ -73,6 +76,16 @@ impl FilterError {
         }
     }
 
+    /// Whether libpcap can't filter packets of the link types, whatever they are asked.
+    pub fn is_for_links_without_filters(&self) -> bool {
+        match self {
+            FilterError::Link { links, .. } => {
+                links.iter().all(|(_, cause)| UNFILTERED.iter().any(|words| cause.contains(words)))
+            }
+            _ => false,
+        }
+    }
+
     /// The same fault told of the text from which the refused one was made: `to_source` maps offsets.
     pub(crate) fn moved(mut self, source: &str, to_source: impl Fn(usize) -> usize) -> FilterError {
         match &mut self {
@@ -92,6 +105,20 @@ impl FilterError {
             FilterError::TooLong { .. } => {}
         }
         self
+    }
+}
+
+/// What helps where a text is refused for the link types: another text, or what can be asked of packets that libpcap can't filter.
+fn for_links(text: &str, links: &[(String, String)]) -> String {
+    let all = |words: &[&str]| links.iter().all(|(_, cause)| words.iter().any(|words| cause.contains(words)));
+    match guess::meant(text) {
+        Some(meant) => meant,
+        None if all(&UNFILTERED[..1]) => {
+            "libpcap asks such packets for bytes and length alone: link[0] = 1, len > 100;\nthe empty filter '' takes all of them"
+                .into()
+        }
+        None if all(&UNFILTERED) => "libpcap knows nothing of such packets: only the empty filter '' works, and takes all".into(),
+        None => String::new(),
     }
 }
 

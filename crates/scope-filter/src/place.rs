@@ -69,7 +69,7 @@ pub(crate) fn find(text: &str, link: LinkType) -> Fault {
         }
     }
     let at = tokens.get(alive).map_or(text.trim_end().len(), |token| token.at);
-    let hint = if dead - alive > 1 { LONG_HINT.into() } else { hint(&tokens, alive) };
+    let hint = if dead - alive > 1 { LONG_HINT.into() } else { hint(text, &tokens, alive) };
     Fault { at, hint }
 }
 
@@ -104,20 +104,29 @@ pub(crate) fn rejects_all(cause: &str) -> bool {
     cause.contains("rejects all packets")
 }
 
-/// What may help, from the token at the fault and the one before it.
-fn hint(tokens: &[Token], fault: usize) -> String {
-    let wants_operand = |token: Option<&Token>| match token.map(|token| token.text) {
-        None | Some("(" | "!" | "[") => true,
-        Some(text) => " and or not && || host net port portrange proto protochain gateway src dst mask less greater vlan mpls "
-            .contains(&format!(" {text} ")),
-    };
-    let ends_operand =
-        |token: Option<&Token>| matches!(token.map(|token| token.text), None | Some("and" | "or" | "&&" | "||" | ")"));
-    match tokens.get(fault) {
-        Some(token) if token.kind == Kind::Bad && matches!(token.text, "$" | "{" | "}") => TEMPLATE_HINT.into(),
-        token if ends_operand(token) && wants_operand(fault.checked_sub(1).and_then(|before| tokens.get(before))) => {
-            SHELL_HINT.into()
-        }
-        _ => String::new(),
+/// What may help, from the token at the fault and the one before it. A shell that takes a name leaves the blank before it.
+fn hint(text: &str, tokens: &[Token], fault: usize) -> String {
+    const VALUED: &str = " host net port portrange proto protochain gateway src dst mask less greater vlan mpls ";
+    const JOINTS: &str = " and or && || ";
+    let is = |list: &str, word: &str| !word.is_empty() && list.contains(&format!(" {word} "));
+    let (here, last) = (tokens.get(fault), fault.checked_sub(1).and_then(|before| tokens.get(before)));
+    let (at, before) = (here.map_or("", |token| token.text), last.map_or("", |token| token.text));
+    if here.is_some_and(|token| token.kind == Kind::Bad && matches!(token.text, "$" | "{" | "}")) {
+        return TEMPLATE_HINT.into();
     }
+    if !(at.is_empty() || at == ")" || is(JOINTS, at)) {
+        return String::new();
+    }
+    let missing = match before {
+        _ if is(VALUED, before) => format!("behind '{before}' a value is missing"),
+        _ if is(JOINTS, before) || matches!(before, "not" | "!" | "(") => match at {
+            "" => format!("the text ends where an expression is expected: add one, or leave '{before}' out"),
+            at => format!("in front of '{at}' an expression is missing: add one, or leave '{before}' out"),
+        },
+        "" if !at.is_empty() => format!("in front of '{at}' an expression is missing: add one, or leave '{at}' out"),
+        _ => return String::new(),
+    };
+    let gap = &text[last.map_or(0, Token::end)..here.map_or(text.len(), |token| token.at)];
+    let by_the_shell = is(VALUED, before) || if here.is_some() && last.is_some() { gap.len() > 1 } else { gap.starts_with(' ') };
+    if by_the_shell { format!("{missing}\n{SHELL_HINT}") } else { missing }
 }

@@ -61,7 +61,7 @@ const WORDS: &str = "dst src link ether ppp slip fddi tr wlan arp rarp ip sctp t
     ruleset rnr rulenum srnr subrulenum reason action fisu lssu lsu msu hfisu hlssu hmsu sio opc dpc sls hsio hopc hdpc hsls";
 
 /// Named constants, which stand for numbers.
-const CONSTANTS: &str = "icmptype icmpcode icmp-echoreply icmp-unreach icmp-sourcequench icmp-redirect icmp-echo \
+pub(crate) const CONSTANTS: &str = "icmptype icmpcode icmp-echoreply icmp-unreach icmp-sourcequench icmp-redirect icmp-echo \
     icmp-routeradvert icmp-routersolicit icmp-timxceed icmp-paramprob icmp-tstamp icmp-tstampreply icmp-ireq icmp-ireqreply \
     icmp-maskreq icmp-maskreply icmp6type icmp6code icmp6-destinationunreach icmp6-packettoobig icmp6-timeexceeded \
     icmp6-parameterproblem icmp6-echo icmp6-echoreply icmp6-multicastlistenerquery icmp6-multicastlistenerreportv1 \

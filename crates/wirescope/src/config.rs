@@ -106,6 +106,8 @@ pub fn check(path: &Path) -> u8 {
             if let Some(warning) = scope_engine::few_pins::warning(&planned.run, planned.segments) {
                 say(Level::Warning, &format!("{file}: {warning}"));
             }
+            let everything = crate::words::everything_fires(&planned.run);
+            everything.iter().for_each(|line| say(Level::Warning, &format!("{file}: {line}")));
             let line = format!(
                 "{file}: in order; what only a start can tell was not looked at: interfaces and files of sources, CPUs and nodes, the folders of out, write and ring-out, memory, the user\n"
             );

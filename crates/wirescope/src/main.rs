@@ -22,7 +22,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use plan::Look;
 use record::Ended;
-use scope_engine::{Control, json_line, printable_lines};
+use scope_engine::{Control, json_line, printable_lines, shell_word};
 use speech::{Level, LogFormat, say};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -86,10 +86,23 @@ fn not_understood(error: &clap::Error) -> ! {
 
 /// What helps where the words are those of another program, as tcpdump's.
 fn known_elsewhere(error: &clap::Error, words: &[String]) -> Option<String> {
-    if error.kind() != ErrorKind::UnknownArgument || words.get(1).is_none_or(|command| command != "run") {
-        return None;
+    let command = words.get(1)?;
+    match (error.kind(), command.as_str()) {
+        (ErrorKind::UnknownArgument, command) if command.starts_with('-') => {
+            return tcpdump_words::no_command(command, &words[2..]);
+        }
+        (ErrorKind::InvalidSubcommand, "config") => {
+            let file = words.get(2).filter(|file| file.ends_with(".toml"))?;
+            return Some(format!("which of both? wirescope config check {0}, or: config show --config {0}", shell_word(file)));
+        }
+        (ErrorKind::InvalidSubcommand, command) => return tcpdump_words::no_command(command, &words[2..]),
+        (ErrorKind::UnknownArgument, _) => {}
+        _ => return None,
     }
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return None };
+    if command != "run" {
+        return tcpdump_words::of_command(command, unknown).map(|instead| format!("{unknown}: {instead}"));
+    }
     if unknown.starts_with('-') {
         return tcpdump_words::instead_of(unknown).map(|instead| format!("{unknown}: {instead}"));
     }

@@ -48,6 +48,7 @@ pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
         teller.note("configuration of this run:");
         planned.run.config.lines().for_each(|line| teller.note(line));
     }
+    words::everything_fires(&planned.run).iter().for_each(|line| teller.note(line));
     teller.note(&ring_words(&planned));
     if planned.verbose {
         scope_engine::live_settings(&planned.run).iter().for_each(|line| teller.note(line));

@@ -2,6 +2,7 @@
 
 use scope_dump::gaps_in_words;
 use scope_dump::time_text::iso;
+pub use scope_engine::numbers::{counted, number};
 use scope_engine::{DumpSummary, DumpTotals, InterfaceStatus, NicStatus, RunPlan, Status, Summary, printable};
 use scope_packet::Drops;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
@@ -38,22 +39,10 @@ pub fn bit_rate(bits_per_s: f64) -> String {
     format!("{} {}", digits(bits_per_s / 1000f64.powi(step as i32)), UNITS[step])
 }
 
-/// A number with its thousands set apart: `1,234,567`.
-pub fn number(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `1 packet`, `2 packets`.
-pub fn counted(value: u64, noun: &str) -> String {
-    format!("{} {noun}{}", number(value), if value == 1 { "" } else { "s" })
+/// Of each trigger whose filter is empty, that every packet fires it.
+pub fn everything_fires(plan: &RunPlan) -> Vec<String> {
+    let empty = plan.triggers.iter().filter(|trigger| trigger.filter.is_everything());
+    empty.map(|trigger| format!("trigger '{}': its filter is empty, so every packet fires it", trigger.name)).collect()
 }
 
 /// A span of time, ns: `250 ms`, `3.2 s`, `5 min 10 s`, `3 h 2 min`.

@@ -3,7 +3,7 @@
 mod run;
 
 use run::{Done, Place, Started, finish, is_finished_dump, wait_until, wirescope};
-use scope_testkit::traffic::{Capture, Conversations};
+use scope_testkit::traffic::{Capture, Conversations, Interface};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -149,8 +149,25 @@ fn words_of_other_programs_are_answered() {
     {
         refused(&run(&[flag, "5"]), &[&flag[..2], word]);
     }
+    for (flag, word) in [
+        ("--interface", "-i IFACE"),
+        ("-y", "link type"),
+        ("-Q", "both directions"),
+        ("-o", "--out DIR"),
+        ("--duration", "timeout 60"),
+        ("--count", "--exit-after"),
+    ] {
+        refused(&run(&[flag, "5"]), &[flag, word]);
+    }
+    refused(&finish(wirescope(&["-i", "lo"])), &["wirescope run -i lo"]);
+    refused(&finish(wirescope(&["capture", "-i", "lo"])), &["no command 'capture'", "wirescope run -i lo"]);
+    refused(&finish(wirescope(&["config", "a.toml"])), &["wirescope config check a.toml"]);
     let filter = |text: &str, word: &str| refused(&finish(wirescope(&["filter", text])), &[word]);
     filter("tcp.flags.reset", "tcp[tcpflags] & tcp-rst != 0");
+    filter("tcp host 10.0.0.1", "tcp and host 10.0.0.1");
+    filter("port 80-90", "portrange 80-90");
+    filter("frame contains \"abc\"", "tshark -r FILE -Y 'frame contains \"abc\"'");
+    filter("eth0", "-i eth0");
     filter("tcp-rst", "tcp[tcpflags] & tcp-rst != 0");
     filter("upd port 53", "udp port 53");
     filter("ip.addr == 10.0.0.1", "host 10.0.0.1");
@@ -159,6 +176,30 @@ fn words_of_other_programs_are_answered() {
     let place = Place::new();
     let done = place.run(&["--source", "synth:", "--trigger", "upd port 53", "--dump", "hots $srcIP"]);
     refused(&done, &["did you mean:\n  udp port 53", "did you mean:\n  host $srcIP"]);
+}
+
+#[test]
+fn an_empty_trigger_says_that_every_packet_fires_it() {
+    let place = Place::new();
+    let source = input(&place);
+    let done = place.run(&["--source", &source, "--trigger", "", "--dump", "", "--single"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains("trigger 'trigger1': its filter is empty, so every packet fires it"), "{}", done.stderr);
+    let done = finish(dumps(&Place::new(), &[]));
+    assert!(!done.stderr.contains("every packet"), "{}", done.stderr);
+}
+
+#[test]
+fn what_can_t_be_filtered_is_recorded_and_dumped_as_the_remedy_says() {
+    let mut capture = Conversations { packets: 50, ..Conversations::default() }.capture();
+    capture.interfaces = vec![Interface::new("can0", 227)];
+    let place = Place::new();
+    let source = place.source(&capture);
+    let done = place.run(&["--source", &source, "--trigger", "udp port 53"]);
+    refused(&done, &["filtering not implemented", "link[0] = 1", "--dump ''"]);
+    let done = place.run(&["--source", &source, "--trigger", "len > 1", "--dump", "", "--single"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(place.out_names().iter().any(|name| is_finished_dump(name)), "{:?}", place.out_names());
 }
 
 #[test]

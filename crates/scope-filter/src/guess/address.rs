@@ -51,9 +51,17 @@ fn ipv4(word: &str) -> Option<String> {
         let hint = if meant.parse::<Ipv4Addr>().is_ok() { format!("; did you mean {meant}?") } else { String::new() };
         format!("'{odd}' is no number{hint}")
     } else if parts.iter().any(|part| part.is_empty()) {
+        if parts.len() < 4 {
+            return None; // it may be a range of ports
+        }
         "a number is missing between two dots".to_string()
     } else if parts.len() > 4 {
-        format!("it has {} numbers, and not 4", parts.len())
+        let (address, port) = word.rsplit_once('.')?;
+        let apart = match (address.parse::<Ipv4Addr>(), port.parse::<u16>()) {
+            (Ok(address), Ok(port)) => format!("; a port is written apart:\n  host {address} and port {port}"),
+            _ => String::new(),
+        };
+        format!("it has {} numbers, and not 4{apart}", parts.len())
     } else if let Some(large) = parts.iter().find(|part| part.parse::<u8>().is_err()) {
         format!("{large} is more than 255")
     } else {

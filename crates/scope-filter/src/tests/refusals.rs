@@ -63,6 +63,38 @@ fn a_name_eaten_by_the_shell_is_suspected() {
 }
 
 #[test]
+fn what_is_missing_is_said_and_the_shell_suspected_only_where_it_left_a_blank() {
+    let check = |text: &str, words: &str, by_the_shell: bool| {
+        let told = refusal(text, &[]).to_string();
+        assert!(told.contains(words) && told.contains("taken by the shell") == by_the_shell, "{text}: {told}");
+    };
+    check("port 80 or", "the text ends where an expression is expected: add one, or leave 'or' out", false);
+    check("port 80 and not", "leave 'not' out", false);
+    check("and port 80", "in front of 'and' an expression is missing", false);
+    check("tcp and or udp", "in front of 'or' an expression is missing", false);
+    check("tcp and  or udp", "in front of 'or' an expression is missing", true);
+    check("tcp and ", "the text ends where an expression is expected", true);
+    check("tcp port", "behind 'port' a value is missing", true);
+}
+
+#[test]
+fn where_libpcap_can_t_filter_a_link_type_it_is_said_what_can_be_asked_there() {
+    for link in [LinkType(189), LinkType(227)] {
+        let told = refusal("udp port 53", &[link]).to_string();
+        assert!(told.contains("filtering not implemented") && told.contains("len > 100") && told.contains("''"), "{told}");
+        for text in ["link[0] = 1", "len > 100", ""] {
+            assert!(Filter::compile(text, VlanRule::Transparent, &[link]).is_ok(), "{text}");
+        }
+    }
+    let told = refusal("len > 100", &[LinkType(9999)]).to_string();
+    assert!(told.contains("only the empty filter") && !told.contains("link[0]"), "{told}");
+    let told = refusal("dst 10.0.0.0/8", &[]).to_string();
+    assert!(told.contains("did you mean:\n  dst net 10.0.0.0/8"), "{told}");
+    let told = refusal("vlan 7", &[LinkType::RAW]).to_string();
+    assert!(!told.contains("did you mean") && !told.contains("link[0]"), "{told}");
+}
+
+#[test]
 fn a_template_name_in_a_plain_filter_is_explained() {
     for text in ["host $srcIP", "host {srcIP}", "host $dstIP and tcp"] {
         let told = refusal(text, &[]).to_string();

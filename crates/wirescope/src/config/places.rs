@@ -44,8 +44,8 @@ fn of_trigger(settings: &Settings, index: usize, fault: &str) -> Option<(String,
         Some(rest) => (2, rest.split_once(": ")?.1),
         None => (0, fault.strip_prefix("trigger '")?.split_once("': ")?.1),
     };
-    let own = value.own.as_ref().and_then(|own| own.get(rest.split([':', ' ']).next()?));
-    Some((own.map_or(place, |own| settings.at(own.line)), from))
+    let word = rest.split([':', ' ']).next()?;
+    Some((settings.place_within("trigger", value, word).unwrap_or(place), from))
 }
 
 /// `source 'SPEC': ...` and `sources 'SPEC' and ...`.

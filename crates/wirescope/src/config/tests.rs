@@ -131,13 +131,28 @@ fn words_of_a_trigger_are_checked_at_their_own_lines() {
         "t.toml:6: trigger 'a': before: 'soon'",
         "t.toml:7: trigger 'a': holdoff-key: ",
         "t.toml:8: trigger 'b c': that is no name",
-        "t.toml:8: trigger 'b c': filter: ",
+        "t.toml:10: trigger 'b c': expr: filter: ",
     ];
     let said = faults(text);
     assert_eq!(said.len(), expected.len(), "{said:#?}");
     for start in expected {
         assert!(said.iter().any(|fault| fault.starts_with(start)), "no '{start}' in {said:#?}");
     }
+}
+
+#[test]
+fn a_faulty_filter_hides_no_other_fault_of_its_trigger() {
+    let text = "source = \"synth:\"\nout = \"x\"\n[[trigger]]\nname = \"a\"\nbefore = \"soon\"\ndump = \"hots $srcIP\"\n\
+                expr = \"udp prt 5\"\nholdoff-key = \"$nix\"\n";
+    let said = faults(text);
+    let starts = [
+        "t.toml:7: trigger 'a': expr: filter: ",
+        "t.toml:5: trigger 'a': before: ",
+        "t.toml:6: trigger 'a': dump: filter: ",
+        "t.toml:8: trigger 'a': holdoff-key: ",
+    ];
+    assert_eq!(said.len(), starts.len(), "{said:#?}");
+    said.iter().zip(starts).for_each(|(said, start)| assert!(said.starts_with(start), "'{start}' is not {said}"));
 }
 
 #[test]

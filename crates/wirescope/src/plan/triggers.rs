@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 /// Letters of a trigger's name at most: it becomes part of file names.
 const NAME_LEN_MAX: usize = 64;
+/// What helps where libpcap can't filter packets of the link types at hand: hits have no address that a template could take.
+const LINKS_HINT: &str = "\n--dump '' keeps all of a window, where hits have no addresses";
 /// Triggers at most.
 const TRIGGERS_MAX: usize = 256;
 
@@ -97,11 +99,13 @@ pub fn plan(args: &RunArgs, times: &Times, vlan: VlanRule, link_types: &[LinkTyp
         let name = written.name.map_or_else(|| format!("trigger{}", index + 1), str::to_string);
         check_name(&name, &names, faults);
         names.push(name.clone());
-        let Some(filter) = filter(&name, text, written.expression, vlan, link_types, faults) else { continue };
+        let place = |key: &str| format!("trigger '{name}': {key}");
+        // Of a table each word has its line.
+        let of_filter = if own.is_some() { place("expr") } else { format!("trigger '{name}'") };
+        let filter = filter(&of_filter, text, written.expression, vlan, link_types, faults);
         let general = if templates.len() == 1 { templates.first() } else { templates.get(index) };
         let own = own.unwrap_or(&nothing);
         let times = own_times(&name, own, times, faults);
-        let place = |key: &str| format!("trigger '{name}': {key}");
         let template = match own.get("dump") {
             Some(own) => template(&place("dump"), &own.text, vlan, link_types, faults),
             None => general.cloned().flatten(),
@@ -110,6 +114,7 @@ pub fn plan(args: &RunArgs, times: &Times, vlan: VlanRule, link_types: &[LinkTyp
             Some(own) => self::holdoff_key(&place("holdoff-key"), &own.text, faults),
             None => holdoff_key.clone(),
         };
+        let Some(filter) = filter else { continue };
         triggers.push(TriggerConfig {
             filter,
             template,
@@ -158,7 +163,7 @@ fn check_name(name: &str, earlier: &[String], faults: &mut Faults) {
 }
 
 fn filter(
-    name: &str,
+    place: &str,
     text: &str,
     expression: &str,
     vlan: VlanRule,
@@ -171,7 +176,9 @@ fn filter(
             let hint = word_in_a_names_place(text).map_or(String::new(), |word| {
                 format!("\n'{word}' is a word of the filter language and can't be a trigger's name; choose another")
             });
-            faults.add(&format!("trigger '{name}'"), format!("{error}{hint}"));
+            // Hits of such link types fill no address.
+            let links = if error.is_for_links_without_filters() { LINKS_HINT } else { "" };
+            faults.add(place, format!("{error}{hint}{links}"));
             None
         }
     }
