@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn many_hits_have_their_thousands_set_apart() {
         let counts = HitCounts { no_space: 12_345, ..HitCounts::default() };
-        let (_, failures) = Refused::default().end(&[("a".into(), counts)], 8);
+        let (_, failures) = Refused::default().end(&[("a".into(), counts)], &Bounds::default());
         assert!(failures[0].starts_with("trigger a: 12,345 hits started no dump"), "{failures:?}");
     }
 
