@@ -5,7 +5,7 @@
 # usage: run-tests.sh [RUNNER]      RUNNER: a program that runs them, such as as-root.sh
 set -u -o pipefail
 runner=${1:-}
-at_once=$(($(nproc) + 1))
+at_once=$((2 * $(nproc) + 1))
 
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT

@@ -46,7 +46,9 @@ fn run(place: &Place, source: &str, trigger: &str, dumps_max: usize, more: &[&st
     let dumps_max = dumps_max.to_string();
     let orders = ["--trigger", trigger, "--dump", "$flow", "--holdoff", "1h", "--holdoff-key", "$flow"];
     let window = ["--before", "100ms", "--after", "1h", "--dumps-max", &dumps_max, "--source", source];
-    let started = run::Started::new(place.command(&[&orders[..], &window, more].concat()));
+    let mut command = place.command(&[&orders[..], &window, more].concat());
+    run::before_others(&mut command);
+    let started = run::Started::new(command);
     let done = started.finish(LIMIT);
     let summary = done.summary();
     let too_many = summary.hits.values().any(|hits| hits.too_many > 0);
