@@ -31,11 +31,15 @@ const TRAFFIC: [&str; 10] = [
 
 /// `wirescope run` with [`TRAFFIC`] and a temporary folder that is looked at.
 fn command(place: &Place, script: &str, more: &[&str]) -> Command {
+    command_on(place, &TRAFFIC, script, more)
+}
+
+fn command_on(place: &Place, traffic: &[&str], script: &str, more: &[&str]) -> Command {
     let temporary = place.path("tmp");
     std::fs::create_dir_all(&temporary).unwrap();
     std::fs::set_permissions(&temporary, PermissionsExt::from_mode(0o1777)).unwrap();
     let mut command = wirescope(&["run", "--out"]);
-    command.arg(place.out()).args(TRAFFIC).args(["--exec", script]).args(more).env("TMPDIR", temporary);
+    command.arg(place.out()).args(traffic).args(["--exec", script]).args(more).env("TMPDIR", temporary);
     command
 }
 
@@ -269,11 +273,11 @@ fn lives(pid: u32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// A run with a command that goes on; the numbers of keeper, helper, shell and its child.
+/// A run without triggers with a command that goes on; the numbers of keeper, helper, shell and its child.
 fn running(place: &Place) -> (Started, [u32; 4]) {
-    let mut command = command(place, "trap '' TERM INT; sleep 300 & touch \"$TMPDIR/x\"; wait", &["--exec-timeout", "1h"]);
-    command.args(["--source", "synth:rate=1k"]);
-    let started = Started::new(command);
+    let traffic = ["--source", "synth:rate=1k", "--ring", "64MiB", "--before", "100ms"];
+    let script = "trap '' TERM INT; sleep 300 & touch \"$TMPDIR/x\"; wait";
+    let started = Started::new(command_on(place, &traffic, script, &["--exec-timeout", "1h"]));
     wait_until("the start", || !events(place, "start").is_empty());
     started.signal(libc::SIGUSR1);
     let line = || {
