@@ -77,14 +77,15 @@ struct State {
 
 #[derive(Debug)]
 struct Actor {
+    name: String,
     due_ns: i64,
     alive: bool,
     turn: Arc<Condvar>,
 }
 
 impl Actor {
-    fn new(due_ns: i64) -> Actor {
-        Actor { due_ns, alive: true, turn: Arc::new(Condvar::new()) }
+    fn new(name: &str, due_ns: i64) -> Actor {
+        Actor { name: name.to_string(), due_ns, alive: true, turn: Arc::new(Condvar::new()) }
     }
 }
 
@@ -92,8 +93,15 @@ impl Stage {
     /// The caller is the first actor.
     pub(crate) fn new(seed: u64, dice: Dice, wall: Wall) -> Arc<Stage> {
         ACTOR.set(0);
-        let state =
-            State { now_ns: 0, dice, actors: vec![Actor::new(0)], running: 0, turns: 0, threads: Vec::new(), panics: Vec::new() };
+        let state = State {
+            now_ns: 0,
+            dice,
+            actors: vec![Actor::new("main", 0)],
+            running: 0,
+            turns: 0,
+            threads: Vec::new(),
+            panics: Vec::new(),
+        };
         Arc::new(Stage { seed, wall, state: Mutex::new(state) })
     }
 
@@ -137,7 +145,7 @@ impl Stage {
     pub(crate) fn spawn(self: &Arc<Self>, name: String, work: Work) -> std::io::Result<()> {
         let mut state = self.lock();
         let (me, due_ns) = (state.actors.len(), state.now_ns + state.dice.within(0..300_000));
-        state.actors.push(Actor::new(due_ns));
+        state.actors.push(Actor::new(&name, due_ns));
         let stage = self.clone();
         let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
             ACTOR.set(me);
@@ -201,7 +209,9 @@ impl State {
     fn pass_on(&mut self, seed: u64) {
         self.turns += 1;
         if self.turns > TURNS_MAX {
-            eprintln!("seed {seed}: the run doesn't end");
+            let alive = self.actors.iter().filter(|actor| actor.alive);
+            let there: Vec<String> = alive.map(|actor| format!("{} in {} ns", actor.name, actor.due_ns - self.now_ns)).collect();
+            eprintln!("seed {seed}: the run doesn't end: {} ns have passed; there are: {}", self.now_ns, there.join(", "));
             std::process::abort();
         }
         let alive = self.actors.iter().filter(|actor| actor.alive);
