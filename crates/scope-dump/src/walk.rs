@@ -116,13 +116,11 @@ impl Walk {
         self.positions.resize(self.ring.lanes() as usize, Position::default());
         self.missing.resize_with(self.positions.len(), Missing::default);
         let mut pieces = Vec::new();
-        for lane in 0..self.positions.len() as u32 {
-            self.look_at_lane(lane, reach_ns, &mut state.held, &mut pieces);
-        }
+        let lanes = 0..self.positions.len() as u32;
+        let mut needed: Vec<u64> = lanes.map(|lane| self.look_at_lane(lane, reach_ns, &mut state.held, &mut pieces)).collect();
         state.full.note(false);
         state.behind = (!last).then(|| self.positions.iter().map(|position| position.sequence).collect());
         pieces.sort_by_key(|piece| (piece.min_ns, piece.lane, piece.sequence));
-        let mut needed: Vec<u64> = self.positions.iter().map(|position| position.sequence).collect();
         for piece in pieces.iter_mut().rev() {
             let lane = &mut needed[piece.lane as usize];
             piece.needed_then = *lane;
@@ -136,13 +134,16 @@ impl Walk {
         pieces
     }
 
-    fn look_at_lane(&mut self, lane: u32, reach_ns: i64, held: &mut Held, pieces: &mut Vec<Piece>) {
+    /// Returns the segment from which on the next look needs the lane: nobody has to wait for this dump to pass what is recycled.
+    fn look_at_lane(&mut self, lane: u32, reach_ns: i64, held: &mut Held, pieces: &mut Vec<Piece>) -> u64 {
         let mut at = self.positions[lane as usize];
+        let mut recycled = 0;
         for sequence in self.ring.sequences(lane, at.sequence) {
             let own = held.take(lane, sequence);
             let was_held = own.is_some();
             let Some(pinned) = own.or_else(|| self.ring.pin(lane, sequence)) else {
-                continue; // recycled: the next one that is there tells how much is missing
+                recycled = sequence + 1; // the next one that is there tells how much is missing
+                continue;
             };
             self.note_missing(lane, at.packet, pinned.first_packet());
             let from_packet = at.packet.max(pinned.first_packet());
@@ -174,6 +175,7 @@ impl Walk {
             }
         }
         self.positions[lane as usize] = at;
+        at.sequence.max(recycled)
     }
 
     /// Pins further pieces of the last look, in order, as far as the allowance reaches in each claim group.
