@@ -117,9 +117,7 @@ fn the_log_of_a_run_that_hides_its_files_is_found_by_its_command_line() {
         return;
     }
     let place = Place::with_commands();
-    let binary = place.path("wirescope");
-    std::fs::copy(env!("CARGO_BIN_EXE_wirescope"), &binary).unwrap();
-    std::fs::set_permissions(&binary, PermissionsExt::from_mode(0o755)).unwrap();
+    let binary = place.binary_for_all();
     let config = place.path("t.toml");
     std::fs::write(&config, format!("source = [\"synth:rate=1k\"]\nring = \"64MiB\"\nout = \"{}\"\n", place.out().display()))
         .unwrap();

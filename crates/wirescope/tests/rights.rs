@@ -118,11 +118,8 @@ fn in_every_thread_everything_that_a_run_does_not_need_is_impossible() {
 
 /// The binary as everybody can run it, with these capabilities of its own; says why where that can't be.
 fn binary_with(place: &Place, capabilities: &str) -> Option<std::path::PathBuf> {
-    place.open_to_all();
     chown(place.out(), Some(NOBODY), Some(NOBODY)).unwrap();
-    let binary = place.path("wirescope");
-    std::fs::copy(env!("CARGO_BIN_EXE_wirescope"), &binary).unwrap();
-    std::fs::set_permissions(&binary, PermissionsExt::from_mode(0o755)).unwrap();
+    let binary = place.binary_for_all();
     match Command::new("setcap").arg(format!("{capabilities}=ep")).arg(&binary).output() {
         Ok(output) if output.status.success() => Some(binary),
         other => {
@@ -464,9 +461,7 @@ fn who_is_not_root_can_t_become_somebody_else() {
     }
     let place = Place::new();
     let command = command(&place, NOBODY, &["--user", "daemon"]);
-    let binary = place.path("wirescope");
-    std::fs::copy(env!("CARGO_BIN_EXE_wirescope"), &binary).unwrap();
-    let mut as_nobody = Command::new(&binary);
+    let mut as_nobody = Command::new(place.binary_for_all());
     as_nobody.args(command.get_args()).uid(NOBODY).gid(NOBODY).current_dir("/");
     let done = run::finish(as_nobody);
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
@@ -553,13 +548,9 @@ fn no_process_of_the_same_user_looks_into_a_run_or_takes_its_sockets() {
         return;
     }
     let place = Place::new();
-    place.open_to_all();
     chown(place.out(), Some(12_345), Some(12_345)).unwrap();
-    let binary = place.path("wirescope");
-    std::fs::copy(env!("CARGO_BIN_EXE_wirescope"), &binary).unwrap();
-    std::fs::set_permissions(&binary, PermissionsExt::from_mode(0o755)).unwrap();
     // Never was it anybody else: then the kernel wouldn't hide it by itself.
-    let mut command = Command::new(&binary);
+    let mut command = Command::new(place.binary_for_all());
     command.args(["run", "--source", "synth:rate=1k", "--ring", "64MiB", "--before", "1", "--exec", "sleep 60", "--out"]);
     command.arg(place.out()).uid(12_345).gid(12_345).current_dir("/");
     let started = Started::new(command);
