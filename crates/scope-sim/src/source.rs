@@ -197,7 +197,7 @@ impl LiveSource {
         for (number, ring) in self.rings.iter_mut().enumerate() {
             let dropped = std::mem::take(&mut ring.dropped);
             let losses = ring.losses.get_or_insert(Losses::begin(look, slack_ns));
-            if let Some((since_ns, until_ns)) = losses.counted(dropped, look) {
+            if let Some((since_ns, until_ns)) = losses.counted(dropped, look, look) {
                 sink.lost(number as u32, dropped, since_ns, until_ns);
             }
         }

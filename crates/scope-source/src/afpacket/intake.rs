@@ -80,11 +80,11 @@ impl Intake {
         altered.count_cut(frame.original_len as usize, frame.len, asked);
     }
 
-    /// Takes over the kernel's counts, read just before `look`, and reports what was lost.
-    pub(super) fn count(&mut self, counts: KernelCounts, look: Look, sink: &mut dyn Sink) {
+    /// Takes over the kernel's counts, read between `begun` and `look`, and reports what was lost.
+    pub(super) fn count(&mut self, counts: KernelCounts, begun: Look, look: Look, sink: &mut dyn Sink) {
         self.counters.offered += counts.offered;
         self.counters.kernel_dropped += counts.dropped;
-        if let Some((since_ns, until_ns)) = self.losses.counted(counts.dropped, look) {
+        if let Some((since_ns, until_ns)) = self.losses.counted(counts.dropped, begun, look) {
             sink.lost(self.interface, counts.dropped, since_ns, until_ns);
         }
     }

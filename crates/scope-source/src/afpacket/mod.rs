@@ -469,9 +469,9 @@ impl Port {
 
     /// Reads the kernel's counts and reports what was lost.
     fn count_losses(&mut self, sink: &mut dyn Sink) -> Result<(), SourceError> {
+        let begun = Look::now(self.clock_ahead_ns);
         let counts = self.socket.take_counts().map_err(|cause| self.fault("reading the kernel's counts", cause))?;
-        // The clock is read behind the count: what was counted was lost before that.
-        self.intake.count(counts, Look::now(self.clock_ahead_ns), sink);
+        self.intake.count(counts, begun, Look::now(self.clock_ahead_ns), sink);
         Ok(())
     }
 

@@ -423,13 +423,14 @@ impl PcapSource {
             sink.counted(realtime_ns());
             return Ok(());
         };
+        let begun = Look::now(0);
         let counts = capture.counts().map_err(|words| fault("reading the counts", &self.name, words))?;
         let dropped = u64::from(counts.dropped.wrapping_sub(self.counted.dropped));
         self.counters.kernel_dropped += dropped;
         self.counters.offered += u64::from(counts.received.wrapping_sub(self.counted.received));
         self.counters.offered = self.counters.offered.max(self.counters.received + self.counters.kernel_dropped);
         self.counted = counts;
-        if let Some((since_ns, until_ns)) = self.losses.counted(dropped, Look::now(0)) {
+        if let Some((since_ns, until_ns)) = self.losses.counted(dropped, begun, Look::now(0)) {
             sink.lost(self.number as u32, dropped, since_ns, until_ns);
         }
         sink.counted(self.losses.looked_ns());
