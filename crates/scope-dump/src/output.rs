@@ -32,13 +32,16 @@ use scope_ring::{InterfaceEntry, Ring};
 use scope_store::{Folder, locks};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes gathered before they are written, between two segments; within one as many as [`Buffers`] allow.
 const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes that are tried alone where there is no room for all that was gathered.
+const PIECE_BYTES: usize = 64 << 10;
 /// Bytes of descriptions that a file's head is made for at most, beforehand.
 const FORESEEN_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a comment beside its text, and of the end of options, at most.
@@ -79,6 +82,17 @@ impl Tally {
     }
 }
 
+/// A part of the buffer, from the end of the part before on.
+struct BufferedPiece {
+    end: usize,
+    tally: Tally,
+}
+
+/// Whether a smaller write may find room.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+}
+
 /// An interface in a file.
 struct Described {
     /// Its number there.
@@ -107,8 +121,8 @@ pub(crate) struct OutFile {
     buffer: Vec<u8>,
     /// What the buffer may have.
     part: Part,
-    /// What of the buffer is packets.
-    buffered: Tally,
+    /// The packets in the buffer, part by part.
+    buffered: Vec<BufferedPiece>,
     /// Bytes that are in the file for sure, whole blocks.
     written: u64,
     charged: Charged,
@@ -181,7 +195,7 @@ impl OutFile {
             file,
             part: Part::of(buffers),
             buffer,
-            buffered: Tally::default(),
+            buffered: Vec::new(),
             written: 0,
             charged: Charged::to(&output.budget),
             head_bytes,
@@ -265,13 +279,13 @@ impl OutFile {
                 self.part.note_early();
             }
             if let Err(error) = self.flush() {
-                self.buffered.add(tally); // counted, and not in the file
+                self.note_buffered(tally); // counted, and not in the file
                 return Err(error);
             }
             self.part.make_room(&mut self.buffer, bytes);
         }
         self.format().packet(&mut self.buffer, block, number, comments);
-        self.buffered.add(tally);
+        self.note_buffered(tally);
         if self.buffer.len() >= BUFFER_BYTES_MAX { self.flush() } else { Ok(()) }
     }
 
@@ -362,13 +376,64 @@ impl OutFile {
         blocks
     }
 
+    /// Notes a packet that stands at the end of the buffer.
+    fn note_buffered(&mut self, tally: &Tally) {
+        let begin = self.buffered.iter().rev().nth(1).map_or(0, |piece| piece.end);
+        let end = self.buffer.len();
+        match self.buffered.last_mut() {
+            Some(piece) if piece.end - begin < PIECE_BYTES => {
+                piece.tally.add(tally);
+                piece.end = end;
+            }
+            _ => {
+                let mut piece = BufferedPiece { end, tally: Tally::default() };
+                piece.tally.add(tally);
+                self.buffered.push(piece);
+            }
+        }
+    }
+
+    /// Writes the buffer; what there is room for, where there is no room for all of it.
     fn flush(&mut self) -> io::Result<()> {
-        self.charged.charge(self.buffer.len() as u64)?;
-        self.progress.wait(|| self.output.disk.write(&self.file, &self.buffer))?;
-        self.written += self.buffer.len() as u64;
+        let charged = self.charged.charge(self.buffer.len() as u64);
+        let is_charged = charged.is_ok();
+        match charged.and_then(|()| self.append(0..self.buffer.len())) {
+            Err(error) if is_full(&error) && !self.output.is_stream() => self.flush_pieces(is_charged)?,
+            written => written?,
+        }
         self.part.emptied(&mut self.buffer);
-        self.buffered = Tally::default();
+        self.buffered.clear();
         Ok(())
+    }
+
+    /// Writes the buffer piece by piece, until there is no room for the next.
+    fn flush_pieces(&mut self, is_charged: bool) -> io::Result<()> {
+        let mut begin = 0;
+        while begin < self.buffer.len() {
+            let end = self.buffered.first().map_or(self.buffer.len(), |piece| piece.end);
+            if !is_charged {
+                self.charged.charge((end - begin) as u64)?;
+            }
+            self.append(begin..end)?;
+            if !self.buffered.is_empty() {
+                self.buffered.remove(0);
+            }
+            begin = end;
+        }
+        Ok(())
+    }
+
+    /// Appends a part of the buffer to the file, wholly or not at all; to a pipe, as far as it comes.
+    fn append(&mut self, part: Range<usize>) -> io::Result<()> {
+        let bytes = part.len() as u64;
+        let result = self.progress.wait(|| self.output.disk.write(&self.file, &self.buffer[part]));
+        if result.is_ok() {
+            self.written += bytes;
+        } else if !self.output.is_stream() {
+            self.file.set_len(self.written)?;
+            self.file.seek(SeekFrom::Start(self.written))?;
+        }
+        result
     }
 
     /// Writes what was gathered, if it is enough. Called while nothing of the ring is held for it.
@@ -385,7 +450,7 @@ impl OutFile {
     pub(crate) fn hand_on(&mut self) {
         if self.output.is_stream()
             && self.error.is_none()
-            && self.buffered.packets > 0
+            && !self.buffered.is_empty()
             && let Err(error) = self.flush()
         {
             self.fail(error);
@@ -401,7 +466,8 @@ impl OutFile {
     fn fail(&mut self, error: io::Error) {
         self.buffer = Vec::new();
         self.part.resize(0);
-        for lost in [std::mem::take(&mut self.buffered), std::mem::take(&mut self.late_tally)] {
+        let buffered = std::mem::take(&mut self.buffered).into_iter().map(|piece| piece.tally);
+        for lost in buffered.chain([std::mem::take(&mut self.late_tally)]) {
             self.packets = self.packets.saturating_sub(lost.packets);
             self.bytes = self.bytes.saturating_sub(lost.bytes);
             self.cut = self.cut.saturating_sub(lost.cut);

@@ -181,6 +181,44 @@ fn a_file_that_could_not_be_written_on_describes_what_its_packets_came_by() {
     every_tool_copies(&path).unwrap();
 }
 
+/// A disk with room for files of so many bytes; what is too much is written as far as it fits.
+#[derive(Debug)]
+struct SmallDisk(u64);
+
+impl crate::disk::Disk for SmallDisk {
+    fn write(&self, mut file: &File, bytes: &[u8]) -> io::Result<()> {
+        use std::io::Write;
+        let room = self.0.saturating_sub(file.stream_position()?);
+        let part = bytes.len().min(room as usize);
+        file.write_all(&bytes[..part])?;
+        if part < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn on_a_full_disk_a_file_has_what_there_was_room_for() {
+    const ROOM: u64 = 300 << 10;
+    const PACKETS: i64 = 5000;
+    let mut bench = Bench::new(LinkType::ETHERNET);
+    let interface = bench.meet();
+    let mut output = bench.folder();
+    Arc::get_mut(&mut output).unwrap().disk = Arc::new(SmallDisk(ROOM));
+    let mut file = bench.file(&output);
+    for time_s in 1..=PACKETS {
+        bench.write(&mut file, interface, time_s, "");
+    }
+    let error = file.flush().unwrap_err();
+    file.fail(error);
+    let packets = file.packets;
+    assert_eq!(packets + file.unwritten.packets, PACKETS as u64);
+    let path = file.publish(&DumpReport::default(), "small", None).unwrap().unwrap();
+    let size = path.metadata().unwrap().len();
+    assert!((ROOM - 2 * PIECE_BYTES as u64..=ROOM).contains(&size), "{size} bytes of {ROOM}");
+    let expected: Vec<_> = (1..=packets as i64).map(|time_s| (time_s, "port0".to_string())).collect();
+    assert_eq!(times(&path), expected);
+    every_tool_copies(&path).unwrap();
+}
+
 #[test]
 fn a_pipe_has_the_names_of_the_files_that_its_packets_come_from_and_of_no_others() {
     let mut bench = Bench::new(LinkType::ETHERNET);
