@@ -91,11 +91,13 @@ impl FilterError {
         match &mut self {
             FilterError::Syntax { text, at, hint, .. } => {
                 *at = to_source(*at);
-                *text = source.into();
                 // Of what was written, not of what it was filled with.
-                if let Some(meant) = guess::meant(source) {
-                    *hint = meant;
+                match guess::meant(source) {
+                    Some(meant) => *hint = meant,
+                    None if !source.contains(text.as_str()) && guess::meant(text).is_some() => hint.clear(),
+                    None => {}
                 }
+                *text = source.into();
             }
             FilterError::Name { text, at, .. } | FilterError::TooDeep { text, at, .. } => {
                 *at = to_source(*at);

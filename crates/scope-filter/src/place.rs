@@ -106,13 +106,17 @@ pub(crate) fn rejects_all(cause: &str) -> bool {
 
 /// What may help, from the token at the fault and the one before it. A shell that takes a name leaves the blank before it.
 fn hint(text: &str, tokens: &[Token], fault: usize) -> String {
-    const VALUED: &str = " host net port portrange proto protochain gateway src dst mask less greater vlan mpls ";
+    const VALUED: &str = " host net port portrange proto protochain gateway src dst mask less greater ";
     const JOINTS: &str = " and or && || ";
     let is = |list: &str, word: &str| !word.is_empty() && list.contains(&format!(" {word} "));
     let (here, last) = (tokens.get(fault), fault.checked_sub(1).and_then(|before| tokens.get(before)));
     let (at, before) = (here.map_or("", |token| token.text), last.map_or("", |token| token.text));
     if here.is_some_and(|token| token.kind == Kind::Bad && matches!(token.text, "$" | "{" | "}")) {
         return TEMPLATE_HINT.into();
+    }
+    let count = |word: &str| tokens[..fault].iter().filter(|token| token.text == word).count();
+    if at == ")" && count("(") <= count(")") {
+        return "')' closes nothing".into();
     }
     if !(at.is_empty() || at == ")" || is(JOINTS, at)) {
         return String::new();

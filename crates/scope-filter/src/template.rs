@@ -358,10 +358,11 @@ fn behind_labels(text: &str, labels: usize) -> String {
     (0..labels).fold(deepest, |inner, _| format!("(({text}) or (mpls and {inner}))"))
 }
 
-/// The text with samples in the place of its names, where it is a template that has some.
-pub(crate) fn sampled(text: &str) -> Option<String> {
+/// What a text is compiled to, where it is a template that has names: the text with samples in their place, and its fallback.
+pub(crate) fn sampled(text: &str) -> Option<Vec<String>> {
     let template = Template::parse(text).ok().filter(Template::has_names)?;
-    template.fill_with(|field| Ok::<_, Unfilled>(field.sample(SAMPLES[0]))).ok().map(|filled| filled.text)
+    let filled = template.fill_with(|field| Ok::<_, Unfilled>(field.sample(SAMPLES[0]))).ok()?;
+    Some(std::iter::once(filled.text).chain(template.fallback).collect())
 }
 
 /// Where the first known name stands in a text, if there is one.

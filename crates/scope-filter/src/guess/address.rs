@@ -4,14 +4,35 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What is wrong with the first thing in a text that looks like an address and is none.
 pub(super) fn fault(text: &str) -> Option<String> {
-    let is_separator = |c: char| c.is_whitespace() || "()!&|=<>[]{}$,".contains(c);
-    text.split(is_separator).find_map(|word| {
+    let is_separator = |c: char| c.is_whitespace() || "()!&|=<>]{}$,".contains(c);
+    let outside = outside_brackets(text);
+    let mut before = "";
+    for word in outside.split(is_separator).filter(|word| !word.is_empty()) {
         let bare = word.split('/').next().unwrap_or(word);
-        of_word(bare)
-    })
+        if let Some(fault) = of_word(bare, matches!(before, "host" | "net" | "src" | "dst")) {
+            return Some(fault);
+        }
+        before = word;
+    }
+    None
 }
 
-fn of_word(word: &str) -> Option<String> {
+/// The text with blanks for what stands in brackets: places of bytes, `tcp[0:4]`.
+fn outside_brackets(text: &str) -> String {
+    let (mut outside, mut depth) = (String::new(), 0usize);
+    for c in text.chars() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        outside.push(if depth > 0 { ' ' } else { c });
+    }
+    outside
+}
+
+/// `expected`: an address stands there, whatever it looks like.
+fn of_word(word: &str, expected: bool) -> Option<String> {
     let count = |wanted: char| word.chars().filter(|c| *c == wanted).count();
     let ascii = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == ':');
     if !ascii || word.parse::<IpAddr>().is_ok() {
@@ -19,13 +40,8 @@ fn of_word(word: &str) -> Option<String> {
     }
     match (count('.'), count(':')) {
         (2.., 0) if word.starts_with(|c: char| c.is_ascii_digit()) => ipv4(word),
-        (_, 2..) => {
-            if is_mac_like(word) {
-                mac(word)
-            } else {
-                ipv6(word)
-            }
-        }
+        (_, 2..) if is_mac_like(word) => mac(word),
+        (_, colons @ 2..) if expected || colons > 2 || word.contains("::") => ipv6(word),
         _ => None,
     }
 }
@@ -43,25 +59,21 @@ fn unlike(text: &str) -> String {
 
 fn ipv4(word: &str) -> Option<String> {
     let parts: Vec<&str> = word.split('.').collect();
-    let why = if let Some(odd) = parts.iter().find(|part| part.chars().any(|c| !c.is_ascii_digit())) {
-        if parts.len() < 4 || odd.len() > 3 {
+    let odd: Vec<&&str> = parts.iter().filter(|part| part.chars().any(|c| !c.is_ascii_digit())).collect();
+    let why = if let Some(first) = odd.first() {
+        if parts.len() != 4 || odd.len() > 1 || first.len() > 3 {
             return None; // it may be a name
         }
         let meant = unlike(word);
         let hint = if meant.parse::<Ipv4Addr>().is_ok() { format!("; did you mean {meant}?") } else { String::new() };
-        format!("'{odd}' is no number{hint}")
+        format!("'{first}' is no number{hint}")
     } else if parts.iter().any(|part| part.is_empty()) {
-        if parts.len() < 4 {
-            return None; // it may be a range of ports
+        if !(4..=5).contains(&parts.len()) || word.ends_with('.') {
+            return None; // it may be a range, or the end of a sentence
         }
         "a number is missing between two dots".to_string()
     } else if parts.len() > 4 {
-        let (address, port) = word.rsplit_once('.')?;
-        let apart = match (address.parse::<Ipv4Addr>(), port.parse::<u16>()) {
-            (Ok(address), Ok(port)) => format!("; a port is written apart:\n  host {address} and port {port}"),
-            _ => String::new(),
-        };
-        format!("it has {} numbers, and not 4{apart}", parts.len())
+        format!("it has {} numbers, and not 4", parts.len())
     } else if let Some(large) = parts.iter().find(|part| part.parse::<u8>().is_err()) {
         format!("{large} is more than 255")
     } else {

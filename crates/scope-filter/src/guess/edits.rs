@@ -33,9 +33,29 @@ pub(super) fn before<'a>(found: &[Token<'a>], at: usize) -> &'a str {
     at.checked_sub(1).map_or("", |at| word(found, at))
 }
 
+/// Whether a word joins two expressions.
+pub(super) fn is_joint(word: &str) -> bool {
+    matches!(word, "and" | "or" | "&&" | "||")
+}
+
+/// Whether a token is one of some words.
+pub(super) fn says(found: &[Token], words: &[&str]) -> bool {
+    found.iter().any(|token| words.contains(&token.text))
+}
+
 /// Whether an expression begins at a token: nothing, a joint or a parenthesis stands in front of it.
 pub(super) fn begins_operand(found: &[Token], at: usize) -> bool {
     matches!(before(found, at), "" | "and" | "or" | "not" | "&&" | "||" | "!" | "(")
+}
+
+/// Whether an expression has ended in front of a token: nothing, a joint or a parenthesis stands there.
+pub(super) fn ends_operand(found: &[Token], at: usize) -> bool {
+    matches!(word(found, at), "" | ")") || is_joint(word(found, at))
+}
+
+/// Whether a value at a token takes over what stands in front of an address before it: `src 10.0.0.1 or 10.0.0.2`.
+pub(super) fn takes_over(found: &[Token], at: usize) -> bool {
+    begins_operand(found, at) && says(&found[..at], &["host", "net", "gateway", "src", "dst"])
 }
 
 /// Several expressions that stand where one stood: in parentheses where a joint in front of them would take the first alone.

@@ -1,6 +1,7 @@
 //! Joints that are missing, and protocols that stand in front of a host: `host 10.0.0.1 port 80`, `tcp host 10.0.0.1`.
 
-use super::edits::{Edit, before, begins_operand, edited, grouped, in_brackets, word};
+use super::edits::{Edit, before, begins_operand, edited, ends_operand, grouped, in_brackets, is_joint, says, word};
+use super::trust::{self, TAGS};
 use crate::words::{Kind, Token};
 
 /// Words with which an expression begins.
@@ -9,16 +10,12 @@ const BEGINNINGS: &str = " host net port portrange gateway proto src dst ip ip6 
 /// Words that are a whole expression, whatever follows.
 const WHOLE: &str = " vlan mpls pppoes broadcast multicast ";
 /// Protocols that can't qualify a host or a net.
-const TRANSPORTS: &str = " tcp udp sctp icmp icmp6 igmp pim vrrp ah esp ";
+pub(super) const TRANSPORTS: &str = " tcp udp sctp icmp icmp6 igmp pim vrrp ah esp ";
 /// Protocols of which a packet has one at most.
-const ALTERNATIVES: &str = " tcp udp sctp icmp icmp6 igmp arp rarp ";
+pub(super) const ALTERNATIVES: &str = " tcp udp sctp icmp icmp6 igmp arp rarp ";
 
-fn listed(list: &str, word: &str) -> bool {
+pub(super) fn listed(list: &str, word: &str) -> bool {
     !word.is_empty() && list.contains(&format!(" {word} "))
-}
-
-fn is_joint(word: &str) -> bool {
-    matches!(word, "and" | "or" | "&&" | "||")
 }
 
 /// Tokens in front of which a joint is missing.
@@ -33,54 +30,115 @@ fn missing(found: &[Token]) -> Vec<usize> {
     (1..found.len()).filter(|&at| ends(at - 1) && begins(at) && !in_brackets(found, at)).collect()
 }
 
-/// The qualifiers with which the expression that holds a token begins.
-fn head<'a>(found: &[Token<'a>], from: usize) -> Vec<&'a str> {
-    found[from..].iter().take_while(|token| token.kind == Kind::Word && !is_joint(token.text)).map(|token| token.text).collect()
+/// What an expression asks for, as far as joints need it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    Address,
+    Port,
+    Tag,
+    Else,
+}
+
+/// An expression without joints.
+struct Operand<'a> {
+    text: &'a str,
+    /// The qualifiers with which it begins.
+    words: Vec<&'a str>,
+    negated: bool,
+    asks: Asks,
+}
+
+impl<'a> Operand<'a> {
+    fn of(text: &'a str, tokens: &[Token<'a>]) -> Option<Operand<'a>> {
+        let is_not = |token: &&Token| matches!(token.text, "not" | "!");
+        let qualifiers = tokens.iter().skip_while(is_not).take_while(|token| token.kind == Kind::Word);
+        let words: Vec<&str> = qualifiers.map(|token| token.text).collect();
+        let says = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
+        let asks = match words.first() {
+            _ if says(&["port", "portrange"]) => Asks::Port,
+            _ if says(&["host", "net", "gateway", "src", "dst"]) => Asks::Address,
+            Some(first) if TAGS.contains(first) => Asks::Tag,
+            _ => Asks::Else,
+        };
+        let (first, last) = (tokens.first()?, tokens.last()?);
+        Some(Operand { text: &text[first.at..last.end()], negated: is_not(&first), words, asks })
+    }
+
+    /// With what it is joined to another one that stands behind it; `None` where either may be meant.
+    fn joint_to(&self, right: &Operand) -> Option<&'static str> {
+        let has = |operand: &Operand, way: &str| operand.words.contains(&way);
+        let one_way = |operand: &Operand, way: &str, other: &str| has(operand, way) && !has(operand, other);
+        let opposite = |way, other| one_way(self, way, other) && one_way(right, other, way);
+        match (self.asks, right.asks) {
+            _ if right.negated => Some("and"),
+            (Asks::Port, Asks::Port) | (Asks::Address, Asks::Address) if opposite("src", "dst") || opposite("dst", "src") => {
+                Some("and")
+            }
+            (Asks::Port, Asks::Port) => (self.without_transport() == right.without_transport()).then_some("or"),
+            (Asks::Address, Asks::Address) => {
+                (self.words == right.words && (has(self, "src") || has(self, "dst"))).then_some("or")
+            }
+            (Asks::Tag, Asks::Tag) | (Asks::Else, Asks::Else) => None,
+            _ => Some("and"),
+        }
+    }
+
+    /// Whether the qualifiers begin with a transport, and those behind it.
+    fn without_transport(&self) -> (bool, &[&'a str]) {
+        match self.words.split_first() {
+            Some((&("tcp" | "udp" | "sctp"), rest)) => (true, rest),
+            _ => (false, &self.words[..]),
+        }
+    }
 }
 
 /// `host 10.0.0.1 port 80` with `and`, `tcp port 80 tcp port 443` with `or`; `None` where either may be meant.
 pub(super) fn joined(text: &str, found: &[Token]) -> Option<String> {
     let places = missing(found);
-    let mut begins = vec![0];
-    begins.extend(found.iter().enumerate().filter(|(_, token)| is_joint(token.text)).map(|(at, _)| at + 1));
-    begins.extend(&places);
+    let last = *places.last()?;
+    if says(found, &["or", "||", "("]) || says(&found[..last], &["not", "!"]) {
+        return None; // what stands beside a gap may be a part of more
+    }
+    let typed = (0..found.len()).filter(|&at| is_joint(found[at].text)).map(|at| at + 1);
+    let mut begins: Vec<usize> = std::iter::once(0).chain(typed).chain(places.iter().copied()).collect();
     begins.sort_unstable();
-    let joints = begins.len() - 1 - places.len();
-    if found.iter().any(|token| matches!(token.text, "or" | "||")) {
-        return None;
+    let mut operands = Vec::new();
+    for (number, &from) in begins.iter().enumerate() {
+        let to = begins.get(number + 1).copied().unwrap_or(found.len());
+        let to = if to > from && is_joint(found[to - 1].text) { to - 1 } else { to };
+        operands.push(Operand::of(text, &found[from..to])?);
     }
-    let mut edits: Vec<Edit> = Vec::new();
-    let mut words = Vec::new();
-    for place in places {
-        let from = begins.iter().rev().find(|begin| **begin < place).copied().unwrap_or(0);
-        let (left, right) = (head(found, from), head(found, place));
-        if matches!(left.first(), Some(&"not")) || word(found, from) == "!" {
-            return None; // of all behind it, or of the first alone
+    let mut joint = if begins.len() > places.len() + 1 { "and" } else { "" };
+    for right in 1..operands.len() {
+        for left in 0..right {
+            if places.iter().any(|&place| begins[left] < place && place <= begins[right]) {
+                let between = operands[left].joint_to(&operands[right])?;
+                if !joint.is_empty() && joint != between {
+                    return None;
+                }
+                joint = between;
+            }
         }
-        let between =
-            left.iter().any(|word| matches!(*word, "host" | "net")) && !left.iter().any(|word| matches!(*word, "src" | "dst"));
-        words.push(match left == right {
-            true if between => return None,
-            true => "or",
-            false => "and",
-        });
-        edits.push((found[place].at..found[place].at, format!(" {} ", words.last()?)));
     }
-    let mixed = words.contains(&"or") && (words.contains(&"and") || joints > 0);
-    if mixed { None } else { edited(text, edits) }
+    operands.sort_by_key(|operand| operand.asks != Asks::Tag); // a tag shifts what stands behind it, and goes first
+    let texts: Vec<&str> = operands.iter().map(|operand| operand.text).collect();
+    Some(texts.join(&format!(" {joint} ")))
 }
 
-/// That a joint is missing, where it isn't known which.
-pub(super) fn told(found: &[Token]) -> Option<String> {
-    let place = *missing(found).first()?;
-    Some(format!("'and' or 'or' is missing between '{}' and '{}'", before(found, place), found[place].text))
+/// That joints are missing, where it isn't known which, and nothing else is.
+pub(super) fn told(text: &str, found: &[Token]) -> Option<String> {
+    let places = missing(found);
+    let first = *places.first()?;
+    let whole = edited(text, places.iter().map(|&place| (found[place].at..found[place].at, " or ".to_string())).collect())?;
+    let told = || format!("'and' or 'or' is missing between '{}' and '{}'", before(found, first), found[first].text);
+    trust::understood(&whole).then(told)
 }
 
 /// `tcp udp` as either.
 pub(super) fn alternatives(text: &str, found: &[Token]) -> Option<String> {
-    let ends = |at: usize| matches!(word(found, at), "" | ")") || is_joint(word(found, at));
     let pair = |at: usize| listed(ALTERNATIVES, word(found, at)) && listed(ALTERNATIVES, word(found, at + 1));
-    let places = (0..found.len()).filter(|&at| begins_operand(found, at) && pair(at) && ends(at + 2));
+    let begins = |at: usize| begins_operand(found, at) && !matches!(before(found, at), "not" | "!");
+    let places = (0..found.len()).filter(|&at| begins(at) && pair(at) && ends_operand(found, at + 2));
     let edits = places.map(|at| {
         let either = format!("{} or {}", found[at].text, found[at + 1].text);
         let alone = before(found, at).is_empty() && word(found, at + 2).is_empty();
@@ -89,21 +147,25 @@ pub(super) fn alternatives(text: &str, found: &[Token]) -> Option<String> {
     edited(text, edits.collect())
 }
 
-/// Behind which token a value ends that begins at one, and whether it is one of several: `10.0.0.0/8`, `$srcIP`, `A or B`.
-fn value_end(found: &[Token], at: usize) -> Option<(usize, bool)> {
-    let one = |at: usize| {
-        let value = match word(found, at) {
-            "$" => at + 1,
-            "{" if word(found, at + 2) == "}" => at + 2,
-            _ => at,
-        };
-        let is_value = found.get(value)?.kind != Kind::Word;
-        let end = if matches!(word(found, value + 1), "/" | "mask") { value + 2 } else { value };
-        (is_value && end < found.len()).then_some(end)
+/// The last token of a value that begins at one: `10.0.0.0/8`, `$srcIP`, `${srcIP}`.
+pub(super) fn value_end(found: &[Token], at: usize) -> Option<usize> {
+    let value = match (word(found, at), word(found, at + 1)) {
+        ("$", "{") => at + 3,
+        ("$", _) => at + 1,
+        ("{", _) => at + 2,
+        _ => at,
     };
-    let (mut end, mut several) = (one(at)?, false);
+    let token = found.get(value)?;
+    let is_value = matches!(token.kind, Kind::Number | Kind::Address | Kind::Name) || token.text == "}";
+    let end = if matches!(word(found, value + 1), "/" | "mask") { value + 2 } else { value };
+    (is_value && end < found.len()).then_some(end)
+}
+
+/// The last token of a list that begins at a token, and whether there is more than one value: `10.0.0.1 or 10.0.0.2`.
+fn list_end(found: &[Token], at: usize) -> Option<(usize, bool)> {
+    let (mut end, mut several) = (value_end(found, at)?, false);
     while is_joint(word(found, end + 1)) && found.get(end + 2).is_some_and(|next| next.kind == Kind::Address) {
-        end = one(end + 2)?;
+        end = value_end(found, end + 2)?;
         several = true;
     }
     Some((end, several))
@@ -126,14 +188,14 @@ pub(super) fn qualified(text: &str, found: &[Token]) -> Option<String> {
             continue;
         }
         // `tcp 80`, `tcp:80`, `tcp/80`
-        let number = at + 1 + usize::from(matches!(next, ":" | "/" | "="));
+        let number = at + 1 + usize::from(matches!(next, ":" | "/"));
         if matches!(this, "tcp" | "udp" | "sctp") && is(number, Kind::Number) {
             edits.push((found[at].end()..found[number].at, " port ".into()));
             continue;
         }
         let mut kind = at + 1;
         while matches!(word(found, kind), "src" | "dst")
-            || (is_joint(word(found, kind)) && matches!(word(found, kind + 1), "src" | "dst"))
+            || (kind > at + 1 && is_joint(word(found, kind)) && matches!(word(found, kind + 1), "src" | "dst"))
         {
             kind += 1;
         }
@@ -142,7 +204,7 @@ pub(super) fn qualified(text: &str, found: &[Token]) -> Option<String> {
             _ if is(kind, Kind::Address) => kind,
             _ => continue,
         };
-        let Some((end, several)) = value_end(found, value) else { continue };
+        let Some((end, several)) = list_end(found, value) else { continue };
         let host = if value == at + 1 { "host " } else { "" };
         let asked = format!("{host}{}", &text[found[at + 1].at..found[end].end()]);
         let asked = if several { format!("({asked})") } else { asked };
@@ -151,80 +213,14 @@ pub(super) fn qualified(text: &str, found: &[Token]) -> Option<String> {
     edited(text, edits)
 }
 
-/// `port = 80`, `src=10.0.0.1` and `host != 10.0.0.1` without the sign: qualifiers have none.
-pub(super) fn unsigned(text: &str, found: &[Token]) -> Option<String> {
-    const QUALIFIERS: &str = " port portrange host net gateway src dst proto vlan mpls ip ip6 ";
-    let mut edits: Vec<Edit> = Vec::new();
-    for at in 1..found.len() {
-        let (sign, qualifier) = (&found[at], before(found, at));
-        if !listed(QUALIFIERS, qualifier) || in_brackets(found, at) {
-            continue;
-        }
-        let (from, to) = (found[at - 1].at, sign.end());
-        let of_ip = matches!(qualifier, "ip" | "ip6") && found.get(at + 1).is_some_and(|next| next.kind == Kind::Address);
-        let instead = if of_ip { "host" } else { qualifier };
-        match sign.text {
-            _ if matches!(qualifier, "ip" | "ip6") && !of_ip => {}
-            "=" | "==" | ":" => edits.push((from..to, format!("{instead} "))),
-            "!=" => {
-                let begin = (0..at).rev().find(|&begin| begins_operand(found, begin))?;
-                if begin + 1 == at {
-                    edits.push((from..to, format!("not {instead} ")));
-                } else if begin + 2 == at && listed(TRANSPORTS, found[begin].text) {
-                    edits.push((from..to, format!("and not {instead} ")));
-                }
-            }
-            _ => {}
-        }
-    }
-    edited(text, edits)
-}
-
-/// `ip proto tcp` with the sign that makes a name of the word.
-pub(super) fn escaped(text: &str, found: &[Token]) -> Option<String> {
-    const PROTOCOLS: &str = " tcp udp sctp icmp icmp6 igmp igrp pim vrrp ah esp ip ip6 arp rarp ";
-    let named = |at: usize| matches!(before(found, at), "proto" | "protochain") && listed(PROTOCOLS, found[at].text);
-    let edits = (1..found.len()).filter(|&at| named(at)).map(|at| (found[at].at..found[at].at, "\\".to_string()));
-    edited(text, edits.collect())
-}
-
-/// `tcp[13] & 2` with the comparison that makes an expression of the number.
-pub(super) fn compared(text: &str, found: &[Token]) -> Option<String> {
-    let mut edits: Vec<Edit> = Vec::new();
-    let mut from = 0;
-    for to in (0..=found.len()).filter(|&to| to == found.len() || is_joint(found[to].text)) {
-        let operand = &found[from..to];
-        from = to + 1;
-        let says = |words: &[&str]| operand.iter().any(|token| words.contains(&token.text));
-        let closing = operand.iter().filter(|token| token.text == ")").count();
-        let opening = operand.iter().filter(|token| token.text == "(").count();
-        let surplus = closing.saturating_sub(opening);
-        let last = operand.len().checked_sub(1 + surplus).map(|last| &operand[last]);
-        if let Some(last) = last.filter(|_| says(&["]"]) && !says(&["=", "==", "!=", "<", ">", "<=", ">="])) {
-            edits.push((last.end()..last.end(), " != 0".into()));
-        }
-    }
-    edited(text, edits)
-}
-
-/// `tcp & port 80` and `tcp | udp` with words.
-pub(super) fn spoken(text: &str, found: &[Token]) -> Option<String> {
-    if found.iter().any(|token| token.text == "[") {
+/// A parenthesis that isn't closed, or that closes nothing at the end, where it doesn't matter which one is missing.
+pub(super) fn closed(text: &str, found: &[Token]) -> Option<String> {
+    let is_mixed = says(found, &["and", "&&"]) && says(found, &["or", "||"]);
+    if is_mixed || says(found, &["not", "!"]) {
         return None;
     }
-    let spoken = |token: &Token| match token.text {
-        "&" => Some("and"),
-        "|" | ";" => Some("or"),
-        _ => None,
-    };
-    let edits = found.iter().filter_map(|token| Some((token.at..token.end(), format!(" {} ", spoken(token)?))));
-    edited(text, edits.collect())
-}
-
-/// A parenthesis that isn't closed, or that closes nothing at the end.
-pub(super) fn closed(text: &str, found: &[Token]) -> Option<String> {
-    let depth = |word: &str| found.iter().filter(|token| token.text == word).count();
-    let (opening, closing) = (depth("("), depth(")"));
+    let count = |word: &str| found.iter().filter(|token| token.text == word).count();
+    let (opening, closing) = (count("("), count(")"));
     let trimmed = text.trim_end();
     match opening.checked_sub(closing) {
         Some(0) => None,

@@ -1,6 +1,9 @@
 //! Words that people and other programs use for words of the language, and values that stand for a whole comparison.
 
-use super::edits::{Edit, before, begins_operand, edited, word};
+use std::net::IpAddr;
+
+use super::edits::{Edit, before, begins_operand, edited, ends_operand, takes_over, word};
+use super::{known, protocols};
 use crate::words::{Kind, Token};
 
 /// TCP's flags, as people call them.
@@ -34,7 +37,7 @@ const KINDS: [(&str, &str, &str); 12] = [
     ("arp", "reply", "arp[6:2] = 2"),
 ];
 /// Other words for words of the language; empty: one that is left out.
-const WORDS: [(&str, &str); 30] = [
+const WORDS: [(&str, &str); 29] = [
     ("source", "src"),
     ("from", "src"),
     ("saddr", "src"),
@@ -55,7 +58,6 @@ const WORDS: [(&str, &str); 30] = [
     ("ipv4", "ip"),
     ("ip4", "ip"),
     ("bcast", "broadcast"),
-    ("ping", "icmp"),
     ("size", "len"),
     ("without", "not"),
     ("except", "not"),
@@ -66,18 +68,6 @@ const WORDS: [(&str, &str); 30] = [
     ("protocol", "proto"),
     ("than", ""),
 ];
-/// Names of ports that libpcap doesn't know everywhere.
-const PORTS: [(&str, &str); 8] = [
-    ("dns", "53"),
-    ("mdns", "5353"),
-    ("dhcp", "67"),
-    ("smb", "445"),
-    ("rdp", "3389"),
-    ("tls", "443"),
-    ("quic", "443"),
-    ("vxlan", "4789"),
-];
-
 fn flag(word: &str) -> Option<&'static str> {
     let known = |(name, flag): &&(&str, &str)| name.eq_ignore_ascii_case(word) || *flag == word;
     FLAGS.iter().find(known).map(|(_, flag)| *flag)
@@ -130,24 +120,25 @@ pub(super) fn flags(text: &str, found: &[Token]) -> Option<String> {
     edited(text, edits.filter(|_| all).collect())
 }
 
+/// Whether people use a word for one of the language.
+pub(super) fn is_one(name: &str) -> bool {
+    known(&WORDS, name).is_some()
+}
+
 /// `source`, `dport`, `mac` in the language's words; `port 53 udp` and `port dns` put right.
 pub(super) fn translated(text: &str, found: &[Token]) -> Option<String> {
     let mut edits: Vec<Edit> = Vec::new();
-    let is_protocol = |at: usize| matches!(word(found, at), "tcp" | "udp" | "sctp");
     for (at, token) in found.iter().enumerate() {
-        let known = |table: &[(&str, &'static str)]| {
-            table.iter().find(|(name, _)| name.eq_ignore_ascii_case(token.text)).map(|(_, meaning)| meaning.to_string())
-        };
         let is_filled = matches!(before(found, at), "$" | "{");
+        let has_address = found.get(at + 1).is_some_and(|next| next.kind == Kind::Address || matches!(next.text, "$" | "{"));
         let change = match token.text {
-            "port" if is_protocol(at + 2) && begins_operand(found, at) => Some(format!("{} port", word(found, at + 2))),
-            _ if is_protocol(at) && at > 1 && before(found, at - 1) == "port" && begins_operand(found, at - 2) => {
-                Some(String::new())
-            }
+            "port" if is_turned(found, at) => Some(format!("{} port", word(found, at + 2))),
+            _ if at > 1 && is_turned(found, at - 2) => Some(String::new()),
             "id" if before(found, at) == "vlan" => Some(String::new()),
             "bytes" if matches!(before(found, at.saturating_sub(1)), "less" | "greater") => Some(String::new()),
-            _ if before(found, at) == "port" => known(&PORTS),
-            _ if token.kind == Kind::Name && !is_filled => known(&WORDS),
+            "to" | "from" if !has_address => None,
+            _ if before(found, at) == "port" => protocols::port(token.text).map(str::to_string),
+            _ if token.kind == Kind::Name && !is_filled => known(&WORDS, token.text).map(str::to_string),
             _ => None,
         };
         edits.extend(change.map(|new| (token.at..token.end(), new)));
@@ -155,14 +146,26 @@ pub(super) fn translated(text: &str, found: &[Token]) -> Option<String> {
     edited(text, edits)
 }
 
+/// Whether a whole expression at a token is `port 53 udp`. Behind `not` and `or` it may be meant to be more or less of the text.
+fn is_turned(found: &[Token], at: usize) -> bool {
+    word(found, at) == "port"
+        && matches!(word(found, at + 2), "tcp" | "udp" | "sctp")
+        && matches!(before(found, at), "" | "and" | "&&" | "(")
+        && ends_operand(found, at + 3)
+}
+
 /// `10.0.0.1` with the word that says what it is.
 pub(super) fn hosts(text: &str, found: &[Token]) -> Option<String> {
     let address = |at: usize| {
         let token = &found[at];
-        let ether = token.text.contains('-') || (token.text.contains(':') && token.text.parse::<std::net::Ipv6Addr>().is_err());
-        let bare = token.kind == Kind::Address && begins_operand(found, at) && token.text.contains(['.', ':', '-']);
-        let followed = matches!(word(found, at + 1), "/" | ":" | "%");
-        bare.then(|| (token.at..token.at, if ether { "ether host " } else { "host " }.to_string())).filter(|_| !followed)
+        let kind = match token.text {
+            text if text.parse::<IpAddr>().is_ok() => "host ",
+            text if text.contains(['-', ':']) => "ether host ",
+            _ => return None,
+        };
+        let is_bare = token.kind == Kind::Address && begins_operand(found, at) && !takes_over(found, at);
+        let goes_on = matches!(word(found, at + 1), "/" | ":" | "%");
+        (is_bare && !goes_on).then(|| (token.at..token.at, kind.to_string()))
     };
     edited(text, (0..found.len()).filter_map(address).collect())
 }

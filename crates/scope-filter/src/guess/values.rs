@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::address;
-use super::edits::{Edit, before, begins_operand, edited, grouped, touch, word};
-use crate::words::{Kind, Token};
+use super::edits::{Edit, before, begins_operand, edited, grouped, is_joint, takes_over, touch, word};
+use crate::words::{Kind, Token, tokens};
 
 fn port(text: &str) -> Option<u16> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
@@ -30,7 +30,7 @@ pub(super) fn ports(relation: &str, value: &str) -> Option<String> {
     Some(format!("{from}-{to}"))
 }
 
-/// `port 80-90`, `port > 1024`, `portrange 80:90` as `portrange 80-90`, and `port 80 443` as a list.
+/// `port 80-90`, `port 80 to 90`, `port > 1024`, `portrange 80:90` as `portrange 80-90`, and `port 80 443` as a list.
 pub(super) fn ranges(text: &str, found: &[Token]) -> Option<String> {
     let mut edits: Vec<Edit> = Vec::new();
     for at in (0..found.len()).filter(|&at| matches!(found[at].text, "port" | "portrange")) {
@@ -48,6 +48,10 @@ pub(super) fn ranges(text: &str, found: &[Token]) -> Option<String> {
             edits.push((found[at].at..to.end(), format!("portrange {range}")));
         } else if let Some(range) = compared() {
             edits.push((found[at].at..found[first + 1].end(), format!("portrange {range}")));
+        } else if word(found, last + 1) == "to"
+            && let Some(range) = range(&format!("{value}-{}", word(found, last + 2)))
+        {
+            edits.push((found[at].at..found[last + 2].end(), format!("portrange {range}")));
         } else if found[at].text == "portrange"
             && let Some(range) = range(&format!("{value}-{}", word(found, last + 1)))
         {
@@ -74,6 +78,10 @@ pub(super) fn sockets(text: &str, found: &[Token]) -> Option<String> {
             continue;
         }
         let Some(port) = port(word(found, colon + 1)) else { continue };
+        let is_value = found.get(colon + 3).is_some_and(|next| next.kind != Kind::Word);
+        if takes_over(found, first) || (is_joint(word(found, colon + 2)) && is_value) {
+            return None; // of a list: which values are whose ports isn't known
+        }
         let mut begin = first;
         while matches!(before(found, begin), "host" | "src" | "dst" | "ip" | "ip6") {
             begin -= 1;
@@ -85,6 +93,17 @@ pub(super) fn sockets(text: &str, found: &[Token]) -> Option<String> {
         edits.push((found[begin].at..found[colon + 1].end(), grouped(found, place, apart)));
     }
     edited(text, edits)
+}
+
+/// `10.0.0.1.443`, as tcpdump prints it, as the address and the port apart.
+pub(super) fn dotted(text: &str, found: &[Token]) -> Option<String> {
+    let socket = |token: &Token| {
+        let (address, number) = token.text.rsplit_once('.')?;
+        let (address, number) = (address.parse::<Ipv4Addr>().ok()?, port(number)?);
+        Some((token.at..token.end(), format!("{address}:{number}")))
+    };
+    let with_colons = edited(text, found.iter().filter_map(socket).collect())?;
+    sockets(&with_colons, &tokens(&with_colons))
 }
 
 /// `10.0.0.0/8` and `dst 10.0.0.0/8` with `net`; masks in dots with `mask`; `net 10/8` and `10.0.0.*` written out.
@@ -119,7 +138,7 @@ pub(super) fn networks(text: &str, found: &[Token]) -> Option<String> {
                 "host" => edits.push((found[at - 1].at..found[at - 1].end(), "net".into())),
                 "net" => {}
                 "src" | "dst" => edits.push((token.at..token.at, "net ".into())),
-                _ if begins_operand(found, at) => edits.push((token.at..token.at, "net ".into())),
+                _ if begins_operand(found, at) && !takes_over(found, at) => edits.push((token.at..token.at, "net ".into())),
                 _ => {}
             }
         }

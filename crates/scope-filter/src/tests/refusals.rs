@@ -75,6 +75,8 @@ fn what_is_missing_is_said_and_the_shell_suspected_only_where_it_left_a_blank() 
     check("tcp and  or udp", "in front of 'or' an expression is missing", true);
     check("tcp and ", "the text ends where an expression is expected", true);
     check("tcp port", "behind 'port' a value is missing", true);
+    check("vlan) or tcp", "')' closes nothing", false);
+    check("(tcp)) or (udp)", "')' closes nothing", false);
 }
 
 #[test]
@@ -90,6 +92,8 @@ fn where_libpcap_can_t_filter_a_link_type_it_is_said_what_can_be_asked_there() {
     assert!(told.contains("only the empty filter") && !told.contains("link[0]"), "{told}");
     let told = refusal("dst 10.0.0.0/8", &[]).to_string();
     assert!(told.contains("did you mean:\n  dst net 10.0.0.0/8"), "{told}");
+    let told = refusal("upd\nport 53", &[]).to_string();
+    assert!(told.ends_with("did you mean:\n  udp port 53"), "{told}");
     let told = refusal("vlan 7", &[LinkType::RAW]).to_string();
     assert!(!told.contains("did you mean") && !told.contains("link[0]"), "{told}");
 }
