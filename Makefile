@@ -7,7 +7,7 @@ TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 LIVE_DEMO := $(filter-out 0 no off,$(LIVE))
 SCRIPTS := $(CURDIR)/scripts
 
-.PHONY: help demo test test-ten bench soak fuzz fuzz-filters lint build models tsan fences licences deb deb-test clean
+.PHONY: help demo test test-ten bench soak fuzz fuzz-filters lint build models tsan fences licences pages deb deb-test clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make tsan          the ring under ThreadSanitizer'
 	@echo 'make fences        what commit and seal of the ring store last, read from the compiled code'
 	@echo 'make licences      licences and sources of what is built in, and the notices of the package; WRITE=1 writes these anew'
+	@echo 'make pages         docs/reference/flags.md, from the table of flags'
 	@echo 'make build         the release binary, $(TARGET_DIR)/release/wirescope'
 	@echo 'make deb           a Debian package with the service, $(TARGET_DIR)/deb/wirescope_*.deb; deb-test installs it into a copy of this system'
 	@echo 'make clean         removes what was built'
@@ -99,6 +100,11 @@ fences:
 licences:
 	@$(SCRIPTS)/install-missing.sh build
 	@TOOLS_DIR=$(TARGET_DIR)/tools $(SCRIPTS)/licences.sh $(if $(WRITE),write,check)
+
+pages:
+	@$(SCRIPTS)/install-missing.sh build
+	@echo 'building and writing docs/reference/flags.md (about 3 minutes the first time)'
+	@WRITE_PAGES=1 cargo test --quiet --release --locked --workspace --bins -- flags_page
 
 deb: build
 	@echo 'making the Debian package'

@@ -225,6 +225,11 @@ impl Budget {
         Publishing { budget: self.clone(), stem: stem.to_string() }
     }
 
+    /// Whether what bounds the dumps is the smaller budget of another run of the folder.
+    pub fn is_bounded_by_another(&self) -> bool {
+        self.room(&self.lock()).is_another_s()
+    }
+
     /// What dumps may take.
     pub fn limits(&self) -> &Limits {
         &self.limits

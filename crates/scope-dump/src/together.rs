@@ -26,7 +26,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that one dump gathers before they go into the spool.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -75,7 +75,8 @@ impl Together {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while held")
+        // A thread that failed reports its window from here while it unwinds.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in what became of one window, also of one that no thread wrote.
@@ -479,6 +480,19 @@ mod tests {
         let packets: Vec<u64> = found.iter().map(|(packet, _)| *packet).collect();
         assert_eq!(packets, [1, 2, 3, 6, 4, 5, 3, 4, 9]);
         assert_eq!(found[2].1, ["a"]);
+    }
+
+    #[test]
+    fn a_window_is_taken_in_though_a_thread_failed_that_held_the_lock() {
+        let together = Together::new(tempfile::tempfile().unwrap(), Arc::new(SystemDisk));
+        let failing = together.clone();
+        let failed = std::thread::spawn(move || {
+            let _held = failing.lock();
+            panic!("for the test");
+        });
+        assert!(failed.join().is_err() && together.state.is_poisoned());
+        together.add(&DumpReport::default());
+        assert_eq!(together.lock().windows, 1);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! A service makes dumps for months; each of them stands in `wirescope.jsonl`, so only [`REPORTS_MAX`] are kept here.
 
-use crate::numbers::number;
-use scope_dump::DumpReport;
+use crate::numbers::{counted, number};
+use scope_dump::{DumpReport, gaps_in_words};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Finished dumps that the summary lists: those with the highest numbers. Older ones are counted.
@@ -91,24 +91,19 @@ pub(crate) fn failures(listed: &[DumpReport], totals: &DumpTotals) -> Vec<String
 }
 
 fn words(report: &DumpReport) -> String {
-    let DumpReport { id, lost_min, lost_max, .. } = report;
-    match &report.error {
-        Some(error) => format!("dump {id} is incomplete: {error}"),
-        None if (*lost_min, *lost_max) == (0, u64::MAX) => {
-            format!("dump {id} is incomplete: packets are missing, how many nobody can know")
+    let are = |packets: u64| if packets == 1 { "is" } else { "are" };
+    let what = match (&report.error, report.lost_min, report.lost_max) {
+        (Some(error), ..) => error.clone(),
+        (None, 0, 0) => {
+            let has = if report.gaps.len() == 1 { "the window has a gap" } else { "there are" };
+            format!("no packet is missing, but {has} {}", gaps_in_words(&report.gaps))
         }
-        None if *lost_max == u64::MAX => {
-            format!(
-                "dump {id} is incomplete: at least {} are missing, perhaps more",
-                format_args!("{} packets", number(*lost_min))
-            )
-        }
-        None => format!(
-            "dump {id} is incomplete: {} to {} are missing",
-            number(*lost_min),
-            format_args!("{} packets", number(*lost_max))
-        ),
-    }
+        (None, 0, u64::MAX) => "packets may be missing, how many nobody can know".to_string(),
+        (None, least, u64::MAX) => format!("at least {} {} missing, perhaps more", counted(least, "packet"), are(least)),
+        (None, least, most) if least == most => format!("{} {} missing", counted(most, "packet"), are(most)),
+        (None, least, most) => format!("{} to {} {} missing", number(least), counted(most, "packet"), are(most)),
+    };
+    format!("dump {} is incomplete: {what}", report.id)
 }
 
 fn is_incomplete(report: &DumpReport) -> bool {
@@ -136,6 +131,22 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_is_said_as_surely_as_it_is_known() {
+        let check = |(lost_min, lost_max), expected: &str| {
+            let gap = Gap { from_ns: 0, to_ns: 1, reason: GapReason::Kernel, lost_min, lost_max: Some(lost_max) };
+            let said = words(&DumpReport { id: 1, lost_min, lost_max, gaps: vec![gap], ..DumpReport::default() });
+            assert_eq!(said, format!("dump 1 is incomplete: {expected}"));
+        };
+        check((0, u64::MAX), "packets may be missing, how many nobody can know");
+        check((1, u64::MAX), "at least 1 packet is missing, perhaps more");
+        check((1, 1), "1 packet is missing");
+        check((2, 2), "2 packets are missing");
+        check((1, 2), "1 to 2 packets are missing");
+        let gap = "between 1970-01-01T00:00:00Z and 00:00:00.000000001Z (kernel)";
+        check((0, 0), &format!("no packet is missing, but the window has a gap {gap}"));
+    }
+
+    #[test]
     fn the_newest_dumps_are_kept_and_the_sums_are_those_of_all() {
         let mut reports = DumpReports::default();
         let all = 3 * REPORTS_MAX as u64;
@@ -157,7 +168,7 @@ mod tests {
         let failures = failures(&reports.kept(), &reports.totals());
         assert_eq!(failures.len(), REPORTS_MAX / 2 + 1);
         assert!(failures[0].starts_with("1,000 older dumps are incomplete"), "{}", failures[0]);
-        assert_eq!(failures[1], format!("dump {} is incomplete: 0 to 1 packets are missing", all - REPORTS_MAX as u64 + 2));
+        assert_eq!(failures[1], format!("dump {} is incomplete: 0 to 1 packet is missing", all - REPORTS_MAX as u64 + 2));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use scope_packet::DropReason;
 use scope_source::nic::Advice;
 use scope_source::spec::SourcePlan;
 use serde_json::{Map, Value, json};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// To the first one of a live run.
@@ -158,7 +158,7 @@ impl Health {
         let dropped: Map<String, Value> =
             DropReason::ALL.iter().map(|&reason| (reason.name().to_string(), total.dropped.get(reason).into())).collect();
         let sources = self.names.iter().zip(reports).enumerate().map(|(worker, (name, report))| {
-            let counters = report.lock().expect("no panic while held").counters;
+            let counters = report.lock().unwrap_or_else(PoisonError::into_inner).counters;
             source((worker, &(name.clone(), counters)))
         });
         let counts = shared.triggers.counts();

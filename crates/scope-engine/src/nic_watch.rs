@@ -8,7 +8,7 @@ use scope_source::spec::{Pattern, SourcePlan};
 use scope_source::{Altered, InterfaceCounters};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Interfaces that are watched at most.
 const WATCHED_MAX: usize = 64;
@@ -174,7 +174,7 @@ impl NicWatch {
 }
 
 fn lock(report: &Mutex<WorkerReport>) -> MutexGuard<'_, WorkerReport> {
-    report.lock().expect("no panic while held")
+    report.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sums what the workers of an interface saw.

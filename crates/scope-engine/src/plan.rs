@@ -12,6 +12,9 @@ use scope_trigger::TriggerConfig;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Dumps at once at most.
+pub const DUMPS_MAX: u64 = 4096;
+
 /// One source of the run.
 #[derive(Clone, Debug)]
 pub struct SourceEntry {

@@ -2,6 +2,7 @@
 
 use crate::few_pins;
 use crate::numbers::{counted, number};
+use crate::plan::DUMPS_MAX;
 use crate::space;
 use crate::triggers::Triggers;
 use scope_dump::Limits;
@@ -30,6 +31,8 @@ pub(crate) struct Bounds {
     pub segment_bytes: u64,
     /// What dumps may take on disk.
     pub limits: Option<Limits>,
+    /// The smaller budget of another run holds.
+    pub budget_is_another_s: bool,
 }
 
 /// What has been told.
@@ -91,7 +94,7 @@ impl Refused {
             }
             if counts.no_space > 0 {
                 let (hits, limits) = (so_many(counts.no_space), bounds.limits.unwrap_or_default());
-                let remedy = space::remedy(&limits);
+                let remedy = space::remedy(&limits, bounds.budget_is_another_s);
                 failures.push(format!("trigger {name}: {hits} started no dump: there was no space for it; {remedy}"));
             }
         }
@@ -99,14 +102,11 @@ impl Refused {
     }
 }
 
-/// More places than these have no meaning to `--dumps-max`.
-const DUMPS_MAX: usize = 4096;
-
 fn too_many(hits: &str, bounds: &Bounds) -> String {
-    let places = bounds.dumps_max;
-    let open = if places == 1 { "1 dump was".to_string() } else { format!("{places} dumps were") };
+    let places = bounds.dumps_max as u64;
+    let open = format!("{} {}", counted(places, "dump"), if places == 1 { "was" } else { "were" });
     let more = places.saturating_mul(4).min(DUMPS_MAX);
-    let allow = match few_pins::ring_for(more as u64, bounds.pins, bounds.segment_bytes) {
+    let allow = match few_pins::ring_for(more, bounds.pins, bounds.segment_bytes) {
         _ if more <= places => String::new(),
         None => format!("allow more with --dumps-max {more}, or "),
         Some(ring) => format!("allow more with --dumps-max {more} and --ring {ring}, of which half can be held for dumps, or "),
@@ -141,6 +141,9 @@ mod tests {
         let counts = HitCounts { no_space: 12_345, ..HitCounts::default() };
         let (_, failures) = Refused::default().end(&[("a".into(), counts)], &Bounds::default());
         assert!(failures[0].starts_with("trigger a: 12,345 hits started no dump"), "{failures:?}");
+        let open = |dumps_max| too_many("a hit", &Bounds { dumps_max, ..Bounds::default() });
+        assert!(open(1024).starts_with("a hit started no dump: 1,024 dumps were open"), "{}", open(1024));
+        assert!(open(1).starts_with("a hit started no dump: 1 dump was open"), "{}", open(1));
     }
 
     #[test]
@@ -157,7 +160,7 @@ mod tests {
         let known = Known { misses, template: "port $srcPort".into(), ..Known::default() };
         let refused = Refused { triggers: [("a".to_string(), known)].into() };
         let limits = Some(Limits { bytes_max: Some(5 << 20), ..Limits::default() });
-        let bounds = Bounds { dumps_max: 8, pins: 64, segment_bytes: 2 << 20, limits };
+        let bounds = Bounds { dumps_max: 8, pins: 64, segment_bytes: 2 << 20, limits, budget_is_another_s: false };
         let (warnings, failures) = refused.end(&[("a".into(), counts), ("b".into(), HitCounts::default())], &bounds);
         assert_eq!(warnings.len(), 2);
         assert!(warnings[0].starts_with("trigger a: 2 hits started no dump: the packet has no $srcPort; "), "{warnings:?}");

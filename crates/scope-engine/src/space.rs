@@ -80,12 +80,16 @@ impl Space {
     }
 }
 
-/// What gives dumps room under these limits.
-pub(crate) fn remedy(limits: &Limits) -> String {
+/// What gives dumps room under these limits. Where the smaller budget of another run `is_another_s`, that one has to change.
+pub(crate) fn remedy(limits: &Limits, is_another_s: bool) -> String {
+    let (raise, rotate) = match is_another_s {
+        true => ("raise --dump-budget of the other run in this folder", "add --dump-rotate to both runs"),
+        false => ("raise --dump-budget", "add --dump-rotate"),
+    };
     let mut remedies = vec!["move finished dumps away"];
-    remedies.extend(limits.bytes_max.is_some().then_some("raise --dump-budget"));
+    remedies.extend(limits.bytes_max.is_some().then_some(raise));
     remedies.extend(limits.free_min.is_some().then_some("lower --dump-min-free"));
-    remedies.extend((!limits.rotate).then_some("add --dump-rotate"));
+    remedies.extend((!limits.rotate).then_some(rotate));
     let last = remedies.pop().filter(|_| !remedies.is_empty());
     let first = remedies.join(", ");
     match last {
@@ -102,7 +106,7 @@ fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
     match change {
         Change::Full(why) => {
             alarm("raised", Some(&why));
-            let remedy = remedy(budget.limits());
+            let remedy = remedy(budget.limits(), budget.is_bounded_by_another());
             Told::Warning(format!("no space for dumps: {why}; new ones are refused until there is room: {remedy}"))
         }
         Change::Room => {
@@ -116,5 +120,21 @@ fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
             events.log("deleted", json!({"files": names, "bytes": bytes, "why": "--dump-rotate"}));
             Told::Note(format!("deleted to make room: {}", names.join(", ")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_names_the_run_whose_budget_holds() {
+        let limits = Limits { bytes_max: Some(5 << 20), ..Limits::default() };
+        assert_eq!(remedy(&limits, false), "move finished dumps away, raise --dump-budget, or add --dump-rotate");
+        let said = remedy(&limits, true);
+        assert!(
+            said.ends_with(", raise --dump-budget of the other run in this folder, or add --dump-rotate to both runs"),
+            "{said}"
+        );
     }
 }

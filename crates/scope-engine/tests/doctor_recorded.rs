@@ -89,6 +89,8 @@ fn refused_dumps_are_losses_and_crowded_ones_are_not() {
     assert!(found[0].loses && found[0].cause.starts_with("10 hits"), "{found:#?}");
     check(&found, "too_many", Stage::Dumps, Sureness::Certain, 0, "--dumps-max 32");
     assert_eq!(losses(&found), 1);
+    let most = include_str!("recorded/budget_reached.jsonl").replace("\"dumps_max\": 8", "\"dumps_max\": 4096");
+    check(&recorded(&most), "too_many", Stage::Dumps, Sureness::Certain, 0, "a shorter --after");
 }
 
 #[test]

@@ -107,4 +107,32 @@ mod tests {
         let cut = |report: &scope_dump::DumpReport| report.gaps.iter().any(|gap| gap.reason.name() == "interface_down");
         check(faults(cut, |report| report.complete = true), "nobody listened");
     }
+
+    /// The faults of the first run that fits, after it was changed.
+    fn faults_of_run(fits: impl Fn(&run::Ran) -> bool, change: impl Fn(&mut run::Ran)) -> Vec<String> {
+        for seed in 0.. {
+            let folder = tempfile::tempdir().expect("a folder");
+            let mut ran = run::play(seed, folder.path());
+            if fits(&ran) {
+                assert_eq!(truth::check(&ran).1, [""; 0], "seed {seed}");
+                change(&mut ran);
+                return truth::check(&ran).1;
+            }
+        }
+        Vec::new()
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_and_one_that_is_cut_are_found() {
+        let without_all = faults_of_run(|ran| ran.all.is_some(), |ran| ran.all = None);
+        assert!(without_all.iter().any(|fault| fault.contains("the file of all windows")), "{without_all:?}");
+        let file = |ran: &run::Ran| ran.reports.iter().find_map(|report| report.paths.first().cloned());
+        let fits = |ran: &run::Ran| ran.scene.format == scope_dump::DumpFormat::Pcap && file(ran).is_some();
+        let cut = |ran: &mut run::Ran| {
+            let written = file(ran).map(|path| std::fs::OpenOptions::new().write(true).open(path));
+            written.expect("it fits").expect("a file").set_len(10).expect("a shorter file");
+        };
+        let cut = faults_of_run(fits, cut);
+        assert!(cut.iter().any(|fault| fault.contains("the head is cut at 10")), "{cut:?}");
+    }
 }

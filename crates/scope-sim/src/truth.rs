@@ -33,6 +33,10 @@ pub struct Tally {
     pub late: u64,
     /// Runs in which the clock was set back.
     pub set_back: u64,
+    /// Runs whose windows became one file.
+    pub all: u64,
+    /// Runs that made dumps in the form pcap.
+    pub pcap: u64,
 }
 
 impl Tally {
@@ -49,6 +53,8 @@ impl Tally {
         self.dropped_for_pins += other.dropped_for_pins;
         self.late += other.late;
         self.set_back += other.set_back;
+        self.all += other.all;
+        self.pcap += other.pcap;
     }
 }
 
@@ -70,6 +76,8 @@ pub(crate) fn check(ran: &Ran) -> (Tally, Vec<String>) {
         dropped_for_pins: counts.total().dropped.get(scope_packet::DropReason::RingPinned),
         late: fate(Fate::Late),
         set_back: ran.scene.wall.steps.iter().any(|(_, by_ns)| *by_ns < 0).into(),
+        all: ran.all.is_some().into(),
+        pcap: (ran.scene.format == DumpFormat::Pcap && !ran.windows.is_empty()).into(),
         ..Tally::default()
     };
     if !counts.add_up() {
@@ -84,6 +92,9 @@ pub(crate) fn check(ran: &Ran) -> (Tally, Vec<String>) {
     let reported: BTreeSet<u64> = ran.reports.iter().map(|report| report.id).collect();
     if reported.len() != ran.windows.len() || reported.len() != ran.reports.len() {
         faults.push(format!("{} dumps began and {} were reported", ran.windows.len(), ran.reports.len()));
+    }
+    if ran.scene.all && ran.all.is_none() != ran.windows.is_empty() {
+        faults.push(format!("{} dumps began, and the file of all windows says {:?}", ran.windows.len(), ran.all));
     }
     for statement in statements(ran) {
         let (found, wrong) = check_statement(ran, &statement);
@@ -316,6 +327,9 @@ fn blocks_of_pcapng(file: &[u8]) -> Vec<Read<'_>> {
 fn blocks_of_pcap(file: &[u8]) -> Vec<Read<'_>> {
     const HEAD_BYTES: usize = 24;
     const PACKET_HEAD_BYTES: usize = 16;
+    if !file.is_empty() && file.len() < HEAD_BYTES {
+        return vec![Err(format!("the head is cut at {}", file.len()))];
+    }
     let (mut packets, mut at) = (Vec::new(), HEAD_BYTES);
     while at < file.len() {
         let head = file.get(at..at + PACKET_HEAD_BYTES);

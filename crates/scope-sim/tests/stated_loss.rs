@@ -36,4 +36,6 @@ fn what_dumps_say_of_themselves_is_true_in_a_thousand_random_runs() {
     }
     println!("{all:?}");
     assert!(failed.is_empty(), "{} runs: SEED={failed:?}", failed.len());
+    // Otherwise the simulator has lost its bite.
+    assert!(all.all >= all.runs / 20 && all.pcap >= all.runs / 20, "{all:?}");
 }

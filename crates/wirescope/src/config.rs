@@ -1,6 +1,6 @@
 //! Settings of a run: the configuration file and the flags laid over each other, checked, shown, and read again.
 
-mod keys;
+pub mod keys;
 pub mod places;
 pub mod reload;
 #[cfg(test)]
@@ -101,13 +101,15 @@ pub fn check(path: &Path) -> u8 {
         Ok(planned) => {
             let file = path.display();
             // What the interfaces are is not known here.
-            let warnings = scope_engine::short_snap::warnings(&planned.run, &[LinkType::ETHERNET]);
-            warnings.iter().for_each(|warning| say(Level::Warning, &format!("{file}: on Ethernet: {warning}")));
+            for warning in scope_engine::short_snap::warnings(&planned.run, &[LinkType::ETHERNET]) {
+                say(Level::Warning, &format!("{file}: on Ethernet: {warning}"));
+            }
             if let Some(warning) = scope_engine::few_pins::warning(&planned.run, planned.segments) {
                 say(Level::Warning, &format!("{file}: {warning}"));
             }
-            let everything = crate::words::everything_fires(&planned.run);
-            everything.iter().for_each(|line| say(Level::Warning, &format!("{file}: {line}")));
+            for line in crate::words::everything_fires(&planned.run) {
+                say(Level::Warning, &format!("{file}: {line}"));
+            }
             let line = format!(
                 "{file}: in order; what only a start can tell was not looked at: interfaces and files of sources, CPUs and nodes, the folders of out, write and ring-out, memory, the user\n"
             );

@@ -7,6 +7,8 @@ mod demo;
 mod devices;
 mod doctor;
 mod explain;
+#[cfg(test)]
+mod flags_page;
 mod journal;
 mod manual;
 mod plan;
@@ -93,7 +95,8 @@ fn known_elsewhere(error: &clap::Error, words: &[String]) -> Option<String> {
         }
         (ErrorKind::InvalidSubcommand, "config") => {
             let file = words.get(2).filter(|file| file.ends_with(".toml"))?;
-            return Some(format!("which of both? wirescope config check {0}, or: config show --config {0}", shell_word(file)));
+            let file = shell_word(file);
+            return Some(format!("which of both? wirescope config check {file}, or: wirescope config show --config {file}"));
         }
         (ErrorKind::InvalidSubcommand, command) => return tcpdump_words::no_command(command, &words[2..]),
         (ErrorKind::UnknownArgument, _) => {}

@@ -14,6 +14,7 @@ use crate::config::places::placed;
 use crate::config::reload::Reloader;
 use crate::words;
 use scope_config::Settings;
+use scope_engine::plan::DUMPS_MAX;
 use scope_engine::{RunPlan, SingleDump};
 use scope_filter::{FilterEngine, VlanRule};
 use scope_packet::LinkType;
@@ -29,8 +30,6 @@ use triggers::Times;
 const DURATION_NS_MAX: i64 = 366 * 86_400 * 1_000_000_000;
 /// Status lines come this far apart at least.
 const STATUS_NS_MIN: i64 = 1_000_000_000;
-/// Dumps at once at most.
-const DUMPS_MAX: u64 = 4096;
 /// Dumps at once where nothing else is said: of live traffic, and of sources that can wait, where nothing is lost to speed.
 const DUMPS_LIVE: u64 = 8;
 const DUMPS_WAITING: u64 = 1024;

@@ -46,12 +46,18 @@ pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
     let teller = Teller::new(planned.verbose, words::ready(&planned.run));
     if planned.verbose {
         teller.note("configuration of this run:");
-        planned.run.config.lines().for_each(|line| teller.note(line));
+        for line in planned.run.config.lines() {
+            teller.note(line);
+        }
     }
-    words::everything_fires(&planned.run).iter().for_each(|line| teller.note(line));
+    for line in words::everything_fires(&planned.run) {
+        teller.note(&line);
+    }
     teller.note(&ring_words(&planned));
     if planned.verbose {
-        scope_engine::live_settings(&planned.run).iter().for_each(|line| teller.note(line));
+        for line in scope_engine::live_settings(&planned.run) {
+            teller.note(&line);
+        }
     }
     let ended = scope_engine::run(planned.run, control, &teller);
     teller.clear();

@@ -1,7 +1,10 @@
 //! What people type who know tcpdump, tshark or dumpcap: which flag or command does it here, or that nothing does.
 
+use crate::args::Cli;
+use clap::{Arg, CommandFactory};
 use scope_engine::{printable, shell_word};
 use scope_filter::is_filter_word;
+use std::collections::VecDeque;
 
 /// Flags that `run` doesn't have, and what to write instead.
 const FLAGS: [(&str, &str); 43] = [
@@ -40,7 +43,10 @@ const FLAGS: [(&str, &str); 43] = [
     ("-y", "an interface is captured with the link type that it has; nothing chooses another"),
     ("-Q", "both directions are recorded; a filter on addresses picks one: --prefilter 'src host ADDRESS', or dst"),
     ("-o", "the folder for dumps is --out DIR; a single dump goes into -w FILE"),
-    ("-I", "a wireless card is put into monitor mode beside this: iw dev wlan0 set type monitor"),
+    (
+        "-I",
+        "a wireless card is put into monitor mode before the run: ip link set wlan0 down; iw dev wlan0 set type monitor; ip link set wlan0 up",
+    ),
     ("-J", "times are kept in nanoseconds; leave it out"),
     ("-O", "filters are compiled as fast as they can be; leave it out. 'wirescope filter EXPR' shows the program"),
     ("-R", "a trigger is --trigger 'EXPR', in the language of tcpdump; a capture file is read by -r FILE"),
@@ -89,27 +95,30 @@ const LONG: [(&str, &str); 34] = [
     ("--output-file", "-o"),
     ("--capture-comment", "-H"),
 ];
-/// Commands of others, and those that do it here.
-const COMMANDS: [(&str, &str); 19] = [
-    ("capture", "run"),
-    ("record", "run"),
-    ("live", "run"),
-    ("start", "run"),
-    ("sniff", "run"),
-    ("listen", "run"),
-    ("dump", "run"),
-    ("read", "run"),
-    ("trigger", "run"),
-    ("list", "devices"),
-    ("interfaces", "devices"),
-    ("ifaces", "devices"),
-    ("check", "config check"),
-    ("show", "config show"),
-    ("validate", "config check"),
-    ("explain", "filter"),
-    ("compile", "filter"),
-    ("benchmark", "bench"),
-    ("diagnose", "doctor"),
+/// Flags of [`FLAGS`] that can be left out, and the line does the same.
+const NEEDLESS: [&str; 11] = ["-n", "-N", "-l", "-U", "-K", "-S", "-J", "-O", "-k", "-M", "-#"];
+/// Commands of others, and those that do it here, with the flag that a word behind them is the value of; and what stands for words that
+/// are missing, or are no words of that command.
+const COMMANDS: [(&str, &str, &str); 19] = [
+    ("capture", "run -i", "IFACE"),
+    ("record", "run -i", "IFACE"),
+    ("live", "run -i", "IFACE"),
+    ("start", "run -i", "IFACE"),
+    ("sniff", "run -i", "IFACE"),
+    ("listen", "run -i", "IFACE"),
+    ("dump", "run -i", "IFACE"),
+    ("read", "run -r", "FILE"),
+    ("trigger", "run --trigger", "EXPR"),
+    ("list", "devices", ""),
+    ("interfaces", "devices", ""),
+    ("ifaces", "devices", ""),
+    ("check", "config check", "FILE"),
+    ("show", "config show --config", "FILE"),
+    ("validate", "config check", "FILE"),
+    ("explain", "filter", "EXPR"),
+    ("compile", "filter", "EXPR"),
+    ("benchmark", "bench", ""),
+    ("diagnose", "doctor", ""),
 ];
 /// Words of single commands.
 const OF_COMMANDS: [(&str, &str, &str); 6] = [
@@ -144,37 +153,173 @@ pub fn of_command(command: &str, word: &str) -> Option<&'static str> {
 
 /// What helps who began with `word`, which is no command, with `rest` behind it.
 pub fn no_command(word: &str, rest: &[String]) -> Option<String> {
-    let line = |words: &[String]| words.iter().map(|word| format!(" {}", shell_word(word))).collect::<String>();
-    let all = || line(&[&[word.to_string()], rest].concat());
     if matches!(word, "-D" | "--list-interfaces") {
         return Some(format!("{word}: interfaces are listed by: wirescope devices"));
     }
-    if word.starts_with('-') {
-        let is_known = instead_of(word).is_some() || matches!(word.get(..2), Some("-i" | "-r" | "-w" | "-s" | "-q" | "-v"));
-        return is_known.then(|| format!("{word}: a command stands in front of it: wirescope run{}", all()));
+    if let Some((_, instead, missing)) = COMMANDS.iter().find(|(known, ..)| *known == word) {
+        let line = match with_words(instead, rest) {
+            Ok(words) => in_words(&words),
+            Err(None) => format!("wirescope {instead} {missing}").trim_end().to_string(),
+            Err(answer) => return answer,
+        };
+        return Some(format!("there is no command '{word}'; that is: {line}"));
     }
-    if let Some((_, instead)) = COMMANDS.iter().find(|(known, _)| *known == word) {
-        return Some(format!("there is no command '{word}'; that is: wirescope {instead}{}", line(rest)));
+    if !is_flag(word) && !is_filter(word) {
+        return None;
     }
-    is_filter_word(word).then(|| {
-        let filter = [&[word.to_string()], rest].concat().join(" ");
-        format!(
-            "'{}' begins with no command; with such a filter one records, or has it explained:\n  \
-             wirescope run -i IFACE --trigger {1} --out DIR\n  wirescope filter {1}",
+    let line = match run_line(&[&[word.to_string()], rest].concat()) {
+        Ok(line) => line,
+        Err(answer) => return answer.or_else(|| answer_to(word)),
+    };
+    match line.filter.filter(|_| !is_flag(word)) {
+        None => Some(format!("{word}: a command stands in front of it: {}", in_words(&line.words))),
+        Some(filter) => Some(format!(
+            "'{}' begins with no command; with such a filter one records, or has it explained:\n  {}\n  wirescope filter {}",
             printable(&filter),
+            in_words(&line.words),
             shell_word(&filter)
-        )
-    })
+        )),
+    }
 }
 
 /// What helps who typed words that belong to no flag of `run`: a filter, as tcpdump takes it.
 pub fn free_words(words: &str) -> String {
-    let quoted = words.replace('\'', "'\\''");
+    let filter = on_one_line(words);
+    let (words, quoted) = (printable(&filter), shell_word(&filter));
     format!(
         "'{words}' belongs to no flag; a filter is a trigger, or a bound of what is recorded:\n  \
-         --trigger '{quoted}'     dumps what was around each such packet\n  \
-         --prefilter '{quoted}'   records only such packets"
+         --trigger {quoted}     dumps what was around each such packet\n  \
+         --prefilter {quoted}   records only such packets"
     )
+}
+
+/// What was typed, as `run` takes it.
+struct RunLine {
+    words: Vec<String>,
+    /// What belonged to no flag.
+    filter: Option<String>,
+}
+
+/// The line of `run` that does what was typed. If there is none: what helps instead of the first flag that stands in the way, if that is
+/// known.
+fn run_line(typed: &[String]) -> Result<RunLine, Option<String>> {
+    let mut cli = Cli::command();
+    cli.build();
+    let args: Vec<&Arg> = cli.find_subcommand("run").map(|run| run.get_arguments().collect()).unwrap_or_default();
+    let mut line = RunLine { words: vec!["run".to_string()], filter: None };
+    let mut rest: VecDeque<String> = typed.iter().cloned().collect();
+    while let Some(word) = rest.pop_front() {
+        if word == "run" {
+            continue;
+        }
+        if !is_flag(&word) {
+            let mut free = vec![word];
+            while rest.front().is_some_and(|next| !is_flag(next)) {
+                free.extend(rest.pop_front());
+            }
+            let filter = on_one_line(&free.join(" "));
+            if line.filter.is_some() || !is_filter(&filter) {
+                return Err(None);
+            }
+            line.words.extend(["--trigger".to_string(), filter.clone()]);
+            line.filter = Some(filter);
+            continue;
+        }
+        // The flag, and what is attached to it: its value, or further flags of one letter.
+        let is_long = word.starts_with("--");
+        let end = if is_long { word.find('=') } else { word.char_indices().nth(2).map(|(at, _)| at) };
+        let name = &word[..end.unwrap_or(word.len())];
+        let attached = end.map(|at| word[at..].strip_prefix('=').unwrap_or(&word[at..]));
+        let flag = LONG.iter().find(|(known, _)| *known == name).map_or(name, |(_, short)| *short);
+        let more = match args.iter().find(|arg| is_called(arg, flag)) {
+            Some(arg) if takes_a_word(arg) => {
+                line.words.push(flag.to_string());
+                line.words.extend(attached.map(str::to_string).or_else(|| rest.pop_front()));
+                None
+            }
+            Some(_) if is_long || word.contains('=') => {
+                line.words.push(word.clone());
+                None
+            }
+            Some(_) => {
+                line.words.push(flag.to_string());
+                attached
+            }
+            None if NEEDLESS.contains(&flag) => attached.filter(|_| !is_long),
+            None => return Err(answer_to(name)),
+        };
+        if let Some(more) = more {
+            rest.push_front(format!("-{more}"));
+        }
+    }
+    if line.filter.is_some() {
+        let has = |flags: &[&str]| line.words.iter().any(|word| flags.contains(&word.as_str()));
+        let (has_source, has_place) = (has(&["-i", "-r", "--source", "--config"]), has(&["--out", "-w", "--write", "--config"]));
+        if !has_source {
+            line.words.insert(1, "-i".to_string());
+            line.words.insert(2, "IFACE".to_string());
+        }
+        if !has_place {
+            line.words.extend(["--out", "DIR"].map(String::from));
+        }
+    }
+    if is_understood(&line.words) { Ok(line) } else { Err(None) }
+}
+
+/// The command `instead` with the words that were typed behind another one's name.
+fn with_words(instead: &str, typed: &[String]) -> Result<Vec<String>, Option<String>> {
+    let Some(first) = typed.first() else { return Err(None) };
+    let mut words: Vec<String> = instead.split(' ').map(String::from).collect();
+    let flag = words.pop_if(|last| is_flag(last));
+    words.extend(flag.filter(|_| !is_flag(first) && !is_filter(first)));
+    words.extend(typed.iter().cloned());
+    if words[0] == "run" {
+        return run_line(&words[1..]).map(|line| line.words);
+    }
+    if is_understood(&words) { Ok(words) } else { Err(None) }
+}
+
+/// What helps who typed `flag`, with its name.
+fn answer_to(flag: &str) -> Option<String> {
+    instead_of(flag).map(|instead| format!("{flag}: {instead}"))
+}
+
+fn is_flag(word: &str) -> bool {
+    word.len() > 1 && word.starts_with('-')
+}
+
+/// Whether a text begins as a filter does.
+fn is_filter(text: &str) -> bool {
+    let text = text.trim_start_matches(['(', '!', ' ']);
+    let end = text.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').unwrap_or(text.len());
+    is_filter_word(&text[..end]) && !text[end..].starts_with(['.', '_'])
+}
+
+fn is_called(arg: &Arg, flag: &str) -> bool {
+    match flag.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|all| all.contains(&long)),
+        None => arg.get_short() == flag.chars().nth(1),
+    }
+}
+
+/// Whether the word behind a flag is its value.
+fn takes_a_word(arg: &Arg) -> bool {
+    arg.get_action().takes_values() && !arg.is_require_equals_set()
+}
+
+/// Whether `wirescope` with these words is no fault of the command line's form.
+fn is_understood(words: &[String]) -> bool {
+    let line = std::iter::once("wirescope").chain(words.iter().map(String::as_str));
+    Cli::command().try_get_matches_from(line).is_ok()
+}
+
+fn in_words(words: &[String]) -> String {
+    let words: String = words.iter().map(|word| format!(" {}", shell_word(word))).collect();
+    format!("wirescope{words}")
+}
+
+fn on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -189,6 +334,9 @@ mod tests {
         }
         assert_eq!(instead_of("--interface").as_deref(), Some("write -i IFACE"));
         assert!(instead_of("--frobnicate").is_none() && instead_of("-9").is_none());
+        assert!(
+            instead_of("--monitor-mode").is_some_and(|instead| instead.contains("set wlan0 down; iw dev wlan0 set type monitor"))
+        );
         for (long, short) in LONG {
             assert!(instead_of(long).is_some(), "{long} {short}");
         }
@@ -211,16 +359,99 @@ mod tests {
         assert!(of_command("doctor", "-d").is_none() && of_command("devices", "-v").is_none());
     }
 
+    /// What is said of a line.
+    fn said(typed: &[&str]) -> String {
+        let words: Vec<String> = [&["wirescope"], typed].concat().into_iter().map(String::from).collect();
+        let error = Cli::command().try_get_matches_from(&words).unwrap_err();
+        crate::known_elsewhere(&error, &words).unwrap_or_default()
+    }
+
+    /// The words of a line, as a shell takes them.
+    fn words_of(line: &str) -> Vec<String> {
+        let parts = line.split('\'').enumerate();
+        let words = |(at, part): (usize, &str)| match at % 2 {
+            0 => part.split_whitespace().map(String::from).collect(),
+            _ => vec![part.to_string()],
+        };
+        parts.flat_map(words).collect()
+    }
+
+    #[test]
+    fn every_line_that_is_proposed_is_understood() {
+        let check = |typed: &[&str], expected: &str| {
+            let said = said(typed);
+            let lines = said.lines().flat_map(|line| line.split(", or: "));
+            let proposed: Vec<&str> = lines.filter_map(|line| Some(line.split_once("wirescope ")?.1)).collect();
+            assert!(proposed.contains(&expected), "{typed:?}: {said}");
+            for line in proposed {
+                assert!(is_understood(&words_of(line)), "{typed:?}: {line}");
+            }
+        };
+        let dns = "run -i IFACE --trigger 'udp port 53' --out DIR";
+        check(&["udp", "port", "53"], dns);
+        check(&["udp port 53"], dns);
+        check(&["udp port 53"], "filter 'udp port 53'");
+        check(&["udp\tport", "\n53"], dns);
+        check(&["udp", "port", "53", "-i", "eth0"], "run --trigger 'udp port 53' -i eth0 --out DIR");
+        check(&["trigger", "udp port 53"], dns);
+        check(&["trigger", "dns=udp port 53", "-i", "eth0"], "run --trigger 'dns=udp port 53' -i eth0");
+        check(&["trigger"], "run --trigger EXPR");
+        check(&["-i", "lo"], "run -i lo");
+        check(&["-nn", "-i", "eth0", "port", "80"], "run -i eth0 --trigger 'port 80' --out DIR");
+        check(
+            &["-nni", "eth0", "-s0", "-w", "a.pcap", "(tcp or udp) and port 80"],
+            "run -i eth0 -s 0 -w a.pcap --trigger '(tcp or udp) and port 80'",
+        );
+        check(&["--interface", "eth0"], "run -i eth0");
+        check(&["--interface=eth0", "--ring=8GiB", "--mlock", "--number"], "run -i eth0 --ring 8GiB --mlock");
+        check(&["-v", "run", "-i", "lo"], "run -v -i lo");
+        check(&["capture", "-i", "lo", "--dump-past", "5"], "run -i lo --dump-past 5");
+        check(&["capture", "eth0"], "run -i eth0");
+        check(&["capture", "eth0", "udp"], "run -i eth0 --trigger udp --out DIR");
+        check(&["sniff", "udp"], "run -i IFACE --trigger udp --out DIR");
+        check(&["record"], "run -i IFACE");
+        check(&["read", "x.pcap"], "run -r x.pcap");
+        check(&["read", "x.pcap", "y.pcap"], "run -r FILE");
+        check(&["list", "interfaces"], "devices");
+        check(&["interfaces", "--json"], "devices --json");
+        check(&["check", "x.toml"], "config check x.toml");
+        check(&["check"], "config check FILE");
+        check(&["show", "x.toml"], "config show --config x.toml");
+        check(&["show", "--ring", "1GiB"], "config show --ring 1GiB");
+        check(&["config", "x.toml"], "config check x.toml");
+        check(&["config", "x.toml"], "config show --config x.toml");
+        check(&["explain", "udp", "port", "53"], "filter udp port 53");
+        check(&["compile", "-d", "udp"], "filter EXPR");
+        check(&["diagnose"], "doctor");
+        check(&["-D"], "devices");
+        // Where no line does it, only the first flag in the way is answered.
+        let answered = |typed: &[&str], flag: &str| {
+            let answer = format!("{flag}: {}", instead_of(flag).unwrap());
+            assert_eq!(said(typed), answer, "{typed:?}");
+        };
+        answered(&["-c", "5"], "-c");
+        answered(&["-nnc5", "-i", "eth0"], "-c");
+        answered(&["-v", "run", "-c", "5"], "-c");
+        answered(&["-i", "eth0", "-w", "a.pcap", "-C", "10", "-G", "5"], "-C");
+        answered(&["capture", "--count", "5"], "--count");
+        answered(&["udp", "port", "53", "-X"], "-X");
+        for typed in [&["frobnicate"][..], &["--frobnicate"], &["tcp.port == 80"], &["-i"]] {
+            assert_eq!(said(typed), "", "{typed:?}");
+        }
+        for (flag, instead) in FLAGS {
+            assert_eq!(NEEDLESS.contains(&flag), instead.contains("leave it out"), "{flag}");
+        }
+    }
+
     #[test]
     fn no_flag_of_run_is_said_to_be_none() {
-        use clap::CommandFactory;
-        let mut cli = crate::args::Cli::command();
+        let mut cli = Cli::command();
         cli.build();
         let run = cli.find_subcommand("run").unwrap();
         for (flag, _) in LONG {
             assert!(run.get_arguments().all(|arg| arg.get_long().is_none_or(|long| format!("--{long}") != flag)), "{flag}");
         }
-        for (command, _) in COMMANDS {
+        for (command, ..) in COMMANDS {
             assert!(cli.find_subcommand(command).is_none(), "{command}");
         }
         for (flag, _) in FLAGS {

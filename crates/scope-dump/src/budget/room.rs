@@ -54,6 +54,11 @@ impl Room {
         self
     }
 
+    /// Whether the budget is another run's.
+    pub(super) fn is_another_s(&self) -> bool {
+        self.is_another_s
+    }
+
     /// After so much was deleted.
     pub(super) fn after(mut self, gain: Gain) -> Room {
         self.of_budget = self.of_budget.map(|room| room + i128::from(gain.bytes));

@@ -2,6 +2,7 @@
 
 use super::facts::{DumpFacts, Facts};
 use super::findings::{Finding, Stage, Sureness};
+use crate::plan::DUMPS_MAX;
 use scope_packet::GapReason;
 
 /// Findings whose packets a dump then lacks, by the reason that the dump states.
@@ -348,15 +349,16 @@ fn refused(facts: &Facts, found: &mut Vec<Finding>) {
     if too_many > 0 {
         let places = facts.dumps_max.map_or(String::new(), |places| format!(" ({places})"));
         let cause = format!("{too_many} hits got no dump of their own: all places for dumps at once were taken{places}");
-        let more = facts.dumps_max.unwrap_or(8).saturating_mul(4);
+        let now = facts.dumps_max.unwrap_or(8);
+        let more = now.saturating_mul(4).min(DUMPS_MAX);
         // Where dumps hold the ring already, more of them hold it up sooner.
         let ring = if facts.dropped("ring_pinned") > 0 { ", and give the ring as much more memory: --ring" } else { "" };
-        let allow = format!("Allow more dumps at once: --dumps-max {}{ring}.", more.min(4096));
-        let remedies = [
-            allow.as_str(),
+        let allow = (more > now).then(|| format!("Allow more dumps at once: --dumps-max {more}{ring}."));
+        let fewer = [
             "Close dumps sooner: a shorter --after.",
             "Make fewer dumps: a longer --holdoff, or one for each host: --holdoff-key '$srcIP'.",
         ];
+        let remedies: Vec<&str> = allow.as_deref().into_iter().chain(fewer).collect();
         found.push(Finding::note("too_many", Stage::Dumps, Sureness::Certain, cause, &remedies));
     }
     if facts.hits_rationed > 0 {

@@ -151,12 +151,15 @@ fn in_words(places: &[Unwritable]) -> String {
     places.iter().map(words).collect::<Vec<_>>().join(", nor to ")
 }
 
+/// What helps where another owner doesn't.
+const MEND: &str = "mend that, or choose another folder";
+
 /// Changing owners helps only where the owner is what is wrong.
 fn remedy(places: &[Unwritable], give: &str) -> String {
     let give = format!("{give}, and chmod -R u+rwX where this user owns it; or choose another --user");
     let owners = places.iter().filter(|place| place.cause.raw_os_error() == Some(libc::EACCES)).count();
     match owners {
-        0 => "mend that, or choose another folder".to_string(),
+        0 => MEND.to_string(),
         _ if owners < places.len() => format!("{give}; mend the rest, or choose another folder"),
         _ => give,
     }

@@ -1,6 +1,6 @@
 //! Who a run is once everything is open: looked up, tried in a thread, taken on by the process.
 
-use super::{RightsError, Unwritable, Writable, capabilities, give_to};
+use super::{MEND, RightsError, Unwritable, Writable, capabilities, give_to};
 use rustix::fs::fstat;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -162,7 +162,7 @@ fn named(user: &User, current: &User, writable: &[Writable<'_>]) -> Result<Choic
         let other = by_name(OWN_USER).or_else(|| by_name(NOBODY));
         let name = other.as_ref().map_or(NOBODY, |other| &other.name);
         let give = match other.as_ref().map(|other| other.try_on(writable)) {
-            Some(Err(Obstacle::Write(failed))) => format!("; {}", give_to(name, &places(writable, &failed))),
+            Some(Err(Obstacle::Write(failed))) => format!("; {}", what_helps(name, writable, &failed)),
             _ => String::new(),
         };
         format!("--user {} keeps this run root; write --user {name}{give}", user.name)
@@ -187,13 +187,19 @@ fn not_writable(user: String, writable: &[Writable<'_>], mut failed: Vec<(usize,
         known.push(folder);
         is_new
     });
-    let owned = |(at, cause): &(usize, io::Error)| (cause.raw_os_error() == Some(libc::EACCES)).then_some(writable[*at]);
-    let give = give_to(&user, &failed.iter().filter_map(owned).collect::<Vec<_>>());
+    let give = what_helps(&user, writable, &failed);
     let places = failed.into_iter().map(|(at, cause)| {
         let Writable { folder, file, .. } = writable[at];
         Unwritable { folder: folder.path().to_path_buf(), file: file.to_os_string(), cause }
     });
     RightsError::NotWritable { user, places: places.collect(), give }
+}
+
+/// What gives `user` the folders where another owner is what helps; where it helps nowhere, that.
+fn what_helps(user: &str, writable: &[Writable<'_>], failed: &[(usize, io::Error)]) -> String {
+    let owned = |(at, cause): &(usize, io::Error)| (cause.raw_os_error() == Some(libc::EACCES)).then_some(writable[*at]);
+    let owned: Vec<Writable<'_>> = failed.iter().filter_map(owned).collect();
+    if owned.is_empty() { MEND.to_string() } else { give_to(user, &owned) }
 }
 
 /// Those of `writable` that were tried in vain.
@@ -236,7 +242,7 @@ fn best(root: User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
         None => ("root".to_string(), "this run stays root: it can't become another user".to_string()),
         Some((user, failed)) => {
             let lacking = places(writable, failed);
-            let (user, give) = (&user.name, give_to(&user.name, &lacking));
+            let (user, give) = (&user.name, what_helps(&user.name, writable, failed));
             let folders: Vec<String> = folders(&lacking).iter().map(|folder| folder.display().to_string()).collect();
             let are = if folders.len() == 1 { "is" } else { "are" };
             let folders = folders.join(" and ");
@@ -292,6 +298,18 @@ fn look_up(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rights::Place;
+    use scope_store::Folder;
+
+    #[test]
+    fn another_owner_is_proposed_only_where_that_helps() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path()).unwrap();
+        let writable = [Writable { folder: &folder, file: OsStr::new("a"), place: Place::Own }];
+        let said = |errno| what_helps("nobody", &writable, &[(0, io::Error::from_raw_os_error(errno))]);
+        assert!(said(libc::EACCES).contains("chown -R nobody "), "{}", said(libc::EACCES));
+        assert_eq!(said(libc::EROFS), "mend that, or choose another folder");
+    }
 
     #[test]
     fn users_are_found_by_name_and_number_and_those_that_are_not_there_are_not() {

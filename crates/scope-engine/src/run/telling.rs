@@ -1,6 +1,7 @@
 //! What comes up while a run goes, passed on: to who watches, to the log, and warnings to the summary too.
 
 use super::Run;
+use crate::numbers::{counted, number};
 use crate::refused::{Bounds, Refused};
 use crate::run::Watch;
 use crate::space::Told;
@@ -9,7 +10,7 @@ use scope_source::printable::shell_word;
 use scope_source::spec::SourcePlan;
 use scope_source::{InterfaceNews, InterfaceState};
 use serde_json::json;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Warnings that the summary repeats; all are told when they come up.
@@ -24,7 +25,7 @@ impl Run {
     /// Passes on what has come up: warnings, finished dumps.
     pub(super) fn tell(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
         for report in reports {
-            let mut report = report.lock().expect("no panic while held");
+            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
             let ((news, lost_news), (new, lost)) = (report.news.take(), report.warnings.take());
             drop(report); // the worker needs it
             news.into_iter().for_each(|news| self.tell_of_interface(news, watch, warnings));
@@ -95,25 +96,26 @@ impl Run {
 
     /// What bounds the dumps of this run.
     pub(super) fn bounds(&self) -> Bounds {
-        let ring = &self.shared.ring;
+        let (ring, budget) = (&self.shared.ring, self.outputs.dump.budget.as_ref());
         Bounds {
             dumps_max: self.shared.dumps.places().max(),
             pins: ring.budget().segments(),
             segment_bytes: ring.segment_bytes() as u64,
-            limits: self.outputs.dump.budget.as_ref().map(|budget| *budget.limits()),
+            limits: budget.map(|budget| *budget.limits()),
+            budget_is_another_s: budget.is_some_and(|budget| budget.is_bounded_by_another()),
         }
     }
 
     /// Warns of files whose packets are in no order of time, once all are read: then most of them belong to no window.
     pub(super) fn tell_of_disorder(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
         let total = self.shared.ring.counters().total();
-        let counters = |report: &Mutex<WorkerReport>| report.lock().expect("no panic while held").counters.set_back;
-        let set_back: u64 = reports.iter().map(counters).sum();
         let (strays, packets) = (total.stray_packets, total.received_packets);
         let many = strays > STRAYS_FEW && strays.saturating_mul(STRAYS_PART) >= packets;
         if self.live || !many {
             return;
         }
+        let counters = |report: &Mutex<WorkerReport>| report.lock().unwrap_or_else(PoisonError::into_inner).counters.set_back;
+        let set_back: u64 = reports.iter().map(counters).sum();
         let files: Vec<String> = self
             .plan
             .sources
@@ -127,12 +129,7 @@ impl Run {
             [one] if one != "-" => one,
             _ => "FILE",
         };
-        let warning = format!(
-            "the packets are in no order of time: {strays} of {packets} packets have a time that no other bears out, and time was set back \
-             {set_back} times; windows end at each step, so that dumps lack most of what belongs to them; sort the file, then run on that: \
-             reordercap {file} sorted.pcapng"
-        );
-        self.warn(warning, watch, warnings);
+        self.warn(disorder(strays, packets, set_back, file), watch, warnings);
     }
 
     /// What became of an interface: an event, and a warning or just a line.
@@ -176,5 +173,27 @@ impl Run {
                 watch.warning(&line);
             }
         }
+    }
+}
+
+fn disorder(strays: u64, packets: u64, set_back: u64, file: &str) -> String {
+    format!(
+        "the packets are in no order of time: {} of {} have a time that no other bears out, and time was set back {}; windows end at \
+         each step, so that dumps lack most of what belongs to them; sort the file, then run on that: reordercap {file} sorted.pcapng",
+        number(strays),
+        counted(packets, "packet"),
+        counted(set_back, "time")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disorder_is_told_with_thousands_set_apart() {
+        let said = disorder(1234, 56_789, 1, "a.pcap");
+        assert!(said.contains(": 1,234 of 56,789 packets have a time "), "{said}");
+        assert!(said.contains(" was set back 1 time;") && said.ends_with("reordercap a.pcap sorted.pcapng"), "{said}");
     }
 }

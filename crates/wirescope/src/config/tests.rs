@@ -6,6 +6,7 @@ use crate::plan::{self, Look};
 use clap::CommandFactory;
 use proptest::prelude::*;
 use scope_config::{Given, Kind, Settings, Written};
+use scope_packet::LinkType;
 use std::path::Path;
 
 /// The commented example.
@@ -59,7 +60,9 @@ fn a_value_of_a_wrong_type_is_named_with_its_line_for_every_key() {
             Kind::Amount => &["true", "[\"a\"]", "{ a = 1 }", "2026-01-01", "nan", "inf"],
             Kind::List => &["1", "true", "[1]", "[[\"a\"]]", "[{ a = 1 }]", "{ a = 1 }", "2026-01-01"],
         };
-        wrong.iter().for_each(|value| check_wrong(&key.name, value));
+        for value in wrong {
+            check_wrong(&key.name, value);
+        }
     }
 }
 
@@ -100,9 +103,9 @@ fn a_nul_character_is_refused_with_its_line_wherever_a_text_may_stand() {
     let said = faults(text);
     let places = ["t.toml:2: source: ", "t.toml:6: trigger.expr: ", "t.toml:9: trigger.dump: "];
     assert_eq!(said.len(), places.len(), "{said:#?}");
-    said.iter()
-        .zip(places)
-        .for_each(|(fault, place)| assert!(fault.starts_with(place) && fault.contains("take it out"), "{fault}"));
+    for (fault, place) in said.iter().zip(places) {
+        assert!(fault.starts_with(place) && fault.contains("take it out"), "{fault}");
+    }
 }
 
 #[test]
@@ -152,7 +155,9 @@ fn a_faulty_filter_hides_no_other_fault_of_its_trigger() {
         "t.toml:8: trigger 'a': holdoff-key: ",
     ];
     assert_eq!(said.len(), starts.len(), "{said:#?}");
-    said.iter().zip(starts).for_each(|(said, start)| assert!(said.starts_with(start), "'{start}' is not {said}"));
+    for (said, start) in said.iter().zip(starts) {
+        assert!(said.starts_with(start), "'{start}' is not {said}");
+    }
 }
 
 #[test]
@@ -160,7 +165,9 @@ fn unknown_keys_are_refused_with_the_nearest_known_one_and_all_faults_come_at_on
     let said = faults("rng = 5\nhold_off = 3\nxyzzy = 1\nmlock = 5\n[sorce]\nspec = 1\n");
     let expected = ["t.toml:1: rng: ", "t.toml:2: hold_off: ", "t.toml:3: xyzzy: ", "t.toml:4: mlock: is 5", "t.toml:5: sorce: "];
     assert_eq!(said.len(), expected.len(), "{said:#?}");
-    said.iter().zip(expected).for_each(|(fault, word)| assert!(fault.starts_with(word), "'{fault}' is not '{word}'"));
+    for (fault, word) in said.iter().zip(expected) {
+        assert!(fault.starts_with(word), "'{fault}' is not '{word}'");
+    }
     for (at, nearest) in [(0, "'ring'"), (1, "'holdoff'"), (4, "'source'")] {
         assert!(said[at].contains(nearest), "{}", said[at]);
     }
@@ -246,7 +253,9 @@ fn a_trigger_without_a_filter_is_looked_at_with_all_its_words() {
     let starts =
         ["t.toml:4: trigger: there is no 'expr'", "t.toml:5: trigger.nam: ", "t.toml:6: trigger 'trigger1': before: 'z'"];
     assert_eq!(said.len(), starts.len(), "{said:#?}");
-    said.iter().zip(starts).for_each(|(said, start)| assert!(said.starts_with(start), "'{start}' is not {said}"));
+    for (said, start) in said.iter().zip(starts) {
+        assert!(said.starts_with(start), "'{start}' is not {said}");
+    }
 }
 
 #[test]
@@ -254,7 +263,9 @@ fn combinations_of_keys_are_told_with_file_and_lines_in_the_words_of_the_file() 
     let check = |text: &str, expected: &[&str]| {
         let said = faults(&format!("source = \"synth:\"\nout = \"d\"\n{text}"));
         assert_eq!(said.len(), expected.len(), "{said:#?}");
-        said.iter().zip(expected).for_each(|(said, start)| assert!(said.starts_with(start), "'{start}' is not {said}"));
+        for (said, start) in said.iter().zip(expected) {
+            assert!(said.starts_with(start), "'{start}' is not {said}");
+        }
     };
     check(
         "write = \"-\"\nsummary = \"json\"\n",
@@ -279,6 +290,17 @@ fn combinations_of_keys_are_told_with_file_and_lines_in_the_words_of_the_file() 
     let args = with_flags("source = \"synth:\"\nsummary = \"json\"\n", &["-w", "-"]);
     let said = plan::plan(&args, Look::Nowhere).unwrap_err();
     assert!(said[0].starts_with("-w: the dump and --summary (t.toml:2) can't both"), "{said:#?}");
+}
+
+#[test]
+fn an_empty_template_is_proposed_as_it_is_written_where_the_trigger_stands() {
+    const USB: LinkType = LinkType(189);
+    let said = |args: &RunArgs| plan::plan(args, Look::Known(&[USB])).unwrap_err().join("\n");
+    let text = "source = \"synth:\"\nout = \"d\"\n";
+    let of_file = said(&settings(&format!("{text}trigger = \"udp\"\n")).unwrap());
+    assert!(of_file.contains("\ndump = '' keeps all of a window") && !of_file.contains("--dump"), "{of_file}");
+    let of_flags = said(&with_flags(text, &["--trigger", "udp"]));
+    assert!(of_flags.contains("\n--dump '' keeps all of a window"), "{of_flags}");
 }
 
 #[test]
@@ -309,7 +331,9 @@ fn all_lines_that_are_no_toml_are_told_in_their_order() {
         let said = faults(text);
         let places: Vec<String> = lines.iter().map(|line| format!("t.toml:{line}: no TOML: ")).collect();
         assert_eq!(said.len(), places.len(), "{said:#?}");
-        said.iter().zip(&places).for_each(|(said, place)| assert!(said.starts_with(place.as_str()), "'{place}' is not {said}"));
+        for (said, place) in said.iter().zip(&places) {
+            assert!(said.starts_with(place.as_str()), "'{place}' is not {said}");
+        }
     };
     check("ring = \"1GiB\nout =\n[[trigger\n", &[1, 2, 3]);
     check("ring = \"1\\q\"\nring = 1z\nring = 5\nout\n", &[1, 2, 4]);

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 /// Letters of a trigger's name at most: it becomes part of file names.
 const NAME_LEN_MAX: usize = 64;
-/// What helps where libpcap can't filter packets of the link types at hand: hits have no address that a template could take.
-const LINKS_HINT: &str = "\n--dump '' keeps all of a window, where hits have no addresses";
+/// What an empty template does where libpcap can't filter packets of the link types at hand: hits have no address that another could take.
+const LINKS_HINT: &str = "keeps all of a window, where hits have no addresses";
 /// Triggers at most.
 const TRIGGERS_MAX: usize = 256;
 
@@ -102,7 +102,9 @@ pub fn plan(args: &RunArgs, times: &Times, vlan: VlanRule, link_types: &[LinkTyp
         let place = |key: &str| format!("trigger '{name}': {key}");
         // Of a table each word has its line.
         let of_filter = if own.is_some() { place("expr") } else { format!("trigger '{name}'") };
-        let filter = filter(&of_filter, text, written.expression, vlan, link_types, faults);
+        let in_file = args.settings.values("trigger").get(index).is_some_and(|value| args.settings.place(value).is_some());
+        let empty = if in_file { "dump = ''" } else { "--dump ''" };
+        let filter = filter(&of_filter, text, written.expression, empty, vlan, link_types, faults);
         let general = if templates.len() == 1 { templates.first() } else { templates.get(index) };
         let own = own.unwrap_or(&nothing);
         let times = own_times(&name, own, times, faults);
@@ -162,10 +164,12 @@ fn check_name(name: &str, earlier: &[String], faults: &mut Faults) {
     }
 }
 
+/// `empty` is how an empty template is written where the trigger stands.
 fn filter(
     place: &str,
     text: &str,
     expression: &str,
+    empty: &str,
     vlan: VlanRule,
     link_types: &[LinkType],
     faults: &mut Faults,
@@ -177,7 +181,10 @@ fn filter(
                 format!("\n'{word}' is a word of the filter language and can't be a trigger's name; choose another")
             });
             // Hits of such link types fill no address.
-            let links = if error.is_for_links_without_filters() { LINKS_HINT } else { "" };
+            let links = match error.is_for_links_without_filters() {
+                true => format!("\n{empty} {LINKS_HINT}"),
+                false => String::new(),
+            };
             faults.add(place, format!("{error}{hint}{links}"));
             None
         }

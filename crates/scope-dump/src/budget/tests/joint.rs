@@ -220,6 +220,7 @@ fn what_one_run_is_making_counts_for_the_others_and_the_smaller_budget_holds() {
     let error = large.open[0].0.charge(MIB).unwrap_err().to_string();
     assert!(error.contains("4.0 MiB of the 4.0 MiB of --dump-budget, that of another run here"), "{error}");
     assert_eq!(large.budget.standing().used, 4 * MIB);
+    assert!(large.budget.is_bounded_by_another() && !small.budget.is_bounded_by_another());
     small.kill();
     assert!(large.charge(0, MIB) && large.charge(0, 4 * MIB), "its claim and its budget ended with it");
     assert!(!large.charge(0, 1));
