@@ -52,7 +52,7 @@ put 0644 "$made/bash" "usr/share/bash-completion/completions/wirescope"
 put 0644 "$made/zsh" "usr/share/zsh/vendor-completions/_wirescope"
 put 0644 "$made/fish" "usr/share/fish/vendor_completions.d/wirescope.fish"
 put 0644 "$root/README.md" "usr/share/doc/wirescope/README.md"
-for file in wirescope.toml ARCHITECTURE.md FORMAT.md SPECIFICATION.md; do
+(cd "$root/docs" && find . -name '*.md' -o -name '*.toml') | sort | while read -r file; do
     put 0644 "$root/docs/$file" "usr/share/doc/wirescope/docs/$file"
 done
 cat "$root/LICENSE-MIT" "$root/LICENSE-APACHE" >"$made/copyright"

@@ -1,4 +1,4 @@
-//! Every key of the summary, and every line of the log with its keys, is documented: the README has the first, docs/LOG.md the second.
+//! Every key of the summary, and every line of the log with its keys, has its line in docs/reference.
 
 mod run;
 
@@ -12,6 +12,11 @@ const NAMED_BY_OTHERS: [&str; 6] = ["hits", "dropped", "nic", "driver", "config"
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The text of a page of the reference.
+fn page_of(name: &str) -> String {
+    std::fs::read_to_string(root().join("docs/reference").join(name)).unwrap()
 }
 
 /// Words inside backquotes.
@@ -69,28 +74,26 @@ fn log(place: &Place) -> Vec<Value> {
 }
 
 #[test]
-fn every_key_of_the_summary_stands_in_the_readme_and_every_line_of_the_log_in_its_page() {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let part = &readme[readme.find("`--summary json` prints").unwrap()..readme.find("`wirescope filter EXPR` explains").unwrap()];
-    let documented = quoted(part);
-    let page = std::fs::read_to_string(root().join("docs/LOG.md")).unwrap_or_default();
+fn every_key_of_the_summary_and_every_line_of_the_log_stands_in_its_page() {
+    let documented = quoted(&page_of("summary.md"));
+    let page = page_of("event-log.md");
     let rows: BTreeMap<String, BTreeSet<String>> =
         page.lines().filter_map(|line| Some((line.strip_prefix("| `")?.split('`').next()?.to_string(), quoted(line)))).collect();
     for (summary, log) in summaries() {
         let mut found = BTreeSet::new();
         keys("", &summary, &mut found);
         let lacking: Vec<_> = found.difference(&documented).collect();
-        assert!(lacking.is_empty(), "the README's tables lack {lacking:?}");
+        assert!(lacking.is_empty(), "summary.md lacks {lacking:?}");
         for line in log {
             let event = line["event"].as_str().unwrap();
-            let row = rows.get(event).unwrap_or_else(|| panic!("docs/LOG.md lacks the event {event}"));
+            let row = rows.get(event).unwrap_or_else(|| panic!("event-log.md lacks the event {event}"));
             let mut found = BTreeSet::new();
             keys("", &line, &mut found);
             let everywhere: BTreeSet<String> = rows["every line"].union(&rows["nic"]).cloned().collect();
             let of_summary = if ["dump", "end", "together"].contains(&event) { documented.clone() } else { BTreeSet::new() };
             let known = |key: &&String| row.contains(*key) || everywhere.contains(*key) || of_summary.contains(*key);
             let lacking: Vec<_> = found.iter().filter(|key| !known(key)).collect();
-            assert!(lacking.is_empty(), "docs/LOG.md lacks of {event}: {lacking:?}");
+            assert!(lacking.is_empty(), "event-log.md lacks of {event}: {lacking:?}");
         }
     }
 }
@@ -114,7 +117,7 @@ fn every_event_that_the_engine_can_write_has_its_line_in_the_page_of_the_log() {
     let mut events = BTreeSet::new();
     events_in(&root().join("crates/scope-engine/src"), &mut events);
     assert!(events.len() > 10, "{events:?}");
-    let page = std::fs::read_to_string(root().join("docs/LOG.md")).unwrap_or_default();
+    let page = page_of("event-log.md");
     let lacking: Vec<_> = events.iter().filter(|event| !page.contains(&format!("\n| `{event}` |"))).collect();
-    assert!(lacking.is_empty(), "docs/LOG.md lacks {lacking:?}");
+    assert!(lacking.is_empty(), "event-log.md lacks {lacking:?}");
 }

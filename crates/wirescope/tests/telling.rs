@@ -161,7 +161,12 @@ fn words_of_other_programs_are_answered() {
     }
     refused(&finish(wirescope(&["-i", "lo"])), &["wirescope run -i lo"]);
     refused(&finish(wirescope(&["capture", "-i", "lo"])), &["no command 'capture'", "wirescope run -i lo"]);
-    refused(&finish(wirescope(&["config", "a.toml"])), &["wirescope config check a.toml"]);
+    refused(
+        &finish(wirescope(&["config", "a.toml"])),
+        &["wirescope config check a.toml", "wirescope config show --config a.toml"],
+    );
+    refused(&finish(wirescope(&["-nn", "-i", "lo", "port", "80"])), &["wirescope run -i lo --trigger 'port 80' --out DIR"]);
+    refused(&finish(wirescope(&["udp port\n53"])), &["wirescope run -i IFACE --trigger 'udp port 53' --out DIR"]);
     let filter = |text: &str, word: &str| refused(&finish(wirescope(&["filter", text])), &[word]);
     filter("tcp.flags.reset", "tcp[tcpflags] & tcp-rst != 0");
     filter("tcp host 10.0.0.1", "tcp and host 10.0.0.1");
