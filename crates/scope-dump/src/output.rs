@@ -44,6 +44,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 const PIECE_BYTES: usize = 64 << 10;
 /// Bytes of descriptions that a file's head is made for at most, beforehand.
 const FORESEEN_BYTES_MAX: usize = 64 << 10;
+/// Room that is kept for the text beside a pcap file: some more than the most gaps take.
+const FACTS_BYTES: u64 = 32 << 10;
 /// Bytes of a comment beside its text, and of the end of options, at most.
 const COMMENT_BYTES: usize = 12;
 /// Names tried for one file before giving up.
@@ -126,6 +128,8 @@ pub(crate) struct OutFile {
     /// Bytes that are in the file for sure, whole blocks.
     written: u64,
     charged: Charged,
+    /// Beside a pcap file: what the text with its facts may take.
+    facts_charged: Option<Charged>,
     /// Bytes of its head; 0 in a pipe.
     head_bytes: u64,
     /// By the run's interface number.
@@ -198,6 +202,7 @@ impl OutFile {
             buffered: Vec::new(),
             written: 0,
             charged: Charged::to(&output.budget),
+            facts_charged: None,
             head_bytes,
             interfaces: BTreeMap::new(),
             description_bytes: 0,
@@ -220,6 +225,10 @@ impl OutFile {
         };
         if file.output.is_stream() {
             file.describe_known(&known);
+        } else if file.format() == DumpFormat::Pcap {
+            let mut facts = Charged::to(&output.budget);
+            facts.charge(FACTS_BYTES)?;
+            file.facts_charged = Some(facts);
         }
         Ok(file)
     }
@@ -652,9 +661,10 @@ pub(crate) fn publish(
             }
         }
     }
+    let facts_charged = files.values_mut().find_map(|file| file.facts_charged.take());
     if output.format == DumpFormat::Pcap
         && let Some(main) = report.paths.first()
-        && let Err(error) = publish_facts(output, main, report)
+        && let Err(error) = publish_facts(output, main, report, facts_charged)
     {
         report.complete = false;
         report.error.get_or_insert(output.fault(format!("{stem}: {error}")));
@@ -674,12 +684,15 @@ pub fn write_nothing(output: &Arc<DumpOutput>, ring: &Ring, fallback: LinkType) 
     file.error.map_or(Ok(()), Err)
 }
 
-/// Writes the facts that a pcap file can't hold into a text file beside it; `main` is that file.
-fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpReport) -> io::Result<()> {
+/// Writes the facts that a pcap file can't hold into a text file beside it; `main` is that file, `charged` has [`FACTS_BYTES`].
+fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpReport, charged: Option<Charged>) -> io::Result<()> {
     let Some(folder) = output.folder() else { return Ok(()) };
     let text = format!("{APPLICATION}\n{}\n", facts(report));
-    let mut charged = Charged::to(&output.budget);
-    charged.charge(text.len() as u64)?;
+    let bytes = text.len() as u64;
+    let (mut charged, has) = charged.map_or_else(|| (Charged::to(&output.budget), 0), |charged| (charged, FACTS_BYTES));
+    if bytes > has {
+        charged.charge(bytes - has)?;
+    }
     let file = output.disk.unnamed(folder)?;
     output.disk.write(&file, text.as_bytes())?;
     output.disk.sync(&file)?;

@@ -154,15 +154,19 @@ fn a_dump_that_meets_the_bound_while_it_is_written_is_whole_up_to_there_and_says
 #[test]
 fn a_dump_that_is_larger_than_the_budget_takes_all_of_it_however_it_is_written() {
     const BUDGET: u64 = 3 * MIB;
-    for _ in 0..3 {
+    for format in ["pcapng", "pcap", "pcapng", "pcap"] {
         let place = Place::new();
         let traffic =
             ["--source", "synth:rate=10k,size=1000,time=1s,trigger-at=500ms", "--trigger", "udp port 60000", "--dump", ""];
-        let done = place.run(&[&traffic[..], &["--before", "5", "--after", "5", "--dump-budget", "3MiB"]].concat());
+        let more = ["--before", "5", "--after", "5", "--dump-budget", "3MiB", "--dump-format", format];
+        let done = place.run(&[&traffic[..], &more].concat());
         assert_eq!(done.code(), Some(1), "{}", done.stderr);
         let summary = done.summary();
         let dump = summary.only_dump();
-        let size = dump.path.metadata().unwrap().len();
+        let beside = dump.path.with_extension("txt");
+        let facts = if format == "pcap" { std::fs::read_to_string(&beside).unwrap() } else { String::new() };
+        assert!(format == "pcapng" || facts.contains("disk"), "{facts}");
+        let size = dump.path.metadata().unwrap().len() + facts.len() as u64;
         assert!((BUDGET - MIB / 4..=BUDGET).contains(&size), "{size} bytes: {dump:?}");
         assert_eq!(oracle::read(&dump.path).unwrap().capture.packets.len() as u64, dump.packets);
     }
