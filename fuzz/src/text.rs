@@ -4,7 +4,7 @@ use scope_config::{Given, Key, Keys, Kind, Settings, Shape, Written};
 use scope_engine::doctor;
 use scope_filter::{Filter, Template, VlanRule};
 use scope_packet::{Headers, LinkType};
-use scope_source::printable;
+use scope_spelling::printable;
 use scope_source::spec::SourcePlan;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -12,7 +12,7 @@ use scope_filter::{ASKED_MAX, Asked, Filter, FilterEngine, Predicate, VlanRule};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, SystemClock, TimestampSource};
 use scope_ring::WorkerCounts;
-use scope_ring::measure::{self, Packets, SOURCES, Sizes};
+use scope_measure::{self as measure, Packets, SOURCES, Sizes};
 use scope_ring::{Append, LaneWriter, Ring};
 use scope_trigger::Window;
 use std::sync::Arc;

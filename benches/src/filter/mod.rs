@@ -23,7 +23,7 @@ use anyhow::{Context, Result};
 use libpcap::BpfFilter;
 use scope_filter::{ASKED_MAX, Asked, Filter, Predicate, VlanRule};
 use scope_packet::{Headers, KeyEntry, LinkType};
-use scope_ring::measure::{Packets, Sizes};
+use scope_measure::{Packets, Sizes};
 
 /// Packets that stay in a core's cache.
 const HOT_PACKETS: u64 = 256;

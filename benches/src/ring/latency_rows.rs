@@ -7,7 +7,7 @@ use crate::cores::{cores, stay_on};
 use crate::figures::percentile;
 use crate::table::Table;
 use scope_ring::Reader;
-use scope_ring::measure::{Feeder, Packets};
+use scope_measure::{Feeder, Packets};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

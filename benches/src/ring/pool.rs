@@ -14,7 +14,7 @@ use super::{Mix, Stand, packets_in};
 use crate::table::Table;
 use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::pcapng::padded;
-use scope_ring::measure::{Arena, Packets, SOURCES};
+use scope_measure::{Arena, Packets, SOURCES};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 

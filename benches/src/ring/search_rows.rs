@@ -7,7 +7,7 @@ use crate::Scale;
 use crate::figures::percentile;
 use crate::table::Table;
 use scope_packet::pcapng::le32;
-use scope_ring::measure::{self, Feeder, Packets, Sizes, check_ring, sum};
+use scope_measure::{Feeder, Packets, Sizes, check_ring, sum};
 use scope_ring::{Pinned, Ring};
 use std::sync::Arc;
 use std::time::Instant;
@@ -137,7 +137,7 @@ pub fn by_time(scale: Scale, table: &mut Table) {
 
 /// A full ring; the first packet that is left, and the one behind the last.
 fn prepare(ring_bytes: u64, source: &Packets) -> Result<(Arc<Ring>, Feeder, u64, u64), String> {
-    let ring = measure::ring(ring_bytes, Some(2 << 20), 1).map_err(|error| error.to_string())?;
+    let ring = scope_measure::ring(ring_bytes, Some(2 << 20), 1).map_err(|error| error.to_string())?;
     let mut feeder = Feeder::new(&ring, 0).map_err(|error| error.to_string())?;
     feeder.begin();
     let packets = packets_in(source, ring_bytes, 1.1);

@@ -2,8 +2,8 @@
 //! packets' times come from, and what the interfaces counted at the begin and the end of the window.
 
 use crate::annex::Annexes;
-use crate::time_text::iso;
 use scope_packet::TimestampSource;
+use scope_spelling::time::iso;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};

@@ -59,7 +59,6 @@ pub mod report;
 pub mod scans;
 mod sieve;
 pub mod target;
-pub mod time_text;
 pub mod together;
 pub mod walk;
 

@@ -6,7 +6,7 @@ use live_bench::{Bench, Dice, Gate, begin, read, read_file};
 use scope_dump::disk::Disk;
 use scope_dump::{DumpFormat, DumpOutput, DumpReport, SystemDisk, Target};
 use scope_packet::{GapReason, LinkType};
-use scope_store::Folder;
+use scope_folder::Folder;
 use scope_trigger::Window;
 use std::ffi::OsStr;
 use std::fs::File;

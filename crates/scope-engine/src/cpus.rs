@@ -4,7 +4,7 @@
 //! taken by force.
 
 use scope_source::spec::Placement;
-use scope_source::spec::values::{CPUS_MAX, format_cpus, parse_cpus};
+use scope_spelling::values::{CPUS_MAX, format_cpus, parse_cpus};
 use std::io;
 
 /// Where the workers of a source run.

@@ -7,9 +7,9 @@
 
 use crate::log_file::LogFile;
 use crate::space::Told;
-use scope_dump::time_text::iso;
 use scope_packet::time::NS_PER_SECOND;
-use scope_store::Folder;
+use scope_spelling::time::iso;
+use scope_folder::Folder;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io;

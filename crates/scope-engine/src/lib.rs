@@ -10,7 +10,6 @@
 //! | `sources` | every source is opened: one feed per worker |
 //! | `live` | how an interface is opened, and what is said of that |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
-//! | [`rights`] | giving up root, capabilities, system calls and files |
 //! | `at_once` | the last line of a run that is ended at once |
 //! | `outputs` | the folders that a run writes to |
 //! | `own_process`, [`reread`] | this program as a process beside a run; the one that opens a file again |
@@ -64,7 +63,6 @@ mod loss_told;
 mod lost;
 mod memory_watch;
 mod nic_watch;
-pub mod numbers;
 mod open_files;
 mod outputs;
 mod own_process;
@@ -72,7 +70,6 @@ pub mod plan;
 mod refused;
 mod reload;
 pub mod reread;
-pub mod rights;
 pub mod run;
 pub mod service;
 pub mod short_snap;
@@ -97,7 +94,6 @@ pub use own_process::serve_if_asked;
 pub use plan::{DumpPlan, RunPlan, SingleDump, SourceEntry};
 pub use reload::{Change, Reload};
 pub use run::{EngineError, Watch, ring_config, run};
-pub use scope_source::printable::{self, json_line, printable, printable_lines, shell_word};
 pub use space::SpaceSummary;
 pub use status::{DumpStatus, InterfaceStatus, Status, WorkerStatus};
 pub use summary::{DumpSummary, Summary};

@@ -8,9 +8,9 @@
 //! `continues`, and `began`, the time of the run's first line. No line is lost: each is in one of the two.
 
 use crate::events::EVENTS_FILE;
-use scope_dump::time_text::iso;
-use scope_source::printable::json_line;
-use scope_store::Folder;
+use scope_spelling::printable::json_line;
+use scope_spelling::time::iso;
+use scope_folder::Folder;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::File;

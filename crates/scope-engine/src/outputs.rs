@@ -2,11 +2,11 @@
 
 use crate::events::{EVENTS_FILE, Events};
 use crate::plan::{RunPlan, SingleDump};
-use crate::rights::{Place, Writable};
+use scope_rights::{Place, Writable};
 use crate::run::EngineError;
 use scope_dump::budget::TABLE_FILE;
 use scope_dump::{Budget, DumpOutput, SystemDisk, Target, Together};
-use scope_store::Folder;
+use scope_folder::Folder;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;

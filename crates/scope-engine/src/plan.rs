@@ -2,7 +2,7 @@
 
 use crate::cpus::Pinning;
 use crate::exec::ExecPlan;
-use crate::rights::RightsPlan;
+use scope_rights::RightsPlan;
 use scope_dump::{DumpFormat, Limits};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::LinkType;

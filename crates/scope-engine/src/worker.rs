@@ -25,8 +25,8 @@ use scope_packet::{
 };
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
-use scope_source::spec::values::format_cpus;
 use scope_source::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
+use scope_spelling::values::format_cpus;
 use scope_trigger::{Hit, Verdict};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! No thread starts a program once rights are given up, whenever it began: in a process of its own, since there is no way back.
 
-use scope_engine::rights::{self, Place, RightsPlan, UserChoice, Writable};
-use scope_store::Folder;
+use scope_rights::{Place, RightsPlan, UserChoice, Writable};
+use scope_folder::Folder;
 use std::ffi::OsStr;
 use std::io;
 use std::process::Command;
@@ -22,8 +22,8 @@ fn no_thread_starts_a_program_be_it_begun_before_or_after() {
     });
     let plan = RightsPlan { user: UserChoice::Best, selftest: false };
     let writable = [Writable { folder: &folder, file: OsStr::new("log"), place: Place::Own }];
-    let decision = rights::decide(&plan, &writable).unwrap();
-    let rights = rights::give_up(decision, &writable).unwrap();
+    let decision = scope_rights::decide(&plan, &writable).unwrap();
+    let rights = scope_rights::give_up(decision, &writable).unwrap();
     assert!(rights.to_string().contains(", no capabilities"), "{rights}");
     go.send(()).unwrap();
     if rights.seccomp {

@@ -18,7 +18,7 @@ use scope_filter::{Filter, FilterEngine, Template, VlanRule};
 use scope_packet::Clock;
 use scope_ring::{ClaimGroup, Ring, RingConfig, Share};
 use scope_source::Source;
-use scope_store::Folder;
+use scope_folder::Folder;
 use scope_trigger::{Places, TriggerConfig, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

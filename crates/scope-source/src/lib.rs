@@ -9,7 +9,6 @@
 //! | [`file`] | pcap and pcapng files, one or several merged by time |
 //! | [`synth`] | generated traffic |
 //! | [`nic`] | network cards: facts, counters, what stands in the way of capture |
-//! | [`mod@printable`] | foreign text made fit to be shown, and to be a word of a command line |
 //!
 //! Absent on purpose: a source knows nothing of rings, triggers or threads. Whoever polls it is the worker.
 
@@ -20,7 +19,6 @@ pub mod fuzzing;
 pub mod nic;
 pub mod own_traffic;
 pub mod pcap;
-pub mod printable;
 pub mod spec;
 pub mod synth;
 
@@ -341,5 +339,5 @@ impl SourceError {
 
 /// Path of this program, for commands that are to change it.
 pub(crate) fn this_program() -> String {
-    std::env::current_exe().map_or_else(|_| "wirescope".to_string(), printable::shell_word)
+    std::env::current_exe().map_or_else(|_| "wirescope".to_string(), scope_spelling::printable::shell_word)
 }

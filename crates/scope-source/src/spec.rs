@@ -12,15 +12,13 @@
 //!
 //! Absent on purpose: whether an interface or a file exists is for those to say who open it.
 
-pub mod values;
-
 use std::str::FromStr;
 
 use crate::SourceError;
 pub use crate::afpacket::{Pattern, SPARES_MAX};
 pub use crate::synth::WORKERS_MAX;
 use crate::synth::{Prepare, Size, SynthOptions};
-use values::{parse_count, parse_cpus, parse_duration_ns, parse_percent, parse_size, parse_time_ns};
+use scope_spelling::values::{parse_count, parse_cpus, parse_duration_ns, parse_percent, parse_size, parse_time_ns};
 
 /// Snap length in bytes at most: what a segment keeps of a packet, and the longest that libpcap reads from a file.
 pub const SNAP_LEN_MAX: u32 = 256 << 10;

@@ -6,7 +6,7 @@ use crate::{Fault, REFUSED, UNDONE, told};
 use scope_engine::doctor::facts::OtherRun;
 use scope_engine::doctor::{self, Facts, Finding, State, Wanted, log, system};
 use scope_engine::events::EVENTS_FILE;
-use scope_engine::json_line;
+use scope_spelling::printable::json_line;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

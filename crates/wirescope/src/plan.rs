@@ -20,7 +20,7 @@ use scope_filter::{FilterEngine, VlanRule};
 use scope_packet::LinkType;
 use scope_ring::{Machine, MemoryOptions, RingConfig, RingError};
 use scope_source::spec::SHARES_MAX;
-use scope_source::spec::values::{parse_duration_ns, parse_size};
+use scope_spelling::values::{parse_duration_ns, parse_size};
 use sources::Sources;
 use std::fmt::Display;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use super::facts::{Facts, NicFacts, State};
 use super::{dump_findings, packet_findings, silence};
 use scope_source::nic::{Nic, altered_advice};
-use scope_source::printable::shell_word;
 use scope_source::spec::escape;
+use scope_spelling::printable::shell_word;
 use std::cmp::Reverse;
 
 /// Free space below which a dump folder is nearly full: one part in so many.

@@ -2,7 +2,7 @@
 
 use super::facts::{Facts, NicFacts};
 use super::findings::{Finding, Stage, Sureness};
-use scope_source::printable::shell_word;
+use scope_spelling::printable::shell_word;
 
 /// More triggers than this are many for one worker.
 const TRIGGERS_MANY: u64 = 8;

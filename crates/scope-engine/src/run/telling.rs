@@ -1,14 +1,14 @@
 //! What comes up while a run goes, passed on: to who watches, to the log, and warnings to the summary too.
 
 use super::Run;
-use crate::numbers::{counted, number};
 use crate::refused::{Bounds, Refused};
 use crate::run::Watch;
 use crate::space::Told;
 use crate::worker::WorkerReport;
-use scope_source::printable::shell_word;
 use scope_source::spec::SourcePlan;
 use scope_source::{InterfaceNews, InterfaceState};
+use scope_spelling::figures::{counted, number};
+use scope_spelling::printable::shell_word;
 use serde_json::json;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

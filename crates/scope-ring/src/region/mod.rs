@@ -9,10 +9,12 @@
 //! capture begins ([`Region::ready`]) and may lie in huge pages (see [`memory`]); the tables have a mapping of normal pages
 //! for themselves, of which only what is used ever becomes resident.
 
+mod arena;
 pub mod machine;
 pub mod memory;
 mod prefault;
 
+pub use arena::Arena;
 pub use machine::Machine;
 pub use memory::{HugePool, MemoryKind, MemoryOptions, RingMemory};
 

@@ -46,7 +46,6 @@ use scope_packet::time::STEP_NS;
 use scope_packet::{Interface, LinkType, Sink, TimestampSource};
 
 use crate::own_traffic::{self, Connection};
-use crate::printable::shell_word;
 use crate::spec::{AfPacketPlan, SNAP_LEN_MAX};
 use crate::{Altered, SourceError};
 use block::{Rules, TAG_BYTES};
@@ -56,6 +55,7 @@ use intake::Intake;
 use links::{Link, LinkState};
 pub use losses::{Look, Losses};
 use ring::BlockRing;
+use scope_spelling::printable::shell_word;
 use socket::Socket;
 
 pub(crate) use device::{SUPPORTED, link_type};

@@ -1,9 +1,9 @@
 //! What stands in the way of capture on an interface, and of its truth: each with the line that mends it.
 
 use super::{Nic, Peer};
-use crate::printable::shell_word;
 use crate::spec::SNAP_LEN_MAX;
 use crate::{Altered, afpacket};
+use scope_spelling::printable::shell_word;
 use std::io;
 
 /// A receive ring of the card with fewer entries than this is small where it can have more.

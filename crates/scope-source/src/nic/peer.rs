@@ -10,7 +10,7 @@
 //! there needs `CAP_NET_ADMIN`, the namespace's name that `ip netns` gave it one. What isn't told stays unknown.
 
 use crate::afpacket::links::{Attributes, i32_at, u16_at};
-use crate::printable::shell_word;
+use scope_spelling::printable::shell_word;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;

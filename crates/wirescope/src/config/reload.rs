@@ -11,7 +11,7 @@ use super::{keys, laid_over, meant, written};
 use crate::plan::{self, Look};
 use scope_config::{Given, Settings, Written};
 use scope_engine::reread::Reread;
-use scope_engine::rights::is_readable;
+use scope_rights::is_readable;
 use scope_engine::{Change, Control, Reload};
 use scope_packet::LinkType;
 use std::path::PathBuf;

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! packets   512 made packets of one size or mix, small enough for a core's own cache
-//! arena     chunks of 2 MiB of the same kind of memory as a ring's
 //! fill      non-temporal filling of chunks: the limit of everything that is stored
 //! feed      a lane that is fed with those packets as a worker would do it, and the check of what lies in the ring
 //! run       all of them together, the result checked
@@ -11,19 +10,19 @@
 //! Nothing here is in the packet path. Every measurement can check its own result; never with zero bytes, which memory takes
 //! at twice the real speed.
 
-mod arena;
 mod feed;
 mod fill;
 mod follow;
 mod packets;
 mod run;
 
-pub use arena::Arena;
 pub use feed::{Fed, Feeder, check_ring, ring};
 pub use fill::{check_filled, copy, fill, sum, uses_avx512};
 pub use follow::{ColumnFollower, Followed, PacketFollower};
 pub use packets::{Packets, SOURCES, Sizes};
 pub use run::{Beside, Run, fill_rate, together};
+
+pub use scope_ring::Arena;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

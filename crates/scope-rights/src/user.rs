@@ -298,8 +298,8 @@ fn look_up(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rights::Place;
-    use scope_store::Folder;
+    use crate::Place;
+    use scope_folder::Folder;
 
     #[test]
     fn another_owner_is_proposed_only_where_that_helps() {

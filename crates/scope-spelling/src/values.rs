@@ -4,7 +4,8 @@
 
 use jiff::Timestamp;
 
-use crate::synth::PPM;
+/// Parts per million in a whole.
+pub const PPM: u32 = 1_000_000;
 
 /// Digits behind the point at most.
 const FRACTION_DIGITS_MAX: usize = 18;
@@ -159,14 +160,6 @@ fn parse_epoch_seconds(text: &str) -> Result<i64, String> {
     }
 }
 
-/// Writes a time, ns since the epoch, as ISO 8601 with nine decimals and Z.
-pub fn format_time_ns(time_ns: i64) -> String {
-    match Timestamp::from_nanosecond(i128::from(time_ns)) {
-        Ok(timestamp) => format!("{timestamp:.9}"),
-        Err(_) => format!("{time_ns} ns"), // no i64 comes here: jiff's range is far wider
-    }
-}
-
 /// Highest number of a CPU that can be named, and one more.
 pub const CPUS_MAX: u32 = 1024;
 
@@ -203,6 +196,7 @@ pub fn format_cpus(cpus: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::iso;
     use proptest::prelude::*;
 
     #[test]
@@ -303,7 +297,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_time_is_read_back_as_it_was_written(time_ns in 0..=i64::MAX) {
-            let text = format_time_ns(time_ns);
+            let text = iso(time_ns);
             prop_assert_eq!(text.len(), 30);
             prop_assert_eq!(parse_time_ns(&text), Ok(time_ns));
         }

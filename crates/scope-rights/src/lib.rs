@@ -11,7 +11,7 @@
 //!
 //! From the first of these on no process of the same user may look into this one, take its sockets or have its memory written to
 //! disk by a crash ([`hide`]). No thread is left out. Commands after dumps run in a process of their own, which is begun between 1 and 2,
-//! as the same user, and has other rights ([`crate::exec`]).
+//! as the same user, and has other rights.
 //! What the kernel lacks is said; the other steps are taken all the same.
 
 mod calls;
@@ -26,8 +26,8 @@ pub use selftest::{SelfTest, run as selftest};
 pub use user::{User, UserChoice};
 
 use files::FileRules;
-use scope_source::printable::shell_word;
-use scope_store::Folder;
+use scope_spelling::printable::shell_word;
+use scope_folder::Folder;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;

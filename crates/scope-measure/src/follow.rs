@@ -1,7 +1,7 @@
 //! Readers that follow all lanes to the end, counting: one looks at every packet, the other at the key column only.
 
 use super::packets::Packets;
-use crate::{Batch, Follower, KeyTest, Reader, Ring};
+use scope_ring::{Batch, Follower, KeyTest, Reader, Ring};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

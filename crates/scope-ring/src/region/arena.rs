@@ -1,7 +1,7 @@
 //! Memory to measure with: chunks of 2 MiB, of the same kind and made resident in the same way as a ring's.
 
+use super::{Layout, MemoryOptions, Region};
 use crate::RingError;
-use crate::region::{Layout, MemoryOptions, Region};
 
 /// Prefaulted memory.
 pub struct Arena {

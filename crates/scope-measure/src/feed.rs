@@ -1,7 +1,7 @@
 //! A lane that is fed as a worker does it: batches of 64, headers parsed once, a commit every four batches.
 
 use super::packets::{self, Packets};
-use crate::{Arrivals, Incoming, LaneWriter, MemoryOptions, Ring, RingConfig, RingError};
+use scope_ring::{Arrivals, Incoming, LaneWriter, MemoryOptions, Ring, RingConfig, RingError};
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, TimestampSource};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Plain work on memory: non-temporal filling, copying, summing.
 
-use super::arena::Arena;
+use scope_ring::Arena;
 
 /// Bytes of a line, which is what processors write at a time.
 const LINE: usize = 64;
