@@ -19,8 +19,8 @@ use crate::Scale;
 use crate::record::Record;
 use crate::table::Table;
 use anyhow::{Context, Result};
-use scope_ring::Ring;
 use scope_measure::{Arena, Feeder, Packets, Sizes};
+use scope_ring::Ring;
 use std::sync::Arc;
 
 /// One size or mix of packets, and the names of its rows.

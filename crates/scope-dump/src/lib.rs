@@ -66,7 +66,7 @@ pub use budget::{Budget, FreeMin, Limits};
 pub use buffers::Buffered;
 pub use cut::{DumpOrder, HitPacket, cut};
 pub use disk::{Disk, SystemDisk};
-pub use evidence::{Circumstances, ClockState, Evidence, InterfaceSample};
+pub use evidence::{Circumstances, Evidence, InterfaceSample};
 pub use form::DumpFormat;
 pub use gaps::{GAPS_MAX, in_words as gaps_in_words};
 pub use keeper::Keeper;

@@ -1,11 +1,11 @@
 //! From a fire to the finished file: numbers, pins, one thread per dump, reports.
 
 use crate::dump_reports::DumpReports;
-use crate::events::Events;
 use crate::exec::Exec;
 use crate::summary;
 use crate::threads::Threads;
 use scope_dump::{Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut};
+use scope_events::Events;
 use scope_filter::FilterEngine;
 use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
 use scope_ring::Ring;

@@ -1,8 +1,8 @@
 //! Whether the folder for dumps is still there: its path is opened once, so one that is removed is gone for this run.
 
-use crate::events::Events;
 use crate::space::Told;
 use scope_dump::DumpOutput;
+use scope_events::Events;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

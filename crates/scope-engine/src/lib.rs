@@ -5,7 +5,6 @@
 //! | [`plan`] | what a run is told to do, as meant |
 //! | [`run`] | a run from start to end: who starts when, what ends it |
 //! | [`worker`] | the packet path: one thread per source queue |
-//! | [`cpus`] | which CPUs workers run on |
 //! | `control` | orders from outside to a run that goes |
 //! | `sources` | every source is opened: one feed per worker |
 //! | `live` | how an interface is opened, and what is said of that |
@@ -16,7 +15,6 @@
 //! | `nic_watch` | the network cards under live sources |
 //! | `thread_times` | how busy the workers are |
 //! | `health` | what the log says of a run's health |
-//! | [`home`] | where a process lives |
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`short_snap`] | filters that need more bytes than are kept |
 //! | [`few_pins`] | more dumps at once than the ring has segments to hold for |
@@ -31,8 +29,6 @@
 //! | [`exec`] | commands after dumps, and the process that runs them |
 //! | `folder_watch` | whether the folder for dumps is still there |
 //! | [`space`] | whether there is room for dumps |
-//! | [`doctor`] | where a run loses packets, found from its log |
-//! | [`events`], `log_file` | `wirescope.jsonl`, one line per event; the file behind it, and a new one where it was moved |
 //! | [`service`] | words to the service manager |
 //! | [`status`] | what a run says of itself while it goes |
 //! | [`summary`] | what a run says at its end |
@@ -40,13 +36,9 @@
 //! Absent on purpose: command lines, terminals, exit codes.
 
 mod at_once;
-mod clock_state;
 mod control;
-pub mod cpus;
-pub mod doctor;
 pub mod dump_reports;
 pub mod dumps;
-pub mod events;
 pub mod exec;
 pub mod few_pins;
 mod filters;
@@ -54,16 +46,13 @@ mod folder_watch;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod health;
-pub mod home;
 mod live;
 mod live_times;
 pub mod lockstep;
-mod log_file;
 mod loss_told;
 mod lost;
 mod memory_watch;
 mod nic_watch;
-mod open_files;
 mod outputs;
 mod own_process;
 pub mod plan;
@@ -80,7 +69,6 @@ pub mod steps;
 pub mod summary;
 mod thread_times;
 pub mod threads;
-mod throttle;
 pub mod triggers;
 pub mod unread;
 pub mod worker;

@@ -20,7 +20,6 @@ mod telling;
 
 use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
-use crate::events::Events;
 use crate::exec::{Exec, Surroundings};
 use crate::few_pins;
 use crate::filters::prepare_filters;
@@ -31,12 +30,10 @@ use crate::loss_told::LossTold;
 use crate::lost::LostInterfaces;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
-use crate::open_files;
 use crate::outputs::Outputs;
 use crate::plan::RunPlan;
 use crate::refused::Refused;
 use crate::reload::reload;
-use scope_rights::{Decision, Rights};
 use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
@@ -47,9 +44,13 @@ use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Keeper, Scans};
+use scope_events::Events;
 use scope_filter::{Filter, VlanRule};
+use scope_machine::Machine;
+use scope_machine::limits;
 use scope_packet::{Clock, GapReason, LinkType, SystemClock};
-use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
+use scope_rights::{Decision, Rights};
+use scope_ring::{Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::{SourceError, Timing};
 use scope_trigger::{Places, TriggerConfig};
 use serde_json::json;
@@ -123,7 +124,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let outputs = Outputs::open(&plan)?;
     let decision = plan.rights.as_ref().map(|plan| scope_rights::decide(plan, &outputs.writable())).transpose()?;
     let exec = start_exec(&plan, &outputs, decision.as_ref())?;
-    open_files::allow_dumps(plan.dumps_max); // what runs commands keeps the limit that it found
+    limits::allow_dumps(plan.dumps_max); // what runs commands keeps the limit that it found
     let (segment_bytes, segments) = plan.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
     let ring = Ring::ready(&plan.ring, &plan.shares, &plan.memory, &|done| {

@@ -3,8 +3,8 @@
 //!
 //! Needs root; says so and passes without it, except in CI. The part that gives up its rights is a process of its own.
 
-use scope_rights::{Place, RightsPlan, UserChoice, Writable};
 use scope_folder::Folder;
+use scope_rights::{Place, RightsPlan, UserChoice, Writable};
 use scope_testkit::lab::{Lab, RawSender};
 use scope_testkit::traffic::frame;
 use std::ffi::OsStr;

@@ -1,9 +1,9 @@
 //! A lane that is fed as a worker does it: batches of 64, headers parsed once, a commit every four batches.
 
 use super::packets::{self, Packets};
-use scope_ring::{Arrivals, Incoming, LaneWriter, MemoryOptions, Ring, RingConfig, RingError};
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, TimestampSource};
+use scope_ring::{Arrivals, Incoming, LaneWriter, MemoryOptions, Ring, RingConfig, RingError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -3,10 +3,10 @@
 //! Ethernet; a tenth IPv6, the rest IPv4; two thirds TCP, the rest UDP; every 128th is UDP to port 60000, which followers look
 //! for. Packet `number` of a run is frame `number mod 512`, so everything that lies in a ring can be checked by its number.
 
-use scope_ring::KeyTest;
 use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{BATCH_PACKETS_MAX, Headers, KeyEntry, LinkType};
+use scope_ring::KeyTest;
 
 /// Different packets.
 pub const SOURCES: usize = 512;

@@ -1,10 +1,10 @@
 //! One run: writers that are fed at the same time, perhaps with a follower beside them, and everything checked afterwards.
 
-use scope_ring::Arena;
 use super::feed::{Feeder, check_ring};
 use super::fill::{check_filled, fill};
 use super::follow::{ColumnFollower, Followed, PacketFollower};
 use super::packets::Packets;
+use scope_ring::Arena;
 use scope_ring::Ring;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};

@@ -26,8 +26,8 @@ pub use selftest::{SelfTest, run as selftest};
 pub use user::{User, UserChoice};
 
 use files::FileRules;
-use scope_spelling::printable::shell_word;
 use scope_folder::Folder;
+use scope_spelling::printable::shell_word;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;

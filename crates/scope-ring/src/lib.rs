@@ -62,7 +62,7 @@ pub use follow::Follower;
 pub use held::Held;
 pub use pin::{Allowance, Committed, Pinned, SegmentTimes};
 pub use reader::{Batch, Reader, ReaderCounts, ReaderGroup, Steering, Tap};
-pub use region::{Arena, Machine, MemoryKind, MemoryOptions, RingMemory};
+pub use region::{Arena, MemoryKind, MemoryOptions, RingMemory};
 pub use registry::InterfaceEntry;
 pub use ring::{LaneInfo, Ring, RingConfig, RingCounters};
 pub use search::{KeyTest, SegmentQueue};

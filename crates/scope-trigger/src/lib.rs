@@ -18,6 +18,6 @@ pub mod trigger;
 pub mod window;
 pub mod windows;
 
-pub use places::{Place, Places};
+pub use places::{DUMPS_MAX, Place, Places};
 pub use trigger::{Fire, Hit, HitCounts, Misses, Trigger, TriggerConfig, Verdict};
 pub use window::Window;

@@ -4,7 +4,7 @@
 //! journal each line has its priority in front.
 
 use crate::journal;
-use scope_engine::events::now_ns;
+use scope_events::now_ns;
 use scope_spelling::printable::{json_line, printable};
 use scope_spelling::time::iso;
 use serde_json::{Map, Value};

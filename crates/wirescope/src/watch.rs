@@ -3,9 +3,9 @@
 use crate::speech::{self, Level, say};
 use crate::words;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use scope_rights::Rights;
 use scope_engine::service::Service;
 use scope_engine::{DumpSummary, Status, Watch};
+use scope_rights::Rights;
 use scope_ring::RingMemory;
 use scope_spelling::printable::printable;
 use serde_json::{Map, Value, json};

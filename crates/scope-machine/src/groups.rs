@@ -19,7 +19,7 @@ const STAT_BYTES_MAX: usize = 4096;
 
 /// Since the run began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Throttled {
+pub struct Throttled {
     /// Periods in which a group had no time left.
     pub periods: u64,
     /// Seconds that its threads were kept waiting for that; of several processors the sum.
@@ -27,7 +27,7 @@ pub(crate) struct Throttled {
 }
 
 /// Reads them.
-pub(crate) struct Throttle {
+pub struct Throttle {
     files: Vec<File>,
     begin: Throttled,
     last: Throttled,
@@ -35,7 +35,7 @@ pub(crate) struct Throttle {
 
 impl Throttle {
     /// Of this process, from now on.
-    pub(crate) fn begin() -> Throttle {
+    pub fn begin() -> Throttle {
         let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         Throttle::of(
             group_files(&text, Path::new(GROUPS), "cpu", "cpu.stat").iter().filter_map(|path| File::open(path).ok()).collect(),
@@ -48,7 +48,7 @@ impl Throttle {
     }
 
     /// Since the run began, and the seconds since the last look; `None` where no group has a quota that the kernel tells of.
-    pub(crate) fn look(&mut self) -> Option<(Throttled, f64)> {
+    pub fn look(&mut self) -> Option<(Throttled, f64)> {
         if self.files.is_empty() {
             return None;
         }
@@ -62,14 +62,14 @@ impl Throttle {
 }
 
 /// Most threads and processes that this process's groups may have together; `None`: no group bounds them.
-pub(crate) fn threads_max() -> Option<u64> {
+pub fn threads_max() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let files = group_files(&text, Path::new(GROUPS), "pids", "pids.max");
     files.iter().filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok()).min()
 }
 
 /// The files called `name` of a process's groups for `controller`, its own first. Some of them may not be there.
-pub(crate) fn group_files(cgroup: &str, root: &Path, controller: &str, name: &str) -> Vec<PathBuf> {
+pub fn group_files(cgroup: &str, root: &Path, controller: &str, name: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in cgroup.lines() {
         // NUMBER:CONTROLLERS:PATH; of v2 there are no controllers.
@@ -99,7 +99,8 @@ fn sum(files: &[File]) -> Throttled {
     })
 }
 
-pub(crate) fn parse(stat: &str) -> Throttled {
+/// What one `cpu.stat` says, of both versions; what it lacks is 0.
+pub fn parse(stat: &str) -> Throttled {
     let number = |name: &str| {
         let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|number| number.trim().parse::<u64>().ok())

@@ -2,7 +2,7 @@
 
 use super::facts::{Facts, NicFacts, State};
 use super::{dump_findings, packet_findings, silence};
-use scope_source::nic::{Nic, altered_advice};
+use scope_machine::nic::{Nic, altered_advice};
 use scope_source::spec::escape;
 use scope_spelling::printable::shell_word;
 use std::cmp::Reverse;

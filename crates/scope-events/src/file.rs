@@ -7,10 +7,10 @@
 //! The first lines of the new file are those that said who the run is and, last, how it was; the `start` among them has
 //! `continues`, and `began`, the time of the run's first line. No line is lost: each is in one of the two.
 
-use crate::events::EVENTS_FILE;
+use crate::EVENTS_FILE;
+use scope_folder::Folder;
 use scope_spelling::printable::json_line;
 use scope_spelling::time::iso;
-use scope_folder::Folder;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::File;

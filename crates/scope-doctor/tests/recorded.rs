@@ -1,8 +1,9 @@
 //! Findings from recorded counters, for losses that the machines of these tests can't bring about. The first line of each record
 //! says which machine it imitates.
 
-use scope_engine::doctor::facts::{Capture, Disk, Facts, KernelLosses};
-use scope_engine::doctor::{Finding, Stage, Sureness, findings, log};
+use scope_doctor::facts::{Capture, Facts, KernelLosses};
+use scope_doctor::{Finding, Stage, Sureness, findings, log};
+use scope_machine::disk::Disk;
 
 fn recorded(text: &str) -> Vec<Finding> {
     assert!(text.starts_with("{\"event\": \"fixture\", \"imitates\": "), "a record says what it imitates");

@@ -3,9 +3,17 @@
 //! What a process may use is its affinity, which lies within its control group's cpuset: a CPU outside is refused, never
 //! taken by force.
 
-use scope_source::spec::Placement;
 use scope_spelling::values::{CPUS_MAX, format_cpus, parse_cpus};
 use std::io;
+
+/// Where the workers of a source run; by default wherever the system puts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Each worker is pinned to one of these CPUs, in turn.
+    pub cpus: Option<Vec<u32>>,
+    /// All CPUs that are used belong to this NUMA node.
+    pub node: Option<u32>,
+}
 
 /// Where the workers of a source run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

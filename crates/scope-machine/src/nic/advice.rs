@@ -1,8 +1,7 @@
 //! What stands in the way of capture on an interface, and of its truth: each with the line that mends it.
 
+use super::{Altered, SNAP_LEN_MAX, SUPPORTED, this_program};
 use super::{Nic, Peer};
-use crate::spec::SNAP_LEN_MAX;
-use crate::{Altered, afpacket};
 use scope_spelling::printable::shell_word;
 use std::io;
 
@@ -51,23 +50,22 @@ pub struct Advice {
 }
 
 impl Nic {
-    /// What is missing to capture here; `permission` is the answer of [`afpacket::may_capture`].
+    /// What is missing to capture here; `permission` is the answer of `scope_source::afpacket::may_capture`.
     pub fn missing(&self, permission: &io::Result<()>) -> Vec<Missing> {
         let mut missing = Vec::new();
         let mut add = |what: String, remedy: String, refused| missing.push(Missing { what, remedy, refused });
         if let Err(cause) = permission {
             let (what, remedy) = match cause.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => (
-                    "missing CAP_NET_RAW".to_string(),
-                    format!("run as root, or once: setcap cap_net_raw=ep {}", crate::this_program()),
-                ),
+                Some(libc::EPERM | libc::EACCES) => {
+                    ("missing CAP_NET_RAW".to_string(), format!("run as root, or once: setcap cap_net_raw=ep {}", this_program()))
+                }
                 _ => (format!("no packet sockets: {cause}"), "use a kernel with CONFIG_PACKET".to_string()),
             };
             add(what, remedy, true);
         }
         if self.link_type.is_none() {
             let what = format!("link type of kind {} (ARPHRD) is not supported", self.link.kind);
-            add(what, format!("supported are {}", afpacket::SUPPORTED), true);
+            add(what, format!("supported are {}", SUPPORTED), true);
         }
         if !self.link.up {
             add("the interface is down".to_string(), format!("ip link set dev {} up", shell_word(&self.name)), false);

@@ -1,10 +1,20 @@
 //! What the machine has: free memory, control group limits, reserved huge pages, NUMA nodes.
 
-use super::HugePool;
 use std::path::{Path, PathBuf};
 
+/// NUMA nodes that can be named.
+pub const NODES_MAX: u32 = 1024;
 /// Limits of a control group from here on mean "none".
 const GROUP_UNLIMITED: u64 = 1 << 60;
+
+/// Reserved huge pages of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HugePool {
+    /// Bytes of one page.
+    pub page_bytes: u64,
+    /// Pages that nobody has or was promised.
+    pub free: u64,
+}
 
 /// The machine as its pseudo files show it; tests give it a folder of their own.
 #[derive(Clone, Debug)]
@@ -75,7 +85,7 @@ impl Machine {
         for part in text.trim().split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
-                nodes.extend((first..=last).take(super::NODES_MAX as usize));
+                nodes.extend((first..=last).take(NODES_MAX as usize));
             }
         }
         nodes

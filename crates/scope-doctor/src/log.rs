@@ -4,7 +4,7 @@
 
 use super::facts::{Capture, DumpFacts, Facts, NicFacts, SourceFacts, State, WaitedFacts};
 use super::runs::{Runs, Wanted};
-use crate::home::Home;
+use scope_machine::home::Home;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -232,7 +232,7 @@ fn take_counts(facts: &mut Facts, event: &Map<String, Value>) {
     }
     take_nics(facts, event);
     if let Some(softnet) = event.get("softnet").filter(|softnet| softnet.is_object()) {
-        facts.softnet = Some(scope_source::nic::Softnet {
+        facts.softnet = Some(scope_machine::nic::Softnet {
             dropped: number(softnet.get("dropped")),
             squeezed: number(softnet.get("squeezed")),
         });
@@ -270,7 +270,7 @@ fn nic_facts(interface: &str, nic: &Value) -> NicFacts {
         interface: interface.to_string(),
         counters: counts(Some(nic)),
         driver: counts(nic.get("driver")),
-        altered: scope_source::Altered {
+        altered: scope_machine::nic::Altered {
             joined: number(altered.get("joined")),
             split: number(altered.get("split")),
             unchecked: number(altered.get("unchecked")),

@@ -1,12 +1,11 @@
 //! Facts about a run's process and its disk, as they are now.
 
-use super::facts::{Disk, Facts, State};
-use crate::events::EVENTS_FILE;
-use crate::health::process_began;
-use crate::home::{Home, Seen};
-use std::ffi::{CString, OsStr};
+use super::facts::{Facts, State};
+use scope_events::EVENTS_FILE;
+use scope_machine::home::{Home, Seen};
+use scope_machine::process::process_began;
+use std::ffi::OsStr;
 use std::io::ErrorKind;
-use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +23,7 @@ pub fn look(facts: &mut Facts, log: &Path) {
     let age_s = |since: jiff::Timestamp| jiff::Timestamp::now().duration_since(since).as_secs_f64().max(0.0);
     facts.counts_age_s = facts.counted.filter(|_| goes_on).map(age_s);
     facts.log_bytes = std::fs::metadata(log).map_or(0, |metadata| metadata.len());
-    facts.disk = disk(log);
+    facts.disk = scope_machine::disk::disk(log);
 }
 
 /// What has become of a process, known by its number and its beginning.
@@ -86,7 +85,7 @@ fn log_by_words(pid: u64, hidden: &std::io::Error) -> Result<PathBuf, String> {
 }
 
 /// The value of `--out` in a command line whose words end with a NUL.
-pub(crate) fn folder_in(line: &[u8]) -> Option<PathBuf> {
+pub fn folder_in(line: &[u8]) -> Option<PathBuf> {
     let mut words = line.split(|byte| *byte == 0);
     let mut found = None;
     while let Some(word) = words.next() {
@@ -94,21 +93,6 @@ pub(crate) fn folder_in(line: &[u8]) -> Option<PathBuf> {
         found = value.filter(|value| !value.is_empty()).or(found);
     }
     found.map(|value| PathBuf::from(OsStr::from_bytes(value)))
-}
-
-/// Space on the file system that `file` is on.
-fn disk(file: &Path) -> Option<Disk> {
-    let path = CString::new(file.as_os_str().as_bytes()).ok()?;
-    let mut facts = MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: `path` is NUL-terminated, and both live through the call, which writes no more than the struct.
-    if unsafe { libc::statvfs(path.as_ptr(), facts.as_mut_ptr()) } < 0 {
-        return None;
-    }
-    // SAFETY: zeroed before and filled by the kernel; plain numbers.
-    let facts = unsafe { facts.assume_init() };
-    let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
-    let read_only = facts.f_flag & libc::ST_RDONLY != 0;
-    Some(Disk { free_bytes: bytes(facts.f_bavail), bytes: bytes(facts.f_blocks), read_only })
 }
 
 #[cfg(test)]
@@ -148,12 +132,5 @@ mod tests {
         check("wirescope run --config x ", None);
         check("wirescope run --out", None);
         check("", None);
-    }
-
-    #[test]
-    fn space_is_known_of_what_exists() {
-        let disk = disk(Path::new("/")).expect("a file system");
-        assert!(disk.bytes > 0 && disk.free_bytes <= disk.bytes);
-        assert!(super::disk(Path::new("/no/such/folder")).is_none());
     }
 }

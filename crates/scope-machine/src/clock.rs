@@ -1,7 +1,36 @@
 //! Host, kernel, and the state of the host's clock: what a dump says of the machine that made it.
 
-use scope_dump::ClockState;
 use std::fs::read_to_string;
+
+/// The state of a host's clock, as the kernel's own discipline of it says (`adjtimex(2)`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClockState {
+    /// It can't be had.
+    #[default]
+    Unknown,
+    /// Something keeps it right.
+    Synchronised {
+        /// The estimated error, microseconds.
+        estimated_error_us: u64,
+        /// The largest error that is possible, microseconds.
+        error_max_us: u64,
+    },
+    /// Nothing does.
+    NotSynchronised,
+}
+
+impl ClockState {
+    /// In words.
+    pub fn words(self) -> String {
+        match self {
+            ClockState::Unknown => "its state isn't known".to_string(),
+            ClockState::NotSynchronised => "not synchronised (adjtimex)".to_string(),
+            ClockState::Synchronised { estimated_error_us, error_max_us } => {
+                format!("synchronised, estimated error {estimated_error_us} us, at most {error_max_us} us (adjtimex)")
+            }
+        }
+    }
+}
 
 /// What the host is called, and its kernel.
 pub fn host() -> (String, String) {

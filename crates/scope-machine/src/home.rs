@@ -1,8 +1,6 @@
 //! Where a process lives: which machine, since which start of it, in which space of process numbers. So that whoever reads a log
 //! elsewhere or later doesn't take a process for dead that it can't see.
 
-use serde_json::{Value, json};
-
 /// Home of a process; `None` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Home {
@@ -39,11 +37,6 @@ impl Home {
             boot: line("/proc/sys/kernel/random/boot_id"),
             processes: std::fs::read_link("/proc/self/ns/pid").ok().map(|target| target.to_string_lossy().into_owned()),
         }
-    }
-
-    /// As the log spells it.
-    pub fn to_json(&self) -> Value {
-        json!({"host": self.host, "boot": self.boot, "processes": self.processes})
     }
 
     /// This home, seen from `here`. Machines are told apart by their names, which isn't certain.

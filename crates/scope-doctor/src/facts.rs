@@ -1,8 +1,9 @@
 //! What is known of a run, in plain values: read from its log and the system, or made up by a test.
 
-use crate::home::{Home, Seen};
-use scope_source::Altered;
-use scope_source::nic::Softnet;
+use scope_machine::disk::Disk;
+use scope_machine::home::{Home, Seen};
+use scope_machine::nic::Altered;
+use scope_machine::nic::Softnet;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What has become of a run.
@@ -144,17 +145,6 @@ impl WaitedFacts {
     pub fn is_standstill(&self) -> bool {
         2.0 * self.longest_s >= self.total_s
     }
-}
-
-/// A file system.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Disk {
-    /// Bytes that may still be written.
-    pub free_bytes: u64,
-    /// Bytes in all.
-    pub bytes: u64,
-    /// Nothing may be written there.
-    pub read_only: bool,
 }
 
 /// Another run in the same log.

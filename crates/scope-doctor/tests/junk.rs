@@ -1,7 +1,7 @@
 //! Logs of any bytes: doctor reads what can be read, counts the rest, and never panics.
 
 use proptest::prelude::*;
-use scope_engine::doctor::{Facts, LogError, Wanted, findings, log};
+use scope_doctor::{Facts, LogError, Wanted, findings, log};
 use std::io::Write;
 
 const LINES: [&str; 12] = [

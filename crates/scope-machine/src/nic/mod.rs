@@ -6,25 +6,37 @@
 //! | `ethtool` | the driver's answers: the system calls |
 //! | [`answers`] | what these answers mean |
 //! | `counters` | what the card and its driver counted since a run began |
+//! | `kinds`, [`netlink`], `altered` | kinds of interfaces; messages of the route socket; packets that aren't as on the wire |
 //! | `peer` | the other end of a virtual pair |
 //! | `advice` | what stands in the way of capture, and of its truth, with the line that mends it |
 //!
 //! What a driver doesn't answer is unknown (`None`) and never guessed. Everything here works without privileges.
 
 mod advice;
+mod altered;
 pub mod answers;
 pub(crate) mod counters;
 mod ethtool;
+mod kinds;
+pub mod netlink;
 pub(crate) mod peer;
 
 pub use advice::{Advice, Missing, advise, altered_advice, cut_advice};
+pub use altered::Altered;
 pub use counters::{NicCounters, Softnet};
 pub use ethtool::{Driver, Ethtool, Link, Queues, RingSizes, Timestamping};
+pub use kinds::{SUPPORTED, interface_names, link_type};
 pub use peer::{Peer, Peers, Place};
 
-use crate::afpacket;
 use scope_packet::LinkType;
 use std::path::{Path, PathBuf};
+
+/// Snap length in bytes at most: what a segment keeps of a packet, and the longest that libpcap reads from a file.
+pub const SNAP_LEN_MAX: u32 = 256 << 10;
+/// Path of this program, for commands that are to change it.
+pub fn this_program() -> String {
+    std::env::current_exe().map_or_else(|_| "wirescope".to_string(), scope_spelling::printable::shell_word)
+}
 
 /// Interfaces that are listed at most.
 pub const LISTED_MAX: usize = 4096;
@@ -82,7 +94,7 @@ impl Nic {
             name: name.to_string(),
             link,
             carrier: number(folder.as_deref(), "carrier").map(|carrier| carrier != 0),
-            link_type: afpacket::link_type(link.kind),
+            link_type: link_type(link.kind),
             loopback: link.kind == libc::ARPHRD_LOOPBACK,
             bits_per_s: number(folder.as_deref(), "speed")
                 .filter(|megabits| *megabits > 0)
@@ -99,8 +111,7 @@ impl Nic {
 
     /// All interfaces of this network namespace, by number; at most [`LISTED_MAX`].
     pub fn all(ethtool: &mut Ethtool) -> Vec<Nic> {
-        let mut nics: Vec<Nic> =
-            afpacket::interface_names().iter().take(LISTED_MAX).filter_map(|name| Nic::look(name, ethtool)).collect();
+        let mut nics: Vec<Nic> = interface_names().iter().take(LISTED_MAX).filter_map(|name| Nic::look(name, ethtool)).collect();
         nics.sort_by_key(|nic| nic.link.index);
         nics
     }

@@ -1,7 +1,7 @@
 //! No thread starts a program once rights are given up, whenever it began: in a process of its own, since there is no way back.
 
-use scope_rights::{Place, RightsPlan, UserChoice, Writable};
 use scope_folder::Folder;
+use scope_rights::{Place, RightsPlan, UserChoice, Writable};
 use std::ffi::OsStr;
 use std::io;
 use std::process::Command;

@@ -1,15 +1,9 @@
-//! `wirescope.jsonl`: one JSON line per event, written by a thread of its own, so that no worker ever waits for a disk.
-//!
-//! Events: `start`, `hit` (one that started no dump; at most 100 a second are listed, the rest comes as `hits` with counts),
-//! `dump`, `interface` (what became of one), `warning`, `alarm` (raised, cleared), `deleted`, `exec`, `reload`, `end`, and those of
-//! `health.rs` (`machine`, `status`, `note`, `loss`). Each line has `event`, `logged`, the wall clock's time, and `run_id`: several runs
-//! may write one log, also at once. The last line of a run is `end`, or `ended_at_once` where somebody stopped it twice.
+//! The writer of a run's log: lines in order, by a thread of its own, so that a slow disk keeps nobody waiting.
 
-use crate::log_file::LogFile;
-use crate::space::Told;
+use crate::file::LogFile;
+use scope_folder::Folder;
 use scope_packet::time::NS_PER_SECOND;
 use scope_spelling::time::iso;
-use scope_folder::Folder;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io;
@@ -18,8 +12,6 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// File name in the dump folder.
-pub const EVENTS_FILE: &str = "wirescope.jsonl";
 /// Hits that are listed in one second.
 const HITS_LISTED_MAX: u32 = 100;
 /// Lines that wait for the writer; beyond, hits become counts and other events wait.
@@ -41,7 +33,16 @@ pub struct Events {
     written: Arc<AtomicBool>,
     hits: Mutex<HitLog>,
     /// What became of reopening since it was last asked for; each order gives one at most.
-    news: Arc<Mutex<Vec<Told>>>,
+    news: Arc<Mutex<Vec<LogNews>>>,
+}
+
+/// What became of an order to open the log anew.
+#[derive(Debug)]
+pub enum LogNews {
+    /// It was moved or removed, and goes on in a new file.
+    Moved,
+    /// It was, no new one could be opened, and it goes on in the file that was moved.
+    Stays(io::Error),
 }
 
 /// For the writer, in order.
@@ -69,7 +70,7 @@ impl Events {
     pub fn open(folder: &Arc<Folder>, run_id: &[u8; 16]) -> io::Result<Events> {
         let file = LogFile::open(folder)?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
-        let (written, news) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<Told>>>::default());
+        let (written, news) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<LogNews>>>::default());
         let (done, told) = (written.clone(), news.clone());
         let writer = std::thread::Builder::new().name("events".into()).spawn(move || {
             let result = write_lines(file, &receiver, &told);
@@ -113,7 +114,7 @@ impl Events {
     }
 
     /// What became of it since this was last asked.
-    pub(crate) fn news(&self) -> Vec<Told> {
+    pub fn news(&self) -> Vec<LogNews> {
         std::mem::take(&mut self.news.lock().expect("no panic while held"))
     }
 
@@ -205,24 +206,22 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 }
 
 /// Writes lines as they come, each at once. A full disk loses lines, not the run: the first error is reported at the end.
-fn write_lines(mut file: LogFile, orders: &Receiver<Order>, news: &Mutex<Vec<Told>>) -> io::Result<()> {
+fn write_lines(mut file: LogFile, orders: &Receiver<Order>, news: &Mutex<Vec<LogNews>>) -> io::Result<()> {
     let mut result = Ok(());
     for order in orders {
-        let told = match order {
+        let news_of_it = match order {
             Order::Line(line) => {
                 let written = file.write(line);
                 result = result.and(written);
                 continue;
             }
             Order::Reopen => match file.reopen(now_ns()) {
-                Ok(true) => Told::Note(format!("the log was moved; it goes on in a new {EVENTS_FILE}")),
+                Ok(true) => LogNews::Moved,
                 Ok(false) => continue,
-                Err(error) => Told::Warning(format!(
-                    "{EVENTS_FILE}: can't be opened anew, the log goes on in the file that was moved: {error}"
-                )),
+                Err(error) => LogNews::Stays(error),
             },
         };
-        news.lock().expect("no panic while held").push(told);
+        news.lock().expect("no panic while held").push(news_of_it);
     }
     result
 }
@@ -235,6 +234,7 @@ pub fn seconds(ns: i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::EVENTS_FILE;
     use tempfile::TempDir;
 
     const ENOUGH: Duration = Duration::from_secs(120);
@@ -326,7 +326,7 @@ mod tests {
         events.reopen();
         (100..200).for_each(|n| events.log("dump", json!({"n": n})));
         events.close().unwrap();
-        assert!(matches!(&events.news()[..], [Told::Note(_)]), "one note for the one that was moved");
+        assert!(matches!(&events.news()[..], [LogNews::Moved]), "one note for the one that was moved");
         let (old, new) = (lines(&moved), lines(&log));
         let begins: Vec<_> = new[..3].iter().map(|line| line["event"].clone()).collect();
         assert_eq!(begins, ["start", "machine", "status"]);
@@ -346,7 +346,7 @@ mod tests {
         events.reopen();
         events.log("dump", json!({}));
         events.close().unwrap();
-        assert!(matches!(&events.news()[..], [Told::Warning(said)] if said.contains("symbolic link")));
+        assert!(matches!(&events.news()[..], [LogNews::Stays(error)] if error.to_string().contains("symbolic link")));
         assert!(std::fs::read_to_string(&moved).unwrap().contains("dump"));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::facts::{Facts, State};
 use super::findings::{Finding, Stage, Sureness};
-use crate::home::Seen;
+use scope_machine::home::Seen;
 
 /// A disk with less room than this, bytes, may have had none for the last line.
 const ROOM_MIN: u64 = 1 << 20;
@@ -141,9 +141,9 @@ fn age(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::Disk;
     use super::*;
-    use crate::home::Home;
+    use scope_machine::disk::Disk;
+    use scope_machine::home::Home;
 
     fn check(facts: &Facts, kind: &str, sureness: Sureness, loses: bool, words: &[&str]) {
         let mut found = Vec::new();

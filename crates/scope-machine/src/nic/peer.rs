@@ -9,7 +9,7 @@
 //! The kernel says the other end's number, and the number under which its network namespace is known here. The interface's name
 //! there needs `CAP_NET_ADMIN`, the namespace's name that `ip netns` gave it one. What isn't told stays unknown.
 
-use crate::afpacket::links::{Attributes, i32_at, u16_at};
+use super::netlink::{Attributes, i32_at, u16_at};
 use scope_spelling::printable::shell_word;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

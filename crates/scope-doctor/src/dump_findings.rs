@@ -2,8 +2,8 @@
 
 use super::facts::{DumpFacts, Facts};
 use super::findings::{Finding, Stage, Sureness};
-use crate::plan::DUMPS_MAX;
 use scope_packet::GapReason;
+use scope_trigger::DUMPS_MAX;
 
 /// Findings whose packets a dump then lacks, by the reason that the dump states.
 const CAUSES: [(GapReason, &[&str]); 6] = [
