@@ -255,6 +255,8 @@ pub struct Facts {
     pub triggers: u64,
     /// Filters run in the interpreter because that was asked for.
     pub interpreter_asked: bool,
+    /// Filters run there because no machine code could be made of them; logs of older versions don't say it.
+    pub interpreted: u64,
     /// Hits that were refused without a look.
     pub hits_rationed: u64,
     /// Hits by verdict, of all triggers.
@@ -273,8 +275,10 @@ pub struct Facts {
     pub disk_wait_s: f64,
     /// Bytes of the ring.
     pub ring_bytes: u64,
-    /// What the ring's memory is, in the run's words.
-    pub memory: String,
+    /// The ring has normal pages only; logs of older versions don't say it.
+    pub normal_pages: bool,
+    /// The system has swapped some of it out; logs of older versions don't say it.
+    pub swapped: bool,
     /// Warnings, in the run's words.
     pub warnings: Vec<String>,
     /// Failures, in the run's words.
@@ -286,11 +290,6 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Filters that run in the interpreter because no machine code could be made of them.
-    pub fn interpreted(&self) -> usize {
-        self.warnings.iter().filter(|warning| warning.contains("the interpreter evaluates")).count()
-    }
-
     /// Whether something besides the dumps themselves says that their disk stood still.
     pub fn disk_was_slow(&self) -> bool {
         self.long_holds > 0 || self.disk_wait_s >= LONG_WAIT_S

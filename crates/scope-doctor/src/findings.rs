@@ -341,7 +341,7 @@ fn idle(facts: &Facts, found: &mut Vec<Finding>) {
 
 /// Settings that cost speed or safety.
 fn settings(facts: &Facts, found: &mut Vec<Finding>) {
-    let interpreted = facts.interpreted();
+    let interpreted = facts.interpreted;
     if facts.interpreter_asked {
         let cause = "filters run in the interpreter, several times slower than machine code: that was asked for".to_string();
         found.push(Finding::note(
@@ -356,12 +356,12 @@ fn settings(facts: &Facts, found: &mut Vec<Finding>) {
         let remedies = ["Let the process map executable memory: MemoryDenyWriteExecute=no in a service; under SELinux, execmem."];
         found.push(Finding::note("interpreted", Stage::Worker, Sureness::Certain, cause, &remedies));
     }
-    if facts.warnings.iter().any(|warning| warning.contains("has swapped out")) {
+    if facts.swapped {
         let cause = "the system swaps the ring out: packets may be dropped while it is read back".to_string();
         let remedies = ["Lock the ring in memory: --mlock.", "Make it smaller: --ring.", "Switch swapping off: swapoff -a."];
         found.push(Finding::note("swapped", Stage::Ring, Sureness::Certain, cause, &remedies));
     }
-    if facts.memory.contains("normal 4 KiB pages") {
+    if facts.normal_pages {
         let reserve = format!(
             "Reserve huge pages for it before the run starts: sysctl vm.nr_hugepages={}",
             facts.ring_bytes.div_ceil(2 << 20)

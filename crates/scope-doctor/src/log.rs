@@ -4,8 +4,11 @@
 
 use super::facts::{Capture, DumpFacts, Facts, NicFacts, SourceFacts, State, WaitedFacts};
 use super::runs::{Runs, Wanted};
+use scope_events::counts::{self, ByWord, Dump, Nic, SourceCounts};
+use scope_events::event::WarningKind;
+use scope_events::{Event, Line, Said, event};
 use scope_machine::home::Home;
-use serde_json::{Map, Value};
+use scope_machine::nic::{Altered, Softnet};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Read};
@@ -16,8 +19,6 @@ use std::path::{Path, PathBuf};
 const LINE_BYTES_MAX: u64 = 4 << 20;
 /// Incomplete dumps, and warnings, that are kept of a run; of more the first ones.
 const KEPT_MAX: usize = 10_000;
-/// Kinds of lines that tell doctor nothing.
-const OTHER_KINDS: [&str; 9] = ["hit", "hits", "interface", "alarm", "deleted", "exec", "reload", "note", "warning"];
 /// A second took so long, seconds: the process stood still.
 const STALLED_S: f64 = 2.5;
 /// Part of a second from which a worker had no time left.
@@ -108,200 +109,228 @@ pub fn parse(text: &str) -> Option<Facts> {
     runs.finish()
 }
 
-/// A time of a line.
-fn time(event: &Map<String, Value>, name: &str) -> Option<jiff::Timestamp> {
-    event.get(name)?.as_str()?.parse().ok()
+/// A time as a line has it.
+fn time(text: &str) -> Option<jiff::Timestamp> {
+    text.parse().ok()
 }
 
 /// When a line was written.
-pub(super) fn logged(event: &Map<String, Value>) -> Option<jiff::Timestamp> {
-    time(event, "logged")
+pub(super) fn logged(line: &Line) -> Option<jiff::Timestamp> {
+    time(&line.logged)
 }
 
 /// A run lasts from its first line to its last one so far. A `start` in a log that goes on has the time of the first one.
-pub(super) fn take_time(facts: &mut Facts, event: &Map<String, Value>) {
-    if let Some(logged) = logged(event) {
-        let began = *facts.began.get_or_insert_with(|| time(event, "began").unwrap_or(logged));
-        facts.elapsed_s = logged.duration_since(began).as_secs_f64().max(0.0);
-        facts.last = Some(logged);
-    }
+pub(super) fn take_time(facts: &mut Facts, line: &Line) {
+    let Some(logged) = logged(line) else { return };
+    let first = match &line.said {
+        Said::Event(Event::Start(start)) => start.began.0.as_deref().and_then(time),
+        _ => None,
+    };
+    let began = *facts.began.get_or_insert(first.unwrap_or(logged));
+    facts.elapsed_s = logged.duration_since(began).as_secs_f64().max(0.0);
+    facts.last = Some(logged);
 }
 
-pub(super) fn take_event(facts: &mut Facts, kind: &str, event: &Map<String, Value>) {
-    match kind {
-        "start" => {
-            facts.version = text(event.get("version"));
-            facts.continues = event.get("continues").and_then(Value::as_bool).unwrap_or(false);
-            facts.specs = texts(event.get("sources"));
-            facts.ring_bytes = number(event.get("ring_bytes"));
-            facts.memory = text(event.get("memory"));
-            facts.triggers = event.get("triggers").and_then(Value::as_array).map_or(0, |triggers| triggers.len() as u64);
+pub(super) fn take_line(facts: &mut Facts, line: Line) {
+    let counted = logged(&line);
+    let event = match line.said {
+        Said::Event(event) => event,
+        Said::Unknown(_) | Said::Nothing => return facts.unknown_lines += 1,
+    };
+    match event {
+        Event::Start(start) => {
+            facts.version = clean(start.version);
+            facts.continues = start.continues.0.unwrap_or(false);
+            facts.specs = clean_all(start.sources);
+            facts.ring_bytes = start.ring_bytes;
+            facts.normal_pages = start.pages == scope_events::event::NORMAL_PAGES;
+            facts.triggers = start.triggers.len() as u64;
         }
-        "machine" => take_machine(facts, event),
-        "status" => {
-            take_counts(facts, event);
+        Event::Machine(machine) => take_machine(facts, machine),
+        Event::Status(status) => {
+            facts.counted = counted.or(facts.counted);
+            facts.disk_wait_s = facts.disk_wait_s.max(status.meanwhile.0.disk_wait_s);
+            facts.throttled = status.cgroup.map_or(facts.throttled, |group| (group.throttled_periods, group.throttled_s));
+            facts.softnet = status.softnet.map(softnet).or(facts.softnet);
+            take_counts(
+                facts,
+                Counts {
+                    dropped: status.dropped,
+                    cut_by_segment: status.cut_by_segment.unwrap_or(status.cut),
+                    late: status.late,
+                    sources: status.sources,
+                    hits: status.hits,
+                    hits_rationed: status.hits_rationed,
+                    nic: status.nic,
+                },
+            );
             if facts.continues && facts.losses_told.is_empty() {
                 facts.losses_told = facts.dropped.clone(); // those were told in the file before
             }
         }
-        "loss" => take_loss(facts, event),
-        "resumed" => facts.resumed += 1,
-        "dump" => take_dump(facts, event),
-        "interface" => take_interface(facts, event),
-        "long_hold" => facts.long_holds += 1,
-        "warning" if facts.warnings.len() < KEPT_MAX => facts.warnings.push(text(event.get("text"))),
-        "end" => {
-            facts.state = State::Ended;
-            facts.failures = texts(event.get("failures"));
-            if let Some(totals) = event.get("dump_totals").filter(|totals| totals.is_object()) {
-                let broken = number(totals.get("incomplete")).max(number(totals.get("failed")));
-                facts.dump_totals = Some((number(totals.get("dumps")), broken));
+        Event::Loss(loss) => take_loss(facts, loss),
+        Event::Resumed(_) => facts.resumed += 1,
+        Event::Dump(dump) => take_dump(facts, dump),
+        Event::Interface(interface) => take_interface(facts, interface),
+        Event::LongHold(_) => facts.long_holds += 1,
+        Event::Warning(warning) => {
+            facts.interpreted += u64::from(warning.is(WarningKind::Interpreter));
+            facts.swapped |= warning.is(WarningKind::Swapped);
+            if facts.warnings.len() < KEPT_MAX {
+                facts.warnings.push(clean(warning.text));
             }
-            take_counts(facts, event);
         }
-        "ended_at_once" => {
+        Event::End(end) => {
+            let totals = end.totals.0;
+            facts.state = State::Ended;
+            facts.counted = counted.or(facts.counted);
+            facts.failures = clean_all(totals.failures);
+            facts.dump_totals =
+                totals.dump_totals.map(|sums| (sums.dumps, sums.incomplete.max(sums.failed))).or(facts.dump_totals);
+            take_counts(
+                facts,
+                Counts {
+                    dropped: totals.dropped,
+                    cut_by_segment: totals.cut_by_segment.unwrap_or(totals.cut),
+                    late: totals.late,
+                    sources: totals.sources,
+                    hits: totals.hits,
+                    hits_rationed: totals.hits_rationed,
+                    nic: totals.nic,
+                },
+            );
+        }
+        Event::EndedAtOnce(end) => {
             facts.state = State::EndedAtOnce;
-            facts.ended_why = text(event.get("why"));
-            facts.dumps_thrown_away = number(event.get("dumps_open"));
+            facts.ended_why = clean(end.why);
+            facts.dumps_thrown_away = end.dumps_open.unwrap_or(0);
         }
-        _ if OTHER_KINDS.contains(&kind) => {}
-        _ => facts.unknown_lines += 1,
+        Event::Hit(_)
+        | Event::Hits(_)
+        | Event::Together(_)
+        | Event::Exec(_)
+        | Event::Alarm(_)
+        | Event::Deleted(_)
+        | Event::ClockStep(_)
+        | Event::Note(_)
+        | Event::Reload(_) => {}
     }
 }
 
-fn take_machine(facts: &mut Facts, event: &Map<String, Value>) {
-    facts.pid = event.get("pid").and_then(Value::as_u64);
-    facts.pid_began = event.get("pid_began").and_then(Value::as_u64);
-    facts.home = event.get("home").map(home).unwrap_or_default();
-    facts.live = event.get("live").and_then(Value::as_bool).unwrap_or(false);
-    facts.interpreter_asked = event.get("interpreter").and_then(Value::as_bool).unwrap_or(false);
-    facts.dumps_max = event.get("dumps_max").and_then(Value::as_u64);
-    facts.status_every_s = event.get("status_every_s").and_then(Value::as_f64).unwrap_or(0.0);
-    facts.processors = number(event.get("processors"));
-    let limit = |name: &str| event.get("limits").and_then(|limits| limits.get(name)).and_then(Value::as_u64);
-    (facts.file_size_max, facts.threads_max) = (limit("file_size"), limit("threads"));
-    let captures = event.get("captures").and_then(Value::as_array).into_iter().flatten();
-    facts.captures = captures
-        .map(|capture| Capture {
-            source: text(capture.get("source")),
-            interface: text(capture.get("interface")),
-            workers: number(capture.get("workers")),
-            snap_len: capture.get("snap_len").and_then(Value::as_u64).filter(|bytes| *bytes > 0),
-            promiscuous: capture.get("promiscuous").and_then(Value::as_bool).unwrap_or(true),
-            cpus: capture.get("cpus").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_u64).collect(),
-        })
-        .collect();
-    take_nics(facts, event);
-}
-
-fn home(value: &Value) -> Home {
-    let word = |name: &str| value.get(name).filter(|word| word.is_string()).map(|word| text(Some(word)));
-    Home { host: word("host"), boot: word("boot"), processes: word("processes") }
+fn take_machine(facts: &mut Facts, machine: event::Machine) {
+    facts.pid = machine.pid;
+    facts.pid_began = machine.pid_began;
+    let event::Home { host, boot, processes } = machine.home;
+    facts.home = Home { host: host.map(clean), boot: boot.map(clean), processes: processes.map(clean) };
+    facts.live = machine.live;
+    facts.interpreter_asked = machine.interpreter;
+    facts.dumps_max = machine.dumps_max;
+    facts.status_every_s = machine.status_every_s;
+    facts.processors = machine.processors;
+    (facts.file_size_max, facts.threads_max) = (machine.limits.file_size, machine.limits.threads);
+    let capture = |capture: event::Capture| Capture {
+        source: clean(capture.source),
+        interface: clean(capture.interface),
+        workers: capture.workers,
+        snap_len: capture.snap_len.filter(|bytes| *bytes > 0),
+        promiscuous: capture.promiscuous.unwrap_or(true),
+        cpus: capture.cpus.unwrap_or_default(),
+    };
+    facts.captures = machine.captures.into_iter().map(capture).collect();
+    take_nics(facts, machine.nic);
 }
 
 /// What `status` and `end` have in common: all counts since the run began.
-fn take_counts(facts: &mut Facts, event: &Map<String, Value>) {
-    take_disk_wait(facts, event);
-    facts.counted = logged(event).or(facts.counted);
-    facts.hits_rationed = number(event.get("hits_rationed"));
-    if let Some(group) = event.get("cgroup").filter(|group| group.is_object()) {
-        let seconds = group.get("throttled_s").and_then(Value::as_f64).unwrap_or(0.0);
-        facts.throttled = (number(group.get("throttled_periods")), seconds);
-    }
-    for (reason, packets) in counts(event.get("dropped")) {
+struct Counts {
+    dropped: ByWord,
+    cut_by_segment: u64,
+    late: u64,
+    sources: Vec<SourceCounts>,
+    hits: BTreeMap<String, ByWord>,
+    hits_rationed: u64,
+    nic: BTreeMap<String, Nic>,
+}
+
+fn take_counts(facts: &mut Facts, counts: Counts) {
+    facts.hits_rationed = counts.hits_rationed;
+    for (reason, packets) in counts.dropped {
         let dropped = facts.dropped.entry(reason).or_default();
         *dropped = packets.max(*dropped);
     }
-    // Logs without it are of versions that counted nothing else.
-    facts.cut_by_segment = number(event.get("cut_by_segment").or_else(|| event.get("cut")));
-    facts.late = number(event.get("late"));
+    facts.cut_by_segment = counts.cut_by_segment;
+    facts.late = counts.late;
     facts.sources.clear();
-    for source in event.get("sources").and_then(Value::as_array).into_iter().flatten() {
-        let sum: &mut SourceFacts = facts.sources.entry(text(source.get("source"))).or_default();
-        sum.offered = sum.offered.saturating_add(number(source.get("offered")));
-        sum.received = sum.received.saturating_add(number(source.get("received")));
-        sum.kernel_dropped = sum.kernel_dropped.saturating_add(number(source.get("kernel_dropped")));
-        sum.unreadable = sum.unreadable.saturating_add(number(source.get("unreadable")));
+    for SourceCounts { source, counts, .. } in counts.sources {
+        let sum: &mut SourceFacts = facts.sources.entry(clean(source)).or_default();
+        sum.offered = sum.offered.saturating_add(counts.0.offered);
+        sum.received = sum.received.saturating_add(counts.0.received);
+        sum.kernel_dropped = sum.kernel_dropped.saturating_add(counts.0.kernel_dropped);
+        sum.unreadable = sum.unreadable.saturating_add(counts.0.unreadable);
     }
     facts.hits.clear();
-    for trigger in event.get("hits").and_then(Value::as_object).into_iter().flat_map(Map::values) {
-        for (verdict, hits) in counts(Some(trigger)) {
-            let sum = facts.hits.entry(verdict).or_default();
-            *sum = sum.saturating_add(hits);
-        }
+    for (verdict, hits) in counts.hits.into_values().flatten() {
+        let sum = facts.hits.entry(verdict).or_default();
+        *sum = sum.saturating_add(hits);
     }
-    take_nics(facts, event);
-    if let Some(softnet) = event.get("softnet").filter(|softnet| softnet.is_object()) {
-        facts.softnet = Some(scope_machine::nic::Softnet {
-            dropped: number(softnet.get("dropped")),
-            squeezed: number(softnet.get("squeezed")),
-        });
-    }
+    take_nics(facts, counts.nic);
 }
 
-/// How long a dump was waiting for its disk at that moment.
-fn take_disk_wait(facts: &mut Facts, event: &Map<String, Value>) {
-    let seconds = event.get("disk_wait_s").and_then(Value::as_f64).unwrap_or(0.0);
-    facts.disk_wait_s = facts.disk_wait_s.max(seconds);
+fn softnet(softnet: counts::Softnet) -> Softnet {
+    Softnet { dropped: softnet.dropped, squeezed: softnet.squeezed }
 }
 
 /// The last word about an interface holds.
-fn take_interface(facts: &mut Facts, event: &Map<String, Value>) {
-    let interface = text(event.get("interface"));
-    match event.get("state").and_then(Value::as_str) {
-        Some("refused") if facts.refused.len() < KEPT_MAX => drop(facts.refused.insert(interface, text(event.get("text")))),
-        Some("gone") if facts.gone.len() < KEPT_MAX => drop(facts.gone.insert(interface)),
-        Some("new" | "back") => drop(facts.refused.remove(&interface)),
+fn take_interface(facts: &mut Facts, event: event::Interface) {
+    let interface = clean(event.interface);
+    match event.state.as_str() {
+        "refused" if facts.refused.len() < KEPT_MAX => {
+            facts.refused.insert(interface, clean(event.text));
+        }
+        "gone" if facts.gone.len() < KEPT_MAX => {
+            facts.gone.insert(interface);
+        }
+        "new" | "back" => {
+            facts.refused.remove(&interface);
+        }
         _ => {}
     }
 }
 
-fn take_nics(facts: &mut Facts, event: &Map<String, Value>) {
-    if let Some(nics) = event.get("nic").and_then(Value::as_object) {
-        facts.nics = nics.iter().map(|(interface, nic)| nic_facts(interface, nic)).collect();
+/// Of an event without cards those that are known stay.
+fn take_nics(facts: &mut Facts, nics: BTreeMap<String, Nic>) {
+    if !nics.is_empty() {
+        facts.nics = nics.into_iter().map(|(interface, nic)| nic_facts(interface, nic)).collect();
     }
 }
 
-fn nic_facts(interface: &str, nic: &Value) -> NicFacts {
-    let altered = nic.get("altered").unwrap_or(&Value::Null);
-    let link = nic.get("link").unwrap_or(&Value::Null);
-    let notes = nic.get("notes").and_then(Value::as_array).into_iter().flatten();
+fn nic_facts(interface: String, nic: Nic) -> NicFacts {
+    let counts::Altered { joined, split, long, unchecked, unchecked_sent, sliced, cut_by_block, cut_by_bound } = nic.altered;
+    let link = nic.link.unwrap_or_default();
     NicFacts {
-        interface: interface.to_string(),
-        counters: counts(Some(nic)),
-        driver: counts(nic.get("driver")),
-        altered: scope_machine::nic::Altered {
-            joined: number(altered.get("joined")),
-            split: number(altered.get("split")),
-            unchecked: number(altered.get("unchecked")),
-            unchecked_sent: number(altered.get("unchecked_sent")),
-            long: number(altered.get("long")),
-            sliced: number(altered.get("sliced")),
-            cut_by_block: number(altered.get("cut_by_block")),
-            cut_by_bound: number(altered.get("cut_by_bound")),
-        },
-        up: link.get("up").and_then(Value::as_bool),
-        running: link.get("running").and_then(Value::as_bool),
-        notes: notes.map(|note| (text(note.get("kind")), text(note.get("remedy")))).collect(),
+        interface,
+        counters: nic.counters.0,
+        driver: nic.driver,
+        altered: Altered { joined, split, unchecked, unchecked_sent, long, sliced, cut_by_block, cut_by_bound },
+        up: link.up,
+        running: link.running,
+        notes: nic.notes.into_iter().map(|note| (clean(note.kind), clean(note.remedy))).collect(),
     }
 }
 
 /// Losses come each second, the counts that hold them only now and then: what came last is larger.
-fn take_loss(facts: &mut Facts, event: &Map<String, Value>) {
-    let lost = counts(event.get("packets"));
-    facts.losses_seen(&lost);
-    take_disk_wait(facts, event);
-    let kernel = lost.get("kernel").copied().unwrap_or(0);
+fn take_loss(facts: &mut Facts, loss: event::Loss) {
+    let meanwhile = loss.meanwhile.0;
+    facts.losses_seen(&loss.packets);
+    facts.disk_wait_s = facts.disk_wait_s.max(meanwhile.disk_wait_s);
+    let kernel = loss.packets.get("kernel").copied().unwrap_or(0);
     if kernel == 0 {
         return;
     }
-    let workers = event.get("workers").and_then(Value::as_array).into_iter().flatten();
-    let part = |worker: &Value, name: &str| worker.get(name).and_then(Value::as_f64).unwrap_or(0.0);
-    let (busy, starved) = workers.fold((0.0, 0.0), |(busy, starved): (f64, f64), worker| {
-        (busy.max(part(worker, "busy")), starved.max(part(worker, "starved")))
-    });
-    let seconds = event.get("seconds").and_then(Value::as_f64).unwrap_or(1.0);
-    let throttled_s = event.get("throttled_s").and_then(Value::as_f64).unwrap_or(0.0);
+    let workers = meanwhile.workers.iter().flatten();
+    let (busy, starved) =
+        workers.fold((0f64, 0f64), |(busy, starved), worker| (busy.max(worker.busy), starved.max(worker.starved)));
+    let throttled_s = meanwhile.throttled_s.unwrap_or(0.0);
+    let seconds = meanwhile.seconds;
     if seconds >= STALLED_S {
         facts.kernel.stalled = facts.kernel.stalled.saturating_add(kernel);
         facts.stalled_s = facts.stalled_s.max(seconds);
@@ -319,7 +348,7 @@ fn take_loss(facts: &mut Facts, event: &Map<String, Value>) {
 
 impl Facts {
     /// Adds up losses that were told one after another, as far as no count has them yet.
-    fn losses_seen(&mut self, lost: &BTreeMap<String, u64>) {
+    fn losses_seen(&mut self, lost: &ByWord) {
         for (reason, packets) in lost {
             let told = self.losses_told.entry(reason.clone()).or_default();
             *told = told.saturating_add(*packets);
@@ -329,65 +358,47 @@ impl Facts {
     }
 }
 
-fn take_dump(facts: &mut Facts, event: &Map<String, Value>) {
+fn take_dump(facts: &mut Facts, dump: Dump) {
     facts.dumps_told += 1;
-    let dump = dump(event);
     if (!dump.complete || dump.error.is_some()) && facts.dumps.len() < KEPT_MAX {
-        facts.dumps.push(dump);
+        facts.dumps.push(dump_facts(dump));
     }
 }
 
-fn dump(event: &Map<String, Value>) -> DumpFacts {
-    DumpFacts {
-        id: number(event.get("id")),
-        complete: event.get("complete").and_then(Value::as_bool).unwrap_or(false),
-        lost_min: number(event.get("lost_min")),
-        // null: nobody knows how many.
-        lost_max: event.get("lost_max").and_then(Value::as_u64).unwrap_or_else(|| number(event.get("lost_min")).max(1)),
-        gaps: gaps(event),
-        waited: event.get("waited").filter(|waited| waited.is_object()).map(waited),
-        piped: event.get("path").is_some_and(Value::is_null) && event.get("error").is_some_and(Value::is_null),
-        error: event.get("error").and_then(Value::as_str).map(String::from),
-    }
-}
-
-/// For what a dump waited.
-fn waited(value: &Value) -> WaitedFacts {
-    let seconds = |name: &str| value.get(name).and_then(Value::as_f64).unwrap_or(0.0);
-    WaitedFacts { longest_s: seconds("longest_s"), total_s: seconds("total_s"), pins_full_s: seconds("pins_full_s") }
-}
-
-/// What a dump lacks, by reason.
-fn gaps(event: &Map<String, Value>) -> BTreeMap<String, (u64, u64)> {
+fn dump_facts(dump: Dump) -> DumpFacts {
     let mut gaps: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    for gap in event.get("gaps").and_then(Value::as_array).into_iter().flatten() {
-        let lost_min = number(gap.get("lost_min"));
-        // null: nobody knows how many.
-        let lost_max = gap.get("lost_max").and_then(Value::as_u64).unwrap_or(lost_min.max(1));
-        let sum = gaps.entry(text(gap.get("reason"))).or_default();
-        *sum = (sum.0.saturating_add(lost_min), sum.1.saturating_add(lost_max));
+    for gap in dump.gaps {
+        let sum = gaps.entry(clean(gap.reason)).or_default();
+        let lost_max = gap.lost_max.unwrap_or_else(|| gap.lost_min.max(1)); // nobody knows how many
+        *sum = (sum.0.saturating_add(gap.lost_min), sum.1.saturating_add(lost_max));
     }
-    gaps
-}
-
-/// The members of an object that are counts.
-fn counts(value: Option<&Value>) -> BTreeMap<String, u64> {
-    let members = value.and_then(Value::as_object).into_iter().flatten();
-    members.filter_map(|(name, value)| Some((name.clone(), value.as_u64()?))).collect()
-}
-
-fn number(value: Option<&Value>) -> u64 {
-    value.and_then(Value::as_u64).unwrap_or(0)
+    let waited = |waited: counts::Waited| WaitedFacts {
+        longest_s: waited.longest_s,
+        total_s: waited.total_s,
+        pins_full_s: waited.pins_full_s,
+    };
+    DumpFacts {
+        id: dump.id,
+        complete: dump.complete,
+        lost_min: dump.lost_min,
+        lost_max: dump.lost_max.unwrap_or_else(|| dump.lost_min.max(1)),
+        gaps,
+        waited: dump.waited.map(waited),
+        piped: dump.path.is_none() && dump.error.is_none(),
+        error: dump.error,
+    }
 }
 
 /// Foreign text: control characters could play with a terminal.
-pub(super) fn text(value: Option<&Value>) -> String {
-    let text = value.and_then(Value::as_str).unwrap_or("");
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+pub(super) fn clean(text: String) -> String {
+    match text.contains(char::is_control) {
+        true => text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect(),
+        false => text,
+    }
 }
 
-fn texts(value: Option<&Value>) -> Vec<String> {
-    value.and_then(Value::as_array).into_iter().flatten().take(KEPT_MAX).map(|value| text(Some(value))).collect()
+fn clean_all(texts: Vec<String>) -> Vec<String> {
+    texts.into_iter().take(KEPT_MAX).map(clean).collect()
 }
 
 #[cfg(test)]
@@ -446,6 +457,6 @@ mod tests {
 
     #[test]
     fn foreign_text_has_no_control_characters() {
-        assert_eq!(text(Some(&Value::from("a\u{1b}[2Jb\n"))), "a [2Jb ");
+        assert_eq!(clean("a\u{1b}[2Jb\n".to_string()), "a [2Jb ");
     }
 }

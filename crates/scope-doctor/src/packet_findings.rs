@@ -94,7 +94,7 @@ fn kernel_queue(facts: &Facts, found: &mut Vec<Finding>) {
 fn kernel_ring(facts: &Facts, found: &mut Vec<Finding>) {
     let all = facts.dropped("kernel");
     let kernel = &facts.kernel;
-    let interpreted = facts.interpreter_asked || facts.interpreted() > 0;
+    let interpreted = facts.interpreter_asked || facts.interpreted > 0;
     if kernel.busy > 0 {
         let sureness = if facts.busy_max >= BUSY_CERTAIN { Sureness::Certain } else { Sureness::Likely };
         let cause = format!(

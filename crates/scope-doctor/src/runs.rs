@@ -4,8 +4,8 @@
 //! without its first line (a log that was cut from above) begins with the first line that names it.
 
 use super::facts::{Facts, OtherRun, State};
-use super::log::{logged, take_event, take_time, text};
-use serde_json::{Map, Value};
+use super::log::{clean, logged, take_line, take_time};
+use scope_events::{Event, Line, Said};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -78,21 +78,21 @@ impl Runs {
             return;
         }
         self.lines += 1;
-        let Ok(Value::Object(event)) = serde_json::from_slice::<Value>(line) else {
+        let Some(line) = Line::read(line) else {
             self.unreadable += 1;
             if let Some(facts) = self.kept.back_mut() {
                 damaged(facts, line, whole);
             }
             return;
         };
-        let kind = event.get("event").and_then(Value::as_str).unwrap_or("");
-        let run_id = &*text(event.get("run_id"));
+        let run_id = &*clean(line.run_id.clone());
         let known = !run_id.is_empty() && self.listed.iter().rev().any(|listed| listed.run.run_id == run_id);
-        let names_a_run = !run_id.is_empty() && event.contains_key("logged");
-        if !known && (kind == "start" || names_a_run) {
-            self.begin(run_id, kind != "start");
+        let names_a_run = !run_id.is_empty() && !line.logged.is_empty();
+        let starts = matches!(line.said, Said::Event(Event::Start(_)));
+        if !known && (starts || names_a_run) {
+            self.begin(run_id, !starts);
         }
-        self.hand_over(run_id, kind, &event);
+        self.hand_over(run_id, line);
     }
 
     fn begin(&mut self, run_id: &str, headless: bool) {
@@ -107,18 +107,18 @@ impl Runs {
         self.listed.drain(..self.listed.len().saturating_sub(LISTED_MAX));
     }
 
-    fn hand_over(&mut self, run_id: &str, kind: &str, event: &Map<String, Value>) {
+    fn hand_over(&mut self, run_id: &str, line: Line) {
         let lines = self.lines;
         let of_run = |listed: &&mut Listed| run_id.is_empty() || listed.run.run_id == run_id;
         let Some(listed) = self.listed.iter_mut().rev().find(of_run) else { return };
         listed.last = lines;
-        listed.run.last_words |= matches!(kind, "end" | "ended_at_once");
+        listed.run.last_words |= matches!(line.said, Said::Event(Event::End(_) | Event::EndedAtOnce(_)));
         if let Some(facts) = self.kept.iter_mut().rev().find(|facts| facts.run_id == listed.run.run_id) {
-            take_time(facts, event);
-            take_event(facts, kind, event);
+            take_time(facts, &line);
+            take_line(facts, line);
             listed.run.began = facts.began;
         } else {
-            listed.run.began = listed.run.began.or_else(|| logged(event));
+            listed.run.began = listed.run.began.or_else(|| logged(&line));
         }
     }
 

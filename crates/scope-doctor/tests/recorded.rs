@@ -210,7 +210,7 @@ fn a_disk_that_stood_still_a_slow_one_a_slow_reader_and_a_small_ring_are_told_ap
     }
     let both = log_of(&[&dump(1, file, still), &dump(2, file, r#""longest_s":0,"total_s":0,"pins_full_s":0,"closing_s":0"#)]);
     assert_eq!(kinds(&both), ["dumps_incomplete", "dump_disk_slow"], "of two equal losses the certain one first: {both:#?}");
-    let older = r#"{"event":"dump","id":1,"complete":false,"lost_min":7,"lost_max":9,"gaps":[{"reason":"evicted","lost_min":7,"lost_max":9}]}"#;
+    let older = r#"{"event":"dump","id":1,"path":"/dumps/a.pcapng","complete":false,"lost_min":7,"lost_max":9,"gaps":[{"reason":"evicted","lost_min":7,"lost_max":9}]}"#;
     assert_eq!(kinds(&log_of(&[older])), ["dumps_incomplete"]);
     assert_eq!(kinds(&log_of(&[r#"{"event":"long_hold","dump":1,"segments":3}"#, older])), ["dump_disk_slow"]);
 }
@@ -250,11 +250,15 @@ fn a_worker_on_a_processor_of_its_own_is_not_told_to_take_one() {
 fn a_control_group_without_time_is_told_from_its_own_figures() {
     let found = log_of(&[
         r#"{"event":"loss","seconds":1,"packets":{"kernel":70},"throttled_s":0.6,"workers":[{"busy":0.4,"starved":0.5}]}"#,
-        r#"{"event":"end","dropped":{"kernel":70},"cgroup":{"throttled_periods":40,"throttled_s":12.5},"failures":[]}"#,
+        r#"{"event":"status","dropped":{"kernel":70},"cgroup":{"throttled_periods":40,"throttled_s":12.5}}"#,
+        r#"{"event":"end","dropped":{"kernel":70},"failures":[]}"#,
     ]);
     check(&found, "worker_throttled", Stage::Worker, Sureness::Certain, 70, "CPUQuota=");
     assert!(found[0].cause.contains("(40 times in all, 12.5 s)"), "{found:#?}");
-    let harmless = log_of(&[r#"{"event":"end","cgroup":{"throttled_periods":3,"throttled_s":0.1},"failures":[]}"#]);
+    let harmless = log_of(&[
+        r#"{"event":"status","cgroup":{"throttled_periods":3,"throttled_s":0.1}}"#,
+        r#"{"event":"end","failures":[]}"#,
+    ]);
     assert_eq!((kinds(&harmless), losses(&harmless)), (vec!["throttled"], 0));
 }
 

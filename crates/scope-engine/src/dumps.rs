@@ -6,11 +6,11 @@ use crate::summary;
 use crate::threads::Threads;
 use scope_dump::{Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut};
 use scope_events::Events;
+use scope_events::event::{Warning, WarningKind};
 use scope_filter::FilterEngine;
 use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
 use scope_ring::Ring;
 use scope_trigger::{Fire, Places, Trigger, Verdict, Window};
-use serde_json::json;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -192,9 +192,9 @@ impl Dumps {
     fn finish(&self, id: u64, report: DumpReport) {
         if let Some(error) = &report.interpreted {
             let text = format!("dump {id} of {}: {error}: the interpreter evaluated its filter", report.trigger);
-            self.events.log("warning", json!({"text": text}));
+            self.events.log(Warning::of(WarningKind::Interpreter, text));
         }
-        self.events.log("dump", summary::dump(&report));
+        self.events.log(summary::dump(&report));
         if let Some(together) = &self.settings.output.together {
             together.add(&report);
         }

@@ -3,7 +3,7 @@
 use crate::space::Told;
 use scope_dump::DumpOutput;
 use scope_events::Events;
-use serde_json::json;
+use scope_events::event::Alarm;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,7 +34,8 @@ impl FolderWatch {
             return None;
         }
         let place = self.output.place();
-        events.log("alarm", json!({"alarm": ALARM, "state": if removed { "raised" } else { "cleared" }, "why": place}));
+        let state = if removed { "raised" } else { "cleared" };
+        events.log(Alarm { alarm: ALARM.into(), state: state.into(), why: Some(place.clone()), ..Alarm::default() });
         Some(if removed {
             Told::Warning(format!(
                 "the folder {place} was removed: dumps fail from now on, and so does a log in it; make it again by: mkdir -p {}, and start the run again",

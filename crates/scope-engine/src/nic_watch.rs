@@ -3,11 +3,12 @@
 
 use crate::plan::SourceEntry;
 use crate::worker::WorkerReport;
+use scope_events::counts;
+use scope_events::fact::Counters;
 use scope_machine::nic::Altered;
 use scope_machine::nic::{Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice, cut_advice};
 use scope_source::InterfaceCounters;
 use scope_source::spec::{Pattern, SourcePlan};
-use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -32,18 +33,17 @@ pub struct NicStatus {
 }
 
 impl NicStatus {
-    /// As summary and log spell it.
-    pub fn to_json(&self) -> Value {
-        let mut object: Map<String, Value> = self.counters.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
-        object.insert("driver".into(), json!(self.driver));
-        object.insert("altered".into(), altered_json(&self.altered));
-        object.insert(
-            "link".into(),
-            self.link.map_or(Value::Null, |link| json!({"up": link.up, "running": link.running, "mtu": link.mtu})),
-        );
-        let note = |note: &Advice| json!({"kind": note.kind, "what": note.what, "remedy": note.remedy});
-        object.insert("notes".into(), self.notes.iter().map(note).collect());
-        object.into()
+    /// As summary and log have it.
+    fn facts(&self) -> counts::Nic {
+        let note = |note: &Advice| counts::Note { kind: note.kind.into(), what: note.what.clone(), remedy: note.remedy.clone() };
+        let link = |link: Link| counts::Link { up: Some(link.up), running: Some(link.running), mtu: Some(link.mtu.into()) };
+        counts::Nic {
+            counters: Counters(self.counters.clone()),
+            driver: self.driver.clone(),
+            altered: altered_facts(&self.altered),
+            link: self.link.map(link),
+            notes: self.notes.iter().map(note).collect(),
+        }
     }
 
     /// Packets that a counter tells of; 0 where it isn't known.
@@ -52,24 +52,14 @@ impl NicStatus {
     }
 }
 
-fn altered_json(altered: &Altered) -> Value {
+fn altered_facts(altered: &Altered) -> counts::Altered {
     let Altered { joined, split, unchecked, unchecked_sent, long, sliced, cut_by_block, cut_by_bound } = *altered;
-    json!({
-        "joined": joined,
-        "split": split,
-        "long": long,
-        "unchecked": unchecked,
-        "unchecked_sent": unchecked_sent,
-        "sliced": sliced,
-        "cut_by_block": cut_by_block,
-        "cut_by_bound": cut_by_bound,
-    })
+    counts::Altered { joined, split, long, unchecked, unchecked_sent, sliced, cut_by_block, cut_by_bound }
 }
 
 /// The object `nic`: an entry for each interface.
-pub fn nics_json(nics: &[NicStatus]) -> Value {
-    let entries: Map<String, Value> = nics.iter().map(|nic| (nic.interface.clone(), nic.to_json())).collect();
-    entries.into()
+pub(crate) fn nic_facts(nics: &[NicStatus]) -> BTreeMap<String, counts::Nic> {
+    nics.iter().map(|nic| (nic.interface.clone(), nic.facts())).collect()
 }
 
 /// Watches the cards of one run. What it needs open it opens at the beginning.
@@ -235,7 +225,7 @@ mod tests {
                 notes_of_packets(&mut status, advice, &mut told)
             };
             assert_eq!(told.len(), kinds(&altered), "nothing is left to be told");
-            (new.iter().map(|note| note.kind).collect::<Vec<_>>(), status.to_json())
+            (new.iter().map(|note| note.kind).collect::<Vec<_>>(), scope_events::Fact::write(&status.facts()))
         };
         let received = Altered { joined: 3, unchecked: 1, ..Altered::default() };
         let (kinds, object) = look(received, &card);

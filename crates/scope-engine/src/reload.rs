@@ -4,10 +4,10 @@ use crate::few_pins;
 use crate::filters::made_ready;
 use crate::run::Watch;
 use crate::worker::Shared;
+use scope_events::event::{self, Warning};
 use scope_filter::FilterEngine;
 use scope_packet::LinkType;
 use scope_trigger::TriggerConfig;
-use serde_json::json;
 
 /// What a configuration that was read again asks of the run.
 #[derive(Debug)]
@@ -44,11 +44,11 @@ pub(crate) fn reload(
     manual: TriggerConfig,
     live: bool,
     watch: &dyn Watch,
-) -> Vec<String> {
+) -> Vec<Warning> {
     let change = match order {
         Reload::Take(change) => change,
         Reload::Refuse(faults) => {
-            shared.events.log("reload", json!({"ok": false, "faults": faults, "changed": [], "kept": []}));
+            shared.events.log(event::Reload { ok: false, faults: faults.clone(), ..Default::default() });
             // A fault may show a text with a mark below it.
             faults.iter().for_each(|fault| format!("wirescope: {fault}").lines().for_each(|line| watch.note(line)));
             watch.note("reload: refused; the old configuration goes on");
@@ -56,18 +56,20 @@ pub(crate) fn reload(
         }
     };
     let links: Vec<LinkType> = (0..shared.ring.lanes()).map(|lane| shared.ring.lane_info(lane).link_type).collect();
-    let mut warnings: Vec<String> = change.kept.iter().map(|kept| format!("reload: {kept}")).collect();
+    let mut warnings: Vec<Warning> = change.kept.iter().map(|kept| format!("reload: {kept}").into()).collect();
     let ring = &shared.ring;
     let (pins, segment_bytes) = (ring.budget().segments(), ring.segment_bytes() as u64);
     if change.dumps_max != shared.dumps.places().max() {
-        warnings.extend(few_pins::words(change.dumps_max as u64, pins, segment_bytes, live));
+        warnings.extend(few_pins::words(change.dumps_max as u64, pins, segment_bytes, live).map(Warning::from));
     }
     for trigger in &change.triggers {
         warnings.extend(made_ready(trigger, &links, engine));
     }
     shared.triggers.replace(&change.triggers, TriggerConfig { before_ns: change.before_ns, ..manual });
     shared.dumps.set_limits(change.dumps_max, change.exit_after);
-    shared.events.log("reload", json!({"ok": true, "faults": [], "changed": change.changed, "kept": change.kept}));
+    let faults = Vec::new();
+    let (changed, kept) = (change.changed.clone(), change.kept.clone());
+    shared.events.log(event::Reload { ok: true, faults, changed, kept });
     let what = if change.changed.is_empty() { "nothing".to_string() } else { change.changed.join(", ") };
     watch.note(&format!("reload: taken; changed: {what}"));
     warnings

@@ -45,6 +45,7 @@ use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Keeper, Scans};
 use scope_events::Events;
+use scope_events::event::Warning;
 use scope_filter::{Filter, VlanRule};
 use scope_machine::Machine;
 use scope_machine::limits;
@@ -53,7 +54,6 @@ use scope_rights::{Decision, Rights};
 use scope_ring::{Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::{SourceError, Timing};
 use scope_trigger::{Places, TriggerConfig};
-use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -134,13 +134,13 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let memory = ring.memory();
     // Before the sources are opened: live packets would wait meanwhile.
     let mut warnings = prepare_filters(plan.filter_engine, &plan.sources, plan.triggers.iter());
-    warnings.extend(short_snap::warnings(&plan, &plan.link_types));
+    warnings.extend(short_snap::warnings(&plan, &plan.link_types).into_iter().map(Warning::from));
     let own = live::own_traffic(&plan);
     let sources = open_sources(&plan, &own)?;
     let mut notes = live::notes(&plan, &own, &sources);
     let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
     if let Some(said) = few_pins::of_run(&plan, &ring, live) {
-        if live { warnings.push(said) } else { notes.push(said) }
+        if live { warnings.push(said.into()) } else { notes.push(said) }
     }
     let nics = NicWatch::begin(&plan.sources);
     let mut rights = decision.map(|decision| scope_rights::give_up(decision, &outputs.writable())).transpose()?;
@@ -248,7 +248,7 @@ impl Run {
         self,
         sources: Vec<Feed>,
         nics: NicWatch,
-        early: Vec<String>,
+        early: Vec<Warning>,
         control: &Control,
         watch: &dyn Watch,
     ) -> Result<Summary, EngineError> {
@@ -357,7 +357,7 @@ impl Run {
     }
 
     /// Does a reload that waits, once every worker has taken the one before it over.
-    fn reload(&self, control: &Control, watch: &dyn Watch) -> Vec<String> {
+    fn reload(&self, control: &Control, watch: &dyn Watch) -> Vec<Warning> {
         match self.shared.triggers.settle().then(|| control.take_reload()).flatten() {
             Some(order) => {
                 watch.reloading();
@@ -406,8 +406,7 @@ impl Run {
 
 /// Without summaries dumps only take longer.
 fn start_summarizer(ring: &Arc<Ring>, events: &Events) -> Option<Summarizer> {
-    let failed =
-        |error| events.log("warning", json!({"text": format!("no thread for summaries: {error}: dumps scan all segments")}));
+    let failed = |error| events.log(Warning::from(format!("no thread for summaries: {error}: dumps scan all segments")));
     Summarizer::start(ring).map_err(failed).ok()
 }
 
@@ -416,7 +415,7 @@ fn start_keeper(scans: &Arc<Scans>, events: &Events) -> Option<Keeper> {
     let failed = |error| {
         let text =
             format!("no thread to hold packets for dumps: {error}: a dump whose disk stalls for a turn of the ring loses them");
-        events.log("warning", json!({"text": text}));
+        events.log(Warning::from(text));
     };
     Keeper::start(scans).map_err(failed).ok()
 }

@@ -8,6 +8,9 @@
 //! `continues`, and `began`, the time of the run's first line. No line is lost: each is in one of the two.
 
 use crate::EVENTS_FILE;
+use crate::event::{Event, Start};
+use crate::fact::Rare;
+use crate::line;
 use scope_folder::Folder;
 use scope_spelling::printable::json_line;
 use scope_spelling::time::iso;
@@ -17,35 +20,42 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Events that a new file begins with, in this order; of each the last one that came.
-const HEAD: [&str; 4] = ["start", "machine", "reload", "status"];
+/// Events that a new file begins with; of each the last one that came.
+const HEAD_LINES: usize = 4;
+
+/// An event, and when it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub event: Event,
+    pub logged_ns: i64,
+}
 
 /// The log, open to append to.
 pub(crate) struct LogFile {
     folder: Arc<Folder>,
     file: File,
-    head: [Option<Value>; HEAD.len()],
+    run_id: String,
+    head: [Option<Entry>; HEAD_LINES],
     /// A full disk took only the beginning of the last line.
     torn: bool,
 }
 
 impl LogFile {
-    /// Opens the log in `folder`, made where it isn't there.
-    pub(crate) fn open(folder: &Arc<Folder>) -> io::Result<LogFile> {
+    /// Opens the log in `folder` for the run `run_id`, made where it isn't there.
+    pub(crate) fn open(folder: &Arc<Folder>, run_id: String) -> io::Result<LogFile> {
         let name = OsStr::new(EVENTS_FILE);
         let file = folder.append(name)?;
         // A run that lost its machine or its disk may have left half a line.
         let torn = folder.ends_within_a_line(name);
-        Ok(LogFile { folder: folder.clone(), file, head: Default::default(), torn })
+        Ok(LogFile { folder: folder.clone(), file, run_id, head: Default::default(), torn })
     }
 
     /// Writes a line.
-    pub(crate) fn write(&mut self, line: Value) -> io::Result<()> {
+    pub(crate) fn write(&mut self, entry: Entry) -> io::Result<()> {
+        let line = line::write(&entry.event, &self.run_id, &iso(entry.logged_ns));
         let written = write_line(&mut self.file, &line, &mut self.torn);
-        // A reload that was refused has changed nothing.
-        let is_head = |event: &&str| line["event"] == **event && line["ok"] != false;
-        if let Some(at) = HEAD.iter().position(is_head) {
-            self.head[at] = Some(line);
+        if let Some(at) = place_in_head(&entry.event) {
+            self.head[at] = Some(entry);
         }
         written
     }
@@ -59,22 +69,37 @@ impl LogFile {
         let mut file = self.folder.append(name)?;
         // Reopening may have failed half-way before.
         let mut torn = self.folder.ends_within_a_line(name);
-        for line in self.head.iter().flatten() {
-            write_line(&mut file, &continued(line.clone(), now_ns), &mut torn)?;
+        for entry in self.head.iter().flatten() {
+            let Entry { event, logged_ns } = continued(entry.clone(), now_ns);
+            write_line(&mut file, &line::write(&event, &self.run_id, &iso(logged_ns)), &mut torn)?;
         }
         (self.file, self.torn) = (file, torn);
         Ok(true)
     }
 }
 
-/// A `start` says that it goes on; the others stay as they are.
-fn continued(mut line: Value, now_ns: i64) -> Value {
-    if line["event"] == HEAD[0] {
-        line["began"] = line["logged"].take();
-        line["logged"] = iso(now_ns).into();
-        line["continues"] = true.into();
+/// Where it stands among the first lines of a new file; `None`: nowhere.
+fn place_in_head(event: &Event) -> Option<usize> {
+    match event {
+        Event::Start(_) => Some(0),
+        Event::Machine(_) => Some(1),
+        // One that was refused has changed nothing.
+        Event::Reload(reload) if reload.ok => Some(2),
+        Event::Status(_) => Some(3),
+        _ => None,
     }
-    line
+}
+
+/// A `start` says that it goes on; the others stay as they are.
+fn continued(entry: Entry, now_ns: i64) -> Entry {
+    match entry {
+        Entry { event: Event::Start(start), logged_ns } => {
+            let began = start.began.0.clone().unwrap_or_else(|| iso(logged_ns));
+            let start = Start { continues: Rare(Some(true)), began: Rare(Some(began)), ..start };
+            Entry { event: start.into(), logged_ns: now_ns }
+        }
+        entry => entry,
+    }
 }
 
 /// In one piece, so that who moves the file finds whole lines; behind a line that is `torn` on a new one.

@@ -1,10 +1,11 @@
 //! The writer of a run's log: lines in order, by a thread of its own, so that a slow disk keeps nobody waiting.
 
-use crate::file::LogFile;
+use crate::event::{Event, Hit, Hits};
+use crate::fact::Rare;
+use crate::file::{Entry, LogFile};
 use scope_folder::Folder;
 use scope_packet::time::NS_PER_SECOND;
 use scope_spelling::time::iso;
-use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,6 @@ pub fn now_ns() -> i64 {
 
 /// The event log of one run.
 pub struct Events {
-    run_id: String,
     sender: Mutex<Option<SyncSender<Order>>>,
     writer: Mutex<Option<std::thread::JoinHandle<io::Result<()>>>>,
     /// The writer has written everything, or there is none.
@@ -47,7 +47,7 @@ pub enum LogNews {
 
 /// For the writer, in order.
 enum Order {
-    Line(Value),
+    Line(Box<Entry>),
     /// Go on in a new file if the log was moved or removed.
     Reopen,
 }
@@ -68,7 +68,8 @@ impl HitLog {
 impl Events {
     /// Appends to the log in `folder` what the run `run_id` has to say.
     pub fn open(folder: &Arc<Folder>, run_id: &[u8; 16]) -> io::Result<Events> {
-        let file = LogFile::open(folder)?;
+        let run_id = run_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let file = LogFile::open(folder, run_id)?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
         let (written, news) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<LogNews>>>::default());
         let (done, told) = (written.clone(), news.clone());
@@ -78,7 +79,6 @@ impl Events {
             result
         })?;
         Ok(Events {
-            run_id: run_id.iter().map(|byte| format!("{byte:02x}")).collect(),
             sender: Mutex::new(Some(sender)),
             writer: Mutex::new(Some(writer)),
             written,
@@ -90,7 +90,6 @@ impl Events {
     /// A log that goes nowhere: for a run without a folder.
     pub fn nowhere() -> Events {
         Events {
-            run_id: String::new(),
             sender: Mutex::default(),
             writer: Mutex::default(),
             written: Arc::new(AtomicBool::new(true)),
@@ -100,9 +99,9 @@ impl Events {
     }
 
     /// Logs one event. Not for workers: it waits while the writer is far behind.
-    pub fn log(&self, event: &str, facts: Value) {
+    pub fn log(&self, event: impl Into<Event>) {
         if let Some(sender) = self.sender.lock().expect("no panic while held").as_ref() {
-            let _ = sender.send(Order::Line(self.line(event, facts)));
+            let _ = sender.send(Order::Line(entry(event)));
         }
     }
 
@@ -127,13 +126,15 @@ impl Events {
         }
         if hits.listed < HITS_LISTED_MAX {
             hits.listed += 1;
-            let mut facts = json!({"trigger": trigger, "time": iso(time_ns), "verdict": verdict});
-            if let Some(detail) = detail {
-                facts["detail"] = detail.into();
-            }
+            let hit = Hit {
+                trigger: trigger.to_string(),
+                time: iso(time_ns),
+                verdict: verdict.to_string(),
+                detail: Rare(detail.map(String::from)),
+            };
             // Who logs something else may hold it while the writer is far behind.
-            let sent = try_lock(&self.sender)
-                .map(|sender| sender.as_ref().map(|sender| sender.try_send(Order::Line(self.line("hit", facts)))));
+            let sent =
+                try_lock(&self.sender).map(|sender| sender.as_ref().map(|sender| sender.try_send(Order::Line(entry(hit)))));
             if !matches!(sent, None | Some(Some(Err(TrySendError::Full(_))))) {
                 return;
             }
@@ -144,20 +145,20 @@ impl Events {
     /// Logs the hits that weren't listed as counts. Called about once a second and at the end.
     pub fn flush_hits(&self) {
         let counted = std::mem::take(&mut self.hits.lock().expect("no panic while held").counted);
-        let mut triggers: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
+        let mut triggers: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
         for ((trigger, verdict), hits) in counted {
-            triggers.entry(trigger).or_default().insert(verdict.to_string(), hits.into());
+            triggers.entry(trigger).or_default().insert(verdict.to_string(), hits);
         }
-        for (trigger, verdicts) in triggers {
-            self.log("hits", json!({"trigger": trigger, "not_listed": verdicts}));
+        for (trigger, not_listed) in triggers {
+            self.log(Hits { trigger, not_listed });
         }
     }
 
     /// The last line of a run that ends its process now: nobody logs behind it. Waits `patience` at most, also while others wait for
     /// the disk; whether everything is written.
-    pub fn last_words(&self, event: &str, facts: Value, patience: Duration) -> bool {
+    pub fn last_words(&self, event: impl Into<Event>, patience: Duration) -> bool {
         let until = Instant::now() + patience;
-        let mut last = Some(Order::Line(self.line(event, facts)));
+        let mut last = Some(Order::Line(entry(event)));
         while Instant::now() < until && !self.written.load(Ordering::Acquire) {
             if let Some(mut sender) = try_lock(&self.sender) {
                 last = last.and_then(|line| match sender.as_ref()?.try_send(line) {
@@ -183,17 +184,10 @@ impl Events {
             None => Ok(()),
         }
     }
+}
 
-    fn line(&self, event: &str, facts: Value) -> Value {
-        let mut line = Map::new();
-        line.insert("event".into(), event.into());
-        line.insert("logged".into(), iso(now_ns()).into());
-        line.insert("run_id".into(), self.run_id.as_str().into());
-        if let Value::Object(facts) = facts {
-            line.extend(facts);
-        }
-        line.into()
-    }
+fn entry(event: impl Into<Event>) -> Box<Entry> {
+    Box::new(Entry { event: event.into(), logged_ns: now_ns() })
 }
 
 /// Without waiting; a log whose holder panicked is still a log.
@@ -210,8 +204,8 @@ fn write_lines(mut file: LogFile, orders: &Receiver<Order>, news: &Mutex<Vec<Log
     let mut result = Ok(());
     for order in orders {
         let news_of_it = match order {
-            Order::Line(line) => {
-                let written = file.write(line);
+            Order::Line(entry) => {
+                let written = file.write(*entry);
                 result = result.and(written);
                 continue;
             }
@@ -235,7 +229,18 @@ pub fn seconds(ns: i64) -> f64 {
 mod tests {
     use super::*;
     use crate::EVENTS_FILE;
+    use crate::counts::Dump;
+    use crate::event::{EndedAtOnce, Machine, Start, Status};
+    use serde_json::Value;
     use tempfile::TempDir;
+
+    fn status(dumps_done: u64) -> Status {
+        Status { dumps_done, ..Status::default() }
+    }
+
+    fn dump(id: u64) -> Dump {
+        Dump { id, ..Dump::default() }
+    }
 
     const ENOUGH: Duration = Duration::from_secs(120);
 
@@ -257,15 +262,15 @@ mod tests {
     #[test]
     fn nothing_is_logged_behind_the_last_words() {
         let (folder, events) = log();
-        (0..1000).for_each(|n| events.log("status", json!({"n": n})));
-        assert!(events.last_words("ended_at_once", json!({}), ENOUGH));
-        events.log("status", json!({}));
+        (0..1000).for_each(|n| events.log(status(n)));
+        assert!(events.last_words(EndedAtOnce::default(), ENOUGH));
+        events.log(status(0));
         let lines = lines(&folder);
         assert_eq!(
             (lines.len(), &lines[1000]["event"], &lines[1000]["run_id"]),
             (1001, &"ended_at_once".into(), &"07".repeat(16).into())
         );
-        assert!(Events::nowhere().last_words("ended_at_once", json!({}), ENOUGH), "nothing to be written is written");
+        assert!(Events::nowhere().last_words(EndedAtOnce::default(), ENOUGH), "nothing to be written is written");
     }
 
     #[test]
@@ -273,7 +278,7 @@ mod tests {
         let (_folder, events) = log();
         let _other = events.sender.lock().unwrap(); // waits for its disk
         let begun = Instant::now();
-        assert!(!events.last_words("ended_at_once", json!({}), Duration::from_millis(50)));
+        assert!(!events.last_words(EndedAtOnce::default(), Duration::from_millis(50)));
         assert!(begun.elapsed() < ENOUGH);
     }
 
@@ -282,7 +287,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(EVENTS_FILE), "{\"event\":\"sta").unwrap();
         let events = open(&folder);
-        events.log("start", json!({}));
+        events.log(Start::default());
         events.close().unwrap();
         let text = std::fs::read_to_string(folder.path().join(EVENTS_FILE)).unwrap();
         assert!(text.starts_with("{\"event\":\"sta\n{") && text.lines().count() == 2, "{text}");
@@ -316,24 +321,27 @@ mod tests {
                 .map(|line| serde_json::from_str(line).unwrap())
                 .collect()
         };
-        ["start", "machine", "status", "status"].iter().for_each(|event| events.log(event, json!({"n": event.len()})));
+        events.log(Start::default());
+        events.log(Machine::default());
+        events.log(status(1));
+        events.log(status(2));
         events.reopen(); // nobody has moved it
-        (0..100).for_each(|n| events.log("dump", json!({"n": n})));
+        (0..100).for_each(|id| events.log(dump(id)));
         while lines(&log).len() < 104 {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::fs::rename(&log, &moved).unwrap();
         events.reopen();
-        (100..200).for_each(|n| events.log("dump", json!({"n": n})));
+        (100..200).for_each(|id| events.log(dump(id)));
         events.close().unwrap();
         assert!(matches!(&events.news()[..], [LogNews::Moved]), "one note for the one that was moved");
         let (old, new) = (lines(&moved), lines(&log));
         let begins: Vec<_> = new[..3].iter().map(|line| line["event"].clone()).collect();
         assert_eq!(begins, ["start", "machine", "status"]);
         assert_eq!((&new[0]["continues"], &new[0]["began"]), (&true.into(), &old[0]["logged"]));
-        let dumps = old.iter().chain(&new).filter(|line| line["event"] == "dump").map(|line| line["n"].as_u64().unwrap());
+        let dumps = old.iter().chain(&new).filter(|line| line["event"] == "dump").map(|line| line["id"].as_u64().unwrap());
         assert_eq!(dumps.collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
-        assert!(!new.iter().any(|line| line["event"] == "dump" && line["n"] == 99), "what came before is in the old one");
+        assert!(!new.iter().any(|line| line["event"] == "dump" && line["id"] == 99), "what came before is in the old one");
     }
 
     #[test]
@@ -344,7 +352,7 @@ mod tests {
         std::fs::rename(&log, &moved).unwrap();
         std::os::unix::fs::symlink("/nowhere", &log).unwrap();
         events.reopen();
-        events.log("dump", json!({}));
+        events.log(dump(0));
         events.close().unwrap();
         assert!(matches!(&events.news()[..], [LogNews::Stays(error)] if error.to_string().contains("symbolic link")));
         assert!(std::fs::read_to_string(&moved).unwrap().contains("dump"));

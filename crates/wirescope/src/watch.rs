@@ -192,7 +192,7 @@ impl Watch for Teller {
         let line = words::dump(report);
         let level = if report.has_failed() { Level::Warning } else { Level::Info };
         if speech::is_json() {
-            let facts = Map::from_iter([("dump".to_string(), scope_engine::summary::dump(report))]);
+            let facts = Map::from_iter([("dump".to_string(), scope_events::Fact::write(&scope_engine::summary::dump(report)))]);
             return speech::say_event(level, "dump", &line, facts);
         }
         self.tell(level, &line);

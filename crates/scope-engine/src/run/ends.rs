@@ -9,12 +9,13 @@ use crate::status::interfaces;
 use crate::summary::{Amount, Summary, clock};
 use crate::worker::WorkerReport;
 use scope_dump::Target;
+use scope_events::event::{Armed, End, Pins, ScanCounts, Start, Together, WriteBuffers};
+use scope_events::fact::Flat;
 use scope_machine::clock;
 use scope_packet::LinkType;
 use scope_rights::Rights;
 use scope_ring::RingMemory;
 use scope_spelling::time::iso;
-use serde_json::json;
 use std::io::ErrorKind;
 use std::sync::Mutex;
 
@@ -25,38 +26,35 @@ impl Run {
             .plan
             .triggers
             .iter()
-            .map(|trigger| {
-                json!({
-                    "name": trigger.name,
-                    "filter": trigger.filter.text(),
-                    "dump": trigger.template.as_ref().map(|template| template.text()),
-                    "before_ns": trigger.before_ns,
-                    "after_ns": trigger.after_ns,
-                    "holdoff_ns": trigger.holdoff_ns,
-                    "single": trigger.single,
-                })
+            .map(|trigger| Armed {
+                name: trigger.name.to_string(),
+                filter: trigger.filter.text().to_string(),
+                dump: trigger.template.as_ref().map(|template| template.text().to_string()),
+                before_ns: trigger.before_ns,
+                after_ns: trigger.after_ns,
+                holdoff_ns: trigger.holdoff_ns,
+                single: trigger.single,
             })
             .collect();
         let (host, kernel) = clock::host();
         self.shared.dumps.evidence().set_host(&host, &kernel, clock::now);
-        self.shared.events.log(
-            "start",
-            json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "host": host,
-                "kernel": kernel,
-                "clock": clock(clock::now()),
-                "sources": self.plan.sources.iter().map(|source| &source.spec).collect::<Vec<_>>(),
-                "ring_bytes": ring.segments() as u64 * ring.segment_bytes() as u64,
-                "segment_bytes": ring.segment_bytes(),
-                "memory": memory.to_string(),
-                "rights": self.rights.as_ref().map(Rights::to_string),
-                "triggers": triggers,
-                "config": self.plan.config,
-                "capture": live::settings(&self.plan),
-                "notes": notes,
-            }),
-        );
+        self.shared.events.log(Start {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            host,
+            kernel,
+            clock: clock(scope_machine::clock::now()),
+            sources: self.plan.sources.iter().map(|source| source.spec.clone()).collect(),
+            ring_bytes: ring.segments() as u64 * ring.segment_bytes() as u64,
+            segment_bytes: ring.segment_bytes() as u64,
+            memory: memory.to_string(),
+            pages: memory.kind.name().to_string(),
+            rights: self.rights.as_ref().map(Rights::to_string),
+            triggers,
+            config: self.plan.config.clone(),
+            capture: live::settings(&self.plan),
+            notes: notes.to_vec(),
+            ..Start::default()
+        });
     }
 
     /// A pipe for which no dump came gets a header, so that its reader sees a capture without packets.
@@ -76,7 +74,7 @@ impl Run {
     fn write_together(&self) -> Option<String> {
         let output = &self.outputs.dump;
         let report = output.together.as_ref()?.finish(output, &self.shared.ring, self.shared.dumps.shared_evidence())?;
-        self.shared.events.log("together", crate::summary::dump(&report));
+        self.shared.events.log(Together(crate::summary::dump(&report)));
         report.error.map(|error| format!("the file of all windows is incomplete: {error}"))
     }
 
@@ -134,29 +132,22 @@ impl Run {
             }
         }
         summary.failures = failures;
-        let mut end = summary.to_json();
-        if let Some(end) = end.as_object_mut() {
-            end.remove("dumps"); // each has its own line
-            let heard = self.shared.ring.heard();
-            let spared = self.shared.dumps.spared();
-            end.insert(
-                "scans".into(),
-                json!({
-                    "shared_packets": spared.packets_shared,
-                    "skipped_segments": spared.segments_skipped,
-                    "early_packets": spared.packets_early,
-                }),
-            );
-            let buffered = self.shared.dumps.buffered();
-            let most = json!({"bytes_most": buffered.bytes_most, "early_writes": buffered.early_writes});
-            end.insert("write_buffers".into(), most);
-            let budget = self.shared.ring.budget();
-            end.insert("pins".into(), json!({"segments": budget.segments(), "dumps_without": budget.refused()}));
-            end.insert("first".into(), heard.map(|(first_ns, _)| iso(first_ns)).into());
-            end.insert("last".into(), heard.map(|(_, last_ns)| iso(last_ns)).into());
-        }
+        let (heard, spared) = (self.shared.ring.heard(), self.shared.dumps.spared());
+        let (buffered, budget) = (self.shared.dumps.buffered(), self.shared.ring.budget());
+        let end = End {
+            totals: Flat(summary.facts()),
+            scans: ScanCounts {
+                shared_packets: spared.packets_shared,
+                skipped_segments: spared.segments_skipped,
+                early_packets: spared.packets_early,
+            },
+            write_buffers: WriteBuffers { bytes_most: buffered.bytes_most, early_writes: buffered.early_writes },
+            pins: Pins { segments: budget.segments() as u64, dumps_without: budget.refused() },
+            first: heard.map(|(first_ns, _)| iso(first_ns)),
+            last: heard.map(|(_, last_ns)| iso(last_ns)),
+        };
         self.shared.events.flush_hits();
-        self.shared.events.log("end", end);
+        self.shared.events.log(end);
         if let Err(error) = self.shared.events.close() {
             summary.failures.push(format!("the event log is incomplete: {error}"));
         }

@@ -5,12 +5,13 @@ use crate::refused::{Bounds, Refused};
 use crate::run::Watch;
 use crate::space::Told;
 use crate::worker::WorkerReport;
+use scope_events::event::{Interface, LongHold, Warning};
+use scope_events::fact::Rare;
 use scope_events::{EVENTS_FILE, LogNews};
 use scope_source::spec::SourcePlan;
 use scope_source::{InterfaceNews, InterfaceState};
 use scope_spelling::figures::{counted, number};
 use scope_spelling::printable::shell_word;
-use serde_json::json;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ impl Run {
         self.shared.steps.look(&*self.shared.clock);
         let (steps, more) = self.shared.steps.news();
         for step in steps {
-            self.shared.events.log("clock_step", step.to_json());
+            self.shared.events.log(step.event());
             self.warn(step.text(), watch, warnings);
         }
         if more > 0 {
@@ -71,16 +72,17 @@ impl Run {
     /// Passes on what became of commands after dumps.
     pub(super) fn tell_of_commands(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
         for news in self.exec.iter().flat_map(|exec| exec.news()) {
-            self.shared.events.log("exec", news.to_json());
+            self.shared.events.log(news.event());
             news.complaint().into_iter().for_each(|warning| self.warn(warning, watch, warnings));
         }
     }
 
-    pub(super) fn warn(&self, warning: String, watch: &dyn Watch, warnings: &mut Vec<String>) {
-        watch.warning(&warning);
-        self.shared.events.log("warning", json!({"text": warning}));
+    pub(super) fn warn(&self, warning: impl Into<Warning>, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        let warning = warning.into();
+        watch.warning(&warning.text);
+        self.shared.events.log(warning.clone());
         match warnings.len() {
-            ..WARNINGS_MAX => warnings.push(warning),
+            ..WARNINGS_MAX => warnings.push(warning.text),
             WARNINGS_MAX => warnings.push("further warnings are in the log only".to_string()),
             _ => {}
         }
@@ -100,7 +102,7 @@ impl Run {
     pub(super) fn tell_of_refused(&self, refused: &mut Refused, watch: &dyn Watch) {
         for warning in refused.look(&self.shared.triggers, &self.bounds()) {
             watch.warning(&warning);
-            self.shared.events.log("warning", json!({"text": warning}));
+            self.shared.events.log(Warning::from(warning));
         }
     }
 
@@ -147,14 +149,21 @@ impl Run {
         if news.state == InterfaceState::Lost && !self.lost.note(&news.text) {
             return; // another of its workers has told it
         }
-        let mut facts = json!({"interface": news.interface, "state": news.state.name(), "text": news.text});
-        match news.state {
-            InterfaceState::Mtu(bytes) => facts["mtu"] = bytes.into(),
-            InterfaceState::Spare(sockets) => facts["sockets"] = sockets.into(),
-            InterfaceState::Renamed { ref from, ref to } => (facts["from"], facts["to"]) = (from[..].into(), to[..].into()),
+        let mut event = Interface {
+            interface: news.interface.to_string(),
+            state: news.state.name().to_string(),
+            text: news.text.clone(),
+            ..Interface::default()
+        };
+        match &news.state {
+            InterfaceState::Mtu(bytes) => event.mtu = Rare(Some((*bytes).into())),
+            InterfaceState::Spare(sockets) => event.sockets = Rare(Some(*sockets as u64)),
+            InterfaceState::Renamed { from, to } => {
+                (event.from, event.to) = (Rare(Some(from.to_string())), Rare(Some(to.to_string())));
+            }
             _ => {}
         }
-        self.shared.events.log("interface", facts);
+        self.shared.events.log(event);
         if news.state.warns() { self.warn(news.text, watch, warnings) } else { watch.note(&news.text) }
     }
 
@@ -170,7 +179,8 @@ impl Run {
                     waiting.as_secs_f64(),
                     if self.outputs.dump.is_stream() { "the reader of its pipe" } else { "its disk" }
                 );
-                self.shared.events.log("long_hold", json!({"dump": dump.id, "waiting_s": waiting.as_secs_f64()}));
+                let waiting_s = Rare(Some(waiting.as_secs_f64()));
+                self.shared.events.log(LongHold { dump: dump.id, waiting_s, ..LongHold::default() });
                 watch.warning(&line);
             } else if let Some((segments, held)) = dump.progress.long_hold(LONG_HOLD) {
                 let line = format!(
@@ -179,7 +189,8 @@ impl Run {
                     dump.trigger,
                     held.as_secs_f64()
                 );
-                self.shared.events.log("long_hold", json!({"dump": dump.id, "segments": segments}));
+                let segments = Rare(Some(segments as u64));
+                self.shared.events.log(LongHold { dump: dump.id, segments, ..LongHold::default() });
                 watch.warning(&line);
             }
         }

@@ -73,6 +73,17 @@ pub struct RingMemory {
     pub node: Option<u32>,
 }
 
+impl MemoryKind {
+    /// A word for programs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            MemoryKind::Hugetlb { .. } => "hugetlb",
+            MemoryKind::Transparent { .. } => "transparent",
+            MemoryKind::Normal { .. } => "normal",
+        }
+    }
+}
+
 impl Display for MemoryKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let mib = |bytes: u64| bytes >> 20;
