@@ -2,7 +2,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`trigger`] | one trigger: filter, template, holdoff, mode, counters |
+//! | [`trigger`] | one trigger: filter, template, holdoff, mode |
+//! | [`verdict`] | what became of each hit, counted |
 //! | [`window`] | the span of capture time that a dump covers, and how it grows and closes |
 //! | [`windows`] | those of one trigger, by the values of their hits |
 //! | [`places`] | the cap on dumps at once |
@@ -15,9 +16,11 @@ pub mod fits;
 pub mod holdoff;
 pub mod places;
 pub mod trigger;
+pub mod verdict;
 pub mod window;
 pub mod windows;
 
 pub use places::{Place, Places};
-pub use trigger::{Fire, Hit, HitCounts, Misses, Trigger, TriggerConfig, Verdict};
+pub use trigger::{Hit, Trigger, TriggerConfig};
+pub use verdict::{Fire, HitCounts, Misses, Verdict};
 pub use window::Window;
