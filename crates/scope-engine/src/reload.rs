@@ -6,7 +6,7 @@ use crate::run::Watch;
 use crate::worker::Shared;
 use scope_filter::FilterEngine;
 use scope_packet::LinkType;
-use scope_trigger::TriggerConfig;
+use scope_trigger::{Response, TriggerConfig};
 use serde_json::json;
 
 /// What a configuration that was read again asks of the run.
@@ -65,7 +65,8 @@ pub(crate) fn reload(
     for trigger in &change.triggers {
         warnings.extend(made_ready(trigger, &links, engine));
     }
-    shared.triggers.replace(&change.triggers, TriggerConfig { before_ns: change.before_ns, ..manual });
+    let response = Response { before_ns: change.before_ns, ..manual.response };
+    shared.triggers.replace(&change.triggers, TriggerConfig { response, ..manual });
     shared.dumps.set_limits(change.dumps_max, change.exit_after);
     shared.events.log("reload", json!({"ok": true, "faults": [], "changed": change.changed, "kept": change.kept}));
     let what = if change.changed.is_empty() { "nothing".to_string() } else { change.changed.join(", ") };

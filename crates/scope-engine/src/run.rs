@@ -47,11 +47,10 @@ use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Keeper, Scans};
-use scope_filter::{Filter, VlanRule};
-use scope_packet::{Clock, GapReason, LinkType, SystemClock};
+use scope_packet::{Clock, GapReason, SystemClock};
 use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::{SourceError, Timing};
-use scope_trigger::{Places, TriggerConfig};
+use scope_trigger::{Condition, Places, Response, TriggerConfig};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -290,7 +289,7 @@ impl Run {
                 control.take_reopen().then(|| self.shared.events.reopen());
                 self.reload(control, watch).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 let triggers = self.shared.triggers.current();
-                let in_force = triggers.triggers.iter().map(|trigger| trigger.config());
+                let in_force = triggers.of_packets.iter().map(|trigger| trigger.config());
                 prepare_filters(self.plan.filter_engine, &self.plan.sources, in_force)
                     .into_iter()
                     .for_each(|warning| self.warn(warning, watch, &mut warnings));
@@ -370,8 +369,8 @@ impl Run {
 
     /// Dumps the last `before` of everything, whatever triggers there are.
     fn fire_by_hand(&self, watch: &dyn Watch) {
-        let verdict = self.shared.dumps.fire_by_hand(&self.shared.triggers.current().manual, self.shared.last_heard());
-        watch.note(&format!("dump of everything by hand: {verdict}"));
+        let outcome = self.shared.dumps.ordered(self.shared.triggers.current().hand(), self.shared.last_heard());
+        watch.note(&format!("dump of everything by hand: {}", outcome.verdict));
     }
 
     /// Notes what the live interfaces have counted, for the dumps whose windows begin or end about now.
@@ -420,18 +419,14 @@ fn start_keeper(scans: &Arc<Scans>, events: &Events) -> Option<Keeper> {
     Keeper::start(scans).map_err(failed).ok()
 }
 
-/// What a fire by hand does: the last `before` of everything, at once. It hits no packet.
+/// What a fire by hand does where no trigger is named: the last `before` of everything, at once. No holdoff: each counts.
 fn manual_trigger(plan: &RunPlan) -> TriggerConfig {
-    let filter = Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).expect("the empty filter compiles");
     TriggerConfig {
         name: MANUAL.to_string(),
-        filter,
-        template: None,
-        before_ns: plan.before_ns,
-        after_ns: 0,
+        condition: Condition::Hand,
+        response: Response { template: None, before_ns: plan.before_ns, after_ns: 0, vlan: plan.vlan },
         holdoff_ns: 0,
         holdoff_key: None,
-        vlan: plan.vlan,
         single: false,
     }
 }

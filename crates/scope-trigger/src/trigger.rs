@@ -1,20 +1,20 @@
-//! One trigger: which filter makes a packet a hit, and what becomes of each hit.
+//! One trigger: a condition and a response, and between them what becomes of each occurrence.
 //!
-//! Each hit is counted once, by the first that applies: `disarmed`, `extended`, `held_off`, `template_unfilled`, `no_space`,
-//! `too_many`, `filter_uncompiled`, `fired`. The numbers add up to the trigger's hits.
+//! Each occurrence is counted once, by the first that applies: `disarmed`, `extended`, `held_off`, `template_unfilled`,
+//! `no_space`, `too_many`, `filter_uncompiled`, `fired`. The numbers add up to the trigger's hits, whatever its condition.
 //!
-//! Up to the last two nothing is made for a hit but the values that the template takes from it: no text, no filter.
+//! Up to the last two nothing is made for an occurrence but the values that the response takes from it: no text, no filter.
 
+use crate::condition::Condition;
 use crate::fits::{Answer, Fits, Next};
 use crate::holdoff::Holdoff;
+use crate::occurrence::{Key, Occurrence};
 use crate::places::{Asker, Full, Places};
+use crate::response::Response;
 use crate::verdict::{Fire, HitCounts, Misses, Verdict};
 use crate::window::{Extended, Window};
 use crate::windows::Windows;
-use scope_filter::{
-    Filter, FilterError, NoFilter, Shape, Template, Values, VlanRule, host_pair_filter, host_pair_shape, host_pair_values,
-};
-use scope_packet::{Headers, LinkType, Moment};
+use scope_filter::{Filter, FilterError, NoFilter, Shape, Template, Values};
 use std::sync::{Arc, Mutex};
 
 /// What a trigger is made of.
@@ -22,20 +22,14 @@ use std::sync::{Arc, Mutex};
 pub struct TriggerConfig {
     /// Its name.
     pub name: String,
-    /// A packet that this takes is a hit.
-    pub filter: Filter,
-    /// What its dumps keep; `None`: what went between the hit's two hosts.
-    pub template: Option<Template>,
-    /// Window in front of a hit, ns.
-    pub before_ns: i64,
-    /// Window behind a hit, ns.
-    pub after_ns: i64,
-    /// Holdoff, ns.
+    /// What makes occurrences.
+    pub condition: Condition,
+    /// What one starts.
+    pub response: Response,
+    /// Holdoff, ns; 0: none.
     pub holdoff_ns: i64,
-    /// What the holdoff is told apart by; `None`: by the values that the template takes from the hit.
+    /// What the holdoff is told apart by; `None`: by the values that the response takes from the packet.
     pub holdoff_key: Option<Template>,
-    /// How filters see VLAN tags.
-    pub vlan: VlanRule,
     /// Disarmed after its first fire.
     pub single: bool,
 }
@@ -43,31 +37,10 @@ pub struct TriggerConfig {
 impl TriggerConfig {
     /// Whether both say the same in every point, so that one may go on in the place of the other.
     pub fn same_as(&self, other: &TriggerConfig) -> bool {
-        let texts = |config: &TriggerConfig| {
-            let text = |template: &Option<Template>| template.as_ref().map(|template| template.text().to_string());
-            (config.name.clone(), config.filter.text().to_string(), text(&config.template), text(&config.holdoff_key))
-        };
-        let rest = |config: &TriggerConfig| (config.before_ns, config.after_ns, config.holdoff_ns, config.vlan, config.single);
-        texts(self) == texts(other) && rest(self) == rest(other)
+        let key = |config: &TriggerConfig| config.holdoff_key.as_ref().map(|template| template.text().to_string());
+        let rest = |config: &TriggerConfig| (config.name.clone(), key(config), config.holdoff_ns, config.single);
+        self.condition.same_as(&other.condition) && self.response.same_as(&other.response) && rest(self) == rest(other)
     }
-}
-
-/// The packet that hit, lent.
-#[derive(Clone, Copy, Debug)]
-pub struct Hit<'a> {
-    /// When it counts as having come: at its capture time or, where that isn't believed, at that of the clock.
-    pub at: Moment,
-    /// What its window's end counts from, ns: its time, or the clock's where that is far ahead of it. Up to there everything may be
-    /// settled already.
-    pub clock_ns: i64,
-    /// Link type.
-    pub link_type: LinkType,
-    /// Its headers.
-    pub headers: &'a Headers,
-    /// Its bytes.
-    pub data: &'a [u8],
-    /// For a worker that can wait: the moment up to which all that it has is committed.
-    pub waits_at: Option<Moment>,
 }
 
 /// A trigger, armed.
@@ -81,18 +54,14 @@ pub struct Trigger {
 /// Makes the dump's filter.
 type Compile<'a> = &'a dyn Fn() -> Result<Filter, NoFilter>;
 
-/// One hit, or one fire by hand, as the verdict needs it.
-struct Occurrence {
-    hit: Moment,
-    /// See [`Hit::clock_ns`].
-    clock_ns: i64,
+/// What the verdict needs of an occurrence, made once before the lock is taken.
+struct Terms {
     /// What the dump filter is made of, or the name that the packet has no field for.
     values: Result<Values, &'static str>,
     /// What decides whether that is a filter; `None`: nothing of a packet does.
     shape: Option<Shape>,
     /// What its holdoff is told apart by; `None`: no holdoff.
     key: Option<Values>,
-    asker: Asker,
 }
 
 #[derive(Debug)]
@@ -146,46 +115,32 @@ impl Trigger {
         !self.state.lock().expect("no panic while held").disarmed
     }
 
-    /// Decides what becomes of a hit, and counts it.
-    pub fn hit(&self, hit: &Hit<'_>, places: &Arc<Places>) -> Verdict {
-        let &Hit { headers, link_type, data, .. } = hit;
-        let values = match &self.config.template {
-            None => Ok(host_pair_values(headers, link_type, data)),
-            Some(template) => template.values(headers, link_type, data).map_err(|unfilled| unfilled.name),
-        };
-        let key = match &self.config.holdoff_key {
-            None => values.ok(),
+    /// Decides what becomes of an occurrence, and counts it.
+    pub fn occurred(&self, occurrence: &Occurrence<'_>, places: &Arc<Places>) -> Verdict {
+        let compile = || self.config.response.filter(occurrence);
+        self.decide(occurrence, &self.terms(occurrence), &compile, places)
+    }
+
+    fn terms(&self, occurrence: &Occurrence<'_>) -> Terms {
+        let packet = occurrence.packet.as_ref();
+        let values = self.config.response.values(packet);
+        let key = match (occurrence.key, packet, &self.config.holdoff_key) {
+            (Key::Exempt, ..) => None,
+            (Key::Whole, ..) | (Key::OfPacket, None, _) => Some(Values::everything()),
+            (Key::OfPacket, Some(_), None) => values.ok(),
             // Packets without what the key names have one key together.
-            Some(key) => Some(key.values(headers, link_type, data).unwrap_or_else(|_| Values::everything())),
+            (Key::OfPacket, Some(packet), Some(key)) => {
+                let own = key.values(packet.headers, packet.link_type, packet.data);
+                Some(own.unwrap_or_else(|_| Values::everything()))
+            }
         };
-        let compile = || match &self.config.template {
-            Some(template) => template.fill_filter(headers, link_type, data, self.config.vlan),
-            None => host_pair_filter(headers, link_type, data, self.config.vlan),
-        };
-        let shape = match &self.config.template {
-            None => Some(host_pair_shape(headers, link_type, data)),
-            Some(template) => template.shape(headers, link_type, data).ok(),
-        };
-        let asker = hit.waits_at.map_or(Asker::Live, Asker::Waiting);
-        self.decide(Occurrence { hit: hit.at, clock_ns: hit.clock_ns, values, shape, key, asker }, &compile, places)
+        Terms { values, shape: self.config.response.shape(packet), key }
     }
 
-    /// Fires by hand at `now`: no packet, no holdoff; a template with names takes everything.
-    pub fn fire_by_hand(&self, now: Moment, link_types: &[LinkType], places: &Arc<Places>) -> Verdict {
-        let text = match &self.config.template {
-            Some(template) if !template.has_names() => template.text(),
-            _ => "",
-        };
-        let compile = || Filter::compile(text, self.config.vlan, link_types).map_err(NoFilter::Uncompiled);
-        let values = Ok(Values::everything());
-        let clock_ns = now.time_ns;
-        self.decide(Occurrence { hit: now, clock_ns, values, shape: None, key: None, asker: Asker::Person }, &compile, places)
-    }
-
-    fn decide(&self, occurrence: Occurrence, compile: Compile<'_>, places: &Arc<Places>) -> Verdict {
+    fn decide(&self, occurrence: &Occurrence<'_>, terms: &Terms, compile: Compile<'_>, places: &Arc<Places>) -> Verdict {
         loop {
             let mut state = self.state.lock().expect("no panic while held");
-            if let Some(verdict) = self.verdict(&mut state, &occurrence, compile, places) {
+            if let Some(verdict) = self.verdict(&mut state, occurrence, terms, compile, places) {
                 state.counts.count(&verdict);
                 state.misses.note(&verdict);
                 return verdict;
@@ -196,14 +151,21 @@ impl Trigger {
     }
 
     /// `None`: a place will become free, and waiting for it is right.
-    fn verdict(&self, state: &mut State, occurrence: &Occurrence, compile: Compile<'_>, places: &Arc<Places>) -> Option<Verdict> {
-        let Occurrence { hit, clock_ns, values, shape, key, asker } = *occurrence;
+    fn verdict(
+        &self,
+        state: &mut State,
+        occurrence: &Occurrence<'_>,
+        terms: &Terms,
+        compile: Compile<'_>,
+        places: &Arc<Places>,
+    ) -> Option<Verdict> {
+        let Occurrence { at: hit, asker, .. } = *occurrence;
+        let Terms { values, shape, key } = *terms;
         let hit_ns = hit.time_ns;
         if state.disarmed {
             return Some(Verdict::Disarmed);
         }
-        let mut from_ns = hit_ns.saturating_sub(self.config.before_ns).max(0);
-        let to_ns = hit_ns.max(clock_ns).saturating_add(self.config.after_ns);
+        let (mut from_ns, to_ns) = self.config.response.span(occurrence);
         for window in values.iter().flat_map(|values| state.windows.of(*values)) {
             match window.extend(hit, to_ns) {
                 Extended::Yes => return Some(Verdict::Extended),
@@ -241,7 +203,7 @@ impl Trigger {
         if let Some(shape) = shape
             && state.fits.ask(&shape, hit_ns, matches!(asker, Asker::Waiting(_))) == Next::Rationed
         {
-            let name = self.config.template.as_ref().map_or("", Template::first_name);
+            let name = self.config.response.template.as_ref().map_or("", Template::first_name);
             return Some(Verdict::TemplateUnfilled { name });
         }
         let compiled = compile();

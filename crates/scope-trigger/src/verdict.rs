@@ -59,6 +59,20 @@ impl Verdict {
             Verdict::Fired(_) => "fired",
         }
     }
+
+    /// What more there is to say: the name that had no field, or why there is no such filter.
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            Verdict::TemplateUnfilled { name } => Some(name),
+            Verdict::FilterUncompiled { cause } => Some(cause),
+            Verdict::Disarmed
+            | Verdict::Extended
+            | Verdict::HeldOff
+            | Verdict::NoSpace
+            | Verdict::TooMany
+            | Verdict::Fired(_) => None,
+        }
+    }
 }
 
 /// Hits by what became of them.

@@ -12,6 +12,7 @@ use crate::summary::{Amount, Summary, clock};
 use crate::worker::WorkerReport;
 use scope_dump::Target;
 use scope_dump::time_text::iso;
+use scope_filter::Filter;
 use scope_packet::LinkType;
 use scope_ring::RingMemory;
 use serde_json::json;
@@ -28,10 +29,10 @@ impl Run {
             .map(|trigger| {
                 json!({
                     "name": trigger.name,
-                    "filter": trigger.filter.text(),
-                    "dump": trigger.template.as_ref().map(|template| template.text()),
-                    "before_ns": trigger.before_ns,
-                    "after_ns": trigger.after_ns,
+                    "filter": trigger.condition.filter().map(Filter::text),
+                    "dump": trigger.response.template.as_ref().map(|template| template.text()),
+                    "before_ns": trigger.response.before_ns,
+                    "after_ns": trigger.response.after_ns,
                     "holdoff_ns": trigger.holdoff_ns,
                     "single": trigger.single,
                 })
