@@ -6,7 +6,7 @@
 //! | [`run`] | a run from start to end: who starts when, what ends it |
 //! | [`worker`] | the packet path: one thread per source queue |
 //! | [`cpus`] | which CPUs workers run on |
-//! | `control` | orders from outside to a run that goes |
+//! | [`control`], `obeying` | orders from outside to a run that goes: sent, and obeyed |
 //! | `sources` | every source is opened: one feed per worker |
 //! | `live` | how an interface is opened, and what is said of that |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
@@ -42,7 +42,7 @@
 
 mod at_once;
 mod clock_state;
-mod control;
+pub mod control;
 pub mod cpus;
 pub mod doctor;
 pub mod dump_reports;
@@ -65,6 +65,7 @@ mod lost;
 mod memory_watch;
 mod nic_watch;
 pub mod numbers;
+mod obeying;
 mod open_files;
 mod outputs;
 mod own_process;
@@ -88,7 +89,7 @@ pub mod triggers;
 pub mod unread;
 pub mod worker;
 
-pub use control::Control;
+pub use control::{Control, Order, Refusal, Reply, Which};
 pub use dump_reports::DumpTotals;
 pub use exec::{ExecCounts, ExecPlan};
 pub use live::settings as live_settings;

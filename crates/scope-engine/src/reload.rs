@@ -1,5 +1,6 @@
 //! A change of triggers and limits while a run goes: what is asked for, and what is said of it.
 
+use crate::control::{Refusal, Reply};
 use crate::few_pins;
 use crate::filters::made_ready;
 use crate::run::Watch;
@@ -16,6 +17,16 @@ pub enum Reload {
     Take(Box<Change>),
     /// It has these faults: nothing of it is taken.
     Refuse(Vec<String>),
+}
+
+impl Reload {
+    /// What its sender learns when it is done.
+    pub(crate) fn reply(&self) -> Result<Reply, Refusal> {
+        match self {
+            Reload::Take(change) => Ok(Reply::Reloaded { changed: change.changed.clone(), kept: change.kept.clone() }),
+            Reload::Refuse(faults) => Err(Refusal::Faults(faults.clone())),
+        }
+    }
 }
 
 /// What changes, as meant.

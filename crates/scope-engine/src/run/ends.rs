@@ -151,6 +151,8 @@ impl Run {
             let buffered = self.shared.dumps.buffered();
             let most = json!({"bytes_most": buffered.bytes_most, "early_writes": buffered.early_writes});
             end.insert("write_buffers".into(), most);
+            let (taken, busy) = self.control.counts();
+            end.insert("orders".into(), json!({"taken": taken, "busy": busy}));
             let budget = self.shared.ring.budget();
             end.insert("pins".into(), json!({"segments": budget.segments(), "dumps_without": budget.refused()}));
             end.insert("first".into(), heard.map(|(first_ns, _)| iso(first_ns)).into());
