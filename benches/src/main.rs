@@ -160,7 +160,7 @@ fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
 }
 
 fn ring_bytes(text: &str) -> Result<u64, String> {
-    match scope_source::spec::values::parse_size(text) {
+    match scope_spelling::values::parse_size(text) {
         Ok(bytes) if bytes >= RING_BYTES_MIN => Ok(bytes),
         Ok(_) => Err(format!("--ring: '{text}' is too small; write 64MiB or more")),
         Err(cause) => Err(format!("--ring: '{text}': {cause}; write e.g. --ring 512MiB")),

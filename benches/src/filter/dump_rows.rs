@@ -9,10 +9,10 @@ use crate::table::Table;
 use anyhow::{Context, Result};
 use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, Progress, Scans, cut};
 use scope_filter::{ASKED_MAX, Asked, Filter, FilterEngine, Predicate, VlanRule};
+use scope_measure::{self as measure, Packets, SOURCES, Sizes};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, SystemClock, TimestampSource};
 use scope_ring::WorkerCounts;
-use scope_ring::measure::{self, Packets, SOURCES, Sizes};
 use scope_ring::{Append, LaneWriter, Ring};
 use scope_trigger::Window;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Full {
     /// # Errors
     /// Where there is no memory for it.
     pub fn new(ring_bytes: u64) -> Result<Full> {
-        let (available, _) = scope_ring::Machine::this().available(None);
+        let (available, _) = scope_machine::Machine::this().available(None);
         let ring_bytes = ring_bytes.min(available / 3);
         eprintln!("a ring of {} MiB to dump from", ring_bytes >> 20);
         let ring = measure::ring(ring_bytes, Some(2 << 20), 1).context("a ring to dump from")?;

@@ -4,8 +4,8 @@ use super::{BpfFilter, SMALL, asked, expect, matches, native};
 use crate::table::Table;
 use anyhow::{Context, Result};
 use scope_filter::{ASKED_MAX, Asked, Predicate};
+use scope_measure::{Arena, Packets};
 use scope_packet::{Headers, KeyEntry};
-use scope_ring::measure::{Arena, Packets};
 use std::hint::black_box;
 use std::time::Instant;
 

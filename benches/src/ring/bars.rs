@@ -2,7 +2,7 @@
 
 use crate::record::{Bar, Limit};
 use crate::table::{Key, Table};
-use scope_ring::measure::{Packets, Sizes, uses_avx512};
+use scope_measure::{Packets, Sizes, uses_avx512};
 
 /// Bar, mix, what a packet takes in the ring, and what is asked: with AVX-512 and without.
 const OF_LIMIT: [(&str, &str, Sizes, f64, f64); 5] = [

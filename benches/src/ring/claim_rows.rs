@@ -13,7 +13,7 @@ use super::Stand;
 use crate::cores::{cores, stay_on};
 use crate::figures::percentile;
 use crate::table::Table;
-use scope_ring::measure::{self, Feeder, Packets, check_ring};
+use scope_measure::{Feeder, Packets, check_ring};
 use scope_ring::{Pinned, Ring};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -60,7 +60,7 @@ struct Claims {
 
 fn claims(stand: &Stand) -> Result<Claims, String> {
     let (source, events) = (&stand.mixes[0].packets, stand.scale.events);
-    let ring = measure::ring(RING_BYTES, Some(64 << 10), 1).map_err(|error| error.to_string())?;
+    let ring = scope_measure::ring(RING_BYTES, Some(64 << 10), 1).map_err(|error| error.to_string())?;
     let mut feeder = Feeder::new(&ring, 0).map_err(|error| error.to_string())?;
     let claims = beside_disturbers(&ring, disturbers(), || {
         let runs = Runs::of_this_thread()?;

@@ -6,8 +6,8 @@ use super::Stand;
 use crate::cores::{cores, stay_on};
 use crate::figures::percentile;
 use crate::table::Table;
+use scope_measure::{Feeder, Packets};
 use scope_ring::Reader;
-use scope_ring::measure::{Feeder, Packets};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

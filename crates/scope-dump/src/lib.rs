@@ -59,7 +59,6 @@ pub mod report;
 pub mod scans;
 mod sieve;
 pub mod target;
-pub mod time_text;
 pub mod together;
 pub mod walk;
 
@@ -67,7 +66,7 @@ pub use budget::{Budget, FreeMin, Limits};
 pub use buffers::Buffered;
 pub use cut::{DumpOrder, HitPacket, cut};
 pub use disk::{Disk, SystemDisk};
-pub use evidence::{Circumstances, ClockState, Evidence, InterfaceSample};
+pub use evidence::{Circumstances, Evidence, InterfaceSample};
 pub use form::DumpFormat;
 pub use gaps::{GAPS_MAX, in_words as gaps_in_words};
 pub use keeper::Keeper;

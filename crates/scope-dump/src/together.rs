@@ -515,7 +515,7 @@ mod tests {
             DumpReport { packets: gathering.taken.packets, asked: (0, 9), to_ns: 9, complete: true, ..DumpReport::default() };
         together.add(&window);
         spool.set_len(100).unwrap();
-        let target = Target::Folder(Arc::new(scope_store::Folder::open(folder.path()).unwrap()));
+        let target = Target::Folder(Arc::new(scope_folder::Folder::open(folder.path()).unwrap()));
         let disk = Arc::new(SystemDisk);
         let output = Arc::new(DumpOutput { format: crate::DumpFormat::Pcapng, target, budget: None, disk, together: None });
         let report = together.finish(&output, &ring, &Arc::default()).unwrap();

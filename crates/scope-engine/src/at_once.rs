@@ -1,7 +1,7 @@
 //! The last line of a run that is ended at once: whoever stops it twice wants no summary, but the log says that it was so.
 
 use crate::dumps::Dumps;
-use crate::events::Events;
+use scope_events::Events;
 use serde_json::json;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

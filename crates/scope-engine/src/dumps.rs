@@ -1,11 +1,11 @@
 //! From a fire to the finished file: numbers, pins, one thread per dump, reports.
 
 use crate::dump_reports::DumpReports;
-use crate::events::Events;
 use crate::exec::Exec;
 use crate::summary;
 use crate::threads::Threads;
 use scope_dump::{Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut};
+use scope_events::Events;
 use scope_filter::FilterEngine;
 use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
 use scope_ring::Ring;
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn an_order_that_starts_no_dump_is_a_line_of_the_log_like_a_hit() {
         let folder = tempfile::tempdir().unwrap();
-        let events = Events::open(&Arc::new(scope_store::Folder::open(folder.path()).unwrap()), &[7; 16]).unwrap();
+        let events = Events::open(&Arc::new(scope_folder::Folder::open(folder.path()).unwrap()), &[7; 16]).unwrap();
         let (places, events) = (Places::new(1, 0, None), Arc::new(events));
         places.heed(Arc::new(std::sync::atomic::AtomicBool::new(true)));
         let (_ring, dumps) = dumps(folder.path(), &places, &events);
@@ -370,7 +370,7 @@ mod tests {
         let outcome = dumps.ordered(&hand, Moment::new(0, 1_000_000_000));
         assert_eq!((outcome, hand.counts().no_space), (Outcome { verdict: "no_space", dump: None }, 1));
         events.close().unwrap();
-        let log = std::fs::read_to_string(folder.path().join(crate::events::EVENTS_FILE)).unwrap();
+        let log = std::fs::read_to_string(folder.path().join(scope_events::EVENTS_FILE)).unwrap();
         let line: serde_json::Value = serde_json::from_str(log.trim_end()).unwrap();
         let facts = ["event", "trigger", "verdict", "detail"].map(|key| line[key].as_str().unwrap());
         assert_eq!(facts, ["hit", "manual", "no_space", "by hand"]);

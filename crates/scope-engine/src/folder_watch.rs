@@ -1,8 +1,8 @@
 //! Whether the folder for dumps is still there: its path is opened once, so one that is removed is gone for this run.
 
-use crate::events::Events;
 use crate::space::Told;
 use scope_dump::DumpOutput;
+use scope_events::Events;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,7 @@ impl FolderWatch {
         Some(if removed {
             Told::Warning(format!(
                 "the folder {place} was removed: dumps fail from now on, and so does a log in it; make it again by: mkdir -p {}, and start the run again",
-                scope_source::printable::shell_word(&place)
+                scope_spelling::printable::shell_word(&place)
             ))
         } else {
             Told::Note(format!("the folder {place} is there again: dumps can be made"))

@@ -9,17 +9,19 @@
 //! | `loss` | packets that were dropped since the last second, by reason, and what was going on |
 //! | `resumed` | the process was stopped by a signal, and goes on |
 
-use crate::home::Home;
 use crate::nic_watch::{NicStatus, NicWatch, nics_json};
 use crate::plan::{RunPlan, SourceEntry};
 use crate::status::{Status, StatusTaker};
 use crate::summary::{hits, source};
 use crate::thread_times::{ThreadTimes, WorkerTime};
-use crate::throttle::{Throttle, Throttled, threads_max};
 use crate::worker::{Shared, WorkerReport};
 use scope_filter::FilterEngine;
+use scope_machine::groups::{Throttle, Throttled, threads_max};
+use scope_machine::home::Home;
+use scope_machine::limits;
+use scope_machine::nic::Advice;
+use scope_machine::process::process_began;
 use scope_packet::DropReason;
-use scope_source::nic::Advice;
 use scope_source::spec::SourcePlan;
 use serde_json::{Map, Value, json};
 use std::sync::{Mutex, PoisonError};
@@ -54,14 +56,14 @@ impl Health {
             json!({
                 "pid": std::process::id(),
                 "pid_began": process_began("self"),
-                "home": Home::here().to_json(),
+                "home": home(&Home::here()),
                 "live": live,
                 "captures": plan.sources.iter().filter_map(capture).collect::<Vec<_>>(),
                 "dumps_max": plan.dumps_max,
                 "interpreter": plan.filter_engine == FilterEngine::Interpreter,
                 "status_every_s": plan.status_every.as_secs_f64(),
                 "processors": std::thread::available_parallelism().map_or(0, usize::from),
-                "limits": {"file_size": file_size_max(), "threads": threads_max()},
+                "limits": {"file_size": limits::file_size_max(), "threads": threads_max()},
                 "nic": nics_json(&nics.status()),
             }),
         );
@@ -209,20 +211,10 @@ fn capture(entry: &SourceEntry) -> Option<Value> {
     }))
 }
 
-/// Bytes to which this process may let a file grow; `None`: any number.
-fn file_size_max() -> Option<u64> {
-    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max file size"))?;
-    line.split_whitespace().next()?.parse().ok()
+fn home(home: &Home) -> Value {
+    json!({"host": home.host, "boot": home.boot, "processes": home.processes})
 }
 
 fn worker_time(time: &Option<WorkerTime>) -> Value {
     time.map_or(Value::Null, |time| json!({"busy": time.busy, "starved": time.starved}))
-}
-
-/// When a process began, in ticks since the machine started: with its number it names one process for good. `pid` may be `self`.
-pub(crate) fn process_began(pid: &str) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may hold anything, the 20th word.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }

@@ -5,19 +5,16 @@
 //! | [`plan`] | what a run is told to do, as meant |
 //! | [`run`] | a run from start to end: who starts when, what ends it |
 //! | [`worker`] | the packet path: one thread per source queue |
-//! | [`cpus`] | which CPUs workers run on |
 //! | [`control`], `obeying` | orders from outside to a run that goes: sent, and obeyed |
 //! | `sources` | every source is opened: one feed per worker |
 //! | `live` | how an interface is opened, and what is said of that |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
-//! | [`rights`] | giving up root, capabilities, system calls and files |
 //! | `at_once` | the last line of a run that is ended at once |
 //! | `outputs` | the folders that a run writes to |
 //! | `own_process`, [`reread`] | this program as a process beside a run; the one that opens a file again |
 //! | `nic_watch` | the network cards under live sources |
 //! | `thread_times` | how busy the workers are |
 //! | `health` | what the log says of a run's health |
-//! | [`home`] | where a process lives |
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`short_snap`] | filters that need more bytes than are kept |
 //! | [`few_pins`] | more dumps at once than the ring has segments to hold for |
@@ -32,8 +29,6 @@
 //! | [`exec`] | commands after dumps, and the process that runs them |
 //! | `folder_watch` | whether the folder for dumps is still there |
 //! | [`space`] | whether there is room for dumps |
-//! | [`doctor`] | where a run loses packets, found from its log |
-//! | [`events`], `log_file` | `wirescope.jsonl`, one line per event; the file behind it, and a new one where it was moved |
 //! | [`service`] | words to the service manager |
 //! | [`status`] | what a run says of itself while it goes |
 //! | [`summary`] | what a run says at its end |
@@ -41,13 +36,9 @@
 //! Absent on purpose: command lines, terminals, exit codes.
 
 mod at_once;
-mod clock_state;
 pub mod control;
-pub mod cpus;
-pub mod doctor;
 pub mod dump_reports;
 pub mod dumps;
-pub mod events;
 pub mod exec;
 pub mod few_pins;
 mod filters;
@@ -55,25 +46,20 @@ mod folder_watch;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod health;
-pub mod home;
 mod live;
 mod live_times;
 pub mod lockstep;
-mod log_file;
 mod loss_told;
 mod lost;
 mod memory_watch;
 mod nic_watch;
-pub mod numbers;
 mod obeying;
-mod open_files;
 mod outputs;
 mod own_process;
 pub mod plan;
 mod refused;
 mod reload;
 pub mod reread;
-pub mod rights;
 pub mod run;
 pub mod service;
 pub mod short_snap;
@@ -84,7 +70,6 @@ pub mod steps;
 pub mod summary;
 mod thread_times;
 pub mod threads;
-mod throttle;
 pub mod triggers;
 pub mod unread;
 pub mod worker;
@@ -98,7 +83,6 @@ pub use own_process::serve_if_asked;
 pub use plan::{DumpPlan, RunPlan, SingleDump, SourceEntry};
 pub use reload::{Change, Reload};
 pub use run::{EngineError, Watch, ring_config, run};
-pub use scope_source::printable::{self, json_line, printable, printable_lines, shell_word};
 pub use space::SpaceSummary;
 pub use status::{DumpStatus, InterfaceStatus, Status, WorkerStatus};
 pub use summary::{DumpSummary, Summary};

@@ -4,7 +4,8 @@
 //! group may be lowered, or others in it may grow: the kernel then ends a process without a word. And where there is swap, pages
 //! of a ring that isn't locked may go there. Neither can be prevented from here; both are said before they hurt.
 
-use scope_ring::{Machine, Ring};
+use scope_machine::Machine;
+use scope_ring::Ring;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

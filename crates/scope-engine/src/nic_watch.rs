@@ -3,9 +3,10 @@
 
 use crate::plan::SourceEntry;
 use crate::worker::WorkerReport;
-use scope_source::nic::{Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice, cut_advice};
+use scope_machine::nic::Altered;
+use scope_machine::nic::{Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice, cut_advice};
+use scope_source::InterfaceCounters;
 use scope_source::spec::{Pattern, SourcePlan};
-use scope_source::{Altered, InterfaceCounters};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

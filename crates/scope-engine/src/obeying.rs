@@ -116,19 +116,20 @@ mod tests {
     use super::*;
     use crate::control::Answer;
     use crate::dumps::{DumpSettings, Dumps};
-    use crate::events::{EVENTS_FILE, Events};
     use crate::lockstep::Lockstep;
     use crate::reload::Change;
-    use crate::rights::Rights;
+    use scope_events::{EVENTS_FILE, Events};
+
     use crate::status::Status;
     use crate::steps::Steps;
     use crate::threads::SystemThreads;
     use crate::triggers::Triggers;
     use scope_dump::{DumpOutput, DumpReport, Scans};
     use scope_filter::{Filter, Template, VlanRule};
+    use scope_folder::Folder;
     use scope_packet::{Clock, LinkType, SystemClock};
+    use scope_rights::Rights;
     use scope_ring::{ClaimGroup, Ring, RingConfig, RingMemory};
-    use scope_store::Folder;
     use scope_trigger::{Condition, Places, Response};
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, AtomicUsize};

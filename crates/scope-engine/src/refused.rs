@@ -1,11 +1,11 @@
 //! Hits that started no dump for want of a place, of a field or of a filter: told when they first come, and with their numbers at the end.
 
 use crate::few_pins;
-use crate::numbers::{counted, number};
-use crate::plan::DUMPS_MAX;
 use crate::space;
 use crate::triggers::Triggers;
 use scope_dump::Limits;
+use scope_spelling::figures::{counted, number};
+use scope_trigger::DUMPS_MAX;
 use scope_trigger::{HitCounts, Misses};
 use std::collections::BTreeMap;
 

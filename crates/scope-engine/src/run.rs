@@ -20,7 +20,6 @@ mod telling;
 
 use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
-use crate::events::Events;
 use crate::exec::{Exec, Surroundings};
 use crate::few_pins;
 use crate::filters::prepare_filters;
@@ -32,11 +31,9 @@ use crate::lost::LostInterfaces;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
 use crate::obeying::{Obeying, Phase};
-use crate::open_files;
 use crate::outputs::Outputs;
 use crate::plan::RunPlan;
 use crate::refused::Refused;
-use crate::rights::{self, Decision, Rights};
 use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
@@ -47,8 +44,12 @@ use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Keeper, Scans};
+use scope_events::Events;
+use scope_machine::Machine;
+use scope_machine::limits;
 use scope_packet::{Clock, GapReason, SystemClock};
-use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
+use scope_rights::{Decision, Rights};
+use scope_ring::{Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::{SourceError, Timing};
 use scope_trigger::{Condition, Places, Response, TriggerConfig};
 use serde_json::json;
@@ -101,7 +102,7 @@ pub enum EngineError {
     Ring(#[from] scope_ring::RingError),
     /// Rights couldn't be given up.
     #[error(transparent)]
-    Rights(#[from] rights::RightsError),
+    Rights(#[from] scope_rights::RightsError),
     /// The process for commands couldn't be begun.
     #[error("{}", if .0.starts_with("--exec") { .0.clone() } else { format!("--exec: {}", .0) })]
     Exec(String),
@@ -118,12 +119,12 @@ pub enum EngineError {
 
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
-    rights::hide();
+    scope_rights::hide();
     let _over = OverOnDrop(control);
     let outputs = Outputs::open(&plan)?;
-    let decision = plan.rights.as_ref().map(|plan| rights::decide(plan, &outputs.writable())).transpose()?;
+    let decision = plan.rights.as_ref().map(|plan| scope_rights::decide(plan, &outputs.writable())).transpose()?;
     let exec = start_exec(&plan, &outputs, decision.as_ref())?;
-    open_files::allow_dumps(plan.dumps_max); // what runs commands keeps the limit that it found
+    limits::allow_dumps(plan.dumps_max); // what runs commands keeps the limit that it found
     let (segment_bytes, segments) = plan.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
     let ring = Ring::ready(&plan.ring, &plan.shares, &plan.memory, &|done| {
@@ -142,7 +143,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         if live { warnings.push(said) } else { notes.push(said) }
     }
     let nics = NicWatch::begin(&plan.sources);
-    let mut rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
+    let mut rights = decision.map(|decision| scope_rights::give_up(decision, &outputs.writable())).transpose()?;
     if let Some(rights) = &mut rights {
         rights.commands_abi = exec.as_ref().map(|exec| exec.landlock_abi());
     }
@@ -393,7 +394,7 @@ impl Run {
     /// Tries from inside, where that was asked for, what must not be possible any more; why that is a failure, if it is.
     fn try_rights(&self, watch: &dyn Watch) -> Option<String> {
         let rights = self.rights.as_ref().filter(|_| self.plan.rights.as_ref().is_some_and(|plan| plan.selftest))?;
-        match rights::selftest(rights, &self.outputs.writable()) {
+        match scope_rights::selftest(rights, &self.outputs.writable()) {
             Ok(tried) => {
                 watch.selftest(&tried.facts);
                 (!tried.passed).then(|| "rights: something is possible that must not be; the self-test says what".to_string())

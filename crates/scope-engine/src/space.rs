@@ -1,9 +1,9 @@
 //! Whether there is room for dumps: looks at their budget and their folder while a run goes, and says what changes.
 
-use crate::events::Events;
 use crate::folder_watch::FolderWatch;
 use scope_dump::budget::{Change, Standing};
 use scope_dump::{Budget, DumpOutput, FreeMin, Limits};
+use scope_events::Events;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
 //! What a run says of itself while it goes: figures only, once a second; words are the binary's.
 
 use crate::dumps::OpenDump;
-use crate::events::now_ns;
 use crate::nic_watch::NicStatus;
 use crate::thread_times::WorkerTime;
 use crate::worker::{Shared, WorkerReport};
 use scope_dump::InterfaceSample;
 use scope_dump::budget::Standing;
 use scope_dump::evidence::SAMPLED_MAX;
+use scope_events::now_ns;
 use scope_packet::{DropReason, Drops};
 use scope_source::SourceCounters;
 use std::collections::{BTreeMap, HashMap};

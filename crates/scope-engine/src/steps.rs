@@ -8,9 +8,9 @@
 //! was stamped after the step, or when nothing comes. Looked at by the run's main thread every 10 ms, and by a worker that meets an odd
 //! time.
 
-use scope_dump::time_text::iso;
 use scope_packet::Clock;
 use scope_packet::time::ERA_STEP_NS;
+use scope_spelling::time::iso;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Mutex;

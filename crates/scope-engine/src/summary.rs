@@ -5,11 +5,12 @@ use crate::exec::ExecCounts;
 use crate::nic_watch::{NicStatus, nics_json};
 use crate::space::SpaceSummary;
 use crate::status::InterfaceStatus;
-use scope_dump::evidence::{ClockState, Counted, CountedSpan};
-use scope_dump::time_text::iso;
+use scope_dump::evidence::{Counted, CountedSpan};
 use scope_dump::{DumpReport, Waited};
+use scope_machine::ClockState;
 use scope_packet::{DropReason, Drops, Gap};
 use scope_source::SourceCounters;
+use scope_spelling::time::iso;
 use scope_trigger::HitCounts;
 use serde_json::{Map, Value, json};
 

@@ -7,9 +7,7 @@
 //!        ─► commit after at most 4 full batches, at once after one that isn't full; then counters, then the clock
 //! ```
 
-use crate::cpus::pin_this_thread;
 use crate::dumps::Dumps;
-use crate::events::Events;
 use crate::live_times::{LiveTimes, Taken};
 use crate::lockstep::Lockstep;
 use crate::plan::SourceEntry;
@@ -17,7 +15,9 @@ use crate::steps::Steps;
 use crate::triggers::{TriggerSet, Triggers};
 use crate::unread::Unread;
 use scope_dump::HitPacket;
+use scope_events::Events;
 use scope_filter::{ASKED_MAX, Asked, Filter, Predicate};
+use scope_machine::cpus::pin_this_thread;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::time;
 use scope_packet::{
@@ -25,8 +25,8 @@ use scope_packet::{
 };
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
-use scope_source::spec::values::format_cpus;
 use scope_source::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
+use scope_spelling::values::format_cpus;
 use scope_trigger::{Asker, Key, Matched, Occurrence, Why};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -3,11 +3,11 @@
 
 use scope_dump::{DumpOutput, Scans};
 use scope_engine::dumps::{DumpSettings, Dumps};
-use scope_engine::events::Events;
 use scope_engine::lockstep::Lockstep;
 use scope_engine::threads::SystemThreads;
 use scope_engine::triggers::Triggers;
 use scope_engine::worker::{Feed, Part, Shared, WorkerReport, work};
+use scope_events::Events;
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType, Packet, Sink, SystemClock, TimestampSource};
 use scope_ring::{ClaimGroup, Ring, RingConfig, Share};

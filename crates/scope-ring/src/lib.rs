@@ -29,7 +29,6 @@
 //! | [`evicted`] | what is remembered of recycled segments |
 //! | `losses` | what never came into the ring: gaps by reason, and for how long each worker listened |
 //! | [`registry`] | interface numbers for the whole run |
-//! | [`measure`] | what a machine's memory takes, for `wirescope bench` and the benches |
 //!
 //! Absent on purpose: the ring knows nothing of files, filters, triggers or threads, and hashes nothing.
 
@@ -42,7 +41,6 @@ mod futex;
 pub mod held;
 mod lock;
 mod losses;
-pub mod measure;
 pub mod pin;
 mod protocol;
 pub mod reader;
@@ -64,7 +62,7 @@ pub use follow::Follower;
 pub use held::Held;
 pub use pin::{Allowance, Committed, Pinned, SegmentTimes};
 pub use reader::{Batch, Reader, ReaderCounts, ReaderGroup, Steering, Tap};
-pub use region::{Machine, MemoryKind, MemoryOptions, RingMemory};
+pub use region::{Arena, MemoryKind, MemoryOptions, RingMemory};
 pub use registry::InterfaceEntry;
 pub use ring::{LaneInfo, Ring, RingConfig, RingCounters};
 pub use search::{KeyTest, SegmentQueue};

@@ -8,7 +8,7 @@
 //! in with this file's, and its description says so. Where there are several, link types stand under the number that
 //! libpcap reads in such files ([`LinkType::alias`]).
 
-use crate::folder::Folder;
+use scope_folder::{Folder, with_suffix};
 use scope_packet::{LinkType, pcapng};
 use scope_ring::{Pinned, Ring};
 use std::ffi::OsStr;
@@ -53,16 +53,6 @@ pub fn write_ring(ring: &Arc<Ring>, folder: &Folder, name: &OsStr) -> Result<Vec
         paths.push(path);
     }
     Ok(paths)
-}
-
-/// `x.pcapng` and `RAW` give `x_RAW.pcapng`.
-pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let name = match path.extension() {
-        Some(extension) => format!("{stem}_{suffix}.{}", extension.to_string_lossy()),
-        None => format!("{stem}_{suffix}"),
-    };
-    path.with_file_name(name)
 }
 
 fn write_file(ring: &Arc<Ring>, link_type: LinkType, folder: &Folder, name: &OsStr) -> io::Result<()> {
@@ -165,13 +155,5 @@ mod tests {
             writer.seal();
         }
         assert!(ring.pin(0, 3).is_none() && ring.sequences(0, 0).all(|sequence| sequence > 3));
-    }
-
-    #[test]
-    fn the_suffix_goes_in_front_of_the_extension() {
-        let check = |path: &str, expected: &str| assert_eq!(with_suffix(Path::new(path), "RAW"), Path::new(expected));
-        check("a/x.pcapng", "a/x_RAW.pcapng");
-        check("x", "x_RAW");
-        check("/tmp/x.y.pcap", "/tmp/x.y_RAW.pcap");
     }
 }

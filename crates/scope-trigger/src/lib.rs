@@ -28,7 +28,7 @@ pub mod windows;
 
 pub use condition::Condition;
 pub use occurrence::{Key, Matched, Occurrence, Why};
-pub use places::{Asker, Place, Places};
+pub use places::{Asker, DUMPS_MAX, Place, Places};
 pub use response::Response;
 pub use trigger::{Trigger, TriggerConfig};
 pub use verdict::{Fire, HitCounts, Misses, Verdict};

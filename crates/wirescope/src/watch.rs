@@ -3,10 +3,11 @@
 use crate::speech::{self, Level, say};
 use crate::words;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use scope_engine::rights::Rights;
 use scope_engine::service::Service;
-use scope_engine::{DumpSummary, Status, Watch, printable};
+use scope_engine::{DumpSummary, Status, Watch};
+use scope_rights::Rights;
 use scope_ring::RingMemory;
+use scope_spelling::printable::printable;
 use serde_json::{Map, Value, json};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

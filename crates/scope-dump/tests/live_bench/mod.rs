@@ -6,10 +6,10 @@
 use scope_dump::disk::Disk;
 use scope_dump::{DumpFormat, DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, SystemDisk, Target, cut};
 use scope_filter::{Filter, FilterEngine, VlanRule};
+use scope_folder::Folder;
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
 use scope_packet::{Clock, Gap, GapReason, Headers, Interface, KeyEntry, LinkType, TimestampSource};
 use scope_ring::{Append, LaneWriter, Pinned, Ring, RingConfig, WorkerCounts};
-use scope_store::Folder;
 use scope_trigger::Window;
 use std::collections::BTreeMap;
 use std::fs::File;

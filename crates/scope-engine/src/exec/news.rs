@@ -1,7 +1,7 @@
 //! What became of commands, in words and for the log.
 
 use super::orders::Outcome;
-use scope_source::printable::printable;
+use scope_spelling::printable::printable;
 use serde_json::{Value, json};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;

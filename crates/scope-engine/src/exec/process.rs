@@ -18,7 +18,7 @@ use super::commands::Commands;
 use super::orders::{Inbox, Order, Setup, Told};
 use super::{COMMANDS_PATH, KEPT, PROTECTED};
 use crate::own_process::REFUSED;
-use crate::rights::{self, CommandRules, User};
+use scope_rights::{CommandRules, User};
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Write};
@@ -65,7 +65,7 @@ fn begin(setup: &Setup) -> Result<Begun, String> {
         rules.write(folder).map_err(|error| format!("--exec-write: {}: {error}", folder.display()))?;
     }
     let user = setup.user.map(|(uid, gid)| User { name: uid.to_string(), uid, gid });
-    rights::become_powerless(user.as_ref()).map_err(|error| error.to_string())?;
+    scope_rights::become_powerless(user.as_ref()).map_err(|error| error.to_string())?;
     let who = User::current();
     for folder in &setup.writable {
         rustix::fs::accessat(
@@ -92,7 +92,7 @@ fn begin(setup: &Setup) -> Result<Begun, String> {
 }
 
 fn not_writable(who: &User, folder: &Path, cause: io::Error) -> String {
-    let word = scope_source::printable::shell_word(folder.as_os_str());
+    let word = scope_spelling::printable::shell_word(folder.as_os_str());
     format!(
         "--exec-write: {} can't write to {}: {cause}; give it to this user by: chown {} {word}",
         who.name,
@@ -117,7 +117,7 @@ fn keep(run: File, inbox: Inbox, setup: Setup, begun: Begun) -> u8 {
         0 => {
             // SAFETY: takes numbers only.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
-            rights::hide();
+            scope_rights::hide();
             help(run, inbox, setup, rules, &temporary)
         }
         -1 => {
@@ -128,7 +128,7 @@ fn keep(run: File, inbox: Inbox, setup: Setup, begun: Begun) -> u8 {
         }
         child => {
             drop(rules);
-            let _ = rights::keep_to_removing(&temporary);
+            let _ = scope_rights::keep_to_removing(&temporary);
             let mut status = 0;
             // SAFETY: the number is one's own, and the status outlives the call.
             while unsafe { libc::waitpid(child, &mut status, 0) } < 0

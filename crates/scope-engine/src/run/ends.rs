@@ -1,20 +1,20 @@
 //! What a run says of itself at its two ends: the log's event `start`, and the summary with the event `end`.
 
 use super::Run;
-use crate::clock_state;
 use crate::dump_reports;
 use crate::live;
 use crate::nic_watch::NicStatus;
 use crate::refused::Refused;
-use crate::rights::Rights;
 use crate::status::interfaces;
 use crate::summary::{Amount, Summary, clock};
 use crate::worker::WorkerReport;
 use scope_dump::Target;
-use scope_dump::time_text::iso;
 use scope_filter::Filter;
+use scope_machine::clock;
 use scope_packet::LinkType;
+use scope_rights::Rights;
 use scope_ring::RingMemory;
+use scope_spelling::time::iso;
 use serde_json::json;
 use std::io::ErrorKind;
 use std::sync::Mutex;
@@ -38,15 +38,15 @@ impl Run {
                 })
             })
             .collect();
-        let (host, kernel) = clock_state::host();
-        self.shared.dumps.evidence().set_host(&host, &kernel, clock_state::now);
+        let (host, kernel) = clock::host();
+        self.shared.dumps.evidence().set_host(&host, &kernel, clock::now);
         self.shared.events.log(
             "start",
             json!({
                 "version": env!("CARGO_PKG_VERSION"),
                 "host": host,
                 "kernel": kernel,
-                "clock": clock(clock_state::now()),
+                "clock": clock(clock::now()),
                 "sources": self.plan.sources.iter().map(|source| &source.spec).collect::<Vec<_>>(),
                 "ring_bytes": ring.segments() as u64 * ring.segment_bytes() as u64,
                 "segment_bytes": ring.segment_bytes(),

@@ -1,14 +1,15 @@
 //! What comes up while a run goes, passed on: to who watches, to the log, and warnings to the summary too.
 
 use super::Run;
-use crate::numbers::{counted, number};
 use crate::refused::{Bounds, Refused};
 use crate::run::Watch;
 use crate::space::Told;
 use crate::worker::WorkerReport;
-use scope_source::printable::shell_word;
+use scope_events::{EVENTS_FILE, LogNews};
 use scope_source::spec::SourcePlan;
 use scope_source::{InterfaceNews, InterfaceState};
+use scope_spelling::figures::{counted, number};
+use scope_spelling::printable::shell_word;
 use serde_json::json;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -36,10 +37,19 @@ impl Run {
             new.into_iter().chain(lost).for_each(|warning| self.warn(warning, watch, warnings));
         }
         self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
-        for told in self.space.look(&self.shared.events).into_iter().chain(self.shared.events.news()) {
+        for told in self.space.look(&self.shared.events) {
             match told {
                 Told::Warning(warning) => self.warn(warning, watch, warnings),
                 Told::Note(note) => watch.note(&note),
+            }
+        }
+        for news in self.shared.events.news() {
+            match news {
+                LogNews::Moved => watch.note(&format!("the log was moved; it goes on in a new {EVENTS_FILE}")),
+                LogNews::Stays(error) => {
+                    let words = "can't be opened anew, the log goes on in the file that was moved";
+                    self.warn(format!("{EVENTS_FILE}: {words}: {error}"), watch, warnings);
+                }
             }
         }
         self.tell_of_commands(watch, warnings);

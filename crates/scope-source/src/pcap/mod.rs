@@ -27,10 +27,11 @@ use crate::afpacket::may_capture;
 use crate::afpacket::socket::{is_forbidden, wait_any};
 use crate::afpacket::{Look, Losses};
 use crate::own_traffic::{self, Connection};
-use crate::spec::{PcapPlan, SNAP_LEN_MAX};
+use crate::spec::PcapPlan;
 use crate::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing};
 use follow::Follow;
 use library::{Capture, Counts, Refused, Wanted};
+use scope_machine::nic::SNAP_LEN_MAX;
 use wire::Wire;
 
 /// Batches of one poll at most.

@@ -7,7 +7,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, value_parser};
 use scope_config::{Given, Key, Keys, Kind, Origin, Shape, Value};
 use scope_source::spec;
-use scope_source::spec::values::{parse_duration_ns, parse_percent, parse_size};
+use scope_spelling::values::{parse_duration_ns, parse_percent, parse_size};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 

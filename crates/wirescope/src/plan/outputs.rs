@@ -7,7 +7,7 @@ use crate::args::RunArgs;
 use scope_dump::{DumpFormat, FreeMin, Limits, budget};
 use scope_engine::exec::{FACTS_BEGIN, PROTECTED};
 use scope_engine::{DumpPlan, ExecPlan, SingleDump};
-use scope_source::spec::values::{parse_percent, parse_size};
+use scope_spelling::values::{parse_percent, parse_size};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

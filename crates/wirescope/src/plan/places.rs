@@ -2,7 +2,7 @@
 
 use super::outputs::{STDOUT, refuse_compressed, refuse_pcap};
 use super::{Faults, Look};
-use scope_engine::shell_word;
+use scope_spelling::printable::shell_word;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;

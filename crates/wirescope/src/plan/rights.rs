@@ -2,8 +2,8 @@
 
 use super::{Faults, Look};
 use crate::args::RunArgs;
-use scope_engine::rights::{RightsPlan, User, UserChoice};
-use scope_engine::shell_word;
+use scope_rights::{RightsPlan, User, UserChoice};
+use scope_spelling::printable::shell_word;
 
 /// What the run is to give up.
 pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> RightsPlan {
