@@ -255,10 +255,8 @@ fn a_control_group_without_time_is_told_from_its_own_figures() {
     ]);
     check(&found, "worker_throttled", Stage::Worker, Sureness::Certain, 70, "CPUQuota=");
     assert!(found[0].cause.contains("(40 times in all, 12.5 s)"), "{found:#?}");
-    let harmless = log_of(&[
-        r#"{"event":"status","cgroup":{"throttled_periods":3,"throttled_s":0.1}}"#,
-        r#"{"event":"end","failures":[]}"#,
-    ]);
+    let harmless =
+        log_of(&[r#"{"event":"status","cgroup":{"throttled_periods":3,"throttled_s":0.1}}"#, r#"{"event":"end","failures":[]}"#]);
     assert_eq!((kinds(&harmless), losses(&harmless)), (vec!["throttled"], 0));
 }
 

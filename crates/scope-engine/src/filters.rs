@@ -24,13 +24,14 @@ pub(crate) fn prepare_filters<'a>(
 
 /// Makes a trigger's programs and machine code for every link type that has come. Says why there is no machine code, if so.
 pub(crate) fn made_ready(trigger: &TriggerConfig, links: &[LinkType], engine: FilterEngine) -> Option<Warning> {
-    links.iter().for_each(|&link| drop(trigger.filter.for_link(link)));
+    let filter = trigger.condition.filter()?;
+    links.iter().for_each(|&link| drop(filter.for_link(link)));
     unready(trigger, engine)
 }
 
 /// Makes a trigger's filter ready for the link types that are known; in words why there is no machine code, once.
 fn unready(trigger: &TriggerConfig, engine: FilterEngine) -> Option<Warning> {
-    let error = trigger.filter.prepare(engine).err()?;
+    let error = trigger.condition.filter()?.prepare(engine).err()?;
     let text = format!("trigger {}: {error}: the interpreter evaluates its filter", trigger.name);
     Some(Warning::of(WarningKind::Interpreter, text))
 }

@@ -5,7 +5,7 @@
 //! | [`plan`] | what a run is told to do, as meant |
 //! | [`run`] | a run from start to end: who starts when, what ends it |
 //! | [`worker`] | the packet path: one thread per source queue |
-//! | `control` | orders from outside to a run that goes |
+//! | [`control`], `obeying` | orders from outside to a run that goes: sent, and obeyed |
 //! | `sources` | every source is opened: one feed per worker |
 //! | `live` | how an interface is opened, and what is said of that |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
@@ -36,7 +36,7 @@
 //! Absent on purpose: command lines, terminals, exit codes.
 
 mod at_once;
-mod control;
+pub mod control;
 pub mod dump_reports;
 pub mod dumps;
 pub mod exec;
@@ -53,6 +53,7 @@ mod loss_told;
 mod lost;
 mod memory_watch;
 mod nic_watch;
+mod obeying;
 mod outputs;
 mod own_process;
 pub mod plan;
@@ -73,7 +74,7 @@ pub mod triggers;
 pub mod unread;
 pub mod worker;
 
-pub use control::Control;
+pub use control::{Control, Order, Refusal, Reply, Which};
 pub use dump_reports::DumpTotals;
 pub use exec::{ExecCounts, ExecPlan};
 pub use live::settings as live_settings;

@@ -1,5 +1,6 @@
 //! A change of triggers and limits while a run goes: what is asked for, and what is said of it.
 
+use crate::control::{Refusal, Reply};
 use crate::few_pins;
 use crate::filters::made_ready;
 use crate::run::Watch;
@@ -7,7 +8,7 @@ use crate::worker::Shared;
 use scope_events::event::{self, Warning};
 use scope_filter::FilterEngine;
 use scope_packet::LinkType;
-use scope_trigger::TriggerConfig;
+use scope_trigger::{Response, TriggerConfig};
 
 /// What a configuration that was read again asks of the run.
 #[derive(Debug)]
@@ -16,6 +17,16 @@ pub enum Reload {
     Take(Box<Change>),
     /// It has these faults: nothing of it is taken.
     Refuse(Vec<String>),
+}
+
+impl Reload {
+    /// What its sender learns when it is done.
+    pub(crate) fn reply(&self) -> Result<Reply, Refusal> {
+        match self {
+            Reload::Take(change) => Ok(Reply::Reloaded { changed: change.changed.clone(), kept: change.kept.clone() }),
+            Reload::Refuse(faults) => Err(Refusal::Faults(faults.clone())),
+        }
+    }
 }
 
 /// What changes, as meant.
@@ -65,7 +76,8 @@ pub(crate) fn reload(
     for trigger in &change.triggers {
         warnings.extend(made_ready(trigger, &links, engine));
     }
-    shared.triggers.replace(&change.triggers, TriggerConfig { before_ns: change.before_ns, ..manual });
+    let response = Response { before_ns: change.before_ns, ..manual.response };
+    shared.triggers.replace(&change.triggers, TriggerConfig { response, ..manual });
     shared.dumps.set_limits(change.dumps_max, change.exit_after);
     let faults = Vec::new();
     let (changed, kept) = (change.changed.clone(), change.kept.clone());

@@ -30,10 +30,10 @@ use crate::loss_told::LossTold;
 use crate::lost::LostInterfaces;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
+use crate::obeying::{Obeying, Phase};
 use crate::outputs::Outputs;
 use crate::plan::RunPlan;
 use crate::refused::Refused;
-use crate::reload::reload;
 use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
@@ -46,14 +46,13 @@ use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Keeper, Scans};
 use scope_events::Events;
 use scope_events::event::Warning;
-use scope_filter::{Filter, VlanRule};
 use scope_machine::Machine;
 use scope_machine::limits;
-use scope_packet::{Clock, GapReason, LinkType, SystemClock};
+use scope_packet::{Clock, GapReason, SystemClock};
 use scope_rights::{Decision, Rights};
 use scope_ring::{Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::{SourceError, Timing};
-use scope_trigger::{Places, TriggerConfig};
+use scope_trigger::{Condition, Places, Response, TriggerConfig};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -121,6 +120,7 @@ pub enum EngineError {
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
     scope_rights::hide();
+    let _over = OverOnDrop(control);
     let outputs = Outputs::open(&plan)?;
     let decision = plan.rights.as_ref().map(|plan| scope_rights::decide(plan, &outputs.writable())).transpose()?;
     let exec = start_exec(&plan, &outputs, decision.as_ref())?;
@@ -149,14 +149,23 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     }
     outputs.join_budget()?;
     let events = Arc::new(outputs.open_events(&ring.run_id())?);
-    let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.stops() > 0);
+    let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.clone());
     run.log_start(&memory, &notes);
     control.at_once.knows(&run.shared.events, &run.shared.dumps);
     notes.iter().for_each(|note| watch.note(note));
     if control.stops() == 0 {
         watch.started(&memory, run.rights.as_ref());
     }
-    run.go(sources, nics, warnings, control, watch)
+    run.go(sources, nics, warnings, watch)
+}
+
+/// However a run ends, nobody waits for an answer of it any more.
+struct OverOnDrop<'a>(&'a Control);
+
+impl Drop for OverOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// Starts what runs after dumps, if anything does: never as root.
@@ -171,6 +180,7 @@ fn start_exec(plan: &RunPlan, outputs: &Outputs, decision: Option<&Decision>) ->
 
 /// One run, its parts wired together.
 struct Run {
+    control: Arc<Control>,
     plan: RunPlan,
     outputs: Outputs,
     rights: Option<Rights>,
@@ -195,7 +205,7 @@ struct Ready {
 }
 
 impl Run {
-    fn new(plan: RunPlan, ready: Ready, sources: &[Feed], stopped: bool) -> Run {
+    fn new(plan: RunPlan, ready: Ready, sources: &[Feed], control: Arc<Control>) -> Run {
         let Ready { outputs, rights, ring, events, exec } = ready;
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
@@ -225,11 +235,12 @@ impl Run {
             lockstep: Lockstep::new(sources.len()),
             steps: Steps::default(),
             clock,
-            stop: AtomicBool::new(stopped),
+            stop: AtomicBool::new(control.stops() > 0),
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
         Run {
+            control,
             plan,
             outputs,
             rights,
@@ -244,14 +255,7 @@ impl Run {
     }
 
     /// Workers from start to end, with the main thread beside them.
-    fn go(
-        self,
-        sources: Vec<Feed>,
-        nics: NicWatch,
-        early: Vec<Warning>,
-        control: &Control,
-        watch: &dyn Watch,
-    ) -> Result<Summary, EngineError> {
+    fn go(self, sources: Vec<Feed>, nics: NicWatch, early: Vec<Warning>, watch: &dyn Watch) -> Result<Summary, EngineError> {
         let names: Vec<String> = sources.iter().map(|feed| feed.source.name().to_string()).collect();
         let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
         let mut warnings = Vec::new();
@@ -260,6 +264,15 @@ impl Run {
         let mut health = Health::begin(&self.plan, nics, &names, self.live, &self.shared);
         health.notes(&self.shared).iter().for_each(|note| watch.note(note));
         early.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
+        let orders = Obeying {
+            shared: &self.shared,
+            watch,
+            engine: self.plan.filter_engine,
+            hand: manual_trigger(&self.plan),
+            live: self.live,
+        };
+        // The process was stopped, and goes on.
+        let mut resumed = false;
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
             for (index, feed) in sources.into_iter().enumerate() {
@@ -283,15 +296,13 @@ impl Run {
             let mut loss = LossTold::new(self.doctors_words());
             while self.shared.ended.load(Ordering::Acquire) < workers.len() {
                 std::thread::park_timeout(LOOK_EVERY);
-                let over = control.stops() > 0 || self.shared.dumps.all_done() || self.reader_gone();
+                let over = self.control.stops() > 0 || self.shared.dumps.all_done() || self.reader_gone();
                 if over && !self.shared.stop.swap(true, Ordering::Relaxed) {
                     watch.stopping();
                 }
-                (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
-                control.take_reopen().then(|| self.shared.events.reopen());
-                self.reload(control, watch).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
+                resumed |= self.obey(&orders, Phase::Going, &mut warnings);
                 let triggers = self.shared.triggers.current();
-                let in_force = triggers.triggers.iter().map(|trigger| trigger.config());
+                let in_force = triggers.of_packets.iter().map(|trigger| trigger.config());
                 prepare_filters(self.plan.filter_engine, &self.plan.sources, in_force)
                     .into_iter()
                     .for_each(|warning| self.warn(warning, watch, &mut warnings));
@@ -307,7 +318,8 @@ impl Run {
                     let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) };
                     status.interfaces = interfaces(&names, &reports);
                     let notes = health.look(&mut status, &self.shared, &reports);
-                    if control.take_resumes() > 0 {
+                    resumed |= self.obey(&orders, Phase::Going, &mut warnings);
+                    if std::mem::take(&mut resumed) {
                         health.note_resumed(&self.shared);
                     }
                     self.sample_counters(&status);
@@ -327,7 +339,8 @@ impl Run {
             let mut status = taker.take(&self.shared, self.hits());
             status.interfaces = interfaces(&names, &reports);
             let notes = health.look(&mut status, &self.shared, &reports);
-            if control.take_resumes() > 0 {
+            resumed |= self.obey(&orders, Phase::SourcesEnded, &mut warnings);
+            if resumed {
                 health.note_resumed(&self.shared);
             }
             self.sample_counters(&status);
@@ -339,11 +352,12 @@ impl Run {
                 }
             }
         });
-        (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
         while !self.shared.dumps.wait(STATUS_EVERY) {
-            control.take_reopen().then(|| self.shared.events.reopen());
+            self.obey(&orders, Phase::Closing, &mut warnings);
             self.tell(&reports, watch, &mut warnings);
         }
+        self.obey(&orders, Phase::Closing, &mut warnings);
+        self.control.end();
         self.tell(&reports, watch, &mut warnings);
         if let Some(exec) = &self.exec {
             exec.finish();
@@ -356,23 +370,13 @@ impl Run {
         Ok(self.finish(names, reports, nics, warnings, failures, &refused))
     }
 
-    /// Does a reload that waits, once every worker has taken the one before it over.
-    fn reload(&self, control: &Control, watch: &dyn Watch) -> Vec<Warning> {
-        match self.shared.triggers.settle().then(|| control.take_reload()).flatten() {
-            Some(order) => {
-                watch.reloading();
-                let warnings = reload(order, &self.shared, self.plan.filter_engine, manual_trigger(&self.plan), self.live, watch);
-                watch.reloaded();
-                warnings
-            }
-            None => Vec::new(),
+    /// Obeys orders that wait; whether the process was stopped, and goes on.
+    fn obey(&self, orders: &Obeying<'_>, phase: Phase, warnings: &mut Vec<String>) -> bool {
+        let obeyed = orders.look(&self.control, phase);
+        for warning in obeyed.warnings {
+            self.warn(warning, orders.watch, warnings);
         }
-    }
-
-    /// Dumps the last `before` of everything, whatever triggers there are.
-    fn fire_by_hand(&self, watch: &dyn Watch) {
-        let verdict = self.shared.dumps.fire_by_hand(&self.shared.triggers.current().manual, self.shared.last_heard());
-        watch.note(&format!("dump of everything by hand: {verdict}"));
+        obeyed.resumed
     }
 
     /// Notes what the live interfaces have counted, for the dumps whose windows begin or end about now.
@@ -420,18 +424,14 @@ fn start_keeper(scans: &Arc<Scans>, events: &Events) -> Option<Keeper> {
     Keeper::start(scans).map_err(failed).ok()
 }
 
-/// What a fire by hand does: the last `before` of everything, at once. It hits no packet.
+/// What a fire by hand does where no trigger is named: the last `before` of everything, at once. No holdoff: each counts.
 fn manual_trigger(plan: &RunPlan) -> TriggerConfig {
-    let filter = Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).expect("the empty filter compiles");
     TriggerConfig {
         name: MANUAL.to_string(),
-        filter,
-        template: None,
-        before_ns: plan.before_ns,
-        after_ns: 0,
+        condition: Condition::Hand,
+        response: Response { template: None, before_ns: plan.before_ns, after_ns: 0, vlan: plan.vlan },
         holdoff_ns: 0,
         holdoff_key: None,
-        vlan: plan.vlan,
         single: false,
     }
 }

@@ -7,7 +7,7 @@
 //!        ─► commit after at most 4 full batches, at once after one that isn't full; then counters, then the clock
 //! ```
 
-use crate::dumps::{Dumps, HitFacts};
+use crate::dumps::Dumps;
 use crate::live_times::{LiveTimes, Taken};
 use crate::lockstep::Lockstep;
 use crate::plan::SourceEntry;
@@ -27,7 +27,7 @@ use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
 use scope_source::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
 use scope_spelling::values::format_cpus;
-use scope_trigger::{Hit, Verdict};
+use scope_trigger::{Asker, Key, Matched, Occurrence, Why};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -300,7 +300,7 @@ impl<'a> Path<'a> {
             batches: 0,
             lost: [None; DropReason::ALL.len()],
             begun_ns: i64::MAX,
-            hits: vec![0; set.triggers.len()],
+            hits: vec![0; set.of_packets.len()],
             set,
             comments: BTreeMap::new(),
             enough: false,
@@ -311,7 +311,7 @@ impl<'a> Path<'a> {
     #[cold]
     fn take_triggers(&mut self) {
         self.set = self.shared.triggers.current();
-        self.hits = vec![0; self.set.triggers.len()];
+        self.hits = vec![0; self.set.of_packets.len()];
         for lane in &mut self.lanes {
             lane.predicates = predicates(&self.set, lane.writer.link_type());
         }
@@ -674,31 +674,18 @@ impl<'a> Path<'a> {
         // After a small step back of the clock what follows a hit may lie where all is settled.
         let is_behind = !self.waits && time_ns < self.clock_ns.saturating_sub(self.grace_ns);
         let clock_ns = if is_behind { self.clock_ns } else { time_ns };
-        for (trigger, _) in self.set.triggers.iter().zip(&self.hits).filter(|(_, hits)| **hits >> at & 1 != 0) {
-            let hit = Hit {
-                at: Moment::new(self.era, time_ns),
-                clock_ns,
-                link_type,
-                headers,
-                data: packet.data,
-                waits_at: self.waits.then_some(self.committed),
-            };
-            let verdict = trigger.hit(&hit, self.shared.dumps.places());
-            let (name, trigger) = (verdict.name(), &trigger.config().name);
-            match verdict {
-                Verdict::Fired(fire) => {
-                    let interface = &self.ports[packet.interface as usize].interface.name;
-                    let why = format!("by a packet of {} bytes on {interface}", packet.original_len);
-                    self.shared.dumps.start(trigger, HitFacts { time_ns, why, packet: place }, fire);
-                }
-                Verdict::TemplateUnfilled { name: field } => {
-                    self.shared.events.hit(trigger, time_ns, name, Some(field));
-                }
-                Verdict::FilterUncompiled { cause } => {
-                    self.shared.events.hit(trigger, time_ns, name, Some(&cause));
-                }
-                _ => self.shared.events.hit(trigger, time_ns, name, None),
-            }
+        let interface = &self.ports[packet.interface as usize].interface.name;
+        let occurrence = Occurrence {
+            at: Moment::new(self.era, time_ns),
+            clock_ns,
+            key: Key::OfPacket,
+            why: Why::Packet { bytes: packet.original_len, interface },
+            packet: Some(Matched { link_type, headers, data: packet.data }),
+            link_types: &[],
+            asker: if self.waits { Asker::Waiting(self.committed) } else { Asker::Live },
+        };
+        for (trigger, _) in self.set.of_packets.iter().zip(&self.hits).filter(|(_, hits)| **hits >> at & 1 != 0) {
+            dumps.occurred(trigger, &occurrence, place);
         }
     }
 }
@@ -723,7 +710,8 @@ fn gap_reason(reason: DropReason) -> GapReason {
 
 /// What the triggers ask of packets of one link type.
 fn predicates(set: &TriggerSet, link_type: LinkType) -> Vec<Predicate> {
-    set.triggers.iter().map(|trigger| trigger.config().filter.for_link(link_type)).collect()
+    let filters = set.of_packets.iter().filter_map(|trigger| trigger.config().condition.filter());
+    filters.map(|filter| filter.for_link(link_type)).collect()
 }
 
 /// Packets of one interface on their way into their lane.

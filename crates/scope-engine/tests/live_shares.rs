@@ -12,7 +12,7 @@ use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType, Packet, Sink, SystemClock, TimestampSource};
 use scope_ring::{ClaimGroup, Ring, RingConfig, Share};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
-use scope_trigger::{Places, TriggerConfig};
+use scope_trigger::{Condition, Places, Response, TriggerConfig};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
@@ -80,13 +80,10 @@ impl Source for Two {
 fn manual() -> TriggerConfig {
     TriggerConfig {
         name: "manual".to_string(),
-        filter: Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap(),
-        template: None,
-        before_ns: 0,
-        after_ns: 0,
+        condition: Condition::Hand,
+        response: Response { template: None, before_ns: 0, after_ns: 0, vlan: VlanRule::Exact },
         holdoff_ns: 0,
         holdoff_key: None,
-        vlan: VlanRule::Exact,
         single: false,
     }
 }

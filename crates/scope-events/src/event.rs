@@ -47,8 +47,8 @@ facts! {
     Armed {
         /// its name
         name: String,
-        /// its filter; empty: every packet
-        filter: String,
+        /// its filter; empty: every packet; null: its condition is no filter
+        filter: Option<String>,
         /// its template of a dump's filter; null: none
         dump: Option<String>,
         /// what is kept from before a hit, ns
@@ -354,6 +354,8 @@ facts! {
         scans: ScanCounts,
         /// what dumps held back in memory
         write_buffers: WriteBuffers,
+        /// orders that the run was given
+        orders: OrderCounts,
         /// segments for dumps
         pins: Pins,
         /// time of the first packet; null: none came
@@ -378,6 +380,14 @@ facts! {
         bytes_most: u64,
         /// writes that were made early for want of room
         early_writes: u64,
+    }
+
+    /// Orders that the run was given.
+    OrderCounts {
+        /// orders that it took
+        taken: u64,
+        /// orders that it refused because too many were waiting
+        busy: u64,
     }
 
     /// Segments for dumps.

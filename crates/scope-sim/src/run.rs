@@ -19,7 +19,7 @@ use scope_folder::Folder;
 use scope_packet::Clock;
 use scope_ring::{ClaimGroup, Ring, RingConfig, Share};
 use scope_source::Source;
-use scope_trigger::{Places, TriggerConfig, Window};
+use scope_trigger::{Condition, Places, Response, TriggerConfig, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
@@ -173,20 +173,22 @@ fn triggers(scenes: &[TriggerScene]) -> Vec<TriggerConfig> {
 fn trigger(scene: &TriggerScene) -> TriggerConfig {
     TriggerConfig {
         name: format!("t{}", scene.condition),
-        filter: compiled(CONDITIONS[scene.condition]),
-        template: Some(Template::parse(FILTERS[scene.filter].0).expect("a filter without names")),
-        before_ns: scene.before_ns,
-        after_ns: scene.after_ns,
+        condition: Condition::Filter(compiled(CONDITIONS[scene.condition])),
+        response: Response {
+            template: Some(Template::parse(FILTERS[scene.filter].0).expect("a filter without names")),
+            before_ns: scene.before_ns,
+            after_ns: scene.after_ns,
+            vlan: VlanRule::Transparent,
+        },
         holdoff_ns: scene.holdoff_ns,
         holdoff_key: None,
-        vlan: VlanRule::Transparent,
         single: false,
     }
 }
 
 fn manual() -> TriggerConfig {
     let scene = TriggerScene { condition: 0, filter: 0, before_ns: 300_000_000, after_ns: 0, holdoff_ns: 0 };
-    TriggerConfig { name: "manual".to_string(), ..trigger(&scene) }
+    TriggerConfig { name: "manual".to_string(), condition: Condition::Hand, ..trigger(&scene) }
 }
 
 /// What the run's main thread does: acts in time, then the stop.
@@ -213,8 +215,8 @@ fn conduct(scene: &Scene, stage: &Arc<Stage>, shared: &Arc<Shared>) {
 
 fn fire(index: usize, shared: &Shared) {
     let set = shared.triggers.current();
-    let trigger = set.triggers.get(index).unwrap_or(&set.manual);
-    shared.dumps.fire_by_hand(trigger, shared.last_heard());
+    let trigger = set.of_packets.get(index).unwrap_or_else(|| set.hand());
+    shared.dumps.ordered(trigger, shared.last_heard());
 }
 
 fn reload(scene: &Scene, shared: &Shared) {

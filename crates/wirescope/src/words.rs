@@ -28,7 +28,7 @@ pub fn remedy(fault: &str) -> &'static str {
 
 /// Of each trigger whose filter is empty, that every packet fires it.
 pub fn everything_fires(plan: &RunPlan) -> Vec<String> {
-    let empty = plan.triggers.iter().filter(|trigger| trigger.filter.is_everything());
+    let empty = plan.triggers.iter().filter(|trigger| trigger.condition.filter().is_some_and(|filter| filter.is_everything()));
     empty.map(|trigger| format!("trigger '{}': its filter is empty, so every packet fires it", trigger.name)).collect()
 }
 

@@ -9,7 +9,7 @@ use crate::status::interfaces;
 use crate::summary::{Amount, Summary, clock};
 use crate::worker::WorkerReport;
 use scope_dump::Target;
-use scope_events::event::{Armed, End, Pins, ScanCounts, Start, Together, WriteBuffers};
+use scope_events::event::{Armed, End, OrderCounts, Pins, ScanCounts, Start, Together, WriteBuffers};
 use scope_events::fact::Flat;
 use scope_machine::clock;
 use scope_packet::LinkType;
@@ -28,10 +28,10 @@ impl Run {
             .iter()
             .map(|trigger| Armed {
                 name: trigger.name.to_string(),
-                filter: trigger.filter.text().to_string(),
-                dump: trigger.template.as_ref().map(|template| template.text().to_string()),
-                before_ns: trigger.before_ns,
-                after_ns: trigger.after_ns,
+                filter: trigger.condition.filter().map(|filter| filter.text().to_string()),
+                dump: trigger.response.template.as_ref().map(|template| template.text().to_string()),
+                before_ns: trigger.response.before_ns,
+                after_ns: trigger.response.after_ns,
                 holdoff_ns: trigger.holdoff_ns,
                 single: trigger.single,
             })
@@ -134,6 +134,7 @@ impl Run {
         summary.failures = failures;
         let (heard, spared) = (self.shared.ring.heard(), self.shared.dumps.spared());
         let (buffered, budget) = (self.shared.dumps.buffered(), self.shared.ring.budget());
+        let (taken, busy) = self.control.counts();
         let end = End {
             totals: Flat(summary.facts()),
             scans: ScanCounts {
@@ -142,6 +143,7 @@ impl Run {
                 early_packets: spared.packets_early,
             },
             write_buffers: WriteBuffers { bytes_most: buffered.bytes_most, early_writes: buffered.early_writes },
+            orders: OrderCounts { taken, busy },
             pins: Pins { segments: budget.segments() as u64, dumps_without: budget.refused() },
             first: heard.map(|(first_ns, _)| iso(first_ns)),
             last: heard.map(|(_, last_ns)| iso(last_ns)),

@@ -10,8 +10,9 @@
 use super::{keys, laid_over, meant, written};
 use crate::plan::{self, Look};
 use scope_config::{Given, Settings, Written};
+use scope_engine::control::Unsent;
 use scope_engine::reread::Reread;
-use scope_engine::{Change, Control, Reload};
+use scope_engine::{Change, Control, Order, Refusal, Reload};
 use scope_packet::LinkType;
 use scope_rights::is_readable;
 use std::path::PathBuf;
@@ -21,8 +22,8 @@ use std::time::Duration;
 
 /// Keys that may change while a run goes.
 pub const LIVE: [&str; 9] = ["trigger", "dump", "before", "after", "holdoff", "holdoff-key", "single", "exit-after", "dumps-max"];
-/// How often the engine is asked whether it has done the order before.
-const ASK_EVERY: Duration = Duration::from_millis(2);
+/// How often an order is sent again while too many wait.
+const AGAIN_EVERY: Duration = Duration::from_millis(2);
 
 /// Reads the configuration again.
 #[derive(Debug)]
@@ -113,14 +114,16 @@ impl Reloader {
 
     fn work(&mut self, woken: &Receiver<()>, control: &Control) {
         while woken.recv().is_ok() {
-            let mut order = self.read();
-            while let Err(again) = control.reload(order) {
-                if control.stops() > 0 {
-                    return;
+            let mut order = Order::Reload(self.read());
+            let answer = loop {
+                match control.send(order) {
+                    Ok(answer) => break answer,
+                    Err(Unsent { refusal: Refusal::Busy, order: again }) if control.stops() == 0 => order = again,
+                    Err(_) => return,
                 }
-                order = again;
-                std::thread::sleep(ASK_EVERY);
-            }
+                std::thread::sleep(AGAIN_EVERY);
+            };
+            let _ = answer.wait(); // the run says itself what came of it
         }
     }
 }
