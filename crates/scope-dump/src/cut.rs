@@ -204,7 +204,7 @@ impl Cutter {
     fn take(&mut self, pieces: &[Piece], span: Span, settled: Floor) {
         self.make_sieves();
         for (index, piece) in pieces.iter().enumerate() {
-            let floor = pieces.get(index + 1).map_or(settled, |next| (next.min_ns, next.lane).min(settled));
+            let floor = pieces.get(index + 1).map_or(settled, |next| (next.min_ns, next.segment.lane).min(settled));
             if let Some(read) = self.walk.read(pieces, index) {
                 self.take_piece(piece, &read, span, floor);
             }
@@ -230,8 +230,8 @@ impl Cutter {
     /// Reads one piece: of all that the keys leave, what is inside is asked in batches; the packet that fired is kept
     /// whatever the answer.
     fn take_piece(&mut self, piece: &Piece, read: &Read, span: Span, floor: Floor) {
-        let sieve = self.sieves[piece.lane as usize].clone();
-        let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
+        let sieve = self.sieves[piece.segment.lane as usize].clone();
+        let hit = self.hit.filter(|hit| hit.lane == piece.segment.lane).map(|hit| hit.packet);
         match read.shared(&self.reader, sieve.keys(), hit) {
             Some(indices) => self.take_candidates(piece, &sieve, read.candidates(indices.into_iter()), span, floor),
             None => self.take_candidates(piece, &sieve, read.candidates(read.own(&self.reader, sieve.keys(), hit)), span, floor),
@@ -247,11 +247,11 @@ impl Cutter {
         span: Span,
         floor: Floor,
     ) {
-        let hit = self.hit.filter(|hit| hit.lane == piece.lane).map(|hit| hit.packet);
+        let hit = self.hit.filter(|hit| hit.lane == piece.segment.lane).map(|hit| hit.packet);
         let from_ns = self.from_ns;
         let inside = |candidate: &Candidate<'_>| (from_ns..=span.reach_ns).contains(&candidate.block.time_ns());
         // A stray belongs to a window that holds its time, unless that was over when it came.
-        let strays = self.ring.strays(piece.lane, piece.numbers());
+        let strays = self.ring.strays(piece.segment.lane, piece.numbers());
         let came_too_late = |candidate: &Candidate<'_>| {
             let stray = strays.binary_search_by_key(&candidate.packet, |stray| stray.0);
             stray.is_ok_and(|at| strays[at].1 > span.to_ns)
@@ -278,7 +278,7 @@ impl Cutter {
     /// Writes a packet of the dump, or lets it wait for its turn.
     fn keep(&mut self, piece: &Piece, candidate: &Candidate<'_>, is_hit: bool, span: Span, floor: Floor) {
         let (time_ns, bytes) = (candidate.block.time_ns(), candidate.block.bytes());
-        let place = Place { time_ns, lane: piece.lane, packet: candidate.packet };
+        let place = Place { time_ns, lane: piece.segment.lane, packet: candidate.packet };
         if time_ns > span.to_ns && !is_hit {
             return self.beyond.push(place, bytes, self.waiting_bytes);
         }
@@ -287,7 +287,7 @@ impl Cutter {
         }
         self.waiting.push(place, bytes);
         if piece.ordered {
-            self.let_out(floor.min((time_ns, piece.lane)));
+            self.let_out(floor.min((time_ns, piece.segment.lane)));
         }
     }
 

@@ -6,8 +6,8 @@
 
 use crate::pins::{FirstPins, Hold};
 use crate::scans::Reader;
-use scope_packet::KeyEntry;
 use scope_packet::pcapng::PacketBlock;
+use scope_packet::{KeyEntry, SegmentId};
 use scope_ring::{Held, KeyTest, Lost, Pinned, Ring};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,8 +16,7 @@ use std::time::Duration;
 
 /// What one segment holds that is still to be read.
 pub(crate) struct Piece {
-    pub lane: u32,
-    sequence: u64,
+    pub segment: SegmentId,
     /// Number in the lane of its first packet, and how many there are.
     pub first_packet: u64,
     packets: u64,
@@ -120,11 +119,11 @@ impl Walk {
         let mut needed: Vec<u64> = lanes.map(|lane| self.look_at_lane(lane, reach_ns, &mut state.held, &mut pieces)).collect();
         state.full.note(false);
         state.behind = (!last).then(|| self.positions.iter().map(|position| position.sequence).collect());
-        pieces.sort_by_key(|piece| (piece.min_ns, piece.lane, piece.sequence));
+        pieces.sort_by_key(|piece| (piece.min_ns, piece.segment));
         for piece in pieces.iter_mut().rev() {
-            let lane = &mut needed[piece.lane as usize];
+            let lane = &mut needed[piece.segment.lane as usize];
             piece.needed_then = *lane;
-            *lane = piece.sequence.min(*lane);
+            *lane = piece.segment.sequence.min(*lane);
         }
         for (lane, sequence) in needed.into_iter().enumerate() {
             self.hold.follower.done_before(lane as u32, sequence);
@@ -138,10 +137,11 @@ impl Walk {
     fn look_at_lane(&mut self, lane: u32, reach_ns: i64, held: &mut Held, pieces: &mut Vec<Piece>) -> u64 {
         let mut at = self.positions[lane as usize];
         let mut recycled = 0;
-        for sequence in self.ring.sequences(lane, at.sequence) {
-            let own = held.take(lane, sequence);
+        for segment in self.ring.segment_ids(lane, at.sequence) {
+            let sequence = segment.sequence;
+            let own = held.take(segment);
             let was_held = own.is_some();
-            let Some(pinned) = own.or_else(|| self.ring.pin(lane, sequence)) else {
+            let Some(pinned) = own.or_else(|| self.ring.pin(segment)) else {
                 recycled = sequence + 1; // the next one that is there tells how much is missing
                 continue;
             };
@@ -158,8 +158,7 @@ impl Walk {
                 && let Some((min_ns, _, unordered)) = span
             {
                 pieces.push(Piece {
-                    lane,
-                    sequence,
+                    segment,
                     first_packet,
                     packets: end_packet - first_packet,
                     min_ns,
@@ -182,12 +181,12 @@ impl Walk {
     fn hold_on(&mut self, pieces: &[Piece], held: &mut Held) {
         for (group, up_to) in self.held_up_to.iter_mut().enumerate() {
             while let Some(piece) = pieces.get(*up_to) {
-                if self.ring.lane_group(piece.lane).index() == group {
-                    if !held.has_room(piece.lane) {
+                if self.ring.lane_group(piece.segment.lane).index() == group {
+                    if !held.has_room(piece.segment.lane) {
                         break;
                     }
-                    if !held.holds(piece.lane, piece.sequence)
-                        && let Some(pinned) = self.ring.pin(piece.lane, piece.sequence)
+                    if !held.holds(piece.segment)
+                        && let Some(pinned) = self.ring.pin(piece.segment)
                     {
                         held.put(pinned);
                     }
@@ -201,10 +200,10 @@ impl Walk {
     pub(crate) fn read(&mut self, pieces: &[Piece], index: usize) -> Option<Read> {
         let piece = &pieces[index];
         self.held_up_to.iter_mut().for_each(|up_to| *up_to = (index + 1).max(*up_to));
-        let held = self.hold.lock().held.take(piece.lane, piece.sequence);
-        let pinned = held.or_else(|| self.ring.pin(piece.lane, piece.sequence));
+        let held = self.hold.lock().held.take(piece.segment);
+        let pinned = held.or_else(|| self.ring.pin(piece.segment));
         if pinned.is_none() {
-            self.note_missing(piece.lane, piece.first_packet, piece.first_packet + piece.packets);
+            self.note_missing(piece.segment.lane, piece.first_packet, piece.first_packet + piece.packets);
         }
         pinned.map(|pinned| {
             let first = (piece.first_packet - pinned.first_packet()) as u32;
@@ -216,7 +215,7 @@ impl Walk {
     pub(crate) fn done(&mut self, pieces: &[Piece], index: usize) {
         let hold = self.hold.clone();
         self.hold_on(pieces, &mut hold.lock().held);
-        self.hold.follower.done_before(pieces[index].lane, pieces[index].needed_then);
+        self.hold.follower.done_before(pieces[index].segment.lane, pieces[index].needed_then);
     }
 
     /// Of each lane the packet at which the next look begins.

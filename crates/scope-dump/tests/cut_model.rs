@@ -175,7 +175,7 @@ impl Bench {
     /// First packet of each lane that is still in the ring.
     fn living_from(&self) -> Vec<u64> {
         let first = |lane: u32| {
-            let mut living = self.ring.sequences(lane, 0).filter_map(|sequence| self.ring.pin(lane, sequence));
+            let mut living = self.ring.segment_ids(lane, 0).filter_map(|id| self.ring.pin(id));
             living.next().map_or(0, |pinned| pinned.first_packet())
         };
         (0..self.lanes.len() as u32).map(first).collect()

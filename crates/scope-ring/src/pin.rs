@@ -8,7 +8,7 @@ use crate::ring::Ring;
 use crate::search::Column;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
 use scope_packet::pcapng::PacketBlock;
-use scope_packet::segment;
+use scope_packet::segment::{self, SegmentId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -54,16 +54,15 @@ pub struct SegmentTimes {
 pub struct Pinned {
     ring: Arc<Ring>,
     slot: u32,
-    lane: u32,
-    sequence: u64,
+    id: SegmentId,
     first_packet: u64,
 }
 
 impl Pinned {
     /// Wraps a pin that [`protocol::pin`] has just taken on `slot`.
-    pub(crate) fn new(ring: Arc<Ring>, slot: u32, lane: u32, sequence: u64) -> Pinned {
+    pub(crate) fn new(ring: Arc<Ring>, slot: u32, id: SegmentId) -> Pinned {
         let first_packet = ring.region().segment(slot).first_packet.load(Ordering::Relaxed);
-        Pinned { ring, slot, lane, sequence, first_packet }
+        Pinned { ring, slot, id, first_packet }
     }
 
     /// One more hold on the same segment; `None` where it has as many as can be counted.
@@ -71,14 +70,19 @@ impl Pinned {
         protocol::pin_again(&self.ring.region().segment(self.slot).word).then(|| Pinned { ring: self.ring.clone(), ..*self })
     }
 
+    /// By what the segment is known.
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
     /// Lane of the segment.
     pub fn lane(&self) -> u32 {
-        self.lane
+        self.id.lane
     }
 
     /// Number of the segment in its lane.
     pub fn sequence(&self) -> u64 {
-        self.sequence
+        self.id.sequence
     }
 
     /// Number in the lane of the segment's first packet.
