@@ -5,10 +5,12 @@ use crate::control::SEALED;
 use crate::lock::Mutex;
 use crate::protocol;
 use crate::ring::Ring;
-use crate::search::Column;
+use crate::search::{Column, Matches};
+use crate::timeline::Packets;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::segment::{self, SegmentId};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -145,6 +147,13 @@ impl Pinned {
         (self.committed().packets > 0).then(|| protocol::span(control))
     }
 
+    /// Of packets `stretch` (indices in the segment, committed) those that are `picked` by their indices in the stretch.
+    pub fn packets(&self, stretch: Range<u32>, picked: Matches) -> Packets<'_> {
+        let first_packet = self.first_packet + u64::from(stretch.start);
+        let blocks = self.blocks(0, self.committed().bytes).bytes();
+        Packets::new(first_packet, self.column(stretch.start, stretch.end), blocks, picked)
+    }
+
     /// Place in the ring's memory.
     pub(crate) fn slot(&self) -> u32 {
         self.slot
@@ -170,6 +179,10 @@ pub struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Blocks<'a> {
+        Blocks { bytes }
+    }
+
     /// The block at `offset` bytes from the first one; panics where none begins.
     #[inline]
     pub fn at(&self, offset: u32) -> PacketBlock<'a> {

@@ -9,7 +9,7 @@ use crate::lock::Mutex;
 use crate::losses::LossLog;
 use crate::pin::{Committed, PinBudget, Pinned};
 use crate::region::{Layout, Machine, MemoryOptions, Region, RingMemory};
-use crate::registry::{InterfaceEntry, Registry};
+use crate::registry::{InterfaceEntry, Interfaces, Registry};
 use crate::spans::SpanTable;
 use crate::stream::Form;
 use crate::writer::LaneWriter;
@@ -323,21 +323,6 @@ impl Ring {
     /// Gives an interface of `lane` its number in the run; `None` at the bound.
     pub fn register(&self, lane: u32, interface: &Interface) -> Option<u32> {
         self.registry.register(&self.region, lane, interface)
-    }
-
-    /// The interface with this number.
-    pub fn interface(&self, number: u32) -> Option<InterfaceEntry> {
-        self.registry.get(number)
-    }
-
-    /// Number of the first interface with this link type.
-    pub fn interface_of(&self, link_type: LinkType) -> Option<u32> {
-        self.registry.from(0).iter().position(|entry| entry.link_type == link_type).map(|number| number as u32)
-    }
-
-    /// All interfaces with numbers from `from` on.
-    pub fn interfaces_from(&self, from: u32) -> Vec<InterfaceEntry> {
-        self.registry.from(from)
     }
 
     /// Segments of each claim group, the common one first.
@@ -715,6 +700,16 @@ impl Ring {
             header.wakes.fetch_add(1, Ordering::Release);
             futex::wake(&header.wakes);
         }
+    }
+}
+
+impl Interfaces for Ring {
+    fn interface(&self, number: u32) -> Option<InterfaceEntry> {
+        self.registry.get(number)
+    }
+
+    fn interfaces_from(&self, from: u32) -> Vec<InterfaceEntry> {
+        self.registry.from(from)
     }
 }
 

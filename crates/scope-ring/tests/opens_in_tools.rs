@@ -4,7 +4,7 @@ mod stand;
 
 use scope_packet::pcapng::{self, PacketHead};
 use scope_packet::{KeyEntry, LinkType};
-use scope_ring::Ring;
+use scope_ring::{Interfaces, Ring};
 use stand::{Dice, KIB, append, head, ring};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -10,7 +10,7 @@
 
 use crate::folder::Folder;
 use scope_packet::{LinkType, SegmentId, pcapng};
-use scope_ring::{Pinned, Ring};
+use scope_ring::{Interfaces, Pinned, Ring};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
