@@ -1,5 +1,5 @@
-//! One dump from order to report: its packets are selected in rounds, until what answers for them says that it is over,
-//! and written.
+//! One dump from order to report: its packets are selected in rounds, until what answers for them says that
+//! it is over, and written.
 
 use crate::buffers::Buffers;
 use crate::evidence::Evidence;
@@ -55,8 +55,8 @@ pub struct DumpOrder {
     pub progress: Arc<Progress>,
     /// What it shares with the run's other dumps.
     pub scans: Arc<Scans>,
-    /// Live: how long after the window's end to wait at most for workers that have stopped telling the time, see
-    /// [`crate::patience`]. `None`: as long as it takes. A dump that waits no longer isn't complete.
+    /// Live: how long after the window's end to wait at most for workers that have stopped telling the time,
+    /// see [`crate::patience`]. `None`: as long as it takes. A dump that waits no longer isn't complete.
     pub patience: Option<Duration>,
     /// What time it is, and what it waits by.
     pub clock: Arc<dyn Clock>,
@@ -126,8 +126,8 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
     report
 }
 
-/// Cuts one dump out of any timeline: its packets are selected, round by round, and written. `interfaces` are those that
-/// its packets name.
+/// Cuts one dump out of any timeline: its packets are selected, round by round, and written. `interfaces` are
+/// those that its packets name.
 pub fn cut_from(timeline: &mut dyn Timeline, interfaces: &dyn Interfaces, dump: Dump) -> DumpReport {
     let mut report = DumpReport {
         id: dump.id,

@@ -3,7 +3,7 @@
 //! ```text
 //!  worker that fires ──► FirstPins: the oldest part of the window, held at once
 //!                             │ order
-//!  dump thread:  timeline (pin, screen by key, lend) ─► select (filter, merge by time) ─► write (no name yet) ─► name
+//!  dump thread:  timeline (pin, screen, lend) ─► select (filter, merge by time) ─► write (no name yet) ─► name
 //!                    ▲ rounds, until everything up to the window's end is settled
 //! ```
 //!

@@ -1,11 +1,12 @@
-//! Selecting: which packets of a span belong, in which order, and what is missing; from any timeline, for any consumer.
+//! Selecting: which packets of a span belong, in which order, and what is missing; from any timeline, for any
+//! consumer.
 //!
 //! ```text
 //! timeline ─► piece ─► screen by key ─► inside the span? ─► filter ─► reorder buffer ─► consumer
 //!                                                            └ behind the span's end: kept aside, it may still grow
 //! ```
-//! Absent on purpose: files, their budget and their headers, and how long anybody waits. A consumer knows no segment, a
-//! timeline no filter.
+//! Absent on purpose: files, their budget and their headers, and how long anybody waits. A consumer knows no
+//! segment, a timeline no filter.
 
 use crate::buffers::{Buffers, Reorder};
 use crate::merge::{Beyond, Floor, Place, Waiting};
@@ -17,8 +18,8 @@ use std::sync::Arc;
 
 /// Who gets the packets of a selection.
 ///
-/// A trait with a call per packet, in which its block is lent: that costs nothing against the walk through memory, a
-/// list of packets would.
+/// A trait with a call per packet, in which its block is lent: that costs nothing against the walk through
+/// memory, a list of packets would.
 pub trait Consumer {
     /// The next packet, in order of its place; one that came too late for its place stands behind it.
     fn packet(&mut self, place: Place, link_type: LinkType, block: &[u8]);
@@ -44,7 +45,8 @@ impl Round {
         if self.last { self.to_ns } else { i64::MAX }
     }
 
-    /// What comes in later rounds has no earlier place than this: of the very time that is settled some may still come.
+    /// What comes in later rounds has no earlier place than this: of the very time that is settled some may
+    /// still come.
     fn floor(&self) -> Floor {
         if self.last { (i64::MAX, u32::MAX) } else { (self.settled_ns.saturating_sub(1), u32::MAX) }
     }
@@ -67,8 +69,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// What `filter` takes from `from_ns` on, and packet `always` (lane, number). What waits for its turn has a part of
-    /// `buffers`.
+    /// What `filter` takes from `from_ns` on, and packet `always` (lane, number). What waits for its turn has
+    /// a part of `buffers`.
     pub fn new(
         filter: Filter,
         engine: FilterEngine,
@@ -168,7 +170,8 @@ impl Selection {
         self.let_out(floor, consumer);
     }
 
-    /// Hands a packet on, or lets it wait for its turn. `ordered`: none that is older comes behind it in its piece.
+    /// Hands a packet on, or lets it wait for its turn. `ordered`: none that is older comes behind it in its
+    /// piece.
     fn keep(
         &mut self,
         place: Place,

@@ -1,9 +1,10 @@
-//! The ring's answer to one window: which pieces of which segments are there, which of them may be held, and which are
-//! gone.
+//! The ring's answer to one window: which pieces of which segments are there, which of them may be held, and
+//! which are gone.
 //!
-//! A *piece* is what one segment has committed and was not handed out yet. A look at the ring lists all pieces that may
-//! concern the window, by their smallest time: so who takes them in this order knows, from the next piece's smallest
-//! time, what can go out. Pieces are pinned in that order as far as the allowance reaches.
+//! A *piece* is what one segment has committed and was not handed out yet. A look at the ring lists all
+//! pieces that may concern the window, by their smallest time: so who takes them in this order knows, from
+//! the next piece's smallest time, what can go out. Pieces are pinned in that order as far as the allowance
+//! reaches.
 
 use crate::patience::Patience;
 use crate::pins::{FirstPins, Hold};
@@ -67,7 +68,8 @@ pub(crate) struct RingTimeline {
     missing: Vec<Missing>,
 }
 
-/// Spans of numbers that are kept apart in a lane; beyond, the two oldest become one, over what was read in between.
+/// Spans of numbers that are kept apart in a lane; beyond, the two oldest become one, over what was read in
+/// between.
 const MISSING_MAX: usize = 65_536;
 
 /// Packets of one lane that were gone before they were read.
@@ -126,8 +128,8 @@ impl RingTimeline {
         }
     }
 
-    /// Returns the segment from which on the next look needs the lane: nobody has to wait for this dump to pass what is
-    /// recycled.
+    /// Returns the segment from which on the next look needs the lane: nobody has to wait for this dump to
+    /// pass what is recycled.
     fn look_at_lane(&mut self, lane: u32, reach_ns: i64, held: &mut Held) -> u64 {
         let mut at = self.positions[lane as usize];
         let mut recycled = 0;

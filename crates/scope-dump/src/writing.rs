@@ -1,5 +1,5 @@
-//! Writing: the packets of a selection into a dump's files, one for each link type, or into the spool of all windows; and
-//! what could not be written.
+//! Writing: the packets of a selection into a dump's files, one for each link type, or into the spool of all
+//! windows; and what could not be written.
 
 use crate::buffers::Buffers;
 use crate::cut::{Dump, HitPacket};
@@ -89,7 +89,8 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// A round has ended, in which `any` packets were looked at: without, the reader of a pipe gets what there is.
+    /// A round has ended, in which `any` packets were looked at: without, the reader of a pipe gets what
+    /// there is.
     pub(crate) fn end_round(&mut self, any: bool) {
         if self.files.values().any(OutFile::reader_gone) {
             self.progress.set_reader_gone();
@@ -111,7 +112,8 @@ impl<'a> Writing<'a> {
         self.files.get_mut(&link_type)
     }
 
-    /// Why packets of a link type can't be written: a pipe takes one, that of the packet that fired, or the first.
+    /// Why packets of a link type can't be written: a pipe takes one, that of the packet that fired, or the
+    /// first.
     fn misfit(&self, link_type: LinkType) -> Option<String> {
         let taken = self.hit.map(|hit| hit.link_type).or(self.files.keys().next().copied())?;
         (self.output.is_stream() && taken != link_type).then(|| {
@@ -120,8 +122,8 @@ impl<'a> Writing<'a> {
         })
     }
 
-    /// All packets are there. The link type of the file without a suffix, which is made if there is none: that of the
-    /// packet that fired, or the first one, or `fallback`, or Ethernet.
+    /// All packets are there. The link type of the file without a suffix, which is made if there is none:
+    /// that of the packet that fired, or the first one, or `fallback`, or Ethernet.
     pub(crate) fn end_packets(&mut self, fallback: Option<LinkType>) -> LinkType {
         let first = self.files.keys().next().copied();
         let main_type = self.hit.map(|hit| hit.link_type).or(first).or(fallback).unwrap_or(LinkType::ETHERNET);

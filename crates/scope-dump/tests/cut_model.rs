@@ -1,6 +1,6 @@
 //! Dumps held against a naive model: random lanes, times that step back, rings that turn, windows anywhere, filters that the key
-//! column screens well, badly and not at all. The model asks the filter of every packet. And each dump of the ring is held against one
-//! of the same window that a timeline in memory answers: byte for byte.
+//! column screens well, badly and not at all. The model asks the filter of every packet. And each dump of the ring
+//! is held against one of the same window that a timeline in memory answers: byte for byte.
 
 mod memory;
 

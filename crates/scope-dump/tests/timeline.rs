@@ -1,5 +1,5 @@
-//! Selecting apart from writing: what a selection hands on of a timeline in memory, in which order, and what it says of the
-//! rest, round by round.
+//! Selecting apart from writing: what a selection hands on of a timeline in memory, in which order, and what
+//! it says of the rest, round by round.
 
 mod memory;
 
@@ -47,14 +47,19 @@ impl Consumer for Notes {
     }
 }
 
-/// Some packets of some lanes, now and then up to `jitter_ns` late; packets of 64 bytes and of 200.
+/// Packets with such numbers have 64 bytes, the others 200.
+fn is_short(number: u64) -> bool {
+    number.is_multiple_of(3)
+}
+
+/// Some packets of some lanes, now and then up to `jitter_ns` late.
 fn memory(dice: &mut Dice, lanes: u32, packets: i64, jitter_ns: i64, from_ns: i64) -> Memory {
     let mut memory = Memory::new(lanes, from_ns);
     let mut numbers = vec![0u64; lanes as usize];
     for n in 0..packets {
         let lane = dice.below(lanes.into()) as u32;
         let number = &mut numbers[lane as usize];
-        let mut data = vec![0xee; if *number % 3 == 0 { 64 } else { 200 }];
+        let mut data = vec![0xee; if is_short(*number) { 64 } else { 200 }];
         data[..8].copy_from_slice(&number.to_le_bytes());
         let (time_ns, len) = (BEGIN_NS + n * STEP_NS - dice.below(jitter_ns + 1), data.len() as u32);
         let head = PacketHead { time_ns, captured_len: len, original_len: len, ..PacketHead::default() };
@@ -84,12 +89,12 @@ fn a_selection_hands_on_what_the_filter_takes_in_order_and_the_packet_that_is_ex
     for (lanes, jitter_ns) in [(1, 0), (3, 0), (3, 90 * STEP_NS)] {
         let mut memory = memory(&mut dice, lanes, 2000, jitter_ns, from_ns);
         memory.step = 70;
-        let exempt = *memory.order.iter().find(|packet| packet.0 > from_ns && packet.2 % 3 == 0).expect("one of 64 bytes");
+        let exempt = *memory.order.iter().find(|packet| packet.0 > from_ns && is_short(packet.2)).expect("one of 64 bytes");
         let mut selection = selection("greater 100", from_ns, Some((exempt.1, exempt.2)));
         let mut notes = Notes::default();
         while !round(&mut selection, &mut memory, to_ns, &mut notes) {}
         let mut expected = memory.order.clone();
-        expected.retain(|packet| (from_ns..=to_ns).contains(&packet.0) && (packet.2 % 3 > 0 || *packet == exempt));
+        expected.retain(|packet| (from_ns..=to_ns).contains(&packet.0) && (!is_short(packet.2) || *packet == exempt));
         expected.sort_unstable();
         assert!(notes.packets == expected && notes.pauses > 10);
         assert_eq!(selection.missing(&memory, to_ns), []);

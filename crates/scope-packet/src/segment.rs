@@ -64,8 +64,8 @@ pub const fn fits(segment_bytes: usize, block_bytes: usize, packets: usize, inte
     block_bytes + packets * KEY_ENTRY_BYTES <= room_bytes(segment_bytes, interfaces)
 }
 
-/// By what a segment is known, in memory, on disk and in another process. A slot of the ring or a place in a file
-/// is no name for it: these change.
+/// By what a segment is known, in memory, on disk and in another process. A slot of the ring or a place in a
+/// file is no name for it: these change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentId {
     /// The run's 128 random bits.

@@ -147,7 +147,8 @@ impl Pinned {
         (self.committed().packets > 0).then(|| protocol::span(control))
     }
 
-    /// Of packets `stretch` (indices in the segment, committed) those that are `picked` by their indices in the stretch.
+    /// Of packets `stretch` (indices in the segment, committed) those that are `picked`, by their indices in the
+    /// stretch.
     pub fn packets(&self, stretch: Range<u32>, picked: Matches) -> Packets<'_> {
         let first_packet = self.first_packet + u64::from(stretch.start);
         let blocks = self.blocks(0, self.committed().bytes).bytes();

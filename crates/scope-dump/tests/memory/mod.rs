@@ -1,5 +1,6 @@
-//! A timeline in memory: plain lists of packets that answer what a dump asks, with the losses and the pace that a test
-//! gives it. It knows no ring, no pin and no thread; what it says of losses is worked out naively.
+//! A timeline in memory: plain lists of packets that answer what a dump asks, with the losses and the pace
+//! that a test gives it. It knows no ring, no pin and no thread; what it says of losses is worked out
+//! naively.
 
 #![allow(dead_code)] // each test binary uses a part of it
 
@@ -106,7 +107,7 @@ impl Memory {
 
     /// One packet more, in segment `sequence` of `lane`.
     pub fn push(&mut self, lane: u32, sequence: u64, head: &PacketHead, data: &[u8]) {
-        let number = self.lanes[lane as usize].values().last().map_or(0, |last| last.first_packet + last.times.len() as u64);
+        let number = self.lanes[lane as usize].values().next_back().map_or(0, |last| last.first_packet + last.times.len() as u64);
         let segment = self.lanes[lane as usize].entry(sequence).or_default();
         if segment.times.is_empty() {
             segment.first_packet = number;
@@ -135,11 +136,12 @@ impl Memory {
 
     fn time_of(&self, lane: u32, number: u64) -> i64 {
         let of_lane = self.lanes[lane as usize].values();
-        let segment = of_lane.filter(|segment| segment.first_packet <= number).last().expect("it was pushed");
+        let segment = of_lane.rev().find(|segment| segment.first_packet <= number).expect("it was pushed");
         segment.times[(number - segment.first_packet) as usize]
     }
 
-    /// What a recycled segment's `packets` mean for the span: nobody knows more of them than its smallest and largest time.
+    /// What a recycled segment's `packets` mean for the span: nobody knows more of them than its smallest and
+    /// largest time.
     fn lost(segment: &Segment, to_ns: i64, from_ns: i64) -> Option<(u64, u64, i64, i64)> {
         let (min_ns, max_ns) = (*segment.times.iter().min()?, *segment.times.iter().max()?);
         if max_ns < from_ns || min_ns > to_ns {
