@@ -52,7 +52,7 @@ impl Round {
     }
 }
 
-/// The packets of one span that a filter takes, round by round.
+/// The packets of one span that a filter matches, round by round.
 pub struct Selection {
     filter: Filter,
     engine: FilterEngine,
@@ -69,7 +69,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// What `filter` takes from `from_ns` on, and packet `always` (lane, number). What waits for its turn has
+    /// What `filter` matches from `from_ns` on, and packet `always` (lane, number). What waits for its turn has
     /// a part of `buffers`.
     pub fn new(
         filter: Filter,

@@ -53,7 +53,7 @@ pub trait Timeline {
     /// there is no other, and only what isn't settled can come.
     fn next_place(&self) -> Option<(i64, u32)>;
 
-    /// Which packets of the piece may match, as far as their keys tell: all that `keys` takes, and packet
+    /// Which packets of the piece may match, as far as their keys say: all that pass `keys`, and packet
     /// `always` of the lane whatever its key. `None`: the piece is gone, which [`Timeline::missing`] states.
     fn screen(&mut self, keys: &KeyTest, always: Option<u64>) -> Option<Matches>;
 
