@@ -695,8 +695,8 @@ fn any_window_with_any_losses_is_the_same_from_the_ring_and_from_memory() {
             if n % 1800 == 900 {
                 let (from_ns, reason) =
                     (begin_ns + n * 1_000_000, [GapReason::Kernel, GapReason::RingPinned][random(2) as usize]);
-                let lost = Some(1 + random(9) as u64);
-                let gap = Gap { from_ns, to_ns: from_ns + random(90_000_000), reason, lost_min: lost.unwrap(), lost_max: lost };
+                let (lost, to_ns) = (1 + random(9) as u64, from_ns + random(90_000_000));
+                let gap = Gap { from_ns, to_ns, reason, lost_min: lost, lost_max: Some(lost) };
                 bench.ring.note_gap(random(3) as u32, 0, gap);
                 never_came.push(gap);
             }
