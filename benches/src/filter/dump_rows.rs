@@ -58,7 +58,7 @@ impl Full {
         ring.set_first(0, Packets::time_ns(0));
         ring.set_clock(0, Packets::time_ns(end));
         ring.end_clock(0);
-        let mut living = (ring.oldest_possible(0)..ring.lane_next(0)).filter_map(|sequence| ring.pin(0, sequence));
+        let mut living = ring.segment_ids(0, 0).filter_map(|id| ring.pin(id));
         let first = living.next().context("a segment of the full ring")?.first_packet();
         Ok(Full { ring, first, end })
     }
@@ -151,7 +151,7 @@ fn append(writer: &mut LaneWriter, source: &Packets, number: u64) {
 /// All packets, and those of them that the filter takes.
 fn walk(ring: &Arc<Ring>, predicate: &Predicate) -> (u64, u64) {
     let (mut packets, mut hits) = (0, 0);
-    for pinned in (ring.oldest_possible(0)..ring.lane_next(0)).filter_map(|sequence| ring.pin(0, sequence)) {
+    for pinned in ring.segment_ids(0, 0).filter_map(|id| ring.pin(id)) {
         let mut blocks = pinned.indexed(0, pinned.committed().packets);
         let mut batch = [Asked::default(); ASKED_MAX];
         loop {

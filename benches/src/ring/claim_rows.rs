@@ -153,7 +153,7 @@ fn disturb(ring: &Arc<Ring>, seed: u64, disturbers: usize, done: &AtomicBool) {
     while !done.load(Ordering::Acquire) {
         let (oldest, next) = (ring.oldest_possible(0), ring.lane_next(0));
         let reach = if draw(2) == 0 { 32 } else { ring.segments() as u64 };
-        held.extend(ring.pin(0, oldest + draw(reach).min(next.saturating_sub(oldest))));
+        held.extend(ring.pin(ring.segment_id(0, oldest + draw(reach).min(next.saturating_sub(oldest)))));
         match draw(16) {
             0 => stall(Duration::from_micros(50)),
             1 => die(std::mem::take(&mut held)),

@@ -32,7 +32,7 @@ fn filled(stand: &mut Stand, name: &str) -> (Vec<Pinned>, u64, u64) {
     feeder.seal();
     let (lane, base) = (feeder.lane(), feeder.base());
     let ring = &stand.ring;
-    let pinned = (ring.oldest_possible(lane)..ring.lane_next(lane)).filter_map(|sequence| ring.pin(lane, sequence));
+    let pinned = ring.segment_ids(lane, 0).filter_map(|id| ring.pin(id));
     let pinned: Vec<Pinned> = pinned.filter(|pinned| pinned.first_packet() >= base).collect();
     let packets = pinned.iter().map(|pinned| pinned.committed().packets as u64).sum();
     (pinned, packets, base)

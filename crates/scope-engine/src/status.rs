@@ -236,7 +236,7 @@ fn rates(last: &mut (u64, u64), now: (u64, u64), seconds: f64) -> (f64, f64) {
 fn depth_ns(shared: &Shared) -> i64 {
     let ring = &shared.ring;
     let oldest = (0..ring.lanes()).filter_map(|lane| {
-        let mut living = ring.sequences(lane, 0).filter_map(|sequence| ring.pin(lane, sequence));
+        let mut living = ring.segment_ids(lane, 0).filter_map(|id| ring.pin(id));
         let pinned = living.next()?;
         let first = pinned.blocks(0, pinned.committed().bytes).next()?;
         Some(first.time_ns())

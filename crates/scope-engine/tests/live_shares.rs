@@ -128,7 +128,7 @@ fn a_share_that_is_pinned_makes_no_other_share_drop_a_packet() {
     let mut writer = ring.open_lane_in(group, 0, LinkType::ETHERNET).unwrap();
     let mut pins = Vec::new();
     while writer.claim() {
-        pins.extend(ring.pin(writer.lane(), ring.lane_next(writer.lane()) - 1));
+        pins.extend(ring.pin(ring.segment_id(writer.lane(), ring.lane_next(writer.lane()) - 1)));
         writer.seal();
     }
     assert_eq!(pins.len(), 20);
@@ -147,7 +147,7 @@ fn what_no_share_has_being_pinned_makes_no_share_drop_a_packet() {
     let mut writer = ring.open_lane_in(ClaimGroup::COMMON, 0, LinkType::ETHERNET).unwrap();
     let mut pins = Vec::new();
     while writer.claim() {
-        pins.extend(ring.pin(writer.lane(), ring.lane_next(writer.lane()) - 1));
+        pins.extend(ring.pin(ring.segment_id(writer.lane(), ring.lane_next(writer.lane()) - 1)));
         writer.seal();
     }
     assert_eq!(pins.len(), 84);

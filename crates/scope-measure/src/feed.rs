@@ -213,7 +213,7 @@ pub fn check_ring(ring: &Arc<Ring>, lane: u32, source: &Packets, base: u64, pack
     let mut expected = None;
     let mut checked = 0;
     for sequence in ring.oldest_possible(lane)..ring.lane_next(lane) {
-        let Some(pinned) = ring.pin(lane, sequence) else { continue };
+        let Some(pinned) = ring.pin(ring.segment_id(lane, sequence)) else { continue };
         let committed = pinned.committed();
         let first = pinned.first_packet();
         if first + committed.packets as u64 <= base {

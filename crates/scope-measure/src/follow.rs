@@ -41,7 +41,7 @@ impl PacketFollower {
         let place = self.place;
         self.follow.run(done, |batch, found| {
             if let Some(place) = &place {
-                place.done_before(batch.lane(), batch.sequence());
+                place.done_before(batch.lane(), batch.segment().sequence);
             }
             for block in batch.blocks() {
                 found.hits += u64::from(Packets::is_hit(block.data()));

@@ -30,4 +30,5 @@ pub use headers::{Headers, Kind};
 pub use key::KeyEntry;
 pub use link::LinkType;
 pub use packet::{BATCH_PACKETS_MAX, Interface, Packet, Sink, TimestampSource, Turn};
+pub use segment::SegmentId;
 pub use time::Moment;

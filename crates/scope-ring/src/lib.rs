@@ -25,6 +25,7 @@
 //! | [`search`] | by time and by key, without touching other packets |
 //! | [`summary`], `summarizer` | what lets a search skip whole segments; the thread that builds it |
 //! | `spans` | times of all segments, small enough to be searched in microseconds |
+//! | [`timeline`] | the seam for who asks for a span of time: of the ring, later of other rooms |
 //! | [`follow`] | who must not be overrun by workers that can wait |
 //! | [`evicted`] | what is remembered of recycled segments |
 //! | `losses` | what never came into the ring: gaps by reason, and for how long each worker listened |
@@ -52,6 +53,7 @@ mod spans;
 mod stream;
 mod summarizer;
 pub mod summary;
+pub mod timeline;
 mod times;
 pub mod writer;
 
@@ -63,12 +65,13 @@ pub use held::Held;
 pub use pin::{Allowance, Committed, Pinned, SegmentTimes};
 pub use reader::{Batch, Reader, ReaderCounts, ReaderGroup, Steering, Tap};
 pub use region::{Arena, MemoryKind, MemoryOptions, RingMemory};
-pub use registry::InterfaceEntry;
+pub use registry::{InterfaceEntry, Interfaces};
 pub use ring::{LaneInfo, Ring, RingConfig, RingCounters};
-pub use search::{KeyTest, SegmentQueue};
+pub use search::{KeyTest, Matches, SegmentQueue};
 pub use stream::{Arrivals, Form, Incoming};
 pub use summarizer::Summarizer;
 pub use summary::Summaries;
+pub use timeline::{Candidate, Packets, Piece, Settled, Timeline};
 pub use writer::{Append, LaneWriter};
 
 /// Lanes that one worker may open: one per link type.

@@ -9,8 +9,8 @@
 //! libpcap reads in such files ([`LinkType::alias`]).
 
 use scope_folder::{Folder, with_suffix};
-use scope_packet::{LinkType, pcapng};
-use scope_ring::{Pinned, Ring};
+use scope_packet::{LinkType, SegmentId, pcapng};
+use scope_ring::{Interfaces, Pinned, Ring};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
@@ -64,16 +64,16 @@ fn write_file(ring: &Arc<Ring>, link_type: LinkType, folder: &Folder, name: &OsS
 
 fn write_parts(ring: &Arc<Ring>, link_type: LinkType, file: &mut File) -> io::Result<()> {
     file.write_all(&head(ring, link_type))?;
-    let mut segments: Vec<(u64, u32, u64)> = Vec::new();
+    let mut segments: Vec<(u64, SegmentId)> = Vec::new();
     for lane in (0..ring.lanes()).filter(|&lane| ring.lane_info(lane).link_type == link_type) {
-        for sequence in ring.sequences(lane, 0) {
-            let times = ring.pin(lane, sequence).as_ref().and_then(Pinned::times);
-            segments.extend(times.map(|times| (times.sealed_order, lane, sequence)));
+        for id in ring.segment_ids(lane, 0) {
+            let times = ring.pin(id).as_ref().and_then(Pinned::times);
+            segments.extend(times.map(|times| (times.sealed_order, id)));
         }
     }
     segments.sort_unstable();
-    for (_, lane, sequence) in segments {
-        if let Some(pinned) = ring.pin(lane, sequence)
+    for (_, id) in segments {
+        if let Some(pinned) = ring.pin(id)
             && let Some(bytes) = pinned.whole()
         {
             file.write_all(bytes)?;
@@ -138,7 +138,7 @@ mod tests {
             writer.commit();
             writer.seal();
             if number == 3 {
-                held = ring.pin(0, 3);
+                held = ring.pin(ring.segment_id(0, 3));
             }
         }
         assert!(held.is_some() && ring.oldest_possible(0) > 3);
@@ -149,11 +149,11 @@ mod tests {
         let holds = |number: u8| file.windows(900).any(|bytes| bytes.iter().all(|&byte| byte == number + 1));
         assert!(holds(3) && holds(39) && !holds(4) && file.len() > 16 * (64 << 10));
         drop(held);
-        assert!(ring.pin(0, 3).is_some(), "until it is recycled");
+        assert!(ring.pin(ring.segment_id(0, 3)).is_some(), "until it is recycled");
         for _ in 0..2 {
             assert!(writer.claim());
             writer.seal();
         }
-        assert!(ring.pin(0, 3).is_none() && ring.sequences(0, 0).all(|sequence| sequence > 3));
+        assert!(ring.pin(ring.segment_id(0, 3)).is_none() && ring.segment_ids(0, 0).all(|id| id.sequence > 3));
     }
 }
