@@ -3,7 +3,7 @@
 use super::packets::{self, Packets};
 use crate::{Arrivals, Incoming, LaneWriter, MemoryOptions, Ring, RingConfig, RingError};
 use scope_packet::pcapng::PacketHead;
-use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, TimestampSource};
+use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, Parsed, TimestampSource};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,7 @@ pub struct Feeder {
     interface: usize,
     /// Number in the lane of the present run's packet 0.
     base: u64,
+    parsed: Box<Parsed>,
 }
 
 impl Feeder {
@@ -64,7 +65,7 @@ impl Feeder {
         };
         let number = ring.register(writer.lane(), &interface).ok_or_else(full)?;
         let interface = writer.add_interface(number);
-        Ok(Feeder { ring: ring.clone(), writer, interface, base: 0 })
+        Ok(Feeder { ring: ring.clone(), writer, interface, base: 0, parsed: Box::default() })
     }
 
     /// Number of the lane.
@@ -135,7 +136,10 @@ impl Feeder {
             let first = self.writer.next_packet();
             let count = (end - first).min(BATCH_PACKETS_MAX as u64) as usize;
             let number = first - self.base;
-            self.append(&Fresh { frames: source.frames(number, count), first: number }, &before_claim);
+            let frames = source.frames(number, count);
+            self.parsed.parse(LinkType::ETHERNET, u64::MAX >> (BATCH_PACKETS_MAX - count), |index| &frames[index]);
+            let fresh = Fresh { frames, first: number, parsed: &self.parsed };
+            append(&self.ring, &mut self.writer, self.interface, &fresh, &before_claim);
             batch += 1;
             if batch % COMMIT_BATCHES == 0 {
                 self.writer.commit();
@@ -146,25 +150,12 @@ impl Feeder {
         Fed { packets, elapsed: begun.elapsed(), pause: Duration::ZERO }
     }
 
-    fn append(&mut self, batch: &impl Arrivals, before_claim: &impl Fn(&Ring)) {
-        let mut next = 0;
-        loop {
-            next += self.writer.append_batch(self.interface, batch, next);
-            if next == batch.count() {
-                return;
-            }
-            before_claim(&self.ring);
-            while !self.writer.claim() {
-                std::thread::yield_now(); // every segment is pinned: a measurement waits
-            }
-        }
-    }
-
     /// Appends one packet at `time_ns`, without making it visible.
     pub fn append_at(&mut self, source: &Packets, number: u64, time_ns: i64) {
         let data = source.frame(number);
         let head = PacketHead { time_ns, ..source.head(number) };
-        self.append(&Incoming { head, key: Packets::key(data), data }, &|_ring| {});
+        let packet = Incoming { head, key: &Packets::key(data), data };
+        append(&self.ring, &mut self.writer, self.interface, &packet, &|_ring| {});
     }
 
     /// Makes everything appended so far visible.
@@ -183,8 +174,23 @@ impl Feeder {
     }
 }
 
-/// Packets as a worker has them: their headers are parsed once, when they are appended.
+fn append(ring: &Ring, writer: &mut LaneWriter, interface: usize, batch: &impl Arrivals, before_claim: &impl Fn(&Ring)) {
+    let mut next = 0;
+    loop {
+        next += writer.append_batch(interface, batch, next);
+        if next == batch.count() {
+            return;
+        }
+        before_claim(ring);
+        while !writer.claim() {
+            std::thread::yield_now(); // every segment is pinned: a measurement waits
+        }
+    }
+}
+
+/// Packets as a worker has them: parsed once, a batch at a time.
 struct Fresh<'a> {
+    parsed: &'a Parsed,
     frames: &'a [Box<[u8]>],
     /// Number of the first.
     first: u64,
@@ -199,7 +205,7 @@ impl Arrivals for Fresh<'_> {
     #[inline(always)]
     fn packet(&self, index: usize) -> Incoming<'_> {
         let data = &self.frames[index];
-        Incoming { head: packets::head(self.first + index as u64, data), key: Packets::key(data), data }
+        Incoming { head: packets::head(self.first + index as u64, data), key: self.parsed.key(index), data }
     }
 }
 
