@@ -28,6 +28,8 @@ pub struct Fed {
     pub elapsed: Duration,
     /// Longest time from the end of one batch to the end of the next; zero unless it was asked for.
     pub pause: Duration,
+    /// The same without what the thread waited for a core in that very time.
+    pub own_pause: Duration,
 }
 
 impl Fed {
@@ -101,21 +103,33 @@ impl Feeder {
         self.feed_with(source, packets, wait, |_batch| {})
     }
 
-    /// The same as [`Feeder::feed`] for `span`; looks for the longest pause.
-    pub fn feed_for(&mut self, source: &Packets, span: Duration) -> Fed {
+    /// The same as [`Feeder::feed`] for `span`; looks for the longest pause. `waited` says how long this thread has waited for a core
+    /// so far; it is asked after each pause that is long enough for that.
+    pub fn feed_for(&mut self, source: &Packets, span: Duration, waited: impl Fn() -> Duration) -> Fed {
+        /// Shorter than a thread is ever away for another one.
+        const WAIT_MIN: Duration = Duration::from_micros(20);
         let begun = Instant::now();
         let mut fed = Fed::default();
         let mut last = begun;
+        let mut waited_before = waited();
         while last - begun < span {
             let step = (COMMIT_BATCHES as usize * BATCH_PACKETS_MAX) as u64;
-            let mut pause = Duration::ZERO;
+            let (mut longest, mut own_longest) = (Duration::ZERO, Duration::ZERO);
             let mut look = |_batch: u64| {
                 let now = Instant::now();
-                pause = pause.max(now - last);
+                let pause = now - last;
+                let mut own = pause;
                 last = now;
+                if pause >= WAIT_MIN {
+                    let waited_now = waited();
+                    own = own.saturating_sub(waited_now.saturating_sub(waited_before));
+                    waited_before = waited_now;
+                    last = Instant::now(); // asking is no pause of the ring's
+                }
+                (longest, own_longest) = (longest.max(pause), own_longest.max(own));
             };
             fed.packets += self.feed_with(source, step, |_ring| {}, &mut look).packets;
-            fed.pause = fed.pause.max(pause);
+            (fed.pause, fed.own_pause) = (fed.pause.max(longest), fed.own_pause.max(own_longest));
         }
         fed.elapsed = begun.elapsed();
         fed
@@ -147,7 +161,7 @@ impl Feeder {
             after_batch(batch);
         }
         self.writer.commit();
-        Fed { packets, elapsed: begun.elapsed(), pause: Duration::ZERO }
+        Fed { packets, elapsed: begun.elapsed(), ..Fed::default() }
     }
 
     /// Appends one packet at `time_ns`, without making it visible.
