@@ -70,6 +70,9 @@ const SLICE_PACKETS: usize = 1 << 15;
 /// Chunk, offset in it, length.
 type Span = (u32, u32, u32);
 
+/// How many of the packets match.
+type Count<'a> = &'a dyn Fn(&[Span]) -> u64;
+
 /// Packets one after another in more memory than any cache holds.
 pub struct Cold {
     arena: Arena,
@@ -111,16 +114,16 @@ impl Cold {
             let by_hand = |spans: &[Span]| spans.iter().filter(|span| (small.by_hand)(frame(span))).count() as u64;
             let ours = |spans: &[Span]| native_cold(&predicate, spans, frame);
             let expected = self.spans.iter().filter(|span| bpf.matches(frame(span))).count() as u64;
-            let forms: [(&str, &dyn Fn(&[Span]) -> u64); 2] = [("hand-written Rust", &by_hand), ("native", &ours)];
+            let forms: [(&str, Count<'_>); 2] = [("hand-written Rust", &by_hand), ("native", &ours)];
             let (mut slices, mut found) = ([Vec::new(), Vec::new()], [0; 2]);
             // By turns, and in the second turn the other way round: each form meets every slice, cold.
-            for (at, spans) in
-                (0..2).flat_map(|turn| self.spans.chunks(SLICE_PACKETS).enumerate().map(move |(at, spans)| (at + turn, spans)))
-            {
-                let form = (at + table.round()) % 2;
-                let begun = Instant::now();
-                found[form] += forms[form].1(spans);
-                slices[form].push(begun.elapsed().as_nanos() as f64 / spans.len() as f64);
+            for turn in 0..2 {
+                for (at, spans) in self.spans.chunks(SLICE_PACKETS).enumerate() {
+                    let form = (at + turn + table.round()) % 2;
+                    let begun = Instant::now();
+                    found[form] += forms[form].1(spans);
+                    slices[form].push(begun.elapsed().as_nanos() as f64 / spans.len() as f64);
+                }
             }
             for (((of, _), ns), found) in forms.into_iter().zip(slices).zip(found) {
                 let quartile = percentile(&ns, 25.0).ok_or_else(|| "no packets".to_string());

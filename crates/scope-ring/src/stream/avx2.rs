@@ -249,12 +249,8 @@ impl<'a, const STREAMS: bool> Writer<'a, STREAMS> {
     #[inline(always)]
     unsafe fn new(position: Position, place: &'a Place, interface: u32) -> Writer<'a, STREAMS> {
         // SAFETY: by this function's contract.
-        Writer {
-            position,
-            start: unsafe { _mm_setr_epi32(PACKET as i32, interface as i32, 0, 0) },
-            segment: place.segment,
-            place,
-        }
+        let start = unsafe { _mm_setr_epi32(PACKET as i32, interface as i32, 0, 0) };
+        Writer { position, start, segment: place.segment, place }
     }
 
     /// Adds the block of a packet of [`PLAIN_BYTES_MIN`] bytes or more without options, `total` bytes long.
