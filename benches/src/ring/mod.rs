@@ -7,6 +7,7 @@
 mod append_rows;
 mod bars;
 mod claim_rows;
+mod follower_rows;
 mod latency_rows;
 mod memory_rows;
 mod peers;
@@ -95,6 +96,7 @@ pub fn measure(scale: Scale, record: &mut Record) -> Result<()> {
         table.begin_round(round);
         memory_rows::round(&mut stand, &mut table);
         append_rows::round(&mut stand, &mut table);
+        follower_rows::round(&mut stand, &mut table);
         qq::round(&mut stand, &mut table);
         pool::round(&mut stand, &mut table);
         readers_rows::round(&mut stand, &mut table);

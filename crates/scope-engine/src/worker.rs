@@ -21,7 +21,7 @@ use scope_machine::cpus::pin_this_thread;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::time;
 use scope_packet::{
-    BATCH_PACKETS_MAX, Clock, DropReason, Gap, GapReason, Headers, Interface, KeyEntry, LinkType, Moment, Packet, Sink, Turn,
+    BATCH_PACKETS_MAX, Clock, DropReason, Gap, GapReason, Headers, Interface, LinkType, Moment, Packet, Parsed, Sink, Turn,
 };
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
@@ -268,6 +268,8 @@ struct Path<'a> {
     lost: [Option<(u64, i64, i64)>; DropReason::ALL.len()],
     /// The first packet's time, as the ring was told it.
     begun_ns: i64,
+    /// The packets at hand, parsed.
+    parsed: Box<Parsed>,
     /// For each trigger the packets at hand that hit it, a bit each.
     hits: Vec<u64>,
     /// Comments of packets of the next batch, by their index there.
@@ -300,6 +302,7 @@ impl<'a> Path<'a> {
             batches: 0,
             lost: [None; DropReason::ALL.len()],
             begun_ns: i64::MAX,
+            parsed: Box::default(),
             hits: vec![0; set.of_packets.len()],
             set,
             comments: BTreeMap::new(),
@@ -445,16 +448,13 @@ impl<'a> Path<'a> {
     /// Takes at most [`ASKED_MAX`] packets: parses them and asks the triggers about all of them; then those of one interface that
     /// follow one another are appended together, up to each hit.
     fn packets(&mut self, packets: &[Packet<'_>]) {
-        let mut parsed = [Headers::default(); ASKED_MAX];
-        let mut asked = [Asked::default(); ASKED_MAX];
         let mut of_lane = [0u64; LINK_TYPES_MAX as usize];
         for (at, packet) in packets.iter().enumerate() {
             if let Attached::Lane { lane, .. } = self.attached(packet.interface as usize) {
-                parsed[at] = Headers::parse(self.lanes[lane].writer.link_type(), packet.data);
-                asked[at] = Asked::new(&parsed[at], KeyEntry::new(&parsed[at]), packet.data, packet.original_len);
                 of_lane[lane] |= 1 << at;
             }
         }
+        let asked = self.parse(packets, &of_lane);
         let refused = self.prefilter(packets, &asked[..packets.len()], &mut of_lane);
         let any = self.ask_triggers(&asked[..packets.len()], &of_lane);
         let mut from = 0; // what is before is appended or dropped
@@ -472,10 +472,24 @@ impl<'a> Path<'a> {
             } else if any >> at & 1 != 0 {
                 let place = self.store(&packets[from..=at], &asked[from..=at]);
                 from = at + 1;
-                self.on_hits(packet, &parsed[at], at, place);
+                let headers = self.parsed.headers(at);
+                self.on_hits(packet, &headers, at, place);
             }
         }
         self.store(&packets[from..], &asked[from..packets.len()]);
+    }
+
+    /// Parses the packets of each lane, a bit each.
+    fn parse<'p>(&mut self, packets: &[Packet<'p>], of_lane: &[u64]) -> [Asked<'p>; ASKED_MAX] {
+        let mut asked = [Asked::default(); ASKED_MAX];
+        for (lane, &which) in self.lanes.iter().zip(of_lane).filter(|(_, which)| **which != 0) {
+            self.parsed.parse(lane.writer.link_type(), which, |at| packets[at].data);
+            for (at, packet) in packets.iter().enumerate().filter(|(at, _)| which >> at & 1 != 0) {
+                let (tags, key) = (self.parsed.vlan_tags(at), *self.parsed.key(at));
+                asked[at] = Asked::tagged(tags, key, packet.data, packet.original_len);
+            }
+        }
+        asked
     }
 
     /// Takes out of `of_lane` what the prefilters refuse; the bits of those packets.
@@ -739,7 +753,7 @@ impl Arrivals for Run<'_> {
             lost_before: packet.lost_before + if index == 0 { self.lost } else { 0 },
             ..PacketHead::default()
         };
-        Incoming { head, key: *self.asked[index].key(), data: &packet.data[..packet.data.len().min(self.kept_bytes_max)] }
+        Incoming { head, key: self.asked[index].key(), data: &packet.data[..packet.data.len().min(self.kept_bytes_max)] }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::packets::{self, Packets};
 use scope_packet::pcapng::PacketHead;
-use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, TimestampSource};
+use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, Parsed, TimestampSource};
 use scope_ring::{Arrivals, Incoming, LaneWriter, MemoryOptions, Ring, RingConfig, RingError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,6 +28,8 @@ pub struct Fed {
     pub elapsed: Duration,
     /// Longest time from the end of one batch to the end of the next; zero unless it was asked for.
     pub pause: Duration,
+    /// The same without what the thread waited for a core in that very time.
+    pub own_pause: Duration,
 }
 
 impl Fed {
@@ -44,6 +46,7 @@ pub struct Feeder {
     interface: usize,
     /// Number in the lane of the present run's packet 0.
     base: u64,
+    parsed: Box<Parsed>,
 }
 
 impl Feeder {
@@ -64,7 +67,7 @@ impl Feeder {
         };
         let number = ring.register(writer.lane(), &interface).ok_or_else(full)?;
         let interface = writer.add_interface(number);
-        Ok(Feeder { ring: ring.clone(), writer, interface, base: 0 })
+        Ok(Feeder { ring: ring.clone(), writer, interface, base: 0, parsed: Box::default() })
     }
 
     /// Number of the lane.
@@ -100,21 +103,33 @@ impl Feeder {
         self.feed_with(source, packets, wait, |_batch| {})
     }
 
-    /// The same as [`Feeder::feed`] for `span`; looks for the longest pause.
-    pub fn feed_for(&mut self, source: &Packets, span: Duration) -> Fed {
+    /// The same as [`Feeder::feed`] for `span`; looks for the longest pause. `waited` says how long this thread has waited for a core
+    /// so far; it is asked after each pause that is long enough for that.
+    pub fn feed_for(&mut self, source: &Packets, span: Duration, waited: impl Fn() -> Duration) -> Fed {
+        /// Shorter than a thread is ever away for another one.
+        const WAIT_MIN: Duration = Duration::from_micros(20);
         let begun = Instant::now();
         let mut fed = Fed::default();
         let mut last = begun;
+        let mut waited_before = waited();
         while last - begun < span {
             let step = (COMMIT_BATCHES as usize * BATCH_PACKETS_MAX) as u64;
-            let mut pause = Duration::ZERO;
+            let (mut longest, mut own_longest) = (Duration::ZERO, Duration::ZERO);
             let mut look = |_batch: u64| {
                 let now = Instant::now();
-                pause = pause.max(now - last);
+                let pause = now - last;
+                let mut own = pause;
                 last = now;
+                if pause >= WAIT_MIN {
+                    let waited_now = waited();
+                    own = own.saturating_sub(waited_now.saturating_sub(waited_before));
+                    waited_before = waited_now;
+                    last = Instant::now(); // asking is no pause of the ring's
+                }
+                (longest, own_longest) = (longest.max(pause), own_longest.max(own));
             };
             fed.packets += self.feed_with(source, step, |_ring| {}, &mut look).packets;
-            fed.pause = fed.pause.max(pause);
+            (fed.pause, fed.own_pause) = (fed.pause.max(longest), fed.own_pause.max(own_longest));
         }
         fed.elapsed = begun.elapsed();
         fed
@@ -135,7 +150,10 @@ impl Feeder {
             let first = self.writer.next_packet();
             let count = (end - first).min(BATCH_PACKETS_MAX as u64) as usize;
             let number = first - self.base;
-            self.append(&Fresh { frames: source.frames(number, count), first: number }, &before_claim);
+            let frames = source.frames(number, count);
+            self.parsed.parse(LinkType::ETHERNET, u64::MAX >> (BATCH_PACKETS_MAX - count), |index| &frames[index]);
+            let fresh = Fresh { frames, first: number, parsed: &self.parsed };
+            append(&self.ring, &mut self.writer, self.interface, &fresh, &before_claim);
             batch += 1;
             if batch % COMMIT_BATCHES == 0 {
                 self.writer.commit();
@@ -143,28 +161,15 @@ impl Feeder {
             after_batch(batch);
         }
         self.writer.commit();
-        Fed { packets, elapsed: begun.elapsed(), pause: Duration::ZERO }
-    }
-
-    fn append(&mut self, batch: &impl Arrivals, before_claim: &impl Fn(&Ring)) {
-        let mut next = 0;
-        loop {
-            next += self.writer.append_batch(self.interface, batch, next);
-            if next == batch.count() {
-                return;
-            }
-            before_claim(&self.ring);
-            while !self.writer.claim() {
-                std::thread::yield_now(); // every segment is pinned: a measurement waits
-            }
-        }
+        Fed { packets, elapsed: begun.elapsed(), ..Fed::default() }
     }
 
     /// Appends one packet at `time_ns`, without making it visible.
     pub fn append_at(&mut self, source: &Packets, number: u64, time_ns: i64) {
         let data = source.frame(number);
         let head = PacketHead { time_ns, ..source.head(number) };
-        self.append(&Incoming { head, key: Packets::key(data), data }, &|_ring| {});
+        let packet = Incoming { head, key: &Packets::key(data), data };
+        append(&self.ring, &mut self.writer, self.interface, &packet, &|_ring| {});
     }
 
     /// Makes everything appended so far visible.
@@ -183,8 +188,23 @@ impl Feeder {
     }
 }
 
-/// Packets as a worker has them: their headers are parsed once, when they are appended.
+fn append(ring: &Ring, writer: &mut LaneWriter, interface: usize, batch: &impl Arrivals, before_claim: &impl Fn(&Ring)) {
+    let mut next = 0;
+    loop {
+        next += writer.append_batch(interface, batch, next);
+        if next == batch.count() {
+            return;
+        }
+        before_claim(ring);
+        while !writer.claim() {
+            std::thread::yield_now(); // every segment is pinned: a measurement waits
+        }
+    }
+}
+
+/// Packets as a worker has them: parsed once, a batch at a time.
 struct Fresh<'a> {
+    parsed: &'a Parsed,
     frames: &'a [Box<[u8]>],
     /// Number of the first.
     first: u64,
@@ -199,7 +219,7 @@ impl Arrivals for Fresh<'_> {
     #[inline(always)]
     fn packet(&self, index: usize) -> Incoming<'_> {
         let data = &self.frames[index];
-        Incoming { head: packets::head(self.first + index as u64, data), key: Packets::key(data), data }
+        Incoming { head: packets::head(self.first + index as u64, data), key: self.parsed.key(index), data }
     }
 }
 

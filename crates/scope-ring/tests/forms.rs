@@ -104,7 +104,7 @@ impl Arrivals for Together {
 
     fn packet(&self, index: usize) -> Incoming<'_> {
         let (head, key, data) = &self.0[index];
-        Incoming { head: *head, key: *key, data }
+        Incoming { head: *head, key, data }
     }
 }
 
