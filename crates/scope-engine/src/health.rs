@@ -10,19 +10,18 @@
 //! | `resumed` | the process was stopped by a signal, and goes on |
 
 use crate::home::Home;
-use crate::nic_watch::{NicStatus, NicWatch, nics_json};
+use crate::nic_watch::{NicWatch, nics_json};
 use crate::plan::{RunPlan, SourceEntry};
 use crate::status::{Status, StatusTaker};
 use crate::summary::{hits, source};
 use crate::thread_times::{ThreadTimes, WorkerTime};
 use crate::throttle::{Throttle, Throttled, threads_max};
-use crate::worker::{Shared, WorkerReport};
+use crate::worker::Shared;
 use scope_filter::FilterEngine;
 use scope_packet::DropReason;
 use scope_source::nic::Advice;
 use scope_source::spec::SourcePlan;
 use serde_json::{Map, Value, json};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// To the first one of a live run.
@@ -30,7 +29,6 @@ const FIRST_LINE: Duration = Duration::from_millis(900);
 
 /// Gathers what the log says of one run's health.
 pub(crate) struct Health {
-    names: Vec<String>,
     nics: NicWatch,
     threads: ThreadTimes,
     times: Vec<Option<WorkerTime>>,
@@ -47,8 +45,8 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// Logs the machine. `names` are the workers' sources.
-    pub(crate) fn begin(plan: &RunPlan, nics: NicWatch, names: &[String], live: bool, shared: &Shared) -> Health {
+    /// Logs the machine.
+    pub(crate) fn begin(plan: &RunPlan, nics: NicWatch, workers: usize, live: bool, shared: &Shared) -> Health {
         shared.events.log(
             "machine",
             json!({
@@ -69,10 +67,9 @@ impl Health {
             throttle: Throttle::begin(),
             throttled: None,
             resumed: [false; 2],
-            names: names.to_vec(),
             nics,
-            threads: ThreadTimes::new(names.len()),
-            times: vec![None; names.len()],
+            threads: ThreadTimes::new(workers),
+            times: vec![None; workers],
             looked: Instant::now(),
             passed_s: [0.0; 2],
             every: plan.status_every,
@@ -82,20 +79,19 @@ impl Health {
 
     /// Looks at everything, once a second; fills in what `status` says of cards and workers, and logs it when it is time to.
     /// Returns notes to be said.
-    pub(crate) fn look(&mut self, status: &mut Status, shared: &Shared, reports: &[Mutex<WorkerReport>]) -> Vec<String> {
+    pub(crate) fn look(&mut self, status: &mut Status, shared: &Shared) -> Vec<String> {
         self.passed_s = [self.looked.elapsed().as_secs_f64(), self.passed_s[0]];
         self.looked = Instant::now();
         self.times = self.threads.look();
         self.throttled = self.throttle.look();
         self.resumed = [false, self.resumed[0]];
-        self.nics.look(reports);
-        status.nics = self.nics.status();
+        self.look_at_nics(status);
         for (worker, time) in status.workers.iter_mut().zip(&self.times) {
             worker.time = *time;
         }
         if Instant::now() >= self.next_line {
             self.next_line = Instant::now() + self.every;
-            shared.events.log("status", self.line(status, shared, reports));
+            shared.events.log("status", self.line(status, shared));
         }
         self.notes(shared)
     }
@@ -120,10 +116,10 @@ impl Health {
         self.nics.cuts()
     }
 
-    /// A last look, and every card.
-    pub(crate) fn end(&mut self, reports: &[Mutex<WorkerReport>]) -> Vec<NicStatus> {
-        self.nics.look(reports);
-        self.nics.status()
+    /// Fills in what `status` says of cards.
+    pub(crate) fn look_at_nics(&mut self, status: &mut Status) {
+        self.nics.look(&status.interfaces);
+        status.nics = self.nics.status();
     }
 
     /// Logs packets that were dropped since this was last looked at.
@@ -153,17 +149,14 @@ impl Health {
         })
     }
 
-    fn line(&self, status: &Status, shared: &Shared, reports: &[Mutex<WorkerReport>]) -> Value {
-        let total = shared.ring.counters().total();
+    fn line(&self, status: &Status, shared: &Shared) -> Value {
+        let total = &status.counts;
         let dropped: Map<String, Value> =
             DropReason::ALL.iter().map(|&reason| (reason.name().to_string(), total.dropped.get(reason).into())).collect();
-        let sources = self.names.iter().zip(reports).enumerate().map(|(worker, (name, report))| {
-            let counters = report.lock().unwrap_or_else(PoisonError::into_inner).counters;
-            source((worker, &(name.clone(), counters)))
-        });
-        let counts = shared.triggers.counts();
+        let sources = status.sources.iter().enumerate().map(|(worker, entry)| source(worker, &entry.source, &entry.counters));
+        let counts = &status.hits_by_trigger;
         let rationed: u64 = counts.iter().map(|(_, counts)| counts.rationed).sum();
-        let hits: Map<String, Value> = counts.into_iter().map(|(name, counts)| (name, hits(&counts))).collect();
+        let hits: Map<String, Value> = counts.iter().map(|(name, counts)| (name.clone(), hits(counts))).collect();
         let mut facts = self.meanwhile(shared);
         let more = json!({
             "elapsed_s": status.elapsed_s,

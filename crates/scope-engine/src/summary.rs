@@ -111,7 +111,7 @@ impl Summary {
             "strays": self.strays,
             "set_back": self.set_back,
             "late": self.late,
-            "sources": self.sources.iter().enumerate().map(source).collect::<Vec<_>>(),
+            "sources": self.sources.iter().enumerate().map(|(worker, (spec, counters))| source(worker, spec, counters)).collect::<Vec<_>>(),
             "interfaces": self.interfaces.iter().map(interface).collect::<Vec<_>>(),
             "nic": nics_json(&self.nics),
             "adds_up": self.adds_up,
@@ -129,9 +129,9 @@ impl Summary {
 
 /// One source's side of the conservation law: live `offered = kernel_dropped + waiting + received`, files
 /// `offered = received + unreadable`, generated traffic `offered = received`.
-pub(crate) fn source((worker, (spec, counters)): (usize, &(String, SourceCounters))) -> Value {
+pub(crate) fn source(worker: usize, spec: &str, counters: &SourceCounters) -> Value {
     let mut value = law(counters);
-    value["source"] = spec.as_str().into();
+    value["source"] = spec.into();
     value["worker"] = worker.into();
     value
 }

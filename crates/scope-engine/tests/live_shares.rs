@@ -5,16 +5,17 @@ use scope_dump::{DumpOutput, Scans};
 use scope_engine::dumps::{DumpSettings, Dumps};
 use scope_engine::events::Events;
 use scope_engine::lockstep::Lockstep;
+use scope_engine::report;
 use scope_engine::threads::SystemThreads;
 use scope_engine::triggers::Triggers;
-use scope_engine::worker::{Feed, Part, Shared, WorkerReport, work};
+use scope_engine::worker::{Feed, Part, Shared, work};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType, Packet, Sink, SystemClock, TimestampSource};
 use scope_ring::{ClaimGroup, Ring, RingConfig, Share};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Places, TriggerConfig};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex};
 
 const BATCHES: i64 = 400;
 
@@ -116,7 +117,7 @@ fn run(ring: &Arc<Ring>, group: ClaimGroup, prefilter: Option<Filter>, fails: bo
         main: std::thread::current(),
     };
     let parts = vec![Part { group, prefilter: prefilter.clone() }, Part { group: ClaimGroup::COMMON, prefilter }];
-    work(0, Feed { source: Box::new(Two { at: 0, fails }), parts, cpus: Vec::new() }, &shared, &Mutex::<WorkerReport>::default());
+    work(0, Feed { source: Box::new(Two { at: 0, fails }), parts, cpus: Vec::new() }, &shared, report::begin().0);
 }
 
 fn config() -> RingConfig {
