@@ -1,22 +1,25 @@
-//! What a worker says of itself while it runs: it publishes counters and interfaces whole, and never waits for who reads them.
+//! What a worker says of itself while it runs: it publishes counters and interfaces whole, and never waits
+//! for who reads them.
 //!
 //! ```text
-//!  worker: Reporter ──► counters, interfaces, failure ──► `latest`: three places, exchanged   ──► ReportReader: main thread
-//!                  └──► warnings, interface events    ──► `queue`, and behind it `Unread`     ──┘
+//!  Reporter ──► counters, interfaces, failure ──► `latest`: three places ──► ReportReader
+//!  (worker) ──► warnings, interface events    ──► `Unread`, then `queue` ──► (main thread)
 //! ```
-//! The worker keeps a table of its interfaces, into which its source writes what has changed. Each of the three places has
-//! a table of its own. One that comes back to the worker is older than the worker's: a bit for each interface says what it
-//! lacks, and that is copied, then the place is published. So a report costs what has changed since this place was last
-//! filled, which is one to three reports ago as a rule.
+//! The worker keeps a table of its interfaces, into which its source writes what has changed. Each of the
+//! three places has a table of its own. One that comes back to the worker is older than the worker's: a bit
+//! for each interface says what it lacks, and that is copied, then the place is published. So a report costs
+//! what has changed since this place was last filled, which is one to three reports ago as a rule.
 //!
 //! | bound | what happens there | counted |
 //! |---|---|---|
-//! | [`ENTRIES_MAX`] entries copied in one report, or twice what has changed | the place is published by a later report, when it is whole; the last report has no bound | - |
-//! | [`QUEUE_SLOTS`] events that nobody has read | further ones stay with the worker until there is room | - |
-//! | [`UNREAD_MAX`](crate::unread::UNREAD_MAX) that stay with it | the oldest are forgotten | [`ReportReader::news`] |
+//! | [`ENTRIES_MAX`] entries in one report, or twice what changed | a later report publishes it; the last has no bound | - |
+//! | [`QUEUE_SLOTS`] events that nobody has read | further ones stay with the worker | - |
+//! | [`UNREAD_MAX`] events that stay with it | the oldest are forgotten | [`ReportReader::news`] |
 //!
-//! There is one reader, the main thread. It looks once and makes a [`Status`](crate::Status) of what it sees; whoever else
-//! wants to know has that.
+//! [`UNREAD_MAX`]: crate::unread::UNREAD_MAX
+//!
+//! There is one reader, the main thread. It looks once and makes a [`Status`](crate::Status) of what it sees;
+//! whoever else wants to know has that.
 
 mod latest;
 mod queue;
@@ -95,8 +98,9 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Says what `source` has counted, and what came up there since the last report; how many entries of interfaces were copied
-    /// for that. Never waits. Where no interface is new and nothing comes up it takes no memory.
+    /// Says what `source` has counted, and what came up there since the last report; how many entries of
+    /// interfaces were copied for that. Never waits. Where no interface is new and nothing comes up it takes
+    /// no memory.
     pub fn report(&mut self, source: &mut dyn Source) -> usize {
         self.counters = source.counters();
         let known = self.interfaces.len();
@@ -131,7 +135,8 @@ impl Reporter {
         self.forgotten += self.unread.take_forgotten();
     }
 
-    /// Brings the worker's place up to date, by `most` entries at most, and publishes it if it is whole then; how many it was.
+    /// Brings the worker's place up to date, by `most` entries at most, and publishes it if it is whole then;
+    /// how many it was.
     fn publish(&mut self, most: usize) -> usize {
         let at = self.places.own();
         let Some(mut place) = self.places.fill() else { return 0 };

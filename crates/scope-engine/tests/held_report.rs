@@ -1,4 +1,5 @@
-//! A worker whose reports somebody looks at for as long as it runs: it comes to its end, and nothing of its last report is missing.
+//! A worker whose reports somebody looks at for as long as it runs: it comes to its end, and nothing of its
+//! last report is missing.
 
 mod scripted;
 
@@ -44,7 +45,8 @@ impl Source for Chatty {
         }
         self.0 += 1;
         let time_ns = 1000 + self.0 as i64;
-        sink.batch(&[Packet { data: &[0; 60], original_len: 60, time_ns, interface: 0, flags: 0, lost_before: 0 }]);
+        let data = &[0; 60];
+        sink.batch(&[Packet { data, original_len: 60, time_ns, interface: 0, flags: 0, lost_before: 0 }]);
         Ok(Polled::Packets)
     }
 
@@ -61,8 +63,8 @@ impl Source for Chatty {
 
 #[test]
 fn a_worker_comes_to_its_end_while_somebody_stands_still_in_a_look_at_its_report() {
-    let config = RingConfig { ring_bytes: 2 << 20, segment_bytes: Some(64 << 10), workers: 1, lanes: 1, run_id: [5; 16] };
-    let ring = Ring::create(&config).unwrap();
+    let (ring_bytes, segment_bytes) = (2 << 20, Some(64 << 10));
+    let ring = Ring::create(&RingConfig { ring_bytes, segment_bytes, workers: 1, lanes: 1, run_id: [5; 16] }).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let shared = scripted::shared(&ring, folder.path(), Arc::new(SystemClock::new()), &[]);
     let (reporter, mut reader) = report::begin();

@@ -1,16 +1,19 @@
-//! The latest of what one thread says, for one other thread: always whole, and neither of them ever waits for the other.
+//! The latest of what one thread says, for one other thread: always whole, and neither of them ever waits for
+//! the other.
 //!
 //! ```text
 //!  three places     fills one              one is the latest              looks at one
 //!                   writer ──── exchanges its own for the latest, whose owner it becomes
 //!                               reader exchanges its own for the latest, where it is fresh ────┘
 //! ```
-//! Each place has one owner at any time: the writer, the reader, or nobody (the latest). An exchange is one atomic swap of
-//! the number of the latest place, so that none stands in the way of another. The lock around each place proves to the
-//! compiler what the exchange ensures: only its owner takes it, so nobody ever finds it taken.
+//! Each place has one owner at any time: the writer, the reader, or nobody (the latest). An exchange is one
+//! atomic swap of the number of the latest place, so that none stands in the way of another. The lock around
+//! each place proves to the compiler what the exchange ensures: only its owner takes it, so nobody ever finds
+//! it taken.
 //!
-//! At the bound: what the writer publishes before the reader has looked replaces what it published before; it gets that
-//! place back. So a place that comes to the writer is older than what it published last: it brings it up to date itself.
+//! At the bound: what the writer publishes before the reader has looked replaces what it published before; it
+//! gets that place back. So a place that comes to the writer is older than what it published last: it brings
+//! it up to date itself.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -50,7 +53,8 @@ impl<T> Writer<T> {
         self.own.into()
     }
 
-    /// The place that it fills: what it published there some time ago. `None` never comes, as the place is its own.
+    /// The place that it fills: what it published there some time ago. `None` never comes, as the place is
+    /// its own.
     pub(super) fn fill(&mut self) -> Option<MutexGuard<'_, T>> {
         match self.places.places[self.own()].try_lock() {
             Ok(place) => Some(place),
@@ -61,16 +65,19 @@ impl<T> Writer<T> {
 
     /// Makes the place that it has filled the latest, and takes another one.
     pub(super) fn publish(&mut self) {
-        // Release: who sees the number sees what was written. Acquire: whoever looked at the other place has done so.
+        // Release: who sees the number sees what was written. Acquire: whoever looked at the other place has
+        // done so.
         self.own = self.places.latest.swap(self.own | FRESH, Ordering::AcqRel) & !FRESH;
     }
 }
 
 impl<T> Reader<T> {
-    /// The latest. It stays as it is for as long as it is held; what is published meanwhile is seen by the next look.
+    /// The latest. It stays as it is for as long as it is held; what is published meanwhile is seen by the
+    /// next look.
     pub(super) fn look(&mut self) -> MutexGuard<'_, T> {
         if self.places.latest.load(Ordering::Relaxed) & FRESH != 0 {
-            // Acquire: what was written is seen with the number. Release: whoever writes there again comes after this look.
+            // Acquire: what was written is seen with the number. Release: whoever writes there again comes
+            // after this look.
             self.own = self.places.latest.swap(self.own, Ordering::AcqRel) & !FRESH;
         }
         self.places.places[usize::from(self.own)].lock().unwrap_or_else(PoisonError::into_inner)
@@ -80,6 +87,7 @@ impl<T> Reader<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
     use proptest::prelude::*;
 
     /// Long enough that a copy takes its time.
@@ -150,7 +158,7 @@ mod tests {
     proptest! {
         /// Every order of what two threads can do between two exchanges, against what is meant.
         #[test]
-        fn a_look_shows_what_was_published_last_before_it(steps in proptest::collection::vec(0..3u8, 0..200)) {
+        fn a_look_shows_what_was_published_last_before_it(steps in vec(0..3u8, 0..200)) {
             let (mut writer, mut reader) = latest::<u64>();
             let (mut published, mut seen) = (0, 0);
             for step in steps {

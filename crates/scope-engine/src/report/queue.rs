@@ -1,11 +1,11 @@
 //! A bounded queue from one thread to one other, neither of which ever waits for the other.
 //!
 //! ```text
-//!  slots:   │ taken │ taken │ item │ item │ item │ free │ ...      a number counts on for ever; its slot is number % slots
-//!                           ↑ `taken`            ↑ `put`
+//!  slots:   │ free │ free │ item │ item │ item │ free │ ...      slot = number of the item % slots
+//!                         ↑ `taken`            ↑ `put`
 //! ```
-//! A slot from `taken` to `put` belongs to the receiver, any other one to the sender. As in `latest`, the lock around each
-//! slot only proves that to the compiler. At the bound the sender keeps the item.
+//! A slot from `taken` to `put` belongs to the receiver, any other one to the sender. As in `latest`, the
+//! lock around each slot only proves that to the compiler. At the bound the sender keeps the item.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -78,6 +78,7 @@ impl<T> Receiver<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
@@ -110,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_a_bounded_list_holds(steps in proptest::collection::vec(any::<bool>(), 0..300), slots in 1..9usize) {
+        fn it_holds_what_a_bounded_list_holds(steps in vec(any::<bool>(), 0..300), slots in 1..9usize) {
             let (mut sender, mut receiver) = queue(slots);
             let (mut model, bound) = (VecDeque::new(), slots.next_power_of_two());
             for (item, sends) in steps.into_iter().enumerate() {
@@ -132,8 +133,10 @@ mod tests {
         sender.0.put.store(usize::MAX - 1, Ordering::Relaxed);
         sender.0.taken.store(usize::MAX - 1, Ordering::Relaxed);
         for round in 0..8 {
-            assert_eq!((0..5).map(|item| sender.send(item).is_ok()).collect::<Vec<_>>(), [true, true, true, true, false]);
-            assert_eq!(std::iter::from_fn(|| receiver.receive()).collect::<Vec<_>>(), [0, 1, 2, 3], "round {round}");
+            let sent: Vec<bool> = (0..5).map(|item| sender.send(item).is_ok()).collect();
+            let received: Vec<i32> = std::iter::from_fn(|| receiver.receive()).collect();
+            assert_eq!(sent, [true, true, true, true, false], "round {round}");
+            assert_eq!(received, [0, 1, 2, 3], "round {round}");
         }
     }
 }

@@ -8,7 +8,8 @@ use scope_source::{InterfaceState, Polled, Timing};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A source whose counters a test sets: an entry's three counts always agree, and the source's are the sums of all entries.
+/// A source whose counters a test sets: an entry's three counts always agree, and the source's are the sums
+/// of all entries.
 #[derive(Default)]
 struct Books {
     counters: SourceCounters,
@@ -28,7 +29,8 @@ impl Books {
 
     fn meet(&mut self) {
         let name: Arc<str> = format!("if{}", self.entries.len()).into();
-        self.entries.push(InterfaceCounters { interface: name.clone(), called: name, counters: SourceCounters::default() });
+        let counters = SourceCounters::default();
+        self.entries.push(InterfaceCounters { interface: name.clone(), called: name, counters });
     }
 
     /// `packets` more came on an interface, and as many were dropped there.
@@ -89,12 +91,17 @@ impl Source for Books {
     }
 }
 
+fn failure() -> SourceError {
+    SourceError::System { place: "a test".to_string(), cause: std::io::ErrorKind::NotConnected.into() }
+}
+
 /// Whether the report is of one moment: each entry's counts agree, and the entries are all of the source's.
 fn is_whole(report: &Report) -> bool {
     let mut sum = SourceCounters::default();
     report.interfaces.iter().for_each(|entry| sum.add(&entry.counters));
     let agree = |counters: &SourceCounters| {
-        counters.offered == counters.received + counters.kernel_dropped && counters.received == counters.altered.cut_by_bound
+        let SourceCounters { offered, received, kernel_dropped, altered, .. } = *counters;
+        offered == received + kernel_dropped && received == altered.cut_by_bound
     };
     sum == report.counters && report.interfaces.iter().all(|entry| agree(&entry.counters))
 }
@@ -112,8 +119,7 @@ fn a_reader_that_stands_still_in_its_look_holds_no_report_up() {
         books.warnings.push(format!("warning {round}"));
         reporter.report(&mut books);
     }
-    let failure = SourceError::System { place: "a test".to_string(), cause: std::io::ErrorKind::NotConnected.into() };
-    reporter.end(Some(failure));
+    reporter.end(Some(failure()));
     assert_eq!((look.counters.received, look.interfaces.len(), look.failure.is_some()), (1, 4000, false));
     assert!(is_whole(&look), "what it looks at stays as it was");
     drop(look);
@@ -195,7 +201,8 @@ fn a_report_takes_no_memory_once_its_interfaces_are_known() {
 fn all_events_come_in_their_order_and_those_beyond_the_bounds_are_counted() {
     let mut books = Books::default();
     let (mut reporter, mut reader) = begin();
-    books.news.push(InterfaceNews { interface: "if0".to_string(), state: InterfaceState::Gone, text: "gone".to_string() });
+    let (interface, text) = ("if0".to_string(), "gone".to_string());
+    books.news.push(InterfaceNews { interface, state: InterfaceState::Gone, text });
     books.warnings.push("first".to_string());
     reporter.report(&mut books);
     let (news, forgotten) = reader.news();
@@ -247,7 +254,7 @@ fn one_worker_one_reader_no_report_is_torn() {
                 }
                 reporter.report(&mut books);
             }
-            reporter.end(Some(SourceError::System { place: String::new(), cause: std::io::ErrorKind::Other.into() }));
+            reporter.end(Some(failure()));
         });
         let (mut last, mut told, mut newest) = (0, 0, -1);
         loop {
@@ -298,7 +305,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Each look is at one of the states that were reported, none older than the one before; the last one is at the last state.
+    /// Each look is at one of the states that were reported, none older than the one before; the last one is
+    /// at the last state.
     #[test]
     fn a_look_shows_one_of_the_states_that_were_reported(steps in proptest::collection::vec(step(), 0..200)) {
         let mut books = Books::default();
