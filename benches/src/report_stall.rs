@@ -5,10 +5,11 @@
 //!  main thread: look, then draw status, log or summary from it, in turn, again and again
 //! ```
 //! Two rows: the same 64 in each report, as of a source whose sockets stay where they are; and 64 others in
-//! each, which is more than any source does: no place of the publication then is up to date when the worker
-//! gets it back. The bar is held against the second.
+//! each, which is more than any source does: no place then is up to date when the worker gets it back. The
+//! bar is held against the worse. Reports in which the thread had to leave its processor are counted apart:
+//! their times have the scheduler's work in them.
 
-use crate::clocks::cpu_ns;
+use crate::clocks::{cpu_ns, preemptions};
 use crate::figures::percentile;
 use crate::record::{Bar, Limit, Record, Row};
 use scope_engine::report::{self, ReportReader, Reporter, WorkerNews};
@@ -25,8 +26,10 @@ const NAME: &str = "report_stall_us";
 const INTERFACES: usize = 4000;
 /// As many as a source has sockets at most.
 const CHANGING: usize = 64;
+/// So long is reported before anything is measured: all places then have all interfaces.
+const WARM_UP: Duration = Duration::from_millis(100);
 /// There is an event in each so-manieth report.
-const EVENT_EVERY: u64 = 1000;
+const EVENT_EVERY: usize = 1000;
 /// Fewer looks than this in a round say nothing of readers.
 const LOOKS_MIN: u64 = 20;
 
@@ -45,6 +48,9 @@ struct Figures {
     p50: Row,
     p999: Row,
     longest: Row,
+    /// The preempted ones included.
+    p999_all: Row,
+    preempted: Row,
 }
 
 /// Both rows.
@@ -64,6 +70,8 @@ impl ReportStall {
             p50: row(format!("{what}: p50"), "us"),
             p999: row(format!("{what}: p99.9"), "us"),
             longest: row(format!("{what}: longest"), "us"),
+            p999_all: row(format!("{what}: p99.9 with those preempted"), "us"),
+            preempted: row(format!("{what}: preempted"), "reports"),
         };
         let rows = [(Changes::Same, "the same 64 of 4000"), (Changes::Others, "64 others each time")];
         ReportStall {
@@ -77,7 +85,10 @@ impl ReportStall {
     pub fn round(&mut self, number: usize, span: Duration) {
         for figures in &mut self.rows {
             match measure(figures.changes, span) {
-                Ok((times_us, looks)) => {
+                Ok((Worked { times_us, preempted_us, .. }, looks)) => {
+                    figures.preempted.rounds.push(preempted_us.len() as f64);
+                    let all_us = [&times_us[..], &preempted_us[..]].concat();
+                    figures.p999_all.rounds.extend(percentile(&all_us, 99.9));
                     figures.p50.rounds.extend(percentile(&times_us, 50.0));
                     figures.p999.rounds.extend(percentile(&times_us, 99.9));
                     figures.longest.rounds.extend(percentile(&times_us, 100.0));
@@ -94,16 +105,16 @@ impl ReportStall {
         let ReportStall { rows, mut looks, faults } = self;
         let worst = rows.iter().filter_map(|figures| percentile(&figures.all, 99.9)).max_by(f64::total_cmp);
         looks.faults = faults.clone();
-        for Figures { p50, p999, longest, .. } in rows {
-            record.rows.extend([p50, p999, longest]);
+        for Figures { p50, p999, longest, p999_all, preempted, .. } in rows {
+            record.rows.extend([p50, p999, longest, p999_all, preempted]);
         }
         record.rows.push(looks);
         record.bars.push(Bar { name: NAME, value: worst, limit: Limit::AtMost(20.0), faults });
     }
 }
 
-/// Processor time of each report, us, and how often was looked meanwhile.
-fn measure(changes: Changes, span: Duration) -> Result<(Vec<f64>, u64), String> {
+/// What the worker did, and how often was looked meanwhile.
+fn measure(changes: Changes, span: Duration) -> Result<(Worked, u64), String> {
     let (reporter, reader) = report::begin();
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -124,41 +135,52 @@ fn measure(changes: Changes, span: Duration) -> Result<(Vec<f64>, u64), String> 
         if seen.looks < LOOKS_MIN {
             return Err(format!("only {} looks: the readers had no processor", seen.looks));
         }
-        Ok((worked.times_us, seen.looks))
+        Ok((worked, seen.looks))
     })
 }
 
 /// What a worker did.
 struct Worked {
+    /// Processor time of each report.
     times_us: Vec<f64>,
+    /// The same of those in which the thread had to leave its processor.
+    preempted_us: Vec<f64>,
     counters: SourceCounters,
     events: u64,
 }
 
 /// Reports for `span`.
 fn work(mut reporter: Reporter, changes: Changes, span: Duration) -> Worked {
+    // That all are new is no report of the row.
     let mut books = Books { known: vec![SourceCounters::default(); INTERFACES], ..Books::default() };
-    // As at the start of a run: that all are new is no report of the row.
-    reporter.report(&mut books);
     let begun = Instant::now();
-    let (mut times_us, mut events) = (Vec::new(), 0);
-    while begun.elapsed() < span {
-        let number = times_us.len();
+    let (mut times_us, mut preempted_us, mut events, mut number) = (Vec::new(), Vec::new(), 0, 0);
+    loop {
+        let elapsed = begun.elapsed();
+        if elapsed >= WARM_UP + span {
+            break;
+        }
+        number += 1;
         books.changed.clear();
         for at in 0..CHANGING {
             let first = if changes == Changes::Same { 0 } else { number * CHANGING };
             books.count((first + at) * 61 % INTERFACES);
         }
-        if (number as u64).is_multiple_of(EVENT_EVERY) {
+        if number.is_multiple_of(EVENT_EVERY) {
             books.warnings.push(events.to_string());
             events += 1;
         }
+        let left = preemptions();
         let before_ns = cpu_ns();
         reporter.report(&mut books);
-        times_us.push((cpu_ns() - before_ns) as f64 / 1000.0);
+        let spent_us = (cpu_ns() - before_ns) as f64 / 1000.0;
+        let is_whole = preemptions() == left;
+        if elapsed >= WARM_UP {
+            if is_whole { times_us.push(spent_us) } else { preempted_us.push(spent_us) }
+        }
     }
     reporter.end(None);
-    Worked { times_us, counters: books.counters, events }
+    Worked { times_us, preempted_us, counters: books.counters, events }
 }
 
 /// What readers saw.

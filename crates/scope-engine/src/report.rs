@@ -141,6 +141,8 @@ impl Reporter {
         let at = self.places.own();
         let Some(mut place) = self.places.fill() else { return 0 };
         let mut copied = 0;
+        let new = self.interfaces.len().saturating_sub(place.interfaces.len());
+        place.interfaces.reserve(new); // at once, however few of them come now
         let is_whole = self.behind[at].take(most, |number| {
             copied += 1;
             match (place.interfaces.get_mut(number), self.interfaces.get(number)) {
