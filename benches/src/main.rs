@@ -8,6 +8,7 @@
 //! which tries out the part `ring` with another ring than the bars ask for, and for a soak of less than half an hour. Exit code
 //! 0: all bars hold; 1: one doesn't, or couldn't be measured; 2: refused.
 
+mod clocks;
 mod cores;
 mod figures;
 mod file_rows;
@@ -21,6 +22,7 @@ mod main_part;
 mod peer;
 mod place;
 mod record;
+mod report_stall;
 mod ring;
 mod soak;
 mod table;
@@ -36,7 +38,7 @@ use std::time::Duration;
 
 /// The parts by name, and what each measures. All but the soak run where none is named.
 const PARTS: &[(&str, &str)] = &[
-    ("main", "record, trigger, dump: files against tcpdump, latencies on a veth pair"),
+    ("main", "record, trigger, dump: files against tcpdump, latencies on a veth pair, reports of workers"),
     ("filter", "native filters against bpf_filter and hand-written Rust, sets, many filters at once"),
     ("ring", "append, readers, search and claims against what memory takes, a queue of queues and other queues"),
     ("live", "loss and processor time on a veth pair against tcpdump, dumpcap, netsniff-ng and stenotype, reloads, flaps"),

@@ -6,6 +6,7 @@ use crate::live_dump::DumpInPlace;
 use crate::live_trigger::WireToTrigger;
 use crate::place::Place;
 use crate::record::Record;
+use crate::report_stall::ReportStall;
 use anyhow::Result;
 use scope_testkit::lab::Lab;
 
@@ -20,15 +21,18 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
     let lab = lab();
     let mut trigger = WireToTrigger::new(lab.as_ref().err());
     let mut dump = DumpInPlace::new(lab.as_ref().err());
+    let mut reports = ReportStall::new();
     for round in 0..scale.rounds {
         eprintln!("round {} of {}", round + 1, scale.rounds);
         races.iter_mut().for_each(|race| race.round(round, place, &traffic));
+        reports.round(round, scale.span);
         if let Ok(lab) = &lab {
             trigger.round(round, place, lab, scale.hits);
             dump.round(round, place, lab, scale.dumps);
         }
     }
     races.into_iter().for_each(|race| race.finish(record));
+    reports.finish(record);
     trigger.finish(record, scale.rounds * scale.hits);
     dump.finish(record, scale.rounds * scale.dumps);
     Ok(())

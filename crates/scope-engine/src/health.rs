@@ -1,12 +1,12 @@
 //! What a run writes down of its own health: the machine at the start, a `status` line now and then, and with each loss what its
 //! workers did meanwhile. All of it is gathered by the main thread; `doctor` reads it.
 
-use crate::nic_watch::{NicStatus, NicWatch, nic_facts};
+use crate::nic_watch::{NicWatch, nic_facts};
 use crate::plan::{RunPlan, SourceEntry};
 use crate::status::{Status, StatusTaker};
 use crate::summary::{dropped, hits, source};
 use crate::thread_times::{ThreadTimes, WorkerTime};
-use crate::worker::{Shared, WorkerReport};
+use crate::worker::Shared;
 use scope_events::counts::{self, ByWord};
 use scope_events::event;
 use scope_events::fact::Flat;
@@ -17,7 +17,6 @@ use scope_machine::limits;
 use scope_machine::nic::Advice;
 use scope_machine::process::process_began;
 use scope_source::spec::SourcePlan;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// To the first one of a live run.
@@ -25,7 +24,6 @@ const FIRST_LINE: Duration = Duration::from_millis(900);
 
 /// Gathers what the log says of one run's health.
 pub(crate) struct Health {
-    names: Vec<String>,
     nics: NicWatch,
     threads: ThreadTimes,
     times: Vec<Option<WorkerTime>>,
@@ -42,8 +40,8 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// Logs the machine. `names` are the workers' sources.
-    pub(crate) fn begin(plan: &RunPlan, nics: NicWatch, names: &[String], live: bool, shared: &Shared) -> Health {
+    /// Logs the machine.
+    pub(crate) fn begin(plan: &RunPlan, nics: NicWatch, workers: usize, live: bool, shared: &Shared) -> Health {
         let Home { host, boot, processes } = Home::here();
         shared.events.log(event::Machine {
             pid: Some(std::process::id().into()),
@@ -62,10 +60,9 @@ impl Health {
             throttle: Throttle::begin(),
             throttled: None,
             resumed: [false; 2],
-            names: names.to_vec(),
             nics,
-            threads: ThreadTimes::new(names.len()),
-            times: vec![None; names.len()],
+            threads: ThreadTimes::new(workers),
+            times: vec![None; workers],
             looked: Instant::now(),
             passed_s: [0.0; 2],
             every: plan.status_every,
@@ -75,20 +72,19 @@ impl Health {
 
     /// Looks at everything, once a second; fills in what `status` says of cards and workers, and logs it when it is time to.
     /// Returns notes to be said.
-    pub(crate) fn look(&mut self, status: &mut Status, shared: &Shared, reports: &[Mutex<WorkerReport>]) -> Vec<String> {
+    pub(crate) fn look(&mut self, status: &mut Status, shared: &Shared) -> Vec<String> {
         self.passed_s = [self.looked.elapsed().as_secs_f64(), self.passed_s[0]];
         self.looked = Instant::now();
         self.times = self.threads.look();
         self.throttled = self.throttle.look();
         self.resumed = [false, self.resumed[0]];
-        self.nics.look(reports);
-        status.nics = self.nics.status();
+        self.look_at_nics(status);
         for (worker, time) in status.workers.iter_mut().zip(&self.times) {
             worker.time = *time;
         }
         if Instant::now() >= self.next_line {
             self.next_line = Instant::now() + self.every;
-            shared.events.log(self.line(status, shared, reports));
+            shared.events.log(self.line(status, shared));
         }
         self.notes(shared)
     }
@@ -114,10 +110,10 @@ impl Health {
         self.nics.cuts()
     }
 
-    /// A last look, and every card.
-    pub(crate) fn end(&mut self, reports: &[Mutex<WorkerReport>]) -> Vec<NicStatus> {
-        self.nics.look(reports);
-        self.nics.status()
+    /// Fills in what `status` says of cards.
+    pub(crate) fn look_at_nics(&mut self, status: &mut Status) {
+        self.nics.look(&status.interfaces);
+        status.nics = self.nics.status();
     }
 
     /// Logs packets that were dropped since this was last looked at.
@@ -145,13 +141,10 @@ impl Health {
         }
     }
 
-    fn line(&self, status: &Status, shared: &Shared, reports: &[Mutex<WorkerReport>]) -> event::Status {
-        let total = shared.ring.counters().total();
-        let sources = self.names.iter().zip(reports).enumerate().map(|(worker, (name, report))| {
-            let counters = report.lock().unwrap_or_else(PoisonError::into_inner).counters;
-            source((worker, &(name.clone(), counters)))
-        });
-        let counts = shared.triggers.counts();
+    fn line(&self, status: &Status, shared: &Shared) -> event::Status {
+        let total = &status.counts;
+        let sources = status.sources.iter().enumerate().map(|(worker, entry)| source(worker, &entry.source, &entry.counters));
+        let by_trigger = &status.hits_by_trigger;
         let cgroup =
             |(since, _): (Throttled, f64)| event::Cgroup { throttled_periods: since.periods, throttled_s: since.seconds };
         event::Status {
@@ -165,8 +158,8 @@ impl Health {
             cut_by_segment: Some(total.cut_by_segment_packets),
             late: total.late_packets,
             sources: sources.collect(),
-            hits_rationed: counts.iter().map(|(_, counts)| counts.rationed).sum(),
-            hits: counts.into_iter().map(|(name, counts)| (name, hits(&counts))).collect(),
+            hits_rationed: by_trigger.iter().map(|(_, counts)| counts.rationed).sum(),
+            hits: by_trigger.iter().map(|(name, counts)| (name.clone(), hits(counts))).collect(),
             lag_ns: status.workers.iter().map(|worker| worker.lag_ns).collect(),
             depth_ns: status.depth_ns,
             dumps_done: status.dumps_done as u64,

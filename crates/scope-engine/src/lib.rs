@@ -19,6 +19,7 @@
 //! | [`short_snap`] | filters that need more bytes than are kept |
 //! | [`few_pins`] | more dumps at once than the ring has segments to hold for |
 //! | `lost` | interfaces that are lost for good |
+//! | [`report`] | what a worker says of itself, published without waiting |
 //! | [`unread`] | what waits to be told, bounded |
 //! | `filters` | filters made ready by the main thread |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
@@ -59,6 +60,7 @@ mod own_process;
 pub mod plan;
 mod refused;
 mod reload;
+pub mod report;
 pub mod reread;
 pub mod run;
 pub mod service;
@@ -84,6 +86,6 @@ pub use plan::{DumpPlan, RunPlan, SingleDump, SourceEntry};
 pub use reload::{Change, Reload};
 pub use run::{EngineError, Watch, ring_config, run};
 pub use space::SpaceSummary;
-pub use status::{DumpStatus, InterfaceStatus, Status, WorkerStatus};
+pub use status::{DumpStatus, InterfaceStatus, SourceStatus, Status, WorkerStatus};
 pub use summary::{DumpSummary, Summary};
 pub use thread_times::WorkerTime;

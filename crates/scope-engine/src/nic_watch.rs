@@ -2,15 +2,13 @@
 //! beside the conservation law, not in it.
 
 use crate::plan::SourceEntry;
-use crate::worker::WorkerReport;
+use crate::status::InterfaceStatus;
 use scope_events::counts;
 use scope_events::fact::Counters;
 use scope_machine::nic::Altered;
 use scope_machine::nic::{Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice, cut_advice};
-use scope_source::InterfaceCounters;
 use scope_source::spec::{Pattern, SourcePlan};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Interfaces that are watched at most.
 const WATCHED_MAX: usize = 64;
@@ -117,10 +115,11 @@ impl NicWatch {
         self.watched.push(Watched { counters, status, peer, told: Vec::new() });
     }
 
-    /// Reads all counters, those of interfaces that have come since included.
-    pub(crate) fn look(&mut self, reports: &[Mutex<WorkerReport>]) {
-        let seen: Vec<InterfaceCounters> = reports.iter().flat_map(|report| lock(report).interfaces.clone()).collect();
-        seen.iter().for_each(|part| self.follow(&part.interface));
+    /// Reads all counters, those of interfaces that have come since included; `seen` is what capture says of them.
+    pub(crate) fn look(&mut self, seen: &[InterfaceStatus]) {
+        for entry in seen {
+            self.follow(&entry.interface);
+        }
         for Watched { counters, status, peer, told } in &mut self.watched {
             counters.look(self.ethtool.as_mut());
             status.counters = counters.kernel().clone();
@@ -128,7 +127,7 @@ impl NicWatch {
             if let Some(ethtool) = &self.ethtool {
                 status.link = ethtool.link(&status.interface).ok();
             }
-            status.altered = altered(&status.interface, &seen);
+            status.altered = altered(&status.interface, seen);
             if kinds(&status.altered) > told.len() {
                 // Its settings may have changed since the beginning.
                 let nic = self.ethtool.as_mut().and_then(|ethtool| Nic::look(&status.interface, ethtool));
@@ -164,14 +163,12 @@ impl NicWatch {
     }
 }
 
-fn lock(report: &Mutex<WorkerReport>) -> MutexGuard<'_, WorkerReport> {
-    report.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Sums what the workers of an interface saw.
-fn altered(interface: &str, seen: &[InterfaceCounters]) -> Altered {
+/// Sums what all sources saw of an interface.
+fn altered(interface: &str, seen: &[InterfaceStatus]) -> Altered {
     let mut sum = Altered::default();
-    seen.iter().filter(|part| *part.interface == *interface).for_each(|part| sum.add(&part.counters.altered));
+    for entry in seen.iter().filter(|entry| *entry.interface == *interface) {
+        sum.add(&entry.counters.altered);
+    }
     sum
 }
 

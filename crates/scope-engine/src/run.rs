@@ -34,15 +34,16 @@ use crate::obeying::{Obeying, Phase};
 use crate::outputs::Outputs;
 use crate::plan::RunPlan;
 use crate::refused::Refused;
+use crate::report;
 use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
-use crate::status::{Status, StatusTaker, counter_samples, interfaces};
+use crate::status::{Status, StatusTaker, counter_samples};
 use crate::steps::Steps;
 use crate::summary::Summary;
 use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
-use crate::worker::{Feed, Shared, WorkerReport, work};
+use crate::worker::{Feed, Shared, work};
 use scope_dump::{DumpReport, Keeper, Scans};
 use scope_events::Events;
 use scope_events::event::Warning;
@@ -53,8 +54,8 @@ use scope_rights::{Decision, Rights};
 use scope_ring::{Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::{SourceError, Timing};
 use scope_trigger::{Condition, Places, Response, TriggerConfig};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often the main thread looks at orders.
@@ -257,11 +258,12 @@ impl Run {
     /// Workers from start to end, with the main thread beside them.
     fn go(self, sources: Vec<Feed>, nics: NicWatch, early: Vec<Warning>, watch: &dyn Watch) -> Result<Summary, EngineError> {
         let names: Vec<String> = sources.iter().map(|feed| feed.source.name().to_string()).collect();
-        let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
+        let (reporters, reports): (Vec<_>, Vec<_>) = sources.iter().map(|_| report::begin()).unzip();
         let mut warnings = Vec::new();
         let mut failures = Vec::new();
         let mut refused = Refused::default();
-        let mut health = Health::begin(&self.plan, nics, &names, self.live, &self.shared);
+        let mut health = Health::begin(&self.plan, nics, names.len(), self.live, &self.shared);
+        let mut taker = StatusTaker::new(names, reports, self.live);
         health.notes(&self.shared).iter().for_each(|note| watch.note(note));
         early.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
         let orders = Obeying {
@@ -275,10 +277,10 @@ impl Run {
         let mut resumed = false;
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
-            for (index, feed) in sources.into_iter().enumerate() {
-                let (shared, report) = (&self.shared, &reports[index]);
+            for (index, (feed, reporter)) in sources.into_iter().zip(reporters).enumerate() {
+                let shared = &self.shared;
                 let worker = std::thread::Builder::new().name(format!("worker-{index}"));
-                match worker.spawn_scoped(scope, move || work(index as u32, feed, shared, report)) {
+                match worker.spawn_scoped(scope, move || work(index as u32, feed, shared, reporter)) {
                     Ok(handle) => workers.push(handle),
                     Err(cause) => {
                         self.shared.stop.store(true, Ordering::Relaxed);
@@ -290,7 +292,6 @@ impl Run {
                 }
             }
             failures.extend(self.try_rights(watch));
-            let mut taker = StatusTaker::new(names.clone(), self.live);
             let mut memory = MemoryWatch::new(Machine::this(), &self.shared.ring);
             let mut last_status = Instant::now();
             let mut loss = LossTold::new(self.doctors_words());
@@ -310,14 +311,13 @@ impl Run {
                 if self.live {
                     self.tell_of_steps(watch, &mut warnings);
                 }
-                self.tell(&reports, watch, &mut warnings);
+                self.tell(&mut taker, watch, &mut warnings);
                 let dropped = self.shared.ring.counters().total().dropped;
                 loss.look(&dropped, Instant::now()).iter().for_each(|line| watch.warning(line));
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
-                    let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) };
-                    status.interfaces = interfaces(&names, &reports);
-                    let notes = health.look(&mut status, &self.shared, &reports);
+                    let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared) };
+                    let notes = health.look(&mut status, &self.shared);
                     resumed |= self.obey(&orders, Phase::Going, &mut warnings);
                     if std::mem::take(&mut resumed) {
                         health.note_resumed(&self.shared);
@@ -336,9 +336,8 @@ impl Run {
             if !self.shared.stop.swap(true, Ordering::Relaxed) {
                 watch.stopping();
             }
-            let mut status = taker.take(&self.shared, self.hits());
-            status.interfaces = interfaces(&names, &reports);
-            let notes = health.look(&mut status, &self.shared, &reports);
+            let mut status = taker.take(&self.shared);
+            let notes = health.look(&mut status, &self.shared);
             resumed |= self.obey(&orders, Phase::SourcesEnded, &mut warnings);
             if resumed {
                 health.note_resumed(&self.shared);
@@ -354,20 +353,21 @@ impl Run {
         });
         while !self.shared.dumps.wait(STATUS_EVERY) {
             self.obey(&orders, Phase::Closing, &mut warnings);
-            self.tell(&reports, watch, &mut warnings);
+            self.tell(&mut taker, watch, &mut warnings);
         }
         self.obey(&orders, Phase::Closing, &mut warnings);
         self.control.end();
-        self.tell(&reports, watch, &mut warnings);
+        self.tell(&mut taker, watch, &mut warnings);
         if let Some(exec) = &self.exec {
             exec.finish();
         }
         self.tell_of_commands(watch, &mut warnings);
         self.tell_of_refused(&mut refused, watch);
-        self.tell_of_disorder(&reports, watch, &mut warnings);
-        let nics = health.end(&reports);
+        let mut status = taker.take(&self.shared);
+        self.tell_of_disorder(&status, watch, &mut warnings);
+        health.look_at_nics(&mut status);
         health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
-        Ok(self.finish(names, reports, nics, warnings, failures, &refused))
+        Ok(self.finish(status, warnings, failures, &refused))
     }
 
     /// Obeys orders that wait; whether the process was stopped, and goes on.
@@ -401,10 +401,6 @@ impl Run {
             }
             Err(error) => Some(format!("rights: the self-test couldn't be made: {error}")),
         }
-    }
-
-    fn hits(&self) -> u64 {
-        self.shared.triggers.counts().iter().map(|(_, hits)| hits.total()).sum()
     }
 }
 

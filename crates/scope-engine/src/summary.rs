@@ -119,7 +119,7 @@ impl Summary {
             strays: self.strays,
             set_back: self.set_back,
             late: self.late,
-            sources: self.sources.iter().enumerate().map(source).collect(),
+            sources: self.sources.iter().enumerate().map(|(worker, (spec, counters))| source(worker, spec, counters)).collect(),
             interfaces: self.interfaces.iter().map(interface).collect(),
             nic: nic_facts(&self.nics),
             adds_up: self.adds_up,
@@ -149,8 +149,8 @@ pub(crate) fn dropped(drops: &Drops) -> ByWord {
 
 /// One source's side of the conservation law: live `offered = kernel_dropped + waiting + received`, files
 /// `offered = received + unreadable`, generated traffic `offered = received`.
-pub(crate) fn source((worker, (spec, counters)): (usize, &(String, SourceCounters))) -> SourceCounts {
-    SourceCounts { source: spec.clone(), worker: worker as u64, counts: Flat(offered(counters)) }
+pub(crate) fn source(worker: usize, spec: &str, counters: &SourceCounters) -> SourceCounts {
+    SourceCounts { source: spec.to_string(), worker: worker as u64, counts: Flat(offered(counters)) }
 }
 
 /// The same of one live interface, over all the times that it was there.

@@ -11,9 +11,9 @@ use crate::dumps::Dumps;
 use crate::live_times::{LiveTimes, Taken};
 use crate::lockstep::Lockstep;
 use crate::plan::SourceEntry;
+use crate::report::Reporter;
 use crate::steps::Steps;
 use crate::triggers::{TriggerSet, Triggers};
-use crate::unread::Unread;
 use scope_dump::HitPacket;
 use scope_events::Events;
 use scope_filter::{ASKED_MAX, Asked, Filter, Predicate};
@@ -25,12 +25,12 @@ use scope_packet::{
 };
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
-use scope_source::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
+use scope_source::{Polled, Source, Timing};
 use scope_spelling::values::format_cpus;
 use scope_trigger::{Asker, Key, Matched, Occurrence, Why};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Full batches between two commits.
@@ -73,21 +73,6 @@ impl Shared {
     }
 }
 
-/// What a worker tells while it runs, and at its end.
-#[derive(Default)]
-pub struct WorkerReport {
-    /// Its source's counters.
-    pub counters: SourceCounters,
-    /// The same for each of its live interfaces.
-    pub interfaces: Vec<InterfaceCounters>,
-    /// Warnings that nobody has read yet.
-    pub warnings: Unread<String>,
-    /// What became of its interfaces, which nobody has read yet.
-    pub news: Unread<InterfaceNews>,
-    /// Why its source failed.
-    pub failure: Option<SourceError>,
-}
-
 /// A source, and what its packets may have of the ring.
 pub struct Feed {
     /// One worker's.
@@ -114,14 +99,14 @@ impl Part {
     }
 }
 
-/// Polls the source until it ends. `index` is the worker's number in the run.
-pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport>) {
+/// Polls the source until it ends. `index` is the worker's number in the run; what it says of itself it says to `reporter`.
+pub fn work(index: u32, feed: Feed, shared: &Shared, mut reporter: Reporter) {
     let Feed { mut source, parts, cpus } = feed;
     let _ended = EndOnDrop { index, shared };
     let live = source.timing() == Timing::Live;
     if let Err(cause) = pin_this_thread(&cpus) {
         let warning = format!("worker {index} could not be pinned to CPUs {}: {cause}", format_cpus(&cpus));
-        report.lock().expect("no panic while held").warnings.extend([warning]);
+        reporter.warn(warning);
     }
     shared.ring.set_grace(index, source.grace_ns());
     let mut path = Path::new(index, source.timing(), source.grace_ns(), parts, shared);
@@ -146,21 +131,17 @@ pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport
             shared.ring.begin_listening(index, from_ns.saturating_add(ahead_ns), GapReason::NotStarted);
         }
         let ended = !matches!(polled, Ok(Polled::Packets | Polled::Nothing));
-        let mut report = report.lock().expect("no panic while held");
-        report.counters = source.counters();
-        source.interfaces(&mut report.interfaces);
-        report.warnings.extend(source.warnings());
-        report.news.extend(source.news());
-        report.failure = polled.err();
+        reporter.report(&mut *source);
         if ended {
-            let (to_ns, reason) = match (&report.failure, stopped_ns) {
+            let failure = polled.err();
+            let (to_ns, reason) = match (&failure, stopped_ns) {
                 (Some(_), _) => (path.clock_ns, GapReason::InterfaceGone),
                 (None, Some(stopped_ns)) if live => (stopped_ns, GapReason::Stopped),
                 (None, Some(_)) => (path.clock_ns, GapReason::Stopped),
                 (None, None) => (path.clock_ns, GapReason::CaptureEnd),
             };
             shared.ring.end_listening(index, to_ns, reason);
-            return;
+            return reporter.end(failure);
         }
     }
 }

@@ -4,17 +4,18 @@
 use scope_dump::{DumpOutput, Scans};
 use scope_engine::dumps::{DumpSettings, Dumps};
 use scope_engine::lockstep::Lockstep;
+use scope_engine::report;
 use scope_engine::threads::SystemThreads;
 use scope_engine::triggers::Triggers;
-use scope_engine::worker::{Feed, Part, Shared, WorkerReport, work};
+use scope_engine::worker::{Feed, Part, Shared, work};
 use scope_events::Events;
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType, Packet, Sink, SystemClock, TimestampSource};
 use scope_ring::{ClaimGroup, Ring, RingConfig, Share};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Condition, Places, Response, TriggerConfig};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex};
 
 const BATCHES: i64 = 400;
 
@@ -113,7 +114,7 @@ fn run(ring: &Arc<Ring>, group: ClaimGroup, prefilter: Option<Filter>, fails: bo
         main: std::thread::current(),
     };
     let parts = vec![Part { group, prefilter: prefilter.clone() }, Part { group: ClaimGroup::COMMON, prefilter }];
-    work(0, Feed { source: Box::new(Two { at: 0, fails }), parts, cpus: Vec::new() }, &shared, &Mutex::<WorkerReport>::default());
+    work(0, Feed { source: Box::new(Two { at: 0, fails }), parts, cpus: Vec::new() }, &shared, report::begin().0);
 }
 
 fn config() -> RingConfig {

@@ -9,10 +9,11 @@ use crate::stage::{Stage, StageClock};
 use scope_dump::{DumpOutput, DumpReport, Scans, Target, Together};
 use scope_engine::dumps::{DumpSettings, Dumps};
 use scope_engine::lockstep::Lockstep;
+use scope_engine::report;
 use scope_engine::steps::Steps;
 use scope_engine::threads::{Threads, Work};
 use scope_engine::triggers::Triggers;
-use scope_engine::worker::{Feed, Part, Shared, WorkerReport, work};
+use scope_engine::worker::{Feed, Part, Shared, work};
 use scope_events::Events;
 use scope_filter::{Filter, FilterEngine, Template, VlanRule};
 use scope_folder::Folder;
@@ -139,7 +140,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
         let group = if worker == 0 && share.is_some() { ClaimGroup::of_share(0) } else { ClaimGroup::COMMON };
         let feed = Feed { source, parts: vec![Part { group, prefilter }], cpus: Vec::new() };
         let shared = shared.clone();
-        let run = move || work(worker as u32, feed, &shared, &Mutex::<WorkerReport>::default());
+        let run = move || work(worker as u32, feed, &shared, report::begin().0);
         stage.spawn(format!("worker-{worker}"), Box::new(run)).expect("a thread for the simulator");
     }
     conduct(&scene, &stage, &shared);

@@ -203,8 +203,8 @@ pub trait Source: Send {
     }
 
     /// Counters of each live interface so far, into what the call before filled: a new one is added behind, and of the others those
-    /// are put right that may have changed since then.
-    fn interfaces(&mut self, _into: &mut Vec<InterfaceCounters>) {}
+    /// are put right that may have changed since then. Their numbers are added to `changed`, some perhaps twice.
+    fn interfaces(&mut self, _into: &mut Vec<InterfaceCounters>, _changed: &mut Vec<usize>) {}
 
     /// What became of live interfaces since the last call. Where several workers share them, one of them tells.
     fn news(&mut self) -> Vec<InterfaceNews> {

@@ -74,7 +74,7 @@ pub fn ready(plan: &RunPlan) -> String {
 
 /// One line that says how a run goes; about 80 letters.
 pub fn status(status: &Status) -> String {
-    let dropped: u64 = status.dropped.iter().map(|(_, packets)| packets).sum();
+    let dropped: u64 = status.counts.dropped.iter().map(|(_, packets)| packets).sum();
     format!(
         "{:>5.0} s  {} packets/s  {}  ring {}  dropped {}  dumps {} open, {} done{}",
         status.elapsed_s,

@@ -3,11 +3,9 @@
 use super::Run;
 use crate::dump_reports;
 use crate::live;
-use crate::nic_watch::NicStatus;
 use crate::refused::Refused;
-use crate::status::interfaces;
+use crate::status::{SourceStatus, Status};
 use crate::summary::{Amount, Summary, clock};
-use crate::worker::WorkerReport;
 use scope_dump::Target;
 use scope_events::event::{Armed, End, OrderCounts, Pins, ScanCounts, Start, Together, WriteBuffers};
 use scope_events::fact::Flat;
@@ -17,7 +15,6 @@ use scope_rights::Rights;
 use scope_ring::RingMemory;
 use scope_spelling::time::iso;
 use std::io::ErrorKind;
-use std::sync::Mutex;
 
 impl Run {
     pub(super) fn log_start(&self, memory: &RingMemory, notes: &[String]) {
@@ -78,20 +75,10 @@ impl Run {
         report.error.map(|error| format!("the file of all windows is incomplete: {error}"))
     }
 
-    /// Draws up the summary, writes the ring out, closes the log.
-    pub(super) fn finish(
-        self,
-        names: Vec<String>,
-        reports: Vec<Mutex<WorkerReport>>,
-        nics: Vec<NicStatus>,
-        warnings: Vec<String>,
-        mut failures: Vec<String>,
-        refused: &Refused,
-    ) -> Summary {
-        let mut summary = Summary { warnings, nics, ..Summary::default() };
-        let counters = self.shared.ring.counters();
-        summary.adds_up = counters.add_up();
-        let total = counters.total();
+    /// Draws up the summary from the last status, writes the ring out, closes the log.
+    pub(super) fn finish(self, status: Status, warnings: Vec<String>, mut failures: Vec<String>, refused: &Refused) -> Summary {
+        let Status { counts: total, adds_up, hits_by_trigger, sources, interfaces, nics, .. } = status;
+        let mut summary = Summary { warnings, nics, interfaces, adds_up, ..Summary::default() };
         summary.late = total.late_packets;
         summary.strays = total.stray_packets;
         summary.set_back = self.shared.steps.era();
@@ -102,17 +89,15 @@ impl Run {
         summary.cut = total.cut_packets;
         summary.cut_by_segment = total.cut_by_segment_packets;
         summary.memory = self.shared.ring.memory().to_string();
-        summary.interfaces = interfaces(&names, &reports);
-        for (name, report) in names.into_iter().zip(reports) {
-            let report = report.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-            summary.unreadable += report.counters.unreadable;
-            summary.stepped_back += report.counters.stepped_back;
-            summary.set_back += report.counters.set_back;
-            summary.time_clamped += report.counters.time_clamped;
-            failures.extend(report.failure.map(|failure| format!("source failed: {failure}")));
-            summary.sources.push((name, report.counters));
+        for SourceStatus { source, counters, failure } in sources {
+            summary.unreadable += counters.unreadable;
+            summary.stepped_back += counters.stepped_back;
+            summary.set_back += counters.set_back;
+            summary.time_clamped += counters.time_clamped;
+            failures.extend(failure.map(|failure| format!("source failed: {failure}")));
+            summary.sources.push((source, counters));
         }
-        summary.hits = self.shared.triggers.counts();
+        summary.hits = hits_by_trigger;
         let dumps = self.shared.dumps.reports();
         (summary.dumps, summary.dump_totals) = (dumps.kept(), dumps.totals());
         summary.annexes_left_out = self.shared.dumps.evidence().annexes.left_out();

@@ -2,9 +2,10 @@
 
 use super::Run;
 use crate::refused::{Bounds, Refused};
+use crate::report::WorkerNews;
 use crate::run::Watch;
 use crate::space::Told;
-use crate::worker::WorkerReport;
+use crate::status::{Status, StatusTaker};
 use scope_events::event::{Interface, LongHold, Warning};
 use scope_events::fact::Rare;
 use scope_events::{EVENTS_FILE, LogNews};
@@ -12,7 +13,6 @@ use scope_source::spec::SourcePlan;
 use scope_source::{InterfaceNews, InterfaceState};
 use scope_spelling::figures::{counted, number};
 use scope_spelling::printable::shell_word;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Warnings that the summary repeats; all are told when they come up.
@@ -25,17 +25,18 @@ const LONG_HOLD: Duration = Duration::from_secs(5);
 
 impl Run {
     /// Passes on what has come up: warnings, finished dumps.
-    pub(super) fn tell(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
-        for report in reports {
-            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-            let ((news, lost_news), (new, lost)) = (report.news.take(), report.warnings.take());
-            drop(report); // the worker needs it
-            news.into_iter().for_each(|news| self.tell_of_interface(news, watch, warnings));
-            let lost = Some(lost + lost_news).filter(|lost| *lost > 0);
-            let lost = lost.map(|lost| {
-                format!("{lost} lines of a worker came faster than they could be told, and are lost: is standard error read?")
-            });
-            new.into_iter().chain(lost).for_each(|warning| self.warn(warning, watch, warnings));
+    pub(super) fn tell(&self, taker: &mut StatusTaker, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        for (news, lost) in taker.news() {
+            for news in news {
+                match news {
+                    WorkerNews::Interface(news) => self.tell_of_interface(news, watch, warnings),
+                    WorkerNews::Warning(warning) => self.warn(warning, watch, warnings),
+                }
+            }
+            if lost > 0 {
+                let text = "lines of a worker came faster than they could be told, and are lost: is standard error read?";
+                self.warn(format!("{lost} {text}"), watch, warnings);
+            }
         }
         self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
         for told in self.space.look(&self.shared.events) {
@@ -119,15 +120,13 @@ impl Run {
     }
 
     /// Warns of files whose packets are in no order of time, once all are read: then most of them belong to no window.
-    pub(super) fn tell_of_disorder(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
-        let total = self.shared.ring.counters().total();
-        let (strays, packets) = (total.stray_packets, total.received_packets);
+    pub(super) fn tell_of_disorder(&self, status: &Status, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        let (strays, packets) = (status.counts.stray_packets, status.counts.received_packets);
         let many = strays > STRAYS_FEW && strays.saturating_mul(STRAYS_PART) >= packets;
         if self.live || !many {
             return;
         }
-        let counters = |report: &Mutex<WorkerReport>| report.lock().unwrap_or_else(PoisonError::into_inner).counters.set_back;
-        let set_back: u64 = reports.iter().map(counters).sum();
+        let set_back: u64 = status.sources.iter().map(|source| source.counters.set_back).sum();
         let files: Vec<String> = self
             .plan
             .sources

@@ -520,10 +520,20 @@ impl Source for PcapSource {
         std::mem::take(&mut self.warnings)
     }
 
-    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>) {
+    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
         let called = self.follow.as_ref().map_or(&self.name, |follow| &follow.life.called);
-        into.clear();
-        into.push(InterfaceCounters { interface: self.name.clone(), called: called.clone(), counters: self.counters });
+        let Some(entry) = into.first_mut() else {
+            return into.push(InterfaceCounters {
+                interface: self.name.clone(),
+                called: called.clone(),
+                counters: self.counters,
+            });
+        };
+        entry.counters = self.counters;
+        if entry.called != *called {
+            entry.called = called.clone();
+        }
+        changed.push(0);
     }
 
     fn news(&mut self) -> Vec<InterfaceNews> {
