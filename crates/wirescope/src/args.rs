@@ -198,10 +198,22 @@ pub struct RunArgs {
     #[arg(long, value_name = "CMD", help_heading = "Run a command after each dump", value_hint = ValueHint::CommandString)]
     pub exec: Option<String>,
     /// Most commands at once; further dumps wait for theirs
-    #[arg(long, value_name = "N", default_value = "4", help_heading = "Run a command after each dump", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "4",
+        help_heading = "Run a command after each dump",
+        allow_hyphen_values = true
+    )]
     pub exec_max: String,
     /// How long a command may take before it is ended
-    #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Run a command after each dump", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "60s",
+        help_heading = "Run a command after each dump",
+        allow_hyphen_values = true
+    )]
     pub exec_timeout: String,
     /// Folder where commands may write, besides a temporary one of their own; may be given several times
     #[arg(long, value_name = "DIR", help_heading = "Run a command after each dump", value_hint = ValueHint::DirPath)]

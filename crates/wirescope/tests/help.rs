@@ -46,7 +46,9 @@ fn printed(words: &[String], flag: &[&str]) -> String {
 /// The flags that a help lists, apart from those for help and version.
 fn listed(help: &str) -> BTreeSet<String> {
     let lines = help.lines().take_while(|line| !line.starts_with("Examples:")).filter(|line| line.trim_start().starts_with('-'));
-    let flags = lines.filter(|line| line.find('-').is_some_and(|at| (2..=6).contains(&at))).map(|line| last_flag(line.trim().split("  ").next().unwrap()));
+    let flags = lines
+        .filter(|line| line.find('-').is_some_and(|at| (2..=6).contains(&at)))
+        .map(|line| last_flag(line.trim().split("  ").next().unwrap()));
     flags.filter(|flag| !["--help", "--help-all", "--version"].contains(&flag.as_str())).collect()
 }
 
@@ -80,7 +82,8 @@ fn everything_is_in_the_long_help_and_in_the_manual_page_of_each_command() {
         // A flag begins an entry of its own, and something is said of it on the next line.
         let plain = page.replace("\\-", "-").replace("\\fB", "").replace("\\fI", "").replace("\\fR", "");
         let lines: Vec<&str> = plain.lines().collect();
-        let entries = lines.windows(3).filter(|lines| lines[0] == ".TP" && lines[1].starts_with('-') && !lines[2].starts_with('.'));
+        let entries =
+            lines.windows(3).filter(|lines| lines[0] == ".TP" && lines[1].starts_with('-') && !lines[2].starts_with('.'));
         let entries: BTreeSet<String> = entries.map(|lines| last_flag(lines[1])).collect();
         let missing: Vec<&String> = flags.iter().filter(|flag| !entries.contains(*flag)).collect();
         assert!(missing.is_empty(), "{words:?}: {missing:?}");
