@@ -9,6 +9,7 @@ mod doctor;
 mod explain;
 #[cfg(test)]
 mod flags_page;
+mod help;
 mod journal;
 mod manual;
 mod plan;
@@ -19,13 +20,13 @@ mod tcpdump_words;
 mod watch;
 mod words;
 
-use args::{Cli, ConfigVerb, Verb};
+use args::{Cli, ConfigVerb, ManArgs, Verb};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use plan::Look;
 use record::Ended;
 use scope_engine::Control;
-use scope_spelling::printable::{json_line, printable_lines, shell_word};
+use scope_spelling::printable::{json_line, printable, printable_lines, shell_word};
 use speech::{Level, LogFormat, say};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -60,10 +61,7 @@ fn main() -> ExitCode {
         Verb::Devices(args) => devices::devices(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Completions { shell } => print(&manual::completions(shell)),
-        Verb::Man => match manual::page() {
-            Ok(page) => print(&page),
-            Err(error) => failed(&format!("manual page: {error}")),
-        },
+        Verb::Man(args) => man(&args),
     };
     ExitCode::from(code)
 }
@@ -198,6 +196,32 @@ fn refused(faults: &[String]) -> u8 {
 fn failed(fault: &str) -> u8 {
     say(Level::Error, &format!("wirescope: {fault}{}", words::remedy(fault)));
     UNDONE
+}
+
+/// Prints the manual page of a command, or writes those of all commands.
+fn man(args: &ManArgs) -> u8 {
+    let pages = match manual::pages() {
+        Ok(pages) => pages,
+        Err(error) => return failed(&format!("manual page: {error}")),
+    };
+    let Some(folder) = &args.out else {
+        return match pages.iter().find(|page| page.words == args.command) {
+            Some(page) => print(&page.text),
+            None => {
+                let typed = args.command.join(" ");
+                let all = pages.iter().map(|page| page.words.join(" ")).filter(|words| !words.is_empty());
+                let all = all.collect::<Vec<_>>().join(", ");
+                refused(&[format!("man: there is no command '{}'; there are: {all}", printable(&typed))])
+            }
+        };
+    };
+    for page in pages {
+        let path = folder.join(format!("{}.1", page.name()));
+        if let Err(error) = std::fs::write(&path, page.text) {
+            return failed(&format!("{}: {error}", printable(&path.display().to_string())));
+        }
+    }
+    DONE
 }
 
 /// Prints lines of words, or of JSON that is fit to be shown: nothing of what foreign data brought reaches a terminal as it is.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 /// Flags that are no keys: the file itself, those that are short for `--source`, and what only a test asks for.
-const NO_KEYS: [&str; 5] = ["help", "config", "interface", "read", "rights_selftest"];
+const NO_KEYS: [&str; 6] = ["help", "help_all", "config", "interface", "read", "rights_selftest"];
 /// What a trigger may say where it is a table.
 const TRIGGER: Shape = Shape {
     main: "expr",
