@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`plan`] | what a run is told to do, as meant |
 //! | [`run`] | a run from start to end: who starts when, what ends it |
-//! | [`worker`] | the packet path: one thread per source queue |
+//! | [`worker`] | one thread per source queue |
+//! | `path` | the packet path: each batch through its stages |
 //! | [`control`], `obeying` | orders from outside to a run that goes: sent, and obeyed |
 //! | `sources` | every source is opened: one feed per worker |
 //! | `live` | how an interface is opened, and what is said of that |
@@ -57,6 +58,7 @@ mod nic_watch;
 mod obeying;
 mod outputs;
 mod own_process;
+mod path;
 pub mod plan;
 mod refused;
 mod reload;

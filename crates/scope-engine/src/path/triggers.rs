@@ -1,0 +1,114 @@
+//! The stage that evaluates the triggers: which packets hit which of them.
+
+use super::batch::Batch;
+use crate::triggers::TriggerSet;
+use scope_filter::Predicate;
+use scope_packet::LinkType;
+use scope_trigger::Trigger;
+use std::sync::Arc;
+
+/// The triggers in force, as this worker evaluates them.
+pub(super) struct Evaluate {
+    set: Arc<TriggerSet>,
+    /// Of each lane the triggers' filters for its link type.
+    predicates: Vec<Vec<Predicate>>,
+    /// For each trigger the packets at hand that hit it, a bit each.
+    hits: Vec<u64>,
+}
+
+impl Evaluate {
+    /// For a worker that has no lane yet.
+    pub fn new(set: Arc<TriggerSet>) -> Evaluate {
+        Evaluate { hits: vec![0; set.of_packets.len()], set, predicates: Vec::new() }
+    }
+
+    /// The triggers that it evaluates.
+    pub fn set(&self) -> &Arc<TriggerSet> {
+        &self.set
+    }
+
+    /// A lane more, of packets of `link_type`.
+    pub fn open_lane(&mut self, link_type: LinkType) {
+        self.predicates.push(predicates(&self.set, link_type));
+    }
+
+    /// Evaluates `set` from here on, in lanes of `link_types`: between two batches, so that no packet is held against both or none.
+    #[cold]
+    pub fn replace(&mut self, set: Arc<TriggerSet>, link_types: impl Iterator<Item = LinkType>) {
+        *self = Evaluate::new(set);
+        for link_type in link_types {
+            self.open_lane(link_type);
+        }
+    }
+
+    /// Evaluates every trigger for the packets at hand; those that hit any.
+    #[inline]
+    pub fn run(&mut self, batch: &Batch<'_>) -> u64 {
+        self.hits.fill(0);
+        for (lane, which) in batch.lanes() {
+            for (hits, predicate) in self.hits.iter_mut().zip(&self.predicates[lane]) {
+                *hits |= predicate.matches_batch(batch.asked(), which);
+            }
+        }
+        self.hits.iter().fold(0, |any, hits| any | hits)
+    }
+
+    /// Triggers that packet `at` of the last batch hit, in their order.
+    pub fn hit_by(&self, at: usize) -> impl Iterator<Item = &Arc<Trigger>> {
+        self.set.of_packets.iter().zip(&self.hits).filter(move |(_, hits)| **hits >> at & 1 != 0).map(|(trigger, _)| trigger)
+    }
+}
+
+/// What the triggers evaluate of packets of one link type.
+fn predicates(set: &TriggerSet, link_type: LinkType) -> Vec<Predicate> {
+    let filters = set.of_packets.iter().filter_map(|trigger| trigger.config().condition.filter());
+    filters.map(|filter| filter.for_link(link_type)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::batch::tests::{packets, udp};
+    use super::super::parse::Parse;
+    use super::*;
+    use crate::triggers::Triggers;
+    use scope_filter::{Filter, VlanRule};
+    use scope_trigger::{Condition, Response, TriggerConfig};
+
+    fn config(name: &str, condition: Condition) -> TriggerConfig {
+        TriggerConfig {
+            name: name.into(),
+            condition,
+            response: Response { template: None, before_ns: 0, after_ns: 0, vlan: VlanRule::Transparent },
+            holdoff_ns: 0,
+            holdoff_key: None,
+            single: false,
+        }
+    }
+
+    fn filter(text: &str) -> Condition {
+        Condition::Filter(Filter::compile(text, VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap())
+    }
+
+    #[test]
+    fn each_trigger_knows_the_packets_that_hit_it_and_a_new_set_forgets_them() {
+        let configs = [config("dns", filter("port 53")), config("low", filter("portrange 50-53")), config("none", filter("tcp"))];
+        let triggers = Triggers::new(&configs, config("manual", Condition::Hand));
+        let frames = udp(&[53, 52, 54, 53]);
+        let packets = packets(&frames, &[0, 0, 0, 1]);
+        let mut batch = Batch::new(&packets, |interface| (interface == 0).then_some(0));
+        Parse::default().run(&mut batch, |_| LinkType::ETHERNET);
+        let mut evaluate = Evaluate::new(triggers.current());
+        evaluate.open_lane(LinkType::ETHERNET);
+        let names =
+            |evaluate: &Evaluate, at| evaluate.hit_by(at).map(|trigger| trigger.config().name.to_string()).collect::<Vec<_>>();
+        for _ in 0..2 {
+            assert_eq!(evaluate.run(&batch), 0b0011, "the last packet has no lane");
+            assert_eq!((names(&evaluate, 0), names(&evaluate, 1)), (vec!["dns".to_string(), "low".into()], vec!["low".into()]));
+            assert!(names(&evaluate, 2).is_empty() && names(&evaluate, 3).is_empty());
+        }
+        let other = Triggers::new(&[config("all", filter(""))], config("manual", Condition::Hand));
+        evaluate.replace(other.current(), [LinkType::ETHERNET].into_iter());
+        assert!(names(&evaluate, 0).is_empty());
+        assert_eq!((evaluate.run(&batch), names(&evaluate, 2)), (0b0111, vec!["all".to_string()]));
+    }
+}
