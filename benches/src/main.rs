@@ -26,6 +26,7 @@ mod record;
 mod report_stall;
 mod ring;
 mod soak;
+mod stages_row;
 mod table;
 mod traffic;
 mod truth;

@@ -8,6 +8,7 @@ use crate::live_trigger::WireToTrigger;
 use crate::place::Place;
 use crate::record::Record;
 use crate::report_stall::ReportStall;
+use crate::stages_row;
 use anyhow::Result;
 use scope_testkit::lab::Lab;
 
@@ -41,6 +42,7 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
     reports.finish(record);
     trigger.finish(record, scale.rounds * scale.hits);
     dump.finish(record, scale.rounds * scale.dumps);
+    stages_row::measure(place, scale.rounds * 5, record);
     guide_runs::measure(place, record);
     Ok(())
 }
