@@ -4,7 +4,7 @@ mod run;
 
 use run::{Place, Started, is_root, wait_until};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Objects whose keys are names of triggers, reasons, interfaces or counters, not of this program's choosing.
@@ -74,50 +74,17 @@ fn log(place: &Place) -> Vec<Value> {
 }
 
 #[test]
-fn every_key_of_the_summary_and_every_line_of_the_log_stands_in_its_page() {
+fn every_key_of_the_summary_stands_in_its_page_and_every_line_of_the_log_is_an_event_with_no_other_key() {
     let documented = quoted(&page_of("summary.md"));
-    let page = page_of("event-log.md");
-    let rows: BTreeMap<String, BTreeSet<String>> =
-        page.lines().filter_map(|line| Some((line.strip_prefix("| `")?.split('`').next()?.to_string(), quoted(line)))).collect();
     for (summary, log) in summaries() {
         let mut found = BTreeSet::new();
         keys("", &summary, &mut found);
         let lacking: Vec<_> = found.difference(&documented).collect();
         assert!(lacking.is_empty(), "summary.md lacks {lacking:?}");
-        for line in log {
-            let event = line["event"].as_str().unwrap();
-            let row = rows.get(event).unwrap_or_else(|| panic!("event-log.md lacks the event {event}"));
-            let mut found = BTreeSet::new();
-            keys("", &line, &mut found);
-            let everywhere: BTreeSet<String> = rows["every line"].union(&rows["nic"]).cloned().collect();
-            let of_summary = if ["dump", "end", "together"].contains(&event) { documented.clone() } else { BTreeSet::new() };
-            let known = |key: &&String| row.contains(*key) || everywhere.contains(*key) || of_summary.contains(*key);
-            let lacking: Vec<_> = found.iter().filter(|key| !known(key)).collect();
-            assert!(lacking.is_empty(), "event-log.md lacks of {event}: {lacking:?}");
+        for event in log {
+            let line = scope_events::Line::read(event.to_string().as_bytes()).expect("a line");
+            let scope_events::Said::Event(known) = &line.said else { panic!("{event}") };
+            assert_eq!(scope_events::line::write(known, &line.run_id, &line.logged), event);
         }
     }
-}
-
-/// Events that the engine writes, by its source: what stands behind `.log(`.
-fn events_in(folder: &Path, found: &mut BTreeSet<String>) {
-    for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        if entry.is_dir() {
-            events_in(&entry, found);
-        } else if entry.extension().is_some_and(|ending| ending == "rs") {
-            let text = std::fs::read_to_string(&entry).unwrap();
-            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-            let called = code.split(".log(").skip(1).filter_map(|call| call.trim_start().strip_prefix('"')?.split('"').next());
-            found.extend(called.map(String::from));
-        }
-    }
-}
-
-#[test]
-fn every_event_that_the_engine_can_write_has_its_line_in_the_page_of_the_log() {
-    let mut events = BTreeSet::new();
-    events_in(&root().join("crates/scope-engine/src"), &mut events);
-    assert!(events.len() > 10, "{events:?}");
-    let page = page_of("event-log.md");
-    let lacking: Vec<_> = events.iter().filter(|event| !page.contains(&format!("\n| `{event}` |"))).collect();
-    assert!(lacking.is_empty(), "event-log.md lacks {lacking:?}");
 }
