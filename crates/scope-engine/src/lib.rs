@@ -30,6 +30,7 @@
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`dump_reports`] | what became of dumps: the newest, and sums of all |
 //! | [`exec`] | commands after dumps, and the process that runs them |
+//! | `failure` | what was promised and not done |
 //! | `folder_watch` | whether the folder for dumps is still there |
 //! | [`space`] | whether there is room for dumps |
 //! | [`doctor`] | where a run loses packets, found from its log |
@@ -49,6 +50,7 @@ pub mod dump_reports;
 pub mod dumps;
 pub mod events;
 pub mod exec;
+mod failure;
 pub mod few_pins;
 mod filters;
 mod folder_watch;
@@ -91,6 +93,7 @@ pub mod worker;
 pub use control::Control;
 pub use dump_reports::DumpTotals;
 pub use exec::{ExecCounts, ExecPlan};
+pub use failure::Failure;
 pub use live::settings as live_settings;
 pub use nic_watch::NicStatus;
 pub use own_process::serve_if_asked;

@@ -4,6 +4,7 @@ use crate::few_pins;
 use crate::filters::made_ready;
 use crate::run::Watch;
 use crate::worker::Shared;
+use scope_fault::Fault;
 use scope_filter::FilterEngine;
 use scope_packet::LinkType;
 use scope_trigger::TriggerConfig;
@@ -15,7 +16,7 @@ pub enum Reload {
     /// It is right: to be taken, between two batches.
     Take(Box<Change>),
     /// It has these faults: nothing of it is taken.
-    Refuse(Vec<String>),
+    Refuse(Vec<Fault>),
 }
 
 /// What changes, as meant.
@@ -48,6 +49,7 @@ pub(crate) fn reload(
     let change = match order {
         Reload::Take(change) => change,
         Reload::Refuse(faults) => {
+            let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
             shared.events.log("reload", json!({"ok": false, "faults": faults, "changed": [], "kept": []}));
             // A fault may show a text with a mark below it.
             faults.iter().for_each(|fault| format!("wirescope: {fault}").lines().for_each(|line| watch.note(line)));

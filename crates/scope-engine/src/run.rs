@@ -22,6 +22,7 @@ use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
 use crate::events::Events;
 use crate::exec::{Exec, Surroundings};
+use crate::failure::Failure;
 use crate::few_pins;
 use crate::filters::prepare_filters;
 use crate::health::Health;
@@ -47,10 +48,11 @@ use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
 use crate::worker::{Feed, Shared, WorkerReport, work};
 use scope_dump::{DumpReport, Keeper, Scans};
+use scope_fault::Fault;
 use scope_filter::{Filter, VlanRule};
 use scope_packet::{Clock, GapReason, LinkType, SystemClock};
 use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
-use scope_source::{SourceError, Timing};
+use scope_source::Timing;
 use scope_trigger::{Places, TriggerConfig};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -96,7 +98,7 @@ pub trait Watch: Sync {
 pub enum EngineError {
     /// A source couldn't be opened.
     #[error(transparent)]
-    Source(#[from] SourceError),
+    Source(Fault),
     /// The ring couldn't be made.
     #[error(transparent)]
     Ring(#[from] scope_ring::RingError),
@@ -104,8 +106,8 @@ pub enum EngineError {
     #[error(transparent)]
     Rights(#[from] rights::RightsError),
     /// The process for commands couldn't be begun.
-    #[error("{}", if .0.starts_with("--exec") { .0.clone() } else { format!("--exec: {}", .0) })]
-    Exec(String),
+    #[error(transparent)]
+    Exec(Fault),
     /// A file or a thread couldn't be made.
     #[error("{place}: {cause}")]
     System {
@@ -135,7 +137,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let mut warnings = prepare_filters(plan.filter_engine, &plan.sources, plan.triggers.iter());
     warnings.extend(short_snap::warnings(&plan, &plan.link_types));
     let own = live::own_traffic(&plan);
-    let sources = open_sources(&plan, &own)?;
+    let sources = open_sources(&plan, &own).map_err(EngineError::Source)?;
     let mut notes = live::notes(&plan, &own, &sources);
     let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
     if let Some(said) = few_pins::of_run(&plan, &ring, live) {
@@ -162,7 +164,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
 fn start_exec(plan: &RunPlan, outputs: &Outputs, decision: Option<&Decision>) -> Result<Option<Arc<Exec>>, EngineError> {
     let Some(exec) = plan.dump.exec.clone() else { return Ok(None) };
     if let Some(why) = decision.and_then(|decision| decision.stays_root()) {
-        return Err(EngineError::Exec(format!("commands never run as root: {why}")));
+        return Err(EngineError::Exec(Fault::of("exec").cause(format!("commands never run as root: {why}"))));
     }
     let around = Surroundings { user: decision.and_then(|decision| decision.user()), dumps: outputs.dumps() };
     Exec::start(exec, &around).map(Some).map_err(EngineError::Exec)
@@ -254,7 +256,7 @@ impl Run {
         let names: Vec<String> = sources.iter().map(|feed| feed.source.name().to_string()).collect();
         let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
         let mut warnings = Vec::new();
-        let mut failures = Vec::new();
+        let mut failures: Vec<Failure> = Vec::new();
         let mut refused = Refused::default();
         let mut health = Health::begin(&self.plan, nics, &names, self.live, &self.shared);
         health.notes(&self.shared).iter().for_each(|note| watch.note(note));
@@ -271,7 +273,7 @@ impl Run {
                         self.shared.ring.begin_listening(index as u32, i64::MAX, GapReason::NotStarted);
                         self.shared.ring.end_clock(index as u32);
                         self.shared.lockstep.end(index as u32);
-                        failures.push(format!("no thread for worker {index}: {cause}"));
+                        failures.push(Failure::of_error(&format!("no thread for worker {index}"), &cause));
                     }
                 }
             }
@@ -334,7 +336,7 @@ impl Run {
             health.log_loss(&mut taker, &self.shared);
             for (index, worker) in workers.into_iter().enumerate() {
                 if worker.join().is_err() {
-                    failures.push(format!("worker {index} failed: this is a defect of wirescope"));
+                    failures.push(format!("worker {index} failed: this is a defect of wirescope").into());
                 }
             }
         });
@@ -387,14 +389,15 @@ impl Run {
     }
 
     /// Tries from inside, where that was asked for, what must not be possible any more; why that is a failure, if it is.
-    fn try_rights(&self, watch: &dyn Watch) -> Option<String> {
+    fn try_rights(&self, watch: &dyn Watch) -> Option<Failure> {
         let rights = self.rights.as_ref().filter(|_| self.plan.rights.as_ref().is_some_and(|plan| plan.selftest))?;
         match rights::selftest(rights, &self.outputs.writable()) {
             Ok(tried) => {
                 watch.selftest(&tried.facts);
-                (!tried.passed).then(|| "rights: something is possible that must not be; the self-test says what".to_string())
+                let fault = Fault::of_thing("rights").cause("something is possible that must not be; the self-test says what");
+                (!tried.passed).then(|| fault.into())
             }
-            Err(error) => Some(format!("rights: the self-test couldn't be made: {error}")),
+            Err(error) => Some(Failure::of_error("rights: the self-test couldn't be made", &error)),
         }
     }
 

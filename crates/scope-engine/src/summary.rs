@@ -2,6 +2,7 @@
 
 use crate::dump_reports::DumpTotals;
 use crate::exec::ExecCounts;
+use crate::failure::Failure;
 use crate::nic_watch::{NicStatus, nics_json};
 use crate::space::SpaceSummary;
 use crate::status::InterfaceStatus;
@@ -78,8 +79,8 @@ pub struct Summary {
     pub exec: Option<ExecCounts>,
     /// Warnings that came up, in plain words.
     pub warnings: Vec<String>,
-    /// Something that was promised and not done, in plain words: exit code 1.
-    pub failures: Vec<String>,
+    /// Something that was promised and not done: exit code 1.
+    pub failures: Vec<Failure>,
 }
 
 impl Summary {
@@ -122,7 +123,7 @@ impl Summary {
             "dump_space": self.space.as_ref().map(SpaceSummary::to_json),
             "exec": self.exec.as_ref().map(exec),
             "warnings": self.warnings,
-            "failures": self.failures,
+            "failures": self.failures.iter().map(|failure| failure.fault.to_string()).collect::<Vec<_>>(),
         })
     }
 }

@@ -24,6 +24,7 @@ pub mod printable;
 pub mod spec;
 pub mod synth;
 
+use scope_fault::Fault;
 use scope_packet::Sink;
 use std::sync::Arc;
 
@@ -265,14 +266,9 @@ pub trait Source: Send {
 /// Why a source can't be opened or failed while running. Texts say place, cause and remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The text of a source is not understood.
-    #[error("source '{spec}': {cause}")]
-    Spec {
-        /// As typed.
-        spec: String,
-        /// What is wrong, and what would be right.
-        cause: String,
-    },
+    /// The text of a source is not understood, or what it asks for can't be.
+    #[error(transparent)]
+    Spec(#[from] Fault),
     /// There is no such interface.
     #[error("no interface '{name}'; there are: {known}{}", if name == "any" { "; for all interfaces write *" } else { "" })]
     NoInterface {
@@ -321,6 +317,17 @@ pub enum SourceError {
         #[source]
         cause: std::io::Error,
     },
+    /// The kernel gives no ring to capture into.
+    #[error("making a capture ring of {mib} MiB on {interface} (fewer workers or a smaller ring need less): {cause}")]
+    CaptureRing {
+        /// Its size.
+        mib: u64,
+        /// Interface.
+        interface: String,
+        /// The system's own words.
+        #[source]
+        cause: std::io::Error,
+    },
     /// A system call failed.
     #[error("{place}: {cause}")]
     System {
@@ -333,6 +340,21 @@ pub enum SourceError {
 }
 
 impl SourceError {
+    /// Of the source `spec`, in words.
+    pub(crate) fn spec(spec: &str, cause: String) -> SourceError {
+        SourceError::Spec(Fault::of_source(spec).cause(cause))
+    }
+
+    /// As the fault of a source, `spec` as typed.
+    pub fn into_fault(self, spec: &str) -> Fault {
+        match self {
+            SourceError::Spec(fault) => fault,
+            // It names what needs less.
+            SourceError::CaptureRing { .. } => Fault::of_source(spec).cause(self.to_string()),
+            _ => Fault::of_source(spec).error(&self),
+        }
+    }
+
     /// For `interface`, with the remedy for this very program.
     pub(crate) fn no_permission(interface: &str) -> SourceError {
         SourceError::NoPermission { interface: interface.to_string(), program: this_program() }

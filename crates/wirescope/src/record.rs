@@ -2,10 +2,12 @@
 
 use crate::config::reload::Reloader;
 use crate::plan::Planned;
+use crate::plan::faults::of_engine;
 use crate::speech::{Level, say};
 use crate::watch::Teller;
 use crate::words;
 use scope_engine::{Control, RunPlan, Summary, Watch};
+use scope_fault::Fault;
 use scope_source::afpacket::settings::link_speed;
 use scope_source::spec::{AfPacketPlan, PcapPlan, SourcePlan};
 use scope_source::synth::{Size, SynthOptions};
@@ -29,19 +31,21 @@ pub enum Ended {
     /// With a summary; something promised may still be undone.
     Done(Box<Summary>),
     /// Refused before it began: exit code 2.
-    Refused(String),
+    Refused(Fault),
     /// Broken off: exit code 1.
-    Failed(String),
+    Failed(Fault),
 }
 
 /// Runs to the end and tells how it goes on standard error. `control` stops it from elsewhere.
 pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
     let mut reload = planned.reload.take();
     if let Some(Err(error)) = reload.as_mut().map(Reloader::prepare) {
-        return Ended::Refused(format!("--config: no process that reads it again: {error}"));
+        let fault = Fault::of("config").error(&error);
+        return Ended::Refused(fault.cause(format!("no process that reads it again: {error}")));
     }
     if let Err(error) = listen(control, reload) {
-        return Ended::Refused(format!("signals: can't be listened to: {error}"));
+        let fault = Fault::of_thing("signals").error(&error);
+        return Ended::Refused(fault.cause(format!("can't be listened to: {error}")));
     }
     let teller = Teller::new(planned.verbose, words::ready(&planned.run));
     if planned.verbose {
@@ -67,8 +71,8 @@ pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
     }
     match ended {
         Ok(summary) => Ended::Done(Box::new(summary)),
-        Err(error) if teller.has_started() => Ended::Failed(error.to_string()),
-        Err(error) => Ended::Refused(error.to_string()),
+        Err(error) if teller.has_started() => Ended::Failed(of_engine(error)),
+        Err(error) => Ended::Refused(of_engine(error)),
     }
 }
 

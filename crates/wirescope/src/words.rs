@@ -3,7 +3,7 @@
 use scope_dump::gaps_in_words;
 use scope_dump::time_text::iso;
 pub use scope_engine::numbers::{counted, number};
-use scope_engine::{DumpSummary, DumpTotals, InterfaceStatus, NicStatus, RunPlan, Status, Summary, printable};
+use scope_engine::{DumpSummary, DumpTotals, Failure, InterfaceStatus, NicStatus, RunPlan, Status, Summary, printable};
 use scope_packet::Drops;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
 use scope_ring::RingMemory;
@@ -11,19 +11,6 @@ use scope_ring::RingMemory;
 /// Counters of a network card that tell of lost packets.
 const NIC_LOSSES: [&str; 6] =
     ["rx_dropped", "rx_missed_errors", "rx_fifo_errors", "rx_over_errors", "rx_crc_errors", "rx_length_errors"];
-
-/// What helps against a limit of the system that a fault names by its number, to be put behind it; else nothing.
-pub fn remedy(fault: &str) -> &'static str {
-    if fault.contains("ulimit") {
-        "" // it has a remedy of its own
-    } else if fault.contains("(os error 24)") {
-        "; more open files must be allowed: ulimit -n 4096, or LimitNOFILE= of a service"
-    } else if fault.contains("(os error 12)") && !fault.contains("need less") {
-        "; memory or address space is limited: ulimit -v unlimited, free memory, or a smaller --ring"
-    } else {
-        ""
-    }
-}
 
 /// Bytes: `64 KiB`, `1 GiB`, `1.5 MiB`, `100 B`.
 pub fn size(bytes: u64) -> String {
@@ -228,16 +215,15 @@ pub fn summary(summary: &Summary, told: bool) -> String {
         let lacking = if totals.failed > 0 { format!(", {} failed", number(totals.failed)) } else { String::new() };
         line(&mut text, format!("dumps     {}{lacking}", number(totals.dumps)));
     }
-    other_failures(summary).for_each(|failure| line(&mut text, format!("failure   {failure}{}", remedy(failure))));
+    other_failures(summary).for_each(|failure| line(&mut text, format!("failure   {}", failure.fault)));
     line(&mut text, lost(&summary.dropped, &summary.dump_totals));
     text
 }
 
 /// What failed, but for dumps that have a line of their own.
-pub fn other_failures(summary: &Summary) -> impl Iterator<Item = &String> {
-    let of_a_dump =
-        |failure: &str| summary.dumps.iter().any(|dump| !is_whole(dump) && failure.starts_with(&format!("dump {} ", dump.id)));
-    summary.failures.iter().filter(move |failure| !of_a_dump(failure))
+pub fn other_failures(summary: &Summary) -> impl Iterator<Item = &Failure> {
+    let has_a_line = |id: u64| summary.dumps.iter().any(|dump| !is_whole(dump) && dump.id == id);
+    summary.failures.iter().filter(move |failure| !failure.dump.is_some_and(has_a_line))
 }
 
 /// Nothing that came was lost: what nobody listened to is no failure.
@@ -345,16 +331,6 @@ mod tests {
     use scope_packet::{Gap, GapReason};
 
     #[test]
-    fn limits_of_the_system_have_a_remedy_and_only_one() {
-        let check =
-            |number, word| assert!(remedy(&format!("here: {}", std::io::Error::from_raw_os_error(number))).contains(word));
-        check(libc::EMFILE, "ulimit -n");
-        check(libc::ENOMEM, "ulimit -v");
-        assert_eq!(remedy(&format!("{}; look at ulimit -v", std::io::Error::from_raw_os_error(libc::ENOMEM))), "");
-        assert_eq!(remedy("no such folder"), "");
-    }
-
-    #[test]
     fn figures_read_well() {
         let check = |said: String, expected| assert_eq!(said, expected);
         check(size(0), "0 B");
@@ -445,7 +421,8 @@ mod tests {
         };
         let mut finished = Summary { dumps: vec![dump(1, false), dump(2, true)], ..Summary::default() };
         finished.dropped.add(scope_packet::DropReason::Kernel, 7);
-        finished.failures = vec!["dump 1 is incomplete: disk full".into(), "source failed".into()];
+        let of_dump = Failure { dump: Some(1), ..Failure::from("dump 1 is incomplete: disk full".to_string()) };
+        finished.failures = vec![of_dump, "source failed".to_string().into()];
         finished.dump_totals.dumps = 2;
         finished.dump_totals.failed = 1;
         let last = |told| super::summary(&finished, told).lines().rev().take(4).map(str::to_string).collect::<Vec<_>>();

@@ -3,6 +3,7 @@
 use super::Run;
 use crate::clock_state;
 use crate::dump_reports;
+use crate::failure::Failure;
 use crate::live;
 use crate::nic_watch::NicStatus;
 use crate::refused::Refused;
@@ -60,7 +61,7 @@ impl Run {
     }
 
     /// A pipe for which no dump came gets a header, so that its reader sees a capture without packets.
-    fn write_nothing(&self) -> Option<String> {
+    fn write_nothing(&self) -> Option<Failure> {
         let output = &self.outputs.dump;
         if !matches!(output.target, Target::Stream(_)) || self.shared.dumps.done() > 0 {
             return None;
@@ -69,15 +70,15 @@ impl Run {
         let written = scope_dump::write_nothing(output, &self.shared.ring, fallback);
         // Who reads no more needs no header.
         let error = written.err().filter(|error| error.kind() != ErrorKind::BrokenPipe)?;
-        Some(format!("the empty capture couldn't be written: {error}"))
+        Some(Failure::of_error("the empty capture couldn't be written", &error))
     }
 
     /// Makes one file of all windows, where that was asked for; why it lacks something that no dump lacks.
-    fn write_together(&self) -> Option<String> {
+    fn write_together(&self) -> Option<Failure> {
         let output = &self.outputs.dump;
         let report = output.together.as_ref()?.finish(output, &self.shared.ring, self.shared.dumps.shared_evidence())?;
         self.shared.events.log("together", crate::summary::dump(&report));
-        report.error.map(|error| format!("the file of all windows is incomplete: {error}"))
+        report.error.map(|error| format!("the file of all windows is incomplete: {error}").into())
     }
 
     /// Draws up the summary, writes the ring out, closes the log.
@@ -87,7 +88,7 @@ impl Run {
         reports: Vec<Mutex<WorkerReport>>,
         nics: Vec<NicStatus>,
         warnings: Vec<String>,
-        mut failures: Vec<String>,
+        mut failures: Vec<Failure>,
         refused: &Refused,
     ) -> Summary {
         let mut summary = Summary { warnings, nics, ..Summary::default() };
@@ -111,7 +112,7 @@ impl Run {
             summary.stepped_back += report.counters.stepped_back;
             summary.set_back += report.counters.set_back;
             summary.time_clamped += report.counters.time_clamped;
-            failures.extend(report.failure.map(|failure| format!("source failed: {failure}")));
+            failures.extend(report.failure.map(|failure| Failure::of_error("source failed", &failure)));
             summary.sources.push((name, report.counters));
         }
         summary.hits = self.shared.triggers.counts();
@@ -120,17 +121,17 @@ impl Run {
         summary.annexes_left_out = self.shared.dumps.evidence().annexes.left_out();
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());
-        failures.extend(self.lost.take());
+        failures.extend(self.lost.take().into_iter().map(Failure::from));
         let (refused_warnings, refused_failures) = refused.end(&summary.hits, &self.bounds());
         summary.warnings.extend(refused_warnings);
-        failures.extend(refused_failures);
+        failures.extend(refused_failures.into_iter().map(Failure::from));
         failures.extend(dump_reports::failures(&summary.dumps, &summary.dump_totals));
         failures.extend(self.write_together());
         failures.extend(self.write_nothing());
         if let Some((folder, name)) = &self.outputs.ring_out {
             match scope_store::write_ring(&self.shared.ring, folder, name) {
                 Ok(paths) => summary.ring_out = paths,
-                Err(error) => failures.push(format!("the ring couldn't be written out: {error}")),
+                Err(error) => failures.push(Failure::of_error("the ring couldn't be written out", &error)),
             }
         }
         summary.failures = failures;
@@ -158,7 +159,7 @@ impl Run {
         self.shared.events.flush_hits();
         self.shared.events.log("end", end);
         if let Err(error) = self.shared.events.close() {
-            summary.failures.push(format!("the event log is incomplete: {error}"));
+            summary.failures.push(Failure::of_error("the event log is incomplete", &error));
         }
         summary
     }

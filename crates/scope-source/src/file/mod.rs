@@ -549,7 +549,7 @@ fn check(name: &str, options: &FileOptions) -> Result<(), SourceError> {
     }
     match faults.is_empty() {
         true => Ok(()),
-        false => Err(SourceError::Spec { spec: name.to_string(), cause: faults.join("; ") }),
+        false => Err(SourceError::spec(name, faults.join("; "))),
     }
 }
 

@@ -13,6 +13,7 @@ use scope_config::{Given, Settings, Written};
 use scope_engine::reread::Reread;
 use scope_engine::rights::is_readable;
 use scope_engine::{Change, Control, Reload};
+use scope_fault::Fault;
 use scope_packet::LinkType;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ impl Reloader {
         }
     }
 
-    fn change(&mut self) -> Result<Change, Vec<String>> {
+    fn change(&mut self) -> Result<Change, Vec<Fault>> {
         let look = Look::Known(&self.link_types);
         let keys = keys::all();
         let written = match &mut self.reread {

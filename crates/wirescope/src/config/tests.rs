@@ -6,6 +6,7 @@ use crate::plan::{self, Look};
 use clap::CommandFactory;
 use proptest::prelude::*;
 use scope_config::{Given, Kind, Settings, Written};
+use scope_fault::Fault;
 use scope_packet::LinkType;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ const NONSENSE: &str = "$nix %";
 const ANY_TEXT: [&str; 6] = ["out", "ring-out", "write", "exec", "exec-write", "user"];
 
 /// The settings of a text in the file "t.toml".
-fn settings(text: &str) -> Result<RunArgs, Vec<String>> {
+fn settings(text: &str) -> Result<RunArgs, Vec<Fault>> {
     let keys = keys::all();
     match Written::parse(Path::new("t.toml"), text, &keys) {
         Ok(written) => meant(Settings::merge(&keys, Some(written), &Given::new())),
@@ -27,7 +28,9 @@ fn settings(text: &str) -> Result<RunArgs, Vec<String>> {
 
 /// What a check says of a text.
 fn faults(text: &str) -> Vec<String> {
-    settings(text).and_then(|args| plan::plan(&args, Look::Nowhere)).err().unwrap_or_default()
+    let faults = settings(text).and_then(|args| plan::plan(&args, Look::Nowhere)).err().unwrap_or_default();
+    assert!(faults.is_sorted_by_key(|fault| fault.line().unwrap_or(usize::MAX)), "not in order of lines: {faults:#?}");
+    faults.iter().map(ToString::to_string).collect()
 }
 
 /// A file that is right, without the key `but`.
@@ -149,9 +152,9 @@ fn a_faulty_filter_hides_no_other_fault_of_its_trigger() {
                 expr = \"udp prt 5\"\nholdoff-key = \"$nix\"\n";
     let said = faults(text);
     let starts = [
-        "t.toml:7: trigger 'a': expr: filter: ",
         "t.toml:5: trigger 'a': before: ",
         "t.toml:6: trigger 'a': dump: filter: ",
+        "t.toml:7: trigger 'a': expr: filter: ",
         "t.toml:8: trigger 'a': holdoff-key: ",
     ];
     assert_eq!(said.len(), starts.len(), "{said:#?}");
@@ -171,6 +174,21 @@ fn unknown_keys_are_refused_with_the_nearest_known_one_and_all_faults_come_at_on
     for (at, nearest) in [(0, "'ring'"), (1, "'holdoff'"), (4, "'source'")] {
         assert!(said[at].contains(nearest), "{}", said[at]);
     }
+}
+
+#[test]
+fn a_general_key_behind_a_list_of_tables_is_sent_above_it() {
+    let text = "source = \"synth:\"\nout = \"x\"\n[[trigger]]\nexpr = \"udp\"\nring = \"64MiB\"\nnam = \"a\"\n";
+    let said = faults(text);
+    assert_eq!(
+        said,
+        [
+            "t.toml:5: trigger.ring: there is no such key; 'ring' is a key of the whole file: write it above the first [[trigger]]",
+            "t.toml:6: trigger.nam: there is no such key; did you mean 'name'?",
+        ]
+    );
+    let said = faults(&format!("[[source]]\nspec = \"synth:\"\n{text}").replace("source = \"synth:\"\n", ""));
+    assert!(said.iter().any(|fault| fault.contains("above the first [[source]]")), "{said:#?}");
 }
 
 #[test]
@@ -289,13 +307,13 @@ fn combinations_of_keys_are_told_with_file_and_lines_in_the_words_of_the_file() 
     assert!(said[0].starts_with("t.toml:3: ring: ") && said[0].contains("enlarge ring or choose"), "{said:#?}");
     let args = with_flags("source = \"synth:\"\nsummary = \"json\"\n", &["-w", "-"]);
     let said = plan::plan(&args, Look::Nowhere).unwrap_err();
-    assert!(said[0].starts_with("-w: the dump and --summary (t.toml:2) can't both"), "{said:#?}");
+    assert!(said[0].to_string().starts_with("-w: the dump and --summary (t.toml:2) can't both"), "{said:#?}");
 }
 
 #[test]
 fn an_empty_template_is_proposed_as_it_is_written_where_the_trigger_stands() {
     const USB: LinkType = LinkType(189);
-    let said = |args: &RunArgs| plan::plan(args, Look::Known(&[USB])).unwrap_err().join("\n");
+    let said = |args: &RunArgs| plan::plan(args, Look::Known(&[USB])).unwrap_err()[0].to_string();
     let text = "source = \"synth:\"\nout = \"d\"\n";
     let of_file = said(&settings(&format!("{text}trigger = \"udp\"\n")).unwrap());
     assert!(of_file.contains("\ndump = '' keeps all of a window") && !of_file.contains("--dump"), "{of_file}");
