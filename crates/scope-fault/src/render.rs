@@ -36,6 +36,11 @@ impl Fault {
         Reason(&self.in_words(), self.shown.as_deref()).to_string()
     }
 
+    /// Its cause alone.
+    pub fn why(&self) -> String {
+        self.in_words().cause
+    }
+
     /// As JSON: `key`, `value`, `at` (`flag`, or `file` and `line`), `subject`, `cause`, `shown`, `remedy`; null what it hasn't.
     pub fn to_json(&self) -> Value {
         let Words { subject, cause, remedy, hints } = self.in_words();

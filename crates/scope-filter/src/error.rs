@@ -100,6 +100,11 @@ impl FilterError {
         }
     }
 
+    /// What is wrong, in one line: without the text, and without what helps.
+    pub fn cause(&self) -> String {
+        self.fault().why()
+    }
+
     /// Where the fault is, bytes from the start of the text, if it has a place.
     pub fn at(&self) -> Option<usize> {
         match self {

@@ -10,9 +10,7 @@ use crate::holdoff::Holdoff;
 use crate::places::{Asker, Full, Place, Places};
 use crate::window::{Extended, Window};
 use crate::windows::Windows;
-use scope_filter::{
-    Filter, FilterError, NoFilter, Shape, Template, Values, VlanRule, host_pair_filter, host_pair_shape, host_pair_values,
-};
+use scope_filter::{Filter, NoFilter, Shape, Template, Values, VlanRule, host_pair_filter, host_pair_shape, host_pair_values};
 use scope_packet::{Headers, LinkType, Moment};
 use std::sync::{Arc, Mutex};
 
@@ -397,14 +395,14 @@ impl Trigger {
                 match &compiled {
                     Ok(_) => Answer::Fits,
                     Err(NoFilter::Unfilled(unfilled)) => Answer::Unfilled(unfilled.name),
-                    Err(NoFilter::Uncompiled(error)) => Answer::Uncompiled(cause(error)),
+                    Err(NoFilter::Uncompiled(error)) => Answer::Uncompiled(error.cause()),
                 },
             );
         }
         let filter = match compiled {
             Ok(filter) => filter,
             Err(NoFilter::Unfilled(unfilled)) => return Some(Verdict::TemplateUnfilled { name: unfilled.name }),
-            Err(NoFilter::Uncompiled(error)) => return Some(Verdict::FilterUncompiled { cause: cause(&error) }),
+            Err(NoFilter::Uncompiled(error)) => return Some(Verdict::FilterUncompiled { cause: error.cause() }),
         };
         let window = Arc::new(Window::in_era(hit.era, from_ns, to_ns, hit_ns));
         let place = match places.take(&window, asker) {
@@ -430,11 +428,6 @@ impl Misses {
             _ => {}
         }
     }
-}
-
-/// Why a link type has no such filter, in one line.
-fn cause(error: &FilterError) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_string()
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> (Option<
     if args.all && args.write.is_none() {
         let write = |example| Setting::of("write").example(example);
         let fault = Fault::of("all").cause("there is no file that would have every window");
-        faults.add(fault.remedy(sentence![add(), write("FILE"), " or ", write("-")]));
+        faults.add(fault.remedy(sentence!["add ", write("FILE"), " or ", write("-")]));
     }
     if args.all && args.exec.is_some() {
         let cause = sentence!["it runs after each dump, and with ", Setting::of("all"), " there is one file, at the end"];
