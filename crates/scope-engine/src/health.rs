@@ -11,7 +11,7 @@
 
 use crate::home::Home;
 use crate::nic_watch::{NicStatus, NicWatch, nics_json};
-use crate::plan::{RunPlan, SourceEntry};
+use crate::plan::{Fixed, SourceEntry};
 use crate::status::{Status, StatusTaker};
 use crate::summary::{hits, source};
 use crate::thread_times::{ThreadTimes, WorkerTime};
@@ -48,7 +48,7 @@ pub(crate) struct Health {
 
 impl Health {
     /// Logs the machine. `names` are the workers' sources.
-    pub(crate) fn begin(plan: &RunPlan, nics: NicWatch, names: &[String], live: bool, shared: &Shared) -> Health {
+    pub(crate) fn begin(fixed: &Fixed, nics: NicWatch, names: &[String], live: bool, shared: &Shared) -> Health {
         shared.events.log(
             "machine",
             json!({
@@ -56,10 +56,10 @@ impl Health {
                 "pid_began": process_began("self"),
                 "home": Home::here().to_json(),
                 "live": live,
-                "captures": plan.sources.iter().filter_map(capture).collect::<Vec<_>>(),
-                "dumps_max": plan.dumps_max,
-                "interpreter": plan.filter_engine == FilterEngine::Interpreter,
-                "status_every_s": plan.status_every.as_secs_f64(),
+                "captures": fixed.sources.iter().filter_map(capture).collect::<Vec<_>>(),
+                "dumps_max": shared.dumps.places().max(),
+                "interpreter": fixed.filter_engine == FilterEngine::Interpreter,
+                "status_every_s": fixed.status_every.as_secs_f64(),
                 "processors": std::thread::available_parallelism().map_or(0, usize::from),
                 "limits": {"file_size": file_size_max(), "threads": threads_max()},
                 "nic": nics_json(&nics.status()),
@@ -75,8 +75,8 @@ impl Health {
             times: vec![None; names.len()],
             looked: Instant::now(),
             passed_s: [0.0; 2],
-            every: plan.status_every,
-            next_line: Instant::now() + if live { FIRST_LINE } else { plan.status_every },
+            every: fixed.status_every,
+            next_line: Instant::now() + if live { FIRST_LINE } else { fixed.status_every },
         }
     }
 

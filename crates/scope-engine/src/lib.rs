@@ -97,7 +97,7 @@ pub use failure::Failure;
 pub use live::settings as live_settings;
 pub use nic_watch::NicStatus;
 pub use own_process::serve_if_asked;
-pub use plan::{DumpPlan, RunPlan, SingleDump, SourceEntry};
+pub use plan::{DumpPlan, Fixed, Live, RunPlan, SingleDump, SourceEntry};
 pub use reload::{Change, Reload};
 pub use run::{EngineError, Watch, ring_config, run};
 pub use scope_source::printable::{self, json_line, printable, printable_lines, shell_word};

@@ -34,7 +34,7 @@ use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
 use crate::open_files;
 use crate::outputs::Outputs;
-use crate::plan::RunPlan;
+use crate::plan::{Fixed, Live, RunPlan};
 use crate::refused::Refused;
 use crate::reload::reload;
 use crate::rights::{self, Decision, Rights};
@@ -123,27 +123,27 @@ pub enum EngineError {
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
     rights::hide();
     let outputs = Outputs::open(&plan)?;
-    let decision = plan.rights.as_ref().map(|plan| rights::decide(plan, &outputs.writable())).transpose()?;
-    let exec = start_exec(&plan, &outputs, decision.as_ref())?;
-    open_files::allow_dumps(plan.dumps_max); // what runs commands keeps the limit that it found
-    let (segment_bytes, segments) = plan.ring.plan()?;
+    let decision = plan.fixed.rights.as_ref().map(|plan| rights::decide(plan, &outputs.writable())).transpose()?;
+    let exec = start_exec(&plan.fixed, &outputs, decision.as_ref())?;
+    open_files::allow_dumps(plan.live.dumps_max); // what runs commands keeps the limit that it found
+    let (segment_bytes, segments) = plan.fixed.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
-    let ring = Ring::ready(&plan.ring, &plan.shares, &plan.memory, &|done| {
+    let ring = Ring::ready(&plan.fixed.ring, &plan.fixed.shares, &plan.fixed.memory, &|done| {
         watch.prefault(done, ring_bytes);
         control.stops() == 0
     })?;
     let memory = ring.memory();
     // Before the sources are opened: live packets would wait meanwhile.
-    let mut warnings = prepare_filters(plan.filter_engine, &plan.sources, plan.triggers.iter());
-    warnings.extend(short_snap::warnings(&plan, &plan.link_types));
-    let own = live::own_traffic(&plan);
-    let sources = open_sources(&plan, &own).map_err(EngineError::Source)?;
-    let mut notes = live::notes(&plan, &own, &sources);
+    let mut warnings = prepare_filters(plan.fixed.filter_engine, &plan.fixed.sources, plan.live.triggers.iter());
+    warnings.extend(short_snap::warnings(&plan, &plan.fixed.link_types));
+    let own = live::own_traffic(&plan.fixed);
+    let sources = open_sources(&plan.fixed, &own).map_err(EngineError::Source)?;
+    let mut notes = live::notes(&plan.fixed, &own, &sources);
     let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
     if let Some(said) = few_pins::of_run(&plan, &ring, live) {
         if live { warnings.push(said) } else { notes.push(said) }
     }
-    let nics = NicWatch::begin(&plan.sources);
+    let nics = NicWatch::begin(&plan.fixed.sources);
     let mut rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
     if let Some(rights) = &mut rights {
         rights.commands_abi = exec.as_ref().map(|exec| exec.landlock_abi());
@@ -161,8 +161,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
 }
 
 /// Starts what runs after dumps, if anything does: never as root.
-fn start_exec(plan: &RunPlan, outputs: &Outputs, decision: Option<&Decision>) -> Result<Option<Arc<Exec>>, EngineError> {
-    let Some(exec) = plan.dump.exec.clone() else { return Ok(None) };
+fn start_exec(fixed: &Fixed, outputs: &Outputs, decision: Option<&Decision>) -> Result<Option<Arc<Exec>>, EngineError> {
+    let Some(exec) = fixed.dump.exec.clone() else { return Ok(None) };
     if let Some(why) = decision.and_then(|decision| decision.stays_root()) {
         return Err(EngineError::Exec(Fault::of("exec").cause(format!("commands never run as root: {why}"))));
     }
@@ -172,7 +172,7 @@ fn start_exec(plan: &RunPlan, outputs: &Outputs, decision: Option<&Decision>) ->
 
 /// One run, its parts wired together.
 struct Run {
-    plan: RunPlan,
+    fixed: Fixed,
     outputs: Outputs,
     rights: Option<Rights>,
     shared: Shared,
@@ -200,7 +200,7 @@ impl Run {
         let Ready { outputs, rights, ring, events, exec } = ready;
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
-        let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
+        let places = Places::new(plan.live.dumps_max, grace_ns, plan.live.exit_after);
         let space = Space::new(&outputs.dump);
         outputs.dump.budget.iter().for_each(|budget| places.heed(budget.full()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -208,19 +208,19 @@ impl Run {
             output: outputs.dump.clone(),
             exec: exec.clone(),
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
-            filter_engine: plan.filter_engine,
+            filter_engine: plan.fixed.filter_engine,
             clock: clock.clone(),
             threads: Arc::new(SystemThreads),
         };
         // Files don't wait for summaries, and are gone through once.
-        let summarizer = if live && !plan.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
+        let summarizer = if live && !plan.live.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
         let scans = Scans::new(&ring, summarizer.as_ref().map(|summarizer| summarizer.summaries().clone()));
         // Workers of files wait for a dump that hangs.
         let keeper = if live { start_keeper(&scans, &events) } else { None };
-        let dumps = Dumps::new(&ring, &places, &events, &scans, settings, plan.exit_after);
+        let dumps = Dumps::new(&ring, &places, &events, &scans, settings, plan.live.exit_after);
         let shared = Shared {
             ring,
-            triggers: Triggers::new(&plan.triggers, manual_trigger(&plan)),
+            triggers: Triggers::new(&plan.live.triggers, manual_trigger(&plan.live, plan.fixed.vlan)),
             dumps,
             events,
             lockstep: Lockstep::new(sources.len()),
@@ -231,7 +231,7 @@ impl Run {
             main: std::thread::current(),
         };
         Run {
-            plan,
+            fixed: plan.fixed,
             outputs,
             rights,
             shared,
@@ -258,7 +258,7 @@ impl Run {
         let mut warnings = Vec::new();
         let mut failures: Vec<Failure> = Vec::new();
         let mut refused = Refused::default();
-        let mut health = Health::begin(&self.plan, nics, &names, self.live, &self.shared);
+        let mut health = Health::begin(&self.fixed, nics, &names, self.live, &self.shared);
         health.notes(&self.shared).iter().for_each(|note| watch.note(note));
         early.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
         std::thread::scope(|scope| {
@@ -293,7 +293,7 @@ impl Run {
                 self.reload(control, watch).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
                 let triggers = self.shared.triggers.current();
                 let in_force = triggers.triggers.iter().map(|trigger| trigger.config());
-                prepare_filters(self.plan.filter_engine, &self.plan.sources, in_force)
+                prepare_filters(self.fixed.filter_engine, &self.fixed.sources, in_force)
                     .into_iter()
                     .for_each(|warning| self.warn(warning, watch, &mut warnings));
                 drop(triggers);
@@ -362,7 +362,7 @@ impl Run {
         match self.shared.triggers.settle().then(|| control.take_reload()).flatten() {
             Some(order) => {
                 watch.reloading();
-                let warnings = reload(order, &self.shared, self.plan.filter_engine, manual_trigger(&self.plan), self.live, watch);
+                let warnings = reload(order, &self.shared, &self.fixed, self.live, watch);
                 watch.reloaded();
                 warnings
             }
@@ -385,12 +385,12 @@ impl Run {
 
     /// Whether the dump goes into a pipe that nobody reads any more.
     fn reader_gone(&self) -> bool {
-        self.plan.dump.single.is_some() && self.shared.dumps.open().iter().any(|dump| dump.progress.reader_gone())
+        self.fixed.dump.single.is_some() && self.shared.dumps.open().iter().any(|dump| dump.progress.reader_gone())
     }
 
     /// Tries from inside, where that was asked for, what must not be possible any more; why that is a failure, if it is.
     fn try_rights(&self, watch: &dyn Watch) -> Option<Failure> {
-        let rights = self.rights.as_ref().filter(|_| self.plan.rights.as_ref().is_some_and(|plan| plan.selftest))?;
+        let rights = self.rights.as_ref().filter(|_| self.fixed.rights.as_ref().is_some_and(|plan| plan.selftest))?;
         match rights::selftest(rights, &self.outputs.writable()) {
             Ok(tried) => {
                 watch.selftest(&tried.facts);
@@ -424,17 +424,17 @@ fn start_keeper(scans: &Arc<Scans>, events: &Events) -> Option<Keeper> {
 }
 
 /// What a fire by hand does: the last `before` of everything, at once. It hits no packet.
-fn manual_trigger(plan: &RunPlan) -> TriggerConfig {
+pub(crate) fn manual_trigger(live: &Live, vlan: VlanRule) -> TriggerConfig {
     let filter = Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).expect("the empty filter compiles");
     TriggerConfig {
         name: MANUAL.to_string(),
         filter,
         template: None,
-        before_ns: plan.before_ns,
+        before_ns: live.before_ns,
         after_ns: 0,
         holdoff_ns: 0,
         holdoff_key: None,
-        vlan: plan.vlan,
+        vlan,
         single: false,
     }
 }

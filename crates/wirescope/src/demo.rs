@@ -102,7 +102,7 @@ fn planned(arguments: &[String]) -> Result<Planned, Vec<Fault>> {
 
 /// The demo's other threads send, wire and clear up: this process keeps its rights.
 fn keep_rights(mut planned: Planned) -> Planned {
-    planned.run.rights = None;
+    planned.run.fixed.rights = None;
     planned
 }
 

@@ -12,7 +12,7 @@ use crate::args::RunArgs;
 use crate::config::reload::Reloader;
 use faults::{Faults, of_ring, such_as};
 use scope_engine::plan::DUMPS_MAX;
-use scope_engine::{RunPlan, SingleDump};
+use scope_engine::{Fixed, Live, RunPlan, SingleDump};
 use scope_fault::{Fault, Part, Setting, sentence};
 use scope_filter::{FilterEngine, VlanRule};
 use scope_packet::LinkType;
@@ -134,18 +134,14 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
         return Err(faults.into_vec());
     }
     let stdout_taken = dump.single == Some(SingleDump::Stdout);
-    let run = RunPlan {
+    let fixed = Fixed {
         sources: sources.entries,
         ring,
         memory,
         shares: sources.shares,
         link_types: sources.link_types,
-        triggers,
-        before_ns: times.before_ns,
         vlan,
         filter_engine,
-        dumps_max: dumps_max as usize,
-        exit_after,
         status_every: Duration::from_nanos(status_every_ns.max(0) as u64),
         folder,
         dump,
@@ -153,9 +149,10 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
         config: args.settings.to_toml(),
         rights: Some(rights),
     };
-    let reload = Reloader::of(&args.settings, &run.link_types);
+    let live = Live { triggers, before_ns: times.before_ns, dumps_max: dumps_max as usize, exit_after };
+    let reload = Reloader::of(&args.settings, &fixed.link_types);
     Ok(Planned {
-        run,
+        run: RunPlan { fixed, live },
         segments,
         reload,
         json: args.summary.is_some(),
@@ -205,7 +202,7 @@ fn ring(args: &RunArgs, sources: &Sources, faults: &mut Faults<'_>) -> (RingConf
     let config = RingConfig {
         ring_bytes: ring_bytes.unwrap_or(1 << 30),
         segment_bytes: segment_bytes.flatten(),
-        workers: RunPlan::workers(&sources.entries).max(1),
+        workers: Fixed::workers(&sources.entries).max(1),
         lanes: sources.lanes,
         run_id: run_id().unwrap_or_else(|error| {
             let fault = Fault::of_thing("random numbers for the run's name").error(&error);

@@ -50,7 +50,7 @@ pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
     let teller = Teller::new(planned.verbose, words::ready(&planned.run));
     if planned.verbose {
         teller.note("configuration of this run:");
-        for line in planned.run.config.lines() {
+        for line in planned.run.fixed.config.lines() {
             teller.note(line);
         }
     }
@@ -59,7 +59,7 @@ pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
     }
     teller.note(&ring_words(&planned));
     if planned.verbose {
-        for line in scope_engine::live_settings(&planned.run) {
+        for line in scope_engine::live_settings(&planned.run.fixed) {
             teller.note(&line);
         }
     }
@@ -119,8 +119,8 @@ fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<(
 fn ring_words(planned: &Planned) -> String {
     let (segment_bytes, segments) = planned.segments;
     let (bits_per_s, rate) = rate(&planned.run);
-    let shares = planned.run.sources.iter().filter_map(|entry| {
-        let share = planned.run.shares[entry.group.share()?];
+    let shares = planned.run.fixed.sources.iter().filter_map(|entry| {
+        let share = planned.run.fixed.shares[entry.group.share()?];
         Some(format!("; {}% of it only for '{}'", share.percent, entry.spec))
     });
     words::ring(segment_bytes as u64, segments as u64, bits_per_s, &rate) + &shares.collect::<String>()
@@ -130,7 +130,7 @@ fn ring_words(planned: &Planned) -> String {
 fn rate(plan: &RunPlan) -> (f64, String) {
     let mut wire_bits = 0.0;
     let mut ring_bits = 0.0;
-    for entry in &plan.sources {
+    for entry in &plan.fixed.sources {
         match &entry.plan {
             SourcePlan::Synth(options) if !options.pace_max => {
                 let packets = options.rate_or_default() as f64;

@@ -28,7 +28,7 @@ pub fn bit_rate(bits_per_s: f64) -> String {
 
 /// Of each trigger whose filter is empty, that every packet fires it.
 pub fn everything_fires(plan: &RunPlan) -> Vec<String> {
-    let empty = plan.triggers.iter().filter(|trigger| trigger.filter.is_everything());
+    let empty = plan.live.triggers.iter().filter(|trigger| trigger.filter.is_everything());
     empty.map(|trigger| format!("trigger '{}': its filter is empty, so every packet fires it", trigger.name)).collect()
 }
 
@@ -92,11 +92,11 @@ pub fn memory(memory: &RingMemory) -> String {
 /// That capture begins, how to fire and how to stop.
 pub fn ready(plan: &RunPlan) -> String {
     let pid = std::process::id();
-    let before = match plan.before_ns {
+    let before = match plan.live.before_ns {
         0 => "nothing".to_string(),
         ns => format!("the last {}", span(ns)),
     };
-    let fire = match (plan.triggers.len(), plan.ring_out.is_some()) {
+    let fire = match (plan.live.triggers.len(), plan.fixed.ring_out.is_some()) {
         (0, false) => format!("no trigger, so only this writes: kill -USR1 {pid}, a dump of {before}"),
         _ => format!("kill -USR1 {pid} dumps {before}"),
     };

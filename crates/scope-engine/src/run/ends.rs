@@ -22,10 +22,11 @@ use std::sync::Mutex;
 impl Run {
     pub(super) fn log_start(&self, memory: &RingMemory, notes: &[String]) {
         let ring = &self.shared.ring;
-        let triggers: Vec<_> = self
-            .plan
+        let in_force = self.shared.triggers.current();
+        let triggers: Vec<_> = in_force
             .triggers
             .iter()
+            .map(|trigger| trigger.config())
             .map(|trigger| {
                 json!({
                     "name": trigger.name,
@@ -47,14 +48,14 @@ impl Run {
                 "host": host,
                 "kernel": kernel,
                 "clock": clock(clock_state::now()),
-                "sources": self.plan.sources.iter().map(|source| &source.spec).collect::<Vec<_>>(),
+                "sources": self.fixed.sources.iter().map(|source| &source.spec).collect::<Vec<_>>(),
                 "ring_bytes": ring.segments() as u64 * ring.segment_bytes() as u64,
                 "segment_bytes": ring.segment_bytes(),
                 "memory": memory.to_string(),
                 "rights": self.rights.as_ref().map(Rights::to_string),
                 "triggers": triggers,
-                "config": self.plan.config,
-                "capture": live::settings(&self.plan),
+                "config": self.fixed.config,
+                "capture": live::settings(&self.fixed),
                 "notes": notes,
             }),
         );
@@ -66,7 +67,7 @@ impl Run {
         if !matches!(output.target, Target::Stream(_)) || self.shared.dumps.done() > 0 {
             return None;
         }
-        let fallback = self.plan.link_types.first().copied().unwrap_or(LinkType::ETHERNET);
+        let fallback = self.fixed.link_types.first().copied().unwrap_or(LinkType::ETHERNET);
         let written = scope_dump::write_nothing(output, &self.shared.ring, fallback);
         // Who reads no more needs no header.
         let error = written.err().filter(|error| error.kind() != ErrorKind::BrokenPipe)?;

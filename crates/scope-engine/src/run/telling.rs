@@ -79,7 +79,7 @@ impl Run {
     /// What says more of losses, to be put behind a line.
     pub(super) fn doctors_words(&self) -> String {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+".contains(letter);
-        let folder = self.plan.folder.as_ref().and_then(|folder| folder.to_str());
+        let folder = self.fixed.folder.as_ref().and_then(|folder| folder.to_str());
         match folder.filter(|folder| folder.chars().all(plain)) {
             Some(folder) => format!("; what helps: wirescope doctor --out {folder}"),
             None => "; what helps: wirescope doctor".to_string(),
@@ -117,7 +117,7 @@ impl Run {
         let counters = |report: &Mutex<WorkerReport>| report.lock().unwrap_or_else(PoisonError::into_inner).counters.set_back;
         let set_back: u64 = reports.iter().map(counters).sum();
         let files: Vec<String> = self
-            .plan
+            .fixed
             .sources
             .iter()
             .filter_map(|entry| match &entry.plan {

@@ -6,6 +6,7 @@ use crate::plan::{self, Look};
 use clap::CommandFactory;
 use proptest::prelude::*;
 use scope_config::{Given, Kind, Settings, Written};
+use scope_engine::Live;
 use scope_fault::Fault;
 use scope_packet::LinkType;
 use std::path::Path;
@@ -228,7 +229,7 @@ fn flags_stand_above_what_a_trigger_of_the_file_says_of_itself() {
     let text = "source = \"synth:\"\nout = \"x\"\n[[trigger]]\nexpr = \"udp\"\nbefore = \"100ms\"\nafter = \"100ms\"\n\
                 holdoff = \"2s\"\nsingle = true\ndump = \"\"\n[[trigger]]\nname = \"b\"\nexpr = \"tcp\"\nbefore = \"3s\"\n";
     let told = |flags: &[&str]| -> Vec<_> {
-        let triggers = plan::plan(&with_flags(text, flags), Look::Nowhere).unwrap().run.triggers;
+        let triggers = plan::plan(&with_flags(text, flags), Look::Nowhere).unwrap().run.live.triggers;
         let told = |t: &scope_trigger::TriggerConfig| {
             let dump = t.template.as_ref().map(|template| template.text().to_string());
             (t.before_ns / 1_000_000, t.after_ns / 1_000_000, t.holdoff_ns / 1_000_000, t.single, dump)
@@ -338,6 +339,63 @@ fn other_spellings_of_a_value_and_added_defaults_are_no_change() {
 }
 
 #[test]
+fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
+    let base = "source = \"afpacket:eth0\"\nout = \"x\"\n";
+    let live = |text: &str| {
+        let args = settings(&format!("{base}{text}\n")).unwrap_or_else(|faults| panic!("{faults:?}"));
+        plan::plan(&args, Look::Known(&[LinkType::ETHERNET])).unwrap_or_else(|faults| panic!("{faults:?}")).run.live
+    };
+    let is_same = |one: &str, other: &str| {
+        let Live { triggers, before_ns, dumps_max, exit_after } = live(one);
+        let other = live(other);
+        let triggers_are = triggers.len() == other.triggers.len();
+        let triggers_are = triggers_are && triggers.iter().zip(&other.triggers).all(|(one, other)| one.same_as(other));
+        triggers_are && (before_ns, dumps_max, exit_after) == (other.before_ns, other.dumps_max, other.exit_after)
+    };
+    let trigger = "trigger = \"udp\"\n";
+    let of_live = [
+        ("trigger", "\"tcp\""),
+        ("dump", "\"ip\""),
+        ("before", "9"),
+        ("after", "9"),
+        ("holdoff", "9"),
+        ("holdoff-key", "'$srcIP'"),
+        ("single", "true"),
+        ("exit-after", "3"),
+        ("dumps-max", "3"),
+    ];
+    assert_eq!(of_live.map(|(key, _)| key), Live::KEYS);
+    for (key, value) in of_live {
+        assert!(keys::all().get(key).is_some(), "{key}");
+        let with = if key == "trigger" { format!("{key} = {value}") } else { format!("{trigger}{key} = {value}") };
+        assert!(!is_same(trigger, &with), "{key} changes nothing that a reload takes");
+    }
+    let of_fixed = [
+        ("ring", "\"64MiB\""),
+        ("segment", "\"1MiB\""),
+        ("mlock", "true"),
+        ("numa", "0"),
+        ("snap-len", "64"),
+        ("prefilter", "\"udp\""),
+        ("exclude-self", "true"),
+        ("filter-engine", "\"interpreter\""),
+        ("exec", "\"true\""),
+        ("exec-max", "2"),
+        ("exec-timeout", "5"),
+        ("dump-format", "\"pcap\""),
+        ("dump-budget", "\"1GiB\""),
+        ("ring-out", "\"r.pcapng\""),
+        ("status-every", "3"),
+        ("user", "\"nobody\""),
+        ("quiet", "true"),
+        ("log-format", "\"json\""),
+    ];
+    for (key, value) in of_fixed {
+        assert!(is_same(trigger, &format!("{trigger}{key} = {value}")), "{key} changes what a reload takes, and isn't named");
+    }
+}
+
+#[test]
 fn a_number_of_hundreds_of_digits_is_told_with_its_power_of_ten() {
     let said = faults("source = \"synth:\"\nout = \"d\"\nbefore = 1e300\n");
     assert!(said[0].starts_with("t.toml:3: before: ") && said[0].contains("'1e300'") && said[0].len() < 200, "{said:#?}");
@@ -362,7 +420,7 @@ fn all_lines_that_are_no_toml_are_told_in_their_order() {
 fn a_trigger_s_own_words_stand_above_the_general_ones() {
     let text = "source = \"synth:\"\nout = \"x\"\nbefore = 5\nsingle = true\ndump = \"ip\"\n\
                 trigger = [\"a=udp\", { expr = \"tcp\", before = \"7s\", single = false, dump = \"\" }]\n";
-    let triggers = plan::plan(&settings(text).unwrap(), Look::Nowhere).unwrap().run.triggers;
+    let triggers = plan::plan(&settings(text).unwrap(), Look::Nowhere).unwrap().run.live.triggers;
     let told: Vec<_> = triggers
         .iter()
         .map(|t| {
@@ -392,7 +450,7 @@ fn whole_example() -> String {
 fn the_example_is_in_order_as_it_stands_and_with_every_key_in_force() {
     let args = laid_over(written(Some(Path::new(EXAMPLE)), &keys::all()), &Given::new()).unwrap();
     let planned = plan::plan(&args, Look::Nowhere).unwrap();
-    assert_eq!(planned.run.triggers.len(), 2);
+    assert_eq!(planned.run.live.triggers.len(), 2);
     // A single dump has no folder to bound.
     assert_eq!(faults(&whole_example().replace("\nwrite = ", "\n#write = ")), [""; 0]);
 }
@@ -495,12 +553,12 @@ proptest! {
         prop_assert_eq!(without_origins(&again.settings.to_toml()), without_origins(&shown));
         let meant = |args: &RunArgs| {
             let run = plan::plan(args, Look::Nowhere).expect("checked above").run;
-            let triggers: Vec<String> = run.triggers.iter().map(|trigger| format!("{trigger:?}")).collect();
-            (run.folder, run.ring_out, run.before_ns, run.dumps_max, run.ring.ring_bytes, triggers.len())
+            let triggers: Vec<String> = run.live.triggers.iter().map(|trigger| format!("{trigger:?}")).collect();
+            (run.fixed.folder, run.fixed.ring_out, run.live.before_ns, run.live.dumps_max, run.fixed.ring.ring_bytes, triggers.len())
         };
         prop_assert_eq!(meant(&given), meant(&again));
         let (one, other) = (plan::plan(&given, Look::Nowhere), plan::plan(&again, Look::Nowhere));
-        for (one, other) in one.expect("checked").run.triggers.iter().zip(&other.expect("checked").run.triggers) {
+        for (one, other) in one.expect("checked").run.live.triggers.iter().zip(&other.expect("checked").run.live.triggers) {
             prop_assert!(one.same_as(other), "{:?} is not {:?}", one, other);
         }
     }
