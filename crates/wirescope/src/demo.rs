@@ -138,7 +138,7 @@ fn told(ended: Ended) -> u8 {
     };
     match contents(dump, path) {
         Ok(text) => tell(&text),
-        Err(error) => return failed(&Fault::default().error(&error)),
+        Err(error) => return failed(&error.reason()),
     }
     print_text(&format!("{}\n", path.display()));
     code(&summary)

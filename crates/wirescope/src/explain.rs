@@ -87,7 +87,7 @@ fn link_type(text: &str) -> Result<LinkType, Fault> {
 
 fn open(path: &str) -> Result<FileSource, Fault> {
     let options = FileOptions { paths: vec![path.to_string()], ..FileOptions::default() };
-    FileSource::open(options).map_err(|error| Fault::default().error(&error))
+    FileSource::open(options).map_err(|error| error.reason())
 }
 
 /// What fails while it is looked at.

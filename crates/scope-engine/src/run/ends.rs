@@ -113,7 +113,11 @@ impl Run {
             summary.stepped_back += report.counters.stepped_back;
             summary.set_back += report.counters.set_back;
             summary.time_clamped += report.counters.time_clamped;
-            failures.extend(report.failure.map(|failure| Failure::of_error("source failed", &failure)));
+            if let Some(failure) = report.failure {
+                let reason = failure.reason();
+                let cause = format!("source failed: {}", reason.why());
+                failures.push(reason.cause(cause).into());
+            }
             summary.sources.push((name, report.counters));
         }
         summary.hits = self.shared.triggers.counts();

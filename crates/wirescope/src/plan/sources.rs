@@ -283,8 +283,8 @@ fn file_link_types_of(plan: &FilePlan, workers: u32) -> Result<Vec<LinkType>, So
     let path = if plan.path == "-" { "/dev/stdin" } else { &plan.path };
     let reads_once = std::fs::metadata(path).is_ok_and(|kind| !kind.is_file() && !kind.is_dir());
     if workers > 1 && (reads_once || plan.path == "-") {
-        let cause = "can be read only once, so several workers can't share it; leave workers= away".to_string();
-        return Err(SourceError::File { path: plan.path.clone(), cause });
+        let reason = Fault::whole("can be read only once, so several workers can't share it");
+        return Err(SourceError::File { path: plan.path.clone(), reason: reason.remedy("leave workers= away") });
     }
     if reads_once {
         return Ok(Vec::new());
