@@ -24,7 +24,7 @@ help:
 	@echo 'make tsan          the ring under ThreadSanitizer'
 	@echo 'make fences        what commit and seal of the ring store last, read from the compiled code'
 	@echo 'make licences      licences and sources of what is built in, and the notices of the package; WRITE=1 writes these anew'
-	@echo 'make pages         docs/reference/flags.md, from the table of flags'
+	@echo 'make pages         docs/reference/flags.md and event-log.md, from the tables of flags and events'
 	@echo 'make build         the release binary, $(TARGET_DIR)/release/wirescope'
 	@echo 'make deb           a Debian package with the service, $(TARGET_DIR)/deb/wirescope_*.deb; deb-test installs it into a copy of this system'
 	@echo 'make clean         removes what was built'
@@ -103,8 +103,8 @@ licences:
 
 pages:
 	@$(SCRIPTS)/install-missing.sh build
-	@echo 'building and writing docs/reference/flags.md (about 3 minutes the first time)'
-	@WRITE_PAGES=1 cargo test --quiet --release --locked --workspace --bins -- flags_page
+	@echo 'building and writing docs/reference/flags.md and event-log.md (about 3 minutes the first time)'
+	@WRITE_PAGES=1 cargo test --quiet --release --locked --workspace --bins --lib -- flags_page page::
 
 deb: build
 	@echo 'making the Debian package'

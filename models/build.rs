@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 /// Files of scope-ring that have a stand-in here: memory without a mapping, no system calls, loom's lock.
 const STAND_INS: [&str; 3] = ["region/mod.rs", "futex.rs", "lock.rs"];
 
-/// Rooms that run the ring and are no part of it: the one that measures, and the thread that builds summaries; and what the
-/// stand-in of the memory has no need of.
-const LEFT_OUT: [&str; 5] = ["measure/", "summarizer", "region/machine.rs", "region/memory.rs", "region/prefault.rs"];
+/// What runs the ring and is no part of it: the thread that builds summaries; and what the stand-in of the memory has no need of.
+const LEFT_OUT: [&str; 4] = ["summarizer", "region/arena.rs", "region/memory.rs", "region/prefault.rs"];
 
 /// What every variant gets, wherever it occurs.
 const EVERYWHERE: [(&str, &str); 5] = [
@@ -32,7 +31,7 @@ const IN_FILES: [(&str, &str, &str); 8] = [
     // The models look inside.
     ("lib.rs", "mod control;", "pub mod control;"),
     ("lib.rs", "mod region;", "pub mod region;"),
-    ("lib.rs", "pub mod measure;", ""),
+    ("lib.rs", "region::{Arena, ", "region::{"),
     ("lib.rs", "mod summarizer;", ""),
     ("lib.rs", "pub use summarizer::Summarizer;", ""),
     ("lib.rs", "SEGMENTS_PER_LANE_MIN: u64 = 16;", "SEGMENTS_PER_LANE_MIN: u64 = 2;"),

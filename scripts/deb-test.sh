@@ -22,7 +22,11 @@ contents() {
     has -rw-r--r-- lib/systemd/system/wirescope.service
     has -rw-r--r-- etc/wirescope/wirescope.toml
     has -rw-r--r-- etc/logrotate.d/wirescope
-    has -rw-r--r-- usr/share/man/man1/wirescope.1.gz
+    dpkg-deb -x "$package" "$work/pages"
+    mkdir "$work/own-pages"
+    "$work/pages/usr/bin/wirescope" man --out "$work/own-pages" || fail 'the program of the package writes no manual pages'
+    [ -f "$work/own-pages/wirescope.1" ] && [ -f "$work/own-pages/wirescope-config-check.1" ] || fail 'manual pages are missing'
+    for page in "$work"/own-pages/*; do has -rw-r--r-- "usr/share/man/man1/${page##*/}.gz"; done
     has -rw-r--r-- usr/share/bash-completion/completions/wirescope
     has -rw-r--r-- usr/share/zsh/vendor-completions/_wirescope
     has -rw-r--r-- usr/share/fish/vendor_completions.d/wirescope.fish

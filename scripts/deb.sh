@@ -44,9 +44,13 @@ put 0644 "$root/packaging/wirescope.service" "lib/systemd/system/$name.service"
 put 0644 "$root/packaging/wirescope.toml" "etc/wirescope/wirescope.toml"
 put 0644 "$root/packaging/logrotate" "etc/logrotate.d/$name"
 made=$folder/made
-mkdir -p "$made"
-"$binary" man | gzip -9n >"$made/wirescope.1.gz"
-put 0644 "$made/wirescope.1.gz" "usr/share/man/man1/wirescope.1.gz"
+rm -rf "$made"
+mkdir -p "$made/man1"
+"$binary" man --out "$made/man1"
+for page in "$made"/man1/*.1; do
+    gzip -9n "$page"
+    put 0644 "$page.gz" "usr/share/man/man1/${page##*/}.gz"
+done
 for shell in bash zsh fish; do "$binary" completions $shell >"$made/$shell"; done
 put 0644 "$made/bash" "usr/share/bash-completion/completions/wirescope"
 put 0644 "$made/zsh" "usr/share/zsh/vendor-completions/_wirescope"

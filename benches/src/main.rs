@@ -8,10 +8,12 @@
 //! which tries out the part `ring` with another ring than the bars ask for, and for a soak of less than half an hour. Exit code
 //! 0: all bars hold; 1: one doesn't, or couldn't be measured; 2: refused.
 
+mod clocks;
 mod cores;
 mod figures;
 mod file_rows;
 mod filter;
+mod guide_runs;
 mod live;
 mod live_dump;
 mod live_frames;
@@ -21,6 +23,7 @@ mod main_part;
 mod peer;
 mod place;
 mod record;
+mod report_stall;
 mod ring;
 mod soak;
 mod table;
@@ -36,7 +39,10 @@ use std::time::Duration;
 
 /// The parts by name, and what each measures. All but the soak run where none is named.
 const PARTS: &[(&str, &str)] = &[
-    ("main", "record, trigger, dump: files against tcpdump, latencies on a veth pair"),
+    (
+        "main",
+        "record, trigger, dump: files against tcpdump, latencies on a veth pair, reports of workers; the examples of the guides",
+    ),
     ("filter", "native filters against bpf_filter and hand-written Rust, sets, many filters at once"),
     ("ring", "append, readers, search and claims against what memory takes, a queue of queues and other queues"),
     ("live", "loss and processor time on a veth pair against tcpdump, dumpcap, netsniff-ng and stenotype, reloads, flaps"),
@@ -50,6 +56,8 @@ const SOAK: &str = "soak";
 pub struct Scale {
     /// Interleaved rounds.
     pub rounds: usize,
+    /// Rounds of the one row of which each counts, see [`file_rows`].
+    pub rounds_each: usize,
     /// Bytes of the capture file, at least.
     pub file_bytes: u64,
     /// Trigger packets that are sent in a round for the latency of triggers, and dumps in a round for that of dumps.
@@ -80,6 +88,7 @@ pub struct Scale {
 const SOAK_MINUTES: u64 = 30;
 const FULL: Scale = Scale {
     rounds: 5,
+    rounds_each: 10,
     file_bytes: 1 << 30,
     hits: 500,
     dumps: 26,
@@ -95,6 +104,7 @@ const FULL: Scale = Scale {
 };
 const QUICK: Scale = Scale {
     rounds: 1,
+    rounds_each: 1,
     file_bytes: 64 << 20,
     hits: 100,
     dumps: 5,
@@ -160,7 +170,7 @@ fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
 }
 
 fn ring_bytes(text: &str) -> Result<u64, String> {
-    match scope_source::spec::values::parse_size(text) {
+    match scope_spelling::values::parse_size(text) {
         Ok(bytes) if bytes >= RING_BYTES_MIN => Ok(bytes),
         Ok(_) => Err(format!("--ring: '{text}' is too small; write 64MiB or more")),
         Err(cause) => Err(format!("--ring: '{text}': {cause}; write e.g. --ring 512MiB")),

@@ -2,10 +2,12 @@
 
 use crate::Scale;
 use crate::file_rows::{races, traffic};
+use crate::guide_runs;
 use crate::live_dump::DumpInPlace;
 use crate::live_trigger::WireToTrigger;
 use crate::place::Place;
 use crate::record::Record;
+use crate::report_stall::ReportStall;
 use anyhow::Result;
 use scope_testkit::lab::Lab;
 
@@ -20,17 +22,26 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
     let lab = lab();
     let mut trigger = WireToTrigger::new(lab.as_ref().err());
     let mut dump = DumpInPlace::new(lab.as_ref().err());
-    for round in 0..scale.rounds {
-        eprintln!("round {} of {}", round + 1, scale.rounds);
-        races.iter_mut().for_each(|race| race.round(round, place, &traffic));
-        if let Ok(lab) = &lab {
+    let mut reports = ReportStall::new();
+    let rounds = scale.rounds.max(scale.rounds_each);
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds}", round + 1);
+        for race in races.iter_mut().filter(|race| round < if race.counts_each() { scale.rounds_each } else { scale.rounds }) {
+            race.round(round, place, &traffic);
+        }
+        if round < scale.rounds {
+            reports.round(round, scale.span);
+        }
+        if let (Ok(lab), true) = (&lab, round < scale.rounds) {
             trigger.round(round, place, lab, scale.hits);
             dump.round(round, place, lab, scale.dumps);
         }
     }
     races.into_iter().for_each(|race| race.finish(record));
+    reports.finish(record);
     trigger.finish(record, scale.rounds * scale.hits);
     dump.finish(record, scale.rounds * scale.dumps);
+    guide_runs::measure(place, record);
     Ok(())
 }
 

@@ -11,7 +11,8 @@ pub struct Place {
     pub wirescope: PathBuf,
     /// `target/bench`: on disk, kept between calls, never committed.
     pub scratch: PathBuf,
-    root: PathBuf,
+    /// The workspace.
+    pub root: PathBuf,
 }
 
 impl Place {

@@ -11,6 +11,8 @@ pub enum Limit {
     AtLeast(f64),
     /// `<= N`.
     AtMost(f64),
+    /// `= N`.
+    Exactly(f64),
     /// `>= N`, and by which figure: for bars that depend on what the machine allows.
     Depending(f64, &'static str),
 }
@@ -20,6 +22,7 @@ impl Limit {
         match self {
             Limit::AtLeast(limit) | Limit::Depending(limit, _) => value >= limit,
             Limit::AtMost(limit) => value <= limit,
+            Limit::Exactly(wanted) => value.total_cmp(&wanted).is_eq(),
         }
     }
 }
@@ -29,6 +32,7 @@ impl fmt::Display for Limit {
         match self {
             Limit::AtLeast(limit) => write!(f, ">= {limit}"),
             Limit::AtMost(limit) => write!(f, "<= {limit}"),
+            Limit::Exactly(wanted) => write!(f, "= {wanted}"),
             Limit::Depending(limit, figure) => write!(f, ">= {} ({figure})", rounded(*limit)),
         }
     }

@@ -73,19 +73,26 @@ impl Table {
 
     /// The median of `above / below` over the rounds that have both.
     pub fn ratio(&self, above: Key, below: Key) -> Option<f64> {
-        self.by_round(above, below, |above, below| above / below)
+        median(&self.by_round(above, below, |above, below| above / below))
+    }
+
+    /// `above - below` of the rounds that have both, smallest first.
+    pub fn differences(&self, above: Key, below: Key) -> Vec<f64> {
+        let mut figures = self.by_round(above, below, |above, below| above - below);
+        figures.sort_by(f64::total_cmp);
+        figures
     }
 
     /// The median of `a * b` over the rounds that have both.
     pub fn product(&self, a: Key, b: Key) -> Option<f64> {
-        self.by_round(a, b, |a, b| a * b)
+        median(&self.by_round(a, b, |a, b| a * b))
     }
 
-    fn by_round(&self, a: Key, b: Key, figure: impl Fn(f64, f64) -> f64) -> Option<f64> {
-        let others = &self.cell(b)?.values;
+    fn by_round(&self, a: Key, b: Key, figure: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+        let values = |key: Key| self.cell(key).map_or(&[][..], |cell| &cell.values);
+        let others = values(b);
         let in_round = |round: usize| others.iter().find(|(other, _)| *other == round).map(|(_, value)| *value);
-        let figures = self.cell(a)?.values.iter().filter_map(|(round, value)| Some(figure(*value, in_round(*round)?)));
-        median(&figures.collect::<Vec<_>>())
+        values(a).iter().filter_map(|(round, value)| Some(figure(*value, in_round(*round)?))).collect()
     }
 
     /// The row with the smallest median among those called `row` for which `admits` holds: what it is of.
@@ -129,6 +136,7 @@ mod tests {
             table.put("row", "b", "ns", if round == 2 { Err("2 packets missing".into()) } else { Ok(b) });
         }
         assert_eq!(table.ratio(("row", "a"), ("row", "b")), Some(2.5));
+        assert_eq!(table.differences(("row", "a"), ("row", "b")), [5.0, 20.0]);
         assert_eq!(table.least("row", |_| true), Some("b"));
         assert_eq!(table.faults(&[("row", "a"), ("row", "b")]), ["row of b: round 3: 2 packets missing"]);
         assert_eq!(table.faults(&[("row", "c")]), ["row of c: not measured"]);

@@ -1,6 +1,6 @@
 //! What the system says: answers of drivers, texts of `/proc`.
 
-use scope_source::nic::answers;
+use scope_machine::nic::answers;
 
 /// One byte that says how many entries are asked for, then the driver's words.
 pub fn ethtool(data: &[u8]) {
@@ -24,6 +24,8 @@ pub fn ethtool(data: &[u8]) {
 
 /// Texts of `/proc`, of control groups, and an environment.
 pub fn texts(data: &[u8]) {
+    scope_machine::fuzzing::system_texts(data);
     scope_source::fuzzing::system_texts(data);
     scope_engine::fuzzing::system_texts(data);
+    let _folder = scope_doctor::system::folder_in(data);
 }

@@ -1,10 +1,9 @@
 //! What people and files say in words: filters, templates, settings, sources, logs, marks of dumps; and how foreign words are shown.
 
 use scope_config::{Given, Key, Keys, Kind, Settings, Shape, Written};
-use scope_engine::doctor;
 use scope_filter::{Filter, Template, VlanRule};
 use scope_packet::{Headers, LinkType};
-use scope_source::printable;
+use scope_spelling::printable;
 use scope_source::spec::SourcePlan;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -100,9 +99,9 @@ pub fn toml(data: &[u8]) {
 /// Doctor reads what it can.
 pub fn doctor_log(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let Some(facts) = doctor::log::parse(&text) else { return };
+    let Some(facts) = scope_doctor::log::parse(&text) else { return };
     assert!(facts.elapsed_s.is_finite() && facts.elapsed_s >= 0.0);
-    for finding in doctor::findings(&facts) {
+    for finding in scope_doctor::findings(&facts) {
         assert!(!finding.cause.is_empty(), "{finding:?}");
     }
 }

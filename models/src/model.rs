@@ -144,7 +144,7 @@ fn recycle() {
     let mut writer = lane(&ring, 0);
     let own = ring.clone();
     let reading = thread::spawn(move || {
-        if let Some(pinned) = own.pin(0, 0) {
+        if let Some(pinned) = own.pin(own.segment_id(0, 0)) {
             check(&pinned, 0, 1);
         }
     });
@@ -163,7 +163,7 @@ fn newest() {
     let own = ring.clone();
     let reading = thread::spawn(move || {
         if let Some(newest) = own.lane_next(0).checked_sub(1)
-            && let Some(pinned) = own.pin(0, newest)
+            && let Some(pinned) = own.pin(own.segment_id(0, newest))
         {
             check(&pinned, 0, 1);
         }
@@ -180,7 +180,7 @@ fn open_segment() {
     let mut writer = lane(&ring, 0);
     let own = ring.clone();
     let reading = thread::spawn(move || {
-        if let Some(pinned) = own.pin(0, 0) {
+        if let Some(pinned) = own.pin(own.segment_id(0, 0)) {
             let before = check(&pinned, 0, 2);
             assert!(check(&pinned, 0, 2) >= before, "what is committed stays");
         }
@@ -200,7 +200,7 @@ fn two_readers() {
     let reading = [0, 1].map(|sequence| {
         let own = ring.clone();
         thread::spawn(move || {
-            if let Some(pinned) = own.pin(0, sequence) {
+            if let Some(pinned) = own.pin(own.segment_id(0, sequence)) {
                 check(&pinned, 0, 1);
             }
         })
@@ -218,7 +218,7 @@ fn two_writers() {
     let (mut first, mut second) = (lane(&ring, 0), lane(&ring, 1));
     let own = ring.clone();
     let reading = thread::spawn(move || {
-        if let Some(pinned) = own.pin(0, 0) {
+        if let Some(pinned) = own.pin(own.segment_id(0, 0)) {
             check(&pinned, 0, 1);
         }
     });
@@ -246,7 +246,7 @@ fn lapped(new: fn(&Arc<Ring>) -> Reader) {
     let ring = ring(2, 1);
     let mut writer = lane(&ring, 0);
     assert_eq!(store_sealed(&mut writer, 2), 0);
-    let held = ring.pin(0, 1).expect("the second segment");
+    let held = ring.pin(ring.segment_id(0, 1)).expect("the second segment");
     let (mut reader, mut next) = (new(&ring), 0);
     (0..3).for_each(|_| follow(&mut reader, &mut next));
     assert_eq!(store_sealed(&mut writer, 1), 0);
@@ -303,7 +303,7 @@ fn published() {
     assert!(store(&mut writer));
     let own = ring.clone();
     let reading = thread::spawn(move || {
-        let pinned = own.pin(0, 0).expect("the open segment stays");
+        let pinned = own.pin(own.segment_id(0, 0)).expect("the open segment stays");
         let seen = pinned.committed().packets as u64;
         let published = own.region().lane(0).published();
         assert!(published.packets >= seen, "seen before it was published");
@@ -335,7 +335,7 @@ fn evicted() {
     assert_eq!(store_sealed(&mut writer, 2), 0);
     let own = ring.clone();
     let reading = thread::spawn(move || {
-        if own.pin(0, 0).is_none() {
+        if own.pin(own.segment_id(0, 0)).is_none() {
             let lost = own.lost(0, std::slice::from_ref(&(0..1)), (0, 100))[0];
             assert_eq!((lost.packets_min, lost.packets_max), (1, 1), "recycled, and not remembered");
         }
@@ -351,7 +351,7 @@ fn clock() {
     let own = ring.clone();
     let reading = thread::spawn(move || {
         if own.settled().time_ns >= 1 {
-            let pinned = own.pin(0, 0).expect("a segment that the clock speaks of");
+            let pinned = own.pin(own.segment_id(0, 0)).expect("a segment that the clock speaks of");
             assert_eq!(check(&pinned, 0, 1), 1, "a packet that the clock speaks of");
         }
     });
@@ -383,7 +383,7 @@ fn span() {
     assert!(store(&mut writer));
     let own = ring.clone();
     let reading = thread::spawn(move || {
-        let pinned = own.pin(0, 0).expect("the open segment stays");
+        let pinned = own.pin(own.segment_id(0, 0)).expect("the open segment stays");
         let packets = pinned.committed().packets as i64;
         let (min_ns, max_ns, _) = pinned.span().expect("a packet is there");
         assert!(min_ns == 1 && max_ns >= packets, "committed outside of the span");
@@ -400,7 +400,7 @@ fn find() {
     let own = ring.clone();
     let searching = thread::spawn(move || {
         let spans = own.overlapping(1, 1);
-        let found: Vec<(u32, u64)> = spans.iter().map(|span| (span.lane, span.sequence)).collect();
+        let found: Vec<(u32, u64)> = spans.iter().map(|span| (span.segment.lane, span.segment.sequence)).collect();
         assert_eq!(found, [(0, 0)], "not found");
     });
     writer.seal();
@@ -418,7 +418,7 @@ fn find_lapped() {
     let searching = thread::spawn(move || {
         let found = own.find_time(1).map(|found| (found.time_ns, found.pinned.first_packet() as i64 + 1));
         assert!(found.is_none_or(|(time_ns, of_packet)| time_ns >= 1 && time_ns == of_packet), "foreign bytes");
-        assert!(found.is_some_and(|found| found.0 == 1) || own.pin(0, 0).is_none(), "passed over");
+        assert!(found.is_some_and(|found| found.0 == 1) || own.pin(own.segment_id(0, 0)).is_none(), "passed over");
     });
     store_sealed(&mut writer, 1);
     searching.join().expect("the searcher");
@@ -432,10 +432,11 @@ fn shares() {
     let (mut common, mut own) = (lane(&ring, 0), lane_in(&ring, ClaimGroup::of_share(0), 1));
     assert_eq!(store_sealed(&mut own, 2), 0);
     let writing = thread::spawn(move || store_sealed(&mut common, 3));
-    assert!((0..2).all(|sequence| ring.pin(1, sequence).is_some()), "evicted by another group");
+    assert!((0..2).all(|sequence| ring.pin(ring.segment_id(1, sequence)).is_some()), "evicted by another group");
     assert_eq!(store_sealed(&mut own, 1), 0);
     assert_eq!(writing.join().expect("the writer"), 0);
-    assert!((1..3).all(|sequence| ring.pin(0, sequence).is_some() && ring.pin(1, sequence).is_some()), "evicted by another group");
+    let is_there = |lane, sequence| ring.pin(ring.segment_id(lane, sequence)).is_some();
+    assert!((1..3).all(|sequence| is_there(0, sequence) && is_there(1, sequence)), "evicted by another group");
     drop(own);
     no_pin_is_left(&ring);
 }
@@ -472,12 +473,12 @@ fn summaries() {
     let summaries = Summaries::new(&ring);
     let (own, table) = (ring.clone(), summaries.clone());
     let building = thread::spawn(move || {
-        let pinned = own.pin(0, 0).expect("nothing is recycled");
+        let pinned = own.pin(own.segment_id(0, 0)).expect("nothing is recycled");
         table.build(&pinned);
     });
     assert!(store(&mut writer));
     writer.seal();
-    let pinned = ring.pin(0, 0).expect("nothing is recycled");
+    let pinned = ring.pin(ring.segment_id(0, 0)).expect("nothing is recycled");
     for number in 0..2 {
         assert!(summaries.may_hold(&pinned, &KeyTest::port(key(number).source_port)), "denied");
     }
@@ -492,16 +493,16 @@ fn summaries_lapped() {
     let summaries = Summaries::new(&ring);
     let (own, table) = (ring.clone(), summaries.clone());
     let building = thread::spawn(move || {
-        if let Some(pinned) = own.pin(0, 0) {
+        if let Some(pinned) = own.pin(own.segment_id(0, 0)) {
             table.build(&pinned);
         }
     });
     store_sealed(&mut writer, 1);
-    if let Some(pinned) = ring.pin(0, 2) {
+    if let Some(pinned) = ring.pin(ring.segment_id(0, 2)) {
         assert!(summaries.may_hold(&pinned, &KeyTest::port(key(2).source_port)), "denied");
     }
     building.join().expect("the builder");
-    if let Some(pinned) = ring.pin(0, 0) {
+    if let Some(pinned) = ring.pin(ring.segment_id(0, 0)) {
         assert!(!summaries.may_hold(&pinned, &KeyTest::port(key(2).source_port)), "what it lacks is known");
     }
 }

@@ -286,8 +286,8 @@ pub const MUTANTS: &[Mutant] = &[
                 "let mut spans: Vec<SegmentSpan> = Vec::new();",
             ),
             (
-                "        spans.sort_by_key(|span| (span.lane, span.sequence));\n",
-                "        spans.extend(newest.filter_map(touching));\n        spans.sort_by_key(|span| (span.lane, span.sequence));\n",
+                "        spans.sort_by_key(|span| span.segment);\n",
+                "        spans.extend(newest.filter_map(touching));\n        spans.sort_by_key(|span| span.segment);\n",
             ),
         ],
         model: "find",
@@ -353,7 +353,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "summary_of_whatever_the_slot_held",
         file: "summary.rs",
-        edits: &[("summary.of != Some((pinned.lane(), pinned.sequence()))", "summary.of.is_none()")],
+        edits: &[("summary.of != Some(pinned.id())", "summary.of.is_none()")],
         model: "summaries_lapped",
         says: "denied",
     },

@@ -9,10 +9,10 @@ use crate::table::Table;
 use anyhow::{Context, Result};
 use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, Progress, Scans, cut};
 use scope_filter::{ASKED_MAX, Asked, Filter, FilterEngine, Predicate, VlanRule};
+use scope_measure::{self as measure, Packets, SOURCES, Sizes};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, SystemClock, TimestampSource};
 use scope_ring::WorkerCounts;
-use scope_ring::measure::{self, Packets, SOURCES, Sizes};
 use scope_ring::{Append, LaneWriter, Ring};
 use scope_trigger::Window;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Full {
     /// # Errors
     /// Where there is no memory for it.
     pub fn new(ring_bytes: u64) -> Result<Full> {
-        let (available, _) = scope_ring::Machine::this().available(None);
+        let (available, _) = scope_machine::Machine::this().available(None);
         let ring_bytes = ring_bytes.min(available / 3);
         eprintln!("a ring of {} MiB to dump from", ring_bytes >> 20);
         let ring = measure::ring(ring_bytes, Some(2 << 20), 1).context("a ring to dump from")?;
@@ -58,7 +58,7 @@ impl Full {
         ring.set_first(0, Packets::time_ns(0));
         ring.set_clock(0, Packets::time_ns(end));
         ring.end_clock(0);
-        let mut living = (ring.oldest_possible(0)..ring.lane_next(0)).filter_map(|sequence| ring.pin(0, sequence));
+        let mut living = ring.segment_ids(0, 0).filter_map(|id| ring.pin(id));
         let first = living.next().context("a segment of the full ring")?.first_packet();
         Ok(Full { ring, first, end })
     }
@@ -151,7 +151,7 @@ fn append(writer: &mut LaneWriter, source: &Packets, number: u64) {
 /// All packets, and those of them that the filter takes.
 fn walk(ring: &Arc<Ring>, predicate: &Predicate) -> (u64, u64) {
     let (mut packets, mut hits) = (0, 0);
-    for pinned in (ring.oldest_possible(0)..ring.lane_next(0)).filter_map(|sequence| ring.pin(0, sequence)) {
+    for pinned in ring.segment_ids(0, 0).filter_map(|id| ring.pin(id)) {
         let mut blocks = pinned.indexed(0, pinned.committed().packets);
         let mut batch = [Asked::default(); ASKED_MAX];
         loop {

@@ -22,8 +22,8 @@ use crate::table::Table;
 use anyhow::{Context, Result};
 use libpcap::BpfFilter;
 use scope_filter::{ASKED_MAX, Asked, Filter, Predicate, VlanRule};
+use scope_measure::{Packets, Sizes};
 use scope_packet::{Headers, KeyEntry, LinkType};
-use scope_ring::measure::{Packets, Sizes};
 
 /// Packets that stay in a core's cache.
 const HOT_PACKETS: u64 = 256;

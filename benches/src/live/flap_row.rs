@@ -10,7 +10,7 @@ use super::link::received;
 use super::sender::{Pace, Quiet, Sender, while_sending};
 use crate::wirescope::Run;
 use anyhow::{Result, anyhow, ensure};
-use scope_ring::measure::{Packets, Sizes};
+use scope_measure::{Packets, Sizes};
 use std::time::Duration;
 
 const FLAPS: usize = 50;

@@ -31,7 +31,7 @@ pub use flap_row::flap;
 pub use link::received;
 use peers::PEERS;
 pub use reload_row::Config;
-use scope_ring::measure::{Packets, Sizes};
+use scope_measure::{Packets, Sizes};
 use scope_testkit::lab::Lab;
 use sender::{Pace, Sender};
 use serde_json::json;

@@ -8,7 +8,7 @@ use super::captures::{OUR_END_LIMIT, on_core};
 use super::sender::{Pace, Quiet, Sender, while_sending};
 use crate::wirescope::Run;
 use anyhow::{Context, Result, ensure};
-use scope_ring::measure::{Packets, Sizes};
+use scope_measure::{Packets, Sizes};
 use std::fs::{Permissions, set_permissions, write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@
 
 use crate::cores::stay_on;
 use anyhow::{Context, Result, ensure};
-use scope_ring::measure::{Packets, SOURCES};
+use scope_measure::{Packets, SOURCES};
 use scope_testkit::lab::Namespace;
 use std::ffi::CString;
 use std::io;
@@ -325,7 +325,7 @@ fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scope_ring::measure::Sizes;
+    use scope_measure::Sizes;
     use scope_testkit::lab::Lab;
 
     #[test]

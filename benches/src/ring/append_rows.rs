@@ -2,7 +2,7 @@
 
 use super::{Stand, packets_in};
 use crate::table::Table;
-use scope_ring::measure::{Beside, Run};
+use scope_measure::{Beside, Run};
 
 /// Writers, who reads beside them, and the row's name.
 const FORMS: [(usize, Beside, &str); 5] = [

@@ -13,7 +13,7 @@ use super::Stand;
 use crate::cores::{cores, stay_on};
 use crate::figures::percentile;
 use crate::table::Table;
-use scope_ring::measure::{self, Feeder, Packets, check_ring};
+use scope_measure::{Feeder, Packets, check_ring};
 use scope_ring::{Pinned, Ring};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -49,6 +49,7 @@ pub fn round(stand: &mut Stand, table: &mut Table) {
         let of = if disturbed { "with such readers" } else { "alone" };
         let outcome = pause(stand, disturbed);
         table.put("writer_pause_us", of, "us", outcome.as_ref().map(|pause| pause.longest_us).map_err(String::clone));
+        table.put("writer_own_pause_us", of, "us", outcome.as_ref().map(|pause| pause.own_us).map_err(String::clone));
         table.put("writer_run_delay_us", of, "us", outcome.map(|pause| pause.run_delay_us));
     }
 }
@@ -60,7 +61,7 @@ struct Claims {
 
 fn claims(stand: &Stand) -> Result<Claims, String> {
     let (source, events) = (&stand.mixes[0].packets, stand.scale.events);
-    let ring = measure::ring(RING_BYTES, Some(64 << 10), 1).map_err(|error| error.to_string())?;
+    let ring = scope_measure::ring(RING_BYTES, Some(64 << 10), 1).map_err(|error| error.to_string())?;
     let mut feeder = Feeder::new(&ring, 0).map_err(|error| error.to_string())?;
     let claims = beside_disturbers(&ring, disturbers(), || {
         let runs = Runs::of_this_thread()?;
@@ -92,6 +93,8 @@ fn claims(stand: &Stand) -> Result<Claims, String> {
 /// What held a writer up.
 struct Pause {
     longest_us: f64,
+    /// The longest without what the scheduler took of it.
+    own_us: f64,
     /// How long it waited for a core in all.
     run_delay_us: f64,
 }
@@ -104,11 +107,12 @@ fn pause(stand: &mut Stand, disturbed: bool) -> Result<Pause, String> {
     let (fed, run_delay_ns) = beside_disturbers(&stand.ring, if disturbed { disturbers() } else { 0 }, || {
         let runs = Runs::of_this_thread()?;
         let before = runs.count().0;
-        let fed = feeder.feed_for(source, span);
+        let fed = feeder.feed_for(source, span, || Duration::from_nanos(runs.count().0));
         Ok::<_, String>((fed, runs.count().0 - before))
     })?;
     check_ring(&stand.ring, feeder.lane(), source, feeder.base(), fed.packets)?;
-    Ok(Pause { longest_us: fed.pause.as_nanos() as f64 / 1e3, run_delay_us: run_delay_ns as f64 / 1e3 })
+    let us = |span: Duration| span.as_nanos() as f64 / 1e3;
+    Ok(Pause { longest_us: us(fed.pause), own_us: us(fed.own_pause), run_delay_us: run_delay_ns as f64 / 1e3 })
 }
 
 /// One for each core besides the writer's, at least one.
@@ -153,7 +157,7 @@ fn disturb(ring: &Arc<Ring>, seed: u64, disturbers: usize, done: &AtomicBool) {
     while !done.load(Ordering::Acquire) {
         let (oldest, next) = (ring.oldest_possible(0), ring.lane_next(0));
         let reach = if draw(2) == 0 { 32 } else { ring.segments() as u64 };
-        held.extend(ring.pin(0, oldest + draw(reach).min(next.saturating_sub(oldest))));
+        held.extend(ring.pin(ring.segment_id(0, oldest + draw(reach).min(next.saturating_sub(oldest)))));
         match draw(16) {
             0 => stall(Duration::from_micros(50)),
             1 => die(std::mem::take(&mut held)),

@@ -3,11 +3,12 @@
 //! Writer and reader stay on a core each, as workers and readers do that share a machine on purpose.
 
 use super::Stand;
+use crate::clocks::{cpu_ns, monotonic_ns};
 use crate::cores::{cores, stay_on};
 use crate::figures::percentile;
 use crate::table::Table;
+use scope_measure::{Feeder, Packets};
 use scope_ring::Reader;
-use scope_ring::measure::{Feeder, Packets};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -118,20 +119,4 @@ fn follow(mut reader: Reader, lane: u32, packets: usize, done: &AtomicBool) -> S
     }
     let cpu_share = (cpu_ns() - cpu_before_ns) as f64 / begun.elapsed().as_nanos() as f64;
     Seen { latencies_us, missed: reader.counts(lane).missed - missed_before, cpu_share }
-}
-
-fn clock_ns(clock: libc::clockid_t) -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock exists and `time` outlives the call.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
-}
-
-fn monotonic_ns() -> i64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
-}
-
-/// CPU time of this thread.
-fn cpu_ns() -> i64 {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }

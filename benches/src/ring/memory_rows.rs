@@ -3,7 +3,7 @@
 use super::Stand;
 use crate::table::Table;
 use anyhow::{Context, Result};
-use scope_ring::measure::{copy, fill_rate};
+use scope_measure::{copy, fill_rate};
 use std::time::Instant;
 
 /// Measures the rows once.

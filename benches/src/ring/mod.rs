@@ -7,6 +7,7 @@
 mod append_rows;
 mod bars;
 mod claim_rows;
+mod follower_rows;
 mod latency_rows;
 mod memory_rows;
 mod peers;
@@ -19,8 +20,8 @@ use crate::Scale;
 use crate::record::Record;
 use crate::table::Table;
 use anyhow::{Context, Result};
+use scope_measure::{Arena, Feeder, Packets, Sizes};
 use scope_ring::Ring;
-use scope_ring::measure::{self, Arena, Feeder, Packets, Sizes};
 use std::sync::Arc;
 
 /// One size or mix of packets, and the names of its rows.
@@ -61,7 +62,7 @@ impl Stand {
         eprintln!("prefaulting a ring of {} MiB and as much beside it", scale.ring_bytes >> 20);
         let mixes = mixes();
         let resident_before = memory_rows::resident_bytes()?;
-        let ring = measure::ring(scale.ring_bytes, Some(2 << 20), 2)?;
+        let ring = scope_measure::ring(scale.ring_bytes, Some(2 << 20), 2)?;
         let mut feeders = vec![Feeder::new(&ring, 0)?, Feeder::new(&ring, 1)?];
         let imix = &mixes[4].packets;
         for feeder in &mut feeders {
@@ -95,6 +96,7 @@ pub fn measure(scale: Scale, record: &mut Record) -> Result<()> {
         table.begin_round(round);
         memory_rows::round(&mut stand, &mut table);
         append_rows::round(&mut stand, &mut table);
+        follower_rows::round(&mut stand, &mut table);
         qq::round(&mut stand, &mut table);
         pool::round(&mut stand, &mut table);
         readers_rows::round(&mut stand, &mut table);
@@ -105,7 +107,7 @@ pub fn measure(scale: Scale, record: &mut Record) -> Result<()> {
     drop(stand);
     search_rows::by_time(scale, &mut table);
     record.bars.extend(bars::bars(&table));
-    record.machine.insert("avx512".to_string(), measure::uses_avx512().into());
+    record.machine.insert("avx512".to_string(), scope_measure::uses_avx512().into());
     record.machine.insert("ring_bytes".to_string(), scale.ring_bytes.into());
     table.finish(record);
     Ok(())

@@ -12,9 +12,9 @@
 use super::peers::{Consumer, PEERS, Producer};
 use super::{Mix, Stand, packets_in};
 use crate::table::Table;
+use scope_measure::{Arena, Packets, SOURCES};
 use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::pcapng::padded;
-use scope_ring::measure::{Arena, Packets, SOURCES};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 

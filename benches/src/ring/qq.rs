@@ -10,7 +10,7 @@
 
 use super::Stand;
 use crate::table::Table;
-use scope_ring::measure::{Arena, Packets};
+use scope_measure::{Arena, Packets};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Instant;

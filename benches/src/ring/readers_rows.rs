@@ -2,7 +2,7 @@
 
 use super::{Stand, packets_in};
 use crate::table::Table;
-use scope_ring::measure::{self, Feeder, PacketFollower, Packets, check_ring};
+use scope_measure::{Feeder, PacketFollower, Packets, check_ring};
 use scope_ring::{Ring, RingError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -37,7 +37,7 @@ fn words(error: RingError) -> String {
 /// One writer on a ring of its own, half as large as the others'.
 fn segments(stand: &Stand, segment_bytes: u64, source: &Packets) -> Result<f64, String> {
     let ring_bytes = stand.scale.ring_bytes / 2;
-    let ring = measure::ring(ring_bytes, Some(segment_bytes), 1).map_err(words)?;
+    let ring = scope_measure::ring(ring_bytes, Some(segment_bytes), 1).map_err(words)?;
     let mut feeder = Feeder::new(&ring, 0).map_err(words)?;
     feeder.begin();
     let packets = packets_in(source, ring_bytes, stand.scale.turns);
@@ -74,9 +74,9 @@ fn followed(stand: &mut Stand, readers: usize) -> Result<f64, String> {
 fn claims(stand: &Stand, threads: u32) -> Result<f64, String> {
     let source = &stand.mixes[0].packets;
     let each = (stand.scale.events / threads as u64).max(1);
-    let ring = measure::ring(CLAIM_RING_BYTES, Some(64 << 10), threads).map_err(words)?;
+    let ring = scope_measure::ring(CLAIM_RING_BYTES, Some(64 << 10), threads).map_err(words)?;
     let mut feeders = (0..threads).map(|worker| Feeder::new(&ring, worker)).collect::<Result<Vec<_>, _>>().map_err(words)?;
-    let elapsed = measure::together(feeders.iter_mut().map(|feeder| || claim(feeder, source, each)));
+    let elapsed = scope_measure::together(feeders.iter_mut().map(|feeder| || claim(feeder, source, each)));
     drop(feeders);
     check_claims(&ring, threads, each)?;
     Ok(f64::from(threads) * each as f64 / elapsed.as_secs_f64())

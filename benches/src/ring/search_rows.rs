@@ -6,8 +6,8 @@ use super::{Stand, packets_in};
 use crate::Scale;
 use crate::figures::percentile;
 use crate::table::Table;
+use scope_measure::{Feeder, Packets, Sizes, check_ring, sum};
 use scope_packet::pcapng::le32;
-use scope_ring::measure::{self, Feeder, Packets, Sizes, check_ring, sum};
 use scope_ring::{Pinned, Ring};
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,7 +32,7 @@ fn filled(stand: &mut Stand, name: &str) -> (Vec<Pinned>, u64, u64) {
     feeder.seal();
     let (lane, base) = (feeder.lane(), feeder.base());
     let ring = &stand.ring;
-    let pinned = (ring.oldest_possible(lane)..ring.lane_next(lane)).filter_map(|sequence| ring.pin(lane, sequence));
+    let pinned = ring.segment_ids(lane, 0).filter_map(|id| ring.pin(id));
     let pinned: Vec<Pinned> = pinned.filter(|pinned| pinned.first_packet() >= base).collect();
     let packets = pinned.iter().map(|pinned| pinned.committed().packets as u64).sum();
     (pinned, packets, base)
@@ -107,7 +107,7 @@ fn chained(whole: &[u8], bytes: usize) -> (u64, u64) {
 
 /// The search by time, in a ring of its own; all its rounds.
 pub fn by_time(scale: Scale, table: &mut Table) {
-    let (available, _) = scope_ring::Machine::this().available(None);
+    let (available, _) = scope_machine::Machine::this().available(None);
     let ring_bytes = scale.time_ring_bytes.min(available / 3);
     let of = "first packet after a time, 99 %";
     let source = Packets::new(Sizes::Imix);
@@ -137,7 +137,7 @@ pub fn by_time(scale: Scale, table: &mut Table) {
 
 /// A full ring; the first packet that is left, and the one behind the last.
 fn prepare(ring_bytes: u64, source: &Packets) -> Result<(Arc<Ring>, Feeder, u64, u64), String> {
-    let ring = measure::ring(ring_bytes, Some(2 << 20), 1).map_err(|error| error.to_string())?;
+    let ring = scope_measure::ring(ring_bytes, Some(2 << 20), 1).map_err(|error| error.to_string())?;
     let mut feeder = Feeder::new(&ring, 0).map_err(|error| error.to_string())?;
     feeder.begin();
     let packets = packets_in(source, ring_bytes, 1.1);

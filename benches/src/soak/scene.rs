@@ -5,7 +5,7 @@ use crate::live::sender::{Pace, Quiet, Sender, while_sending};
 use crate::live::{Config, Stand, flap, received};
 use crate::wirescope::{Finished, Run};
 use anyhow::{Context, Result};
-use scope_ring::measure::{Packets, Sizes};
+use scope_measure::{Packets, Sizes};
 use scope_testkit::lab::RawSender;
 use scope_testkit::traffic::ETHERNET;
 use scope_testkit::traffic::frame::{on_link, udp};

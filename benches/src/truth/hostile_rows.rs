@@ -9,7 +9,7 @@ use crate::table::Table;
 use anyhow::{Context, Result, ensure};
 use scope_filter::{Filter, Template, VlanRule};
 use scope_packet::{Headers, LinkType, Moment};
-use scope_trigger::{Hit, Places, Trigger, TriggerConfig};
+use scope_trigger::{Asker, Condition, Key, Matched, Occurrence, Places, Response, Trigger, TriggerConfig, Why};
 use std::time::Instant;
 
 /// The row, and the bar.
@@ -90,9 +90,17 @@ fn percentile_of(attack: &Attack, hits: u64) -> Result<f64> {
         let headers = Headers::parse(attack.link, &data);
         let time_ns = BEGIN_NS + hit as i64 * BETWEEN_NS;
         let at = Moment::new(0, time_ns);
-        let hit = Hit { at, clock_ns: at.time_ns, link_type: attack.link, headers: &headers, data: &data, waits_at: None };
+        let hit = Occurrence {
+            at,
+            clock_ns: at.time_ns,
+            key: Key::OfPacket,
+            why: Why::Packet { bytes: data.len() as u32, interface: "" },
+            packet: Some(Matched { link_type: attack.link, headers: &headers, data: &data }),
+            link_types: &[],
+            asker: Asker::Live,
+        };
         let begun = Instant::now();
-        let verdict = trigger.hit(&hit, &places);
+        let verdict = trigger.occurred(&hit, &places);
         took_ns.push(begun.elapsed().as_nanos() as f64);
         drop(verdict);
     }
@@ -110,13 +118,15 @@ fn trigger(attack: &Attack) -> Result<Trigger> {
     template.check(VlanRule::Transparent, &[LinkType::ETHERNET])?;
     Ok(Trigger::new(TriggerConfig {
         name: "hostile".to_string(),
-        filter: Filter::compile("ip6", VlanRule::Transparent, &[attack.link])?,
-        template: Some(template),
-        before_ns: 1_000_000_000,
-        after_ns: 1_000_000_000,
+        condition: Condition::Filter(Filter::compile("ip6", VlanRule::Transparent, &[attack.link])?),
+        response: Response {
+            template: Some(template),
+            before_ns: 1_000_000_000,
+            after_ns: 1_000_000_000,
+            vlan: VlanRule::Transparent,
+        },
         holdoff_ns: if attack.holdoff_key.is_some() { 1_000_000_000 } else { 0 },
         holdoff_key: attack.holdoff_key.map(Template::parse).transpose()?,
-        vlan: VlanRule::Transparent,
         single: false,
     }))
 }

@@ -32,7 +32,7 @@ use files::{Deleted, Entry, Found, Known, OldDump};
 use others::{Claimed, Others};
 use room::{Gain, Room, size};
 use rustix::fs::fstatvfs;
-use scope_store::Folder;
+use scope_folder::Folder;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::path::PathBuf;

@@ -5,8 +5,10 @@
 //!  grow   within the share, and while all together are within the bound ─► larger writes
 //!         else what was gathered is written as it is, and counted
 //! ```
-//! A holder always gets [`BUFFER_BYTES_MIN`], and a packet that is larger than that.
+//! A holder always gets [`BUFFER_BYTES_MIN`], and a packet that is larger than that. What waits for its turn
+//! ([`crate::merge`]) has a bound of its own, shared out in the same way.
 
+use crate::merge::waiting_bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -27,6 +29,10 @@ pub struct Buffers {
     most: AtomicUsize,
     /// Writes that were made early.
     early: AtomicU64,
+    /// Selections that let packets wait for their turn.
+    reorders: AtomicUsize,
+    /// Packets that went out before their turn.
+    early_packets: AtomicU64,
 }
 
 impl Default for Buffers {
@@ -52,7 +58,20 @@ impl Buffers {
             taken: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
             early: AtomicU64::new(0),
+            reorders: AtomicUsize::new(0),
+            early_packets: AtomicU64::new(0),
         }
+    }
+
+    /// One more selection, whose packets wait for their turn.
+    pub(crate) fn reorder(self: &Arc<Self>) -> Reorder {
+        self.reorders.fetch_add(1, Ordering::Relaxed);
+        Reorder { buffers: self.clone() }
+    }
+
+    /// Packets for which no reorder buffer had room: they went out before their turn.
+    pub fn early_packets(&self) -> u64 {
+        self.early_packets.load(Ordering::Relaxed)
     }
 
     /// How they stand.
@@ -73,6 +92,30 @@ impl Buffers {
             self.most.fetch_max(before + bytes, Ordering::Relaxed);
         }
         taken.is_ok()
+    }
+}
+
+/// One selection's part of what waits for its turn.
+#[derive(Debug)]
+pub(crate) struct Reorder {
+    buffers: Arc<Buffers>,
+}
+
+impl Reorder {
+    /// What each of its two buffers may take by now.
+    pub(crate) fn bytes(&self) -> usize {
+        waiting_bytes(self.buffers.reorders.load(Ordering::Relaxed))
+    }
+
+    /// So many packets more went out before their turn.
+    pub(crate) fn note_early(&self, packets: u64) {
+        self.buffers.early_packets.fetch_add(packets, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Reorder {
+    fn drop(&mut self) {
+        self.buffers.reorders.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

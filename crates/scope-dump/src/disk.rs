@@ -1,6 +1,6 @@
 //! What a dump does to its disk, as a parameter: the acts that can be slow or fail, so that a test can stand in for a disk.
 
-use scope_store::Folder;
+use scope_folder::Folder;
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::fs::File;

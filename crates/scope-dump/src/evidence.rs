@@ -2,8 +2,9 @@
 //! packets' times come from, and what the interfaces counted at the begin and the end of the window.
 
 use crate::annex::Annexes;
-use crate::time_text::iso;
+use scope_machine::ClockState;
 use scope_packet::TimestampSource;
+use scope_spelling::time::iso;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
@@ -29,23 +30,6 @@ struct Host {
     name: String,
     kernel: String,
     clock: Option<fn() -> ClockState>,
-}
-
-/// The state of a host's clock, as the kernel's own discipline of it says (`adjtimex(2)`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ClockState {
-    /// It can't be had.
-    #[default]
-    Unknown,
-    /// Something keeps it right.
-    Synchronised {
-        /// The estimated error, microseconds.
-        estimated_error_us: u64,
-        /// The largest error that is possible, microseconds.
-        error_max_us: u64,
-    },
-    /// Nothing does.
-    NotSynchronised,
 }
 
 /// What one interface had counted at one time, since the run began.
@@ -142,19 +126,6 @@ impl Evidence {
         let counters = all.map(span).collect();
         drop(samples);
         Circumstances { times, counters, ..self.now() }
-    }
-}
-
-impl ClockState {
-    /// In words.
-    pub fn words(self) -> String {
-        match self {
-            ClockState::Unknown => "its state isn't known".to_string(),
-            ClockState::NotSynchronised => "not synchronised (adjtimex)".to_string(),
-            ClockState::Synchronised { estimated_error_us, error_max_us } => {
-                format!("synchronised, estimated error {estimated_error_us} us, at most {error_max_us} us (adjtimex)")
-            }
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a dump's window lacks: gaps gathered from all who know of one, joined where they belong together, and bounded.
 
-use crate::time_text;
 use scope_packet::{Gap, GapReason};
+use scope_spelling::time;
 
 /// Gaps that a dump states one by one. Where there are more, the nearest ones of the same reason become one, which is counted.
 pub const GAPS_MAX: usize = 64;
@@ -89,12 +89,12 @@ impl Gaps {
 pub fn in_words(gaps: &[Gap]) -> String {
     let [first, ..] = gaps else { return String::new() };
     if gaps.len() == 1 {
-        return format!("between {} ({})", time_text::span(first.from_ns, "and", first.to_ns), first.reason.name());
+        return format!("between {} ({})", time::between(first.from_ns, "and", first.to_ns), first.reason.name());
     }
     let words = |at: usize, gap: &Gap| {
-        let span = time_text::span(gap.from_ns, "to", gap.to_ns);
+        let span = time::between(gap.from_ns, "to", gap.to_ns);
         let before = at.checked_sub(1).and_then(|at| gaps.get(at));
-        let span = before.map_or(&*span, |before| time_text::without_date_of(before.to_ns, &span));
+        let span = before.map_or(&*span, |before| time::without_date_of(before.to_ns, &span));
         format!("{span} ({})", gap.reason.name())
     };
     let shown: Vec<String> = gaps.iter().take(GAPS_SHOWN).enumerate().map(|(at, gap)| words(at, gap)).collect();

@@ -10,9 +10,9 @@
 use crate::gaps;
 use crate::mark::APPLICATION;
 use crate::report::DumpReport;
-use crate::time_text::iso;
 use scope_packet::Gap;
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN};
+use scope_spelling::time::iso;
 use std::fmt::Write;
 
 /// Bytes reserved at the start of each dump, at least.

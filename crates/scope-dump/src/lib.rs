@@ -3,20 +3,22 @@
 //! ```text
 //!  worker that fires ──► FirstPins: the oldest part of the window, held at once
 //!                             │ order
-//!  dump thread:  walk (per lane: pin, screen by key, filter, unpin) ─► merge (by time) ─► output (temporary name) ─► rename
-//!                     ▲ rounds, until the workers' clocks say that the window is over
+//!  dump thread:  timeline (pin, screen, lend) ─► select (filter, merge by time) ─► write (no name yet) ─► name
+//!                    ▲ rounds, until everything up to the window's end is settled
 //! ```
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`cut`] | one dump from order to report: rounds, the clock, the loss |
+//! | [`cut`] | one dump from order to report, out of the ring or any other timeline |
 //! | [`pins`] | the pins that the firing worker takes |
 //! | [`keeper`] | holds segments for dumps that hang in a write |
-//! | [`walk`] | one lane's part of a window, segment after segment |
+//! | `walk` | the ring as a timeline: its segments of a window, pinned, read, gone |
+//! | [`select`] | which packets of a timeline belong, in which order, and what is missing |
 //! | `sieve` | which packets belong: the key column first, the filter where that says maybe |
 //! | [`scans`] | what the dumps of a run share: one scan of what comes in, summaries, the pace |
 //! | [`merge`] | the bounded reorder buffer |
-//! | [`output`] | a dump's files: interface numbers, header, the act of naming |
+//! | `writing` | what was selected, into the dump's files or the spool of all windows |
+//! | [`output`] | one of these files: interface numbers, header, the act of naming |
 //! | [`annex`] | comments, names and secrets of capture files, for the dumps that have their packets |
 //! | [`evidence`] | host, clock, counters: how things stood around a dump |
 //! | [`form`] | the two forms of a file, pcapng and pcap |
@@ -57,17 +59,18 @@ pub mod pins;
 pub mod progress;
 pub mod report;
 pub mod scans;
+pub mod select;
 mod sieve;
 pub mod target;
-pub mod time_text;
 pub mod together;
-pub mod walk;
+mod walk;
+mod writing;
 
 pub use budget::{Budget, FreeMin, Limits};
-pub use buffers::Buffered;
-pub use cut::{DumpOrder, HitPacket, cut};
+pub use buffers::{Buffered, Buffers};
+pub use cut::{Dump, DumpOrder, HitPacket, cut, cut_from};
 pub use disk::{Disk, SystemDisk};
-pub use evidence::{Circumstances, ClockState, Evidence, InterfaceSample};
+pub use evidence::{Circumstances, Evidence, InterfaceSample};
 pub use form::DumpFormat;
 pub use gaps::{GAPS_MAX, in_words as gaps_in_words};
 pub use keeper::Keeper;
@@ -77,5 +80,6 @@ pub use pins::FirstPins;
 pub use progress::{Progress, Waits};
 pub use report::{DumpReport, Waited};
 pub use scans::{Scans, Spared};
+pub use select::{Consumer, Round, Selection};
 pub use target::{DumpOutput, Target};
 pub use together::Together;

@@ -26,10 +26,10 @@ use crate::merge::Place;
 use crate::progress::Progress;
 use crate::report::DumpReport;
 use crate::target::{DumpOutput, Target, numbered};
-use crate::time_text::for_file_name;
+use scope_folder::{Folder, locks};
 use scope_packet::{LinkType, TimestampSource, pcapng};
-use scope_ring::{InterfaceEntry, Ring};
-use scope_store::{Folder, locks};
+use scope_ring::{InterfaceEntry, Interfaces, Ring};
+use scope_spelling::time::for_file_name;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -168,7 +168,7 @@ impl OutFile {
     /// `intro` is what is known of the dump by now: a pipe is told at once.
     pub(crate) fn create(
         output: &Arc<DumpOutput>,
-        ring: &Ring,
+        interfaces: &dyn Interfaces,
         link_type: LinkType,
         evidence: &Arc<Evidence>,
         buffers: &Arc<Buffers>,
@@ -179,7 +179,7 @@ impl OutFile {
             Target::Stream(stream) => stream.try_clone()?,
         };
         let known: Vec<(u32, InterfaceEntry)> =
-            (0..).zip(ring.interfaces_from(0)).filter(|entry| entry.1.link_type == link_type).collect();
+            (0..).zip(interfaces.interfaces_from(0)).filter(|entry| entry.1.link_type == link_type).collect();
         let mut foreseen = Vec::new();
         for (_, entry) in &known {
             entry.write(&mut foreseen);
@@ -254,11 +254,11 @@ impl OutFile {
     }
 
     /// Writes one packet's block to its place, with `comments` added to it.
-    pub(crate) fn write(&mut self, ring: &Ring, place: Place, block: &[u8], comments: &[String]) {
+    pub(crate) fn write(&mut self, interfaces: &dyn Interfaces, place: Place, block: &[u8], comments: &[String]) {
         if self.error.is_some() || !self.format().holds(place.time_ns) {
             return self.unwritten.add(&Tally::of(place.time_ns, block, 0));
         }
-        let (number, snap_len) = self.interface(ring, pcapng::le32(block, 8));
+        let (number, snap_len) = self.interface(interfaces, pcapng::le32(block, 8));
         let tally = Tally::of(place.time_ns, block, snap_len);
         self.annex();
         self.packets += 1;
@@ -331,9 +331,9 @@ impl OutFile {
     }
 
     /// The file's own number of an interface, and its snap length.
-    fn interface(&mut self, ring: &Ring, run_number: u32) -> (u32, u32) {
+    fn interface(&mut self, interfaces: &dyn Interfaces, run_number: u32) -> (u32, u32) {
         if !self.interfaces.contains_key(&run_number) {
-            self.add_interface(run_number, ring.interface(run_number).as_ref(), !self.interfaces.is_empty());
+            self.add_interface(run_number, interfaces.interface(run_number).as_ref(), !self.interfaces.is_empty());
         }
         match self.interfaces.get_mut(&run_number) {
             Some(entry) => {
@@ -497,20 +497,26 @@ impl OutFile {
     }
 
     /// Ends the packets: an interface where there is none, late packets merged in, statistics.
-    pub(crate) fn finish_packets(&mut self, ring: &Ring, fallback: Option<u32>, lost: (u64, u64), end_ns: i64) {
+    pub(crate) fn finish_packets(&mut self, interfaces: &dyn Interfaces, fallback: Option<u32>, lost: (u64, u64), end_ns: i64) {
         if self.error.is_some() {
             return;
         }
-        let result = self.try_finish_packets(ring, fallback, lost, end_ns);
+        let result = self.try_finish_packets(interfaces, fallback, lost, end_ns);
         if let Err(error) = result {
             self.fail(error);
         }
     }
 
-    fn try_finish_packets(&mut self, ring: &Ring, fallback: Option<u32>, lost: (u64, u64), end_ns: i64) -> io::Result<()> {
+    fn try_finish_packets(
+        &mut self,
+        interfaces: &dyn Interfaces,
+        fallback: Option<u32>,
+        lost: (u64, u64),
+        end_ns: i64,
+    ) -> io::Result<()> {
         if self.interfaces.is_empty() {
             let run_number = fallback.unwrap_or(u32::MAX);
-            self.add_interface(run_number, ring.interface(run_number).as_ref(), false);
+            self.add_interface(run_number, interfaces.interface(run_number).as_ref(), false);
         }
         self.annex();
         self.flush()?;

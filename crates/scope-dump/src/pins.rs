@@ -8,6 +8,7 @@
 //! ```
 //! All within the allowance. So a dump that hangs in a write loses nothing that it may hold.
 
+use scope_packet::SegmentId;
 use scope_ring::{Follower, Held, Pinned, Ring};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -73,18 +74,19 @@ impl FirstPins {
         let mut wanted: Vec<BTreeMap<u64, Pinned>> = ring.group_segments().iter().map(|_| BTreeMap::new()).collect();
         let eras: Vec<_> = (0..ring.lanes()).map(|lane| ring.era_packets(lane, era)).collect();
         for span in ring.overlapping(from_ns, i64::MAX) {
-            let Some(pinned) = ring.pin(span.lane, span.sequence) else { continue };
+            let Some(pinned) = ring.pin(span.segment) else { continue };
+            let SegmentId { lane, sequence, .. } = span.segment;
             let end_packet = pinned.first_packet() + u64::from(pinned.committed().packets);
-            if eras.get(span.lane as usize).is_some_and(|packets| end_packet <= packets.start) {
+            if eras.get(lane as usize).is_some_and(|packets| end_packet <= packets.start) {
                 continue; // all of it came before time was set back
             }
             let Some(times) = pinned.times() else { continue };
-            if let Some(needed) = needed_from.get_mut(span.lane as usize) {
-                *needed = span.sequence.min(*needed);
+            if let Some(needed) = needed_from.get_mut(lane as usize) {
+                *needed = sequence.min(*needed);
             }
-            let of_group = &mut wanted[ring.lane_group(span.lane).index()];
+            let of_group = &mut wanted[ring.lane_group(lane).index()];
             of_group.insert(times.sealed_order, pinned);
-            if of_group.len() as u64 > held.allowed_of(span.lane) {
+            if of_group.len() as u64 > held.allowed_of(lane) {
                 of_group.pop_last(); // too new for what may be held
             }
         }
@@ -108,24 +110,24 @@ impl Hold {
         behind.resize(self.ring.lanes() as usize, 0);
         let is_short = |(lane, &from): (u32, &u64)| !held.has_room(lane) && self.ring.lane_next(lane) > from + 1;
         full.note((0u32..).zip(behind.iter()).any(is_short));
-        let mut wanted: Vec<(u64, u32, u64)> = Vec::new();
+        let mut wanted: Vec<(u64, SegmentId)> = Vec::new();
         for (lane, &from) in (0u32..).zip(behind.iter()).filter(|(lane, _)| held.has_room(*lane)) {
-            for sequence in self.ring.sequences(lane, from) {
-                if held.holds(lane, sequence) {
+            for id in self.ring.segment_ids(lane, from) {
+                if held.holds(id) {
                     continue;
                 }
-                let Some(pinned) = self.ring.pin(lane, sequence) else { continue };
+                let Some(pinned) = self.ring.pin(id) else { continue };
                 match pinned.times() {
-                    Some(times) if times.max_ns >= self.from_ns => wanted.push((times.sealed_order, lane, sequence)),
+                    Some(times) if times.max_ns >= self.from_ns => wanted.push((times.sealed_order, id)),
                     Some(_) => {}
                     None => break, // open: nobody recycles it
                 }
             }
         }
         wanted.sort_unstable();
-        for (_, lane, sequence) in wanted {
-            if held.has_room(lane)
-                && let Some(pinned) = self.ring.pin(lane, sequence)
+        for (_, id) in wanted {
+            if held.has_room(id.lane)
+                && let Some(pinned) = self.ring.pin(id)
             {
                 held.put(pinned);
             }

@@ -17,7 +17,6 @@
 //! a lane wait.
 
 use crate::buffers::{Buffered, Buffers};
-use crate::merge::waiting_bytes;
 use crate::pins::{FirstPins, Hold};
 use scope_filter::{ASKED_MAX, Filter, KeyTable};
 use scope_packet::KeyEntry;
@@ -50,7 +49,6 @@ pub struct Scans {
     readers: AtomicUsize,
     skipped: AtomicU64,
     shared: AtomicU64,
-    early: AtomicU64,
     buffers: Arc<Buffers>,
     bounds: Bounds,
     /// What the dumps hold; see [`Scans::hold_on`].
@@ -123,7 +121,6 @@ impl Scans {
             readers: AtomicUsize::new(0),
             skipped: AtomicU64::new(0),
             shared: AtomicU64::new(0),
-            early: AtomicU64::new(0),
             buffers: Arc::default(),
             holds: Mutex::default(),
             state: Mutex::default(),
@@ -135,10 +132,15 @@ impl Scans {
         self.buffers.standing()
     }
 
+    /// What the files of all dumps share.
+    pub(crate) fn buffers(&self) -> &Arc<Buffers> {
+        &self.buffers
+    }
+
     /// How much was spared so far.
     pub fn spared(&self) -> Spared {
-        let [segments_skipped, packets_shared, packets_early] =
-            [&self.skipped, &self.shared, &self.early].map(|count| count.load(Ordering::Relaxed));
+        let [segments_skipped, packets_shared] = [&self.skipped, &self.shared].map(|count| count.load(Ordering::Relaxed));
+        let packets_early = self.buffers.early_packets();
         Spared { segments_skipped, packets_shared, packets_early }
     }
 
@@ -372,21 +374,6 @@ impl Reader {
         let skip = self.scans.summaries.as_ref().is_some_and(|summaries| !summaries.may_hold(pinned, keys));
         self.scans.skipped.fetch_add(u64::from(skip), Ordering::Relaxed);
         skip
-    }
-
-    /// What each of a dump's two buffers may take, by how many dumps there are.
-    pub(crate) fn waiting_bytes(&self) -> usize {
-        waiting_bytes(self.scans.readers.load(Ordering::Relaxed))
-    }
-
-    /// What the files of all dumps share.
-    pub(crate) fn buffers(&self) -> &Arc<Buffers> {
-        &self.scans.buffers
-    }
-
-    /// So many packets more were written before their time.
-    pub(crate) fn note_early(&self, packets: u64) {
-        self.scans.early.fetch_add(packets, Ordering::Relaxed);
     }
 
     /// How long to wait for the next round, `rest_ns` of capture time before the end of the window.

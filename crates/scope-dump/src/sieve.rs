@@ -1,10 +1,9 @@
 //! What a dump asks of packets of one link type: their keys first, all of a segment at once, the filter where those say maybe.
 
-use crate::walk::Candidate;
 use scope_filter::{Asked, Filter, FilterEngine, Predicate};
 use scope_packet::{Headers, LinkType};
-use scope_ring::KeyTest;
 use scope_ring::search::PATTERNS_MAX;
+use scope_ring::{Candidate, KeyTest};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 

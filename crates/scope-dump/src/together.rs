@@ -19,7 +19,7 @@ use crate::report::DumpReport;
 use crate::target::{DumpOutput, Target};
 use scope_packet::pcapng::le32;
 use scope_packet::{GapReason, LinkType};
-use scope_ring::Ring;
+use scope_ring::{Interfaces, Ring};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fs::File;
@@ -117,7 +117,7 @@ impl Together {
         report.why = format!("{} times: all windows of the run in one file", state.windows);
         let mut files = Files {
             output,
-            ring,
+            interfaces: ring,
             evidence,
             intro: intro(&report),
             files: BTreeMap::new(),
@@ -206,7 +206,7 @@ impl Together {
 /// The files that are written in the end, one for each link type; into a pipe only the first.
 struct Files<'a> {
     output: &'a Arc<DumpOutput>,
-    ring: &'a Ring,
+    interfaces: &'a dyn Interfaces,
     evidence: &'a Arc<Evidence>,
     intro: String,
     files: BTreeMap<LinkType, OutFile>,
@@ -226,7 +226,7 @@ impl Files<'_> {
             }
         }
         if let Some(file) = self.files.get_mut(link_type) {
-            file.write(self.ring, *place, block, comments);
+            file.write(self.interfaces, *place, block, comments);
         }
     }
 
@@ -243,7 +243,7 @@ impl Files<'_> {
         }
         // The dumps are over: their buffers are free.
         let buffers = Arc::default();
-        let created = OutFile::create(self.output, self.ring, link_type, self.evidence, &buffers, &self.intro);
+        let created = OutFile::create(self.output, self.interfaces, link_type, self.evidence, &buffers, &self.intro);
         self.files.insert(link_type, created.map_err(|error| error.to_string())?);
         Ok(())
     }
@@ -356,8 +356,8 @@ impl Gathering {
     }
 
     /// Takes a packet.
-    pub fn write(&mut self, ring: &Ring, place: Place, link_type: LinkType, block: &[u8], comments: &[String]) {
-        let snap_len = ring.interface(le32(block, 8)).map_or(0, |entry| entry.snap_len);
+    pub fn write(&mut self, interfaces: &dyn Interfaces, place: Place, link_type: LinkType, block: &[u8], comments: &[String]) {
+        let snap_len = interfaces.interface(le32(block, 8)).map_or(0, |entry| entry.snap_len);
         let tally = Tally::of(place.time_ns, block, snap_len);
         if self.last.is_some_and(|last| place < last) {
             self.end_run();
@@ -460,7 +460,7 @@ mod tests {
             let mut gathering = Gathering::new(&together, &Arc::default());
             for &packet in packets {
                 let comments = if packet == 3 { vec![comment.to_string()] } else { Vec::new() };
-                gathering.write(&ring, place(packet as i64, packet), LinkType::ETHERNET, &block, &comments);
+                gathering.write(&*ring, place(packet as i64, packet), LinkType::ETHERNET, &block, &comments);
             }
             gathering.end();
             assert!(gathering.error.is_none() && gathering.taken.packets == packets.len() as u64);
@@ -508,14 +508,14 @@ mod tests {
         let mut gathering = Gathering::new(&together, &Arc::default());
         for packet in 0..7u64 {
             let place = Place { time_ns: packet as i64, lane: 0, packet };
-            gathering.write(&ring, place, LinkType::ETHERNET, &block, &[]);
+            gathering.write(&*ring, place, LinkType::ETHERNET, &block, &[]);
         }
         gathering.end();
         let window =
             DumpReport { packets: gathering.taken.packets, asked: (0, 9), to_ns: 9, complete: true, ..DumpReport::default() };
         together.add(&window);
         spool.set_len(100).unwrap();
-        let target = Target::Folder(Arc::new(scope_store::Folder::open(folder.path()).unwrap()));
+        let target = Target::Folder(Arc::new(scope_folder::Folder::open(folder.path()).unwrap()));
         let disk = Arc::new(SystemDisk);
         let output = Arc::new(DumpOutput { format: crate::DumpFormat::Pcapng, target, budget: None, disk, together: None });
         let report = together.finish(&output, &ring, &Arc::default()).unwrap();

@@ -1,42 +1,40 @@
-//! The lanes' part of a window: which pieces of which segments are there, which of them may be held, and which are gone.
+//! The ring's answer to one window: which pieces of which segments are there, which of them may be held, and
+//! which are gone.
 //!
-//! A *piece* is what one segment has committed and the dump hasn't read yet. A look at the ring ([`Walk::look`]) lists all
-//! pieces that may concern the window, by their smallest time: so a reader who takes them in this order knows, from the next
-//! piece's smallest time, what can go out. Pieces are pinned in that order as far as the allowance reaches.
+//! A *piece* is what one segment has committed and was not handed out yet. A look at the ring lists all
+//! pieces that may concern the window, by their smallest time: so who takes them in this order knows, from
+//! the next piece's smallest time, what can go out. Pieces are pinned in that order as far as the allowance
+//! reaches.
 
+use crate::patience::Patience;
 use crate::pins::{FirstPins, Hold};
+use crate::progress::Progress;
 use crate::scans::Reader;
-use scope_packet::KeyEntry;
-use scope_packet::pcapng::PacketBlock;
-use scope_ring::{Held, KeyTest, Lost, Pinned, Ring};
+use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
+use scope_ring::{Held, KeyTest, Lost, Matches, Packets, Piece, Pinned, Ring, Settled, Timeline};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What one segment holds that is still to be read.
-pub(crate) struct Piece {
-    pub lane: u32,
-    sequence: u64,
-    /// Number in the lane of its first packet, and how many there are.
-    pub first_packet: u64,
-    packets: u64,
-    /// No packet is older; of an open segment, packets that were read before count, too.
-    pub min_ns: i64,
-    /// Times never step back inside.
-    pub ordered: bool,
-    /// Sequence of the oldest segment that this lane still needs when this piece is done with.
-    needed_then: u64,
+/// What one dump asks of the ring.
+pub(crate) struct Asked {
+    /// The window's era, and where it begins.
+    pub era: u64,
+    pub from_ns: i64,
+    /// Time of the hit, ns: from there on patience counts.
+    pub hit_ns: i64,
+    /// Its part in what dumps share.
+    pub reader: Reader,
+    /// Live: how long to wait for workers that have stopped telling the time; `None`: as long as it takes.
+    pub patience: Option<Duration>,
+    /// What it waits by.
+    pub clock: Arc<dyn Clock>,
+    /// Who learns what it holds.
+    pub progress: Arc<Progress>,
 }
 
-impl Piece {
-    /// Its packets, by number in the lane.
-    pub fn numbers(&self) -> Range<u64> {
-        self.first_packet..self.first_packet + self.packets
-    }
-}
-
-/// Where the dump stands in one lane: the next packet to be looked at.
+/// Where a dump stands in one lane: the next packet to be looked at.
 #[derive(Clone, Copy, Default)]
 struct Position {
     sequence: u64,
@@ -44,24 +42,38 @@ struct Position {
 }
 
 /// All lanes of the ring, as one dump goes through them.
-pub(crate) struct Walk {
+pub(crate) struct RingTimeline {
     ring: Arc<Ring>,
     hold: Arc<Hold>,
+    asked: Asked,
+    patience: Option<Patience>,
+    /// When it was last asked how far everything is settled, and what the answer was.
+    looked: Duration,
+    settled: Moment,
+    /// The ring's beats before that.
+    beats: u32,
+    /// The span's end at the last look, ns.
+    to_ns: i64,
     positions: Vec<Position>,
-    /// The window's, and where it begins.
-    era: u64,
-    from_ns: i64,
+    /// Those of the last look, and how many of them were handed out.
+    pieces: Vec<Piece>,
+    handed_out: usize,
+    /// For each of them the sequence of the oldest segment that its lane still needs when it is done with.
+    needed_then: Vec<u64>,
+    /// The piece that is being read: its segment, and its packets' indices in it.
+    reading: Option<(Pinned, Range<u32>)>,
     /// Pieces of the last look up to here have been offered a pin, for each claim group.
     held_up_to: Vec<usize>,
     /// Per lane: what was recycled before it was read.
     missing: Vec<Missing>,
 }
 
-/// Spans of numbers that are kept apart in a lane; beyond, the two oldest become one, over what was read in between.
+/// Spans of numbers that are kept apart in a lane; beyond, the two oldest become one, over what was read in
+/// between.
 const MISSING_MAX: usize = 65_536;
 
 /// Packets of one lane that were gone before they were read.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Missing {
     /// By their first number: the number behind the last one, and whether all of them are missing.
     spans: BTreeMap<u64, (u64, bool)>,
@@ -95,53 +107,37 @@ impl Missing {
     }
 }
 
-impl Walk {
-    pub(crate) fn new(ring: &Arc<Ring>, first: &FirstPins, era: u64, from_ns: i64) -> Walk {
-        Walk {
+impl RingTimeline {
+    pub(crate) fn new(ring: &Arc<Ring>, first: &FirstPins, asked: Asked) -> RingTimeline {
+        RingTimeline {
             ring: ring.clone(),
             hold: first.hold.clone(),
+            patience: asked.patience.map(Patience::new),
+            looked: asked.clock.monotonic(),
+            settled: Moment::BEGIN,
+            beats: 0,
+            to_ns: i64::MAX,
             positions: Vec::new(),
-            era,
-            from_ns,
+            pieces: Vec::new(),
+            handed_out: 0,
+            needed_then: Vec::new(),
+            reading: None,
             held_up_to: vec![0; ring.group_segments().len()],
             missing: Vec::new(),
+            asked,
         }
     }
 
-    /// Lists what has been committed since the last look and isn't all behind `reach_ns`, smallest times first. `last`: there will
-    /// be no other look.
-    pub(crate) fn look(&mut self, reach_ns: i64, last: bool) -> Vec<Piece> {
-        let hold = self.hold.clone();
-        let mut state = hold.lock();
-        self.positions.resize(self.ring.lanes() as usize, Position::default());
-        self.missing.resize_with(self.positions.len(), Missing::default);
-        let mut pieces = Vec::new();
-        let lanes = 0..self.positions.len() as u32;
-        let mut needed: Vec<u64> = lanes.map(|lane| self.look_at_lane(lane, reach_ns, &mut state.held, &mut pieces)).collect();
-        state.full.note(false);
-        state.behind = (!last).then(|| self.positions.iter().map(|position| position.sequence).collect());
-        pieces.sort_by_key(|piece| (piece.min_ns, piece.lane, piece.sequence));
-        for piece in pieces.iter_mut().rev() {
-            let lane = &mut needed[piece.lane as usize];
-            piece.needed_then = *lane;
-            *lane = piece.sequence.min(*lane);
-        }
-        for (lane, sequence) in needed.into_iter().enumerate() {
-            self.hold.follower.done_before(lane as u32, sequence);
-        }
-        self.held_up_to.fill(0);
-        self.hold_on(&pieces, &mut state.held);
-        pieces
-    }
-
-    /// Returns the segment from which on the next look needs the lane: nobody has to wait for this dump to pass what is recycled.
-    fn look_at_lane(&mut self, lane: u32, reach_ns: i64, held: &mut Held, pieces: &mut Vec<Piece>) -> u64 {
+    /// Returns the segment from which on the next look needs the lane: nobody has to wait for this dump to
+    /// pass what is recycled.
+    fn look_at_lane(&mut self, lane: u32, reach_ns: i64, held: &mut Held) -> u64 {
         let mut at = self.positions[lane as usize];
         let mut recycled = 0;
-        for sequence in self.ring.sequences(lane, at.sequence) {
-            let own = held.take(lane, sequence);
+        for segment in self.ring.segment_ids(lane, at.sequence) {
+            let sequence = segment.sequence;
+            let own = held.take(segment);
             let was_held = own.is_some();
-            let Some(pinned) = own.or_else(|| self.ring.pin(lane, sequence)) else {
+            let Some(pinned) = own.or_else(|| self.ring.pin(segment)) else {
                 recycled = sequence + 1; // the next one that is there tells how much is missing
                 continue;
             };
@@ -151,21 +147,15 @@ impl Walk {
             let all_packets = pinned.first_packet() + committed.packets as u64;
             at = Position { sequence, packet: all_packets };
             // After the look at what is committed: where a lane enters an era is noted before.
-            let of_era = self.ring.era_packets(lane, self.era);
+            let of_era = self.ring.era_packets(lane, self.asked.era);
             let (first_packet, end_packet) = (from_packet.max(of_era.start), all_packets.min(of_era.end));
-            let span = pinned.span().filter(|(min_ns, max_ns, _)| *max_ns >= self.from_ns && *min_ns <= reach_ns);
+            let touches = |min_ns: i64, max_ns: i64| max_ns >= self.asked.from_ns && min_ns <= reach_ns;
+            let span = pinned.span().filter(|(min_ns, max_ns, _)| touches(*min_ns, *max_ns));
             if end_packet > first_packet
                 && let Some((min_ns, _, unordered)) = span
             {
-                pieces.push(Piece {
-                    lane,
-                    sequence,
-                    first_packet,
-                    packets: end_packet - first_packet,
-                    min_ns,
-                    ordered: !unordered,
-                    needed_then: 0,
-                });
+                let packets = (end_packet - first_packet) as u32;
+                self.pieces.push(Piece { segment, lane, first_packet, packets, min_ns, ordered: !unordered });
                 if was_held {
                     held.put(pinned);
                 }
@@ -179,15 +169,15 @@ impl Walk {
     }
 
     /// Pins further pieces of the last look, in order, as far as the allowance reaches in each claim group.
-    fn hold_on(&mut self, pieces: &[Piece], held: &mut Held) {
+    fn hold_on(&mut self, held: &mut Held) {
         for (group, up_to) in self.held_up_to.iter_mut().enumerate() {
-            while let Some(piece) = pieces.get(*up_to) {
+            while let Some(piece) = self.pieces.get(*up_to) {
                 if self.ring.lane_group(piece.lane).index() == group {
                     if !held.has_room(piece.lane) {
                         break;
                     }
-                    if !held.holds(piece.lane, piece.sequence)
-                        && let Some(pinned) = self.ring.pin(piece.lane, piece.sequence)
+                    if !held.holds(piece.segment)
+                        && let Some(pinned) = self.ring.pin(piece.segment)
                     {
                         held.put(pinned);
                     }
@@ -197,36 +187,36 @@ impl Walk {
         }
     }
 
-    /// Reads piece `index` of the last look; `None` where it was recycled meanwhile, which is noted.
-    pub(crate) fn read(&mut self, pieces: &[Piece], index: usize) -> Option<Read> {
-        let piece = &pieces[index];
-        self.held_up_to.iter_mut().for_each(|up_to| *up_to = (index + 1).max(*up_to));
-        let held = self.hold.lock().held.take(piece.lane, piece.sequence);
-        let pinned = held.or_else(|| self.ring.pin(piece.lane, piece.sequence));
-        if pinned.is_none() {
-            self.note_missing(piece.lane, piece.first_packet, piece.first_packet + piece.packets);
+    /// The piece that was handed out last.
+    fn piece(&self) -> Option<&Piece> {
+        self.pieces.get(self.handed_out.checked_sub(1)?)
+    }
+
+    /// Its packets whose keys pass, by the scan that dumps share as far as there is one.
+    fn scan(&self, pinned: &Pinned, packets: Range<u32>, keys: &KeyTest) -> Matches {
+        let reader = &self.asked.reader;
+        let Some((own, found)) = reader.take(pinned, packets.clone()) else {
+            return match reader.can_skip(pinned, keys) {
+                true => Matches::none(packets.len() as u32),
+                false => pinned.column(packets.start, packets.end).matches(keys),
+            };
+        };
+        let mut picked = Matches::none(packets.len() as u32);
+        if !own.is_empty() && !reader.can_skip(pinned, keys) {
+            pinned.matches(keys, own.start, own.end).for_each(|index| picked.insert(index - packets.start));
         }
-        pinned.map(|pinned| {
-            let first = (piece.first_packet - pinned.first_packet()) as u32;
-            Read { pinned, packets: first..first + piece.packets as u32 }
-        })
+        found.into_iter().for_each(|index| picked.insert(index - packets.start));
+        picked
     }
 
-    /// Piece `index` of the last look is done with: further ones are held, and who waits for this dump learns how far it is.
-    pub(crate) fn done(&mut self, pieces: &[Piece], index: usize) {
-        let hold = self.hold.clone();
-        self.hold_on(pieces, &mut hold.lock().held);
-        self.hold.follower.done_before(pieces[index].lane, pieces[index].needed_then);
-    }
-
-    /// Of each lane the packet at which the next look begins.
-    pub(crate) fn passed(&self) -> impl Iterator<Item = u64> + '_ {
-        self.positions.iter().map(|position| position.packet)
-    }
-
-    /// Segments held now.
-    pub(crate) fn held(&self) -> u64 {
-        self.hold.lock().held.len()
+    /// A stray belongs to a window that holds its time, unless that was over when it came.
+    fn leave_out_strays(&self, piece: &Piece, picked: &mut Matches) {
+        let numbers = piece.first_packet..piece.first_packet + u64::from(piece.packets);
+        for (packet, over_before_ns) in self.ring.strays(piece.lane, numbers) {
+            if over_before_ns > self.to_ns {
+                picked.remove((packet - piece.first_packet) as u32);
+            }
+        }
     }
 
     /// For how long it held all that it may while there was more.
@@ -234,26 +224,26 @@ impl Walk {
         self.hold.lock().full.total()
     }
 
-    /// Everything is read: nothing is held any more, also while the file is still written.
-    pub(crate) fn let_go(&self) {
-        self.hold.lock().held.end();
+    fn tell_progress(&self) {
+        self.asked.progress.holds(self.hold.lock().held.len());
     }
 
     fn note_missing(&mut self, lane: u32, from: u64, to: u64) {
         self.missing[lane as usize].add(from, to, MISSING_MAX);
     }
 
-    /// After the last look: what the window lacks because it was recycled before it was read, span by span.
-    pub(crate) fn lost(&mut self, to_ns: i64) -> Vec<Lost> {
+    /// What the window lacks by now because it was recycled before it was read, span by span.
+    fn recycled(&self, to_ns: i64) -> Vec<Lost> {
         let mut all = Vec::new();
-        for (lane, (missing, at)) in (0u32..).zip(self.missing.iter_mut().zip(&self.positions)) {
+        for (lane, (missing, at)) in (0u32..).zip(self.missing.iter().zip(&self.positions)) {
+            let mut missing = missing.clone();
             // What was committed behind the last look and is gone already.
             missing.add(at.packet, u64::MAX, MISSING_MAX);
-            let of_era = self.ring.era_packets(lane, self.era);
+            let of_era = self.ring.era_packets(lane, self.asked.era);
             let spans = missing.spans.iter().map(|(&from, &(to, _))| from.max(of_era.start)..to.min(of_era.end));
             let spans: Vec<Range<u64>> = spans.map(|span| span.start..span.end.max(span.start)).collect();
             let exact = missing.spans.values().map(|(_, exact)| *exact);
-            let lost = self.ring.lost(lane, &spans, (self.from_ns, to_ns)).into_iter().zip(exact);
+            let lost = self.ring.lost(lane, &spans, (self.asked.from_ns, to_ns)).into_iter().zip(exact);
             let lost = lost.map(|(lost, exact)| Lost { packets_min: if exact { lost.packets_min } else { 0 }, ..lost });
             all.extend(lost.filter(|lost| lost.packets_max > 0));
         }
@@ -261,62 +251,131 @@ impl Walk {
     }
 }
 
-/// A piece, pinned.
-pub(crate) struct Read {
-    pinned: Pinned,
-    /// Indices in the segment.
-    packets: Range<u32>,
-}
-
-/// A packet that may belong to the dump, lent.
-pub(crate) struct Candidate<'a> {
-    /// Number in the lane.
-    pub packet: u64,
-    pub key: KeyEntry,
-    pub block: PacketBlock<'a>,
-}
-
-impl Read {
-    /// Indices of the packets whose keys pass, and of packet `hit` of the lane whatever its key, in the order in which they came.
-    pub(crate) fn own<'a>(&'a self, reader: &Reader, keys: &'a KeyTest, hit: Option<u64>) -> impl Iterator<Item = u32> + use<'a> {
-        let Range { start, end } = self.packets;
-        let hit = self.index(hit);
-        let (before, behind) = hit.map_or((end, end), |hit| (hit, hit + 1));
-        let skip = reader.can_skip(&self.pinned, keys);
-        let passing = |from: u32, to: u32| self.pinned.matches(keys, from, if skip { from } else { to });
-        passing(start, before).chain(hit).chain(passing(behind, end))
+impl Timeline for RingTimeline {
+    /// Where patience is at its end, nothing more will be settled.
+    fn settle(&mut self, to_ns: i64) -> Settled {
+        self.beats = self.ring.beats();
+        self.settled = self.ring.settled();
+        let now = self.asked.clock.monotonic();
+        let passed = now.saturating_sub(std::mem::replace(&mut self.looked, now));
+        let rest = Duration::from_nanos(to_ns.saturating_sub(self.asked.hit_ns).max(0) as u64);
+        let is_over = |patience: &mut Patience| patience.is_over(passed, self.settled, rest);
+        Settled { up_to: self.settled, goes_on: !self.patience.as_mut().is_some_and(is_over) }
     }
 
-    /// The same, as far as another dump has scanned them for all; `None` where none has.
-    pub(crate) fn shared(&self, reader: &Reader, keys: &KeyTest, hit: Option<u64>) -> Option<Vec<u32>> {
-        let (own, found) = reader.take(&self.pinned, self.packets.clone())?;
-        let mut indices = Vec::with_capacity(found.len() + 1);
-        if !own.is_empty() && !reader.can_skip(&self.pinned, keys) {
-            indices.extend(self.pinned.matches(keys, own.start, own.end));
+    /// Lists what has been committed since the last look and isn't all behind the end, smallest times first.
+    fn look(&mut self, to_ns: i64, last: bool) {
+        self.to_ns = to_ns;
+        let hold = self.hold.clone();
+        let mut state = hold.lock();
+        self.positions.resize(self.ring.lanes() as usize, Position::default());
+        self.missing.resize_with(self.positions.len(), Missing::default);
+        self.pieces.clear();
+        let reach_ns = if last { to_ns } else { i64::MAX };
+        let lanes = 0..self.positions.len() as u32;
+        let mut needed: Vec<u64> = lanes.map(|lane| self.look_at_lane(lane, reach_ns, &mut state.held)).collect();
+        state.full.note(false);
+        state.behind = (!last).then(|| self.positions.iter().map(|position| position.sequence).collect());
+        self.pieces.sort_by_key(|piece| (piece.min_ns, piece.segment));
+        self.needed_then.clear();
+        for piece in self.pieces.iter().rev() {
+            let lane = &mut needed[piece.lane as usize];
+            self.needed_then.push(*lane);
+            *lane = piece.segment.sequence.min(*lane);
         }
-        indices.extend(found);
-        if let Some(hit) = self.index(hit)
-            && let Err(at) = indices.binary_search(&hit)
-        {
-            indices.insert(at, hit);
+        self.needed_then.reverse();
+        for (lane, sequence) in needed.into_iter().enumerate() {
+            self.hold.follower.done_before(lane as u32, sequence);
         }
-        Some(indices)
+        self.handed_out = 0;
+        self.held_up_to.fill(0);
+        self.hold_on(&mut state.held);
     }
 
-    /// Index in the segment of packet `packet` of the lane, if it is one of these.
-    fn index(&self, packet: Option<u64>) -> Option<u32> {
-        let index = packet.and_then(|packet| u32::try_from(packet.checked_sub(self.pinned.first_packet())?).ok());
-        index.filter(|index| self.packets.contains(index))
+    fn next(&mut self) -> Option<Piece> {
+        let piece = self.pieces.get(self.handed_out).copied()?;
+        self.handed_out += 1;
+        Some(piece)
     }
 
-    /// The packets at these indices; the blocks of others are not touched.
-    pub(crate) fn candidates<'a>(&'a self, indices: impl Iterator<Item = u32> + 'a) -> impl Iterator<Item = Candidate<'a>> + 'a {
-        let first_packet = self.pinned.first_packet();
-        self.pinned.pick(indices).map(move |(index, block)| Candidate {
-            packet: first_packet + u64::from(index),
-            key: self.pinned.entry(index),
-            block,
-        })
+    fn next_place(&self) -> Option<(i64, u32)> {
+        self.pieces.get(self.handed_out).map(|piece| (piece.min_ns, piece.lane))
+    }
+
+    /// Pins it. Where it was recycled meanwhile, that is noted.
+    fn screen(&mut self, keys: &KeyTest, always: Option<u64>) -> Option<Matches> {
+        let piece = *self.piece()?;
+        let handed_out = self.handed_out;
+        self.held_up_to.iter_mut().for_each(|up_to| *up_to = handed_out.max(*up_to));
+        let held = self.hold.lock().held.take(piece.segment);
+        let Some(pinned) = held.or_else(|| self.ring.pin(piece.segment)) else {
+            self.note_missing(piece.lane, piece.first_packet, piece.first_packet + u64::from(piece.packets));
+            return None;
+        };
+        let first = (piece.first_packet - pinned.first_packet()) as u32;
+        let packets = first..first + piece.packets;
+        let mut picked = self.scan(&pinned, packets.clone(), keys);
+        self.leave_out_strays(&piece, &mut picked);
+        let always = always.and_then(|packet| u32::try_from(packet.checked_sub(piece.first_packet)?).ok());
+        if let Some(index) = always.filter(|index| *index < piece.packets) {
+            picked.insert(index);
+        }
+        self.reading = Some((pinned, packets));
+        Some(picked)
+    }
+
+    fn packets(&mut self, picked: Matches) -> Packets<'_> {
+        match &self.reading {
+            Some((pinned, packets)) => pinned.packets(packets.clone(), picked),
+            None => Packets::default(),
+        }
+    }
+
+    /// Further pieces are held, and who waits for this dump learns how far it is.
+    fn done(&mut self) {
+        self.reading = None;
+        let hold = self.hold.clone();
+        self.hold_on(&mut hold.lock().held);
+        let needed = self.handed_out.checked_sub(1).and_then(|at| Some((self.pieces.get(at)?, self.needed_then.get(at)?)));
+        if let Some((piece, needed)) = needed {
+            self.hold.follower.done_before(piece.lane, *needed);
+        }
+        self.tell_progress();
+    }
+
+    /// Rests, longer the more dumps there are; a beat of the ring ends that before anything is overrun.
+    fn wait(&mut self, rest_ns: i64) {
+        self.tell_progress();
+        self.asked.reader.pass(self.positions.iter().map(|position| position.packet));
+        let pause = self.asked.reader.pause(rest_ns);
+        self.asked.clock.wait(pause, &|pause| self.ring.wait_for_beat(self.beats, pause));
+    }
+
+    fn end(&mut self) {
+        self.tell_progress();
+        self.hold.lock().held.end();
+    }
+
+    fn link_type(&self, lane: u32) -> Option<LinkType> {
+        (lane < self.ring.lanes()).then(|| self.ring.lane_info(lane).link_type)
+    }
+
+    fn heard(&self) -> Option<(i64, i64)> {
+        self.ring.listened(self.asked.era).or(self.ring.heard_in(self.asked.era))
+    }
+
+    fn missing(&self, to_ns: i64) -> Vec<Gap> {
+        let Asked { era, from_ns, .. } = self.asked;
+        let mut gaps = self.ring.gaps_before(era, (from_ns, to_ns));
+        for lost in self.recycled(to_ns) {
+            let (reason, lost_min, lost_max) = (GapReason::Evicted, lost.packets_min, Some(lost.packets_max));
+            gaps.extend(lost.span_ns.map(|(from_ns, to_ns)| Gap { from_ns, to_ns, reason, lost_min, lost_max }));
+        }
+        if self.settled <= Moment::new(era, to_ns) {
+            let from_ns = self.settled.within(era).saturating_add(1).max(from_ns);
+            gaps.push(Gap { from_ns, to_ns, reason: GapReason::Unsettled, lost_min: 0, lost_max: None });
+        }
+        gaps
     }
 }
 

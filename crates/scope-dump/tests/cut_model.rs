@@ -1,11 +1,17 @@
 //! Dumps held against a naive model: random lanes, times that step back, rings that turn, windows anywhere, filters that the key
-//! column screens well, badly and not at all. The model asks the filter of every packet.
+//! column screens well, badly and not at all. The model asks the filter of every packet. And each dump of the ring
+//! is held against one of the same window that a timeline in memory answers: byte for byte.
 
+mod memory;
+
+use memory::Memory;
 use proptest::prelude::*;
-use scope_dump::{DumpFormat, DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, SystemDisk, Target, cut};
+use scope_dump::{
+    Dump, DumpFormat, DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, SystemDisk, Target, cut, cut_from,
+};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
-use scope_packet::{Headers, Interface, KeyEntry, LinkType, SystemClock, TimestampSource};
+use scope_packet::{Gap, GapReason, Headers, Interface, KeyEntry, LinkType, SystemClock, TimestampSource};
 use scope_ring::{Append, LaneWriter, Ring, RingConfig};
 use scope_trigger::Window;
 use std::sync::Arc;
@@ -95,6 +101,8 @@ struct Bench {
     scans: Arc<Scans>,
     numbers: Vec<u64>,
     fed: Vec<Model>,
+    /// Of each of them the sequence of its segment.
+    sequences: Vec<u64>,
     clocks: Vec<i64>,
     len: usize,
 }
@@ -132,6 +140,7 @@ impl Bench {
             lanes,
             numbers: vec![0; count],
             fed: Vec::new(),
+            sequences: Vec::new(),
             clocks: vec![0; count],
             len,
         }
@@ -142,8 +151,7 @@ impl Bench {
         let packet = Model { time_ns, lane, number: self.numbers[lane as usize] };
         self.numbers[lane as usize] += 1;
         let data = bytes_of(&packet, self.len);
-        let head =
-            PacketHead { time_ns, captured_len: data.len() as u32, original_len: data.len() as u32 + 5, ..PacketHead::default() };
+        let head = head_of(&packet, data.len());
         let key = KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &data));
         let writer = &mut self.lanes[lane as usize];
         while writer.append(0, &head, key, &data) == Append::NeedsSegment {
@@ -154,6 +162,7 @@ impl Bench {
         let clock = &mut self.clocks[lane as usize];
         *clock = time_ns.max(*clock);
         self.fed.push(packet);
+        self.sequences.push(self.ring.lane_next(lane) - 1);
         packet
     }
 
@@ -175,16 +184,32 @@ impl Bench {
     /// First packet of each lane that is still in the ring.
     fn living_from(&self) -> Vec<u64> {
         let first = |lane: u32| {
-            let mut living = self.ring.sequences(lane, 0).filter_map(|sequence| self.ring.pin(lane, sequence));
+            let mut living = self.ring.segment_ids(lane, 0).filter_map(|id| self.ring.pin(id));
             living.next().map_or(0, |pinned| pinned.first_packet())
         };
         (0..self.lanes.len() as u32).map(first).collect()
+    }
+
+    /// The same packets in the same segments, and the same ones of them gone, without a ring.
+    fn in_memory(&self, from_ns: i64, living: &[u64]) -> Memory {
+        let mut memory = Memory::new(self.lanes.len() as u32, from_ns);
+        for (packet, sequence) in self.fed.iter().zip(&self.sequences) {
+            let data = bytes_of(packet, self.len);
+            memory.push(packet.lane, *sequence, &head_of(packet, data.len()), &data);
+        }
+        memory.living_from = living.to_vec();
+        memory
     }
 
     fn end(&mut self) {
         self.commit();
         (0..self.lanes.len()).for_each(|worker| self.ring.end_clock(worker as u32));
     }
+}
+
+fn head_of(packet: &Model, len: usize) -> PacketHead {
+    let len = len as u32;
+    PacketHead { time_ns: packet.time_ns, captured_len: len, original_len: len + 5, ..PacketHead::default() }
 }
 
 fn compiled(filter: &str) -> Filter {
@@ -209,6 +234,36 @@ fn order(bench: &Bench, hit: Model, filter: &str, window: &Arc<Window>, folder: 
         clock: Arc::new(SystemClock::new()),
         evidence: Arc::default(),
     }
+}
+
+/// The same window as `report` is of, cut out of a timeline in memory: report and file must be the same.
+fn check_twin(report: &DumpReport, hit: Model, filter: &str, memory: &mut Memory, about: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = Dump {
+        id: report.id,
+        trigger: report.trigger.clone(),
+        why: report.why.clone(),
+        hit: Some(HitPacket { lane: hit.lane, packet: hit.number, link_type: LinkType::ETHERNET }),
+        time_ns: hit.time_ns,
+        filter: compiled(filter),
+        filter_engine: FilterEngine::Interpreter,
+        window: Arc::new(Window::new(report.asked.0, report.asked.1, hit.time_ns)),
+        output: DumpOutput::in_folder(folder.path()).unwrap(),
+        progress: Arc::new(Progress::default()),
+        buffers: Arc::default(),
+        clock: Arc::new(SystemClock::new()),
+        evidence: Arc::default(),
+    };
+    let interfaces = Memory::new(memory.living_from.len() as u32, 0);
+    let twin = cut_from(memory, &interfaces, dump);
+    let stated = |report: &DumpReport| {
+        let lost = (report.lost_min, report.lost_max, report.missing, report.complete, report.error.clone());
+        let packets = (report.packets, report.bytes, report.cut);
+        (packets, (report.asked, report.from_ns, report.to_ns), report.gaps.clone(), report.gaps_folded, lost)
+    };
+    assert_eq!(stated(&twin), stated(report), "{about}");
+    let file = |report: &DumpReport| std::fs::read(&report.paths[0]).unwrap();
+    assert!(file(&twin) == file(report), "{about}: another file");
 }
 
 /// Times and bytes of the packets of a dump, in file order.
@@ -311,6 +366,10 @@ fn check(case: &Case) {
     let report = dump.join().unwrap();
 
     let missing = verify(&bench, &report, case, case.filter, hit, &window, &living);
+    let mut memory = bench.in_memory(window.from_ns(), &living);
+    (memory.step, memory.grace_ns) = (1 + random(900) as usize, case.grace_ns);
+    memory.come(case.past + 1);
+    check_twin(&report, hit, case.filter, &mut memory, &format!("{case:?}"));
     assert!(
         report.lost_min <= missing.len() as u64 && missing.len() as u64 <= report.lost_max,
         "{case:?} {report:?} {}",
@@ -610,4 +669,64 @@ fn packets_of_another_era_are_none_of_the_window_s_and_none_that_it_lacks() {
     assert_eq!((report.lost_max, report.packets), (0, 400), "{report:?}");
     let inside = bench.fed.iter().filter(|packet| packet.time_ns >= window.from_ns());
     assert!(read(&report) == inside.map(|packet| (packet.time_ns, bytes_of(packet, 1000))).collect::<Vec<_>>());
+}
+
+#[test]
+fn any_window_with_any_losses_is_the_same_from_the_ring_and_from_memory() {
+    let mut lacking = 0;
+    for seed in 1..=3u64 {
+        let mut dice = seed * 0x9e37_79b9;
+        let mut random = move |below: i64| {
+            dice ^= dice << 13;
+            dice ^= dice >> 7;
+            dice ^= dice << 17;
+            (dice >> 9) as i64 % below
+        };
+        let mut bench = Bench::new(3, 48, 700, 0);
+        let begin_ns = 1_000_000_000_000;
+        let mut never_came = Vec::new();
+        for worker in 0..3 {
+            bench.ring.begin_listening(worker, begin_ns, GapReason::NotStarted);
+            let (from_ns, to_ns, reason) = (0, begin_ns - 1, GapReason::NotStarted);
+            never_came.push(Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None });
+        }
+        for n in 0..9000 {
+            bench.feed(random(3) as u32, begin_ns + n * 1_000_000 - random(2) * random(40_000_000));
+            if n % 1800 == 900 {
+                let (from_ns, reason) =
+                    (begin_ns + n * 1_000_000, [GapReason::Kernel, GapReason::RingPinned][random(2) as usize]);
+                let (lost, to_ns) = (1 + random(9) as u64, from_ns + random(90_000_000));
+                let gap = Gap { from_ns, to_ns, reason, lost_min: lost, lost_max: Some(lost) };
+                bench.ring.note_gap(random(3) as u32, 0, gap);
+                never_came.push(gap);
+            }
+        }
+        let end_ns = begin_ns + 9_000_000_000;
+        for worker in 0..3 {
+            bench.ring.end_listening(worker, end_ns, GapReason::Stopped);
+            let (from_ns, to_ns, reason) = (end_ns + 1, i64::MAX, GapReason::Stopped);
+            never_came.push(Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None });
+        }
+        bench.end();
+        let living = bench.living_from();
+        for round in 0..24 {
+            let hit = loop {
+                let hit = bench.fed[random(9000) as usize];
+                if hit.number >= living[hit.lane as usize] {
+                    break hit;
+                }
+            };
+            let (before_ns, after_ns) = (random(4_000_000_000) >> random(6), random(3_000_000_000) >> random(6));
+            let window = Arc::new(Window::new(hit.time_ns - before_ns, hit.time_ns + after_ns, hit.time_ns));
+            let (filter, folder) = (FILTERS[random(FILTERS.len() as i64) as usize], tempfile::tempdir().unwrap());
+            let report = cut(&bench.ring, order(&bench, hit, filter, &window, folder.path(), 4));
+            let mut memory = bench.in_memory(window.from_ns(), &living);
+            memory.never_came = never_came.clone();
+            memory.listened = Some((begin_ns, end_ns));
+            (memory.step, memory.grace_ns) = (1 + random(3000) as usize, 40_000_000);
+            check_twin(&report, hit, filter, &mut memory, &format!("run {seed}, window {round}: {filter}"));
+            lacking += usize::from(report.lost_max > 0);
+        }
+    }
+    assert!((8..=64).contains(&lacking), "{lacking} of 72 windows lack something");
 }

@@ -1,8 +1,8 @@
 //! The last line of a run that is ended at once: whoever stops it twice wants no summary, but the log says that it was so.
 
 use crate::dumps::Dumps;
-use crate::events::Events;
-use serde_json::json;
+use scope_events::Events;
+use scope_events::event::EndedAtOnce;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -37,9 +37,9 @@ impl AtOnce {
         let known = self.log.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((events, dumps)) = known else { return };
         let (Some(events), Some(dumps)) = (events.upgrade(), dumps.upgrade()) else { return };
-        let facts = json!({"why": why, "dumps_open": dumps.open_now()});
+        let end = EndedAtOnce { why: why.to_string(), dumps_open: dumps.open_now().map(|dumps| dumps as u64) };
         // Where the disk is stuck the process ends without it: that is what was asked for.
-        let _ = events.last_words("ended_at_once", facts, PATIENCE);
+        let _ = events.last_words(end, PATIENCE);
     }
 }
 

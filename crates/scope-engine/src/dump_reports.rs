@@ -3,9 +3,9 @@
 //! A service makes dumps for months; each of them stands in `wirescope.jsonl`, so only [`REPORTS_MAX`] are kept here.
 
 use crate::failure::Failure;
-use crate::numbers::{counted, number};
 use scope_dump::{DumpReport, gaps_in_words};
 use scope_fault::Fault;
+use scope_spelling::figures::{counted, number};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Finished dumps that the summary lists: those with the highest numbers. Older ones are counted.

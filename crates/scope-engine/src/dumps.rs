@@ -1,16 +1,17 @@
 //! From a fire to the finished file: numbers, pins, one thread per dump, reports.
 
 use crate::dump_reports::DumpReports;
-use crate::events::Events;
 use crate::exec::Exec;
 use crate::summary;
 use crate::threads::Threads;
 use scope_dump::{Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut};
+use scope_events::Events;
+use scope_events::event::{Warning, WarningKind};
 use scope_filter::FilterEngine;
 use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
 use scope_ring::Ring;
-use scope_trigger::{Fire, Places, Trigger, Verdict, Window};
-use serde_json::json;
+use scope_trigger::{Fire, Occurrence, Places, Trigger, Verdict, Why, Window};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -64,14 +65,13 @@ struct State {
     reports: DumpReports,
 }
 
-/// The facts of a hit that a dump carries.
-pub struct HitFacts {
-    /// Time, ns.
-    pub time_ns: i64,
-    /// In words that follow "fired".
-    pub why: String,
-    /// Where its packet stands.
-    pub packet: Option<HitPacket>,
+/// What came of an occurrence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The word under which it is counted.
+    pub verdict: &'static str,
+    /// The number of the dump that it started.
+    pub dump: Option<u64>,
 }
 
 impl Dumps {
@@ -127,8 +127,31 @@ impl Dumps {
         self.scans.buffered()
     }
 
-    /// Begins a dump. The caller's next claim comes afterwards: what the window needs first is pinned here.
-    pub fn start(self: &Arc<Self>, trigger: &str, hit: HitFacts, fire: Fire) {
+    /// Lets `trigger` decide on an occurrence, whatever its condition: a dump begins, or it is logged why none does. `packet` is
+    /// where the occurrence's packet stands, if it could be stored. The caller's next claim comes afterwards.
+    pub fn occurred(self: &Arc<Self>, trigger: &Trigger, occurrence: &Occurrence<'_>, packet: Option<HitPacket>) -> Outcome {
+        let verdict = trigger.occurred(occurrence, &self.places);
+        let (name, word) = (&trigger.config().name, verdict.name());
+        if let Verdict::Fired(fire) = verdict {
+            return Outcome { verdict: word, dump: Some(self.start(name, occurrence, packet, fire)) };
+        }
+        let detail = match (occurrence.why, verdict.detail()) {
+            (Why::Packet { .. }, detail) => detail.map(Cow::Borrowed),
+            (why @ Why::Hand, None) => Some(why.to_string().into()),
+            (why @ Why::Hand, Some(detail)) => Some(format!("{why}: {detail}").into()),
+        };
+        self.events.hit(name, occurrence.at.time_ns, word, detail.as_deref());
+        Outcome { verdict: word, dump: None }
+    }
+
+    /// The same of an order to fire `trigger` at `now`.
+    pub fn ordered(self: &Arc<Self>, trigger: &Trigger, now: Moment) -> Outcome {
+        let link_types: Vec<LinkType> = (0..self.ring.lanes()).map(|lane| self.ring.lane_info(lane).link_type).collect();
+        self.occurred(trigger, &trigger.config().condition.ordered(now, &link_types), None)
+    }
+
+    /// Begins a dump, and returns its number. What the window needs first is pinned here.
+    fn start(self: &Arc<Self>, trigger: &str, occurrence: &Occurrence<'_>, packet: Option<HitPacket>, fire: Fire) -> u64 {
         let id = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         // So many may share what dumps may hold: this one, and those that may still come.
         let rest = self.exit_after.load(Ordering::Relaxed).saturating_sub(id - 1).max(1);
@@ -142,9 +165,9 @@ impl Dumps {
         let order = DumpOrder {
             id,
             trigger: trigger.to_string(),
-            why: hit.why,
-            hit: hit.packet,
-            time_ns: hit.time_ns,
+            why: occurrence.why.to_string(),
+            hit: packet,
+            time_ns: occurrence.at.time_ns,
             filter: fire.filter,
             filter_engine: self.settings.filter_engine,
             window: fire.window,
@@ -170,31 +193,15 @@ impl Dumps {
             window.close();
             self.finish(id, DumpReport { error: Some(format!("no thread for the dump: {error}")), ..unwritten });
         }
-    }
-
-    /// Fires `trigger` by hand at `now`; the verdict's name.
-    pub fn fire_by_hand(self: &Arc<Self>, trigger: &Trigger, now: Moment) -> &'static str {
-        let link_types: Vec<LinkType> = (0..self.ring.lanes()).map(|lane| self.ring.lane_info(lane).link_type).collect();
-        let now_ns = now.time_ns;
-        let verdict = trigger.fire_by_hand(now, &link_types, &self.places);
-        let name = verdict.name();
-        let trigger = &trigger.config().name;
-        match verdict {
-            Verdict::Fired(fire) => {
-                let hit = HitFacts { time_ns: now_ns, why: "by hand".to_string(), packet: None };
-                self.start(trigger, hit, fire);
-            }
-            _ => self.events.hit(trigger, now_ns, name, Some("by hand")),
-        }
-        name
+        id
     }
 
     fn finish(&self, id: u64, report: DumpReport) {
         if let Some(error) = &report.interpreted {
             let text = format!("dump {id} of {}: {error}: the interpreter evaluated its filter", report.trigger);
-            self.events.log("warning", json!({"text": text}));
+            self.events.log(Warning::of(WarningKind::Interpreter, text));
         }
-        self.events.log("dump", summary::dump(&report));
+        self.events.log(summary::dump(&report));
         if let Some(together) = &self.settings.output.together {
             together.add(&report);
         }
@@ -313,9 +320,10 @@ mod tests {
     use scope_filter::{Filter, VlanRule};
     use scope_packet::SystemClock;
     use scope_ring::RingConfig;
-    use scope_trigger::places::Asker;
     use scope_trigger::window::Extended;
+    use scope_trigger::{Asker, Condition, Response, TriggerConfig};
     use std::io;
+    use std::path::Path;
 
     /// No thread can be had.
     struct NoThreads;
@@ -326,35 +334,67 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_dump_without_a_thread_has_the_window_that_it_should_have_had_and_closes_it() {
-        let folder = tempfile::tempdir().unwrap();
+    /// Dumps for which no thread can be had, in a folder.
+    fn dumps(folder: &Path, places: &Arc<Places>, events: &Arc<Events>) -> (Arc<Ring>, Arc<Dumps>) {
         let config = RingConfig { ring_bytes: 1 << 20, segment_bytes: Some(64 << 10), workers: 1, lanes: 1, run_id: [1; 16] };
         let ring = Ring::create(&config).unwrap();
-        let places = Places::new(1, 0, None);
         let settings = DumpSettings {
-            output: DumpOutput::in_folder(folder.path()).unwrap(),
+            output: DumpOutput::in_folder(folder).unwrap(),
             exec: None,
             patience: None,
             filter_engine: FilterEngine::Interpreter,
             clock: Arc::new(SystemClock::new()),
             threads: Arc::new(NoThreads),
         };
-        let (events, scans) = (Arc::new(Events::nowhere()), Scans::new(&ring, None));
-        let dumps = Dumps::new(&ring, &places, &events, &scans, settings, None);
+        let scans = Scans::new(&ring, None);
+        let dumps = Dumps::new(&ring, places, events, &scans, settings, None);
+        (ring, dumps)
+    }
+
+    #[test]
+    fn an_order_that_starts_no_dump_is_a_line_of_the_log_like_a_hit() {
+        let folder = tempfile::tempdir().unwrap();
+        let events = Events::open(&Arc::new(scope_folder::Folder::open(folder.path()).unwrap()), &[7; 16]).unwrap();
+        let (places, events) = (Places::new(1, 0, None), Arc::new(events));
+        places.heed(Arc::new(std::sync::atomic::AtomicBool::new(true)));
+        let (_ring, dumps) = dumps(folder.path(), &places, &events);
+        let response = Response { template: None, before_ns: 5, after_ns: 0, vlan: VlanRule::Exact };
+        let hand = Trigger::new(TriggerConfig {
+            name: "manual".to_string(),
+            condition: Condition::Hand,
+            response,
+            holdoff_ns: 0,
+            holdoff_key: None,
+            single: false,
+        });
+        let outcome = dumps.ordered(&hand, Moment::new(0, 1_000_000_000));
+        assert_eq!((outcome, hand.counts().no_space), (Outcome { verdict: "no_space", dump: None }, 1));
+        events.close().unwrap();
+        let log = std::fs::read_to_string(folder.path().join(scope_events::EVENTS_FILE)).unwrap();
+        let line: serde_json::Value = serde_json::from_str(log.trim_end()).unwrap();
+        let facts = ["event", "trigger", "verdict", "detail"].map(|key| line[key].as_str().unwrap());
+        assert_eq!(facts, ["hit", "manual", "no_space", "by hand"]);
+    }
+
+    #[test]
+    fn a_dump_without_a_thread_has_the_window_that_it_should_have_had_and_closes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places::new(1, 0, None);
+        let (ring, dumps) = dumps(folder.path(), &places, &Arc::new(Events::nowhere()));
         let window = Arc::new(Window::new(100, 300, 200));
         let place = places.take(&window, Asker::Live).unwrap();
         let filter = Filter::compile("udp", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap();
         let hit = HitPacket { lane: 0, packet: 7, link_type: LinkType::ETHERNET };
-        let facts = HitFacts { time_ns: 200, why: "by a test".to_string(), packet: Some(hit) };
-        dumps.start("t", facts, Fire { filter, window: window.clone(), place });
+        let occurrence = Condition::Hand.ordered(Moment::new(0, 200), &[]);
+        let id = dumps.start("t", &occurrence, Some(hit), Fire { filter, window: window.clone(), place });
         assert_eq!(
             window.extend(scope_packet::time::Moment::new(0, 250), 400),
             Extended::No { full_to_ns: None },
             "no later hit is told that it is dumped"
         );
         let report = dumps.reports().kept().remove(0);
-        assert_eq!((report.asked, report.filter.as_str(), report.why.as_str(), report.hits), ((100, 300), "udp", "by a test", 1));
+        assert_eq!((report.asked, report.filter.as_str(), report.why.as_str(), report.hits), ((100, 300), "udp", "by hand", 1));
+        assert_eq!((id, report.id), (1, 1));
         assert_eq!((report.packets, report.lost_min, report.lost_max, report.complete), (0, 1, u64::MAX, false));
         assert_eq!(report.gaps, [Gap { from_ns: 100, to_ns: 300, reason: GapReason::Disk, lost_min: 1, lost_max: None }]);
         assert!(report.error.as_deref().is_some_and(|error| error.starts_with("no thread for the dump: ")), "{report:?}");

@@ -31,13 +31,13 @@ pub(crate) use orders::round_trip;
 pub(crate) use process::serve;
 
 use crate::own_process::{self, EXEC_HELPER};
-use crate::rights::User;
 use orders::{FRAME_BYTES_MAX, Inbox, Order, Outcome, Setup, Told};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use scope_dump::DumpReport;
-use scope_dump::time_text::iso;
 use scope_fault::Fault;
-use scope_source::printable::printable;
+use scope_rights::User;
+use scope_spelling::printable::printable;
+use scope_spelling::time::iso;
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};

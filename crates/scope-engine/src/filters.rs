@@ -1,6 +1,7 @@
 //! Filters made ready by the run's main thread, so that no worker waits for machine code.
 
 use crate::plan::SourceEntry;
+use scope_events::event::{Warning, WarningKind};
 use scope_filter::FilterEngine;
 use scope_packet::LinkType;
 use scope_trigger::TriggerConfig;
@@ -12,22 +13,25 @@ pub(crate) fn prepare_filters<'a>(
     engine: FilterEngine,
     sources: &[SourceEntry],
     triggers: impl Iterator<Item = &'a TriggerConfig>,
-) -> Vec<String> {
+) -> Vec<Warning> {
     let prefilter = |entry: &SourceEntry| {
         let error = entry.prefilter.as_ref()?.prepare(engine).err()?;
-        Some(format!("source '{}': prefilter: {error}: the interpreter evaluates it", entry.spec))
+        let text = format!("source '{}': prefilter: {error}: the interpreter evaluates it", entry.spec);
+        Some(Warning::of(WarningKind::Interpreter, text))
     };
     sources.iter().filter_map(prefilter).chain(triggers.filter_map(|trigger| unready(trigger, engine))).collect()
 }
 
 /// Makes a trigger's programs and machine code for every link type that has come. Says why there is no machine code, if so.
-pub(crate) fn made_ready(trigger: &TriggerConfig, links: &[LinkType], engine: FilterEngine) -> Option<String> {
-    links.iter().for_each(|&link| drop(trigger.filter.for_link(link)));
+pub(crate) fn made_ready(trigger: &TriggerConfig, links: &[LinkType], engine: FilterEngine) -> Option<Warning> {
+    let filter = trigger.condition.filter()?;
+    links.iter().for_each(|&link| drop(filter.for_link(link)));
     unready(trigger, engine)
 }
 
 /// Makes a trigger's filter ready for the link types that are known; in words why there is no machine code, once.
-fn unready(trigger: &TriggerConfig, engine: FilterEngine) -> Option<String> {
-    let error = trigger.filter.prepare(engine).err()?;
-    Some(format!("trigger {}: {error}: the interpreter evaluates its filter", trigger.name))
+fn unready(trigger: &TriggerConfig, engine: FilterEngine) -> Option<Warning> {
+    let error = trigger.condition.filter()?.prepare(engine).err()?;
+    let text = format!("trigger {}: {error}: the interpreter evaluates its filter", trigger.name);
+    Some(Warning::of(WarningKind::Interpreter, text))
 }

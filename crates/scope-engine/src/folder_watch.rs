@@ -1,9 +1,9 @@
 //! Whether the folder for dumps is still there: its path is opened once, so one that is removed is gone for this run.
 
-use crate::events::Events;
 use crate::space::Told;
 use scope_dump::DumpOutput;
-use serde_json::json;
+use scope_events::Events;
+use scope_events::event::Alarm;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,11 +34,12 @@ impl FolderWatch {
             return None;
         }
         let place = self.output.place();
-        events.log("alarm", json!({"alarm": ALARM, "state": if removed { "raised" } else { "cleared" }, "why": place}));
+        let state = if removed { "raised" } else { "cleared" };
+        events.log(Alarm { alarm: ALARM.into(), state: state.into(), why: Some(place.clone()), ..Alarm::default() });
         Some(if removed {
             Told::Warning(format!(
                 "the folder {place} was removed: dumps fail from now on, and so does a log in it; make it again by: mkdir -p {}, and start the run again",
-                scope_source::printable::shell_word(&place)
+                scope_spelling::printable::shell_word(&place)
             ))
         } else {
             Told::Note(format!("the folder {place} is there again: dumps can be made"))

@@ -5,23 +5,21 @@
 //! | [`plan`] | what a run is told to do, as meant |
 //! | [`run`] | a run from start to end: who starts when, what ends it |
 //! | [`worker`] | the packet path: one thread per source queue |
-//! | [`cpus`] | which CPUs workers run on |
-//! | `control` | orders from outside to a run that goes |
+//! | [`control`], `obeying` | orders from outside to a run that goes: sent, and obeyed |
 //! | `sources` | every source is opened: one feed per worker |
 //! | `live` | how an interface is opened, and what is said of that |
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
-//! | [`rights`] | giving up root, capabilities, system calls and files |
 //! | `at_once` | the last line of a run that is ended at once |
 //! | `outputs` | the folders that a run writes to |
 //! | `own_process`, [`reread`] | this program as a process beside a run; the one that opens a file again |
 //! | `nic_watch` | the network cards under live sources |
 //! | `thread_times` | how busy the workers are |
 //! | `health` | what the log says of a run's health |
-//! | [`home`] | where a process lives |
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`short_snap`] | filters that need more bytes than are kept |
 //! | [`few_pins`] | more dumps at once than the ring has segments to hold for |
 //! | `lost` | interfaces that are lost for good |
+//! | [`report`] | what a worker says of itself, published without waiting |
 //! | [`unread`] | what waits to be told, bounded |
 //! | `filters` | filters made ready by the main thread |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
@@ -33,8 +31,6 @@
 //! | `failure` | what was promised and not done |
 //! | `folder_watch` | whether the folder for dumps is still there |
 //! | [`space`] | whether there is room for dumps |
-//! | [`doctor`] | where a run loses packets, found from its log |
-//! | [`events`], `log_file` | `wirescope.jsonl`, one line per event; the file behind it, and a new one where it was moved |
 //! | [`service`] | words to the service manager |
 //! | [`status`] | what a run says of itself while it goes |
 //! | [`summary`] | what a run says at its end |
@@ -42,13 +38,9 @@
 //! Absent on purpose: command lines, terminals, exit codes.
 
 mod at_once;
-mod clock_state;
-mod control;
-pub mod cpus;
-pub mod doctor;
+pub mod control;
 pub mod dump_reports;
 pub mod dumps;
-pub mod events;
 pub mod exec;
 mod failure;
 pub mod few_pins;
@@ -57,24 +49,21 @@ mod folder_watch;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod health;
-pub mod home;
 mod live;
 mod live_times;
 pub mod lockstep;
-mod log_file;
 mod loss_told;
 mod lost;
 mod memory_watch;
 mod nic_watch;
-pub mod numbers;
-mod open_files;
+mod obeying;
 mod outputs;
 mod own_process;
 pub mod plan;
 mod refused;
 mod reload;
+pub mod report;
 pub mod reread;
-pub mod rights;
 pub mod run;
 pub mod service;
 pub mod short_snap;
@@ -85,12 +74,11 @@ pub mod steps;
 pub mod summary;
 mod thread_times;
 pub mod threads;
-mod throttle;
 pub mod triggers;
 pub mod unread;
 pub mod worker;
 
-pub use control::Control;
+pub use control::{Control, Order, Refusal, Reply, Which};
 pub use dump_reports::DumpTotals;
 pub use exec::{ExecCounts, ExecPlan};
 pub use failure::Failure;
@@ -100,8 +88,7 @@ pub use own_process::serve_if_asked;
 pub use plan::{DumpPlan, Fixed, Live, RunPlan, SingleDump, SourceEntry};
 pub use reload::{Change, Reload};
 pub use run::{EngineError, Watch, ring_config, run};
-pub use scope_source::printable::{self, json_line, printable, printable_lines, shell_word};
 pub use space::SpaceSummary;
-pub use status::{DumpStatus, InterfaceStatus, Status, WorkerStatus};
+pub use status::{DumpStatus, InterfaceStatus, SourceStatus, Status, WorkerStatus};
 pub use summary::{DumpSummary, Summary};
 pub use thread_times::WorkerTime;

@@ -1,8 +1,8 @@
 //! How an interface is opened for a run: what is left out, where its ring's memory comes from, and what is said of all that.
 
-use crate::cpus::pin_this_thread;
 use crate::plan::{Fixed, SourceEntry};
 use crate::worker::{Feed, Part};
+use scope_machine::cpus::pin_this_thread;
 use scope_source::SourceError;
 use scope_source::afpacket::{self, AfPacketOptions, AfPacketSource};
 use scope_source::own_traffic::{self, Connection};

@@ -4,7 +4,9 @@
 //! group may be lowered, or others in it may grow: the kernel then ends a process without a word. And where there is swap, pages
 //! of a ring that isn't locked may go there. Neither can be prevented from here; both are said before they hurt.
 
-use scope_ring::{Machine, Ring};
+use scope_events::event::{Warning, WarningKind};
+use scope_machine::Machine;
+use scope_ring::Ring;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,8 +33,8 @@ impl MemoryWatch {
     }
 
     /// What is to be said now, in plain words.
-    pub fn look(&mut self) -> Option<String> {
-        self.look_left().or_else(|| self.look_swapped())
+    pub fn look(&mut self) -> Option<Warning> {
+        self.look_left().map(Warning::from).or_else(|| self.look_swapped())
     }
 
     fn look_left(&mut self) -> Option<String> {
@@ -49,7 +51,7 @@ impl MemoryWatch {
         })
     }
 
-    fn look_swapped(&mut self) -> Option<String> {
+    fn look_swapped(&mut self) -> Option<Warning> {
         if self.told_swapped || self.swap_looked.elapsed() < SWAP_EVERY || !self.machine.has_swap() {
             return None;
         }
@@ -58,9 +60,10 @@ impl MemoryWatch {
         self.told_swapped = swapped >= SWAPPED_BYTES_MIN;
         self.told_swapped.then(|| {
             let mib = swapped >> 20;
-            format!(
+            let text = format!(
                 "memory: the system has swapped out {mib} MiB of the ring, and packets may be dropped while they are read back: use --mlock, or a smaller --ring"
-            )
+            );
+            Warning::of(WarningKind::Swapped, text)
         })
     }
 }
@@ -80,7 +83,7 @@ mod tests {
         set(8192);
         assert_eq!(watch.look(), None);
         set(8191);
-        let said = watch.look().expect("a warning");
+        let said = watch.look().expect("a warning").text;
         assert!(said.starts_with("memory: only 8191 KiB are left (MemAvailable of this machine)"), "{said}");
         assert_eq!(watch.look(), None);
         std::fs::remove_dir_all(&root).expect("own folder");

@@ -2,13 +2,13 @@
 //! beside the conservation law, not in it.
 
 use crate::plan::SourceEntry;
-use crate::worker::WorkerReport;
-use scope_source::nic::{Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice, cut_advice};
+use crate::status::InterfaceStatus;
+use scope_events::counts;
+use scope_events::fact::Counters;
+use scope_machine::nic::Altered;
+use scope_machine::nic::{Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice, cut_advice};
 use scope_source::spec::{Pattern, SourcePlan};
-use scope_source::{Altered, InterfaceCounters};
-use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Interfaces that are watched at most.
 const WATCHED_MAX: usize = 64;
@@ -31,18 +31,17 @@ pub struct NicStatus {
 }
 
 impl NicStatus {
-    /// As summary and log spell it.
-    pub fn to_json(&self) -> Value {
-        let mut object: Map<String, Value> = self.counters.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
-        object.insert("driver".into(), json!(self.driver));
-        object.insert("altered".into(), altered_json(&self.altered));
-        object.insert(
-            "link".into(),
-            self.link.map_or(Value::Null, |link| json!({"up": link.up, "running": link.running, "mtu": link.mtu})),
-        );
-        let note = |note: &Advice| json!({"kind": note.kind, "what": note.what, "remedy": note.remedy});
-        object.insert("notes".into(), self.notes.iter().map(note).collect());
-        object.into()
+    /// As summary and log have it.
+    fn facts(&self) -> counts::Nic {
+        let note = |note: &Advice| counts::Note { kind: note.kind.into(), what: note.what.clone(), remedy: note.remedy.clone() };
+        let link = |link: Link| counts::Link { up: Some(link.up), running: Some(link.running), mtu: Some(link.mtu.into()) };
+        counts::Nic {
+            counters: Counters(self.counters.clone()),
+            driver: self.driver.clone(),
+            altered: altered_facts(&self.altered),
+            link: self.link.map(link),
+            notes: self.notes.iter().map(note).collect(),
+        }
     }
 
     /// Packets that a counter tells of; 0 where it isn't known.
@@ -51,24 +50,14 @@ impl NicStatus {
     }
 }
 
-fn altered_json(altered: &Altered) -> Value {
+fn altered_facts(altered: &Altered) -> counts::Altered {
     let Altered { joined, split, unchecked, unchecked_sent, long, sliced, cut_by_block, cut_by_bound } = *altered;
-    json!({
-        "joined": joined,
-        "split": split,
-        "long": long,
-        "unchecked": unchecked,
-        "unchecked_sent": unchecked_sent,
-        "sliced": sliced,
-        "cut_by_block": cut_by_block,
-        "cut_by_bound": cut_by_bound,
-    })
+    counts::Altered { joined, split, long, unchecked, unchecked_sent, sliced, cut_by_block, cut_by_bound }
 }
 
 /// The object `nic`: an entry for each interface.
-pub fn nics_json(nics: &[NicStatus]) -> Value {
-    let entries: Map<String, Value> = nics.iter().map(|nic| (nic.interface.clone(), nic.to_json())).collect();
-    entries.into()
+pub(crate) fn nic_facts(nics: &[NicStatus]) -> BTreeMap<String, counts::Nic> {
+    nics.iter().map(|nic| (nic.interface.clone(), nic.facts())).collect()
 }
 
 /// Watches the cards of one run. What it needs open it opens at the beginning.
@@ -126,10 +115,11 @@ impl NicWatch {
         self.watched.push(Watched { counters, status, peer, told: Vec::new() });
     }
 
-    /// Reads all counters, those of interfaces that have come since included.
-    pub(crate) fn look(&mut self, reports: &[Mutex<WorkerReport>]) {
-        let seen: Vec<InterfaceCounters> = reports.iter().flat_map(|report| lock(report).interfaces.clone()).collect();
-        seen.iter().for_each(|part| self.follow(&part.interface));
+    /// Reads all counters, those of interfaces that have come since included; `seen` is what capture says of them.
+    pub(crate) fn look(&mut self, seen: &[InterfaceStatus]) {
+        for entry in seen {
+            self.follow(&entry.interface);
+        }
         for Watched { counters, status, peer, told } in &mut self.watched {
             counters.look(self.ethtool.as_mut());
             status.counters = counters.kernel().clone();
@@ -137,7 +127,7 @@ impl NicWatch {
             if let Some(ethtool) = &self.ethtool {
                 status.link = ethtool.link(&status.interface).ok();
             }
-            status.altered = altered(&status.interface, &seen);
+            status.altered = altered(&status.interface, seen);
             if kinds(&status.altered) > told.len() {
                 // Its settings may have changed since the beginning.
                 let nic = self.ethtool.as_mut().and_then(|ethtool| Nic::look(&status.interface, ethtool));
@@ -173,14 +163,12 @@ impl NicWatch {
     }
 }
 
-fn lock(report: &Mutex<WorkerReport>) -> MutexGuard<'_, WorkerReport> {
-    report.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Sums what the workers of an interface saw.
-fn altered(interface: &str, seen: &[InterfaceCounters]) -> Altered {
+/// Sums what all sources saw of an interface.
+fn altered(interface: &str, seen: &[InterfaceStatus]) -> Altered {
     let mut sum = Altered::default();
-    seen.iter().filter(|part| *part.interface == *interface).for_each(|part| sum.add(&part.counters.altered));
+    for entry in seen.iter().filter(|entry| *entry.interface == *interface) {
+        sum.add(&entry.counters.altered);
+    }
     sum
 }
 
@@ -234,7 +222,7 @@ mod tests {
                 notes_of_packets(&mut status, advice, &mut told)
             };
             assert_eq!(told.len(), kinds(&altered), "nothing is left to be told");
-            (new.iter().map(|note| note.kind).collect::<Vec<_>>(), status.to_json())
+            (new.iter().map(|note| note.kind).collect::<Vec<_>>(), scope_events::Fact::write(&status.facts()))
         };
         let received = Altered { joined: 3, unchecked: 1, ..Altered::default() };
         let (kinds, object) = look(received, &card);

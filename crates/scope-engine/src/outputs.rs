@@ -1,12 +1,12 @@
 //! Where a run writes: folders that are opened once, before rights are given up, and written to under these handles.
 
-use crate::events::{EVENTS_FILE, Events};
 use crate::plan::{RunPlan, SingleDump};
-use crate::rights::{Place, Writable};
 use crate::run::EngineError;
 use scope_dump::budget::TABLE_FILE;
 use scope_dump::{Budget, DumpOutput, SystemDisk, Target, Together};
-use scope_store::Folder;
+use scope_events::{EVENTS_FILE, Events};
+use scope_folder::Folder;
+use scope_rights::{Place, Writable};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;

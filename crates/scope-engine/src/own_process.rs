@@ -8,7 +8,7 @@
 //! Such a process gives up what it doesn't need before it says that it is ready, can't be looked into by others of its user, and ends
 //! when the run closes the socket, or dies.
 
-use crate::{exec, reread, rights};
+use crate::{exec, reread};
 use rustix::fs::{FileType, fstat};
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
@@ -72,7 +72,7 @@ fn settle(role: &str, name: &CStr) -> Option<File> {
         eprintln!("wirescope: {role} is no command: a run begins it by itself where it needs it");
         return None;
     }
-    rights::hide();
+    scope_rights::hide();
     // SAFETY: the name ends with a NUL, and is copied.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
     // Handlers, which commands don't inherit, in place of ignoring, which they would.

@@ -1,19 +1,16 @@
 //! What a run is told to do, as meant: every text is parsed and checked, every default is filled in.
 
-use crate::cpus::Pinning;
 use crate::exec::ExecPlan;
-use crate::rights::RightsPlan;
 use scope_dump::{DumpFormat, Limits};
 use scope_filter::{Filter, FilterEngine, VlanRule};
+use scope_machine::cpus::Pinning;
 use scope_packet::LinkType;
+use scope_rights::RightsPlan;
 use scope_ring::{ClaimGroup, MemoryOptions, RingConfig, Share};
 use scope_source::spec::SourcePlan;
 use scope_trigger::TriggerConfig;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Dumps at once at most.
-pub const DUMPS_MAX: u64 = 4096;
 
 /// One source of the run.
 #[derive(Clone, Debug)]

@@ -1,11 +1,11 @@
 //! Hits that started no dump for want of a place, of a field or of a filter: told when they first come, and with their numbers at the end.
 
 use crate::few_pins;
-use crate::numbers::{counted, number};
-use crate::plan::DUMPS_MAX;
 use crate::space;
 use crate::triggers::Triggers;
 use scope_dump::Limits;
+use scope_spelling::figures::{counted, number};
+use scope_trigger::DUMPS_MAX;
 use scope_trigger::{HitCounts, Misses};
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ impl Refused {
     /// What came up for the first time, in words with a remedy.
     pub(crate) fn look(&mut self, triggers: &Triggers, bounds: &Bounds) -> Vec<String> {
         let mut news = Vec::new();
-        for trigger in &triggers.current().triggers {
+        for trigger in triggers.current().all() {
             let (name, counts) = (&trigger.config().name, trigger.counts());
             if counts.too_many + counts.template_unfilled + counts.filter_uncompiled == 0
                 || (self.triggers.len() >= REMEMBERED_MAX && !self.triggers.contains_key(name))
@@ -54,7 +54,8 @@ impl Refused {
             }
             let known = self.triggers.entry(name.clone()).or_default();
             known.misses = trigger.misses();
-            known.template = trigger.config().template.as_ref().map_or(String::new(), |template| template.text().to_string());
+            known.template =
+                trigger.config().response.template.as_ref().map_or(String::new(), |template| template.text().to_string());
             let first = |now: u64, told: &mut u64| std::mem::replace(told, now) == 0 && now > 0;
             if first(counts.too_many, &mut known.told.too_many) {
                 news.push(format!("trigger {name}: {}", too_many("a hit", bounds)));

@@ -1,13 +1,14 @@
 //! A change of triggers and limits while a run goes: what is asked for, and what is said of it.
 
+use crate::control::{Refusal, Reply};
 use crate::few_pins;
 use crate::filters::made_ready;
 use crate::plan::{Fixed, Live};
 use crate::run::{Watch, manual_trigger};
 use crate::worker::Shared;
+use scope_events::event::{self, Warning};
 use scope_fault::Fault;
 use scope_packet::LinkType;
-use serde_json::json;
 
 /// What a configuration that was read again asks of the run.
 #[derive(Debug)]
@@ -16,6 +17,16 @@ pub enum Reload {
     Take(Box<Change>),
     /// It has these faults: nothing of it is taken.
     Refuse(Vec<Fault>),
+}
+
+impl Reload {
+    /// What its sender learns when it is done.
+    pub(crate) fn reply(&self) -> Result<Reply, Refusal> {
+        match self {
+            Reload::Take(change) => Ok(Reply::Reloaded { changed: change.changed.clone(), kept: change.kept.clone() }),
+            Reload::Refuse(faults) => Err(Refusal::Faults(faults.clone())),
+        }
+    }
 }
 
 /// What changes, as meant.
@@ -31,12 +42,12 @@ pub struct Change {
 
 /// Does what is asked, from the run's main thread. Machine code is made before any worker sees the triggers. Returns warnings:
 /// what is kept as it was, which filters have no machine code.
-pub(crate) fn reload(order: Reload, shared: &Shared, fixed: &Fixed, is_live: bool, watch: &dyn Watch) -> Vec<String> {
+pub(crate) fn reload(order: Reload, shared: &Shared, fixed: &Fixed, is_live: bool, watch: &dyn Watch) -> Vec<Warning> {
     let Change { live, changed, kept } = match order {
         Reload::Take(change) => *change,
         Reload::Refuse(faults) => {
             let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
-            shared.events.log("reload", json!({"ok": false, "faults": faults, "changed": [], "kept": []}));
+            shared.events.log(event::Reload { ok: false, faults: faults.clone(), ..Default::default() });
             // A fault may show a text with a mark below it.
             faults.iter().for_each(|fault| format!("wirescope: {fault}").lines().for_each(|line| watch.note(line)));
             watch.note("reload: refused; the old configuration goes on");
@@ -44,19 +55,19 @@ pub(crate) fn reload(order: Reload, shared: &Shared, fixed: &Fixed, is_live: boo
         }
     };
     let links: Vec<LinkType> = (0..shared.ring.lanes()).map(|lane| shared.ring.lane_info(lane).link_type).collect();
-    let mut warnings: Vec<String> = kept.iter().map(|kept| format!("reload: {kept}")).collect();
+    let mut warnings: Vec<Warning> = kept.iter().map(|kept| format!("reload: {kept}").into()).collect();
     let ring = &shared.ring;
     let (pins, segment_bytes) = (ring.budget().segments(), ring.segment_bytes() as u64);
     if live.dumps_max != shared.dumps.places().max() {
-        warnings.extend(few_pins::words(live.dumps_max as u64, pins, segment_bytes, is_live));
+        warnings.extend(few_pins::words(live.dumps_max as u64, pins, segment_bytes, is_live).map(Warning::from));
     }
     for trigger in &live.triggers {
         warnings.extend(made_ready(trigger, &links, fixed.filter_engine));
     }
     shared.triggers.replace(&live.triggers, manual_trigger(&live, fixed.vlan));
     shared.dumps.set_limits(live.dumps_max, live.exit_after);
-    shared.events.log("reload", json!({"ok": true, "faults": [], "changed": changed, "kept": kept}));
     let what = if changed.is_empty() { "nothing".to_string() } else { changed.join(", ") };
+    shared.events.log(event::Reload { ok: true, faults: Vec::new(), changed, kept });
     watch.note(&format!("reload: taken; changed: {what}"));
     warnings
 }

@@ -8,11 +8,11 @@
 //! needs no right to that folder, and a file that an editor has put in the place of the old one is read all the same.
 
 use crate::own_process::{self, CONFIG_READER, REFUSED};
-use crate::rights::{self, CommandRules};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use scope_rights::CommandRules;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -91,7 +91,7 @@ fn restrict(path: &Path) -> io::Result<()> {
     let mut rules = CommandRules::new()?;
     rules.read(folder, false)?;
     rules.read(path, false)?; // where it is a link that leads elsewhere
-    rights::become_powerless(None).map_err(io::Error::other)?;
+    scope_rights::become_powerless(None).map_err(io::Error::other)?;
     rules.take_on().map(drop)
 }
 

@@ -20,7 +20,6 @@ mod telling;
 
 use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
-use crate::events::Events;
 use crate::exec::{Exec, Surroundings};
 use crate::failure::Failure;
 use crate::few_pins;
@@ -32,31 +31,34 @@ use crate::loss_told::LossTold;
 use crate::lost::LostInterfaces;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
-use crate::open_files;
+use crate::obeying::{Obeying, Phase};
 use crate::outputs::Outputs;
 use crate::plan::{Fixed, Live, RunPlan};
 use crate::refused::Refused;
-use crate::reload::reload;
-use crate::rights::{self, Decision, Rights};
+use crate::report;
 use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
-use crate::status::{Status, StatusTaker, counter_samples, interfaces};
+use crate::status::{Status, StatusTaker, counter_samples};
 use crate::steps::Steps;
 use crate::summary::Summary;
 use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
-use crate::worker::{Feed, Shared, WorkerReport, work};
+use crate::worker::{Feed, Shared, work};
 use scope_dump::{DumpReport, Keeper, Scans};
+use scope_events::Events;
+use scope_events::event::Warning;
 use scope_fault::Fault;
-use scope_filter::{Filter, VlanRule};
-use scope_packet::{Clock, GapReason, LinkType, SystemClock};
-use scope_ring::{Machine, Ring, RingConfig, RingMemory, Summarizer};
+use scope_filter::VlanRule;
+use scope_machine::Machine;
+use scope_machine::limits;
+use scope_packet::{Clock, GapReason, SystemClock};
+use scope_rights::{Decision, Rights};
+use scope_ring::{Ring, RingConfig, RingMemory, Summarizer};
 use scope_source::Timing;
-use scope_trigger::{Places, TriggerConfig};
-use serde_json::json;
+use scope_trigger::{Condition, Places, Response, TriggerConfig};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often the main thread looks at orders.
@@ -104,7 +106,7 @@ pub enum EngineError {
     Ring(#[from] scope_ring::RingError),
     /// Rights couldn't be given up.
     #[error(transparent)]
-    Rights(#[from] rights::RightsError),
+    Rights(#[from] scope_rights::RightsError),
     /// The process for commands couldn't be begun.
     #[error(transparent)]
     Exec(Fault),
@@ -121,11 +123,12 @@ pub enum EngineError {
 
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
-    rights::hide();
+    scope_rights::hide();
+    let _over = OverOnDrop(control);
     let outputs = Outputs::open(&plan)?;
-    let decision = plan.fixed.rights.as_ref().map(|plan| rights::decide(plan, &outputs.writable())).transpose()?;
+    let decision = plan.fixed.rights.as_ref().map(|plan| scope_rights::decide(plan, &outputs.writable())).transpose()?;
     let exec = start_exec(&plan.fixed, &outputs, decision.as_ref())?;
-    open_files::allow_dumps(plan.live.dumps_max); // what runs commands keeps the limit that it found
+    limits::allow_dumps(plan.live.dumps_max); // what runs commands keeps the limit that it found
     let (segment_bytes, segments) = plan.fixed.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
     let ring = Ring::ready(&plan.fixed.ring, &plan.fixed.shares, &plan.fixed.memory, &|done| {
@@ -135,29 +138,38 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let memory = ring.memory();
     // Before the sources are opened: live packets would wait meanwhile.
     let mut warnings = prepare_filters(plan.fixed.filter_engine, &plan.fixed.sources, plan.live.triggers.iter());
-    warnings.extend(short_snap::warnings(&plan, &plan.fixed.link_types));
+    warnings.extend(short_snap::warnings(&plan, &plan.fixed.link_types).into_iter().map(Warning::from));
     let own = live::own_traffic(&plan.fixed);
     let sources = open_sources(&plan.fixed, &own).map_err(EngineError::Source)?;
     let mut notes = live::notes(&plan.fixed, &own, &sources);
     let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
     if let Some(said) = few_pins::of_run(&plan, &ring, live) {
-        if live { warnings.push(said) } else { notes.push(said) }
+        if live { warnings.push(said.into()) } else { notes.push(said) }
     }
     let nics = NicWatch::begin(&plan.fixed.sources);
-    let mut rights = decision.map(|decision| rights::give_up(decision, &outputs.writable())).transpose()?;
+    let mut rights = decision.map(|decision| scope_rights::give_up(decision, &outputs.writable())).transpose()?;
     if let Some(rights) = &mut rights {
         rights.commands_abi = exec.as_ref().map(|exec| exec.landlock_abi());
     }
     outputs.join_budget()?;
     let events = Arc::new(outputs.open_events(&ring.run_id())?);
-    let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.stops() > 0);
+    let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.clone());
     run.log_start(&memory, &notes);
     control.at_once.knows(&run.shared.events, &run.shared.dumps);
     notes.iter().for_each(|note| watch.note(note));
     if control.stops() == 0 {
         watch.started(&memory, run.rights.as_ref());
     }
-    run.go(sources, nics, warnings, control, watch)
+    run.go(sources, nics, warnings, watch)
+}
+
+/// However a run ends, nobody waits for an answer of it any more.
+struct OverOnDrop<'a>(&'a Control);
+
+impl Drop for OverOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// Starts what runs after dumps, if anything does: never as root.
@@ -172,6 +184,7 @@ fn start_exec(fixed: &Fixed, outputs: &Outputs, decision: Option<&Decision>) -> 
 
 /// One run, its parts wired together.
 struct Run {
+    control: Arc<Control>,
     fixed: Fixed,
     outputs: Outputs,
     rights: Option<Rights>,
@@ -196,7 +209,7 @@ struct Ready {
 }
 
 impl Run {
-    fn new(plan: RunPlan, ready: Ready, sources: &[Feed], stopped: bool) -> Run {
+    fn new(plan: RunPlan, ready: Ready, sources: &[Feed], control: Arc<Control>) -> Run {
         let Ready { outputs, rights, ring, events, exec } = ready;
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
@@ -226,11 +239,12 @@ impl Run {
             lockstep: Lockstep::new(sources.len()),
             steps: Steps::default(),
             clock,
-            stop: AtomicBool::new(stopped),
+            stop: AtomicBool::new(control.stops() > 0),
             ended: AtomicUsize::new(0),
             main: std::thread::current(),
         };
         Run {
+            control,
             fixed: plan.fixed,
             outputs,
             rights,
@@ -245,28 +259,25 @@ impl Run {
     }
 
     /// Workers from start to end, with the main thread beside them.
-    fn go(
-        self,
-        sources: Vec<Feed>,
-        nics: NicWatch,
-        early: Vec<String>,
-        control: &Control,
-        watch: &dyn Watch,
-    ) -> Result<Summary, EngineError> {
+    fn go(self, sources: Vec<Feed>, nics: NicWatch, early: Vec<Warning>, watch: &dyn Watch) -> Result<Summary, EngineError> {
         let names: Vec<String> = sources.iter().map(|feed| feed.source.name().to_string()).collect();
-        let reports: Vec<Mutex<WorkerReport>> = sources.iter().map(|_| Mutex::default()).collect();
+        let (reporters, reports): (Vec<_>, Vec<_>) = sources.iter().map(|_| report::begin()).unzip();
         let mut warnings = Vec::new();
         let mut failures: Vec<Failure> = Vec::new();
         let mut refused = Refused::default();
-        let mut health = Health::begin(&self.fixed, nics, &names, self.live, &self.shared);
+        let mut health = Health::begin(&self.fixed, nics, names.len(), self.live, &self.shared);
+        let mut taker = StatusTaker::new(names, reports, self.live);
         health.notes(&self.shared).iter().for_each(|note| watch.note(note));
         early.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
+        let orders = Obeying { shared: &self.shared, watch, fixed: &self.fixed, live: self.live };
+        // The process was stopped, and goes on.
+        let mut resumed = false;
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
-            for (index, feed) in sources.into_iter().enumerate() {
-                let (shared, report) = (&self.shared, &reports[index]);
+            for (index, (feed, reporter)) in sources.into_iter().zip(reporters).enumerate() {
+                let shared = &self.shared;
                 let worker = std::thread::Builder::new().name(format!("worker-{index}"));
-                match worker.spawn_scoped(scope, move || work(index as u32, feed, shared, report)) {
+                match worker.spawn_scoped(scope, move || work(index as u32, feed, shared, reporter)) {
                     Ok(handle) => workers.push(handle),
                     Err(cause) => {
                         self.shared.stop.store(true, Ordering::Relaxed);
@@ -278,21 +289,18 @@ impl Run {
                 }
             }
             failures.extend(self.try_rights(watch));
-            let mut taker = StatusTaker::new(names.clone(), self.live);
             let mut memory = MemoryWatch::new(Machine::this(), &self.shared.ring);
             let mut last_status = Instant::now();
             let mut loss = LossTold::new(self.doctors_words());
             while self.shared.ended.load(Ordering::Acquire) < workers.len() {
                 std::thread::park_timeout(LOOK_EVERY);
-                let over = control.stops() > 0 || self.shared.dumps.all_done() || self.reader_gone();
+                let over = self.control.stops() > 0 || self.shared.dumps.all_done() || self.reader_gone();
                 if over && !self.shared.stop.swap(true, Ordering::Relaxed) {
                     watch.stopping();
                 }
-                (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
-                control.take_reopen().then(|| self.shared.events.reopen());
-                self.reload(control, watch).into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
+                resumed |= self.obey(&orders, Phase::Going, &mut warnings);
                 let triggers = self.shared.triggers.current();
-                let in_force = triggers.triggers.iter().map(|trigger| trigger.config());
+                let in_force = triggers.of_packets.iter().map(|trigger| trigger.config());
                 prepare_filters(self.fixed.filter_engine, &self.fixed.sources, in_force)
                     .into_iter()
                     .for_each(|warning| self.warn(warning, watch, &mut warnings));
@@ -300,15 +308,15 @@ impl Run {
                 if self.live {
                     self.tell_of_steps(watch, &mut warnings);
                 }
-                self.tell(&reports, watch, &mut warnings);
+                self.tell(&mut taker, watch, &mut warnings);
                 let dropped = self.shared.ring.counters().total().dropped;
                 loss.look(&dropped, Instant::now()).iter().for_each(|line| watch.warning(line));
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
-                    let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared, self.hits()) };
-                    status.interfaces = interfaces(&names, &reports);
-                    let notes = health.look(&mut status, &self.shared, &reports);
-                    if control.take_resumes() > 0 {
+                    let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared) };
+                    let notes = health.look(&mut status, &self.shared);
+                    resumed |= self.obey(&orders, Phase::Going, &mut warnings);
+                    if std::mem::take(&mut resumed) {
                         health.note_resumed(&self.shared);
                     }
                     self.sample_counters(&status);
@@ -325,10 +333,10 @@ impl Run {
             if !self.shared.stop.swap(true, Ordering::Relaxed) {
                 watch.stopping();
             }
-            let mut status = taker.take(&self.shared, self.hits());
-            status.interfaces = interfaces(&names, &reports);
-            let notes = health.look(&mut status, &self.shared, &reports);
-            if control.take_resumes() > 0 {
+            let mut status = taker.take(&self.shared);
+            let notes = health.look(&mut status, &self.shared);
+            resumed |= self.obey(&orders, Phase::SourcesEnded, &mut warnings);
+            if resumed {
                 health.note_resumed(&self.shared);
             }
             self.sample_counters(&status);
@@ -340,40 +348,32 @@ impl Run {
                 }
             }
         });
-        (0..control.take_fires()).for_each(|_| self.fire_by_hand(watch));
         while !self.shared.dumps.wait(STATUS_EVERY) {
-            control.take_reopen().then(|| self.shared.events.reopen());
-            self.tell(&reports, watch, &mut warnings);
+            self.obey(&orders, Phase::Closing, &mut warnings);
+            self.tell(&mut taker, watch, &mut warnings);
         }
-        self.tell(&reports, watch, &mut warnings);
+        self.obey(&orders, Phase::Closing, &mut warnings);
+        self.control.end();
+        self.tell(&mut taker, watch, &mut warnings);
         if let Some(exec) = &self.exec {
             exec.finish();
         }
         self.tell_of_commands(watch, &mut warnings);
         self.tell_of_refused(&mut refused, watch);
-        self.tell_of_disorder(&reports, watch, &mut warnings);
-        let nics = health.end(&reports);
+        let mut status = taker.take(&self.shared);
+        self.tell_of_disorder(&status, watch, &mut warnings);
+        health.look_at_nics(&mut status);
         health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
-        Ok(self.finish(names, reports, nics, warnings, failures, &refused))
+        Ok(self.finish(status, warnings, failures, &refused))
     }
 
-    /// Does a reload that waits, once every worker has taken the one before it over.
-    fn reload(&self, control: &Control, watch: &dyn Watch) -> Vec<String> {
-        match self.shared.triggers.settle().then(|| control.take_reload()).flatten() {
-            Some(order) => {
-                watch.reloading();
-                let warnings = reload(order, &self.shared, &self.fixed, self.live, watch);
-                watch.reloaded();
-                warnings
-            }
-            None => Vec::new(),
+    /// Obeys orders that wait; whether the process was stopped, and goes on.
+    fn obey(&self, orders: &Obeying<'_>, phase: Phase, warnings: &mut Vec<String>) -> bool {
+        let obeyed = orders.look(&self.control, phase);
+        for warning in obeyed.warnings {
+            self.warn(warning, orders.watch, warnings);
         }
-    }
-
-    /// Dumps the last `before` of everything, whatever triggers there are.
-    fn fire_by_hand(&self, watch: &dyn Watch) {
-        let verdict = self.shared.dumps.fire_by_hand(&self.shared.triggers.current().manual, self.shared.last_heard());
-        watch.note(&format!("dump of everything by hand: {verdict}"));
+        obeyed.resumed
     }
 
     /// Notes what the live interfaces have counted, for the dumps whose windows begin or end about now.
@@ -391,7 +391,7 @@ impl Run {
     /// Tries from inside, where that was asked for, what must not be possible any more; why that is a failure, if it is.
     fn try_rights(&self, watch: &dyn Watch) -> Option<Failure> {
         let rights = self.rights.as_ref().filter(|_| self.fixed.rights.as_ref().is_some_and(|plan| plan.selftest))?;
-        match rights::selftest(rights, &self.outputs.writable()) {
+        match scope_rights::selftest(rights, &self.outputs.writable()) {
             Ok(tried) => {
                 watch.selftest(&tried.facts);
                 let fault = Fault::of_thing("rights").cause("something is possible that must not be; the self-test says what");
@@ -400,16 +400,11 @@ impl Run {
             Err(error) => Some(Failure::of_error("rights: the self-test couldn't be made", &error)),
         }
     }
-
-    fn hits(&self) -> u64 {
-        self.shared.triggers.counts().iter().map(|(_, hits)| hits.total()).sum()
-    }
 }
 
 /// Without summaries dumps only take longer.
 fn start_summarizer(ring: &Arc<Ring>, events: &Events) -> Option<Summarizer> {
-    let failed =
-        |error| events.log("warning", json!({"text": format!("no thread for summaries: {error}: dumps scan all segments")}));
+    let failed = |error| events.log(Warning::from(format!("no thread for summaries: {error}: dumps scan all segments")));
     Summarizer::start(ring).map_err(failed).ok()
 }
 
@@ -418,23 +413,19 @@ fn start_keeper(scans: &Arc<Scans>, events: &Events) -> Option<Keeper> {
     let failed = |error| {
         let text =
             format!("no thread to hold packets for dumps: {error}: a dump whose disk stalls for a turn of the ring loses them");
-        events.log("warning", json!({"text": text}));
+        events.log(Warning::from(text));
     };
     Keeper::start(scans).map_err(failed).ok()
 }
 
-/// What a fire by hand does: the last `before` of everything, at once. It hits no packet.
+/// What a fire by hand does where no trigger is named: the last `before` of everything, at once. No holdoff: each counts.
 pub(crate) fn manual_trigger(live: &Live, vlan: VlanRule) -> TriggerConfig {
-    let filter = Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).expect("the empty filter compiles");
     TriggerConfig {
         name: MANUAL.to_string(),
-        filter,
-        template: None,
-        before_ns: live.before_ns,
-        after_ns: 0,
+        condition: Condition::Hand,
+        response: Response { template: None, before_ns: live.before_ns, after_ns: 0, vlan },
         holdoff_ns: 0,
         holdoff_key: None,
-        vlan,
         single: false,
     }
 }

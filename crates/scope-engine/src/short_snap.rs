@@ -15,11 +15,11 @@ fn of_source(plan: &RunPlan, entry: &SourceEntry, link_types: &[LinkType]) -> Ve
     let prefilter = entry.prefilter.iter().map(|filter| ("prefilter".to_string(), needed(filter, link_types)));
     let triggers = plan.live.triggers.iter().flat_map(|trigger| {
         let name = &trigger.name;
-        let dump = trigger.template.as_ref().filter(|template| !template.has_names());
+        let dump = trigger.response.template.as_ref().filter(|template| !template.has_names());
         let dump = dump.and_then(|template| Filter::compile(template.text(), plan.fixed.vlan, link_types).ok());
         let dump = dump.map(|filter| (format!("dump filter of trigger '{name}'"), needed(&filter, link_types)));
-        let own = (format!("trigger '{name}'"), needed(&trigger.filter, link_types));
-        [own].into_iter().chain(dump)
+        let own = trigger.condition.filter().map(|filter| (format!("trigger '{name}'"), needed(filter, link_types)));
+        own.into_iter().chain(dump)
     });
     let unmet = prefilter.chain(triggers).filter_map(|(what, bytes)| Some((what, bytes.filter(|&bytes| bytes > snap_len)?)));
     let say = |(what, bytes): (String, u32)| {

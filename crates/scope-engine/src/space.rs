@@ -1,10 +1,12 @@
 //! Whether there is room for dumps: looks at their budget and their folder while a run goes, and says what changes.
 
-use crate::events::Events;
 use crate::folder_watch::FolderWatch;
 use scope_dump::budget::{Change, Standing};
 use scope_dump::{Budget, DumpOutput, FreeMin, Limits};
-use serde_json::{Value, json};
+use scope_events::Events;
+use scope_events::counts::DumpSpace;
+use scope_events::event::{Alarm, Deleted};
+use scope_events::fact::Rare;
 use std::sync::Arc;
 
 /// Name of the alarm in `wirescope.jsonl`.
@@ -31,22 +33,14 @@ pub struct SpaceSummary {
 
 impl SpaceSummary {
     /// As the summary has it.
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn facts(&self) -> DumpSpace {
         let Standing { used, free, full, deleted } = self.standing;
         let (bytes, percent) = match self.free_min {
             Some(FreeMin::Bytes(bytes)) => (Some(bytes), None),
             Some(FreeMin::Ppm(ppm)) => (None, Some(f64::from(ppm) / 1e4)),
             None => (None, None),
         };
-        json!({
-            "used": used,
-            "budget": self.bytes_max,
-            "free": free,
-            "min_free": bytes,
-            "min_free_percent": percent,
-            "full": full,
-            "deleted": deleted,
-        })
+        DumpSpace { used, budget: self.bytes_max, free, min_free: bytes, min_free_percent: percent, full, deleted }
     }
 }
 
@@ -101,7 +95,13 @@ pub(crate) fn remedy(limits: &Limits, is_another_s: bool) -> String {
 fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
     let alarm = |state: &str, why: Option<&str>| {
         let Standing { used, free, .. } = budget.standing();
-        events.log("alarm", json!({"alarm": ALARM, "state": state, "why": why, "used": used, "free": free}));
+        events.log(Alarm {
+            alarm: ALARM.into(),
+            state: state.into(),
+            why: why.map(String::from),
+            used: Rare(Some(used)),
+            free: Rare(Some(free)),
+        });
     };
     match change {
         Change::Full(why) => {
@@ -117,7 +117,7 @@ fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
             "--dump-budget is kept by this run alone, other runs that write into this folder aren't counted while they make dumps: {why}"
         )),
         Change::Deleted { names, bytes } => {
-            events.log("deleted", json!({"files": names, "bytes": bytes, "why": "--dump-rotate"}));
+            events.log(Deleted { files: names.clone(), bytes, why: "--dump-rotate".into() });
             Told::Note(format!("deleted to make room: {}", names.join(", ")))
         }
     }

@@ -1,17 +1,23 @@
 //! What a run says of itself while it goes: figures only, once a second; words are the binary's.
+//!
+//! A [`Status`] is the one snapshot of a run. The main thread takes it, and it alone reads the workers' reports. Status line,
+//! log, summary and warnings are drawn from it, and read no report themselves.
 
 use crate::dumps::OpenDump;
-use crate::events::now_ns;
 use crate::nic_watch::NicStatus;
+use crate::report::{ReportReader, WorkerNews};
 use crate::thread_times::WorkerTime;
-use crate::worker::{Shared, WorkerReport};
+use crate::worker::Shared;
 use scope_dump::InterfaceSample;
 use scope_dump::budget::Standing;
 use scope_dump::evidence::SAMPLED_MAX;
+use scope_events::now_ns;
 use scope_packet::{DropReason, Drops};
-use scope_source::SourceCounters;
+use scope_ring::WorkerCounts;
+use scope_source::{SourceCounters, SourceError};
+use scope_trigger::HitCounts;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The run at one moment. Rates are over the time since the last status.
@@ -23,28 +29,43 @@ pub struct Status {
     pub packets_per_s: f64,
     /// Captured bits per second.
     pub bits_per_s: f64,
-    /// Packets received so far.
-    pub packets: u64,
+    /// What all workers did so far with what they received.
+    pub counts: WorkerCounts,
+    /// Every worker's numbers add up.
+    pub adds_up: bool,
     /// Capture time that the ring holds now, ns.
     pub depth_ns: i64,
-    /// Packets dropped so far, by reason.
-    pub dropped: Drops,
     /// Dumps that are open.
     pub dumps_open: usize,
     /// Dumps that are written.
     pub dumps_done: u64,
     /// Hits so far.
     pub hits: u64,
+    /// The same by trigger, in the order of the triggers; fires by hand stand as `manual`.
+    pub hits_by_trigger: Vec<(String, HitCounts)>,
     /// Where the budget of dumps stands, if there is one.
     pub space: Option<Standing>,
     /// Every worker.
     pub workers: Vec<WorkerStatus>,
+    /// Every source, one entry for each worker.
+    pub sources: Vec<SourceStatus>,
     /// Every live interface.
     pub interfaces: Vec<InterfaceStatus>,
     /// Every open dump.
     pub dumps: Vec<DumpStatus>,
     /// Every network card under a live source.
     pub nics: Vec<NicStatus>,
+}
+
+/// What one worker's source has counted.
+#[derive(Clone, Debug, Default)]
+pub struct SourceStatus {
+    /// As typed.
+    pub source: String,
+    /// So far.
+    pub counters: SourceCounters,
+    /// Why it failed, if it did.
+    pub failure: Option<Arc<SourceError>>,
 }
 
 /// One live interface, all its workers together.
@@ -111,9 +132,11 @@ pub(crate) fn counter_samples(status: &Status) -> Vec<InterfaceSample> {
     status.interfaces.iter().take(SAMPLED_MAX).map(sample).collect()
 }
 
-/// Takes one status after another, so that rates are differences.
+/// Takes one status after another, so that rates are differences; the one reader of the workers' reports.
 pub(crate) struct StatusTaker {
+    /// The workers' sources.
     names: Vec<String>,
+    reports: Vec<ReportReader>,
     live: bool,
     began: Instant,
     last: Instant,
@@ -128,12 +151,14 @@ pub(crate) struct StatusTaker {
 }
 
 impl StatusTaker {
-    pub(crate) fn new(names: Vec<String>, live: bool) -> StatusTaker {
+    /// Before the first packet. `names` are the workers' sources, `reports` what they say.
+    pub(crate) fn new(names: Vec<String>, reports: Vec<ReportReader>, live: bool) -> StatusTaker {
         let now = Instant::now();
         StatusTaker {
             workers: vec![(0, 0); names.len()],
             rounds: vec![0; names.len()],
             names,
+            reports,
             live,
             began: now,
             last: now,
@@ -143,7 +168,13 @@ impl StatusTaker {
         }
     }
 
-    pub(crate) fn take(&mut self, shared: &Shared, hits: u64) -> Status {
+    /// What came up at each worker since this was last asked, and how much was forgotten.
+    pub(crate) fn news(&mut self) -> Vec<(Vec<WorkerNews>, u64)> {
+        self.reports.iter_mut().map(ReportReader::news).collect()
+    }
+
+    /// Looks once at everything.
+    pub(crate) fn take(&mut self, shared: &Shared) -> Status {
         let seconds = self.last.elapsed().as_secs_f64().max(1e-9);
         self.last = Instant::now();
         let counters = shared.ring.counters();
@@ -162,6 +193,8 @@ impl StatusTaker {
                 WorkerStatus { source: self.names[index].clone(), packets_per_s, bits_per_s, lag_ns, moves, time: None }
             })
             .collect();
+        let (sources, interfaces) = reported(&self.names, &mut self.reports);
+        let hits_by_trigger = shared.triggers.counts();
         let open = shared.dumps.open();
         let clock_ns = shared.ring.heard().map_or(0, |(_, heard_ns)| heard_ns);
         self.dumps.retain(|id, _| open.iter().any(|dump| dump.id == *id));
@@ -170,15 +203,17 @@ impl StatusTaker {
             elapsed_s: self.began.elapsed().as_secs_f64(),
             packets_per_s: workers.iter().map(|worker| worker.packets_per_s).sum(),
             bits_per_s: workers.iter().map(|worker| worker.bits_per_s).sum(),
-            packets: total.received_packets,
+            counts: total,
+            adds_up: counters.add_up(),
             depth_ns: depth_ns(shared),
-            dropped: total.dropped,
             dumps_open: open.len(),
             dumps_done: shared.dumps.done(),
-            hits,
+            hits: hits_by_trigger.iter().map(|(_, hits)| hits.total()).sum(),
+            hits_by_trigger,
             space: None,
             workers,
-            interfaces: Vec::new(),
+            sources,
+            interfaces,
             dumps,
             nics: Vec::new(),
         }
@@ -205,12 +240,16 @@ impl StatusTaker {
     }
 }
 
-/// Each live interface of each source, all workers' shares together. `names` are the workers' sources.
-pub(crate) fn interfaces(names: &[String], reports: &[Mutex<WorkerReport>]) -> Vec<InterfaceStatus> {
-    let mut interfaces: Vec<InterfaceStatus> = Vec::new();
+/// What the workers reported last, one look at each: of each its source, then each live interface, all workers' shares together.
+/// `names` are the workers' sources.
+pub fn reported(names: &[String], reports: &mut [ReportReader]) -> (Vec<SourceStatus>, Vec<InterfaceStatus>) {
+    let (mut sources, mut interfaces): (_, Vec<InterfaceStatus>) = (Vec::new(), Vec::new());
     let mut places = HashMap::new();
     for (source, report) in names.iter().zip(reports) {
-        for part in &report.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).interfaces {
+        let report = report.look();
+        let (counters, failure) = (report.counters, report.failure.clone());
+        sources.push(SourceStatus { source: source.clone(), counters, failure });
+        for part in &report.interfaces {
             // Two of one name are two as long as one of them is called otherwise.
             let place = places.entry((source, part.interface.clone(), part.called.clone())).or_insert(interfaces.len());
             match interfaces.get_mut(*place) {
@@ -224,7 +263,7 @@ pub(crate) fn interfaces(names: &[String], reports: &[Mutex<WorkerReport>]) -> V
             }
         }
     }
-    interfaces
+    (sources, interfaces)
 }
 
 fn rates(last: &mut (u64, u64), now: (u64, u64), seconds: f64) -> (f64, f64) {
@@ -236,11 +275,82 @@ fn rates(last: &mut (u64, u64), now: (u64, u64), seconds: f64) -> (f64, f64) {
 fn depth_ns(shared: &Shared) -> i64 {
     let ring = &shared.ring;
     let oldest = (0..ring.lanes()).filter_map(|lane| {
-        let mut living = ring.sequences(lane, 0).filter_map(|sequence| ring.pin(lane, sequence));
+        let mut living = ring.segment_ids(lane, 0).filter_map(|id| ring.pin(id));
         let pinned = living.next()?;
         let first = pinned.blocks(0, pinned.committed().bytes).next()?;
         Some(first.time_ns())
     });
     let heard = ring.heard().map_or(0, |(_, heard_ns)| heard_ns);
     oldest.min().map_or(0, |oldest_ns| (heard - oldest_ns).max(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report;
+    use scope_packet::Sink;
+    use scope_source::{InterfaceCounters, Polled, Source, Timing};
+
+    /// Interfaces by name and by what they are called, with packets received.
+    struct Counted(Vec<(&'static str, &'static str, u64)>);
+
+    impl Source for Counted {
+        fn name(&self) -> &str {
+            "counted"
+        }
+
+        fn timing(&self) -> Timing {
+            Timing::Live
+        }
+
+        fn grace_ns(&self) -> i64 {
+            0
+        }
+
+        fn poll(&mut self, _: &mut dyn Sink) -> Result<Polled, SourceError> {
+            Ok(Polled::Nothing)
+        }
+
+        fn counters(&self) -> SourceCounters {
+            let received = self.0.iter().map(|(_, _, received)| received).sum();
+            SourceCounters { received, offered: received, ..SourceCounters::default() }
+        }
+
+        fn stop(&mut self) {}
+
+        fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>, _: &mut Vec<usize>) {
+            into.extend(self.0.iter().map(|&(interface, called, received)| InterfaceCounters {
+                interface: interface.into(),
+                called: called.into(),
+                counters: SourceCounters { received, offered: received, ..SourceCounters::default() },
+            }));
+        }
+    }
+
+    #[test]
+    fn shares_of_an_interface_are_summed_and_each_report_is_looked_at_once() {
+        let workers = [vec![("va", "va", 1), ("vb", "vb", 10)], vec![("va", "va", 2), ("va", "vx", 4)], vec![("va", "va", 100)]];
+        let names = ["afpacket:v*", "afpacket:v*", "afpacket:va"].map(str::to_string);
+        let mut reports: Vec<ReportReader> = Vec::new();
+        for interfaces in workers {
+            let (mut reporter, reader) = report::begin();
+            reporter.report(&mut Counted(interfaces));
+            reporter.end(None);
+            reports.push(reader);
+        }
+        let (sources, interfaces) = reported(&names, &mut reports);
+        let of_source: Vec<_> = sources.iter().map(|entry| (&entry.source[..], entry.counters.received)).collect();
+        assert_eq!(of_source, [("afpacket:v*", 11), ("afpacket:v*", 6), ("afpacket:va", 100)]);
+        let told = |entry: &InterfaceStatus| (entry.interface.to_string(), entry.called.to_string(), entry.counters.received);
+        let found: Vec<_> = interfaces.iter().map(|entry| (&entry.source[..], told(entry))).collect();
+        let entry =
+            |source, interface: &str, called: &str, received| (source, (interface.to_string(), called.to_string(), received));
+        let expected = [
+            entry("afpacket:v*", "va", "va", 3),
+            entry("afpacket:v*", "vb", "vb", 10),
+            entry("afpacket:v*", "va", "vx", 4),
+            entry("afpacket:va", "va", "va", 100),
+        ];
+        assert_eq!(found, expected, "the same name of another source is another entry");
+    }
 }

@@ -8,10 +8,10 @@
 //! was stamped after the step, or when nothing comes. Looked at by the run's main thread every 10 ms, and by a worker that meets an odd
 //! time.
 
-use scope_dump::time_text::iso;
+use scope_events::event;
 use scope_packet::Clock;
 use scope_packet::time::ERA_STEP_NS;
-use serde_json::{Value, json};
+use scope_spelling::time::iso;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,8 +41,9 @@ pub(crate) struct ClockStep {
 
 impl ClockStep {
     /// As the log has it.
-    pub(crate) fn to_json(self) -> Value {
-        json!({"to": iso(self.to_ns), "by_ns": self.by_ns, "of": if self.of_card { "card" } else { "system" }})
+    pub(crate) fn event(self) -> event::ClockStep {
+        let of = if self.of_card { "card" } else { "system" };
+        event::ClockStep { to: iso(self.to_ns), by_ns: self.by_ns, of: of.into() }
     }
 
     /// In words.

@@ -3,16 +3,23 @@
 use crate::dump_reports::DumpTotals;
 use crate::exec::ExecCounts;
 use crate::failure::Failure;
-use crate::nic_watch::{NicStatus, nics_json};
+use crate::nic_watch::{NicStatus, nic_facts};
 use crate::space::SpaceSummary;
 use crate::status::InterfaceStatus;
-use scope_dump::evidence::{ClockState, Counted, CountedSpan};
-use scope_dump::time_text::iso;
+use scope_dump::evidence::{Counted, CountedSpan};
 use scope_dump::{DumpReport, Waited};
+use scope_events::Fact;
+use scope_events::counts::{
+    self, ByWord, Clock, CounterReading, CounterSpan, Dump, InterfaceCounts, Offered, SourceCounts, Span, Totals,
+};
+use scope_events::fact::{Counters, Flat, Rare};
+use scope_machine::ClockState;
 use scope_packet::{DropReason, Drops, Gap};
 use scope_source::SourceCounters;
+use scope_spelling::time::iso;
 use scope_trigger::HitCounts;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
+use std::path::Path;
 
 /// Packets and their captured bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,174 +98,192 @@ impl Summary {
 
     /// The object of `--summary json`.
     pub fn to_json(&self) -> Value {
-        let amount = |amount: &Amount| json!({"packets": amount.packets, "bytes": amount.bytes});
-        let dropped: Map<String, Value> =
-            DropReason::ALL.iter().map(|&reason| (reason.name().to_string(), self.dropped.get(reason).into())).collect();
-        let hits: Map<String, Value> = self.hits.iter().map(|(name, counts)| (name.clone(), hits(counts))).collect();
-        json!({
-            "received": amount(&self.received),
-            "stored": amount(&self.stored),
-            "filtered": amount(&self.filtered),
-            "dropped": dropped,
-            "hits": hits,
-            "hits_rationed": self.hits.iter().map(|(_, counts)| counts.rationed).sum::<u64>(),
-            "dumps": self.dumps.iter().map(dump).collect::<Vec<_>>(),
-            "dumps_left_out": self.dumps_left_out(),
-            "dump_totals": totals(&self.dump_totals),
-            "ring_out": self.ring_out,
-            "memory": self.memory,
-            "unreadable": self.unreadable,
-            "stepped_back": self.stepped_back,
-            "strays": self.strays,
-            "set_back": self.set_back,
-            "late": self.late,
-            "sources": self.sources.iter().enumerate().map(source).collect::<Vec<_>>(),
-            "interfaces": self.interfaces.iter().map(interface).collect::<Vec<_>>(),
-            "nic": nics_json(&self.nics),
-            "adds_up": self.adds_up,
-            "time_clamped": self.time_clamped,
-            "annexes_left_out": self.annexes_left_out,
-            "cut": self.cut,
-            "cut_by_segment": self.cut_by_segment,
-            "dump_space": self.space.as_ref().map(SpaceSummary::to_json),
-            "exec": self.exec.as_ref().map(exec),
-            "warnings": self.warnings,
-            "failures": self.failures.iter().map(|failure| failure.fault.to_string()).collect::<Vec<_>>(),
-        })
+        let dumps = self.dumps.iter().map(dump).collect();
+        counts::Summary { totals: Flat(self.facts()), dumps }.write()
     }
-}
 
-/// One source's side of the conservation law: live `offered = kernel_dropped + waiting + received`, files
-/// `offered = received + unreadable`, generated traffic `offered = received`.
-pub(crate) fn source((worker, (spec, counters)): (usize, &(String, SourceCounters))) -> Value {
-    let mut value = law(counters);
-    value["source"] = spec.as_str().into();
-    value["worker"] = worker.into();
-    value
-}
-
-/// The same of one live interface, over all the times that it was there.
-fn interface(entry: &InterfaceStatus) -> Value {
-    let mut value = law(&entry.counters);
-    value["interface"] = entry.interface[..].into();
-    value["called"] = entry.called[..].into();
-    value["source"] = entry.source.as_str().into();
-    value
-}
-
-fn law(counters: &SourceCounters) -> Value {
-    let gone = counters.received + counters.kernel_dropped + counters.unreadable;
-    json!({
-        "offered": counters.offered,
-        "received": counters.received,
-        "kernel_dropped": counters.kernel_dropped,
-        "unreadable": counters.unreadable,
-        "waiting": counters.offered.saturating_sub(gone),
-    })
-}
-
-fn exec(counts: &ExecCounts) -> Value {
-    json!({
-        "started": counts.started,
-        "failed": counts.failed,
-        "timed_out": counts.timed_out,
-        "exec_skipped": counts.skipped,
-    })
-}
-
-/// Hits of one trigger by verdict.
-pub(crate) fn hits(counts: &HitCounts) -> Value {
-    Value::Object(counts.each().map(|(verdict, hits)| (verdict.to_string(), hits.into())).into_iter().collect())
-}
-
-/// Sums over all dumps.
-fn totals(totals: &DumpTotals) -> Value {
-    json!({
-        "dumps": totals.dumps,
-        "incomplete": totals.incomplete,
-        "failed": totals.failed,
-        "packets": totals.packets,
-        "bytes": totals.bytes,
-        "lost_min": totals.lost_min,
-        "lost_max": known(totals.lost_max),
-    })
-}
-
-/// A number of packets; `null` where nobody can know it.
-fn known(packets: u64) -> Option<u64> {
-    (packets < u64::MAX).then_some(packets)
-}
-
-/// One entry of a dump's `gaps`.
-fn gap(gap: &Gap) -> Value {
-    json!({
-        "from": iso(gap.from_ns),
-        "to": iso(gap.to_ns),
-        "reason": gap.reason.name(),
-        "lost_min": gap.lost_min,
-        "lost_max": gap.lost_max,
-    })
-}
-
-/// The state of the host's clock.
-pub(crate) fn clock(state: ClockState) -> Value {
-    match state {
-        ClockState::Unknown => Value::Null,
-        ClockState::NotSynchronised => json!({"synchronised": false}),
-        ClockState::Synchronised { estimated_error_us, error_max_us } => {
-            json!({"synchronised": true, "estimated_error_us": estimated_error_us, "error_max_us": error_max_us})
+    /// All of it but its dumps, as summary and log have it.
+    pub(crate) fn facts(&self) -> Totals {
+        Totals {
+            received: self.received.facts(),
+            stored: self.stored.facts(),
+            filtered: self.filtered.facts(),
+            dropped: dropped(&self.dropped),
+            hits: self.hits.iter().map(|(name, counts)| (name.clone(), hits(counts))).collect(),
+            hits_rationed: self.hits.iter().map(|(_, counts)| counts.rationed).sum(),
+            dumps_left_out: self.dumps_left_out(),
+            dump_totals: Some(totals(&self.dump_totals)),
+            ring_out: self.ring_out.iter().map(path).collect(),
+            memory: self.memory.clone(),
+            unreadable: self.unreadable,
+            stepped_back: self.stepped_back,
+            strays: self.strays,
+            set_back: self.set_back,
+            late: self.late,
+            sources: self.sources.iter().enumerate().map(|(worker, (spec, counters))| source(worker, spec, counters)).collect(),
+            interfaces: self.interfaces.iter().map(interface).collect(),
+            nic: nic_facts(&self.nics),
+            adds_up: self.adds_up,
+            time_clamped: self.time_clamped,
+            annexes_left_out: self.annexes_left_out,
+            cut: self.cut,
+            cut_by_segment: Some(self.cut_by_segment),
+            dump_space: self.space.as_ref().map(SpaceSummary::facts),
+            exec: self.exec.as_ref().map(exec),
+            warnings: self.warnings.clone(),
+            failures: self.failures.iter().map(|failure| failure.fault.to_string()).collect(),
         }
     }
 }
 
+impl Amount {
+    /// As summary and log have it.
+    pub(crate) fn facts(&self) -> counts::Amount {
+        counts::Amount { packets: self.packets, bytes: self.bytes }
+    }
+}
+
+/// Dropped packets by reason, all reasons.
+pub(crate) fn dropped(drops: &Drops) -> ByWord {
+    DropReason::ALL.iter().map(|&reason| (reason.name().to_string(), drops.get(reason))).collect()
+}
+
+/// One source's side of the conservation law: live `offered = kernel_dropped + waiting + received`, files
+/// `offered = received + unreadable`, generated traffic `offered = received`.
+pub(crate) fn source(worker: usize, spec: &str, counters: &SourceCounters) -> SourceCounts {
+    SourceCounts { source: spec.to_string(), worker: worker as u64, counts: Flat(offered(counters)) }
+}
+
+/// The same of one live interface, over all the times that it was there.
+fn interface(entry: &InterfaceStatus) -> InterfaceCounts {
+    InterfaceCounts {
+        interface: entry.interface.to_string(),
+        called: entry.called.to_string(),
+        source: entry.source.clone(),
+        counts: Flat(offered(&entry.counters)),
+    }
+}
+
+fn offered(counters: &SourceCounters) -> Offered {
+    let gone = counters.received + counters.kernel_dropped + counters.unreadable;
+    Offered {
+        offered: counters.offered,
+        received: counters.received,
+        kernel_dropped: counters.kernel_dropped,
+        unreadable: counters.unreadable,
+        waiting: counters.offered.saturating_sub(gone),
+    }
+}
+
+fn exec(counts: &ExecCounts) -> counts::ExecCounts {
+    counts::ExecCounts {
+        started: counts.started,
+        failed: counts.failed,
+        timed_out: counts.timed_out,
+        exec_skipped: counts.skipped,
+    }
+}
+
+/// Hits of one trigger by verdict.
+pub(crate) fn hits(counts: &HitCounts) -> ByWord {
+    counts.each().into_iter().map(|(verdict, hits)| (verdict.to_string(), hits)).collect()
+}
+
+/// Sums over all dumps.
+fn totals(totals: &DumpTotals) -> counts::DumpTotals {
+    counts::DumpTotals {
+        dumps: totals.dumps,
+        incomplete: totals.incomplete,
+        failed: totals.failed,
+        packets: totals.packets,
+        bytes: totals.bytes,
+        lost_min: totals.lost_min,
+        lost_max: known(totals.lost_max),
+    }
+}
+
+/// A number of packets; `None` where nobody can know it.
+fn known(packets: u64) -> Option<u64> {
+    (packets < u64::MAX).then_some(packets)
+}
+
+/// A path as JSON can hold it: what is no UTF-8 is replaced.
+fn path(path: impl AsRef<Path>) -> String {
+    path.as_ref().to_string_lossy().into_owned()
+}
+
+fn span(from_ns: i64, to_ns: i64) -> Span {
+    Span { from: iso(from_ns), to: iso(to_ns) }
+}
+
+/// One entry of a dump's `gaps`.
+fn gap(gap: &Gap) -> counts::Gap {
+    counts::Gap {
+        span: Flat(span(gap.from_ns, gap.to_ns)),
+        reason: gap.reason.name().to_string(),
+        lost_min: gap.lost_min,
+        lost_max: gap.lost_max,
+    }
+}
+
+/// The state of the host's clock.
+pub(crate) fn clock(state: ClockState) -> Option<Clock> {
+    match state {
+        ClockState::Unknown => None,
+        ClockState::NotSynchronised => Some(Clock::default()),
+        ClockState::Synchronised { estimated_error_us, error_max_us } => Some(Clock {
+            synchronised: true,
+            estimated_error_us: Rare(Some(estimated_error_us)),
+            error_max_us: Rare(Some(error_max_us)),
+        }),
+    }
+}
+
 /// What an interface had counted at the begin and the end of a dump's window.
-fn counted(span: &CountedSpan) -> Value {
-    let reading = |reading: &Counted| {
-        let mut object: Map<String, Value> =
-            reading.counts.iter().map(|(name, count)| (name.to_string(), (*count).into())).collect();
-        object.insert("at".into(), iso(reading.at_ns).into());
-        Value::from(object)
+fn counted(span: &CountedSpan) -> CounterSpan {
+    let reading = |reading: &Counted| CounterReading {
+        at: iso(reading.at_ns),
+        counts: Counters(reading.counts.iter().map(|(name, count)| (name.to_string(), *count)).collect()),
     };
-    json!({"interface": &span.interface[..], "begin": reading(&span.begin), "end": reading(&span.end)})
+    CounterSpan { interface: span.interface.to_string(), begin: reading(&span.begin), end: reading(&span.end) }
 }
 
 /// For what a dump waited, seconds.
-fn waited(waited: &Waited) -> Value {
-    json!({
-        "longest_s": waited.reading.longest.as_secs_f64(),
-        "total_s": waited.reading.total.as_secs_f64(),
-        "pins_full_s": waited.pins_full.as_secs_f64(),
-        "closing_s": waited.closing.as_secs_f64(),
-    })
+fn waited(waited: &Waited) -> counts::Waited {
+    counts::Waited {
+        longest_s: waited.reading.longest.as_secs_f64(),
+        total_s: waited.reading.total.as_secs_f64(),
+        pins_full_s: waited.pins_full.as_secs_f64(),
+        closing_s: waited.closing.as_secs_f64(),
+    }
 }
 
-/// One entry of `dumps`.
-pub fn dump(report: &DumpReport) -> Value {
+/// One entry of `dumps`, and the facts of the event `dump`.
+pub fn dump(report: &DumpReport) -> Dump {
     let missing = report.missing.filter(|_| !report.complete);
-    json!({
-        "id": report.id,
-        "trigger": report.trigger,
-        "time": iso(report.time_ns),
-        "filter": report.filter,
-        "asked": {"from": iso(report.asked.0), "to": iso(report.asked.1)},
-        "from": iso(report.from_ns),
-        "to": iso(report.to_ns),
-        "gaps": report.gaps.iter().map(gap).collect::<Vec<_>>(),
-        "gaps_folded": report.gaps_folded,
-        "packets": report.packets,
-        "bytes": report.bytes,
-        "cut": report.cut,
-        "lost_min": report.lost_min,
-        "lost_max": known(report.lost_max),
-        "missing": missing.map(|(from_ns, to_ns)| json!({"from": iso(from_ns), "to": iso(to_ns)})),
-        "complete": report.complete,
-        "path": report.paths.first(),
-        "paths": report.paths,
-        "clock": clock(report.circumstances.clock),
-        "times": report.circumstances.times.iter().map(|source| source.name()).collect::<Vec<_>>(),
-        "counters": report.circumstances.counters.iter().map(counted).collect::<Vec<_>>(),
-        "hits": report.hits,
-        "waited": waited(&report.waited),
-        "error": report.error,
-    })
+    Dump {
+        id: report.id,
+        trigger: report.trigger.to_string(),
+        time: iso(report.time_ns),
+        filter: report.filter.to_string(),
+        asked: span(report.asked.0, report.asked.1),
+        window: Flat(span(report.from_ns, report.to_ns)),
+        gaps: report.gaps.iter().map(gap).collect(),
+        gaps_folded: report.gaps_folded,
+        packets: report.packets,
+        bytes: report.bytes,
+        cut: report.cut,
+        lost_min: report.lost_min,
+        lost_max: known(report.lost_max),
+        missing: missing.map(|(from_ns, to_ns)| span(from_ns, to_ns)),
+        complete: report.complete,
+        path: report.paths.first().map(path),
+        paths: report.paths.iter().map(path).collect(),
+        clock: clock(report.circumstances.clock),
+        times: report.circumstances.times.iter().map(|source| source.name().to_string()).collect(),
+        counters: report.circumstances.counters.iter().map(counted).collect(),
+        hits: report.hits,
+        waited: Some(waited(&report.waited)),
+        error: report.error.clone(),
+    }
 }

@@ -22,15 +22,38 @@ const OTHERS: &str = "(others that are gone)";
 #[derive(Debug)]
 pub struct TriggerSet {
     epoch: u64,
-    /// In the order given.
-    pub triggers: Vec<Arc<Trigger>>,
-    /// What a fire by hand asks.
-    pub manual: Arc<Trigger>,
+    /// In the order given, whatever their conditions; the one by hand, which each set has, last.
+    triggers: Vec<Arc<Trigger>>,
+    /// Of these, in the same order, those that have a filter: what a worker evaluates.
+    pub of_packets: Vec<Arc<Trigger>>,
 }
 
 impl TriggerSet {
-    fn all(&self) -> impl Iterator<Item = &Arc<Trigger>> {
-        self.triggers.iter().chain([&self.manual])
+    fn new(epoch: u64, triggers: impl Iterator<Item = Arc<Trigger>>, hand: Arc<Trigger>) -> TriggerSet {
+        let triggers: Vec<_> = triggers.chain([hand]).collect();
+        let has_filter = |trigger: &&Arc<Trigger>| trigger.config().condition.filter().is_some();
+        let of_packets = triggers.iter().filter(has_filter).cloned().collect();
+        TriggerSet { epoch, triggers, of_packets }
+    }
+
+    /// All, in the order given; the one by hand last.
+    pub fn all(&self) -> &[Arc<Trigger>] {
+        &self.triggers
+    }
+
+    /// Those that were given: all but the one by hand.
+    pub fn given(&self) -> &[Arc<Trigger>] {
+        &self.triggers[..self.triggers.len() - 1]
+    }
+
+    /// What is fired by hand where no trigger is named.
+    pub fn hand(&self) -> &Arc<Trigger> {
+        self.triggers.last().expect("each set has it")
+    }
+
+    /// The one of that name.
+    pub fn named(&self, name: &str) -> Option<&Arc<Trigger>> {
+        self.triggers.iter().find(|trigger| trigger.config().name == name)
     }
 }
 
@@ -53,10 +76,10 @@ struct State {
 }
 
 impl Triggers {
-    /// The first set.
-    pub fn new(triggers: &[TriggerConfig], manual: TriggerConfig) -> Triggers {
+    /// The first set; `hand` is what is fired by hand.
+    pub fn new(triggers: &[TriggerConfig], hand: TriggerConfig) -> Triggers {
         let armed = |config: &TriggerConfig| Arc::new(Trigger::new(config.clone()));
-        let current = TriggerSet { epoch: 0, triggers: triggers.iter().map(armed).collect(), manual: armed(&manual) };
+        let current = TriggerSet::new(0, triggers.iter().map(armed), armed(&hand));
         let state = State { current: Arc::new(current), leaving: Vec::new(), gone: Vec::new() };
         Triggers { epoch: AtomicU64::new(0), state: Mutex::new(state) }
     }
@@ -78,17 +101,17 @@ impl Triggers {
     }
 
     /// Puts another set in force; a trigger that is the same in every point goes on.
-    pub fn replace(&self, triggers: &[TriggerConfig], manual: TriggerConfig) {
+    pub fn replace(&self, triggers: &[TriggerConfig], hand: TriggerConfig) {
         let mut state = self.lock();
         let old = state.current.clone();
         let goes_on = |config: &TriggerConfig| {
-            let same = old.all().find(|trigger| trigger.config().same_as(config));
+            let same = old.all().iter().find(|trigger| trigger.config().same_as(config));
             same.cloned().unwrap_or_else(|| Arc::new(Trigger::new(config.clone())))
         };
         let epoch = old.epoch + 1;
-        let new = TriggerSet { epoch, triggers: triggers.iter().map(goes_on).collect(), manual: goes_on(&manual) };
-        let stays = |trigger: &Arc<Trigger>| new.all().any(|other| Arc::ptr_eq(other, trigger));
-        state.leaving.extend(old.all().filter(|trigger| !stays(trigger)).cloned());
+        let new = TriggerSet::new(epoch, triggers.iter().map(goes_on), goes_on(&hand));
+        let stays = |trigger: &Arc<Trigger>| new.all().iter().any(|other| Arc::ptr_eq(other, trigger));
+        state.leaving.extend(old.all().iter().filter(|trigger| !stays(trigger)).cloned());
         state.current = Arc::new(new);
         self.epoch.store(epoch, Ordering::Relaxed);
     }
@@ -108,10 +131,10 @@ impl Triggers {
     pub fn counts(&self) -> Vec<(String, HitCounts)> {
         let state = self.lock();
         let named = |trigger: &Arc<Trigger>| (trigger.config().name.clone(), trigger.counts());
-        let mut counts: Vec<(String, HitCounts)> = state.current.triggers.iter().map(named).collect();
-        let manual = named(&state.current.manual);
-        let leaving = state.leaving.iter().map(named);
-        for (name, hits) in state.gone.iter().cloned().chain(leaving).chain([manual]).filter(|(_, hits)| hits.total() > 0) {
+        let (given, hand) = state.current.triggers.split_at(state.current.triggers.len() - 1);
+        let mut counts: Vec<(String, HitCounts)> = given.iter().map(named).collect();
+        let rest = state.leaving.iter().chain(hand).map(named);
+        for (name, hits) in state.gone.iter().cloned().chain(rest).filter(|(_, hits)| hits.total() > 0) {
             add(&mut counts, &name, &hits);
         }
         counts
@@ -131,27 +154,34 @@ fn add(counts: &mut Vec<(String, HitCounts)>, name: &str, hits: &HitCounts) {
 mod tests {
     use super::*;
     use scope_filter::{Filter, VlanRule};
-    use scope_packet::LinkType;
-    use scope_trigger::{Places, Verdict};
+    use scope_packet::{LinkType, Moment};
+    use scope_trigger::{Condition, Places, Response, Verdict};
 
     fn config(name: &str, before_ns: i64) -> TriggerConfig {
+        let filter = Filter::compile("udp", VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap();
         TriggerConfig {
             name: name.into(),
-            filter: Filter::compile("udp", VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap(),
-            template: None,
-            before_ns,
-            after_ns: 5,
+            condition: Condition::Filter(filter),
+            response: Response { template: None, before_ns, after_ns: 5, vlan: VlanRule::Transparent },
             holdoff_ns: 0,
             holdoff_key: None,
-            vlan: VlanRule::Transparent,
             single: true,
         }
     }
 
+    fn hand() -> TriggerConfig {
+        TriggerConfig { condition: Condition::Hand, single: false, ..config("manual", 1) }
+    }
+
+    fn order(trigger: &Trigger, places: &Arc<Places>) -> Verdict {
+        let now = Moment::new(0, 100);
+        trigger.occurred(&trigger.config().condition.ordered(now, &[LinkType::ETHERNET]), places)
+    }
+
     fn fire(trigger: &Trigger) -> &'static str {
         let places = Places::new(8, 0, None);
-        let verdict = trigger.fire_by_hand(scope_packet::Moment::new(0, 100), &[LinkType::ETHERNET], &places);
-        assert!(matches!(verdict, Verdict::Fired(_) | Verdict::Disarmed));
+        let verdict = order(trigger, &places);
+        assert!(matches!(verdict, Verdict::Fired(_) | Verdict::Extended | Verdict::Disarmed));
         verdict.name()
     }
 
@@ -161,17 +191,17 @@ mod tests {
 
     #[test]
     fn what_is_the_same_goes_on_and_what_is_changed_is_armed_anew_under_its_name() {
-        let triggers = Triggers::new(&[config("a", 1), config("b", 1), config("c", 1)], config("manual", 1));
+        let triggers = Triggers::new(&[config("a", 1), config("b", 1), config("c", 1)], hand());
         let worker = triggers.current();
-        worker.triggers.iter().for_each(|trigger| assert_eq!(fire(trigger), "fired"));
-        triggers.replace(&[config("b", 2), config("a", 1)], config("manual", 1));
+        worker.of_packets.iter().for_each(|trigger| assert_eq!(fire(trigger), "fired"));
+        triggers.replace(&[config("b", 2), config("a", 1)], hand());
         assert!(triggers.is_past(&worker));
         let current = triggers.current();
-        assert_eq!((fire(&current.triggers[0]), fire(&current.triggers[1])), ("fired", "disarmed"));
+        assert_eq!((fire(&current.all()[0]), fire(&current.all()[1])), ("fired", "disarmed"));
         let expected = [("b", 2), ("a", 2), ("c", 1)].map(|(name, hits)| (name.to_string(), hits));
         assert_eq!(totals(&triggers), expected);
         assert!(!triggers.settle(), "the worker may still ask the old ones");
-        assert_eq!(fire(&worker.triggers[2]), "disarmed");
+        assert_eq!(fire(&worker.all()[2]), "disarmed");
         drop(worker);
         assert!(triggers.settle());
         assert_eq!(totals(&triggers).last(), Some(&("c".to_string(), 2)), "hits in between are counted");
@@ -182,21 +212,37 @@ mod tests {
         let full = Arc::new(std::sync::atomic::AtomicBool::new(true));
         let places = Places::new(8, 0, None);
         places.heed(full);
-        let triggers = Triggers::new(&[config("a", 1)], config("manual", 1));
-        let verdict =
-            triggers.current().triggers[0].fire_by_hand(scope_packet::Moment::new(0, 100), &[LinkType::ETHERNET], &places);
+        let triggers = Triggers::new(&[config("a", 1)], hand());
+        let verdict = order(&triggers.current().all()[0], &places);
         assert_eq!(verdict.name(), "no_space");
-        triggers.replace(&[config("a", 2)], config("manual", 1));
+        triggers.replace(&[config("a", 2)], hand());
         assert!(triggers.settle());
         assert_eq!((triggers.counts()[0].1.no_space, totals(&triggers)), (1, vec![("a".to_string(), 1)]));
     }
 
     #[test]
+    fn the_one_by_hand_is_among_the_triggers_and_costs_no_packet_anything() {
+        let triggers = Triggers::new(&[config("a", 1), config("b", 1)], hand());
+        let set = triggers.current();
+        let names =
+            |triggers: &[Arc<Trigger>]| -> Vec<String> { triggers.iter().map(|trigger| trigger.config().name.clone()).collect() };
+        assert_eq!((names(set.all()), names(&set.of_packets)), (names(set.all()), vec!["a".into(), "b".into()]));
+        assert_eq!((set.hand().config().name.as_str(), set.named("manual").is_some(), set.all().len()), ("manual", true, 3));
+        assert!(set.named("c").is_none());
+        assert_eq!(totals(&triggers).len(), 2, "its row comes with its first hit");
+        assert_eq!((fire(set.hand()), fire(set.hand())), ("fired", "extended"));
+        let row = triggers.counts().pop().unwrap();
+        assert_eq!((row.0.as_str(), row.1.fired, row.1.extended, row.1.total()), ("manual", 1, 1, 2));
+        triggers.replace(&[], TriggerConfig { response: config("manual", 9).response, ..hand() });
+        assert_eq!(totals(&triggers), [("manual".to_string(), 2)], "and stays when it changes");
+    }
+
+    #[test]
     fn names_of_what_is_gone_are_bounded_and_no_hit_is_forgotten() {
-        let triggers = Triggers::new(&[], config("manual", 1));
+        let triggers = Triggers::new(&[], hand());
         for n in 0..2 * GONE_NAMES_MAX {
-            triggers.replace(&[config(&n.to_string(), 1)], config("manual", 1));
-            fire(&triggers.current().triggers[0]);
+            triggers.replace(&[config(&n.to_string(), 1)], hand());
+            fire(&triggers.current().all()[0]);
             triggers.settle();
         }
         let counts = totals(&triggers);

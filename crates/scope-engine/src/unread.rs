@@ -30,6 +30,20 @@ impl<T> Unread<T> {
         }
     }
 
+    /// Hands the oldest ones on, for as long as `send` doesn't give one back.
+    pub fn hand_on(&mut self, mut send: impl FnMut(T) -> Result<(), T>) {
+        while let Some(item) = self.items.pop_front() {
+            if let Err(item) = send(item) {
+                return self.items.push_front(item);
+            }
+        }
+    }
+
+    /// How many were forgotten since this was last asked.
+    pub fn take_forgotten(&mut self) -> u64 {
+        std::mem::take(&mut self.forgotten)
+    }
+
     /// Takes all, oldest first, and how many were forgotten before them.
     pub fn take(&mut self) -> (VecDeque<T>, u64) {
         let Unread { items, forgotten } = std::mem::take(self);
@@ -51,5 +65,23 @@ mod tests {
         let (items, forgotten) = unread.take();
         assert_eq!((items.len(), items[0], forgotten), (UNREAD_MAX, 5, 5));
         assert_eq!(unread.take().1, 0, "they are told once");
+    }
+
+    #[test]
+    fn what_is_not_taken_stays_in_its_order() {
+        let mut unread = Unread::default();
+        unread.extend(0..UNREAD_MAX + 3);
+        assert_eq!((unread.take_forgotten(), unread.take_forgotten()), (3, 0));
+        let mut sent = Vec::new();
+        unread.hand_on(|item| {
+            if sent.len() < 2 {
+                sent.push(item);
+                return Ok(());
+            }
+            Err(item)
+        });
+        assert_eq!((sent, unread.items.len(), unread.items[0]), (vec![3, 4], UNREAD_MAX - 2, 5));
+        unread.hand_on(|_| Ok(()));
+        assert!(unread.take().0.is_empty());
     }
 }

@@ -7,30 +7,30 @@
 //!        ─► commit after at most 4 full batches, at once after one that isn't full; then counters, then the clock
 //! ```
 
-use crate::cpus::pin_this_thread;
-use crate::dumps::{Dumps, HitFacts};
-use crate::events::Events;
+use crate::dumps::Dumps;
 use crate::live_times::{LiveTimes, Taken};
 use crate::lockstep::Lockstep;
 use crate::plan::SourceEntry;
+use crate::report::Reporter;
 use crate::steps::Steps;
 use crate::triggers::{TriggerSet, Triggers};
-use crate::unread::Unread;
 use scope_dump::HitPacket;
+use scope_events::Events;
 use scope_filter::{ASKED_MAX, Asked, Filter, Predicate};
+use scope_machine::cpus::pin_this_thread;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::time;
 use scope_packet::{
-    BATCH_PACKETS_MAX, Clock, DropReason, Gap, GapReason, Headers, Interface, KeyEntry, LinkType, Moment, Packet, Sink, Turn,
+    BATCH_PACKETS_MAX, Clock, DropReason, Gap, GapReason, Headers, Interface, LinkType, Moment, Packet, Parsed, Sink, Turn,
 };
 use scope_ring::WorkerCounts;
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LINK_TYPES_MAX, LaneWriter, Ring};
-use scope_source::spec::values::format_cpus;
-use scope_source::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
-use scope_trigger::{Hit, Verdict};
+use scope_source::{Polled, Source, Timing};
+use scope_spelling::values::format_cpus;
+use scope_trigger::{Asker, Key, Matched, Occurrence, Why};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Full batches between two commits.
@@ -73,21 +73,6 @@ impl Shared {
     }
 }
 
-/// What a worker tells while it runs, and at its end.
-#[derive(Default)]
-pub struct WorkerReport {
-    /// Its source's counters.
-    pub counters: SourceCounters,
-    /// The same for each of its live interfaces.
-    pub interfaces: Vec<InterfaceCounters>,
-    /// Warnings that nobody has read yet.
-    pub warnings: Unread<String>,
-    /// What became of its interfaces, which nobody has read yet.
-    pub news: Unread<InterfaceNews>,
-    /// Why its source failed.
-    pub failure: Option<SourceError>,
-}
-
 /// A source, and what its packets may have of the ring.
 pub struct Feed {
     /// One worker's.
@@ -114,14 +99,14 @@ impl Part {
     }
 }
 
-/// Polls the source until it ends. `index` is the worker's number in the run.
-pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport>) {
+/// Polls the source until it ends. `index` is the worker's number in the run; what it says of itself it says to `reporter`.
+pub fn work(index: u32, feed: Feed, shared: &Shared, mut reporter: Reporter) {
     let Feed { mut source, parts, cpus } = feed;
     let _ended = EndOnDrop { index, shared };
     let live = source.timing() == Timing::Live;
     if let Err(cause) = pin_this_thread(&cpus) {
         let warning = format!("worker {index} could not be pinned to CPUs {}: {cause}", format_cpus(&cpus));
-        report.lock().expect("no panic while held").warnings.extend([warning]);
+        reporter.warn(warning);
     }
     shared.ring.set_grace(index, source.grace_ns());
     let mut path = Path::new(index, source.timing(), source.grace_ns(), parts, shared);
@@ -146,21 +131,17 @@ pub fn work(index: u32, feed: Feed, shared: &Shared, report: &Mutex<WorkerReport
             shared.ring.begin_listening(index, from_ns.saturating_add(ahead_ns), GapReason::NotStarted);
         }
         let ended = !matches!(polled, Ok(Polled::Packets | Polled::Nothing));
-        let mut report = report.lock().expect("no panic while held");
-        report.counters = source.counters();
-        source.interfaces(&mut report.interfaces);
-        report.warnings.extend(source.warnings());
-        report.news.extend(source.news());
-        report.failure = polled.err();
+        reporter.report(&mut *source);
         if ended {
-            let (to_ns, reason) = match (&report.failure, stopped_ns) {
+            let failure = polled.err();
+            let (to_ns, reason) = match (&failure, stopped_ns) {
                 (Some(_), _) => (path.clock_ns, GapReason::InterfaceGone),
                 (None, Some(stopped_ns)) if live => (stopped_ns, GapReason::Stopped),
                 (None, Some(_)) => (path.clock_ns, GapReason::Stopped),
                 (None, None) => (path.clock_ns, GapReason::CaptureEnd),
             };
             shared.ring.end_listening(index, to_ns, reason);
-            return;
+            return reporter.end(failure);
         }
     }
 }
@@ -268,6 +249,8 @@ struct Path<'a> {
     lost: [Option<(u64, i64, i64)>; DropReason::ALL.len()],
     /// The first packet's time, as the ring was told it.
     begun_ns: i64,
+    /// The packets at hand, parsed.
+    parsed: Box<Parsed>,
     /// For each trigger the packets at hand that hit it, a bit each.
     hits: Vec<u64>,
     /// Comments of packets of the next batch, by their index there.
@@ -300,7 +283,8 @@ impl<'a> Path<'a> {
             batches: 0,
             lost: [None; DropReason::ALL.len()],
             begun_ns: i64::MAX,
-            hits: vec![0; set.triggers.len()],
+            parsed: Box::default(),
+            hits: vec![0; set.of_packets.len()],
             set,
             comments: BTreeMap::new(),
             enough: false,
@@ -311,7 +295,7 @@ impl<'a> Path<'a> {
     #[cold]
     fn take_triggers(&mut self) {
         self.set = self.shared.triggers.current();
-        self.hits = vec![0; self.set.triggers.len()];
+        self.hits = vec![0; self.set.of_packets.len()];
         for lane in &mut self.lanes {
             lane.predicates = predicates(&self.set, lane.writer.link_type());
         }
@@ -445,16 +429,13 @@ impl<'a> Path<'a> {
     /// Takes at most [`ASKED_MAX`] packets: parses them and asks the triggers about all of them; then those of one interface that
     /// follow one another are appended together, up to each hit.
     fn packets(&mut self, packets: &[Packet<'_>]) {
-        let mut parsed = [Headers::default(); ASKED_MAX];
-        let mut asked = [Asked::default(); ASKED_MAX];
         let mut of_lane = [0u64; LINK_TYPES_MAX as usize];
         for (at, packet) in packets.iter().enumerate() {
             if let Attached::Lane { lane, .. } = self.attached(packet.interface as usize) {
-                parsed[at] = Headers::parse(self.lanes[lane].writer.link_type(), packet.data);
-                asked[at] = Asked::new(&parsed[at], KeyEntry::new(&parsed[at]), packet.data, packet.original_len);
                 of_lane[lane] |= 1 << at;
             }
         }
+        let asked = self.parse(packets, &of_lane);
         let refused = self.prefilter(packets, &asked[..packets.len()], &mut of_lane);
         let any = self.ask_triggers(&asked[..packets.len()], &of_lane);
         let mut from = 0; // what is before is appended or dropped
@@ -472,10 +453,24 @@ impl<'a> Path<'a> {
             } else if any >> at & 1 != 0 {
                 let place = self.store(&packets[from..=at], &asked[from..=at]);
                 from = at + 1;
-                self.on_hits(packet, &parsed[at], at, place);
+                let headers = self.parsed.headers(at);
+                self.on_hits(packet, &headers, at, place);
             }
         }
         self.store(&packets[from..], &asked[from..packets.len()]);
+    }
+
+    /// Parses the packets of each lane, a bit each.
+    fn parse<'p>(&mut self, packets: &[Packet<'p>], of_lane: &[u64]) -> [Asked<'p>; ASKED_MAX] {
+        let mut asked = [Asked::default(); ASKED_MAX];
+        for (lane, &which) in self.lanes.iter().zip(of_lane).filter(|(_, which)| **which != 0) {
+            self.parsed.parse(lane.writer.link_type(), which, |at| packets[at].data);
+            for (at, packet) in packets.iter().enumerate().filter(|(at, _)| which >> at & 1 != 0) {
+                let (tags, key) = (self.parsed.vlan_tags(at), *self.parsed.key(at));
+                asked[at] = Asked::tagged(tags, key, packet.data, packet.original_len);
+            }
+        }
+        asked
     }
 
     /// Takes out of `of_lane` what the prefilters refuse; the bits of those packets.
@@ -674,31 +669,18 @@ impl<'a> Path<'a> {
         // After a small step back of the clock what follows a hit may lie where all is settled.
         let is_behind = !self.waits && time_ns < self.clock_ns.saturating_sub(self.grace_ns);
         let clock_ns = if is_behind { self.clock_ns } else { time_ns };
-        for (trigger, _) in self.set.triggers.iter().zip(&self.hits).filter(|(_, hits)| **hits >> at & 1 != 0) {
-            let hit = Hit {
-                at: Moment::new(self.era, time_ns),
-                clock_ns,
-                link_type,
-                headers,
-                data: packet.data,
-                waits_at: self.waits.then_some(self.committed),
-            };
-            let verdict = trigger.hit(&hit, self.shared.dumps.places());
-            let (name, trigger) = (verdict.name(), &trigger.config().name);
-            match verdict {
-                Verdict::Fired(fire) => {
-                    let interface = &self.ports[packet.interface as usize].interface.name;
-                    let why = format!("by a packet of {} bytes on {interface}", packet.original_len);
-                    self.shared.dumps.start(trigger, HitFacts { time_ns, why, packet: place }, fire);
-                }
-                Verdict::TemplateUnfilled { name: field } => {
-                    self.shared.events.hit(trigger, time_ns, name, Some(field));
-                }
-                Verdict::FilterUncompiled { cause } => {
-                    self.shared.events.hit(trigger, time_ns, name, Some(&cause));
-                }
-                _ => self.shared.events.hit(trigger, time_ns, name, None),
-            }
+        let interface = &self.ports[packet.interface as usize].interface.name;
+        let occurrence = Occurrence {
+            at: Moment::new(self.era, time_ns),
+            clock_ns,
+            key: Key::OfPacket,
+            why: Why::Packet { bytes: packet.original_len, interface },
+            packet: Some(Matched { link_type, headers, data: packet.data }),
+            link_types: &[],
+            asker: if self.waits { Asker::Waiting(self.committed) } else { Asker::Live },
+        };
+        for (trigger, _) in self.set.of_packets.iter().zip(&self.hits).filter(|(_, hits)| **hits >> at & 1 != 0) {
+            dumps.occurred(trigger, &occurrence, place);
         }
     }
 }
@@ -723,7 +705,8 @@ fn gap_reason(reason: DropReason) -> GapReason {
 
 /// What the triggers ask of packets of one link type.
 fn predicates(set: &TriggerSet, link_type: LinkType) -> Vec<Predicate> {
-    set.triggers.iter().map(|trigger| trigger.config().filter.for_link(link_type)).collect()
+    let filters = set.of_packets.iter().filter_map(|trigger| trigger.config().condition.filter());
+    filters.map(|filter| filter.for_link(link_type)).collect()
 }
 
 /// Packets of one interface on their way into their lane.
@@ -751,7 +734,7 @@ impl Arrivals for Run<'_> {
             lost_before: packet.lost_before + if index == 0 { self.lost } else { 0 },
             ..PacketHead::default()
         };
-        Incoming { head, key: *self.asked[index].key(), data: &packet.data[..packet.data.len().min(self.kept_bytes_max)] }
+        Incoming { head, key: self.asked[index].key(), data: &packet.data[..packet.data.len().min(self.kept_bytes_max)] }
     }
 }
 

@@ -3,18 +3,19 @@
 
 use scope_dump::{DumpOutput, Scans};
 use scope_engine::dumps::{DumpSettings, Dumps};
-use scope_engine::events::Events;
 use scope_engine::lockstep::Lockstep;
+use scope_engine::report;
 use scope_engine::threads::SystemThreads;
 use scope_engine::triggers::Triggers;
-use scope_engine::worker::{Feed, Part, Shared, WorkerReport, work};
+use scope_engine::worker::{Feed, Part, Shared, work};
+use scope_events::Events;
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType, Packet, Sink, SystemClock, TimestampSource};
 use scope_ring::{ClaimGroup, Ring, RingConfig, Share};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
-use scope_trigger::{Places, TriggerConfig};
+use scope_trigger::{Condition, Places, Response, TriggerConfig};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex};
 
 const BATCHES: i64 = 400;
 
@@ -80,13 +81,10 @@ impl Source for Two {
 fn manual() -> TriggerConfig {
     TriggerConfig {
         name: "manual".to_string(),
-        filter: Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap(),
-        template: None,
-        before_ns: 0,
-        after_ns: 0,
+        condition: Condition::Hand,
+        response: Response { template: None, before_ns: 0, after_ns: 0, vlan: VlanRule::Exact },
         holdoff_ns: 0,
         holdoff_key: None,
-        vlan: VlanRule::Exact,
         single: false,
     }
 }
@@ -116,7 +114,7 @@ fn run(ring: &Arc<Ring>, group: ClaimGroup, prefilter: Option<Filter>, fails: bo
         main: std::thread::current(),
     };
     let parts = vec![Part { group, prefilter: prefilter.clone() }, Part { group: ClaimGroup::COMMON, prefilter }];
-    work(0, Feed { source: Box::new(Two { at: 0, fails }), parts, cpus: Vec::new() }, &shared, &Mutex::<WorkerReport>::default());
+    work(0, Feed { source: Box::new(Two { at: 0, fails }), parts, cpus: Vec::new() }, &shared, report::begin().0);
 }
 
 fn config() -> RingConfig {
@@ -131,7 +129,7 @@ fn a_share_that_is_pinned_makes_no_other_share_drop_a_packet() {
     let mut writer = ring.open_lane_in(group, 0, LinkType::ETHERNET).unwrap();
     let mut pins = Vec::new();
     while writer.claim() {
-        pins.extend(ring.pin(writer.lane(), ring.lane_next(writer.lane()) - 1));
+        pins.extend(ring.pin(ring.segment_id(writer.lane(), ring.lane_next(writer.lane()) - 1)));
         writer.seal();
     }
     assert_eq!(pins.len(), 20);
@@ -150,7 +148,7 @@ fn what_no_share_has_being_pinned_makes_no_share_drop_a_packet() {
     let mut writer = ring.open_lane_in(ClaimGroup::COMMON, 0, LinkType::ETHERNET).unwrap();
     let mut pins = Vec::new();
     while writer.claim() {
-        pins.extend(ring.pin(writer.lane(), ring.lane_next(writer.lane()) - 1));
+        pins.extend(ring.pin(ring.segment_id(writer.lane(), ring.lane_next(writer.lane()) - 1)));
         writer.seal();
     }
     assert_eq!(pins.len(), 84);

@@ -2,7 +2,8 @@
 
 mod scripted;
 
-use scope_engine::worker::{Feed, WorkerReport, work};
+use scope_engine::report;
+use scope_engine::worker::{Feed, work};
 use scope_packet::{Interface, LinkType, Moment, Packet, Sink, SystemClock, TimestampSource};
 use scope_ring::{Ring, RingConfig};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
@@ -84,7 +85,7 @@ fn no_time_is_settled_before_the_losses_up_to_it_are_known() {
     let begin_ns = now_ns - 60_000 * MS;
     let seen = Arc::new(Mutex::default());
     let source = Box::new(Slow { ring: ring.clone(), begin_ns, polls: 0, seen: seen.clone() });
-    work(0, Feed { source, parts: Vec::new(), cpus: Vec::new() }, &shared, &Mutex::<WorkerReport>::default());
+    work(0, Feed { source, parts: Vec::new(), cpus: Vec::new() }, &shared, report::begin().0);
     let seen = seen.lock().unwrap().clone();
     assert_eq!(seen, [(Moment::new(0, begin_ns + 100 * MS), 0), (Moment::new(0, begin_ns + 299 * MS), 7)]);
     assert_eq!(ring.settled(), Moment::END);

@@ -3,15 +3,16 @@
 mod scripted;
 
 use scope_dump::DumpReport;
-use scope_engine::worker::{Feed, WorkerReport, work};
+use scope_engine::report;
+use scope_engine::worker::{Feed, work};
 use scope_packet::{Clock, GapReason, Interface, LinkType, Packet, Sink, TimestampSource};
 use scope_ring::{Ring, RingConfig};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
 use scope_testkit::lab::witness::{number_and_port, numbered};
 use scope_testkit::oracle;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const MS: i64 = 1_000_000;
@@ -171,7 +172,7 @@ fn play(story: &Story, windows: &[(i64, i64)]) -> Vec<(DumpReport, BTreeSet<i64>
     });
     let player = Player { story: story.clone(), world, look, at_ms: 0, announced: false, met: false };
     let feed = Feed { source: Box::new(player), parts: Vec::new(), cpus: Vec::new() };
-    work(0, feed, &shared, &Mutex::<WorkerReport>::default());
+    work(0, feed, &shared, report::begin().0);
     assert!(shared.dumps.wait(Duration::from_secs(120)));
     let packets = |report: &DumpReport| {
         let file = oracle::read(&report.paths[0]).unwrap();

@@ -3,8 +3,8 @@
 //!
 //! Needs root; says so and passes without it, except in CI. The part that gives up its rights is a process of its own.
 
-use scope_engine::rights::{self, Place, RightsPlan, UserChoice, Writable};
-use scope_store::Folder;
+use scope_folder::Folder;
+use scope_rights::{Place, RightsPlan, UserChoice, Writable};
 use scope_testkit::lab::{Lab, RawSender};
 use scope_testkit::traffic::frame;
 use std::ffi::OsStr;
@@ -63,7 +63,7 @@ fn gives_up_its_rights_and_captures() {
     let folder = Folder::open(path.as_ref()).unwrap();
     let plan = RightsPlan { user: UserChoice::Best, selftest: false };
     let writable = [Writable { folder: &folder, file: OsStr::new("log"), place: Place::Own }];
-    rights::give_up(rights::decide(&plan, &writable).unwrap(), &writable).unwrap();
+    scope_rights::give_up(scope_rights::decide(&plan, &writable).unwrap(), &writable).unwrap();
     // SAFETY: takes numbers only.
     assert!(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) } < 0, "new sockets are refused");
 

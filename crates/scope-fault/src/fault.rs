@@ -137,6 +137,11 @@ impl Fault {
         Fault::about(Subject::source(spec, None))
     }
 
+    /// Of one option of a source.
+    pub fn of_option(spec: impl Into<String>, option: &str) -> Fault {
+        Fault::about(Subject::source(spec, Some(option)))
+    }
+
     /// Of something that is no setting.
     pub fn of_thing(thing: impl Into<String>) -> Fault {
         Fault::about(Subject::Thing(thing.into()))

@@ -34,11 +34,17 @@ impl<'a> Asked<'a> {
     /// its entry in the key column.
     #[inline]
     pub fn new(headers: &Headers, key: KeyEntry, data: &'a [u8], original_len: u32) -> Asked<'a> {
+        Asked::tagged(headers.vlan_tags(), key, data, original_len)
+    }
+
+    /// The same of a packet whose VLAN tags were counted.
+    #[inline]
+    pub fn tagged(vlan_tags: u32, key: KeyEntry, data: &'a [u8], original_len: u32) -> Asked<'a> {
         Asked {
             data: data.as_ptr(),
             captured_bytes: data.len(),
             original_bytes: original_len,
-            tags: headers.vlan_tags(),
+            tags: vlan_tags,
             key,
             packet: PhantomData,
         }
@@ -47,7 +53,7 @@ impl<'a> Asked<'a> {
     /// The captured bytes.
     #[inline]
     pub fn data(&self) -> &'a [u8] {
-        // SAFETY: `new`, the only place that makes one, took pointer and length from a slice of lifetime `'a`.
+        // SAFETY: `tagged`, the only place that makes one, took pointer and length from a slice of lifetime `'a`.
         unsafe { std::slice::from_raw_parts(self.data, self.captured_bytes) }
     }
 

@@ -4,6 +4,7 @@
 //! same offsets, and sets [`Headers::partial`] wherever a filter could see more than the parse does: tunnels, IPv6
 //! extension headers, headers cut short, headers with odd lengths, link types it doesn't know.
 
+use crate::key::KeyEntry;
 use crate::link::LinkType;
 
 /// What the network layer is.
@@ -128,7 +129,7 @@ const SCTP: u8 = 132;
 
 // What most packets are: Ethernet, untagged, IPv4 without options and no fragment, or IPv6 without extensions, with ports.
 /// Bytes of such a packet with IPv4 up to its ports.
-const PLAIN4_BYTES: usize = 38;
+pub(crate) const PLAIN4_BYTES: usize = 38;
 /// The same with IPv6.
 const PLAIN6_BYTES: usize = 58;
 /// EtherType, version and header length from byte 12 on, as a little-endian number.
@@ -145,7 +146,7 @@ fn le32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
 }
 
 /// Whether packets of this protocol begin with their ports: a table, since nobody can foresee which of them comes next.
-const HAS_PORTS_TABLE: [bool; 256] = {
+pub(crate) const HAS_PORTS_TABLE: [bool; 256] = {
     let mut table = [false; 256];
     table[TCP as usize] = true;
     table[UDP as usize] = true;
@@ -182,7 +183,7 @@ impl Headers {
 
     /// Parses a packet, whatever it is.
     #[inline(never)]
-    fn read(link_type: LinkType, data: &[u8]) -> Headers {
+    pub(crate) fn read(link_type: LinkType, data: &[u8]) -> Headers {
         let mut headers = Headers::default();
         match link_type {
             LinkType::ETHERNET => headers.ethernet_from(data),
@@ -217,7 +218,7 @@ impl Headers {
 
     /// The short way for what most packets are; the other way comes to the same. `None`: it isn't such a packet.
     #[inline(always)]
-    fn plain(data: &[u8]) -> Option<Headers> {
+    pub(crate) fn plain(data: &[u8]) -> Option<Headers> {
         match data.first_chunk::<PLAIN4_BYTES>() {
             Some(start) if le32(start, 12) & 0xff_ffff == PLAIN4_START => Headers::plain_ipv4(start),
             Some(start) if le32(start, 12) & 0xf0_ffff == PLAIN6_START => Headers::plain_ipv6(data.first_chunk()?, start[20]),
@@ -250,6 +251,17 @@ impl Headers {
     /// What plain packets have in common.
     const PLAIN: Headers =
         Headers { addresses: 0, ports: 0, word: 0, network_offset: 14, vlan: 0, parts: HAS_ETHERNET | HAS_ADDRESSES | HAS_PORTS };
+
+    /// The headers of a plain packet, of which its key entry tells all.
+    #[inline]
+    pub(crate) fn of_plain(key: &KeyEntry) -> Headers {
+        Headers {
+            addresses: u32::from_le_bytes(key.source) as u64 | (u32::from_le_bytes(key.destination) as u64) << 32,
+            ports: key.source_port as u32 | (key.destination_port as u32) << 16,
+            word: key.word,
+            ..Headers::PLAIN
+        }
+    }
 
     fn ethernet_from(&mut self, data: &[u8]) {
         if data.len() >= 12 {

@@ -6,6 +6,7 @@
 //! | [`packet`] | the lent [`Packet`], the [`Interface`] it came through, the seam [`Sink`] |
 //! | [`link`] | link types as capture files number them |
 //! | [`headers`] | one parse per packet: where the layers begin, addresses, ports, tags |
+//! | [`parsed`] | a batch of packets parsed together |
 //! | [`key`] | the 16 bytes that a packet leaves in its segment's key column |
 //! | [`pcapng`] | writing and reading of the pcapng blocks that Wirescope stores |
 //! | [`segment`] | the layout of a segment, its foot, its limits |
@@ -19,7 +20,10 @@ pub mod headers;
 pub mod key;
 pub mod link;
 pub mod packet;
+pub mod parsed;
 pub mod pcapng;
+#[cfg(target_arch = "x86_64")]
+mod plain;
 pub mod segment;
 pub mod time;
 
@@ -30,4 +34,6 @@ pub use headers::{Headers, Kind};
 pub use key::KeyEntry;
 pub use link::LinkType;
 pub use packet::{BATCH_PACKETS_MAX, Interface, Packet, Sink, TimestampSource, Turn};
+pub use parsed::Parsed;
+pub use segment::SegmentId;
 pub use time::Moment;

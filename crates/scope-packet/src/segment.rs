@@ -64,6 +64,18 @@ pub const fn fits(segment_bytes: usize, block_bytes: usize, packets: usize, inte
     block_bytes + packets * KEY_ENTRY_BYTES <= room_bytes(segment_bytes, interfaces)
 }
 
+/// By what a segment is known, in memory, on disk and in another process. A slot of the ring or a place in a
+/// file is no name for it: these change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentId {
+    /// The run's 128 random bits.
+    pub run: [u8; 16],
+    /// Lane in the run.
+    pub lane: u32,
+    /// Number in the lane, from 0.
+    pub sequence: u64,
+}
+
 /// What the foot says of its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foot {
@@ -100,6 +112,11 @@ pub struct Foot {
 const DROPS_AT: usize = 96;
 
 impl Foot {
+    /// Whose foot it is.
+    pub fn id(&self) -> SegmentId {
+        SegmentId { run: self.run_id, lane: self.lane, sequence: self.sequence }
+    }
+
     /// Bytes that the fields take; the rest of the foot is zero.
     pub const FIELDS_BYTES: usize = DROPS_AT + 16 * 8;
 

@@ -3,6 +3,7 @@
 
 use crate::pin::{Allowance, Pinned};
 use crate::ring::Ring;
+use scope_packet::SegmentId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,8 +11,7 @@ use std::sync::Arc;
 pub struct Held {
     ring: Arc<Ring>,
     allowance: Allowance,
-    /// By (lane, sequence).
-    pins: BTreeMap<(u32, u64), Pinned>,
+    pins: BTreeMap<SegmentId, Pinned>,
     /// How many of each claim group.
     counts: Vec<u64>,
 }
@@ -52,15 +52,15 @@ impl Held {
     pub fn put(&mut self, pinned: Pinned) {
         if self.has_room(pinned.lane()) {
             self.counts[self.ring.lane_group(pinned.lane()).index()] += 1;
-            let before = self.pins.insert((pinned.lane(), pinned.sequence()), pinned);
+            let before = self.pins.insert(pinned.id(), pinned);
             assert!(before.is_none(), "a segment is held once");
         }
     }
 
-    /// Hands over what is held of segment `sequence` of `lane`.
-    pub fn take(&mut self, lane: u32, sequence: u64) -> Option<Pinned> {
-        let pinned = self.pins.remove(&(lane, sequence))?;
-        self.counts[self.ring.lane_group(lane).index()] -= 1;
+    /// Hands over a segment that is held.
+    pub fn take(&mut self, id: SegmentId) -> Option<Pinned> {
+        let pinned = self.pins.remove(&id)?;
+        self.counts[self.ring.lane_group(id.lane).index()] -= 1;
         Some(pinned)
     }
 
@@ -71,13 +71,14 @@ impl Held {
         self.allowance.give_back();
     }
 
-    /// Whether segment `sequence` of `lane` is held.
-    pub fn holds(&self, lane: u32, sequence: u64) -> bool {
-        self.pins.contains_key(&(lane, sequence))
+    /// Whether a segment is held.
+    pub fn holds(&self, id: SegmentId) -> bool {
+        self.pins.contains_key(&id)
     }
 
     /// Smallest sequence of `lane` that is held.
     pub fn oldest(&self, lane: u32) -> Option<u64> {
-        self.pins.range((lane, 0)..=(lane, u64::MAX)).next().map(|(&(_, sequence), _)| sequence)
+        let of_lane = self.ring.segment_id(lane, 0)..=self.ring.segment_id(lane, u64::MAX);
+        self.pins.range(of_lane).next().map(|(id, _)| id.sequence)
     }
 }

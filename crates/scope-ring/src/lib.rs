@@ -25,11 +25,11 @@
 //! | [`search`] | by time and by key, without touching other packets |
 //! | [`summary`], `summarizer` | what lets a search skip whole segments; the thread that builds it |
 //! | `spans` | times of all segments, small enough to be searched in microseconds |
+//! | [`timeline`] | the seam for who asks for a span of time: of the ring, later of other rooms |
 //! | [`follow`] | who must not be overrun by workers that can wait |
 //! | [`evicted`] | what is remembered of recycled segments |
 //! | `losses` | what never came into the ring: gaps by reason, and for how long each worker listened |
 //! | [`registry`] | interface numbers for the whole run |
-//! | [`measure`] | what a machine's memory takes, for `wirescope bench` and the benches |
 //!
 //! Absent on purpose: the ring knows nothing of files, filters, triggers or threads, and hashes nothing.
 
@@ -42,7 +42,6 @@ mod futex;
 pub mod held;
 mod lock;
 mod losses;
-pub mod measure;
 pub mod pin;
 mod protocol;
 pub mod reader;
@@ -54,6 +53,7 @@ mod spans;
 mod stream;
 mod summarizer;
 pub mod summary;
+pub mod timeline;
 mod times;
 pub mod writer;
 
@@ -64,13 +64,14 @@ pub use follow::Follower;
 pub use held::Held;
 pub use pin::{Allowance, Committed, Pinned, SegmentTimes};
 pub use reader::{Batch, Reader, ReaderCounts, ReaderGroup, Steering, Tap};
-pub use region::{Machine, MemoryKind, MemoryOptions, RingMemory};
-pub use registry::InterfaceEntry;
+pub use region::{Arena, MemoryKind, MemoryOptions, RingMemory};
+pub use registry::{InterfaceEntry, Interfaces};
 pub use ring::{LaneInfo, Ring, RingConfig, RingCounters};
-pub use search::{KeyTest, SegmentQueue};
+pub use search::{KeyTest, Matches, SegmentQueue};
 pub use stream::{Arrivals, Form, Incoming};
 pub use summarizer::Summarizer;
 pub use summary::Summaries;
+pub use timeline::{Candidate, Packets, Piece, Settled, Timeline};
 pub use writer::{Append, LaneWriter};
 
 /// Lanes that one worker may open: one per link type.

@@ -5,10 +5,12 @@ use crate::control::SEALED;
 use crate::lock::Mutex;
 use crate::protocol;
 use crate::ring::Ring;
-use crate::search::Column;
+use crate::search::{Column, Matches};
+use crate::timeline::Packets;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
 use scope_packet::pcapng::PacketBlock;
-use scope_packet::segment;
+use scope_packet::segment::{self, SegmentId};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -54,16 +56,15 @@ pub struct SegmentTimes {
 pub struct Pinned {
     ring: Arc<Ring>,
     slot: u32,
-    lane: u32,
-    sequence: u64,
+    id: SegmentId,
     first_packet: u64,
 }
 
 impl Pinned {
     /// Wraps a pin that [`protocol::pin`] has just taken on `slot`.
-    pub(crate) fn new(ring: Arc<Ring>, slot: u32, lane: u32, sequence: u64) -> Pinned {
+    pub(crate) fn new(ring: Arc<Ring>, slot: u32, id: SegmentId) -> Pinned {
         let first_packet = ring.region().segment(slot).first_packet.load(Ordering::Relaxed);
-        Pinned { ring, slot, lane, sequence, first_packet }
+        Pinned { ring, slot, id, first_packet }
     }
 
     /// One more hold on the same segment; `None` where it has as many as can be counted.
@@ -71,14 +72,19 @@ impl Pinned {
         protocol::pin_again(&self.ring.region().segment(self.slot).word).then(|| Pinned { ring: self.ring.clone(), ..*self })
     }
 
+    /// By what the segment is known.
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
     /// Lane of the segment.
     pub fn lane(&self) -> u32 {
-        self.lane
+        self.id.lane
     }
 
     /// Number of the segment in its lane.
     pub fn sequence(&self) -> u64 {
-        self.sequence
+        self.id.sequence
     }
 
     /// Number in the lane of the segment's first packet.
@@ -141,6 +147,14 @@ impl Pinned {
         (self.committed().packets > 0).then(|| protocol::span(control))
     }
 
+    /// Of packets `stretch` (indices in the segment, committed) those that are `picked`, by their indices in the
+    /// stretch.
+    pub fn packets(&self, stretch: Range<u32>, picked: Matches) -> Packets<'_> {
+        let first_packet = self.first_packet + u64::from(stretch.start);
+        let blocks = self.blocks(0, self.committed().bytes).bytes();
+        Packets::new(first_packet, self.column(stretch.start, stretch.end), blocks, picked)
+    }
+
     /// Place in the ring's memory.
     pub(crate) fn slot(&self) -> u32 {
         self.slot
@@ -166,6 +180,10 @@ pub struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Blocks<'a> {
+        Blocks { bytes }
+    }
+
     /// The block at `offset` bytes from the first one; panics where none begins.
     #[inline]
     pub fn at(&self, offset: u32) -> PacketBlock<'a> {

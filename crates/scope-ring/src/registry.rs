@@ -41,6 +41,20 @@ impl InterfaceEntry {
     }
 }
 
+/// Who knows a run's interfaces by their numbers: its ring, later the files that it left.
+pub trait Interfaces {
+    /// The interface with this number.
+    fn interface(&self, number: u32) -> Option<InterfaceEntry>;
+
+    /// All interfaces with numbers from `from` on.
+    fn interfaces_from(&self, from: u32) -> Vec<InterfaceEntry>;
+
+    /// Number of the first interface with this link type.
+    fn interface_of(&self, link_type: LinkType) -> Option<u32> {
+        (0..).zip(self.interfaces_from(0)).find(|(_, entry)| entry.link_type == link_type).map(|(number, _)| number)
+    }
+}
+
 /// The append-only table.
 #[derive(Default)]
 pub(crate) struct Registry {

@@ -9,13 +9,13 @@ use crate::lock::Mutex;
 use crate::losses::LossLog;
 use crate::pin::{Committed, PinBudget, Pinned};
 use crate::region::{Layout, Machine, MemoryOptions, Region, RingMemory};
-use crate::registry::{InterfaceEntry, Registry};
+use crate::registry::{InterfaceEntry, Interfaces, Registry};
 use crate::spans::SpanTable;
 use crate::stream::Form;
 use crate::writer::LaneWriter;
 use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN, futex, protocol};
 use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, is_segment_size};
-use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType, Moment};
+use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType, Moment, SegmentId};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -123,8 +123,7 @@ struct Memory {
 struct Straggler {
     slot: u32,
     generation: u64,
-    lane: u32,
-    sequence: u64,
+    id: SegmentId,
 }
 
 /// The ring.
@@ -326,21 +325,6 @@ impl Ring {
         self.registry.register(&self.region, lane, interface)
     }
 
-    /// The interface with this number.
-    pub fn interface(&self, number: u32) -> Option<InterfaceEntry> {
-        self.registry.get(number)
-    }
-
-    /// Number of the first interface with this link type.
-    pub fn interface_of(&self, link_type: LinkType) -> Option<u32> {
-        self.registry.from(0).iter().position(|entry| entry.link_type == link_type).map(|number| number as u32)
-    }
-
-    /// All interfaces with numbers from `from` on.
-    pub fn interfaces_from(&self, from: u32) -> Vec<InterfaceEntry> {
-        self.registry.from(from)
-    }
-
     /// Segments of each claim group, the common one first.
     pub fn group_segments(&self) -> &[usize] {
         &self.group_segments
@@ -407,31 +391,39 @@ impl Ring {
         self.sealed_count.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Pins segment `sequence` of `lane`; `None` where it isn't there yet or no more.
-    pub fn pin(self: &Arc<Self>, lane: u32, sequence: u64) -> Option<Pinned> {
-        let entry = protocol::find(self.region.directory(lane, sequence));
-        entry.and_then(|entry| self.pin_at(entry, lane, sequence)).or_else(|| self.pin_straggler(lane, sequence))
+    /// By what segment `sequence` of `lane` of this run is known, whether it is there or not.
+    pub fn segment_id(&self, lane: u32, sequence: u64) -> SegmentId {
+        SegmentId { run: self.run_id, lane, sequence }
     }
 
-    fn pin_at(self: &Arc<Self>, (slot, generation): (u32, u64), lane: u32, sequence: u64) -> Option<Pinned> {
+    /// Pins a segment; `None` where it isn't there yet or no more, or is another run's.
+    pub fn pin(self: &Arc<Self>, id: SegmentId) -> Option<Pinned> {
+        if id.run != self.run_id || id.lane as usize >= self.region.layout().lanes {
+            return None;
+        }
+        let entry = protocol::find(self.region.directory(id.lane, id.sequence));
+        entry.and_then(|entry| self.pin_at(entry, id)).or_else(|| self.pin_straggler(id))
+    }
+
+    fn pin_at(self: &Arc<Self>, (slot, generation): (u32, u64), id: SegmentId) -> Option<Pinned> {
         let control = self.region.segment(slot);
         if !protocol::pin(&control.word, generation) {
             return None;
         }
-        let pinned = Pinned::new(self.clone(), slot, lane, sequence);
-        protocol::holds(control, lane, sequence).then_some(pinned) // a wrong one is unpinned by its drop
+        let pinned = Pinned::new(self.clone(), slot, id);
+        protocol::holds(control, id.lane, id.sequence).then_some(pinned) // a wrong one is unpinned by its drop
     }
 
     #[cold]
-    fn pin_straggler(self: &Arc<Self>, lane: u32, sequence: u64) -> Option<Pinned> {
+    fn pin_straggler(self: &Arc<Self>, id: SegmentId) -> Option<Pinned> {
         if self.straggling.load(Ordering::Acquire) == 0 {
             return None;
         }
         let straggler = {
             let memory = self.memory.lock().expect("no panic while held");
-            memory.stragglers.iter().copied().find(|it| (it.lane, it.sequence) == (lane, sequence))?
+            memory.stragglers.iter().copied().find(|it| it.id == id)?
         };
-        self.pin_at((straggler.slot, straggler.generation), lane, sequence)
+        self.pin_at((straggler.slot, straggler.generation), id)
     }
 
     /// Called before the directory's entry for segment `sequence` of `lane` leads to a new slot: where the segment that it leads to is
@@ -444,24 +436,26 @@ impl Ring {
         }
         let mut memory = self.memory.lock().expect("no panic while held");
         if is_there() {
-            let sequence = sequence - self.segments() as u64;
-            memory.stragglers.push(Straggler { slot, generation, lane, sequence });
+            let id = self.segment_id(lane, sequence - self.segments() as u64);
+            memory.stragglers.push(Straggler { slot, generation, id });
             self.straggling.store(memory.stragglers.len(), Ordering::Release);
         }
     }
 
-    /// Segments of `lane` from `from` on that may be in the ring now, in order.
-    pub fn sequences(&self, lane: u32, from: u64) -> impl Iterator<Item = u64> + use<> {
+    /// Segments of `lane` from number `from` on that may be in the ring now, in order.
+    pub fn segment_ids(&self, lane: u32, from: u64) -> impl Iterator<Item = SegmentId> + use<> {
         // What is no straggler yet when they are listed is found behind the oldest.
         let (oldest, next) = (self.oldest_possible(lane), self.lane_next(lane));
         let mut stragglers = Vec::new();
         if self.straggling.load(Ordering::Acquire) > 0 {
             let memory = self.memory.lock().expect("no panic while held");
-            let of_lane = memory.stragglers.iter().filter(|it| it.lane == lane && (from..oldest).contains(&it.sequence));
-            stragglers.extend(of_lane.map(|it| it.sequence));
+            let of_lane = memory.stragglers.iter().map(|it| it.id).filter(|id| id.lane == lane);
+            stragglers.extend(of_lane.map(|id| id.sequence).filter(|sequence| (from..oldest).contains(sequence)));
             stragglers.sort_unstable();
         }
-        stragglers.into_iter().chain(oldest.max(from)..next)
+        let run = self.run_id;
+        let sequences = stragglers.into_iter().chain(oldest.max(from)..next);
+        sequences.map(move |sequence| SegmentId { run, lane, sequence })
     }
 
     /// Smallest sequence of `lane` that may still be in the ring, but for those that somebody has held for a turn of it.
@@ -706,6 +700,16 @@ impl Ring {
             header.wakes.fetch_add(1, Ordering::Release);
             futex::wake(&header.wakes);
         }
+    }
+}
+
+impl Interfaces for Ring {
+    fn interface(&self, number: u32) -> Option<InterfaceEntry> {
+        self.registry.get(number)
+    }
+
+    fn interfaces_from(&self, from: u32) -> Vec<InterfaceEntry> {
+        self.registry.from(from)
     }
 }
 

@@ -62,7 +62,7 @@ fn follow(ring: &Arc<Ring>, summaries: &Summaries, positions: &mut Vec<u64>, end
     for (lane, position) in (0u32..).zip(positions) {
         while !ended.load(Ordering::Relaxed) && *position < ring.lane_next(lane) {
             *position = (*position).max(ring.oldest_possible(lane));
-            match ring.pin(lane, *position) {
+            match ring.pin(ring.segment_id(lane, *position)) {
                 Some(pinned) if !summaries.build(&pinned) => break, // still open
                 _ => *position += 1,
             }

@@ -2,7 +2,7 @@
 //! kinds that occur. Built from the key column by a thread beside; workers hash nothing.
 //!
 //! ```text
-//! table   one place for each slot of the ring, outside the region: lane and sequence tell whose summary it is
+//! table   one place for each slot of the ring, outside the region: it says whose summary it is
 //! bits    segment_bytes / 512 bytes; 2 bits for each address and each port, whichever side it stands on
 //! ```
 //! A segment with an entry that is `partial` is never skipped, nor is one without a summary.
@@ -11,7 +11,7 @@ use crate::lock::Mutex;
 use crate::pin::Pinned;
 use crate::ring::Ring;
 use crate::search::{Column, KeyTest, Pattern, asked};
-use scope_packet::KeyEntry;
+use scope_packet::{KeyEntry, SegmentId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,8 +20,8 @@ const SEGMENT_BYTES_PER_BITS_BYTE: usize = 512;
 
 /// What is known of one segment.
 struct Summary {
-    /// Lane and sequence of the segment; `None`: nothing is known.
-    of: Option<(u32, u64)>,
+    /// Whose summary it is; `None`: nothing is known.
+    of: Option<SegmentId>,
     bits: Vec<u64>,
     protocols: [u64; 4],
     kinds: u8,
@@ -116,7 +116,7 @@ impl Summaries {
         if committed.sealed {
             let mut summary = self.table[pinned.slot() as usize].lock().expect("no panic while held");
             summary.build(pinned.column(0, committed.packets), self.words);
-            summary.of = Some((pinned.lane(), pinned.sequence()));
+            summary.of = Some(pinned.id());
             self.built.fetch_add(1, Ordering::Relaxed);
         }
         committed.sealed
@@ -125,9 +125,7 @@ impl Summaries {
     /// Whether the segment can hold an entry that `test` takes. True where nothing is known of it.
     pub fn may_hold(&self, pinned: &Pinned, test: &KeyTest) -> bool {
         let Ok(summary) = self.table[pinned.slot() as usize].try_lock() else { return true };
-        summary.of != Some((pinned.lane(), pinned.sequence()))
-            || summary.partial
-            || test.patterns().iter().any(|pattern| summary.may_hold(pattern))
+        summary.of != Some(pinned.id()) || summary.partial || test.patterns().iter().any(|pattern| summary.may_hold(pattern))
     }
 
     /// Summaries built so far.

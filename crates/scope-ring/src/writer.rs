@@ -182,7 +182,7 @@ impl LaneWriter {
 
     /// Appends one packet: a batch of one.
     pub fn append(&mut self, index: usize, head: &PacketHead, key: KeyEntry, data: &[u8]) -> Append {
-        match self.append_batch(index, &Incoming { head: *head, key, data }, 0) {
+        match self.append_batch(index, &Incoming { head: *head, key: &key, data }, 0) {
             0 => Append::NeedsSegment,
             _ => Append::Stored(self.packets - 1),
         }

@@ -46,7 +46,7 @@ struct Watched {
 
 impl Watched {
     fn new(ring: &Arc<Ring>, sequence: u64) -> Option<Watched> {
-        Some(Watched { pinned: ring.pin(0, sequence)?, blocks: Vec::new(), entries: Vec::new() })
+        Some(Watched { pinned: ring.pin(ring.segment_id(0, sequence))?, blocks: Vec::new(), entries: Vec::new() })
     }
 
     fn look(&mut self) {
@@ -104,7 +104,7 @@ impl Arrivals for Together {
 
     fn packet(&self, index: usize) -> Incoming<'_> {
         let (head, key, data) = &self.0[index];
-        Incoming { head: *head, key: *key, data }
+        Incoming { head: *head, key, data }
     }
 }
 
@@ -236,7 +236,7 @@ fn what_is_committed_is_not_written_again_not_even_with_the_same_bytes() {
                 number += 1;
             }
             writer.commit();
-            while let Some(pinned) = ring.pin(0, done.len() as u64) {
+            while let Some(pinned) = ring.pin(ring.segment_id(0, done.len() as u64)) {
                 done.push((pinned, 0, 0));
             }
             let (pinned, blocks_done, entries_done) = done.last_mut().expect("a segment is open");

@@ -18,7 +18,7 @@ fn an_idle_lane_holds_nobody_up() {
     let (mut idle, mut busy) = (lane(&ring, 0), lane(&ring, 1));
     feed(&mut idle, 1, 100);
     feed_segments(&ring, &mut busy, 32 * 10);
-    let open = ring.pin(0, 0).expect("the idle lane's open segment stays, and costs one segment");
+    let open = ring.pin(ring.segment_id(0, 0)).expect("the idle lane's open segment stays, and costs one segment");
     assert_eq!(open.committed().packets, 1);
     feed(&mut idle, 1, 100);
     assert_eq!(open.committed().packets, 2, "and goes on where it stopped");
@@ -33,7 +33,7 @@ fn a_lane_that_ended_holds_no_segment_for_ever() {
     feed(&mut ended, 5, 100);
     drop(ended);
     feed_segments(&ring, &mut busy, 17);
-    assert!(ring.pin(0, 0).is_none(), "its last segment took its turn");
+    assert!(ring.pin(ring.segment_id(0, 0)).is_none(), "its last segment took its turn");
     assert_eq!(accounts(&ring, 1).len(), 15);
 }
 
@@ -84,7 +84,7 @@ fn a_lapped_reader_knows_what_it_missed() {
     assert_eq!(seen, 100);
     feed_segments(&ring, &mut writer, 100);
     let published = writer.next_packet();
-    let oldest = ring.pin(0, 84).expect("the oldest").first_packet();
+    let oldest = ring.pin(ring.segment_id(0, 84)).expect("the oldest").first_packet();
     let batch = reader.next_batch().expect("what is left");
     assert_eq!((batch.first_packet(), batch.missed_before()), (oldest, oldest - 100));
     while reader.next_batch().is_some() {}
@@ -134,7 +134,7 @@ fn records_are_never_visible_before_their_bytes() {
         for _ in 0..8 {
             assert!(append(&mut writer, 0, head(60, 1), key));
         }
-        let open = ring.pin(0, 0).expect("open");
+        let open = ring.pin(ring.segment_id(0, 0)).expect("open");
         assert_eq!(open.committed().packets, (round - 1) * 8, "appended is not yet visible");
         assert_eq!(ring.counters().lanes[0].packets, (round as u64 - 1) * 8);
         assert!(reader.next_batch().is_none());
@@ -191,9 +191,9 @@ fn a_packet_dated_2106_does_not_live_for_ever() {
     let year_2106_ns = (1i64 << 32) * 1_000_000_000;
     assert!(append(&mut writer, 0, head(100, year_2106_ns), KeyEntry::default()));
     feed_segments(&ring, &mut writer, 16);
-    assert_eq!(ring.pin(0, 0).expect("still there").times().expect("sealed").max_ns, year_2106_ns);
+    assert_eq!(ring.pin(ring.segment_id(0, 0)).expect("still there").times().expect("sealed").max_ns, year_2106_ns);
     feed_segments(&ring, &mut writer, 17);
-    assert!(ring.pin(0, 0).is_none(), "the order of sealing decides, not the time");
+    assert!(ring.pin(ring.segment_id(0, 0)).is_none(), "the order of sealing decides, not the time");
     let first = 0..1;
     let lost = ring.lost(0, &[first], (year_2106_ns, i64::MAX))[0];
     assert_eq!(lost.span_ns, Some((year_2106_ns, year_2106_ns)), "and what went is remembered with its times");
@@ -207,7 +207,8 @@ fn a_second_dump_finds_a_past_to_hold() {
     assert!(second.segments() >= 4 && first.segments() + second.segments() <= 32, "half the ring, shared");
     let mut writer = lane(&ring, 0);
     feed_segments(&ring, &mut writer, 40);
-    let pins: Vec<_> = (0..first.segments() + second.segments()).map(|sequence| ring.pin(0, sequence).unwrap()).collect();
+    let pins: Vec<_> =
+        (0..first.segments() + second.segments()).map(|sequence| ring.pin(ring.segment_id(0, sequence)).unwrap()).collect();
     feed_segments(&ring, &mut writer, 400);
     for pinned in pins {
         let account = stand::account(pinned.whole().unwrap());
@@ -220,18 +221,18 @@ fn packets_are_dropped_only_while_everything_else_is_pinned() {
     let ring = ring(16, 64 * KIB, 1);
     let mut writer = lane(&ring, 0);
     feed_segments(&ring, &mut writer, 16);
-    let mut pins: Vec<_> = (0..15).map(|sequence| ring.pin(0, sequence).unwrap()).collect();
+    let mut pins: Vec<_> = (0..15).map(|sequence| ring.pin(ring.segment_id(0, sequence)).unwrap()).collect();
     writer.seal();
     assert!(writer.claim(), "its own sealed segment is the one that nobody holds");
     assert!(append(&mut writer, 0, head(1000, 1), KeyEntry::default()));
     writer.seal();
-    pins.push(ring.pin(0, ring.lane_next(0) - 1).unwrap());
+    pins.push(ring.pin(ring.segment_id(0, ring.lane_next(0) - 1)).unwrap());
     assert_eq!(writer.append(0, &head(0, 1), KeyEntry::default(), &[]), Append::NeedsSegment);
     assert!(!writer.claim() && !writer.claim(), "all sixteen are held");
     let number = writer.next_packet();
     drop(pins.swap_remove(7));
     assert!(writer.claim());
-    assert!(ring.pin(0, 7).is_none(), "the one that was let go is recycled");
+    assert!(ring.pin(ring.segment_id(0, 7)).is_none(), "the one that was let go is recycled");
     assert!(append(&mut writer, 0, head(1000, 1), KeyEntry::default()));
     assert_eq!(writer.next_packet(), number + 1, "numbering goes on");
 }
@@ -241,9 +242,9 @@ fn a_free_segment_is_found_behind_any_number_of_held_ones() {
     let ring = ring(64, 64 * KIB, 1);
     let mut writer = lane(&ring, 0);
     feed_segments(&ring, &mut writer, 64);
-    let mut pins: Vec<_> = (0..63).map(|sequence| ring.pin(0, sequence)).collect();
+    let mut pins: Vec<_> = (0..63).map(|sequence| ring.pin(ring.segment_id(0, sequence))).collect();
     writer.seal();
-    let last = ring.pin(0, 63);
+    let last = ring.pin(ring.segment_id(0, 63));
     assert!(!writer.claim(), "everything is pinned");
     pins[62] = None;
     assert!(writer.claim(), "the 63rd of the held ones is found at once");

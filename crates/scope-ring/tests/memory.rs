@@ -133,7 +133,7 @@ fn a_node_that_does_not_exist_is_refused_with_those_that_do() {
 #[test]
 fn a_ring_lies_on_the_node_that_was_asked_for() {
     let _alone = alone();
-    let Some(&node) = scope_ring::Machine::this().nodes().first() else {
+    let Some(&node) = scope_machine::Machine::this().nodes().first() else {
         return eprintln!("skipped: this kernel knows no NUMA nodes");
     };
     let ring = ready(32 * MIB, MIB, &MemoryOptions { node: Some(node), ..MemoryOptions::default() }).expect("memory");

@@ -169,7 +169,7 @@ impl Model {
     /// The open segment may have been sealed to make room for an interface: the ring says so, the packets are then visible.
     fn notice_sealing(&mut self, lane: usize) {
         let sequence = self.lanes[lane].next.wrapping_sub(1);
-        if self.ring.pin(lane as u32, sequence).is_some_and(|pinned| pinned.committed().sealed) {
+        if self.ring.pin(self.ring.segment_id(lane as u32, sequence)).is_some_and(|pinned| pinned.committed().sealed) {
             self.seal(lane);
         }
     }
@@ -277,7 +277,7 @@ impl Model {
             let next = self.lanes[segment.lane].next + u64::from(segment.lane == claimer);
             segment.sequence + depth >= next
         };
-        let gone = |segment: &&Segment| self.ring.pin(segment.lane as u32, segment.sequence).is_none();
+        let gone = |segment: &&Segment| self.ring.pin(self.ring.segment_id(segment.lane as u32, segment.sequence)).is_none();
         let mut gone = self.segments.iter().filter(reachable).filter(gone);
         let first = gone.next().copied();
         assert_eq!(gone.next(), None, "one claim recycles one segment");
@@ -290,7 +290,11 @@ impl Model {
             assert_eq!(self.ring.lane_next(number as u32), lane.next);
             for sequence in self.ring.oldest_possible(number as u32)..lane.next + 2 {
                 let there = self.segments.iter().any(|segment| (segment.lane, segment.sequence) == (number, sequence));
-                assert_eq!(self.ring.pin(number as u32, sequence).is_some(), there, "lane {number} segment {sequence}");
+                assert_eq!(
+                    self.ring.pin(self.ring.segment_id(number as u32, sequence)).is_some(),
+                    there,
+                    "lane {number} segment {sequence}"
+                );
             }
         }
     }
@@ -302,7 +306,7 @@ impl Model {
         let (oldest, next) = (self.ring.oldest_possible(lane as u32), self.lanes[lane].next);
         let sequence = oldest + at as u64 % (next - oldest + 1);
         let there = self.segments.iter().any(|segment| (segment.lane, segment.sequence) == (lane, sequence));
-        let pinned = self.ring.pin(lane as u32, sequence);
+        let pinned = self.ring.pin(self.ring.segment_id(lane as u32, sequence));
         assert_eq!(pinned.is_some(), there);
         let Some(pinned) = pinned else { return };
         self.segment(lane, sequence).pins += 1;

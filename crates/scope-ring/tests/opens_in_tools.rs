@@ -4,7 +4,7 @@ mod stand;
 
 use scope_packet::pcapng::{self, PacketHead};
 use scope_packet::{KeyEntry, LinkType};
-use scope_ring::Ring;
+use scope_ring::{Interfaces, Ring};
 use stand::{Dice, KIB, append, head, ring};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -25,7 +25,7 @@ fn write_file(ring: &Arc<Ring>, path: &Path) -> Vec<PacketHead> {
     let mut heads = Vec::new();
     for lane in 0..ring.lanes() {
         for sequence in ring.oldest_possible(lane)..ring.lane_next(lane) {
-            let Some(pinned) = ring.pin(lane, sequence) else { continue };
+            let Some(pinned) = ring.pin(ring.segment_id(lane, sequence)) else { continue };
             file.extend(pinned.whole().expect("sealed"));
             heads.extend(pinned.blocks(0, pinned.committed().bytes).map(|block| block.head()));
         }

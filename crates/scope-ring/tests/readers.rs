@@ -63,8 +63,8 @@ fn a_lossy_reader_keeps_the_open_segment_that_it_stands_in_until_it_has_read_it_
     feed(&mut writer, 10, 1000);
     assert_eq!((read_all(&mut reader).len(), reader.held()), (10, 1));
     feed_segments(&ring, &mut writer, 100);
-    let second = ring.pin(0, 85).expect("the oldest but the one that is held").first_packet();
-    let end = ring.pin(0, 0).map(|pinned| pinned.committed().packets as u64);
+    let second = ring.pin(ring.segment_id(0, 85)).expect("the oldest but the one that is held").first_packet();
+    let end = ring.pin(ring.segment_id(0, 0)).map(|pinned| pinned.committed().packets as u64);
     assert!(end.is_some(), "its entry in the directory is used again; it is held, so it stays reachable");
     let rest = reader.next_batch().map(|batch| (batch.first_packet(), batch.missed_before(), batch.packets() as u64));
     let Some((10, 0, packets)) = rest else { panic!("the rest of the first segment: {rest:?}") };
@@ -89,7 +89,7 @@ fn a_holding_reader_keeps_its_allowance_of_the_oldest_and_counts_the_rest() {
         holding.hold();
         assert!(holding.held() <= 8);
     }
-    let first_9 = ring.pin(0, 99 - 10).expect("recent").first_packet() / (99 - 10) * 8; // segments are alike
+    let first_9 = ring.pin(ring.segment_id(0, 99 - 10)).expect("recent").first_packet() / (99 - 10) * 8; // segments are alike
     let numbers = read_all(&mut holding);
     assert!(numbers.starts_with(&(0..first_9).collect::<Vec<_>>()), "the first 8 segments were held");
     let counts = holding.counts(0);

@@ -28,7 +28,7 @@ fn walk(ring: &Arc<Ring>) -> Vec<Seen> {
     let mut seen = Vec::new();
     for lane in 0..ring.lanes() {
         for sequence in ring.oldest_possible(lane)..ring.lane_next(lane) {
-            let Some(pinned) = ring.pin(lane, sequence) else { continue };
+            let Some(pinned) = ring.pin(ring.segment_id(lane, sequence)) else { continue };
             let blocks = pinned.blocks(0, pinned.committed().bytes);
             seen.extend((0..).zip(blocks).map(|(index, block)| {
                 let entry = pinned.entry(index);
@@ -118,8 +118,8 @@ fn check_time(ring: &Arc<Ring>, dice: &mut Dice) {
             .collect();
         let mut found = Vec::new();
         for span in ring.overlapping(from_ns, to_ns) {
-            let pinned = ring.pin(span.lane, span.sequence).expect("nobody writes");
-            found.extend(pinned.within(from_ns, to_ns).map(|(index, _)| (span.lane, span.sequence, index)));
+            let pinned = ring.pin(span.segment).expect("nobody writes");
+            found.extend(pinned.within(from_ns, to_ns).map(|(index, _)| (span.segment.lane, span.segment.sequence, index)));
         }
         assert_eq!(found.len(), expected.len(), "each once");
         assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
@@ -141,7 +141,7 @@ fn check_key(ring: &Arc<Ring>, dice: &mut Dice, summaries: &Arc<Summaries>) {
         }
         found.sort_unstable();
         assert_eq!(found, expected, "{test:?}");
-        if let Some(pinned) = ring.pin(0, ring.lane_next(0) - 1) {
+        if let Some(pinned) = ring.pin(ring.segment_id(0, ring.lane_next(0) - 1)) {
             let packets = pinned.committed().packets;
             let from = dice.below(packets as u64 + 1) as u32;
             let to = from + dice.below((packets - from) as u64 + 1) as u32;
@@ -165,7 +165,7 @@ proptest! {
         let summaries = Summaries::new(&ring);
         for lane in 0..2 {
             for sequence in ring.oldest_possible(lane)..ring.lane_next(lane) {
-                ring.pin(lane, sequence).filter(|_| !dice.one_in(5)).inspect(|pinned| { summaries.build(pinned); });
+                ring.pin(ring.segment_id(lane, sequence)).filter(|_| !dice.one_in(5)).inspect(|pinned| { summaries.build(pinned); });
             }
         }
         check_key(&ring, &mut dice, &summaries);

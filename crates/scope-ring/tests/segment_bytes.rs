@@ -4,7 +4,7 @@ mod stand;
 
 use scope_packet::pcapng::PacketHead;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
-use scope_packet::{DropReason, Drops, KeyEntry, LinkType};
+use scope_packet::{DropReason, Drops, KeyEntry, LinkType, SegmentId};
 use stand::{Dice, KIB, MIB, Stated, account, accounts, append, head, lane, ring};
 
 #[test]
@@ -188,8 +188,27 @@ fn whatever_is_left_of_a_segment_is_covered_by_padding() {
         while ring.lane_next(0) <= sequence + 1 {
             assert!(append(&mut writer, 0, head(dice.below(400) as usize, 1), KeyEntry::default()));
         }
-        let pinned = ring.pin(0, sequence).expect("the one before the newest");
+        let pinned = ring.pin(ring.segment_id(0, sequence)).expect("the one before the newest");
         gaps.insert(account(pinned.whole().expect("sealed")).padding_bytes);
     }
     assert!(gaps.len() > 90 && gaps.first() == Some(&12), "gaps of many sizes, the smallest one, too: {gaps:?}");
+}
+
+#[test]
+fn a_segment_is_known_by_run_lane_and_sequence() {
+    let ring = ring(32, 64 * KIB, 1);
+    let mut writer = lane(&ring, 0);
+    stand::feed_segments(&ring, &mut writer, 3);
+    let first = ring.pin(ring.segment_id(0, 0)).expect("a sealed segment");
+    let id = first.id();
+    assert_eq!(id, SegmentId { run: stand::RUN_ID, lane: 0, sequence: 0 });
+    assert_eq!(account(first.whole().expect("sealed")).foot.id(), id, "on disk it has the same name");
+    assert!(ring.segment_ids(0, 0).map(|id| id.sequence).eq(0..ring.lane_next(0)));
+    let others = [
+        SegmentId { run: [0xee; 16], ..id },
+        SegmentId { lane: 1, ..id },
+        SegmentId { lane: u32::MAX, ..id },
+        SegmentId { sequence: 99, ..id },
+    ];
+    assert!(others.into_iter().all(|other| ring.pin(other).is_none()), "another run's, no lane, not yet there");
 }

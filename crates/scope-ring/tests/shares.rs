@@ -23,7 +23,7 @@ fn lane_in(ring: &Arc<Ring>, group: ClaimGroup) -> LaneWriter {
 
 /// Segments of `lane` that are still there.
 fn kept(ring: &Arc<Ring>, lane: u32) -> usize {
-    (0..ring.lane_next(lane)).filter(|&sequence| ring.pin(lane, sequence).is_some()).count()
+    (0..ring.lane_next(lane)).filter(|&sequence| ring.pin(ring.segment_id(lane, sequence)).is_some()).count()
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_lane_with_a_share_keeps_its_history_under_a_flood_elsewhere() {
     assert_eq!((kept(&ring, 0), kept(&ring, 1)), (30, 70));
     feed_segments(&ring, &mut quiet, 45);
     assert_eq!((kept(&ring, 0), kept(&ring, 1)), (30, 70), "its own flood evicts only its own");
-    assert!(ring.pin(0, 14).is_none() && ring.pin(0, 15).is_some());
+    assert!(ring.pin(ring.segment_id(0, 14)).is_none() && ring.pin(ring.segment_id(0, 15)).is_some());
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_share_whose_segments_are_all_pinned_drops_and_takes_none_from_others() {
     let ring = shared_ring(100, 20);
     let (mut quiet, mut loud) = (lane_in(&ring, ClaimGroup::of_share(0)), lane(&ring, 1));
     feed_segments(&ring, &mut quiet, 20);
-    let pins: Vec<_> = (0..20).filter_map(|sequence| ring.pin(0, sequence)).collect();
+    let pins: Vec<_> = (0..20).filter_map(|sequence| ring.pin(ring.segment_id(0, sequence))).collect();
     quiet.seal();
     assert!(!quiet.claim());
     feed_segments(&ring, &mut loud, 200);
@@ -70,14 +70,22 @@ fn a_holder_takes_no_more_of_a_share_than_its_part_of_it() {
     feed_segments(&ring, &mut loud, 70);
     let mut held = Held::new(&ring, ring.budget().take(u64::MAX, 1));
     for lane in 0..2 {
-        (0..ring.lane_next(lane)).filter_map(|sequence| ring.pin(lane, sequence)).for_each(|pinned| held.put(pinned));
+        (0..ring.lane_next(lane))
+            .filter_map(|sequence| ring.pin(ring.segment_id(lane, sequence)))
+            .for_each(|pinned| held.put(pinned));
     }
     assert_eq!((held.len(), held.allowed()), (50, 50));
-    assert_eq!(((0..30).filter(|&n| held.holds(0, n)).count(), (0..70).filter(|&n| held.holds(1, n)).count()), (15, 35));
+    assert_eq!(
+        (
+            (0..30).filter(|&n| held.holds(ring.segment_id(0, n))).count(),
+            (0..70).filter(|&n| held.holds(ring.segment_id(1, n))).count()
+        ),
+        (15, 35)
+    );
     feed_segments(&ring, &mut quiet, 100);
     feed_segments(&ring, &mut loud, 200);
     assert_eq!((held.oldest(0), held.oldest(1)), (Some(0), Some(0)));
-    assert!(held.take(0, 0).is_some() && held.take(0, 0).is_none() && held.has_room(0));
+    assert!(held.take(ring.segment_id(0, 0)).is_some() && held.take(ring.segment_id(0, 0)).is_none() && held.has_room(0));
 }
 
 #[test]

@@ -116,8 +116,10 @@ fn hold(ring: &Arc<Ring>, stop: &AtomicBool, seed: u64) {
         let allowance = ring.budget().take(1 + dice.below(40), 4);
         let lane = dice.below(ring.lanes() as u64) as u32;
         let sequences = ring.oldest_possible(lane)..ring.lane_next(lane);
-        let pins: Vec<_> =
-            sequences.filter_map(|sequence| ring.pin(lane, sequence)).take(allowance.segments() as usize).collect();
+        let pins: Vec<_> = sequences
+            .filter_map(|sequence| ring.pin(ring.segment_id(lane, sequence)))
+            .take(allowance.segments() as usize)
+            .collect();
         std::thread::sleep(Duration::from_millis(dice.below(80)));
         for pinned in &pins {
             let numbers = pinned.first_packet()..;
@@ -135,7 +137,10 @@ fn die(ring: &Arc<Ring>, stop: &AtomicBool) {
         let own = ring.clone();
         let dying = std::thread::spawn(move || {
             let mut reader = Reader::new(&own);
-            let _pins = [own.pin(1, own.oldest_possible(1) + 1), own.pin(1, own.lane_next(1).saturating_sub(1))];
+            let _pins = [
+                own.pin(own.segment_id(1, own.oldest_possible(1) + 1)),
+                own.pin(own.segment_id(1, own.lane_next(1).saturating_sub(1))),
+            ];
             let _batch = reader.next_batch();
             std::panic::resume_unwind(Box::new("a reader dies"));
         });
@@ -211,6 +216,9 @@ fn no_pin_is_left(ring: &Arc<Ring>, idle: LaneWriter) {
     let mut last = lane(ring, 3);
     let all = ring.segments() as u64 - 1;
     stand::feed_segments(ring, &mut last, all);
-    assert!((0..all).all(|sequence| ring.pin(last.lane(), sequence).is_some()), "each claim took another segment");
-    assert_eq!(ring.pin(idle.lane(), 0).expect("open").committed().packets, 3);
+    assert!(
+        (0..all).all(|sequence| ring.pin(ring.segment_id(last.lane(), sequence)).is_some()),
+        "each claim took another segment"
+    );
+    assert_eq!(ring.pin(ring.segment_id(idle.lane(), 0)).expect("open").committed().packets, 3);
 }

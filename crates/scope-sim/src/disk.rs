@@ -3,7 +3,7 @@
 use crate::dice::Dice;
 use crate::stage::Stage;
 use scope_dump::Disk;
-use scope_store::Folder;
+use scope_folder::Folder;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};

@@ -8,18 +8,19 @@ use crate::source::{Fates, FileSource, LiveSource, Supply};
 use crate::stage::{Stage, StageClock};
 use scope_dump::{DumpOutput, DumpReport, Scans, Target, Together};
 use scope_engine::dumps::{DumpSettings, Dumps};
-use scope_engine::events::Events;
 use scope_engine::lockstep::Lockstep;
+use scope_engine::report;
 use scope_engine::steps::Steps;
 use scope_engine::threads::{Threads, Work};
 use scope_engine::triggers::Triggers;
-use scope_engine::worker::{Feed, Part, Shared, WorkerReport, work};
+use scope_engine::worker::{Feed, Part, Shared, work};
+use scope_events::Events;
 use scope_filter::{Filter, FilterEngine, Template, VlanRule};
+use scope_folder::Folder;
 use scope_packet::Clock;
 use scope_ring::{ClaimGroup, Ring, RingConfig, Share};
 use scope_source::Source;
-use scope_store::Folder;
-use scope_trigger::{Places, TriggerConfig, Window};
+use scope_trigger::{Condition, Places, Response, TriggerConfig, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
@@ -139,7 +140,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
         let group = if worker == 0 && share.is_some() { ClaimGroup::of_share(0) } else { ClaimGroup::COMMON };
         let feed = Feed { source, parts: vec![Part { group, prefilter }], cpus: Vec::new() };
         let shared = shared.clone();
-        let run = move || work(worker as u32, feed, &shared, &Mutex::<WorkerReport>::default());
+        let run = move || work(worker as u32, feed, &shared, report::begin().0);
         stage.spawn(format!("worker-{worker}"), Box::new(run)).expect("a thread for the simulator");
     }
     conduct(&scene, &stage, &shared);
@@ -173,20 +174,22 @@ fn triggers(scenes: &[TriggerScene]) -> Vec<TriggerConfig> {
 fn trigger(scene: &TriggerScene) -> TriggerConfig {
     TriggerConfig {
         name: format!("t{}", scene.condition),
-        filter: compiled(CONDITIONS[scene.condition]),
-        template: Some(Template::parse(FILTERS[scene.filter].0).expect("a filter without names")),
-        before_ns: scene.before_ns,
-        after_ns: scene.after_ns,
+        condition: Condition::Filter(compiled(CONDITIONS[scene.condition])),
+        response: Response {
+            template: Some(Template::parse(FILTERS[scene.filter].0).expect("a filter without names")),
+            before_ns: scene.before_ns,
+            after_ns: scene.after_ns,
+            vlan: VlanRule::Transparent,
+        },
         holdoff_ns: scene.holdoff_ns,
         holdoff_key: None,
-        vlan: VlanRule::Transparent,
         single: false,
     }
 }
 
 fn manual() -> TriggerConfig {
     let scene = TriggerScene { condition: 0, filter: 0, before_ns: 300_000_000, after_ns: 0, holdoff_ns: 0 };
-    TriggerConfig { name: "manual".to_string(), ..trigger(&scene) }
+    TriggerConfig { name: "manual".to_string(), condition: Condition::Hand, ..trigger(&scene) }
 }
 
 /// What the run's main thread does: acts in time, then the stop.
@@ -213,8 +216,8 @@ fn conduct(scene: &Scene, stage: &Arc<Stage>, shared: &Arc<Shared>) {
 
 fn fire(index: usize, shared: &Shared) {
     let set = shared.triggers.current();
-    let trigger = set.triggers.get(index).unwrap_or(&set.manual);
-    shared.dumps.fire_by_hand(trigger, shared.last_heard());
+    let trigger = set.of_packets.get(index).unwrap_or_else(|| set.hand());
+    shared.dumps.ordered(trigger, shared.last_heard());
 }
 
 fn reload(scene: &Scene, shared: &Shared) {

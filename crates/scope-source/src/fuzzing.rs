@@ -5,8 +5,6 @@ use std::path::Path;
 
 use crate::afpacket::block::{Frame, Rules, Walk};
 use crate::afpacket::links::{Change, News, Table};
-use crate::nic::counters::Softnet;
-use crate::nic::peer;
 use crate::own_traffic;
 
 /// What the kernel's route socket sends: whoever follows the changes comes to the same table.
@@ -15,7 +13,7 @@ pub fn route_messages(data: &[u8]) {
     let (first, second) = data.split_at(data.len() / 2 / 4 * 4);
     for datagram in [data, first, second] {
         table.take(datagram, &mut news);
-        let _other_end = peer::told(datagram);
+        scope_machine::fuzzing::other_end(datagram);
     }
     let mut followed = BTreeMap::new();
     for change in news.changes {
@@ -51,7 +49,6 @@ pub fn block(data: &[u8]) {
 /// Texts of `/proc`, and an environment that may have an ssh session in it.
 pub fn system_texts(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let _sums = Softnet::parse(&text);
     let _end = own_traffic::table_end(&text);
     if let Some(session) = own_traffic::session_of(data, Path::new("/nonexistent")) {
         assert_eq!(session.here.is_ipv4(), session.there.is_ipv4());

@@ -8,8 +8,6 @@
 //! | [`own_traffic`] | the ssh session that this program was started from |
 //! | [`file`] | pcap and pcapng files, one or several merged by time |
 //! | [`synth`] | generated traffic |
-//! | [`nic`] | network cards: facts, counters, what stands in the way of capture |
-//! | [`mod@printable`] | foreign text made fit to be shown, and to be a word of a command line |
 //!
 //! Absent on purpose: a source knows nothing of rings, triggers or threads. Whoever polls it is the worker.
 
@@ -17,14 +15,13 @@ pub mod afpacket;
 pub mod file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-pub mod nic;
 pub mod own_traffic;
 pub mod pcap;
-pub mod printable;
 pub mod spec;
 pub mod synth;
 
 use scope_fault::{Fault, Subject};
+use scope_machine::nic::Altered;
 use scope_packet::Sink;
 use std::fmt;
 use std::io;
@@ -69,53 +66,6 @@ pub struct SourceCounters {
     pub time_clamped: u64,
     /// Live: packets that aren't as they are on the wire.
     pub altered: Altered,
-}
-
-/// Packets of a live source that aren't as they are, or were, on the wire. All of them count as received.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Altered {
-    /// Received, and longer than the interface's MTU: card or kernel joined several (GRO, LRO), or the peer's MTU is larger.
-    pub joined: u64,
-    /// Sent by this host, and longer than the MTU: the card is to split them (TSO, GSO).
-    pub split: u64,
-    /// Their checksum has still to be filled in (checksum offload).
-    pub unchecked: u64,
-    /// Those of them that this host sent.
-    pub unchecked_sent: u64,
-    /// Longer than the MTU where the direction isn't known: joined, or still to be split.
-    pub long: u64,
-    /// Cut to the snap length that was asked for.
-    pub sliced: u64,
-    /// Cut by the kernel: they didn't fit into a block of its ring.
-    pub cut_by_block: u64,
-    /// Cut to the most bytes of a packet that this program keeps.
-    pub cut_by_bound: u64,
-}
-
-impl Altered {
-    /// Adds the counts of `other`.
-    pub fn add(&mut self, other: &Altered) {
-        self.joined += other.joined;
-        self.split += other.split;
-        self.unchecked += other.unchecked;
-        self.unchecked_sent += other.unchecked_sent;
-        self.long += other.long;
-        self.sliced += other.sliced;
-        self.cut_by_block += other.cut_by_block;
-        self.cut_by_bound += other.cut_by_bound;
-    }
-
-    /// Counts why a packet of `original_len` bytes has only `len`, of which `snap_len` were asked for (`None`: all).
-    pub(crate) fn count_cut(&mut self, original_len: usize, len: usize, snap_len: Option<usize>) {
-        if len >= original_len {
-            return;
-        }
-        match snap_len {
-            Some(most) if len >= most => self.sliced += 1,
-            _ if len >= spec::SNAP_LEN_MAX as usize => self.cut_by_bound += 1,
-            _ => self.cut_by_block += 1,
-        }
-    }
 }
 
 impl SourceCounters {
@@ -256,8 +206,8 @@ pub trait Source: Send {
     }
 
     /// Counters of each live interface so far, into what the call before filled: a new one is added behind, and of the others those
-    /// are put right that may have changed since then.
-    fn interfaces(&mut self, _into: &mut Vec<InterfaceCounters>) {}
+    /// are put right that may have changed since then. Their numbers are added to `changed`, some perhaps twice.
+    fn interfaces(&mut self, _into: &mut Vec<InterfaceCounters>, _changed: &mut Vec<usize>) {}
 
     /// What became of live interfaces since the last call. Where several workers share them, one of them tells.
     fn news(&mut self) -> Vec<InterfaceNews> {
@@ -348,8 +298,8 @@ impl SourceError {
     }
 
     /// For `interface`, with the remedy for this very program.
-    pub(crate) fn no_permission(interface: &str) -> SourceError {
-        SourceError::NoPermission { interface: interface.to_string(), program: this_program() }
+    pub fn no_permission(interface: &str) -> SourceError {
+        SourceError::NoPermission { interface: interface.to_string(), program: scope_machine::nic::this_program() }
     }
 
     /// What is wrong, and what helps.
@@ -394,9 +344,4 @@ impl SourceError {
             other => other.reason().of_subject(Subject::source(spec, None)),
         }
     }
-}
-
-/// Path of this program, for commands that are to change it.
-pub(crate) fn this_program() -> String {
-    std::env::current_exe().map_or_else(|_| "wirescope".to_string(), printable::shell_word)
 }

@@ -12,18 +12,16 @@
 //!
 //! Absent on purpose: whether an interface or a file exists is for those to say who open it.
 
-pub mod values;
-
 use std::str::FromStr;
 
 pub use crate::afpacket::{Pattern, SPARES_MAX};
 pub use crate::synth::WORKERS_MAX;
 use crate::synth::{Prepare, Size, SynthOptions};
-use scope_fault::{Fault, Subject};
-use values::{BadValue, parse_count, parse_cpus, parse_duration_ns, parse_percent, parse_size, parse_time_ns};
+use scope_fault::Fault;
+use scope_machine::cpus::Placement;
+use scope_machine::nic::SNAP_LEN_MAX;
+use scope_spelling::values::{BadValue, parse_count, parse_cpus, parse_duration_ns, parse_percent, parse_size, parse_time_ns};
 
-/// Snap length in bytes at most: what a segment keeps of a packet, and the longest that libpcap reads from a file.
-pub const SNAP_LEN_MAX: u32 = 256 << 10;
 /// Percent of the ring that the shares of all sources together may have.
 pub const SHARES_MAX: u32 = 90;
 
@@ -198,15 +196,6 @@ pub struct SourceSpec {
     pub prefilter: Option<String>,
     /// Where its workers run.
     pub placement: Placement,
-}
-
-/// Where the workers of a source run; by default wherever the system puts them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Placement {
-    /// Each worker is pinned to one of these CPUs, in turn.
-    pub cpus: Option<Vec<u32>>,
-    /// All CPUs that are used belong to this NUMA node.
-    pub node: Option<u32>,
 }
 
 /// A source as meant.
@@ -509,17 +498,12 @@ impl<'a> Options<'a> {
         match read(value) {
             Ok(meant) => Some(meant),
             Err(bad) => {
-                let fault = of_option(self.spec, name).with_value(bad.value).cause(bad.cause);
+                let fault = Fault::of_option(self.spec, name).with_value(bad.value).cause(bad.cause);
                 self.faults.push(fault.remedy(format!("write e.g. {name}={example}")));
                 None
             }
         }
     }
-}
-
-/// A fault of one option of the source `spec`.
-pub fn of_option(spec: &str, option: &str) -> Fault {
-    Fault::about(Subject::source(spec, Some(option)))
 }
 
 /// Splits at the commas that no backslash stands before, and takes the backslashes away. Empty text is one empty part.

@@ -27,13 +27,12 @@ use std::time::{Duration, Instant, SystemTime};
 use scope_fault::Fault;
 use scope_packet::{Interface, LinkType, Packet, Sink, TimestampSource};
 
-use crate::spec::values::format_time_ns;
 use crate::{Polled, Source, SourceCounters, SourceError, Timing};
 use feed::{Feed, Share};
+use scope_spelling::time::iso;
+use scope_spelling::values::PPM;
 use traffic::Traffic;
 
-/// The whole, in parts per million.
-pub const PPM: u32 = 1_000_000;
 /// Packets/s where no rate is given.
 pub const RATE_DEFAULT: u64 = 100_000;
 /// Packets/s at most: one a nanosecond.
@@ -381,7 +380,7 @@ impl SynthSource {
     fn push_trigger(&mut self, sink: &mut dyn Sink, start_ns: i64, at_ns: u64) {
         let time_ns = start_ns.saturating_add_unsigned(at_ns);
         let mut frame = Vec::new();
-        self.traffic.write_trigger(format!("{TRIGGER_TEXT} {}", format_time_ns(time_ns)).as_bytes(), &mut frame);
+        self.traffic.write_trigger(format!("{TRIGGER_TEXT} {}", iso(time_ns)).as_bytes(), &mut frame);
         let original_len = frame.len() as u32;
         sink.batch(&[Packet { data: &frame, original_len, time_ns, interface: 0, flags: 0, lost_before: 0 }]);
         self.sent += 1;

@@ -86,7 +86,7 @@ fn poll_to_the_end(source: &mut AfPacketSource, seen: &Seen) -> Ended {
         if let Ok(Polled::Packets | Polled::Nothing) = polled {
             continue;
         }
-        source.interfaces(&mut interfaces);
+        source.interfaces(&mut interfaces, &mut Vec::new());
         for entry in &interfaces {
             let counters = entry.counters;
             assert_eq!(counters.offered, counters.received + counters.kernel_dropped, "{entry:?}");
@@ -530,7 +530,7 @@ fn one_that_takes_the_name_of_a_renamed_one_is_another_interface() {
     };
     let names = |source: &mut AfPacketSource| {
         let mut interfaces = Vec::new();
-        source.interfaces(&mut interfaces);
+        source.interfaces(&mut interfaces, &mut Vec::new());
         interfaces.iter().map(|entry| (entry.interface.to_string(), entry.called.to_string())).collect::<Vec<_>>()
     };
     lab.a().ip(&["link", "set", "va", "down"]).unwrap();
@@ -557,7 +557,7 @@ fn counts_of_interfaces_that_are_gone_are_not_copied_at_each_poll() {
     // Long enough that the socket of the one that is gone has served its time.
     while kept.packets.len() < 100 || !states.contains(&InterfaceState::Gone) || begun.elapsed() < Duration::from_millis(300) {
         source.poll(&mut kept).unwrap();
-        source.interfaces(&mut interfaces);
+        source.interfaces(&mut interfaces, &mut Vec::new());
         states.extend(source.news().into_iter().map(|news| news.state));
         assert!(begun.elapsed() < LIMIT, "{states:?}");
     }
@@ -569,10 +569,12 @@ fn counts_of_interfaces_that_are_gone_are_not_copied_at_each_poll() {
     interfaces[0].counters.received = 12345;
     interfaces[1].counters.received = 12345;
     source.poll(&mut kept).unwrap();
-    source.interfaces(&mut interfaces);
+    let mut changed = Vec::new();
+    source.interfaces(&mut interfaces, &mut changed);
     assert_eq!(interfaces.iter().map(|entry| entry.counters.received).collect::<Vec<_>>(), [12345, 0]);
+    assert_eq!(changed, [1], "what was put right is named");
     let mut anew = Vec::new();
-    source.interfaces(&mut anew);
+    source.interfaces(&mut anew, &mut Vec::new());
     assert_eq!(anew.iter().map(|entry| entry.counters.received).collect::<Vec<_>>(), [100, 0]);
     assert_eq!(source.counters().received, 100);
 }

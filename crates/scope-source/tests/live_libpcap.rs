@@ -70,7 +70,7 @@ impl Polling {
     fn books(&mut self) -> InterfaceCounters {
         assert_eq!(self.source.warnings(), [""; 0]);
         let mut interfaces = Vec::new();
-        self.source.interfaces(&mut interfaces);
+        self.source.interfaces(&mut interfaces, &mut Vec::new());
         let entry = interfaces.remove(0);
         let counters = entry.counters;
         assert_eq!((interfaces.len(), counters), (0, self.source.counters()));

@@ -1,7 +1,8 @@
 //! Sources as typed: what they mean, every fault at once with its remedy, commas and backslashes, junk.
 
 use proptest::prelude::*;
-use scope_source::spec::{self, AfPacketPlan, FilePlan, KINDS, PcapPlan, Placement, SourcePlan, escape, parse};
+use scope_machine::cpus::Placement;
+use scope_source::spec::{self, AfPacketPlan, FilePlan, KINDS, PcapPlan, SourcePlan, escape, parse};
 use scope_source::synth::{Prepare, Size, SynthOptions};
 
 fn plan(text: &str) -> SourcePlan {

@@ -323,7 +323,7 @@ fn there_is_one_trigger_packet_in_its_place_with_its_words_and_time() {
         assert_eq!(*time_ns, START_NS + at_ns);
         check_frame(data);
         let text = String::from_utf8_lossy(&data[42..]).into_owned();
-        assert_eq!(text, format!("{TRIGGER_TEXT} {}", spec::values::format_time_ns(*time_ns)));
+        assert_eq!(text, format!("{TRIGGER_TEXT} {}", scope_spelling::time::iso(*time_ns)));
     }
 }
 

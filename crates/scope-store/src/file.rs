@@ -8,9 +8,9 @@
 //! in with this file's, and its description says so. Where there are several, link types stand under the number that
 //! libpcap reads in such files ([`LinkType::alias`]).
 
-use crate::folder::Folder;
-use scope_packet::{LinkType, pcapng};
-use scope_ring::{Pinned, Ring};
+use scope_folder::{Folder, with_suffix};
+use scope_packet::{LinkType, SegmentId, pcapng};
+use scope_ring::{Interfaces, Pinned, Ring};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
@@ -55,16 +55,6 @@ pub fn write_ring(ring: &Arc<Ring>, folder: &Folder, name: &OsStr) -> Result<Vec
     Ok(paths)
 }
 
-/// `x.pcapng` and `RAW` give `x_RAW.pcapng`.
-pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let name = match path.extension() {
-        Some(extension) => format!("{stem}_{suffix}.{}", extension.to_string_lossy()),
-        None => format!("{stem}_{suffix}"),
-    };
-    path.with_file_name(name)
-}
-
 fn write_file(ring: &Arc<Ring>, link_type: LinkType, folder: &Folder, name: &OsStr) -> io::Result<()> {
     let mut file = folder.draft(name)?;
     write_parts(ring, link_type, file.file())?;
@@ -74,16 +64,16 @@ fn write_file(ring: &Arc<Ring>, link_type: LinkType, folder: &Folder, name: &OsS
 
 fn write_parts(ring: &Arc<Ring>, link_type: LinkType, file: &mut File) -> io::Result<()> {
     file.write_all(&head(ring, link_type))?;
-    let mut segments: Vec<(u64, u32, u64)> = Vec::new();
+    let mut segments: Vec<(u64, SegmentId)> = Vec::new();
     for lane in (0..ring.lanes()).filter(|&lane| ring.lane_info(lane).link_type == link_type) {
-        for sequence in ring.sequences(lane, 0) {
-            let times = ring.pin(lane, sequence).as_ref().and_then(Pinned::times);
-            segments.extend(times.map(|times| (times.sealed_order, lane, sequence)));
+        for id in ring.segment_ids(lane, 0) {
+            let times = ring.pin(id).as_ref().and_then(Pinned::times);
+            segments.extend(times.map(|times| (times.sealed_order, id)));
         }
     }
     segments.sort_unstable();
-    for (_, lane, sequence) in segments {
-        if let Some(pinned) = ring.pin(lane, sequence)
+    for (_, id) in segments {
+        if let Some(pinned) = ring.pin(id)
             && let Some(bytes) = pinned.whole()
         {
             file.write_all(bytes)?;
@@ -148,7 +138,7 @@ mod tests {
             writer.commit();
             writer.seal();
             if number == 3 {
-                held = ring.pin(0, 3);
+                held = ring.pin(ring.segment_id(0, 3));
             }
         }
         assert!(held.is_some() && ring.oldest_possible(0) > 3);
@@ -159,19 +149,11 @@ mod tests {
         let holds = |number: u8| file.windows(900).any(|bytes| bytes.iter().all(|&byte| byte == number + 1));
         assert!(holds(3) && holds(39) && !holds(4) && file.len() > 16 * (64 << 10));
         drop(held);
-        assert!(ring.pin(0, 3).is_some(), "until it is recycled");
+        assert!(ring.pin(ring.segment_id(0, 3)).is_some(), "until it is recycled");
         for _ in 0..2 {
             assert!(writer.claim());
             writer.seal();
         }
-        assert!(ring.pin(0, 3).is_none() && ring.sequences(0, 0).all(|sequence| sequence > 3));
-    }
-
-    #[test]
-    fn the_suffix_goes_in_front_of_the_extension() {
-        let check = |path: &str, expected: &str| assert_eq!(with_suffix(Path::new(path), "RAW"), Path::new(expected));
-        check("a/x.pcapng", "a/x_RAW.pcapng");
-        check("x", "x_RAW");
-        check("/tmp/x.y.pcap", "/tmp/x.y_RAW.pcap");
+        assert!(ring.pin(ring.segment_id(0, 3)).is_none() && ring.segment_ids(0, 0).all(|id| id.sequence > 3));
     }
 }

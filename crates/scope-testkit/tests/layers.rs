@@ -8,23 +8,30 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every crate under `crates/` with its layer. An arrow of `[dependencies]` points to a lower layer only.
-const LAYERS: [(&str, u8); 16] = [
+const LAYERS: [(&str, u8); 23] = [
     ("scope-fault", 0),
     ("scope-packet", 0),
-    ("scope-ring", 1),
-    ("scope-filter", 1),
-    ("scope-flow", 1),
-    ("scope-source", 2),
-    ("scope-trigger", 2),
-    ("scope-store", 2),
-    ("scope-dump", 3),
-    ("scope-stats", 3),
-    ("scope-engine", 4),
-    ("scope-config", 5),
-    ("scope-api", 5),
-    ("wirescope", 6),
-    ("scope-sim", 6),
-    (TESTKIT, 6),
+    ("scope-spelling", 0),
+    ("scope-machine", 1),
+    ("scope-folder", 1),
+    ("scope-ring", 2),
+    ("scope-filter", 2),
+    ("scope-flow", 2),
+    ("scope-rights", 2),
+    ("scope-events", 2),
+    ("scope-measure", 3),
+    ("scope-source", 3),
+    ("scope-trigger", 3),
+    ("scope-store", 3),
+    ("scope-dump", 4),
+    ("scope-stats", 4),
+    ("scope-doctor", 4),
+    ("scope-engine", 5),
+    ("scope-config", 6),
+    ("scope-api", 6),
+    ("wirescope", 7),
+    ("scope-sim", 7),
+    (TESTKIT, 7),
 ];
 /// May be a dev-dependency of every crate, and a dependency of none under `crates/`.
 const TESTKIT: &str = "scope-testkit";
@@ -379,12 +386,12 @@ fn an_arrow_that_points_up_or_sideways_is_found() {
     let crate_with = |lines: &str| format!("[package]\nname = \"scope-dump\"\n\n{lines}\n");
     let rule = |lines: &str| check_arrows("scope-dump", &crate_with(lines));
     check(rule("[dependencies]\nlibc.workspace = true\nscope-ring.workspace = true"), &[]);
-    check(rule("[dependencies]\nscope-engine.workspace = true"), &["layer 3 depends on 'scope-engine' of layer 4"]);
-    check(rule("[dependencies]\nscope-stats = { path = \"../scope-stats\" }"), &["'scope-stats' of layer 3"]);
+    check(rule("[dependencies]\nscope-engine.workspace = true"), &["layer 4 depends on 'scope-engine' of layer 5"]);
+    check(rule("[dependencies]\nscope-stats = { path = \"../scope-stats\" }"), &["'scope-stats' of layer 4"]);
     check(rule("[dependencies]\nring = { package = \"scope-api\", path = \"x\" }"), &["'scope-api'"]);
     check(rule("[dependencies.scope-engine]\nworkspace = true"), &["'scope-engine'"]);
     check(rule("[target.'cfg(unix)'.dependencies]\nscope-engine.workspace = true"), &["'scope-engine'"]);
-    check(rule("[build-dependencies]\nwirescope.workspace = true"), &["'wirescope' of layer 6"]);
+    check(rule("[build-dependencies]\nwirescope.workspace = true"), &["'wirescope' of layer 7"]);
     check(rule("[dependencies]\nscope-testkit.workspace = true"), &["tests only"]);
     check(rule("[dev-dependencies]\nscope-testkit.workspace = true\nscope-filter.workspace = true"), &[]);
     check(rule("[dev-dependencies]\nscope-engine.workspace = true"), &["'scope-engine'"]);

@@ -1,8 +1,12 @@
-//! Conditions with a name: which packet is a hit, what becomes of it, and the windows that it opens or extends.
+//! Conditions with a name and their responses: what is a hit, what becomes of it, and the windows that it opens or extends.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`trigger`] | one trigger: filter, template, holdoff, mode, counters |
+//! | [`condition`] | what has to hold: a filter, or an order by hand |
+//! | [`occurrence`] | that it held once: time, clock, key, why, perhaps a packet |
+//! | [`response`] | what is dumped: the window, and which packets of it |
+//! | [`trigger`] | one trigger: condition, response, holdoff, mode; what becomes of an occurrence |
+//! | [`verdict`] | what became of each hit, counted |
 //! | [`window`] | the span of capture time that a dump covers, and how it grows and closes |
 //! | [`windows`] | those of one trigger, by the values of their hits |
 //! | [`places`] | the cap on dumps at once |
@@ -11,13 +15,21 @@
 //!
 //! Everything here runs in capture time: a file gives the same verdicts at any speed. Absent on purpose: rings, threads, files.
 
+pub mod condition;
 pub mod fits;
 pub mod holdoff;
+pub mod occurrence;
 pub mod places;
+pub mod response;
 pub mod trigger;
+pub mod verdict;
 pub mod window;
 pub mod windows;
 
-pub use places::{Place, Places};
-pub use trigger::{Fire, Hit, HitCounts, Misses, Trigger, TriggerConfig, Verdict};
+pub use condition::Condition;
+pub use occurrence::{Key, Matched, Occurrence, Why};
+pub use places::{Asker, DUMPS_MAX, Place, Places};
+pub use response::Response;
+pub use trigger::{Trigger, TriggerConfig};
+pub use verdict::{Fire, HitCounts, Misses, Verdict};
 pub use window::Window;

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
+/// Dumps at once at most.
+pub const DUMPS_MAX: u64 = 4096;
+
 /// Dumps, beside those whose windows are open, that may be finishing at once for workers that can wait.
 pub const CLOSING_MAX: usize = 64;
 /// How long one wait for a place lasts at most.

@@ -1,135 +1,12 @@
 //! The command line as written: every value is still text, so that all faults can be told at once.
 
+use crate::help;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, Args, Command, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use scope_config::Settings;
 use std::ffi::OsStr;
 use std::path::PathBuf;
-
-// Lines of at most 78 letters: longer ones would be wrapped in a narrow terminal, and commands must stay whole.
-const EXAMPLES: &str = "\
-Examples:
-  # record an interface; for each packet to UDP port 60000 keep what its two
-  # hosts said, from 30 s before to 10 s after
-  sudo wirescope run -i eth0 --trigger 'udp port 60000' --out dumps
-
-  # cut such windows out of a capture file
-  wirescope run -r trace.pcapng --trigger 'udp port 60000' --out dumps
-
-  # see it work, without privileges
-  wirescope demo
-";
-
-const RUN_EXAMPLES: &str = "\
-Sources:
-  afpacket:IFACE[,workers=2][,snaplen=128][,promisc=off]
-        live capture; also block=1MiB, blocks=64, timeout=4ms (chosen from the
-        link's speed), exclude-self=on
-  pcap:IFACE[,snaplen=128][,promisc=off][,timeout=4ms][,buffer=64MiB]
-        live capture through libpcap, where the one above can't be had
-  file:PATH[,pace=1][,workers=2][,snaplen=128]
-        pcap or pcapng; file:- is standard input
-  synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
-        generated traffic; also ipv6=, packets=, pace=max, start=, workers=
-  Each also takes share=30%: so much of the ring keeps what this source brings,
-  and no other source evicts it. All shares together are at most 90%. And
-  prefilter=EXPR: only what it takes is recorded; cpus=2-3: its workers are
-  pinned to these CPUs; numa=0: they run on the CPUs of this node.
-  A comma inside a PATH or a value is written '\\,'. Live traffic and files don't
-  mix in one run.
-
-Templates:
-  $srcIP $dstIP $srcPort $dstPort $proto $srcMAC $dstMAC $vlan $flow come from
-  the packet that fired; {srcIP} means the same and needs no quotes. An empty
-  template keeps everything in the window.
-
-Signals:
-  SIGINT, SIGTERM  stop, close the dumps with what has arrived, tell the
-                   summary; a second one, 200 ms later or more, ends at once
-  SIGUSR1          dump the last --before of everything, at once; triggers stay
-                   as they are
-  SIGHUP           go on in a new log if wirescope.jsonl was moved away; with
-                   --config: read the file again; triggers, windows and
-                   limits change between two packets, what can't is named
-
-Exit codes:
-  0  done
-  1  something promised was not done, as a dump that is not complete
-  2  refused, nothing was begun
-
-Examples:
-  # keep 30 s before and 10 s after each packet to UDP port 60000
-  sudo wirescope run -i eth0 --trigger 'udp port 60000' --out dumps
-
-  # two named triggers, each with its template; one dump per host and minute
-  sudo wirescope run -i eth0 --ring 8GiB --out dumps \\
-      --holdoff 60s --holdoff-key '$srcIP' \\
-      --trigger 'resets=tcp[tcpflags] & tcp-rst != 0' --dump '$flow' \\
-      --trigger 'dns=udp port 53' --dump 'host $dstIP'
-
-  # a capture file, as fast as it can be read; the summary for a program
-  wirescope run -r trace.pcapng --trigger icmp --dump 'host $srcIP' \\
-      --before 2 --after 1 --summary json --out dumps
-
-  # one dump, straight into another program
-  wirescope run -r trace.pcapng --trigger icmp -w - | tshark -r -
-
-  # every window of a capture file in one file
-  wirescope run -r trace.pcapng --trigger icmp -w all.pcapng --all
-
-  # no trigger: record for 5 s and keep the whole ring
-  wirescope run --source synth:rate=10k,time=5s --ring 128MiB \\
-      --out dumps --ring-out ring.pcapng
-";
-
-const CONFIG_EXAMPLES: &str = "\
-A configuration file is TOML with the long names of run's flags as keys; flags
-override it, also what a [[trigger]] says of itself; --single=false undoes a
-switch. On SIGHUP a run reads its file again.
-
-Examples:
-  # all settings with their defaults: the beginning of a file
-  wirescope config show > wirescope.toml
-
-  # every fault of a file, with its line
-  wirescope config check wirescope.toml
-
-  # what a run with this file and these flags would mean
-  wirescope config show --config wirescope.toml --ring 8GiB
-";
-
-const DEMO_EXAMPLES: &str = "\
-Examples:
-  # generated traffic, no privileges needed
-  wirescope demo
-
-  # real packets between two network namespaces that it makes and removes
-  sudo wirescope demo --live
-";
-
-const FILTER_EXAMPLES: &str = "\
-Examples:
-  # what a filter means, its program, and what it costs
-  wirescope filter 'host 10.0.0.1 or tcp port 80 and not vlan'
-
-  # how many packets of a file it takes
-  wirescope filter -r trace.pcapng 'udp port 53'
-";
-
-const DOCTOR_EXAMPLES: &str = "\
-Exit codes:
-  0  nothing is lost
-  1  losses were found
-  2  it can't look, with the reason
-
-Examples:
-  # the run that writes its dumps here, be it running, ended or dead
-  wirescope doctor --out dumps
-
-  # the run of this process
-  sudo wirescope doctor --pid $(pgrep -x wirescope)
-";
 
 /// What `--version` says behind the program's name.
 fn version() -> String {
@@ -138,7 +15,8 @@ fn version() -> String {
 
 /// A storage oscilloscope for networks: records every packet all the time, and hands over those around a trigger.
 #[derive(Debug, Parser)]
-#[command(name = "wirescope", version = version(), after_help = EXAMPLES, max_term_width = 110)]
+#[command(name = "wirescope", version = version(), after_help = help::EXAMPLES, max_term_width = 80)]
+#[command(disable_help_flag = true, args = help::help_flags())]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -152,12 +30,12 @@ pub enum Verb {
     Run(Box<RunArgs>),
     /// Show the main job: traffic, one trigger packet, a dump from before and after it
     Demo(DemoArgs),
-    /// Explain a filter: what it means, its program, what it takes of a file, what it costs
+    /// Explain a filter: what it means, its program, what it matches in a file, what it costs
     Filter(FilterArgs),
     /// Say what this machine can sustain at which packet size, and what limits it
     Bench(BenchArgs),
     /// Check a configuration file, or show what holds
-    #[command(after_help = CONFIG_EXAMPLES)]
+    #[command(after_help = help::CONFIG_EXAMPLES)]
     Config {
         /// What to do with it.
         #[command(subcommand)]
@@ -173,8 +51,9 @@ pub enum Verb {
         #[arg(value_name = "SHELL")]
         shell: Shell,
     },
-    /// Print the manual page
-    Man,
+    /// Print a manual page, or write those of all commands into a folder
+    #[command(after_help = help::MAN_EXAMPLES)]
+    Man(ManArgs),
 }
 
 /// `wirescope config`.
@@ -187,57 +66,62 @@ pub enum ConfigVerb {
         file: PathBuf,
     },
     /// Print what would hold, and where each value comes from: default, file or flag
+    #[command(override_usage = help::SHOW_USAGE, after_help = help::SHOW_FIRST, after_long_help = help::SHOW_ALL)]
     Show(Box<RunArgs>),
 }
 
 /// `wirescope run`.
 #[derive(Debug, Args)]
-#[command(after_help = RUN_EXAMPLES, mut_args(can_say_no))]
+#[command(override_usage = help::RUN_USAGE, after_help = help::RUN_FIRST, after_long_help = help::RUN_ALL)]
+#[command(mut_args(can_say_no), args = help::help_flags_of_many(), mut_args(help::first_flags_first))]
 pub struct RunArgs {
-    /// Take settings from this file; flags override it
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub config: Option<PathBuf>,
-    /// The same as below, each with where it came from
-    #[arg(skip)]
-    pub settings: Settings,
-
-    /// Where packets come from; may be given several times
-    #[arg(long, value_name = "SRC", help_heading = "Sources")]
-    pub source: Vec<String>,
-    /// Capture on an interface, or on all that match 'eth*': --source afpacket:IFACE
-    #[arg(short = 'i', value_name = "IFACE", help_heading = "Sources")]
+    /// Capture on an interface, or on all that match 'eth*'
+    ///
+    /// The same as --source afpacket:IFACE. May be given several times.
+    #[arg(short = 'i', value_name = "IFACE", help_heading = "Record")]
     pub interface: Vec<String>,
-    /// Read a capture file: --source file:FILE; '-' is standard input
-    #[arg(short = 'r', value_name = "FILE", help_heading = "Sources", value_hint = ValueHint::FilePath)]
+    /// Read a capture file; '-' is standard input
+    ///
+    /// The same as --source file:FILE. May be given several times.
+    #[arg(short = 'r', value_name = "FILE", help_heading = "Record", value_hint = ValueHint::FilePath)]
     pub read: Vec<String>,
+    /// Any source, as synth:rate=10k,time=5s: generated traffic
+    ///
+    /// May be given several times.
+    #[arg(long, value_name = "SRC", help_heading = "Record")]
+    pub source: Vec<String>,
     /// Keep so many bytes of each packet, where a source has no snaplen= of its own; 0: all
-    #[arg(short = 's', long, value_name = "BYTES", help_heading = "Sources", allow_hyphen_values = true)]
+    #[arg(short = 's', long, value_name = "BYTES", help_heading = "Record", allow_hyphen_values = true)]
     pub snap_len: Option<String>,
-    /// Record only packets that this filter takes, where a source has no prefilter= of its own; in the kernel where it means the same
-    #[arg(long, value_name = "EXPR", help_heading = "Sources")]
+    /// Record only packets that match this filter, where a source has no prefilter= of its own; in the kernel where it means the same
+    #[arg(long, value_name = "EXPR", help_heading = "Record")]
     pub prefilter: Option<String>,
-    /// Leave out the ssh session that this was started from: exclude-self=on for every interface
-    #[arg(long, help_heading = "Sources")]
+    /// Omit the ssh session that this was started from: exclude-self=on for every interface
+    #[arg(long, help_heading = "Record")]
     pub exclude_self: bool,
 
     /// Memory for packets
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Ring", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Keep in memory", allow_hyphen_values = true)]
     pub ring: String,
     /// Size of a segment, 64KiB to 2MiB [default: picked to fit the ring and its lanes]
-    #[arg(long, value_name = "SIZE", help_heading = "Ring", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", help_heading = "Keep in memory", allow_hyphen_values = true)]
     pub segment: Option<String>,
     /// Lock the ring's memory, so that it is never swapped out
-    #[arg(long, help_heading = "Ring")]
+    #[arg(long, help_heading = "Keep in memory")]
     pub mlock: bool,
     /// Take the ring's memory from this NUMA node only
-    #[arg(long, value_name = "NODE", help_heading = "Ring")]
+    #[arg(long, value_name = "NODE", help_heading = "Keep in memory")]
     pub numa: Option<String>,
 
-    /// A packet that this filter takes starts a dump; unnamed triggers are trigger1, trigger2 ...; =EXPR forces an expression
-    #[arg(long, value_name = "[NAME=]EXPR", alias = "trigger-expr", help_heading = "Triggers")]
+    /// Dump what is around each packet that matches this filter
+    ///
+    /// May be given several times; unnamed triggers are trigger1, trigger2 ...; =EXPR forces an expression.
+    #[arg(long, value_name = "[NAME=]EXPR", alias = "trigger-expr", help_heading = "Watch for triggers")]
     pub trigger: Vec<String>,
-    /// What dumps keep: the n-th is for the n-th trigger, a single one for all [default: what went between the hit's two hosts]
-    #[arg(long, value_name = "TEMPLATE", alias = "dumper-expr", help_heading = "Triggers")]
+    /// What a dump keeps, as 'host $srcIP' or '$flow'; '' is everything [default: what went between the hit's two hosts]
+    ///
+    /// The n-th is for the n-th trigger, a single one for all.
+    #[arg(long, value_name = "TEMPLATE", alias = "dumper-expr", help_heading = "Watch for triggers")]
     pub dump: Vec<String>,
     /// How far dumps reach back before the hit; a bare number is seconds
     #[arg(
@@ -245,7 +129,7 @@ pub struct RunArgs {
         value_name = "TIME",
         default_value = "30s",
         alias = "dump-past",
-        help_heading = "Triggers",
+        help_heading = "Watch for triggers",
         allow_hyphen_values = true
     )]
     pub before: String,
@@ -255,80 +139,105 @@ pub struct RunArgs {
         value_name = "TIME",
         default_value = "10s",
         alias = "dump-future",
-        help_heading = "Triggers",
+        help_heading = "Watch for triggers",
         allow_hyphen_values = true
     )]
     pub after: String,
     /// How long a trigger that has fired doesn't fire again for a hit with the same values [default: 1s; of capture files 0]
-    #[arg(long, value_name = "TIME", help_heading = "Triggers", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", help_heading = "Watch for triggers", allow_hyphen_values = true)]
     pub holdoff: Option<String>,
     /// Hold off by these values instead, such as '$srcIP'; '' for the whole trigger [default: those that the template takes]
-    #[arg(long, value_name = "TEMPLATE", help_heading = "Triggers")]
+    #[arg(long, value_name = "TEMPLATE", help_heading = "Watch for triggers")]
     pub holdoff_key: Option<String>,
     /// Disarm each trigger after its first fire
-    #[arg(long, help_heading = "Triggers")]
+    #[arg(long, help_heading = "Watch for triggers")]
     pub single: bool,
     /// End after so many dumps
-    #[arg(long, value_name = "N", help_heading = "Triggers", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", help_heading = "Watch for triggers", allow_hyphen_values = true)]
     pub exit_after: Option<String>,
     /// Most dumps at once [default: 8; of capture files 1024]; half of the ring's segments are held for them
-    #[arg(long, value_name = "N", help_heading = "Triggers", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", help_heading = "Watch for triggers", allow_hyphen_values = true)]
     pub dumps_max: Option<String>,
-    /// How filters see VLAN tags: through them, or by the letter of libpcap
-    #[arg(long, value_name = "RULE", default_value = "transparent", help_heading = "Triggers", value_parser = Words(&["transparent", "exact"]))]
+    /// How filters see VLAN tags: through them, or exactly as libpcap does
+    #[arg(long, value_name = "RULE", default_value = "transparent", help_heading = "Watch for triggers", value_parser = Words(&["transparent", "exact"]))]
     pub vlan: String,
     /// What evaluates filters: machine code, or the interpreter, which answers the same
-    #[arg(long, value_name = "ENGINE", default_value = "native", help_heading = "Triggers", value_parser = Words(&["native", "interpreter"]))]
+    #[arg(long, value_name = "ENGINE", default_value = "native", help_heading = "Watch for triggers", value_parser = Words(&["native", "interpreter"]))]
     pub filter_engine: String,
 
-    /// Run this command after each dump, by /bin/sh -c, with the facts in its environment: WIRESCOPE_FILE and others
-    #[arg(long, value_name = "CMD", help_heading = "Output", value_hint = ValueHint::CommandString)]
-    pub exec: Option<String>,
-    /// Most commands at once; further dumps wait for theirs
-    #[arg(long, value_name = "N", default_value = "4", help_heading = "Output", allow_hyphen_values = true)]
-    pub exec_max: String,
-    /// How long a command may take before it is ended
-    #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Output", allow_hyphen_values = true)]
-    pub exec_timeout: String,
-    /// Folder where commands may write, besides a temporary one of their own; may be given several times
-    #[arg(long, value_name = "DIR", help_heading = "Output", value_hint = ValueHint::DirPath)]
-    pub exec_write: Vec<PathBuf>,
-    /// Variable of this environment that commands find, besides PATH, LANG, HOME and TZ; may be given several times
-    #[arg(long, value_name = "NAME", help_heading = "Output")]
-    pub exec_env: Vec<String>,
     /// Folder for dumps and the log wirescope.jsonl; it must exist
-    #[arg(long, value_name = "DIR", help_heading = "Output", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", help_heading = "Write dumps", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
-    /// Write a single dump into this new file and end; '-' is standard output. A name in .pcap gets a pcap file, any other pcapng
-    #[arg(short = 'w', long, value_name = "FILE", help_heading = "Output", value_hint = ValueHint::FilePath)]
+    /// Write a single dump into this new file and end; '-' is standard output
+    ///
+    /// A name in .pcap gets a pcap file, any other pcapng.
+    #[arg(short = 'w', long, value_name = "FILE", help_heading = "Write dumps", value_hint = ValueHint::FilePath)]
     pub write: Option<PathBuf>,
-    /// With -w: every window of the run in that one file, each packet once, in order; it is written when the run ends
-    #[arg(long, help_heading = "Output")]
+    /// With -w: every window of the run in that one file
+    ///
+    /// Each packet stands there once, in order. The file is written when the run ends.
+    #[arg(long, help_heading = "Write dumps")]
     pub all: bool,
     /// Form of dumps: pcapng, or pcap with the facts in a text file beside it [default: pcap for -w FILE.pcap, else pcapng]
-    #[arg(long, value_name = "FORM", help_heading = "Output", value_parser = Words(&["pcapng", "pcap"]))]
+    #[arg(long, value_name = "FORM", help_heading = "Write dumps", value_parser = Words(&["pcapng", "pcap"]))]
     pub dump_format: Option<String>,
     /// Bytes that all dumps in the folder may take, those of earlier runs and of others that go on there included; then new ones are refused
-    #[arg(long, value_name = "SIZE", help_heading = "Output", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", help_heading = "Write dumps", allow_hyphen_values = true)]
     pub dump_budget: Option<String>,
     /// Free space of the folder's file system that dumps leave, as 5GiB or 10%; then new ones are refused
-    #[arg(long, value_name = "SIZE|PERCENT", help_heading = "Output", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE|PERCENT", help_heading = "Write dumps", allow_hyphen_values = true)]
     pub dump_min_free: Option<String>,
     /// Delete the oldest dumps in the folder instead of refusing new ones
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, help_heading = "Write dumps")]
     pub dump_rotate: bool,
     /// Write the whole ring into this new file at the end
-    #[arg(long, value_name = "FILE", help_heading = "Output", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", help_heading = "Write dumps", value_hint = ValueHint::FilePath)]
     pub ring_out: Option<PathBuf>,
+
+    /// Run this command after each dump, by /bin/sh -c, with the facts in its environment: WIRESCOPE_FILE and others
+    #[arg(long, value_name = "CMD", help_heading = "Run a command after each dump", value_hint = ValueHint::CommandString)]
+    pub exec: Option<String>,
+    /// Most commands at once; further dumps wait for theirs
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "4",
+        help_heading = "Run a command after each dump",
+        allow_hyphen_values = true
+    )]
+    pub exec_max: String,
+    /// How long a command may take before it is ended
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "60s",
+        help_heading = "Run a command after each dump",
+        allow_hyphen_values = true
+    )]
+    pub exec_timeout: String,
+    /// Folder where commands may write, besides a temporary one of their own; may be given several times
+    #[arg(long, value_name = "DIR", help_heading = "Run a command after each dump", value_hint = ValueHint::DirPath)]
+    pub exec_write: Vec<PathBuf>,
+    /// Variable of this environment that commands find, besides PATH, LANG, HOME and TZ; may be given several times
+    #[arg(long, value_name = "NAME", help_heading = "Run a command after each dump")]
+    pub exec_env: Vec<String>,
+
     /// Print the summary as one JSON object, and nothing else on standard output
-    #[arg(long, value_name = "FORM", help_heading = "Output", value_parser = Words(&["json"]))]
+    #[arg(long, value_name = "FORM", help_heading = "Report", value_parser = Words(&["json"]))]
     pub summary: Option<String>,
     /// What standard error is written in: lines of text, or one JSON object a line
-    #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Output", value_parser = Words(&["text", "json"]))]
+    #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Report", value_parser = Words(&["text", "json"]))]
     pub log_format: String,
     /// How often the log has a status line, at least 1s
-    #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Output", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Report", allow_hyphen_values = true)]
     pub status_every: String,
+    /// Say only warnings and failures, and no summary in words
+    #[arg(short = 'q', long, help_heading = "Report")]
+    pub quiet: bool,
+    /// Also a line for each worker and open dump
+    #[arg(short = 'v', long, action = ArgAction::Count, help_heading = "Report")]
+    pub verbose: u8,
+
     /// User to be once sockets and files are open, when started as root: NAME, UID or UID:GID; root: stay root, without
     /// capabilities [default: the first who can write to the folder of wirescope, that folder's owner, nobody, root]
     #[arg(long, value_name = "NAME", help_heading = "Rights", allow_hyphen_values = true)]
@@ -336,17 +245,18 @@ pub struct RunArgs {
     /// Try in every thread what must not be possible any more; one JSON object on standard output
     #[arg(long, hide = true, help_heading = "Rights")]
     pub rights_selftest: bool,
-    /// Say only warnings and failures, and no summary in words
-    #[arg(short = 'q', long, help_heading = "Output")]
-    pub quiet: bool,
-    /// Also a line for each worker and open dump
-    #[arg(short = 'v', long, action = ArgAction::Count, help_heading = "Output")]
-    pub verbose: u8,
+
+    /// Take settings from this file; flags override it
+    #[arg(long, value_name = "FILE", help_heading = "Configuration and help", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// The same as above, each with where it came from
+    #[arg(skip)]
+    pub settings: Settings,
 }
 
 /// `wirescope demo`.
 #[derive(Debug, Args)]
-#[command(after_help = DEMO_EXAMPLES)]
+#[command(after_help = help::DEMO_EXAMPLES)]
 pub struct DemoArgs {
     /// Real packets between two network namespaces instead of generated ones; needs root and iproute2
     #[arg(long)]
@@ -358,15 +268,15 @@ pub struct DemoArgs {
 
 /// `wirescope filter`.
 #[derive(Debug, Args)]
-#[command(after_help = FILTER_EXAMPLES)]
+#[command(after_help = help::FILTER_EXAMPLES)]
 pub struct FilterArgs {
     /// The filter, in the language of tcpdump; several words are one filter
     #[arg(value_name = "EXPR", required = true)]
     pub expression: Vec<String>,
-    /// Count what it takes of a capture file; '-' is standard input
+    /// Count what it matches in a capture file; '-' is standard input
     #[arg(short = 'r', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub read: Option<String>,
-    /// How it sees VLAN tags: through them, or by the letter of libpcap
+    /// How it sees VLAN tags: through them, or exactly as libpcap does
     #[arg(long, value_name = "RULE", default_value = "transparent", value_parser = Words(&["transparent", "exact"]))]
     pub vlan: String,
     /// Explain it for this link type, by name or number [default: those of the file, or ETHERNET]
@@ -392,7 +302,7 @@ pub struct DevicesArgs {
 
 /// `wirescope doctor`.
 #[derive(Debug, Args)]
-#[command(after_help = DOCTOR_EXAMPLES)]
+#[command(after_help = help::DOCTOR_EXAMPLES)]
 pub struct DoctorArgs {
     /// The folder for dumps of a run
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["log", "pid"])]
@@ -409,6 +319,17 @@ pub struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// `wirescope man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// The command, as 'run' or 'config check' [default: the program itself]
+    #[arg(value_name = "COMMAND")]
+    pub command: Vec<String>,
+    /// Write the pages of all commands into this folder, which must exist
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "command")]
+    pub out: Option<PathBuf>,
 }
 
 /// Gives a switch an optional value, so that a flag can undo what a file says: `--single`, `--single=true`, `--single=false`.

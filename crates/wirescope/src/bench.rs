@@ -15,9 +15,10 @@ use crate::args::BenchArgs;
 use crate::plan::faults::{bad, of_ring, such_as};
 use crate::speech::{Level, say};
 use scope_fault::Fault;
-use scope_ring::measure::{self, Arena, Beside, Feeder, Packets, Run, Sizes, fill_rate};
-use scope_ring::{Form, Machine, Ring, RingError, RingMemory};
-use scope_source::spec::values::parse_size;
+use scope_machine::Machine;
+use scope_measure::{Arena, Beside, Feeder, Packets, Run, Sizes, fill_rate};
+use scope_ring::{Form, Ring, RingError, RingMemory};
+use scope_spelling::values::parse_size;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -121,7 +122,7 @@ fn measure(ring_bytes: u64, form: Form) -> Result<Figures, NoResult> {
     let failed = |cause: String| NoResult::Failed(Fault::whole(cause));
     let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(WORKERS_MAX);
     let begun = Instant::now();
-    let ring = measure::ring(ring_bytes, None, workers as u32).map_err(system)?;
+    let ring = scope_measure::ring(ring_bytes, None, workers as u32).map_err(system)?;
     let prefault = begun.elapsed();
     let memory = ring.memory();
     let mut arena = Arena::new(ring_bytes / ARENA_SHARE).map_err(system)?;

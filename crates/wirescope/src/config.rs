@@ -162,5 +162,5 @@ pub fn show(matches: &ArgMatches) -> Result<String, NoResult> {
         return Err(NoResult::Refused(faults));
     }
     // What can't be shown is written as TOML's strings, like those of JSON, have it.
-    Ok(args.settings.to_toml().split('\n').map(scope_engine::json_line).collect::<Vec<_>>().join("\n"))
+    Ok(args.settings.to_toml().split('\n').map(scope_spelling::printable::json_line).collect::<Vec<_>>().join("\n"))
 }

@@ -4,10 +4,10 @@ use crate::args::DevicesArgs;
 use crate::words::bit_rate;
 use crate::{NoResult, told};
 use scope_fault::Fault;
+use scope_machine::nic::{Driver, Ethtool, Nic, Queues, RingSizes, Timestamping, advise};
 use scope_source::afpacket;
-use scope_source::nic::{Driver, Ethtool, Nic, Queues, RingSizes, Timestamping, advise};
-use scope_source::printable::{json_line, shell_word};
 use scope_source::spec::escape;
+use scope_spelling::printable::{json_line, shell_word};
 use serde_json::{Map, Value, json};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -192,7 +192,7 @@ fn object(nic: &Nic, permission: &io::Result<()>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scope_source::nic::Link;
+    use scope_machine::nic::Link;
 
     fn nic() -> Nic {
         let link = Link { index: 3, kind: libc::ARPHRD_ETHER, up: true, running: true, mtu: 9000 };

@@ -3,11 +3,11 @@
 use crate::args::DoctorArgs;
 use crate::words::{counted, number, span};
 use crate::{NoResult, REFUSED, UNDONE, told};
-use scope_engine::doctor::facts::OtherRun;
-use scope_engine::doctor::{self, Facts, Finding, State, Wanted, log, system};
-use scope_engine::events::EVENTS_FILE;
-use scope_engine::json_line;
+use scope_doctor::facts::OtherRun;
+use scope_doctor::{Facts, Finding, State, Wanted, log, system};
+use scope_events::EVENTS_FILE;
 use scope_fault::Fault;
+use scope_spelling::printable::json_line;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ fn look(args: &DoctorArgs) -> Result<(Facts, Vec<Finding>), Fault> {
     let (path, pid) = place(args)?;
     let mut facts = log::read(&path, &Wanted { pid, run: args.run.clone() }).map_err(|error| Fault::default().error(&error))?;
     system::look(&mut facts, &path);
-    let found = doctor::findings(&facts);
+    let found = scope_doctor::findings(&facts);
     Ok((facts, found))
 }
 

@@ -10,13 +10,14 @@ use std::path::Path;
 const HEAD: &str = "\
 # Flags and keys
 
-Every flag of every command, and which of them a configuration file can set. `wirescope COMMAND --help` shows the same.
+Every flag of every command, and which of them a configuration file can set. `wirescope COMMAND --help-all` and
+`wirescope man COMMAND` show the same; `wirescope run --help` shows only those that a first user needs.
 
 This page is made by `make pages` from the table of flags. Keys of a [configuration file](../guide/configuration.md) have the
 names of the long flags, without `--`; a `*` marks a flag that is no key. Behind a flag without a value `=true` or `=false` may
 follow.
 ";
-const OWN_HELP: [&str; 2] = ["help", "version"];
+const OWN_HELP: [&str; 3] = ["help", "help_all", "version"];
 
 /// The page as it should be.
 fn page() -> String {
@@ -58,7 +59,7 @@ fn section(command: &Command, above: &str, keys: &BTreeSet<String>, text: &mut S
             let _ = writeln!(text, "| {}{mark} | {} | {} |", spelled(arg), default(arg), meaning(arg));
         }
     }
-    if let Some(more) = command.get_after_help() {
+    if let Some(more) = command.get_after_long_help().or_else(|| command.get_after_help()) {
         let _ = write!(text, "\n```text\n{}\n```\n", more.to_string().trim_end());
     }
     for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
@@ -90,6 +91,7 @@ fn default(arg: &Arg) -> String {
 
 fn meaning(arg: &Arg) -> String {
     let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
+    let help = help.replace("\n\n", ". ").trim_end_matches('.').to_string();
     let words: Vec<String> = arg.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
     let choice = if words.is_empty() || is_switch(arg) { String::new() } else { format!(": {}", words.join(", ")) };
     cell(&format!("{help}{choice}"))

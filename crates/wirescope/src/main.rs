@@ -9,6 +9,7 @@ mod doctor;
 mod explain;
 #[cfg(test)]
 mod flags_page;
+mod help;
 mod journal;
 mod manual;
 mod plan;
@@ -19,14 +20,15 @@ mod tcpdump_words;
 mod watch;
 mod words;
 
-use args::{Cli, ConfigVerb, Verb};
+use args::{Cli, ConfigVerb, ManArgs, Verb};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use plan::Look;
 use plan::faults::Faults;
 use record::Ended;
-use scope_engine::{Control, json_line, printable_lines, shell_word};
+use scope_engine::Control;
 use scope_fault::Fault;
+use scope_spelling::printable::{json_line, printable_lines, shell_word};
 use speech::{Level, LogFormat, say};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -61,10 +63,7 @@ fn main() -> ExitCode {
         Verb::Devices(args) => devices::devices(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Completions { shell } => print(&manual::completions(shell)),
-        Verb::Man => match manual::page() {
-            Ok(page) => print(&page),
-            Err(error) => failed(&Fault::of_thing("manual page").error(&error)),
-        },
+        Verb::Man(args) => man(&args),
     };
     ExitCode::from(code)
 }
@@ -248,6 +247,33 @@ fn refused(faults: &[Fault]) -> u8 {
 fn failed(fault: &Fault) -> u8 {
     speech::say_fault(fault);
     UNDONE
+}
+
+/// Prints the manual page of a command, or writes those of all commands.
+fn man(args: &ManArgs) -> u8 {
+    let pages = match manual::pages() {
+        Ok(pages) => pages,
+        Err(error) => return failed(&Fault::of_thing("manual page").error(&error)),
+    };
+    let Some(folder) = &args.out else {
+        return match pages.iter().find(|page| page.words == args.command) {
+            Some(page) => print(&page.text),
+            None => {
+                let typed = args.command.join(" ");
+                let all = pages.iter().map(|page| page.words.join(" ")).filter(|words| !words.is_empty());
+                let all = all.collect::<Vec<_>>().join(", ");
+                let fault = Fault::of_thing("man").with_value(&typed).cause(format!("there is no command '{typed}'"));
+                refused(&[fault.remedy(format!("there are: {all}"))])
+            }
+        };
+    };
+    for page in pages {
+        let path = folder.join(format!("{}.1", page.name()));
+        if let Err(error) = std::fs::write(&path, page.text) {
+            return failed(&Fault::of_thing(path.display().to_string()).error(&error));
+        }
+    }
+    DONE
 }
 
 /// Prints lines of words, or of JSON that is fit to be shown: nothing of what foreign data brought reaches a terminal as it is.

@@ -6,7 +6,8 @@ use crate::plan::faults::of_engine;
 use crate::speech::{Level, say};
 use crate::watch::Teller;
 use crate::words;
-use scope_engine::{Control, RunPlan, Summary, Watch};
+use scope_engine::control::Unsent;
+use scope_engine::{Control, Order, Refusal, RunPlan, Summary, Watch, Which};
 use scope_fault::Fault;
 use scope_source::afpacket::settings::link_speed;
 use scope_source::spec::{AfPacketPlan, PcapPlan, SourcePlan};
@@ -91,16 +92,16 @@ fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<(
         let mut stopped: Option<Instant> = None;
         for signal in signals.forever() {
             match signal {
-                SIGUSR1 => control.fire(),
-                SIGCONT => control.resumed(),
+                SIGUSR1 => send(&control, Order::Fire(Which::Hand), "SIGUSR1: no dump by hand"),
+                SIGCONT => send(&control, Order::NoteResumed, "SIGCONT: not noted in the log"),
                 SIGHUP => {
-                    control.reopen_log();
+                    send(&control, Order::ReopenLog, "SIGHUP: the log isn't opened anew");
                     // One that waits already is as good as two.
                     let _ = reload.as_ref().map(|wake| wake.try_send(()));
                 }
                 _ if stopped.is_none() => {
                     stopped = Some(Instant::now());
-                    control.stop();
+                    let _ = control.send(Order::Stop); // refused by a run that has ended
                 }
                 // Who signals a process and then its group means one stop.
                 _ if stopped.is_some_and(|at| at.elapsed() < ONE_STOP) => {}
@@ -114,6 +115,14 @@ fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<(
         }
     })?;
     Ok(())
+}
+
+/// Sends an order of a signal. What comes of it the run says itself; here only what it didn't take, behind `place`. A run that
+/// has ended refuses by having ended.
+fn send(control: &Control, order: Order, place: &str) {
+    if let Err(Unsent { refusal: refusal @ Refusal::Busy, .. }) = control.send(order) {
+        say(Level::Warning, &format!("{place}: {refusal}"));
+    }
 }
 
 fn ring_words(planned: &Planned) -> String {

@@ -4,10 +4,10 @@
 //! journal each line has its priority in front.
 
 use crate::journal;
-use scope_dump::time_text::iso;
-use scope_engine::events::now_ns;
-use scope_engine::{json_line, printable};
+use scope_events::now_ns;
 use scope_fault::Fault;
+use scope_spelling::printable::{json_line, printable};
+use scope_spelling::time::iso;
 use serde_json::{Map, Value};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};

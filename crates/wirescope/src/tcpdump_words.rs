@@ -2,8 +2,8 @@
 
 use crate::args::Cli;
 use clap::{Arg, CommandFactory};
-use scope_engine::{printable, shell_word};
 use scope_filter::is_filter_word;
+use scope_spelling::printable::{printable, shell_word};
 use std::collections::VecDeque;
 
 /// Flags that `run` doesn't have, and what to write instead.

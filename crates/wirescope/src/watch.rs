@@ -3,10 +3,11 @@
 use crate::speech::{self, Level, say};
 use crate::words;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use scope_engine::rights::Rights;
 use scope_engine::service::Service;
-use scope_engine::{DumpSummary, Status, Watch, printable};
+use scope_engine::{DumpSummary, Status, Watch};
+use scope_rights::Rights;
 use scope_ring::RingMemory;
+use scope_spelling::printable::printable;
 use serde_json::{Map, Value, json};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -191,7 +192,7 @@ impl Watch for Teller {
         let line = words::dump(report);
         let level = if report.has_failed() { Level::Warning } else { Level::Info };
         if speech::is_json() {
-            let facts = Map::from_iter([("dump".to_string(), scope_engine::summary::dump(report))]);
+            let facts = Map::from_iter([("dump".to_string(), scope_events::Fact::write(&scope_engine::summary::dump(report)))]);
             return speech::say_event(level, "dump", &line, facts);
         }
         self.tell(level, &line);
@@ -204,12 +205,12 @@ impl Watch for Teller {
 /// The figures of a status.
 fn facts(status: &Status) -> Map<String, Value> {
     let dropped: Map<String, Value> =
-        status.dropped.iter().map(|(reason, packets)| (reason.name().to_string(), packets.into())).collect();
+        status.counts.dropped.iter().map(|(reason, packets)| (reason.name().to_string(), packets.into())).collect();
     let facts = json!({
         "elapsed_s": status.elapsed_s,
         "packets_per_s": status.packets_per_s,
         "bits_per_s": status.bits_per_s,
-        "packets": status.packets,
+        "packets": status.counts.received_packets,
         "ring_ns": status.depth_ns,
         "dropped": dropped,
         "hits": status.hits,
@@ -224,11 +225,13 @@ fn facts(status: &Status) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scope_ring::WorkerCounts;
 
     #[test]
     fn the_figures_of_a_status_say_how_a_run_goes_and_whether_there_is_space() {
         let space = scope_dump::budget::Standing { used: 5, full: true, ..Default::default() };
-        let facts = facts(&Status { packets: 7, hits: 2, dumps_open: 1, space: Some(space), ..Status::default() });
+        let counts = WorkerCounts { received_packets: 7, ..WorkerCounts::default() };
+        let facts = facts(&Status { counts, hits: 2, dumps_open: 1, space: Some(space), ..Status::default() });
         assert_eq!((&facts["packets"], &facts["hits"], &facts["dumps_open"]), (&7.into(), &2.into(), &1.into()));
         assert_eq!((&facts["dump_bytes"], &facts["no_space"]), (&5.into(), &true.into()));
         assert_eq!(facts["dropped"]["kernel"], 0);

@@ -54,7 +54,7 @@ fn commands_that_tell_tell_what_they_should() {
         "file:",
         "synth:",
     ];
-    check(&["run", "--help"], &flags);
+    check(&["run", "--help-all"], &flags);
     check(&["completions", "bash"], &["wirescope", "--trigger"]);
     check(&["completions", "zsh"], &["wirescope", "--trigger"]);
     check(&["completions", "fish"], &["wirescope", "trigger"]);

@@ -32,6 +32,16 @@ fn events(place: &Place) -> Vec<Value> {
         .collect()
 }
 
+#[test]
+fn every_line_of_a_log_is_an_event_that_this_version_knows_with_no_other_key() {
+    let (place, _) = run(&capture(&[2000, 2100]), &["--holdoff", "1", "--after", "1"]);
+    for event in events(&place) {
+        let line = scope_events::Line::read(event.to_string().as_bytes()).expect("a line");
+        let scope_events::Said::Event(known) = &line.said else { panic!("{event}") };
+        assert_eq!(scope_events::line::write(known, &line.run_id, &line.logged), event);
+    }
+}
+
 /// Events of which some value is `word`: under which key the kind stands is left open.
 fn of_kind(events: &[Value], word: &str) -> usize {
     let is = |event: &&Value| event.as_object().is_some_and(|object| object.values().any(|value| value.as_str() == Some(word)));

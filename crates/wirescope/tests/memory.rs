@@ -39,7 +39,7 @@ fn told(done: &Done) -> &str {
 }
 
 fn nodes() -> Vec<u32> {
-    scope_ring::Machine::this().nodes()
+    scope_machine::Machine::this().nodes()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a run knows of the others that keep the same budget, and what it tells them: claims in blocks, so that a write seldom asks.
 
 use super::table::{Line, TABLE_FILE, Table, View};
-use scope_store::Folder;
+use scope_folder::Folder;
 use std::io;
 use std::time::{Duration, Instant};
 

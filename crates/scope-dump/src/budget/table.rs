@@ -7,7 +7,7 @@
 //!   4032  line 63
 //! ```
 //! A run locks its line for as long as it lives, and the head for each turn, which is a few microseconds. The locks end with the
-//! process (`scope_store::locks`), so nobody asks which process that was. The line of a run that is gone, by its end or a kill, is
+//! process (`scope_folder::locks`), so nobody asks which process that was. The line of a run that is gone, by its end or a kill, is
 //! *buried* by whoever finds it: its claim counts as named, until those that are left have read the folder again, and know better.
 //! ```text
 //!  claim   lock | read all | is there room? | write my claim | unlock        then the bytes are written
@@ -16,7 +16,7 @@
 //!  delete  unlink | lock | deleted += 1 | unlock                             the others read the folder again
 //! ```
 
-use scope_store::{Folder, locks};
+use scope_folder::{Folder, locks};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;

@@ -39,7 +39,7 @@ impl Bench {
     }
 
     fn file(&self, output: &Arc<DumpOutput>) -> OutFile {
-        OutFile::create(output, &self.ring, self.link_type, &Arc::default(), &Arc::default(), "").unwrap()
+        OutFile::create(output, &*self.ring, self.link_type, &Arc::default(), &Arc::default(), "").unwrap()
     }
 
     fn folder(&self) -> Arc<DumpOutput> {
@@ -55,11 +55,11 @@ impl Bench {
         data[0] = time_s as u8;
         head.write(&mut block, &data);
         let comments: Vec<String> = [comment].into_iter().filter(|comment| !comment.is_empty()).map(String::from).collect();
-        file.write(&self.ring, Place { time_ns, lane: self.lane, packet: 0 }, &block, &comments);
+        file.write(&*self.ring, Place { time_ns, lane: self.lane, packet: 0 }, &block, &comments);
     }
 
     fn publish(&self, mut file: OutFile, stem: &str) -> Option<PathBuf> {
-        file.finish_packets(&self.ring, self.ring.interface_of(self.link_type), (0, 0), 100 * 1_000_000_000);
+        file.finish_packets(&*self.ring, self.ring.interface_of(self.link_type), (0, 0), 100 * 1_000_000_000);
         assert_eq!(file.complaint(), None);
         let report = DumpReport { id: 7, trigger: "hit".into(), why: "by a test".into(), ..DumpReport::default() };
         file.publish(&report, stem, None).unwrap()
@@ -239,7 +239,7 @@ fn a_pipe_has_the_names_of_the_files_that_its_packets_come_from_and_of_no_others
         disk: Arc::new(crate::disk::SystemDisk),
         together: None,
     });
-    let mut file = OutFile::create(&output, &bench.ring, bench.link_type, &evidence, &Arc::default(), "").unwrap();
+    let mut file = OutFile::create(&output, &*bench.ring, bench.link_type, &evidence, &Arc::default(), "").unwrap();
     bench.write(&mut file, near, 10, "");
     assert_eq!(bench.publish(file, "piped"), None);
     let found = oracle::read(&path).unwrap();

@@ -142,7 +142,7 @@ impl Bench {
         for lane in 0..LANES {
             let (sequence, mut packet) = dump.at[lane as usize];
             for sequence in sequence..self.ring.lane_next(lane) {
-                let Some(pinned) = self.ring.pin(lane, sequence) else { continue };
+                let Some(pinned) = self.ring.pin(self.ring.segment_id(lane, sequence)) else { continue };
                 let committed = pinned.committed();
                 let end = pinned.first_packet() + u64::from(committed.packets);
                 let start = packet.max(pinned.first_packet());
@@ -251,7 +251,8 @@ fn a_segment_is_skipped_only_where_no_packet_of_it_can_match() {
     // Without tunnels, whose entries say nothing of what is in them, and with some of them at the end.
     bench.feed_where(0, 3000, &mut dice, |data| data[23] != 47 && data[12] == 8 && data[20] == 0);
     bench.feed(0, 3000, &mut dice);
-    let sealed: Vec<Pinned> = (0..bench.ring.lane_next(0) - 1).filter_map(|sequence| bench.ring.pin(0, sequence)).collect();
+    let sealed: Vec<Pinned> =
+        (0..bench.ring.lane_next(0) - 1).filter_map(|sequence| bench.ring.pin(bench.ring.segment_id(0, sequence))).collect();
     assert!(sealed.len() > 6 && sealed.iter().all(|pinned| summaries.build(pinned)));
     let mut skipped = 0;
     for _ in 0..200 {

@@ -6,10 +6,10 @@
 use scope_dump::disk::Disk;
 use scope_dump::{DumpFormat, DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, SystemDisk, Target, cut};
 use scope_filter::{Filter, FilterEngine, VlanRule};
+use scope_folder::Folder;
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
-use scope_packet::{Clock, Gap, GapReason, Headers, Interface, KeyEntry, LinkType, TimestampSource};
+use scope_packet::{Clock, Gap, GapReason, Headers, Interface, KeyEntry, LinkType, SegmentId, TimestampSource};
 use scope_ring::{Append, LaneWriter, Pinned, Ring, RingConfig, WorkerCounts};
-use scope_store::Folder;
 use scope_trigger::Window;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -233,8 +233,8 @@ impl Bench {
     /// Any segment that is in the ring.
     pub fn pin_any(&self, dice: &mut Dice) -> Option<Pinned> {
         let lane = dice.below(self.writers.len() as u64) as u32;
-        let there: Vec<u64> = self.ring.sequences(lane, 0).collect();
-        self.ring.pin(lane, *there.get(dice.below(there.len() as u64) as usize)?)
+        let there: Vec<SegmentId> = self.ring.segment_ids(lane, 0).collect();
+        self.ring.pin(*there.get(dice.below(there.len() as u64) as usize)?)
     }
 }
 

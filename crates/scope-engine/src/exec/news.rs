@@ -1,8 +1,8 @@
 //! What became of commands, in words and for the log.
 
 use super::orders::Outcome;
-use scope_source::printable::printable;
-use serde_json::{Value, json};
+use scope_events::event;
+use scope_spelling::printable::printable;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -75,19 +75,19 @@ impl ExecNews {
     }
 
     /// As the event log has it.
-    pub(crate) fn to_json(&self) -> Value {
+    pub(crate) fn event(&self) -> event::Exec {
         match self {
-            ExecNews::Skipped { dump } => json!({"dump": dump, "skipped": true}),
-            ExecNews::Ended { dump, outcome, timed_out, seconds, output, .. } => json!({
-                "dump": dump,
-                "skipped": false,
-                "code": outcome.as_ref().ok().and_then(ExitStatus::code),
-                "signal": outcome.as_ref().ok().and_then(|status| status.signal()),
-                "error": outcome.as_ref().err(),
-                "timed_out": timed_out,
-                "took_s": seconds,
-                "output": output,
-            }),
+            ExecNews::Skipped { dump } => event::Exec { dump: *dump, skipped: true, ..Default::default() },
+            ExecNews::Ended { dump, outcome, timed_out, seconds, output, .. } => event::Exec {
+                dump: *dump,
+                skipped: false,
+                code: outcome.as_ref().ok().and_then(ExitStatus::code).map(i64::from),
+                signal: outcome.as_ref().ok().and_then(|status| status.signal()).map(i64::from),
+                error: outcome.as_ref().err().cloned(),
+                timed_out: *timed_out,
+                took_s: Some(*seconds),
+                output: Some(output.clone()),
+            },
         }
     }
 

@@ -18,7 +18,7 @@ use super::commands::Commands;
 use super::orders::{Inbox, Order, Refusal, Setup, Told};
 use super::{COMMANDS_PATH, KEPT, PROTECTED};
 use crate::own_process::REFUSED;
-use crate::rights::{self, CommandRules, User};
+use scope_rights::{CommandRules, User};
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Write};
@@ -69,7 +69,7 @@ fn begin(setup: &Setup) -> Result<Begun, Refusal> {
         rules.write(folder).map_err(refused)?;
     }
     let user = setup.user.map(|(uid, gid)| User { name: uid.to_string(), uid, gid });
-    rights::become_powerless(user.as_ref()).map_err(|error| Refusal::whole(error.to_string()))?;
+    scope_rights::become_powerless(user.as_ref()).map_err(|error| Refusal::whole(error.to_string()))?;
     let who = User::current();
     for folder in &setup.writable {
         rustix::fs::accessat(
@@ -94,7 +94,7 @@ fn begin(setup: &Setup) -> Result<Begun, Refusal> {
 }
 
 fn not_writable(who: &User, folder: &Path, cause: io::Error) -> Refusal {
-    let word = scope_source::printable::shell_word(folder.as_os_str());
+    let word = scope_spelling::printable::shell_word(folder.as_os_str());
     Refusal {
         folder: Some(folder.to_path_buf()),
         cause: format!("{} can't write to {}: {cause}", who.name, folder.display()),
@@ -118,7 +118,7 @@ fn keep(run: File, inbox: Inbox, setup: Setup, begun: Begun) -> u8 {
         0 => {
             // SAFETY: takes numbers only.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
-            rights::hide();
+            scope_rights::hide();
             help(run, inbox, setup, rules, &temporary)
         }
         -1 => {
@@ -129,7 +129,7 @@ fn keep(run: File, inbox: Inbox, setup: Setup, begun: Begun) -> u8 {
         }
         child => {
             drop(rules);
-            let _ = rights::keep_to_removing(&temporary);
+            let _ = scope_rights::keep_to_removing(&temporary);
             let mut status = 0;
             // SAFETY: the number is one's own, and the status outlives the call.
             while unsafe { libc::waitpid(child, &mut status, 0) } < 0

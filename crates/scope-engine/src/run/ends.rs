@@ -1,64 +1,59 @@
 //! What a run says of itself at its two ends: the log's event `start`, and the summary with the event `end`.
 
 use super::Run;
-use crate::clock_state;
 use crate::dump_reports;
 use crate::failure::Failure;
 use crate::live;
-use crate::nic_watch::NicStatus;
 use crate::refused::Refused;
-use crate::rights::Rights;
-use crate::status::interfaces;
+use crate::status::{SourceStatus, Status};
 use crate::summary::{Amount, Summary, clock};
-use crate::worker::WorkerReport;
 use scope_dump::Target;
-use scope_dump::time_text::iso;
+use scope_events::event::{Armed, End, OrderCounts, Pins, ScanCounts, Start, Together, WriteBuffers};
+use scope_events::fact::Flat;
+use scope_machine::clock;
 use scope_packet::LinkType;
+use scope_rights::Rights;
 use scope_ring::RingMemory;
-use serde_json::json;
+use scope_spelling::time::iso;
 use std::io::ErrorKind;
-use std::sync::Mutex;
 
 impl Run {
     pub(super) fn log_start(&self, memory: &RingMemory, notes: &[String]) {
         let ring = &self.shared.ring;
         let in_force = self.shared.triggers.current();
         let triggers: Vec<_> = in_force
-            .triggers
+            .given()
             .iter()
             .map(|trigger| trigger.config())
-            .map(|trigger| {
-                json!({
-                    "name": trigger.name,
-                    "filter": trigger.filter.text(),
-                    "dump": trigger.template.as_ref().map(|template| template.text()),
-                    "before_ns": trigger.before_ns,
-                    "after_ns": trigger.after_ns,
-                    "holdoff_ns": trigger.holdoff_ns,
-                    "single": trigger.single,
-                })
+            .map(|trigger| Armed {
+                name: trigger.name.to_string(),
+                filter: trigger.condition.filter().map(|filter| filter.text().to_string()),
+                dump: trigger.response.template.as_ref().map(|template| template.text().to_string()),
+                before_ns: trigger.response.before_ns,
+                after_ns: trigger.response.after_ns,
+                holdoff_ns: trigger.holdoff_ns,
+                single: trigger.single,
             })
             .collect();
-        let (host, kernel) = clock_state::host();
-        self.shared.dumps.evidence().set_host(&host, &kernel, clock_state::now);
-        self.shared.events.log(
-            "start",
-            json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "host": host,
-                "kernel": kernel,
-                "clock": clock(clock_state::now()),
-                "sources": self.fixed.sources.iter().map(|source| &source.spec).collect::<Vec<_>>(),
-                "ring_bytes": ring.segments() as u64 * ring.segment_bytes() as u64,
-                "segment_bytes": ring.segment_bytes(),
-                "memory": memory.to_string(),
-                "rights": self.rights.as_ref().map(Rights::to_string),
-                "triggers": triggers,
-                "config": self.fixed.config,
-                "capture": live::settings(&self.fixed),
-                "notes": notes,
-            }),
-        );
+        let (host, kernel) = clock::host();
+        self.shared.dumps.evidence().set_host(&host, &kernel, clock::now);
+        self.shared.events.log(Start {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            host,
+            kernel,
+            clock: clock(scope_machine::clock::now()),
+            sources: self.fixed.sources.iter().map(|source| source.spec.clone()).collect(),
+            ring_bytes: ring.segments() as u64 * ring.segment_bytes() as u64,
+            segment_bytes: ring.segment_bytes() as u64,
+            memory: memory.to_string(),
+            pages: memory.kind.name().to_string(),
+            rights: self.rights.as_ref().map(Rights::to_string),
+            triggers,
+            config: self.fixed.config.clone(),
+            capture: live::settings(&self.fixed),
+            notes: notes.to_vec(),
+            ..Start::default()
+        });
     }
 
     /// A pipe for which no dump came gets a header, so that its reader sees a capture without packets.
@@ -78,24 +73,14 @@ impl Run {
     fn write_together(&self) -> Option<Failure> {
         let output = &self.outputs.dump;
         let report = output.together.as_ref()?.finish(output, &self.shared.ring, self.shared.dumps.shared_evidence())?;
-        self.shared.events.log("together", crate::summary::dump(&report));
+        self.shared.events.log(Together(crate::summary::dump(&report)));
         report.error.map(|error| format!("the file of all windows is incomplete: {error}").into())
     }
 
-    /// Draws up the summary, writes the ring out, closes the log.
-    pub(super) fn finish(
-        self,
-        names: Vec<String>,
-        reports: Vec<Mutex<WorkerReport>>,
-        nics: Vec<NicStatus>,
-        warnings: Vec<String>,
-        mut failures: Vec<Failure>,
-        refused: &Refused,
-    ) -> Summary {
-        let mut summary = Summary { warnings, nics, ..Summary::default() };
-        let counters = self.shared.ring.counters();
-        summary.adds_up = counters.add_up();
-        let total = counters.total();
+    /// Draws up the summary from the last status, writes the ring out, closes the log.
+    pub(super) fn finish(self, status: Status, warnings: Vec<String>, mut failures: Vec<Failure>, refused: &Refused) -> Summary {
+        let Status { counts: total, adds_up, hits_by_trigger, sources, interfaces, nics, .. } = status;
+        let mut summary = Summary { warnings, nics, interfaces, adds_up, ..Summary::default() };
         summary.late = total.late_packets;
         summary.strays = total.stray_packets;
         summary.set_back = self.shared.steps.era();
@@ -106,21 +91,19 @@ impl Run {
         summary.cut = total.cut_packets;
         summary.cut_by_segment = total.cut_by_segment_packets;
         summary.memory = self.shared.ring.memory().to_string();
-        summary.interfaces = interfaces(&names, &reports);
-        for (name, report) in names.into_iter().zip(reports) {
-            let report = report.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-            summary.unreadable += report.counters.unreadable;
-            summary.stepped_back += report.counters.stepped_back;
-            summary.set_back += report.counters.set_back;
-            summary.time_clamped += report.counters.time_clamped;
-            if let Some(failure) = report.failure {
+        for SourceStatus { source, counters, failure } in sources {
+            summary.unreadable += counters.unreadable;
+            summary.stepped_back += counters.stepped_back;
+            summary.set_back += counters.set_back;
+            summary.time_clamped += counters.time_clamped;
+            if let Some(failure) = failure {
                 let reason = failure.reason();
                 let cause = format!("source failed: {}", reason.why());
                 failures.push(reason.cause(cause).into());
             }
-            summary.sources.push((name, report.counters));
+            summary.sources.push((source, counters));
         }
-        summary.hits = self.shared.triggers.counts();
+        summary.hits = hits_by_trigger;
         let dumps = self.shared.dumps.reports();
         (summary.dumps, summary.dump_totals) = (dumps.kept(), dumps.totals());
         summary.annexes_left_out = self.shared.dumps.evidence().annexes.left_out();
@@ -140,29 +123,24 @@ impl Run {
             }
         }
         summary.failures = failures;
-        let mut end = summary.to_json();
-        if let Some(end) = end.as_object_mut() {
-            end.remove("dumps"); // each has its own line
-            let heard = self.shared.ring.heard();
-            let spared = self.shared.dumps.spared();
-            end.insert(
-                "scans".into(),
-                json!({
-                    "shared_packets": spared.packets_shared,
-                    "skipped_segments": spared.segments_skipped,
-                    "early_packets": spared.packets_early,
-                }),
-            );
-            let buffered = self.shared.dumps.buffered();
-            let most = json!({"bytes_most": buffered.bytes_most, "early_writes": buffered.early_writes});
-            end.insert("write_buffers".into(), most);
-            let budget = self.shared.ring.budget();
-            end.insert("pins".into(), json!({"segments": budget.segments(), "dumps_without": budget.refused()}));
-            end.insert("first".into(), heard.map(|(first_ns, _)| iso(first_ns)).into());
-            end.insert("last".into(), heard.map(|(_, last_ns)| iso(last_ns)).into());
-        }
+        let (heard, spared) = (self.shared.ring.heard(), self.shared.dumps.spared());
+        let (buffered, budget) = (self.shared.dumps.buffered(), self.shared.ring.budget());
+        let (taken, busy) = self.control.counts();
+        let end = End {
+            totals: Flat(summary.facts()),
+            scans: ScanCounts {
+                shared_packets: spared.packets_shared,
+                skipped_segments: spared.segments_skipped,
+                early_packets: spared.packets_early,
+            },
+            write_buffers: WriteBuffers { bytes_most: buffered.bytes_most, early_writes: buffered.early_writes },
+            orders: OrderCounts { taken, busy },
+            pins: Pins { segments: budget.segments(), dumps_without: budget.refused() },
+            first: heard.map(|(first_ns, _)| iso(first_ns)),
+            last: heard.map(|(_, last_ns)| iso(last_ns)),
+        };
         self.shared.events.flush_hits();
-        self.shared.events.log("end", end);
+        self.shared.events.log(end);
         if let Err(error) = self.shared.events.close() {
             summary.failures.push(Failure::of_error("the event log is incomplete", &error));
         }

@@ -1,16 +1,18 @@
 //! What comes up while a run goes, passed on: to who watches, to the log, and warnings to the summary too.
 
 use super::Run;
-use crate::numbers::{counted, number};
 use crate::refused::{Bounds, Refused};
+use crate::report::WorkerNews;
 use crate::run::Watch;
 use crate::space::Told;
-use crate::worker::WorkerReport;
-use scope_source::printable::shell_word;
+use crate::status::{Status, StatusTaker};
+use scope_events::event::{Interface, LongHold, Warning};
+use scope_events::fact::Rare;
+use scope_events::{EVENTS_FILE, LogNews};
 use scope_source::spec::SourcePlan;
 use scope_source::{InterfaceNews, InterfaceState};
-use serde_json::json;
-use std::sync::{Mutex, PoisonError};
+use scope_spelling::figures::{counted, number};
+use scope_spelling::printable::shell_word;
 use std::time::Duration;
 
 /// Warnings that the summary repeats; all are told when they come up.
@@ -23,23 +25,33 @@ const LONG_HOLD: Duration = Duration::from_secs(5);
 
 impl Run {
     /// Passes on what has come up: warnings, finished dumps.
-    pub(super) fn tell(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
-        for report in reports {
-            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-            let ((news, lost_news), (new, lost)) = (report.news.take(), report.warnings.take());
-            drop(report); // the worker needs it
-            news.into_iter().for_each(|news| self.tell_of_interface(news, watch, warnings));
-            let lost = Some(lost + lost_news).filter(|lost| *lost > 0);
-            let lost = lost.map(|lost| {
-                format!("{lost} lines of a worker came faster than they could be told, and are lost: is standard error read?")
-            });
-            new.into_iter().chain(lost).for_each(|warning| self.warn(warning, watch, warnings));
+    pub(super) fn tell(&self, taker: &mut StatusTaker, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        for (news, lost) in taker.news() {
+            for news in news {
+                match news {
+                    WorkerNews::Interface(news) => self.tell_of_interface(news, watch, warnings),
+                    WorkerNews::Warning(warning) => self.warn(warning, watch, warnings),
+                }
+            }
+            if lost > 0 {
+                let text = "lines of a worker came faster than they could be told, and are lost: is standard error read?";
+                self.warn(format!("{lost} {text}"), watch, warnings);
+            }
         }
         self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
-        for told in self.space.look(&self.shared.events).into_iter().chain(self.shared.events.news()) {
+        for told in self.space.look(&self.shared.events) {
             match told {
                 Told::Warning(warning) => self.warn(warning, watch, warnings),
                 Told::Note(note) => watch.note(&note),
+            }
+        }
+        for news in self.shared.events.news() {
+            match news {
+                LogNews::Moved => watch.note(&format!("the log was moved; it goes on in a new {EVENTS_FILE}")),
+                LogNews::Stays(error) => {
+                    let words = "can't be opened anew, the log goes on in the file that was moved";
+                    self.warn(format!("{EVENTS_FILE}: {words}: {error}"), watch, warnings);
+                }
             }
         }
         self.tell_of_commands(watch, warnings);
@@ -50,7 +62,7 @@ impl Run {
         self.shared.steps.look(&*self.shared.clock);
         let (steps, more) = self.shared.steps.news();
         for step in steps {
-            self.shared.events.log("clock_step", step.to_json());
+            self.shared.events.log(step.event());
             self.warn(step.text(), watch, warnings);
         }
         if more > 0 {
@@ -61,16 +73,17 @@ impl Run {
     /// Passes on what became of commands after dumps.
     pub(super) fn tell_of_commands(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
         for news in self.exec.iter().flat_map(|exec| exec.news()) {
-            self.shared.events.log("exec", news.to_json());
+            self.shared.events.log(news.event());
             news.complaint().into_iter().for_each(|warning| self.warn(warning, watch, warnings));
         }
     }
 
-    pub(super) fn warn(&self, warning: String, watch: &dyn Watch, warnings: &mut Vec<String>) {
-        watch.warning(&warning);
-        self.shared.events.log("warning", json!({"text": warning}));
+    pub(super) fn warn(&self, warning: impl Into<Warning>, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        let warning = warning.into();
+        watch.warning(&warning.text);
+        self.shared.events.log(warning.clone());
         match warnings.len() {
-            ..WARNINGS_MAX => warnings.push(warning),
+            ..WARNINGS_MAX => warnings.push(warning.text),
             WARNINGS_MAX => warnings.push("further warnings are in the log only".to_string()),
             _ => {}
         }
@@ -90,7 +103,7 @@ impl Run {
     pub(super) fn tell_of_refused(&self, refused: &mut Refused, watch: &dyn Watch) {
         for warning in refused.look(&self.shared.triggers, &self.bounds()) {
             watch.warning(&warning);
-            self.shared.events.log("warning", json!({"text": warning}));
+            self.shared.events.log(Warning::from(warning));
         }
     }
 
@@ -107,15 +120,13 @@ impl Run {
     }
 
     /// Warns of files whose packets are in no order of time, once all are read: then most of them belong to no window.
-    pub(super) fn tell_of_disorder(&self, reports: &[Mutex<WorkerReport>], watch: &dyn Watch, warnings: &mut Vec<String>) {
-        let total = self.shared.ring.counters().total();
-        let (strays, packets) = (total.stray_packets, total.received_packets);
+    pub(super) fn tell_of_disorder(&self, status: &Status, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        let (strays, packets) = (status.counts.stray_packets, status.counts.received_packets);
         let many = strays > STRAYS_FEW && strays.saturating_mul(STRAYS_PART) >= packets;
         if self.live || !many {
             return;
         }
-        let counters = |report: &Mutex<WorkerReport>| report.lock().unwrap_or_else(PoisonError::into_inner).counters.set_back;
-        let set_back: u64 = reports.iter().map(counters).sum();
+        let set_back: u64 = status.sources.iter().map(|source| source.counters.set_back).sum();
         let files: Vec<String> = self
             .fixed
             .sources
@@ -137,14 +148,21 @@ impl Run {
         if news.state == InterfaceState::Lost && !self.lost.note(&news.text) {
             return; // another of its workers has told it
         }
-        let mut facts = json!({"interface": news.interface, "state": news.state.name(), "text": news.text});
-        match news.state {
-            InterfaceState::Mtu(bytes) => facts["mtu"] = bytes.into(),
-            InterfaceState::Spare(sockets) => facts["sockets"] = sockets.into(),
-            InterfaceState::Renamed { ref from, ref to } => (facts["from"], facts["to"]) = (from[..].into(), to[..].into()),
+        let mut event = Interface {
+            interface: news.interface.to_string(),
+            state: news.state.name().to_string(),
+            text: news.text.clone(),
+            ..Interface::default()
+        };
+        match &news.state {
+            InterfaceState::Mtu(bytes) => event.mtu = Rare(Some((*bytes).into())),
+            InterfaceState::Spare(sockets) => event.sockets = Rare(Some(*sockets as u64)),
+            InterfaceState::Renamed { from, to } => {
+                (event.from, event.to) = (Rare(Some(from.to_string())), Rare(Some(to.to_string())));
+            }
             _ => {}
         }
-        self.shared.events.log("interface", facts);
+        self.shared.events.log(event);
         if news.state.warns() { self.warn(news.text, watch, warnings) } else { watch.note(&news.text) }
     }
 
@@ -160,7 +178,8 @@ impl Run {
                     waiting.as_secs_f64(),
                     if self.outputs.dump.is_stream() { "the reader of its pipe" } else { "its disk" }
                 );
-                self.shared.events.log("long_hold", json!({"dump": dump.id, "waiting_s": waiting.as_secs_f64()}));
+                let waiting_s = Rare(Some(waiting.as_secs_f64()));
+                self.shared.events.log(LongHold { dump: dump.id, waiting_s, ..LongHold::default() });
                 watch.warning(&line);
             } else if let Some((segments, held)) = dump.progress.long_hold(LONG_HOLD) {
                 let line = format!(
@@ -169,7 +188,8 @@ impl Run {
                     dump.trigger,
                     held.as_secs_f64()
                 );
-                self.shared.events.log("long_hold", json!({"dump": dump.id, "segments": segments}));
+                let segments = Rare(Some(segments));
+                self.shared.events.log(LongHold { dump: dump.id, segments, ..LongHold::default() });
                 watch.warning(&line);
             }
         }

@@ -3,16 +3,16 @@
 
 use scope_dump::{DumpOutput, Scans};
 use scope_engine::dumps::{DumpSettings, Dumps};
-use scope_engine::events::Events;
 use scope_engine::lockstep::Lockstep;
 use scope_engine::steps::Steps;
 use scope_engine::threads::SystemThreads;
 use scope_engine::triggers::Triggers;
 use scope_engine::worker::Shared;
+use scope_events::Events;
 use scope_filter::{Filter, FilterEngine, Template, VlanRule};
 use scope_packet::{Clock, LinkType};
 use scope_ring::Ring;
-use scope_trigger::{Places, TriggerConfig};
+use scope_trigger::{Condition, Places, Response, TriggerConfig};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -24,15 +24,17 @@ const DUMPS_MAX: usize = 1000;
 pub fn trigger(name: &str, text: &str, before_ns: i64, after_ns: i64) -> TriggerConfig {
     TriggerConfig {
         name: name.to_string(),
-        filter: Filter::compile(text, VlanRule::Exact, &[LinkType::ETHERNET]).unwrap(),
-        template: Some(Template::parse("").unwrap()),
-        before_ns,
-        after_ns,
+        condition: Condition::Filter(Filter::compile(text, VlanRule::Exact, &[LinkType::ETHERNET]).unwrap()),
+        response: Response { template: Some(Template::parse("").unwrap()), before_ns, after_ns, vlan: VlanRule::Exact },
         holdoff_ns: 0,
         holdoff_key: None,
-        vlan: VlanRule::Exact,
         single: false,
     }
+}
+
+/// Dumps by hand that keep what came last of everything.
+fn by_hand() -> TriggerConfig {
+    TriggerConfig { condition: Condition::Hand, ..trigger("manual", "", 0, 0) }
 }
 
 /// What the worker shares with the rest of its run; dumps go to `folder`.
@@ -49,7 +51,7 @@ pub fn shared(ring: &Arc<Ring>, folder: &Path, clock: Arc<dyn Clock>, triggers: 
     let dumps = Dumps::new(ring, &Places::new(DUMPS_MAX, 0, None), &events, &Scans::new(ring, None), settings, None);
     Shared {
         ring: ring.clone(),
-        triggers: Triggers::new(triggers, trigger("manual", "", 0, 0)),
+        triggers: Triggers::new(triggers, by_hand()),
         dumps,
         events,
         lockstep: Lockstep::new(1),

@@ -2,8 +2,8 @@
 
 use crate::pin::{Blocks, Pinned};
 use crate::search::Column;
-use scope_packet::KeyEntry;
 use scope_packet::pcapng::PacketBlock;
+use scope_packet::{KeyEntry, SegmentId};
 
 /// Whoever follows the ring as a reader: sees every batch once, in place.
 ///
@@ -39,9 +39,9 @@ impl<'a> Batch<'a> {
         self.pinned.lane()
     }
 
-    /// Number in the lane of the segment that the packets lie in.
-    pub fn sequence(&self) -> u64 {
-        self.pinned.sequence()
+    /// The segment that the packets lie in.
+    pub fn segment(&self) -> SegmentId {
+        self.pinned.id()
     }
 
     /// Number in the lane of the first packet.

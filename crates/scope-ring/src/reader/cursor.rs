@@ -104,8 +104,9 @@ impl Cursor {
         }
         let mut sequence = self.sequence.max(oldest);
         while sequence < next {
-            let held = if let Role::Holding(hold) = role { hold.take(lane, sequence) } else { None };
-            let Some(pinned) = held.or_else(|| ring.pin(lane, sequence)) else {
+            let id = ring.segment_id(lane, sequence);
+            let held = if let Role::Holding(hold) = role { hold.take(id) } else { None };
+            let Some(pinned) = held.or_else(|| ring.pin(id)) else {
                 sequence += 1; // recycled meanwhile
                 continue;
             };

@@ -91,7 +91,8 @@ impl ReaderGroup {
         }
         let published = ring.region().lane(lane).published().packets; // looked at first: these lie in segments below `end`
         let end = ring.lane_next(lane);
-        let pinned = (claims.next.max(ring.oldest_possible(lane))..end).find_map(|sequence| ring.pin(lane, sequence));
+        let id = |sequence| ring.segment_id(lane, sequence);
+        let pinned = (claims.next.max(ring.oldest_possible(lane))..end).find_map(|sequence| ring.pin(id(sequence)));
         let missed = match &pinned {
             Some(pinned) => claims.step_to(pinned.sequence() + 1, pinned.first_packet()),
             None if claims.next < end => claims.step_to(end, published), // all that the lane had is recycled

@@ -5,6 +5,7 @@ use crate::follow::Follower;
 use crate::held::Held;
 use crate::pin::{Allowance, Pinned};
 use crate::ring::Ring;
+use scope_packet::SegmentId;
 use std::sync::Arc;
 
 /// A holding reader's pins besides the ones under its cursors, and its place among those whom workers wait for.
@@ -47,7 +48,8 @@ impl Hold {
     fn most_endangered(&mut self, ring: &Arc<Ring>) -> Option<Pinned> {
         let mut best: Option<(u64, Pinned)> = None;
         for (lane, next) in (0u32..).zip(&self.next).filter(|(lane, _)| self.ahead.has_room(*lane)) {
-            let Some(pinned) = (*next..ring.lane_next(lane)).find_map(|sequence| ring.pin(lane, sequence)) else { continue };
+            let mut ids = (*next..ring.lane_next(lane)).map(|sequence| ring.segment_id(lane, sequence));
+            let Some(pinned) = ids.find_map(|id| ring.pin(id)) else { continue };
             let order = pinned.times().map_or(u64::MAX, |times| times.sealed_order);
             if best.as_ref().is_none_or(|best| order < best.0) {
                 best = Some((order, pinned));
@@ -62,8 +64,8 @@ impl Hold {
     }
 
     /// The held segment, for the cursor.
-    pub(super) fn take(&mut self, lane: u32, sequence: u64) -> Option<Pinned> {
-        self.ahead.take(lane, sequence)
+    pub(super) fn take(&mut self, id: SegmentId) -> Option<Pinned> {
+        self.ahead.take(id)
     }
 
     /// The lane is read up to segment `needed`.

@@ -9,8 +9,8 @@
 //! All of it is shared memory behind nameless files (memfd). What is bound to a NUMA node or locked is so before its first page
 //! comes, so that every page obeys.
 
-use super::machine::Machine;
 use crate::RingError;
+use scope_machine::memory::{HugePool, Machine, NODES_MAX};
 use std::fmt::{Display, Formatter};
 use std::io::Error;
 
@@ -18,8 +18,6 @@ use std::io::Error;
 pub(super) const PAGE: usize = 4096;
 /// Bytes of a huge page that the kernel makes by itself.
 pub(super) const HUGE_PAGE: usize = 2 << 20;
-/// NUMA nodes that can be named.
-pub(super) const NODES_MAX: u32 = 1024;
 /// Huge pages may round a ring up by one part in so many at most.
 const ROUND_UP_PART: usize = 64;
 /// Left for tables, threads and buffers when a ring is checked against what is free: one part in so many, and some bytes.
@@ -75,13 +73,15 @@ pub struct RingMemory {
     pub node: Option<u32>,
 }
 
-/// Reserved huge pages of one size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HugePool {
-    /// Bytes of one page.
-    pub page_bytes: u64,
-    /// Pages that nobody has or was promised.
-    pub free: u64,
+impl MemoryKind {
+    /// A word for programs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            MemoryKind::Hugetlb { .. } => "hugetlb",
+            MemoryKind::Transparent { .. } => "transparent",
+            MemoryKind::Normal { .. } => "normal",
+        }
+    }
 }
 
 impl Display for MemoryKind {
@@ -117,13 +117,11 @@ impl Display for RingMemory {
     }
 }
 
-impl HugePool {
-    /// Bytes that `bytes` take in these pages; `None` where there are too few, or rounding up would waste too much.
-    fn room_for(&self, bytes: usize) -> Option<usize> {
-        let rounded = bytes.checked_next_multiple_of(self.page_bytes as usize)?;
-        let fits = rounded as u64 / self.page_bytes <= self.free && rounded - bytes <= bytes / ROUND_UP_PART;
-        fits.then_some(rounded)
-    }
+/// Bytes that `bytes` take in these pages; `None` where there are too few, or rounding up would waste too much.
+fn room_in(pool: &HugePool, bytes: usize) -> Option<usize> {
+    let rounded = bytes.checked_next_multiple_of(pool.page_bytes as usize)?;
+    let fits = rounded as u64 / pool.page_bytes <= pool.free && rounded - bytes <= bytes / ROUND_UP_PART;
+    fits.then_some(rounded)
 }
 
 impl MemoryOptions {
@@ -158,7 +156,7 @@ impl MemoryOptions {
         if self.without_hugetlb {
             return Vec::new();
         }
-        machine.huge_pools(self.node).into_iter().filter_map(|pool| Some((pool, pool.room_for(bytes)?))).collect()
+        machine.huge_pools(self.node).into_iter().filter_map(|pool| Some((pool, room_in(&pool, bytes)?))).collect()
     }
 }
 
@@ -349,13 +347,13 @@ mod tests {
     fn a_pool_takes_what_fits_without_much_waste() {
         let large = HugePool { page_bytes: 1 << 30, free: 4 };
         let small = HugePool { page_bytes: 2 << 20, free: 100 };
-        assert_eq!(large.room_for(4 << 30), Some(4 << 30));
-        assert_eq!(large.room_for(5 << 30), None);
-        assert_eq!(large.room_for((3 << 30) + (512 << 20)), None);
-        assert_eq!(small.room_for(200 << 20), Some(200 << 20));
-        assert_eq!(small.room_for((128 << 20) + (1 << 20)), Some(130 << 20));
-        assert_eq!(small.room_for(1 << 20), None);
-        assert_eq!(small.room_for(usize::MAX), None);
+        assert_eq!(room_in(&large, 4 << 30), Some(4 << 30));
+        assert_eq!(room_in(&large, 5 << 30), None);
+        assert_eq!(room_in(&large, (3 << 30) + (512 << 20)), None);
+        assert_eq!(room_in(&small, 200 << 20), Some(200 << 20));
+        assert_eq!(room_in(&small, (128 << 20) + (1 << 20)), Some(130 << 20));
+        assert_eq!(room_in(&small, 1 << 20), None);
+        assert_eq!(room_in(&small, usize::MAX), None);
     }
 
     #[test]

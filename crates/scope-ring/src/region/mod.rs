@@ -9,16 +9,17 @@
 //! capture begins ([`Region::ready`]) and may lie in huge pages (see [`memory`]); the tables have a mapping of normal pages
 //! for themselves, of which only what is used ever becomes resident.
 
-pub mod machine;
+mod arena;
 pub mod memory;
 mod prefault;
 
-pub use machine::Machine;
-pub use memory::{HugePool, MemoryKind, MemoryOptions, RingMemory};
+pub use arena::Arena;
+pub use memory::{MemoryKind, MemoryOptions, RingMemory};
 
 use crate::RingError;
 use crate::control::{Header, LaneControl, SegmentControl, WorkerControl};
-use memory::{Mapping, NODES_MAX, PAGE, SWAPPED, TRANSPARENT};
+use memory::{Mapping, PAGE, SWAPPED, TRANSPARENT};
+pub(crate) use scope_machine::Machine;
 use std::sync::atomic::AtomicU64;
 
 /// Bytes reserved for interface descriptions, sparse.

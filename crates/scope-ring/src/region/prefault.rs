@@ -11,9 +11,9 @@
 //! The request (`MADV_COLLAPSE`, Linux 6.1) is granted even where the system gives shared memory no huge pages by itself, unless
 //! `shmem_enabled` says `deny`. Nothing here changes a byte.
 
-use super::machine::Machine;
 use super::memory::{HUGE_PAGE, Mapping, PAGE};
 use crate::RingError;
+use scope_machine::Machine;
 use std::io::Error;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

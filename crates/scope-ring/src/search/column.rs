@@ -17,7 +17,8 @@ pub struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Column<'a> {
+    /// The entries that lie in `bytes`, whole ones, the last entry first.
+    pub fn new(bytes: &'a [u8]) -> Column<'a> {
         Column { bytes }
     }
 
@@ -63,11 +64,38 @@ impl Pinned {
     }
 }
 
-/// Indices of the entries that pass.
+/// Which packets of a stretch: their indices, ascending. A scan makes it of the entries that pass; packets can be
+/// put in and left out before the first one is taken out.
+#[derive(Clone, Debug)]
 pub struct Matches {
     /// One bit for each entry in order of memory, which is the reverse order of packets; passed and not out yet.
     bits: Vec<u64>,
     entries: u32,
+}
+
+impl Matches {
+    /// None of `entries` packets.
+    pub fn none(entries: u32) -> Matches {
+        Matches { bits: vec![0; entries.div_ceil(u64::BITS) as usize], entries }
+    }
+
+    /// Puts one in.
+    pub fn insert(&mut self, index: u32) {
+        let (word, bit) = self.place(index);
+        self.bits[word] |= bit;
+    }
+
+    /// Leaves one out.
+    pub fn remove(&mut self, index: u32) {
+        let (word, bit) = self.place(index);
+        self.bits[word] &= !bit;
+    }
+
+    fn place(&self, index: u32) -> (usize, u64) {
+        assert!(index < self.entries, "an index of the stretch");
+        let in_memory = self.entries - 1 - index;
+        ((in_memory / u64::BITS) as usize, 1 << (in_memory % u64::BITS))
+    }
 }
 
 impl Iterator for Matches {

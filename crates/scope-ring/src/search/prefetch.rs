@@ -2,6 +2,7 @@
 
 use crate::pin::{Blocks, Pinned};
 use crate::search::Column;
+use scope_packet::KeyEntry;
 use scope_packet::pcapng::PacketBlock;
 
 /// Blocks that are fetched ahead: about as many lines as a core can wait for at once.
@@ -16,12 +17,7 @@ impl Pinned {
     /// The blocks of the packets at `indices` (any order, below what is committed now), through the column's offsets.
     pub fn pick<I: Iterator<Item = u32>>(&self, indices: I) -> Picked<'_, I> {
         let committed = self.committed();
-        let (column, blocks) = (self.column(0, committed.packets), self.blocks(0, committed.bytes));
-        let mut picked = Picked { column, blocks, indices, ahead: [(0, 0); AHEAD], at: 0, waiting: 0 };
-        while picked.waiting < AHEAD && picked.fetch((picked.at + picked.waiting) % AHEAD) {
-            picked.waiting += 1;
-        }
-        picked
+        Picked::new(self.column(0, committed.packets), self.blocks(0, committed.bytes), indices)
     }
 }
 
@@ -30,21 +26,46 @@ pub struct Picked<'a, I> {
     column: Column<'a>,
     blocks: Blocks<'a>,
     indices: I,
-    /// Index and offset of those on their way, a circle from `at` on.
-    ahead: [(u32, u32); AHEAD],
+    /// Index and entry of those on their way, a circle from `at` on.
+    ahead: [(u32, KeyEntry); AHEAD],
     at: usize,
     waiting: usize,
 }
 
-impl<I: Iterator<Item = u32>> Picked<'_, I> {
+impl<'a, I: Iterator<Item = u32>> Picked<'a, I> {
+    /// The blocks of the packets at `indices` of `column`; an entry's offset is that of its block in `blocks`.
+    pub(crate) fn new(column: Column<'a>, blocks: Blocks<'a>, indices: I) -> Picked<'a, I> {
+        let ahead = [(0, KeyEntry::default()); AHEAD];
+        let mut picked = Picked { column, blocks, indices, ahead, at: 0, waiting: 0 };
+        while picked.waiting < AHEAD && picked.fetch((picked.at + picked.waiting) % AHEAD) {
+            picked.waiting += 1;
+        }
+        picked
+    }
+
     /// Starts to fetch the next block and notes it at `place`.
     #[inline]
     fn fetch(&mut self, place: usize) -> bool {
         let Some(index) = self.indices.next() else { return false };
-        let offset = self.column.get(index).offset();
-        prefetch(self.blocks.bytes(), offset as usize);
-        self.ahead[place] = (index, offset);
+        let entry = self.column.get(index);
+        prefetch(self.blocks.bytes(), entry.offset() as usize);
+        self.ahead[place] = (index, entry);
         true
+    }
+
+    /// The next block, with its key.
+    #[inline]
+    pub(crate) fn next_with_key(&mut self) -> Option<(u32, KeyEntry, PacketBlock<'a>)> {
+        if self.waiting == 0 {
+            return None;
+        }
+        let place = self.at;
+        let (index, entry) = self.ahead[place];
+        if !self.fetch(place) {
+            self.waiting -= 1;
+        }
+        self.at = (place + 1) % AHEAD;
+        Some((index, entry, self.blocks.at(entry.offset())))
     }
 }
 
@@ -53,16 +74,7 @@ impl<'a, I: Iterator<Item = u32>> Iterator for Picked<'a, I> {
 
     #[inline]
     fn next(&mut self) -> Option<(u32, PacketBlock<'a>)> {
-        if self.waiting == 0 {
-            return None;
-        }
-        let place = self.at;
-        let (index, offset) = self.ahead[place];
-        if !self.fetch(place) {
-            self.waiting -= 1;
-        }
-        self.at = (place + 1) % AHEAD;
-        Some((index, self.blocks.at(offset)))
+        self.next_with_key().map(|(index, _, block)| (index, block))
     }
 }
 

@@ -54,7 +54,7 @@ impl SegmentQueue {
     pub fn take(&self) -> Option<Pinned> {
         loop {
             let span = self.segments.get(self.next.fetch_add(1, Ordering::Relaxed))?;
-            let Some(pinned) = self.ring.pin(span.lane, span.sequence) else {
+            let Some(pinned) = self.ring.pin(span.segment) else {
                 self.gone.fetch_add(1, Ordering::Relaxed);
                 continue;
             };

@@ -8,6 +8,7 @@
 use crate::pin::Pinned;
 use crate::ring::Ring;
 use crate::search::Picked;
+use scope_packet::SegmentId;
 use scope_packet::pcapng::PacketBlock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,10 +33,8 @@ impl Found {
 /// One segment that touches a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentSpan {
-    /// Lane.
-    pub lane: u32,
-    /// Number in the lane.
-    pub sequence: u64,
+    /// Which.
+    pub segment: SegmentId,
     /// Smallest time of what is committed, ns; of an open segment perhaps of later packets, too.
     pub min_ns: i64,
     /// Largest time, ns, likewise.
@@ -50,8 +49,7 @@ impl Ring {
     pub fn find_time(self: &Arc<Self>, from_ns: i64) -> Option<Found> {
         let mut best: Option<Found> = None;
         for lane in 0..self.lanes() {
-            let newest = self.lane_next(lane).checked_sub(1);
-            improve(&mut best, newest.and_then(|sequence| self.pin(lane, sequence)), from_ns);
+            improve(&mut best, self.newest(lane).and_then(|id| self.pin(id)), from_ns);
         }
         let can_improve = |best: &Option<Found>, min_ns: i64, max_ns: i64| {
             max_ns >= from_ns && best.as_ref().is_none_or(|best| min_ns.max(from_ns) <= best.time_ns)
@@ -64,23 +62,27 @@ impl Ring {
     pub fn overlapping(self: &Arc<Self>, from_ns: i64, to_ns: i64) -> Vec<SegmentSpan> {
         let touching = |pinned: Pinned| {
             let (min_ns, max_ns, unordered) = pinned.span()?;
-            let span = SegmentSpan { lane: pinned.lane(), sequence: pinned.sequence(), min_ns, max_ns, unordered };
+            let span = SegmentSpan { segment: pinned.id(), min_ns, max_ns, unordered };
             (max_ns >= from_ns && min_ns <= to_ns).then_some(span)
         };
-        let newest = (0..self.lanes()).filter_map(|lane| self.pin(lane, self.lane_next(lane).checked_sub(1)?));
+        let newest = (0..self.lanes()).filter_map(|lane| self.pin(self.newest(lane)?));
         let mut spans: Vec<SegmentSpan> = newest.filter_map(touching).collect();
         let wanted = |_: &Vec<SegmentSpan>, min_ns: i64, max_ns: i64| max_ns >= from_ns && min_ns <= to_ns;
         self.spans().each(&mut spans, wanted, |spans, slot| spans.extend(self.pin_slot(slot).and_then(touching)));
-        spans.sort_by_key(|span| (span.lane, span.sequence));
-        spans.dedup_by_key(|span| (span.lane, span.sequence)); // sealed between the two looks, or not yet followed by another
-        spans.sort_by_key(|span| (span.min_ns, span.lane, span.sequence));
+        spans.sort_by_key(|span| span.segment);
+        spans.dedup_by_key(|span| span.segment); // sealed between the two looks, or not yet followed by another
+        spans.sort_by_key(|span| (span.min_ns, span.segment));
         spans
+    }
+
+    fn newest(&self, lane: u32) -> Option<SegmentId> {
+        Some(self.segment_id(lane, self.lane_next(lane).checked_sub(1)?))
     }
 
     /// Pins what is in `slot` now.
     fn pin_slot(self: &Arc<Self>, slot: u32) -> Option<Pinned> {
         let control = self.region().segment(slot);
-        self.pin(control.lane.load(Ordering::Relaxed), control.sequence.load(Ordering::Relaxed))
+        self.pin(self.segment_id(control.lane.load(Ordering::Relaxed), control.sequence.load(Ordering::Relaxed)))
     }
 }
 

@@ -10,7 +10,7 @@ pub struct Incoming<'a> {
     /// there doesn't count.
     pub head: PacketHead,
     /// Its key entry; the offset is filled in.
-    pub key: KeyEntry,
+    pub key: &'a KeyEntry,
     /// Its bytes.
     pub data: &'a [u8],
 }
@@ -52,7 +52,7 @@ pub struct Appended {
     /// Time of the last of them, ns.
     pub last_ns: i64,
     /// Negative if any time is, or is before the one that it follows.
-    steps: i64,
+    pub(super) steps: i64,
 }
 
 impl Appended {

@@ -211,7 +211,7 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
     /// # Safety
     /// As [`Writer`]; there is room for it.
     #[inline(always)]
-    unsafe fn push_entry(&mut self, key: KeyEntry) {
+    unsafe fn push_entry(&mut self, key: &KeyEntry) {
         // SAFETY: a batch has room in the staging, downward from where it began.
         unsafe { self.entry.write(key.at(self.at as u32).to_bytes()) };
         self.entry = self.entry.wrapping_sub(1);

@@ -61,7 +61,7 @@ impl Entries {
 
     /// Stages the entry of packet `index` of the segment, whose block begins at `at`.
     #[inline(always)]
-    pub fn push(&mut self, index: usize, key: KeyEntry, at: usize) {
+    pub fn push(&mut self, index: usize, key: &KeyEntry, at: usize) {
         let staged = index - self.first;
         debug_assert!(staged < STAGED_MAX);
         // The remainder changes nothing; it lets the compiler see that the index is right.

@@ -1,6 +1,6 @@
 //! Which instructions write the ring: chosen once at start, or forced for tests and measurements.
 
-/// The environment variable that forces a form: `avx512`, `sse2` or `plain`.
+/// The environment variable that forces a form: `avx512`, `avx2`, `sse2` or `plain`.
 pub const FORM_VARIABLE: &str = "WIRESCOPE_RING_FORM";
 
 /// How bytes go to memory. All forms write the same bytes.
@@ -8,6 +8,8 @@ pub const FORM_VARIABLE: &str = "WIRESCOPE_RING_FORM";
 pub enum Form {
     /// Whole lines put together in 64-byte registers and streamed.
     Avx512,
+    /// Half lines put together in 32-byte registers and streamed.
+    Avx2,
     /// Whole lines staged and streamed 16 bytes at a time.
     Sse2,
     /// Ordinary stores.
@@ -16,12 +18,13 @@ pub enum Form {
 
 impl Form {
     /// All forms, fastest first.
-    pub const ALL: [Form; 3] = [Form::Avx512, Form::Sse2, Form::Plain];
+    pub const ALL: [Form; 4] = [Form::Avx512, Form::Avx2, Form::Sse2, Form::Plain];
 
     /// Its name, as the environment variable takes it.
     pub const fn name(self) -> &'static str {
         match self {
             Form::Avx512 => "avx512",
+            Form::Avx2 => "avx2",
             Form::Sse2 => "sse2",
             Form::Plain => "plain",
         }
@@ -36,6 +39,8 @@ impl Form {
                     && std::is_x86_feature_detected!("avx512bw")
                     && std::is_x86_feature_detected!("bmi2")
             }
+            #[cfg(target_arch = "x86_64")]
+            Form::Avx2 => std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("bmi2"),
             #[cfg(target_arch = "x86_64")]
             Form::Sse2 => true,
             Form::Plain => true,
@@ -53,7 +58,7 @@ impl Form {
                 Some(form) => form.supported(),
                 None => Err(std::io::Error::new(
                     std::io::ErrorKind::InvalidInput,
-                    format!("{FORM_VARIABLE} is {asked:?}: it must be avx512, sse2 or plain"),
+                    format!("{FORM_VARIABLE} is {asked:?}: it must be avx512, avx2, sse2 or plain"),
                 )),
             },
         }

@@ -31,12 +31,15 @@
 //! | form | processors | blocks |
 //! |---|---|---|
 //! | [`avx512`] | AVX-512 F and BW | open line in a register, each block rotated into it; no staging |
+//! | [`avx2`] | AVX2 and BMI2 | the same with half a line |
 //! | [`sse2`] | every x86-64 | 4 KiB staging; payloads of 128 bytes and more go straight from the source |
 //! | plain | any; sanitizers | ordinary stores straight into the segment |
 //!
 //! Absent on purpose: who may write and what a reader may see is decided elsewhere (module `writer`, module `pin`).
 
 mod arrivals;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
@@ -73,6 +76,9 @@ pub struct Stream {
     /// [`avx512`]: the block line that isn't full yet.
     #[cfg(target_arch = "x86_64")]
     open_line: avx512::OpenLine,
+    /// [`avx2`]: the half of a block line that isn't full yet.
+    #[cfg(target_arch = "x86_64")]
+    open_half: avx2::OpenHalf,
     place: Place,
     form: Form,
     #[cfg(target_arch = "x86_64")]
@@ -94,6 +100,8 @@ impl Stream {
         Box::new(Stream {
             #[cfg(target_arch = "x86_64")]
             open_line: Default::default(),
+            #[cfg(target_arch = "x86_64")]
+            open_half: Default::default(),
             place: Place::closed(),
             form,
             #[cfg(target_arch = "x86_64")]
@@ -150,6 +158,9 @@ impl Stream {
             // SAFETY: the processor has the form (`new`); a segment is open.
             #[cfg(target_arch = "x86_64")]
             Form::Avx512 => unsafe { avx512::append(self, interface, batch, range) },
+            // SAFETY: likewise.
+            #[cfg(target_arch = "x86_64")]
+            Form::Avx2 => unsafe { avx2::append(self, interface, batch, range) },
             #[cfg(target_arch = "x86_64")]
             Form::Sse2 => sse2::append(self, interface, batch, range),
             _ => self.append_plain(interface, batch, range),
@@ -192,6 +203,8 @@ impl Stream {
             Form::Plain => return,
             // SAFETY: the processor has AVX-512 (`new`); the open line lies in the open segment.
             Form::Avx512 => unsafe { avx512::write_open_line(&self.open_line, &self.place) },
+            // SAFETY: the processor has AVX2 (`new`); the open half lies in the open segment.
+            Form::Avx2 => unsafe { avx2::write_open_half(&self.open_half, &self.place) },
             Form::Sse2 => self.staging.publish(&mut self.place),
         }
         self.entries.publish(&mut self.place);

@@ -215,7 +215,7 @@ fn stated(kind: u32, bytes: &[u8]) -> Stated {
 /// Accounts for every sealed segment of `lane` that is still there.
 pub fn accounts(ring: &Arc<Ring>, lane: u32) -> Vec<Account> {
     (ring.oldest_possible(lane)..ring.lane_next(lane))
-        .filter_map(|sequence| ring.pin(lane, sequence)?.whole().map(account))
+        .filter_map(|sequence| ring.pin(ring.segment_id(lane, sequence))?.whole().map(account))
         .collect()
 }
 

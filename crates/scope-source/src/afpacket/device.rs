@@ -1,5 +1,6 @@
 //! The network interface as capture sees it: its number, link type and clock.
 
+use scope_machine::nic::{SUPPORTED, link_type};
 use scope_packet::{LinkType, TimestampSource};
 
 use super::links::Link;
@@ -12,22 +13,6 @@ pub(super) struct Device {
     pub link_type: LinkType,
     pub loopback: bool,
     pub timestamps: TimestampSource,
-}
-
-/// Interface kinds that the libc crate doesn't list.
-const ARPHRD_RAWIP: u16 = 519;
-
-/// What [`link_type`] knows, in words.
-pub(crate) const SUPPORTED: &str = "Ethernet, loopback, raw IP (tun, ipip, sit), 802.11 with radiotap";
-
-/// The link type of frames from an interface of ARPHRD kind `kind`; `None` where it isn't supported.
-pub(crate) fn link_type(kind: u16) -> Option<LinkType> {
-    match kind {
-        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::ETHERNET),
-        libc::ARPHRD_NONE | ARPHRD_RAWIP | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT => Some(LinkType::RAW),
-        libc::ARPHRD_IEEE80211_RADIOTAP => Some(LinkType(127)),
-        _ => None,
-    }
 }
 
 /// Bytes before what the MTU counts: an Ethernet header and two VLAN tags.

@@ -2,7 +2,7 @@
 
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SKF_AD_OFF, SKF_AD_PKTTYPE, sock_filter};
 
-use crate::spec::SNAP_LEN_MAX;
+use scope_machine::nic::SNAP_LEN_MAX;
 
 const fn step(code: u32, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: 0, jf: 0, k }

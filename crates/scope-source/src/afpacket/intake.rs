@@ -7,7 +7,7 @@ use super::block::{Frame, Rules, Walk};
 use super::losses::{Look, Losses};
 use super::socket::KernelCounts;
 use crate::SourceCounters;
-use crate::spec::SNAP_LEN_MAX;
+use scope_machine::nic::SNAP_LEN_MAX;
 
 const EMPTY: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
 

@@ -8,6 +8,7 @@
 //! The table begins with the kernel's list of all interfaces. Where the socket overflowed, the list is asked for again: what is
 //! not in it is gone. Three attributes are wanted of what the kernel tells, so they are read here.
 
+use scope_machine::nic::netlink::{Attributes, i32_at, u16_at, u32_at};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -252,35 +253,8 @@ impl Table {
     }
 }
 
-/// The attributes of a message, each its type and bytes.
-pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
-
-impl<'a> Iterator for Attributes<'a> {
-    type Item = (u16, &'a [u8]);
-
-    fn next(&mut self) -> Option<(u16, &'a [u8])> {
-        let len = usize::from(u16_at(self.0, 0)?);
-        let kind = u16_at(self.0, 2)?;
-        let bytes = self.0.get(4..len)?;
-        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-        Some((kind, bytes))
-    }
-}
-
 fn family(message: &[u8]) -> Option<u8> {
     message.get(HEAD_BYTES).copied()
-}
-
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
-}
-
-pub(crate) fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
-    u32_at(bytes, at).map(|word| word as i32)
 }
 
 #[cfg(test)]

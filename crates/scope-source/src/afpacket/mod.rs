@@ -45,10 +45,9 @@ use scope_filter::Filter;
 use scope_packet::time::STEP_NS;
 use scope_packet::{Interface, LinkType, Sink, TimestampSource};
 
+use crate::SourceError;
 use crate::own_traffic::{self, Connection};
-use crate::printable::shell_word;
-use crate::spec::{AfPacketPlan, SNAP_LEN_MAX};
-use crate::{Altered, SourceError};
+use crate::spec::AfPacketPlan;
 use block::{Rules, TAG_BYTES};
 use device::Device;
 use fanout::FanoutGroup;
@@ -56,13 +55,13 @@ use intake::Intake;
 use links::{Link, LinkState};
 pub use losses::{Look, Losses};
 use ring::BlockRing;
+use scope_machine::nic::{Altered, SNAP_LEN_MAX};
+use scope_spelling::printable::shell_word;
 use socket::Socket;
 
-pub(crate) use device::{SUPPORTED, link_type};
 pub use fanout::FanoutMode;
 pub use opening::{open, open_shared};
 pub use pattern::Pattern;
-pub(crate) use socket::interface_names;
 pub use source::{AfPacketSource, INTERFACES_KNOWN_MAX, PORTS_MAX, block_order};
 
 /// Most workers of one interface.

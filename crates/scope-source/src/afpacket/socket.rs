@@ -213,22 +213,3 @@ pub(crate) fn wait_any(waiting: &mut [libc::pollfd], timeout: Duration) -> io::R
         result => result,
     }
 }
-
-/// The interfaces of this network namespace.
-pub(crate) fn interface_names() -> Vec<String> {
-    let mut names = Vec::new();
-    // SAFETY: the kernel's list is an array that ends with a zero index; each name is a C string; all is copied before it is
-    // freed, and freed once.
-    unsafe {
-        let list = libc::if_nameindex();
-        let mut entry = list;
-        while !entry.is_null() && (*entry).if_index != 0 {
-            names.push(std::ffi::CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned());
-            entry = entry.add(1);
-        }
-        if !list.is_null() {
-            libc::if_freenameindex(list);
-        }
-    }
-    names
-}

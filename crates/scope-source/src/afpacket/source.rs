@@ -355,8 +355,8 @@ impl Source for AfPacketSource {
         self.all_counters()
     }
 
-    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>) {
-        self.tell_counters(into);
+    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
+        self.tell_counters(into, changed);
     }
 
     fn stop(&mut self) {

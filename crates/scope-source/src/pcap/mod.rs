@@ -27,10 +27,11 @@ use crate::afpacket::may_capture;
 use crate::afpacket::socket::{is_forbidden, wait_any};
 use crate::afpacket::{Look, Losses};
 use crate::own_traffic::{self, Connection};
-use crate::spec::{PcapPlan, SNAP_LEN_MAX};
+use crate::spec::PcapPlan;
 use crate::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing};
 use follow::Follow;
 use library::{Capture, Counts, Refused, Wanted};
+use scope_machine::nic::SNAP_LEN_MAX;
 use wire::Wire;
 
 /// Batches of one poll at most.
@@ -519,10 +520,20 @@ impl Source for PcapSource {
         std::mem::take(&mut self.warnings)
     }
 
-    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>) {
+    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
         let called = self.follow.as_ref().map_or(&self.name, |follow| &follow.life.called);
-        into.clear();
-        into.push(InterfaceCounters { interface: self.name.clone(), called: called.clone(), counters: self.counters });
+        let Some(entry) = into.first_mut() else {
+            return into.push(InterfaceCounters {
+                interface: self.name.clone(),
+                called: called.clone(),
+                counters: self.counters,
+            });
+        };
+        entry.counters = self.counters;
+        if entry.called != *called {
+            entry.called = called.clone();
+        }
+        changed.push(0);
     }
 
     fn news(&mut self) -> Vec<InterfaceNews> {

@@ -1,8 +1,8 @@
 //! How long packets can be on the wire, and so which of libpcap's aren't as they are there. Their direction isn't known.
 
 use super::Copied;
-use crate::Altered;
-use crate::nic::Ethtool;
+use scope_machine::nic::Altered;
+use scope_machine::nic::Ethtool;
 use scope_packet::LinkType;
 
 /// An Ethernet header with two tags, which stand before what the MTU counts.

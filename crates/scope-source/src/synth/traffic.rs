@@ -4,7 +4,8 @@
 //! share the traffic, and a prepared pool, see the same packets.
 
 use super::frame::{End, Head, Transport};
-use super::{PPM, Size, SynthOptions};
+use super::{Size, SynthOptions};
+use scope_spelling::values::PPM;
 
 /// Payload is copied from somewhere in this many bytes of text.
 const TEXT_BYTES: usize = 1 << 16;

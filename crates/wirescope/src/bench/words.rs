@@ -2,7 +2,7 @@
 
 use super::{Figures, Row, middle};
 use crate::words::{bit_rate, size, span};
-use scope_ring::measure::uses_avx512;
+use scope_measure::uses_avx512;
 use std::fmt::Write;
 
 /// From this share of what memory takes on, memory is the limit.
@@ -103,7 +103,7 @@ fn sentences(figures: &Figures) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scope_ring::measure::{Packets, Sizes};
+    use scope_measure::{Packets, Sizes};
     use scope_ring::{Form, MemoryKind, RingMemory};
     use std::time::Duration;
 

@@ -7,12 +7,12 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, value_parser};
 use scope_config::{Given, Key, Keys, Kind, Origin, Shape, Value};
 use scope_source::spec;
-use scope_source::spec::values::{parse_duration_ns, parse_percent, parse_size};
+use scope_spelling::values::{parse_duration_ns, parse_percent, parse_size};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 /// Flags that are no keys: the file itself, those that are short for `--source`, and what only a test asks for.
-const NO_KEYS: [&str; 5] = ["help", "config", "interface", "read", "rights_selftest"];
+const NO_KEYS: [&str; 6] = ["help", "help_all", "config", "interface", "read", "rights_selftest"];
 /// What a trigger may say where it is a table.
 const TRIGGER: Shape = Shape {
     main: "expr",

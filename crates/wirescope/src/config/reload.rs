@@ -10,18 +10,19 @@
 use super::{keys, laid_over, meant, written};
 use crate::plan::{self, Look};
 use scope_config::{Given, Settings, Written};
+use scope_engine::control::Unsent;
 use scope_engine::reread::Reread;
-use scope_engine::rights::is_readable;
-use scope_engine::{Change, Control, Live, Reload};
+use scope_engine::{Change, Control, Live, Order, Refusal, Reload};
 use scope_fault::Fault;
 use scope_packet::LinkType;
+use scope_rights::is_readable;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// How often the engine is asked whether it has done the order before.
-const ASK_EVERY: Duration = Duration::from_millis(2);
+/// How often an order is sent again while too many wait.
+const AGAIN_EVERY: Duration = Duration::from_millis(2);
 
 /// Reads the configuration again.
 #[derive(Debug)]
@@ -105,14 +106,16 @@ impl Reloader {
 
     fn work(&mut self, woken: &Receiver<()>, control: &Control) {
         while woken.recv().is_ok() {
-            let mut order = self.read();
-            while let Err(again) = control.reload(order) {
-                if control.stops() > 0 {
-                    return;
+            let mut order = Order::Reload(self.read());
+            let answer = loop {
+                match control.send(order) {
+                    Ok(answer) => break answer,
+                    Err(Unsent { refusal: Refusal::Busy, order: again }) if control.stops() == 0 => order = again,
+                    Err(_) => return,
                 }
-                order = again;
-                std::thread::sleep(ASK_EVERY);
-            }
+                std::thread::sleep(AGAIN_EVERY);
+            };
+            let _ = answer.wait(); // the run says itself what came of it
         }
     }
 }

@@ -231,8 +231,8 @@ fn flags_stand_above_what_a_trigger_of_the_file_says_of_itself() {
     let told = |flags: &[&str]| -> Vec<_> {
         let triggers = plan::plan(&with_flags(text, flags), Look::Nowhere).unwrap().run.live.triggers;
         let told = |t: &scope_trigger::TriggerConfig| {
-            let dump = t.template.as_ref().map(|template| template.text().to_string());
-            (t.before_ns / 1_000_000, t.after_ns / 1_000_000, t.holdoff_ns / 1_000_000, t.single, dump)
+            let dump = t.response.template.as_ref().map(|template| template.text().to_string());
+            (t.response.before_ns / 1_000_000, t.response.after_ns / 1_000_000, t.holdoff_ns / 1_000_000, t.single, dump)
         };
         triggers.iter().map(told).collect()
     };
@@ -426,10 +426,10 @@ fn a_trigger_s_own_words_stand_above_the_general_ones() {
         .map(|t| {
             (
                 t.name.as_str(),
-                t.before_ns / 1_000_000_000,
-                t.after_ns / 1_000_000_000,
+                t.response.before_ns / 1_000_000_000,
+                t.response.after_ns / 1_000_000_000,
                 t.single,
-                t.template.as_ref().unwrap().text(),
+                t.response.template.as_ref().unwrap().text(),
             )
         })
         .collect();

@@ -8,7 +8,7 @@
 use super::{arguments, planned, tell, tell_command, told};
 use crate::record::{self, Ended};
 use crate::refused;
-use scope_engine::Control;
+use scope_engine::{Control, Order};
 use scope_fault::Fault;
 use std::io;
 use std::net::UdpSocket;
@@ -125,7 +125,7 @@ fn send(told_recorder: Receiver<i32>, wired: Sender<()>, log: &Path, control: &C
         std::thread::sleep(ROUND);
     }
     let sent = traffic(control).map_err(|error| format!("sending UDP packets: {error}"));
-    control.stop();
+    let _ = control.send(Order::Stop); // a run that has ended has stopped
     sent
 }
 

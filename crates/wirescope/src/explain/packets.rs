@@ -112,8 +112,8 @@ pub fn of_file(filter: &Filter, mut file: FileSource) -> Result<OfFile, String> 
 pub fn generated(filter: &Filter) -> Result<Taken, String> {
     let options = SynthOptions {
         size: Size::Imix,
-        vlan_ppm: synth::PPM / 10,
-        ipv6_ppm: synth::PPM / 5,
+        vlan_ppm: scope_spelling::values::PPM / 10,
+        ipv6_ppm: scope_spelling::values::PPM / 5,
         packets: Some(SAMPLE_PACKETS_MAX as u64),
         start_ns: Some(0),
         pace_max: true,

@@ -5,12 +5,13 @@ use super::faults::{Faults, leave_away, of_both};
 use super::sources::Sources;
 use crate::args::RunArgs;
 use scope_engine::SourceEntry;
-use scope_engine::cpus::Pinning;
 use scope_fault::{Fault, Subject};
 use scope_filter::{Filter, VlanRule};
+use scope_machine::cpus::Pinning;
+use scope_machine::cpus::Placement;
 use scope_packet::LinkType;
 use scope_source::afpacket::settings;
-use scope_source::spec::{Placement, SourcePlan};
+use scope_source::spec::SourcePlan;
 
 /// What a source's text says beside its plan.
 pub struct Written {

@@ -5,7 +5,7 @@ use scope_config::Settings;
 use scope_engine::{EngineError, SourceEntry};
 use scope_fault::{Fault, Part, Sentence, Setting, Subject, Where, in_order, sentence};
 use scope_ring::RingError;
-use scope_source::spec::values::BadValue;
+use scope_spelling::values::BadValue;
 
 /// The faults of a plan so far.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use scope_dump::{DumpFormat, FreeMin, Limits, budget};
 use scope_engine::exec::{FACTS_BEGIN, PROTECTED};
 use scope_engine::{DumpPlan, ExecPlan, SingleDump};
 use scope_fault::{Fault, Setting, sentence};
-use scope_source::spec::values::{parse_percent, parse_size};
+use scope_spelling::values::{parse_percent, parse_size};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use super::Look;
 use super::faults::{Faults, such_as};
 use super::outputs::{STDOUT, refuse_compressed, refuse_pcap};
-use scope_engine::shell_word;
 use scope_fault::{Fault, Setting, sentence};
+use scope_spelling::printable::shell_word;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;

@@ -3,9 +3,9 @@
 use super::Look;
 use super::faults::{Faults, leave_away};
 use crate::args::RunArgs;
-use scope_engine::rights::{RightsPlan, User, UserChoice};
-use scope_engine::shell_word;
 use scope_fault::{Fault, Setting, sentence};
+use scope_rights::{RightsPlan, User, UserChoice};
+use scope_spelling::printable::shell_word;
 
 /// What the run is to give up.
 pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> RightsPlan {

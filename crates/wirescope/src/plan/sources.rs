@@ -6,17 +6,17 @@ use super::capture::{self, Written};
 use super::faults::{Faults, bad, of_all, of_both, such_as};
 use crate::args::RunArgs;
 use scope_engine::SourceEntry;
-use scope_engine::cpus::Pinning;
 use scope_fault::{Fault, Part, Setting, sentence};
 use scope_filter::VlanRule;
+use scope_machine::cpus::Pinning;
+use scope_machine::nic::SNAP_LEN_MAX;
 use scope_packet::{Interface, LinkType, Packet, Sink};
 use scope_ring::{ClaimGroup, LINK_TYPES_MAX, Share};
 use scope_source::afpacket::{self, AfPacketOptions};
 use scope_source::file::{FILES_MAX, FileOptions, FileSource};
-use scope_source::spec::{
-    self, AfPacketPlan, FilePlan, Pattern, PcapPlan, SHARES_MAX, SNAP_LEN_MAX, SourcePlan, SourceSpec, values,
-};
+use scope_source::spec::{self, AfPacketPlan, FilePlan, Pattern, PcapPlan, SHARES_MAX, SourcePlan, SourceSpec};
 use scope_source::{Source, SourceError, pcap};
+use scope_spelling::values::parse_size;
 use std::collections::BTreeSet;
 
 /// What a filter may be meant for where nobody has looked at what a source brings: besides cooked and raw packets, 802.11.
@@ -81,7 +81,7 @@ pub fn specs(args: &RunArgs) -> Vec<String> {
 /// `-s`, for sources without a snap length of their own.
 fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults<'_>) {
     let Some(text) = &args.snap_len else { return };
-    let snap_len = match values::parse_size(text) {
+    let snap_len = match parse_size(text) {
         Ok(0) => return,
         Ok(bytes) if bytes <= SNAP_LEN_MAX.into() => Some(bytes as u32),
         Ok(_) => {

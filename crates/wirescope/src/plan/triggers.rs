@@ -4,10 +4,11 @@ use super::duration;
 use super::faults::{Faults, add};
 use crate::args::RunArgs;
 use scope_config::Own;
+use scope_engine::run::MANUAL;
 use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, Template, VlanRule, is_filter_word};
 use scope_packet::LinkType;
-use scope_trigger::TriggerConfig;
+use scope_trigger::{Condition, Response, TriggerConfig};
 use std::collections::BTreeMap;
 
 /// Letters of a trigger's name at most: it becomes part of file names.
@@ -125,13 +126,10 @@ pub fn plan(
         };
         let Some(filter) = filter else { continue };
         triggers.push(TriggerConfig {
-            filter,
-            template,
-            before_ns: times.before_ns,
-            after_ns: times.after_ns,
+            condition: Condition::Filter(filter),
+            response: Response { template, before_ns: times.before_ns, after_ns: times.after_ns, vlan },
             holdoff_ns: times.holdoff_ns,
             holdoff_key,
-            vlan,
             single: own.get("single").map_or(args.single, |own| own.text == "true"),
             name,
         });
@@ -169,6 +167,10 @@ fn check_name(name: &str, earlier: &[String], faults: &mut Faults<'_>) {
     if earlier.iter().any(|other| other == name) {
         let fault = Fault::about(word()).value(name, "is given twice");
         faults.add(fault.remedy("choose another for one of them"));
+    }
+    if name == MANUAL {
+        let fault = Fault::about(word()).value(name, "is the name of dumps by hand");
+        faults.add(fault.remedy("choose another"));
     }
     if name.len() > NAME_LEN_MAX {
         let fault = Fault::about(word()).value(name, "is too long");
@@ -263,7 +265,7 @@ mod tests {
     #[test]
     fn the_nth_template_belongs_to_the_nth_trigger_and_a_single_one_to_all() {
         let templates = |arguments: &[&str]| {
-            let of = |trigger: TriggerConfig| trigger.template.map(|template| template.text().to_string());
+            let of = |trigger: TriggerConfig| trigger.response.template.map(|template| template.text().to_string());
             planned(&[&["--trigger", "udp", "--trigger", "tcp"], arguments].concat())
                 .unwrap()
                 .into_iter()
@@ -283,6 +285,7 @@ mod tests {
             let said = planned(arguments).expect_err(words[0]).join("\n");
             words.iter().for_each(|word| assert!(said.contains(word), "{arguments:?}: no '{word}' in {said}"));
         };
+        check(&["--trigger", "manual=udp"], &["'manual' is the name of dumps by hand"]);
         check(&["--trigger", "a=udp", "--trigger", "a=tcp"], &["'a' is given twice"]);
         check(&["--trigger", "trigger2=udp", "--trigger", "tcp"], &["'trigger2' is given twice"]);
         check(&["--trigger", "udp", "--dump", "ip", "--dump", "tcp"], &["2 templates for 1 trigger"]);

@@ -5,7 +5,7 @@ use super::*;
 use crate::budget::others::CLAIM_BYTES;
 use proptest::prelude::*;
 use rustix::fs::FallocateFlags;
-use scope_store::locks;
+use scope_folder::locks;
 
 const KIB: u64 = 1 << 10;
 const RUNS: usize = 4;

@@ -11,13 +11,19 @@ impl AfPacketSource {
         total
     }
 
-    /// Adds what is new behind `into`, which the call before filled, and puts right what may have changed since then.
-    pub(super) fn tell_counters(&mut self, into: &mut Vec<InterfaceCounters>) {
+    /// Adds what is new behind `into`, which the call before filled, and puts right what may have changed since then: the numbers
+    /// of that go to `changed`.
+    pub(super) fn tell_counters(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
         let new = into.len().min(self.known.len())..;
         into.extend(self.known[new].iter().map(told));
-        let with_sockets = self.ports.iter().map(|port| port.intake.interface as usize);
-        for number in std::mem::take(&mut self.changed).into_iter().chain(with_sockets) {
+        for number in std::mem::take(&mut self.changed) {
             into[number] = told(&self.known[number]);
+            changed.push(number);
+        }
+        // Their names stand there.
+        for number in self.ports.iter().map(|port| port.intake.interface as usize) {
+            into[number].counters = self.known[number].before;
+            changed.push(number);
         }
         // An interface may have several: one that takes its leave, and the one after it.
         self.ports.iter().for_each(|port| into[port.intake.interface as usize].counters.add(&port.intake.counters));

@@ -1,0 +1,398 @@
+//! From facts to findings, in order of effect: a pure function, so that recorded counters test it.
+
+use super::facts::{Facts, NicFacts, State};
+use super::{dump_findings, packet_findings, silence};
+use scope_machine::nic::{Nic, altered_advice};
+use scope_source::spec::escape;
+use scope_spelling::printable::shell_word;
+use std::cmp::Reverse;
+
+/// Free space below which a dump folder is nearly full: one part in so many.
+const DISK_LOW_PART: u64 = 50;
+/// Seconds after which a run that has received nothing is idle.
+const IDLE_S: f64 = 2.0;
+
+/// Where something is lost, in the order that packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The network card, and what its driver does.
+    Nic,
+    /// The kernel's queue between card and sockets.
+    KernelQueue,
+    /// The capture ring that the kernel fills for a worker.
+    KernelRing,
+    /// The worker that empties it.
+    Worker,
+    /// The ring that holds history.
+    Ring,
+    /// Dumps, and who may have one.
+    Dumps,
+    /// The disk that dumps are written to.
+    DumpDisk,
+    /// The run as a whole.
+    Run,
+}
+
+impl Stage {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stage::Nic => "NIC",
+            Stage::KernelQueue => "kernel queue",
+            Stage::KernelRing => "kernel ring",
+            Stage::Worker => "worker",
+            Stage::Ring => "ring",
+            Stage::Dumps => "dumps",
+            Stage::DumpDisk => "dump disk",
+            Stage::Run => "run",
+        }
+    }
+}
+
+/// How sure it is that the cause is the one named. Counts are always as counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sureness {
+    /// The counters say so.
+    Certain,
+    /// What was going on at the time says so.
+    Likely,
+    /// It could be something else.
+    Possible,
+}
+
+impl Sureness {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Sureness::Certain => "certain",
+            Sureness::Likely => "likely",
+            Sureness::Possible => "possible",
+        }
+    }
+}
+
+/// Something that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// One word for programs.
+    pub kind: &'static str,
+    /// Where.
+    pub stage: Stage,
+    /// How sure the cause is.
+    pub sureness: Sureness,
+    /// Packets lost, at least.
+    pub lost_min: u64,
+    /// Packets lost, at most.
+    pub lost_max: u64,
+    /// Packets or promised dumps are lost. If not, it is worth knowing all the same.
+    pub loses: bool,
+    /// Kinds of other findings of which this is a consequence: its packets are counted there.
+    pub follows: Vec<&'static str>,
+    /// Why, in plain words.
+    pub cause: String,
+    /// What to change, what helps most first.
+    pub remedies: Vec<String>,
+}
+
+impl Finding {
+    /// Something worth knowing that loses nothing.
+    pub(super) fn note(kind: &'static str, stage: Stage, sureness: Sureness, cause: String, remedies: &[&str]) -> Finding {
+        let remedies = remedies.iter().map(|remedy| remedy.to_string()).collect();
+        Finding { kind, stage, sureness, lost_min: 0, lost_max: 0, loses: false, follows: Vec::new(), cause, remedies }
+    }
+
+    /// A loss of `packets`.
+    pub(super) fn loss(
+        kind: &'static str,
+        stage: Stage,
+        sureness: Sureness,
+        packets: u64,
+        cause: String,
+        remedies: &[&str],
+    ) -> Finding {
+        let note = Finding::note(kind, stage, sureness, cause, remedies);
+        Finding { lost_min: packets, lost_max: packets, loses: true, ..note }
+    }
+}
+
+/// Everything that is to be said of a run: losses first, the largest first, each counted once; then what follows from them; then what is
+/// worth knowing.
+pub fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    packet_findings::add(facts, &mut found);
+    silence::add(facts, &mut found);
+    run(facts, &mut found);
+    dump_findings::add(facts, &mut found);
+    log(facts, &mut found);
+    altered(facts, &mut found);
+    idle(facts, &mut found);
+    settings(facts, &mut found);
+    found.sort_by_key(|finding| {
+        let most = Reverse((finding.lost_min, finding.lost_max));
+        (!finding.loses, !finding.follows.is_empty(), most, finding.sureness, finding.stage)
+    });
+    found
+}
+
+fn run(facts: &Facts, found: &mut Vec<Finding>) {
+    let pid = facts.pid.unwrap_or(0);
+    if facts.state == State::Stopped {
+        let resume = format!("Let it go on: kill -CONT {pid}");
+        // Generated traffic and files wait.
+        let captures = facts.live && !facts.captures.is_empty();
+        let meanwhile = if captures { "the kernel drops what its capture ring can't hold" } else { "nothing goes on meanwhile" };
+        let cause = format!("process {pid} is stopped by a signal: {meanwhile}");
+        let finding = Finding::loss("stopped", Stage::Run, Sureness::Certain, 0, cause, &[&resume]);
+        found.push(Finding { loses: captures, ..finding });
+    }
+    let own = ["source failed", "the ring couldn't", "the event log", " is not captured"];
+    for failure in facts.failures.iter().filter(|failure| own.iter().any(|words| failure.contains(words))) {
+        found.push(Finding::loss("failed", Stage::Run, Sureness::Certain, 0, failure.clone(), &[]));
+    }
+    for (interface, refused) in &facts.refused {
+        let reason = refused.split_once(" is not captured: ").map_or(&refused[..], |(_, reason)| reason);
+        // What ended its source stands among the failures.
+        if !facts.failures.iter().any(|failure| failure.contains(reason)) {
+            let (cause, remedy) = refused.rsplit_once("; ").unwrap_or((refused, ""));
+            let remedy = sentence(remedy);
+            let remedies: &[&str] = if remedy.is_empty() { &[] } else { &[&remedy] };
+            let cause = match cause.trim() {
+                "" => format!("{interface} is not captured; the log doesn't say why"),
+                told => told.to_string(),
+            };
+            let finding = Finding::loss("not_captured", Stage::Run, Sureness::Certain, 0, cause, remedies);
+            // One that a pattern passed over was never begun.
+            found.push(Finding { loses: facts.gone.contains(interface), ..finding });
+        }
+    }
+    let unreadable: u64 = facts.sources.values().map(|source| source.unreadable).fold(0, u64::saturating_add);
+    if unreadable > 0 {
+        let cause = format!("{unreadable} packets in damaged records could not be read");
+        found.push(Finding::loss(
+            "unreadable",
+            Stage::Run,
+            Sureness::Certain,
+            unreadable,
+            cause,
+            &["Get a whole copy of the file, from where it was captured."],
+        ));
+    }
+    if facts.late > 0 {
+        let cause = format!(
+            "{} packets came so late that windows that they belong to may have been over: clocks that step, or files out of order",
+            facts.late
+        );
+        let remedies = [
+            "Let the host and all its cards follow one clock: chrony for the host, phc2sys for cards with a clock of their own.",
+            "Sort a capture file before it is read: reordercap IN OUT.",
+        ];
+        found.push(Finding::note("late", Stage::Dumps, Sureness::Possible, cause, &remedies));
+    }
+    if facts.cut_by_segment > 0 {
+        let cause = format!("{} packets are longer than a segment can keep, and were cut", facts.cut_by_segment);
+        found.push(Finding::note(
+            "cut",
+            Stage::Ring,
+            Sureness::Certain,
+            cause,
+            &["Use larger segments: --segment 2MiB keeps packets of up to 256 KiB."],
+        ));
+    }
+}
+
+/// The run's own words as a sentence.
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// What the log itself lacks: findings are no better than it.
+fn log(facts: &Facts, found: &mut Vec<Finding>) {
+    let mut add = |kind, cause: String| found.push(Finding::note(kind, Stage::Run, Sureness::Certain, cause, &[]));
+    match facts.unreadable_lines {
+        0 => {}
+        1 => add("log_damaged", "1 line of the log can't be read; what it told isn't known here".to_string()),
+        lines => add("log_damaged", format!("{lines} lines of the log can't be read; what they told isn't known here")),
+    }
+    if facts.last_line_cut && !matches!(facts.state, State::Running | State::Dead) {
+        add("log_cut", "the last line of the log is cut; what it told isn't known here".to_string());
+    }
+    if facts.headless {
+        add(
+            "log_headless",
+            "the log lacks the run's first lines: what was captured, and by which process, isn't known; \
+             who rotates a log should move it, then send SIGHUP"
+                .to_string(),
+        );
+    }
+    if facts.unknown_lines > 0 && facts.version != env!("CARGO_PKG_VERSION") {
+        let version = if facts.version.is_empty() { "another version" } else { &facts.version };
+        let cause = format!(
+            "lines of kinds that this version ({}) doesn't know: {}; the doctor of {version}, which wrote them, may find more",
+            env!("CARGO_PKG_VERSION"),
+            facts.unknown_lines
+        );
+        add("log_of_other_version", cause);
+    }
+}
+
+/// Packets that aren't as they are on the wire. Who knew the interface, the run, has noted where that is mended.
+fn altered(facts: &Facts, found: &mut Vec<Finding>) {
+    for nic in &facts.nics {
+        let NicFacts { interface, altered, .. } = nic;
+        let mut add = |kind, packets: u64, what: &str, remedy: &str| {
+            if packets > 0 {
+                let cause = format!("{packets} packets on {interface} {what}");
+                found.push(Finding::note(kind, Stage::Nic, Sureness::Certain, cause, &[remedy]));
+            }
+        };
+        let unknown = Nic { name: interface.clone(), ..Nic::default() };
+        for advice in altered_advice(&unknown, None, altered) {
+            let (packets, what) = match advice.kind {
+                "joined" => (altered.joined, "are longer than its MTU: joined on the way in, or left so by their sender"),
+                "split" => (altered.split, "are longer than its MTU: sent by this host, still to be split by the card"),
+                "long" => {
+                    (altered.long, "are longer than its MTU: joined on the way in, or sent by this host and still to be split")
+                }
+                "checksums_sent" => (altered.unchecked_sent, "were sent with checksums that the card was still to fill in"),
+                _ => (
+                    altered.unchecked.saturating_sub(altered.unchecked_sent),
+                    "were received with open checksums, left so by their sender or undone by joining: tools call them wrong",
+                ),
+            };
+            let line = nic.remedy(advice.kind).unwrap_or(&advice.remedy);
+            let aim = match advice.kind {
+                "joined" | "long" => "To have packets as they are on the wire, switch the joining off",
+                "split" => "To have packets as they are on the wire, let the kernel split them itself",
+                _ => "To have checksums filled in, switch their computing in the card off",
+            };
+            add(advice.kind, packets, what, &format!("{aim}: {line}"));
+        }
+        add(
+            "cut_by_block",
+            altered.cut_by_block,
+            "were cut though nobody asked for it: they don't fit into a block of the kernel's ring",
+            "Use larger blocks in the source: block=1MiB (pcap: buffer=).",
+        );
+        add(
+            "cut_by_bound",
+            altered.cut_by_bound,
+            "were cut though nobody asked for it: they are longer than the most that is kept of a packet",
+            &format!(
+                "Let this host make no packets that are longer: ip link set dev {} gso_max_size 65536 gro_max_size 65536",
+                shell_word(interface)
+            ),
+        );
+        let snap_len = facts.captures.iter().find(|capture| capture.interface == *interface).and_then(|capture| capture.snap_len);
+        let asked = snap_len.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
+        add(
+            "sliced",
+            altered.sliced,
+            &format!("were cut to the snap length{asked} that was asked for"),
+            "Keep more of each packet, if that is wanted: a larger snaplen= or -s, or none.",
+        );
+    }
+}
+
+/// Live sources to which nothing comes.
+fn idle(facts: &Facts, found: &mut Vec<Finding>) {
+    for capture in &facts.captures {
+        let offered = facts.sources.get(&capture.source).map(|source| source.offered);
+        if offered != Some(0) || (facts.elapsed_s < IDLE_S && facts.state != State::Ended) {
+            continue;
+        }
+        let name = &capture.interface;
+        let nic = facts.nics.iter().find(|nic| nic.interface == *name);
+        let arrived =
+            nic.filter(|nic| !nic.counters.is_empty()).map(|nic| nic.count("rx_packets").saturating_add(nic.count("tx_packets")));
+        let (up, running) = (nic.and_then(|nic| nic.up), nic.and_then(|nic| nic.running));
+        let up_line = format!("Switch it on: ip link set dev {} up", shell_word(name));
+        let promiscuous = format!(
+            "Capture packets for other hosts, too, without promisc=off: --source {}",
+            shell_word(format!("afpacket:{}", escape(name)))
+        );
+        let (sureness, cause, remedies): (_, &str, Vec<&str>) = match (up, running, arrived) {
+            (Some(false), ..) => (Sureness::Certain, "the interface is down", vec![&up_line]),
+            (_, Some(false), _) => (Sureness::Certain, "the interface has no link", vec!["Look at cable, switch port or peer."]),
+            (.., Some(1..)) => (
+                Sureness::Possible,
+                "the card counts packets that capture never sees: an XDP program or another driver takes them first",
+                vec!["Look for one: ip link show; bpftool net."],
+            ),
+            _ if !capture.promiscuous => {
+                (Sureness::Likely, "only packets for this host are taken, and none came", vec![&promiscuous])
+            }
+            (.., Some(0)) => (
+                Sureness::Likely,
+                "nothing arrives at this interface",
+                vec!["See whether it is the right one: wirescope devices.", "See whether the switch's mirror port is set up."],
+            ),
+            _ => (
+                Sureness::Possible,
+                "nothing comes, and the card's counters aren't known",
+                vec!["Look at what it is: wirescope devices."],
+            ),
+        };
+        let stale = facts.counts_age_s.map_or(String::new(), |age_s| format!(" (as of {age_s:.0} s ago)"));
+        let cause = format!("no packet at all on {name}: {cause}{stale}");
+        found.push(Finding::note("idle", Stage::Nic, sureness, cause, &remedies));
+    }
+}
+
+/// Settings that cost speed or safety.
+fn settings(facts: &Facts, found: &mut Vec<Finding>) {
+    let interpreted = facts.interpreted;
+    if facts.interpreter_asked {
+        let cause = "filters run in the interpreter, several times slower than machine code: that was asked for".to_string();
+        found.push(Finding::note(
+            "interpreted",
+            Stage::Worker,
+            Sureness::Certain,
+            cause,
+            &["Let filters be machine code: leave --filter-engine interpreter out, or say --filter-engine native."],
+        ));
+    } else if interpreted > 0 {
+        let cause = format!("{interpreted} filters run in the interpreter, several times slower than machine code");
+        let remedies = ["Let the process map executable memory: MemoryDenyWriteExecute=no in a service; under SELinux, execmem."];
+        found.push(Finding::note("interpreted", Stage::Worker, Sureness::Certain, cause, &remedies));
+    }
+    if facts.swapped {
+        let cause = "the system swaps the ring out: packets may be dropped while it is read back".to_string();
+        let remedies = ["Lock the ring in memory: --mlock.", "Make it smaller: --ring.", "Switch swapping off: swapoff -a."];
+        found.push(Finding::note("swapped", Stage::Ring, Sureness::Certain, cause, &remedies));
+    }
+    if facts.normal_pages {
+        let reserve = format!(
+            "Reserve huge pages for it before the run starts: sysctl vm.nr_hugepages={}",
+            facts.ring_bytes.div_ceil(2 << 20)
+        );
+        let cause = "the ring is made of normal pages: each packet costs more than in huge pages".to_string();
+        found.push(Finding::note("normal_pages", Stage::Ring, Sureness::Certain, cause, &[&reserve]));
+    }
+    let (periods, seconds) = facts.throttled;
+    if periods > 0 && facts.kernel.throttled == 0 {
+        let cause = format!(
+            "the run's control group had used up its processor time {periods} times, and its threads waited {seconds:.1} s for more; \
+             nothing was lost by that"
+        );
+        let remedies = ["Allow it more processor time, or none less: CPUQuota= in a service, --cpus of a container."];
+        found.push(Finding::note("throttled", Stage::Worker, Sureness::Certain, cause, &remedies));
+    }
+    if let Some(disk) = facts.disk.filter(|disk| disk.free_bytes < disk.bytes / DISK_LOW_PART) {
+        let cause = format!("the dump folder's disk has {} MiB left of {} MiB", disk.free_bytes >> 20, disk.bytes >> 20);
+        let remedies = ["Move finished dumps away.", "Write elsewhere: --out FOLDER."];
+        found.push(Finding::note("disk_low", Stage::DumpDisk, Sureness::Certain, cause, &remedies));
+    }
+    for nic in &facts.nics {
+        if let Some(remedy) = nic.remedy("nic_ring").filter(|_| nic.count("rx_missed_errors") == 0) {
+            let cause = format!("{} has a small receive ring: a burst may be lost there", nic.interface);
+            let remedy = format!("Give the card a larger receive ring: {remedy}");
+            found.push(Finding::note("nic_ring", Stage::Nic, Sureness::Possible, cause, &[&remedy]));
+        }
+        if let Some(remedy) = nic.remedy("joined").filter(|_| nic.altered.joined == 0) {
+            let cause = format!("{} may bring packets that were joined; none longer than its MTU has come", nic.interface);
+            let remedy = format!("To have packets as they are on the wire, switch the joining off: {remedy}");
+            found.push(Finding::note("may_join", Stage::Nic, Sureness::Possible, cause, &[&remedy]));
+        }
+    }
+}

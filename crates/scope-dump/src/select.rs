@@ -1,0 +1,200 @@
+//! Selecting: which packets of a span belong, in which order, and what is missing; from any timeline, for any
+//! consumer.
+//!
+//! ```text
+//! timeline ─► piece ─► screen by key ─► inside the span? ─► filter ─► reorder buffer ─► consumer
+//!                                                            └ behind the span's end: kept aside, it may still grow
+//! ```
+//! Absent on purpose: files, their budget and their headers, and how long anybody waits. A consumer knows no
+//! segment, a timeline no filter.
+
+use crate::buffers::{Buffers, Reorder};
+use crate::merge::{Beyond, Floor, Place, Waiting};
+use crate::sieve::Sieve;
+use scope_filter::{ASKED_MAX, Filter, FilterEngine};
+use scope_packet::{Gap, GapReason, LinkType};
+use scope_ring::{Candidate, Piece, Timeline};
+use std::sync::Arc;
+
+/// Who gets the packets of a selection.
+///
+/// A trait with a call per packet, in which its block is lent: that costs nothing against the walk through
+/// memory, a list of packets would.
+pub trait Consumer {
+    /// The next packet, in order of its place; one that came too late for its place stands behind it.
+    fn packet(&mut self, place: Place, link_type: LinkType, block: &[u8]);
+
+    /// Between two pieces, when nothing is lent: time for what may take long.
+    fn between(&mut self) {}
+}
+
+/// One round's part of a span, ns.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// The span's end by now.
+    pub to_ns: i64,
+    /// Up to where everything is settled.
+    pub settled_ns: i64,
+    /// The span ends there for good, and no other round comes.
+    pub last: bool,
+}
+
+impl Round {
+    /// Packets up to here may belong to the span yet: while it is open it may still grow.
+    fn reach_ns(&self) -> i64 {
+        if self.last { self.to_ns } else { i64::MAX }
+    }
+
+    /// What comes in later rounds has no earlier place than this: of the very time that is settled some may
+    /// still come.
+    fn floor(&self) -> Floor {
+        if self.last { (i64::MAX, u32::MAX) } else { (self.settled_ns.saturating_sub(1), u32::MAX) }
+    }
+}
+
+/// The packets of one span that a filter matches, round by round.
+pub struct Selection {
+    filter: Filter,
+    engine: FilterEngine,
+    from_ns: i64,
+    /// Lane and number of a packet that belongs to it whatever the filter says.
+    always: Option<(u32, u64)>,
+    /// By lane; lanes of one link type have the same one.
+    sieves: Vec<Option<Arc<Sieve>>>,
+    waiting: Waiting,
+    beyond: Beyond,
+    reorder: Reorder,
+    /// What each of the two buffers may take in this round.
+    bytes_max: usize,
+}
+
+impl Selection {
+    /// What `filter` matches from `from_ns` on, and packet `always` (lane, number). What waits for its turn has
+    /// a part of `buffers`.
+    pub fn new(
+        filter: Filter,
+        engine: FilterEngine,
+        from_ns: i64,
+        always: Option<(u32, u64)>,
+        buffers: &Arc<Buffers>,
+    ) -> Selection {
+        Selection {
+            filter,
+            engine,
+            from_ns,
+            always,
+            sieves: Vec::new(),
+            waiting: Waiting::default(),
+            beyond: Beyond::default(),
+            reorder: buffers.reorder(),
+            bytes_max: 0,
+        }
+    }
+
+    /// Reads whatever is there, and hands on what nothing older can come before. Whether there was anything.
+    pub fn round(&mut self, timeline: &mut dyn Timeline, round: Round, consumer: &mut dyn Consumer) -> bool {
+        self.bytes_max = self.reorder.bytes();
+        self.reorder.note_early(self.waiting.take_early());
+        self.beyond.inside(round.to_ns, &mut self.waiting);
+        timeline.look(round.to_ns, round.last);
+        let mut any = false;
+        while let Some(piece) = timeline.next() {
+            any = true;
+            let floor = timeline.next_place().map_or(round.floor(), |next| next.min(round.floor()));
+            self.read(timeline, &piece, round, floor, consumer);
+            timeline.done();
+            consumer.between();
+        }
+        self.let_out(round.floor(), consumer);
+        any
+    }
+
+    /// What the span up to `to_ns` lacks by now: what the timeline lacks, and what was given up here.
+    pub fn missing(&self, timeline: &dyn Timeline, to_ns: i64) -> Vec<Gap> {
+        let mut gaps = timeline.missing(to_ns);
+        let lost = self.beyond.lost(to_ns);
+        let (reason, lost_min, lost_max) = (GapReason::Limit, lost.packets_min, Some(lost.packets_max));
+        gaps.extend(lost.span_ns.map(|(from_ns, to_ns)| Gap { from_ns, to_ns, reason, lost_min, lost_max }));
+        gaps
+    }
+
+    /// Why no machine code could be made of the filter, where there should be some.
+    pub fn interpreted(&self) -> Option<String> {
+        self.sieves.iter().flatten().find_map(|sieve| sieve.interpreted().map(String::from))
+    }
+
+    /// That of a lane of `link_type`.
+    fn sieve(&mut self, lane: u32, link_type: LinkType) -> Arc<Sieve> {
+        let at = lane as usize;
+        if self.sieves.len() <= at {
+            self.sieves.resize(at + 1, None);
+        }
+        if let Some(sieve) = &self.sieves[at] {
+            return sieve.clone();
+        }
+        let known = self.sieves.iter().flatten().find(|sieve| sieve.link_type() == link_type).cloned();
+        let sieve = known.unwrap_or_else(|| Arc::new(Sieve::new(&self.filter, self.engine, link_type)));
+        self.sieves[at] = Some(sieve.clone());
+        sieve
+    }
+
+    /// Reads one piece: of all that the keys leave, what is inside is evaluated in batches.
+    fn read(&mut self, timeline: &mut dyn Timeline, piece: &Piece, round: Round, floor: Floor, consumer: &mut dyn Consumer) {
+        let Some(link_type) = timeline.link_type(piece.lane) else { return };
+        let sieve = self.sieve(piece.lane, link_type);
+        let always = self.always.filter(|(lane, _)| *lane == piece.lane).map(|(_, packet)| packet);
+        let Some(picked) = timeline.screen(sieve.keys(), always) else { return };
+        let span = self.from_ns..=round.reach_ns();
+        let may_belong =
+            |candidate: &Candidate<'_>| always == Some(candidate.packet) || span.contains(&candidate.block.time_ns());
+        let mut candidates = timeline.packets(picked).filter(may_belong);
+        loop {
+            let batch: Vec<Candidate<'_>> = candidates.by_ref().take(ASKED_MAX).collect();
+            if batch.is_empty() {
+                break;
+            }
+            let taken = sieve.takes(&batch);
+            for (at, candidate) in batch.iter().enumerate() {
+                let is_exempt = always == Some(candidate.packet);
+                if is_exempt || taken >> at & 1 != 0 {
+                    let time_ns = candidate.block.time_ns();
+                    let place = Place { time_ns, lane: piece.lane, packet: candidate.packet };
+                    if time_ns > round.to_ns && !is_exempt {
+                        self.beyond.push(place, candidate.block.bytes(), self.bytes_max);
+                    } else {
+                        self.keep(place, link_type, candidate.block.bytes(), (piece.ordered, floor), consumer);
+                    }
+                }
+            }
+        }
+        self.let_out(floor, consumer);
+    }
+
+    /// Hands a packet on, or lets it wait for its turn. `ordered`: none that is older comes behind it in its
+    /// piece.
+    fn keep(
+        &mut self,
+        place: Place,
+        link_type: LinkType,
+        block: &[u8],
+        (ordered, floor): (bool, Floor),
+        consumer: &mut dyn Consumer,
+    ) {
+        if ordered && place.is_due(floor) && self.waiting.is_empty() {
+            return consumer.packet(place, link_type, block);
+        }
+        self.waiting.push(place, block);
+        if ordered {
+            self.let_out(floor.min((place.time_ns, place.lane)), consumer);
+        }
+    }
+
+    /// Hands on what waits and may go out.
+    fn let_out(&mut self, floor: Floor, consumer: &mut dyn Consumer) {
+        while let Some((place, block)) = self.waiting.pop(floor, self.bytes_max) {
+            if let Some(sieve) = self.sieves.get(place.lane as usize).and_then(Option::as_ref) {
+                consumer.packet(place, sieve.link_type(), &block);
+            }
+        }
+    }
+}

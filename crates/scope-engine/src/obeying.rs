@@ -1,0 +1,368 @@
+//! The run's main thread obeys orders: each look takes those that wait, does them one after another, and answers.
+//!
+//! No order reaches into a worker: a fire pins and starts a dump from here, a change is a set of triggers that workers take over.
+
+use crate::control::{Control, Fired, ORDERS_MAX, Order, Refusal, Reply, Waiting, Which};
+use crate::plan::Fixed;
+use crate::reload::{Reload, reload};
+use crate::run::Watch;
+use crate::worker::Shared;
+use scope_events::event::Warning;
+use scope_trigger::Trigger;
+use std::sync::Arc;
+
+/// What obeying needs of a run.
+pub(crate) struct Obeying<'a> {
+    pub shared: &'a Shared,
+    pub watch: &'a dyn Watch,
+    /// What no order changes.
+    pub fixed: &'a Fixed,
+    pub live: bool,
+}
+
+/// How far the run is, for what is legal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Sources are captured.
+    Going,
+    /// They have ended just now: what was fired before is fired still.
+    SourcesEnded,
+    /// The last dumps are waited for.
+    Closing,
+}
+
+/// What a look at the orders came to, for the thread that looks.
+#[derive(Debug, Default)]
+pub(crate) struct Obeyed {
+    /// Warnings of changes.
+    pub warnings: Vec<Warning>,
+    /// The process was stopped and goes on.
+    pub resumed: bool,
+}
+
+impl Obeying<'_> {
+    /// Obeys what waits and is legal in this phase, at most [`ORDERS_MAX`].
+    pub(crate) fn look(&self, control: &Control, phase: Phase) -> Obeyed {
+        let mut obeyed = Obeyed::default();
+        for _ in 0..ORDERS_MAX {
+            // A change comes when every worker has taken over the one before it.
+            let settled = self.shared.triggers.settle();
+            let Some(Waiting { order, sender }) = control.take(settled || phase != Phase::Going) else { break };
+            let reply = match order {
+                Order::Stop => Ok(Reply::Stopping),
+                Order::ReopenLog => {
+                    self.shared.events.reopen();
+                    Ok(Reply::Done)
+                }
+                Order::Fire(which) if phase == Phase::Closing => {
+                    self.watch.note(&format!("{}: not fired: {}", words(&which), Refusal::Ended));
+                    Err(Refusal::Ended)
+                }
+                Order::Reload(_) if phase != Phase::Going => Err(Refusal::Ended),
+                Order::NoteResumed if phase == Phase::Closing => Err(Refusal::Ended),
+                Order::Fire(which) => self.fire(&which),
+                Order::NoteResumed => {
+                    obeyed.resumed = true;
+                    Ok(Reply::Done)
+                }
+                Order::Reload(change) => {
+                    let reply = change.reply();
+                    self.watch.reloading();
+                    obeyed.warnings.extend(self.reload(change));
+                    self.watch.reloaded();
+                    reply
+                }
+            };
+            sender.answer(reply);
+        }
+        obeyed
+    }
+
+    fn reload(&self, change: Reload) -> Vec<Warning> {
+        reload(change, self.shared, self.fixed, self.live, self.watch)
+    }
+
+    fn fire(&self, which: &Which) -> Result<Reply, Refusal> {
+        let set = self.shared.triggers.current();
+        let triggers: Vec<&Arc<Trigger>> = match which {
+            Which::Hand => vec![set.hand()],
+            Which::All => set.given().iter().collect(),
+            Which::Named(name) => vec![set.named(name).ok_or_else(|| Refusal::NoSuchTrigger(name.clone()))?],
+        };
+        let mut fired = Vec::new();
+        for trigger in triggers {
+            let outcome = self.shared.dumps.ordered(trigger, self.shared.last_heard());
+            let name = trigger.config().name.clone();
+            let of = if *which == Which::Hand { Which::Hand } else { Which::Named(name.clone()) };
+            self.watch.note(&format!("{}: {}", words(&of), outcome.verdict));
+            fired.push(Fired { trigger: name, verdict: outcome.verdict, dump: outcome.dump });
+        }
+        Ok(Reply::Fired(fired))
+    }
+}
+
+/// What is to be fired, for a line.
+fn words(which: &Which) -> String {
+    match which {
+        Which::Hand => "dump of everything by hand".to_string(),
+        Which::Named(name) => format!("trigger {name} by hand"),
+        Which::All => "all triggers by hand".to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Answer;
+    use crate::dumps::{DumpSettings, Dumps};
+    use crate::lockstep::Lockstep;
+    use crate::plan::{DumpPlan, Live};
+    use crate::reload::Change;
+    use scope_events::{EVENTS_FILE, Events};
+
+    use crate::status::Status;
+    use crate::steps::Steps;
+    use crate::threads::SystemThreads;
+    use crate::triggers::Triggers;
+    use scope_dump::{DumpOutput, DumpReport, Scans};
+    use scope_fault::Fault;
+    use scope_filter::{Filter, FilterEngine, Template, VlanRule};
+    use scope_folder::Folder;
+    use scope_packet::{Clock, LinkType, SystemClock};
+    use scope_rights::Rights;
+    use scope_ring::{ClaimGroup, MemoryOptions, Ring, RingConfig, RingMemory};
+    use scope_trigger::{Condition, Places, Response, TriggerConfig};
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::time::Duration;
+    use tempfile::TempDir;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Notes of who watches.
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<String>>);
+
+    impl Notes {
+        fn take(&self) -> Vec<String> {
+            std::mem::take(&mut self.0.lock().unwrap())
+        }
+    }
+
+    impl Watch for Notes {
+        fn prefault(&self, _done: u64, _total: u64) {}
+        fn started(&self, _memory: &RingMemory, _rights: Option<&Rights>) {}
+        fn selftest(&self, _facts: &serde_json::Value) {}
+        fn reloading(&self) {
+            self.note("reloading");
+        }
+        fn reloaded(&self) {
+            self.note("reloaded");
+        }
+        fn stopping(&self) {}
+        fn status(&self, _status: &Status) {}
+        fn note(&self, line: &str) {
+            self.0.lock().unwrap().push(line.to_string());
+        }
+        fn warning(&self, line: &str) {
+            self.note(line);
+        }
+        fn dump(&self, _report: &DumpReport) {}
+    }
+
+    fn trigger(name: &str, template: &str) -> TriggerConfig {
+        let template = Some(Template::parse(template).unwrap());
+        TriggerConfig {
+            name: name.to_string(),
+            condition: Condition::Filter(Filter::compile("udp", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap()),
+            response: Response { template, before_ns: 1000, after_ns: 0, vlan: VlanRule::Exact },
+            holdoff_ns: 1_000_000_000,
+            holdoff_key: None,
+            single: name == "once",
+        }
+    }
+
+    fn hand() -> TriggerConfig {
+        TriggerConfig { condition: Condition::Hand, holdoff_ns: 0, ..trigger("manual", "") }
+    }
+
+    /// What no order changes.
+    fn fixed(ring: RingConfig) -> Fixed {
+        Fixed {
+            sources: Vec::new(),
+            ring,
+            memory: MemoryOptions::default(),
+            shares: Vec::new(),
+            link_types: vec![LinkType::ETHERNET],
+            vlan: VlanRule::Exact,
+            filter_engine: FilterEngine::Interpreter,
+            status_every: MINUTE,
+            folder: None,
+            dump: DumpPlan::default(),
+            ring_out: None,
+            config: String::new(),
+            rights: None,
+        }
+    }
+
+    /// A run without workers, its folder, and who watches.
+    struct Stand {
+        folder: TempDir,
+        shared: Shared,
+        notes: Notes,
+        control: Control,
+        fixed: Fixed,
+    }
+
+    impl Stand {
+        fn new(triggers: &[TriggerConfig]) -> Stand {
+            let folder = tempfile::tempdir().unwrap();
+            let config = RingConfig { ring_bytes: 2 << 20, segment_bytes: Some(64 << 10), workers: 1, lanes: 1, run_id: [1; 16] };
+            let ring = Ring::create(&config).unwrap();
+            let _lane = ring.open_lane_in(ClaimGroup::COMMON, 0, LinkType::ETHERNET).unwrap();
+            ring.end_clock(0);
+            let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+            let settings = DumpSettings {
+                output: DumpOutput::in_folder(folder.path()).unwrap(),
+                exec: None,
+                patience: None,
+                filter_engine: FilterEngine::Interpreter,
+                clock: clock.clone(),
+                threads: Arc::new(SystemThreads),
+            };
+            let log = Arc::new(Folder::open(folder.path()).unwrap());
+            let events = Arc::new(Events::open(&log, &[1; 16]).unwrap());
+            let places = Places::new(8, 0, None);
+            let shared = Shared {
+                triggers: Triggers::new(triggers, hand()),
+                dumps: Dumps::new(&ring, &places, &events, &Scans::new(&ring, None), settings, None),
+                ring,
+                events,
+                lockstep: Lockstep::new(1),
+                steps: Steps::default(),
+                clock,
+                stop: AtomicBool::new(false),
+                ended: AtomicUsize::new(0),
+                main: std::thread::current(),
+            };
+            Stand { folder, shared, notes: Notes::default(), control: Control::default(), fixed: fixed(config) }
+        }
+
+        fn send(&self, order: Order) -> Answer {
+            self.control.send(order).unwrap()
+        }
+
+        fn look(&self, phase: Phase) -> Obeyed {
+            let obeying = Obeying { shared: &self.shared, watch: &self.notes, fixed: &self.fixed, live: true };
+            obeying.look(&self.control, phase)
+        }
+
+        /// What comes of an order that is obeyed at once.
+        fn obey(&self, order: Order) -> Result<Reply, Refusal> {
+            let answer = self.send(order);
+            self.look(Phase::Going);
+            answer.wait()
+        }
+    }
+
+    fn fired(trigger: &str, verdict: &'static str, dump: Option<u64>) -> Fired {
+        Fired { trigger: trigger.to_string(), verdict, dump }
+    }
+
+    fn change(name: &str) -> Order {
+        Order::Reload(Reload::Take(Box::new(Change {
+            live: Live { triggers: vec![trigger(name, "")], before_ns: 5, dumps_max: 8, exit_after: None },
+            changed: vec!["trigger".to_string()],
+            kept: vec!["ring: can't change".to_string()],
+        })))
+    }
+
+    #[test]
+    fn a_fire_is_answered_with_the_verdict_of_each_trigger_and_the_number_of_its_dump() {
+        let stand = Stand::new(&[trigger("a", "host $srcIP"), trigger("once", "udp")]);
+        assert_eq!(stand.obey(Order::Fire(Which::Hand)), Ok(Reply::Fired(vec![fired("manual", "fired", Some(1))])));
+        let once = || stand.obey(Order::Fire(Which::Named("once".to_string())));
+        assert_eq!(once(), Ok(Reply::Fired(vec![fired("once", "fired", Some(2))])));
+        assert_eq!(once(), Ok(Reply::Fired(vec![fired("once", "disarmed", None)])), "single: its first fire was its last");
+        let all = vec![fired("a", "fired", Some(3)), fired("once", "disarmed", None)];
+        assert_eq!(stand.obey(Order::Fire(Which::All)), Ok(Reply::Fired(all)), "all but the one by hand");
+        let unknown = stand.obey(Order::Fire(Which::Named("b".to_string())));
+        assert_eq!(unknown, Err(Refusal::NoSuchTrigger("b".to_string())));
+        let said = [
+            "dump of everything by hand: fired",
+            "trigger once by hand: fired",
+            "trigger once by hand: disarmed",
+            "trigger a by hand: fired",
+            "trigger once by hand: disarmed",
+        ];
+        assert_eq!(stand.notes.take(), said);
+        assert!(stand.shared.dumps.wait(MINUTE));
+        let hits: Vec<_> = stand.shared.triggers.counts().into_iter().map(|(name, hits)| (name, hits.total())).collect();
+        assert_eq!(hits, [("a", 1), ("once", 3), ("manual", 1)].map(|(name, hits)| (name.to_string(), hits)));
+        let reports = stand.shared.dumps.reports().kept();
+        let filters: Vec<_> = reports.iter().map(|report| (report.id, report.filter.as_str())).collect();
+        assert_eq!(filters, [(1, ""), (2, "udp"), (3, "")], "a template with names keeps everything");
+    }
+
+    #[test]
+    fn a_change_is_answered_with_what_changed_and_a_refused_one_with_its_faults() {
+        let stand = Stand::new(&[trigger("a", "")]);
+        let faults = vec![Fault::of("before").value("x", "is no time").in_file("t.toml", Some(1))];
+        let refused = stand.obey(Order::Reload(Reload::Refuse(faults.clone())));
+        assert_eq!(refused, Err(Refusal::Faults(faults)));
+        assert_eq!(stand.shared.triggers.current().all()[0].config().name, "a", "the old one goes on");
+        let reply = Reply::Reloaded { changed: vec!["trigger".into()], kept: vec!["ring: can't change".into()] };
+        assert_eq!(stand.obey(change("b")), Ok(reply));
+        let set = stand.shared.triggers.current();
+        assert_eq!((set.all()[0].config().name.as_str(), set.hand().config().response.before_ns), ("b", 5));
+        let said = stand.notes.take();
+        assert_eq!((said[0].as_str(), said.last().map(String::as_str)), ("reloading", Some("reloaded")), "{said:?}");
+        assert_eq!(said.iter().filter(|line| line.starts_with("reload: ")).count(), 2, "{said:?}");
+    }
+
+    #[test]
+    fn a_change_waits_until_workers_have_taken_over_the_one_before_it_and_fires_pass_it() {
+        let stand = Stand::new(&[trigger("a", "")]);
+        let worker = stand.shared.triggers.current();
+        assert!(stand.obey(change("b")).is_ok());
+        let (second, fire) = (stand.send(change("c")), stand.send(Order::Fire(Which::Hand)));
+        stand.look(Phase::Going);
+        assert!(fire.wait().is_ok());
+        assert_eq!(stand.shared.triggers.current().all()[0].config().name, "b", "a worker has the first set still");
+        drop(worker);
+        stand.look(Phase::Going);
+        assert!(second.wait().is_ok());
+        assert_eq!(stand.shared.triggers.current().all()[0].config().name, "c");
+    }
+
+    #[test]
+    fn once_the_sources_have_ended_nothing_fires_or_changes_and_the_log_may_still_move() {
+        let stand = Stand::new(&[trigger("a", "")]);
+        let refused = [Order::Fire(Which::Hand), change("b"), Order::NoteResumed].map(|order| stand.send(order));
+        let reopened = stand.send(Order::ReopenLog);
+        let obeyed = stand.look(Phase::Closing);
+        assert!(refused.into_iter().all(|answer| answer.wait() == Err(Refusal::Ended)));
+        assert_eq!((reopened.wait(), obeyed.resumed, stand.shared.triggers.counts().len()), (Ok(Reply::Done), false, 1));
+        let note = "dump of everything by hand: not fired: the run has ended, or waits for its last dumps";
+        assert_eq!(stand.notes.take(), [note]);
+        let (fire, change) = (stand.send(Order::Fire(Which::Hand)), stand.send(change("b")));
+        stand.look(Phase::SourcesEnded);
+        assert!(fire.wait().is_ok(), "what was ordered while they went is fired");
+        assert_eq!(change.wait(), Err(Refusal::Ended));
+    }
+
+    #[test]
+    fn a_log_that_was_moved_goes_on_in_a_new_one_and_a_process_that_goes_on_is_noted() {
+        let stand = Stand::new(&[]);
+        let log = stand.folder.path().join(EVENTS_FILE);
+        std::fs::rename(&log, stand.folder.path().join("moved")).unwrap();
+        assert_eq!(stand.obey(Order::ReopenLog), Ok(Reply::Done));
+        stand.shared.events.log(Warning::from("x".to_string()));
+        stand.shared.events.close().unwrap();
+        assert!(std::fs::read_to_string(&log).unwrap().contains("\"text\":\"x\""));
+        let answer = stand.send(Order::NoteResumed);
+        assert!(stand.look(Phase::Going).resumed);
+        assert_eq!(answer.wait(), Ok(Reply::Done));
+        assert!(!stand.look(Phase::Going).resumed, "once for each");
+    }
+}

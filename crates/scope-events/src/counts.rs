@@ -1,0 +1,340 @@
+//! Facts that several events, and the summary, have in common: amounts, sources, cards, dumps, all totals of a run.
+
+use crate::fact::{Counters, Flat, Rare};
+use crate::facts;
+use std::collections::BTreeMap;
+
+/// Packets by a word for each: a reason of drops, a verdict.
+pub type ByWord = BTreeMap<String, u64>;
+
+facts! {
+    /// Packets and their bytes.
+    Amount {
+        /// packets
+        packets: u64,
+        /// captured bytes
+        bytes: u64,
+    }
+
+    /// One source's side of packet accounting, of one worker.
+    SourceCounts {
+        /// the source, as typed
+        source: String,
+        /// its worker's number
+        worker: u64,
+        /// its figures
+        counts: Flat<Offered>,
+    }
+
+    /// The same of one live interface, all its workers and lives together.
+    InterfaceCounts {
+        /// the name that it is captured under
+        interface: String,
+        /// its present name
+        called: String,
+        /// the source, as typed
+        source: String,
+        /// its figures
+        counts: Flat<Offered>,
+    }
+
+    /// What was offered to a source, and what became of it: offered is the sum of the others.
+    Offered {
+        /// packets that it was offered
+        offered: u64,
+        /// packets that its workers received
+        received: u64,
+        /// packets that the kernel dropped
+        kernel_dropped: u64,
+        /// packets in damaged records of a file
+        unreadable: u64,
+        /// packets that wait in the kernel's capture ring
+        waiting: u64,
+    }
+
+    /// One network card, since the run began.
+    Nic {
+        /// the kernel's counters of the interface, by their names
+        counters: Counters,
+        /// the driver's own counters that show losses
+        driver: ByWord,
+        /// packets that aren't as they are on the wire
+        altered: Altered,
+        /// the interface; null: it is not there
+        link: Option<Link>,
+        /// what was noted of it
+        notes: Vec<Note>,
+    }
+
+    /// Packets that aren't as they are on the wire, by why.
+    Altered {
+        /// joined by card or kernel (GRO, LRO)
+        joined: u64,
+        /// still to be split by the card (TSO, GSO)
+        split: u64,
+        /// joined or still to be split: the direction is unknown
+        long: u64,
+        /// checksum still to be filled in
+        unchecked: u64,
+        /// of these, sent by this host
+        unchecked_sent: u64,
+        /// truncated to the snap length
+        sliced: u64,
+        /// truncated by the kernel: too long for a block of its ring
+        cut_by_block: u64,
+        /// truncated to the most bytes of a packet that are kept
+        cut_by_bound: u64,
+    }
+
+    /// The state of an interface.
+    Link {
+        /// switched on
+        up: Option<bool>,
+        /// something is at the other end
+        running: Option<bool>,
+        /// its MTU, bytes
+        mtu: Option<u64>,
+    }
+
+    /// A card's setting that makes capture lose or change packets.
+    Note {
+        /// a word for it
+        kind: String,
+        /// what is lost or changed
+        what: String,
+        /// the command that fixes it
+        remedy: String,
+    }
+
+    /// The kernel's queue between cards and sockets, of the whole machine.
+    Softnet {
+        /// packets dropped because it was full
+        dropped: u64,
+        /// times that it was left for want of time
+        squeezed: u64,
+    }
+
+    /// The state of the host's clock.
+    Clock {
+        /// whether something keeps it right
+        synchronised: bool,
+        /// the estimated error, microseconds
+        estimated_error_us: Rare<u64>,
+        /// the largest error that is possible, microseconds
+        error_max_us: Rare<u64>,
+    }
+
+    /// A span of time.
+    Span {
+        /// its begin
+        from: String,
+        /// its end
+        to: String,
+    }
+
+    /// What a dump lacks for one reason.
+    Gap {
+        /// its span
+        span: Flat<Span>,
+        /// why: a word of a closed list
+        reason: String,
+        /// packets that are missing, at least
+        lost_min: u64,
+        /// packets that are missing, at most; null: nobody can know
+        lost_max: Option<u64>,
+    }
+
+    /// What an interface had counted at both ends of a dump's window.
+    CounterSpan {
+        /// the interface
+        interface: String,
+        /// at the window's begin
+        begin: CounterReading,
+        /// at its end
+        end: CounterReading,
+    }
+
+    /// Counters at one moment.
+    CounterReading {
+        /// when they were read
+        at: String,
+        /// the counters, by the kernel's names
+        counts: Counters,
+    }
+
+    /// For what a dump waited, seconds.
+    Waited {
+        /// once at most, for its disk or the reader of its pipe
+        longest_s: f64,
+        /// in all, for the same
+        total_s: f64,
+        /// while it held all that it may of the ring
+        pins_full_s: f64,
+        /// to close its files
+        closing_s: f64,
+    }
+
+    /// One finished dump.
+    Dump {
+        /// its number in the run
+        id: u64,
+        /// the trigger that fired
+        trigger: String,
+        /// when it fired
+        time: String,
+        /// the template as it was filled; empty: everything
+        filter: String,
+        /// the window that was asked for
+        asked: Span,
+        /// the part of it in which the run listened
+        window: Flat<Span>,
+        /// what it lacks, oldest first, at most 64
+        gaps: Vec<Gap>,
+        /// gaps beyond that, joined with others
+        gaps_folded: u64,
+        /// packets in it
+        packets: u64,
+        /// bytes of its files
+        bytes: u64,
+        /// its packets that are truncated although no snap length asked for it
+        cut: u64,
+        /// packets that are missing, at least
+        lost_min: u64,
+        /// packets that are missing, at most; null: nobody can know
+        lost_max: Option<u64>,
+        /// from the first gap's begin to the last one's end; null: no gap
+        missing: Option<Span>,
+        /// whether every source listened for all of the window, and nothing was lost
+        complete: bool,
+        /// its first file
+        path: Option<String>,
+        /// its files
+        paths: Vec<String>,
+        /// the host's clock when it was finished; null: unknown
+        clock: Option<Clock>,
+        /// where the packets' times come from
+        times: Vec<String>,
+        /// what interfaces had counted
+        counters: Vec<CounterSpan>,
+        /// hits that it took in
+        hits: u64,
+        /// for what it waited; logs of older versions lack it
+        waited: Option<Waited>,
+        /// why writing failed; null: it did not
+        error: Option<String>,
+    }
+
+    /// Sums over all dumps of a run.
+    DumpTotals {
+        /// dumps
+        dumps: u64,
+        /// of these, incomplete
+        incomplete: u64,
+        /// of these, for a loss
+        failed: u64,
+        /// packets in them
+        packets: u64,
+        /// bytes of their files
+        bytes: u64,
+        /// packets that are missing, at least
+        lost_min: u64,
+        /// packets that are missing, at most; null: nobody can know
+        lost_max: Option<u64>,
+    }
+
+    /// What dumps take of their disk.
+    DumpSpace {
+        /// bytes that they take
+        used: u64,
+        /// bytes that they may take; null: any number
+        budget: Option<u64>,
+        /// bytes free on the file system
+        free: u64,
+        /// bytes that must stay free; null: no bound
+        min_free: Option<u64>,
+        /// the same, percent; null: no bound
+        min_free_percent: Option<f64>,
+        /// whether new dumps are refused
+        full: bool,
+        /// dumps that were deleted to make room
+        deleted: u64,
+    }
+
+    /// Commands after dumps.
+    ExecCounts {
+        /// started
+        started: u64,
+        /// of these, failed
+        failed: u64,
+        /// of these, ended for taking too long
+        timed_out: u64,
+        /// not started: too many were waiting, or the run was over
+        exec_skipped: u64,
+    }
+
+    /// Everything that a run counted, but its dumps one by one.
+    Totals {
+        /// what workers received
+        received: Amount,
+        /// what went into the ring
+        stored: Amount,
+        /// what a prefilter refused
+        filtered: Amount,
+        /// packets dropped, by reason
+        dropped: ByWord,
+        /// hits by trigger and verdict
+        hits: BTreeMap<String, ByWord>,
+        /// hits that were not evaluated one by one
+        hits_rationed: u64,
+        /// dumps that the list of the summary omits
+        dumps_left_out: u64,
+        /// sums over all dumps
+        dump_totals: Option<DumpTotals>,
+        /// files of `--ring-out`
+        ring_out: Vec<String>,
+        /// which memory the ring had
+        memory: String,
+        /// packets in damaged records of files
+        unreadable: u64,
+        /// packets older than one before them in their source
+        stepped_back: u64,
+        /// packets whose time no other bears out
+        strays: u64,
+        /// how often capture time was set back
+        set_back: u64,
+        /// packets older than their worker's clock less its grace
+        late: u64,
+        /// figures of each source and worker
+        sources: Vec<SourceCounts>,
+        /// figures of each live interface
+        interfaces: Vec<InterfaceCounts>,
+        /// network cards, by interface
+        nic: BTreeMap<String, Nic>,
+        /// received = stored + filtered + dropped in every worker
+        adds_up: bool,
+        /// packets with a time that cannot be stored
+        time_clamped: u64,
+        /// comments, names and secrets of capture files that dumps omit
+        annexes_left_out: u64,
+        /// packets truncated although no snap length asked for it
+        cut: u64,
+        /// of these, longer than a segment keeps; logs of older versions have `cut` alone
+        cut_by_segment: Option<u64>,
+        /// what dumps take, where that is bounded, else null
+        dump_space: Option<DumpSpace>,
+        /// commands after dumps, else null
+        exec: Option<ExecCounts>,
+        /// warnings, in plain words
+        warnings: Vec<String>,
+        /// failures, in plain words
+        failures: Vec<String>,
+    }
+
+    /// A finished run: the object of `--summary json`.
+    Summary {
+        /// everything that it counted
+        totals: Flat<Totals>,
+        /// its dumps, the newest 1000
+        dumps: Vec<Dump>,
+    }
+}

@@ -1,0 +1,27 @@
+//! Limits of this process: files that it may have open, raised, as far as it may be, where many dumps are allowed at once; how far
+//! a file may grow.
+
+/// Files of a dump: its own, one for late packets, one to merge them into.
+const OF_A_DUMP: u64 = 3;
+/// Files of all else.
+const OF_THE_REST: u64 = 256;
+
+/// Allows the files of so many dumps at once. Where the system allows fewer, dumps beyond fail, and say so.
+pub fn allow_dumps(dumps_max: usize) {
+    let wanted = OF_THE_REST + OF_A_DUMP * dumps_max as u64;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is ours and outlives the call.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
+    if known && limit.rlim_cur < wanted.min(limit.rlim_max) {
+        limit.rlim_cur = wanted.min(limit.rlim_max);
+        // SAFETY: as above. A refusal leaves the limit as it was.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    }
+}
+
+/// Bytes to which this process may let a file grow; `None`: any number.
+pub fn file_size_max() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max file size"))?;
+    line.split_whitespace().next()?.parse().ok()
+}

@@ -1,0 +1,198 @@
+//! The other end of a pair of virtual interfaces (veth): what its packets lack is mended there, not here.
+//!
+//! ```text
+//! message:   0 length u32 | 4 type u16 | 6 flags u16 | 8 number u32 | 12 port u32
+//! a link's body: 16 family u8 | 20 index i32 | 32 attributes
+//! a namespace's body: 16 family u8 | 20 attributes
+//! attribute: 0 length u16 | 2 type u16 | 4 its bytes, padded to 4
+//! ```
+//! The kernel says the other end's number, and the number under which its network namespace is known here. The interface's name
+//! there needs `CAP_NET_ADMIN`, the namespace's name that `ip netns` gave it one. What isn't told stays unknown.
+
+use super::netlink::{Attributes, i32_at, u16_at};
+use scope_spelling::printable::shell_word;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+
+/// Where `ip netns` keeps namespaces that have names.
+const NAMESPACES_AT: &str = "/run/netns";
+/// Namespaces that are looked at.
+const NAMESPACES_MAX: usize = 1024;
+/// One answer: what the kernel tells of one interface.
+const ANSWER_BYTES: usize = 32 << 10;
+const LINK_ATTRIBUTES_AT: usize = 32;
+const NAMESPACE_ATTRIBUTES_AT: usize = 20;
+/// Attributes of a question for a namespace (`NETNSA_*`).
+const NAMESPACE_NUMBER: u16 = 1;
+const NAMESPACE_FILE: u16 = 3;
+
+/// The other end, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its network namespace.
+    pub place: Place,
+}
+
+/// A network namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// This one.
+    Here,
+    /// One with a name for `ip netns`.
+    Named(String),
+    /// Another one.
+    #[default]
+    Unnamed,
+}
+
+impl Peer {
+    /// The line that sets `words` on this end of `interface`.
+    pub fn line(&self, interface: &str, words: &str) -> String {
+        let name = self.name.as_ref().map(shell_word);
+        match (name, &self.place) {
+            (Some(name), Place::Here) => format!("ethtool -K {name} {words}"),
+            (Some(name), Place::Named(namespace)) => {
+                format!("ip netns exec {} ethtool -K {name} {words}", shell_word(namespace))
+            }
+            (Some(name), Place::Unnamed) => {
+                format!("in the network namespace of {interface}'s other end (a container?): ethtool -K {name} {words}")
+            }
+            (None, Place::Named(namespace)) => {
+                format!(
+                    "in network namespace {namespace}, on the interface that is {interface}'s other end: ethtool -K NAME {words}"
+                )
+            }
+            (None, _) => format!("where {interface}'s other end is (a container?): ethtool -K NAME {words}"),
+        }
+    }
+}
+
+/// Asks the kernel for other ends; what it needs open it opens at the beginning, but for files of namespaces.
+pub struct Peers {
+    socket: OwnedFd,
+}
+
+impl Peers {
+    /// Opens what is needed to ask.
+    ///
+    /// # Errors
+    /// The system's, where there are no sockets.
+    pub fn open() -> io::Result<Peers> {
+        // SAFETY: plain system call; the result is checked.
+        let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a descriptor that was just opened and that nobody else owns.
+        Ok(Peers { socket: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// The other end of the veth interface number `index`; `None` where the kernel tells of none.
+    pub fn of(&self, index: i32) -> Option<Peer> {
+        let own = self.link(index, None)?;
+        let other = number(&own, LINK_ATTRIBUTES_AT, libc::IFLA_LINK).filter(|&other| other > 0)?;
+        let namespace = number(&own, LINK_ATTRIBUTES_AT, libc::IFLA_LINK_NETNSID);
+        let place = match namespace {
+            None => Place::Here,
+            Some(namespace) => self.namespace(namespace).map_or(Place::Unnamed, Place::Named),
+        };
+        Some(Peer { name: self.link(other, namespace).and_then(|link| name(&link)), place })
+    }
+
+    /// What the kernel says of an interface, here or in a namespace with a number.
+    fn link(&self, index: i32, namespace: Option<i32>) -> Option<Vec<u8>> {
+        let mut body = vec![0; LINK_ATTRIBUTES_AT - 16];
+        body[4..8].copy_from_slice(&index.to_ne_bytes());
+        namespace.iter().for_each(|number| add(&mut body, libc::IFLA_TARGET_NETNSID, *number));
+        self.ask(libc::RTM_GETLINK, libc::RTM_NEWLINK, &body)
+    }
+
+    /// The name of the namespace that has a number here.
+    fn namespace(&self, wanted: i32) -> Option<String> {
+        let entries = std::fs::read_dir(NAMESPACES_AT).ok()?.take(NAMESPACES_MAX).flatten();
+        let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.find(|name| {
+            let file = std::fs::File::open(Path::new(NAMESPACES_AT).join(name));
+            file.is_ok_and(|file| self.namespace_number(file.as_raw_fd()) == Some(wanted))
+        })
+    }
+
+    fn namespace_number(&self, file: RawFd) -> Option<i32> {
+        let mut body = vec![0; NAMESPACE_ATTRIBUTES_AT - 16];
+        add(&mut body, NAMESPACE_FILE, file);
+        let answer = self.ask(libc::RTM_GETNSID, libc::RTM_NEWNSID, &body)?;
+        number(&answer, NAMESPACE_ATTRIBUTES_AT, NAMESPACE_NUMBER)
+    }
+
+    /// Sends one question; its answer if it is of the kind `expected`. The kernel answers before the sending returns.
+    fn ask(&self, kind: u16, expected: u16, body: &[u8]) -> Option<Vec<u8>> {
+        let mut question = ((16 + body.len()) as u32).to_ne_bytes().to_vec();
+        question.extend(kind.to_ne_bytes());
+        question.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        question.extend([0; 8]);
+        question.extend(body);
+        // SAFETY: the question lives through the call, which only reads it.
+        let sent = unsafe { libc::send(self.socket.as_raw_fd(), question.as_ptr().cast(), question.len(), 0) };
+        let mut answer = vec![0; ANSWER_BYTES];
+        // SAFETY: the kernel writes at most the buffer's length into it.
+        let got = unsafe { libc::recv(self.socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT) };
+        answer.truncate(usize::try_from(got).ok().filter(|_| sent > 0)?);
+        (u16_at(&answer, 4) == Some(expected)).then_some(answer)
+    }
+}
+
+/// Adds an attribute that is a number.
+fn add(body: &mut Vec<u8>, kind: u16, number: i32) {
+    body.extend(8u16.to_ne_bytes());
+    body.extend(kind.to_ne_bytes());
+    body.extend(number.to_ne_bytes());
+}
+
+fn attribute(answer: &[u8], at: usize, wanted: u16) -> Option<&[u8]> {
+    Attributes(answer.get(at..)?).find(|(kind, _)| *kind == wanted).map(|(_, bytes)| bytes)
+}
+
+fn number(answer: &[u8], at: usize, wanted: u16) -> Option<i32> {
+    i32_at(attribute(answer, at, wanted)?, 0)
+}
+
+fn name(link: &[u8]) -> Option<String> {
+    let bytes = attribute(link, LINK_ATTRIBUTES_AT, libc::IFLA_IFNAME)?;
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8(bytes[..end].to_vec()).ok().filter(|name| !name.is_empty())
+}
+
+/// What an answer says of a link and of a namespace.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn told(answer: &[u8]) -> (Option<String>, [Option<i32>; 2]) {
+    let of_link = number(answer, LINK_ATTRIBUTES_AT, libc::IFLA_LINK);
+    (name(answer), [of_link, number(answer, NAMESPACE_ATTRIBUTES_AT, NAMESPACE_NUMBER)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_where_the_other_end_is_as_far_as_it_is_known() {
+        let peer = |name: Option<&str>, place| Peer { name: name.map(String::from), place };
+        let line = |peer: Peer| peer.line("ob", "tx off");
+        assert_eq!(line(peer(Some("oa"), Place::Here)), "ethtool -K oa tx off");
+        assert_eq!(line(peer(Some("oa"), Place::Named("red".into()))), "ip netns exec red ethtool -K oa tx off");
+        assert!(line(peer(Some("oa"), Place::Unnamed)).ends_with("ob's other end (a container?): ethtool -K oa tx off"));
+        assert!(line(peer(None, Place::Named("red".into()))).starts_with("in network namespace red"));
+        assert!(line(Peer::default()).contains("where ob's other end is"));
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_tell_is_unknown() {
+        let peers = Peers::open().unwrap();
+        assert_eq!(peers.of(i32::MAX), None, "no such interface");
+        assert_eq!(peers.of(1), None, "a loopback interface has no other end");
+        assert_eq!(peers.link(1, None).and_then(|link| name(&link)), Some("lo".to_string()));
+        assert_eq!(peers.link(1, Some(i32::MAX)), None, "no such namespace");
+    }
+}

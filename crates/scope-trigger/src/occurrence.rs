@@ -1,0 +1,72 @@
+//! An occurrence: one packet or moment for which a condition held. Whatever the condition, a trigger decides on this alone.
+//!
+//! It is lent, and making one allocates nothing: what it says becomes text only where somebody reads it.
+
+use crate::places::Asker;
+use scope_packet::{Headers, LinkType, Moment};
+use std::fmt;
+
+/// That a condition held once.
+#[derive(Clone, Copy, Debug)]
+pub struct Occurrence<'a> {
+    /// When it counts as having come: at its packet's capture time or, where that isn't believed, at that of the clock.
+    pub at: Moment,
+    /// What its window's end counts from, ns: its time, or the clock's where that is far ahead of it. Up to there
+    /// everything may be settled already.
+    pub clock_ns: i64,
+    /// What the trigger's holdoff tells it apart by.
+    pub key: Key,
+    /// What happened.
+    pub why: Why<'a>,
+    /// The packet for which the condition held, if one did.
+    pub packet: Option<Matched<'a>>,
+    /// Without a packet: link types that have come so far, which a dump filter must suit.
+    pub link_types: &'a [LinkType],
+    /// Who asks for a place.
+    pub asker: Asker,
+}
+
+/// What a holdoff tells occurrences apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// What the trigger's holdoff key, else its template, takes from the packet. Without a packet: [`Key::Whole`].
+    OfPacket,
+    /// Nothing: the trigger has one holdoff.
+    Whole,
+    /// No holdoff holds it off, and it begins none.
+    Exempt,
+}
+
+/// The packet for which a condition held, lent.
+#[derive(Clone, Copy, Debug)]
+pub struct Matched<'a> {
+    /// Link type.
+    pub link_type: LinkType,
+    /// Its headers.
+    pub headers: &'a Headers,
+    /// Its bytes.
+    pub data: &'a [u8],
+}
+
+/// What happened, in words that follow "fired".
+#[derive(Clone, Copy, Debug)]
+pub enum Why<'a> {
+    /// A packet came.
+    Packet {
+        /// Its length on the wire.
+        bytes: u32,
+        /// Where it came.
+        interface: &'a str,
+    },
+    /// Somebody ordered it.
+    Hand,
+}
+
+impl fmt::Display for Why<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Packet { bytes, interface } => write!(f, "by a packet of {bytes} bytes on {interface}"),
+            Why::Hand => f.write_str("by hand"),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The response of a trigger: which window an occurrence opens, and which packets of it the dump keeps.
+
+use crate::occurrence::{Matched, Occurrence};
+use scope_filter::{Filter, NoFilter, Shape, Template, Values, VlanRule, host_pair_filter, host_pair_shape, host_pair_values};
+
+/// What is dumped.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// What dumps keep; `None`: what went between the packet's two hosts. Without a packet a template with names, and `None`,
+    /// keep everything.
+    pub template: Option<Template>,
+    /// Window in front of an occurrence, ns.
+    pub before_ns: i64,
+    /// Window behind it, ns.
+    pub after_ns: i64,
+    /// How dump filters see VLAN tags.
+    pub vlan: VlanRule,
+}
+
+impl Response {
+    /// Whether both dump the same.
+    pub fn same_as(&self, other: &Response) -> bool {
+        let template = |of: &Response| of.template.as_ref().map(|template| template.text().to_string());
+        let rest = |of: &Response| (of.before_ns, of.after_ns, of.vlan);
+        template(self) == template(other) && rest(self) == rest(other)
+    }
+
+    /// The window of an occurrence, ns: begin and end.
+    pub(crate) fn span(&self, occurrence: &Occurrence<'_>) -> (i64, i64) {
+        let hit_ns = occurrence.at.time_ns;
+        let to_ns = hit_ns.max(occurrence.clock_ns).saturating_add(self.after_ns);
+        (hit_ns.saturating_sub(self.before_ns).max(0), to_ns)
+    }
+
+    /// What the dump filter is made of, or the first name that the packet has no field for.
+    pub(crate) fn values(&self, packet: Option<&Matched<'_>>) -> Result<Values, &'static str> {
+        match (packet, &self.template) {
+            (None, _) => Ok(Values::everything()),
+            (Some(packet), None) => Ok(host_pair_values(packet.headers, packet.link_type, packet.data)),
+            (Some(packet), Some(template)) => {
+                template.values(packet.headers, packet.link_type, packet.data).map_err(|unfilled| unfilled.name)
+            }
+        }
+    }
+
+    /// What decides whether the values make a filter; `None`: nothing of a packet does.
+    pub(crate) fn shape(&self, packet: Option<&Matched<'_>>) -> Option<Shape> {
+        let packet = packet?;
+        match &self.template {
+            None => Some(host_pair_shape(packet.headers, packet.link_type, packet.data)),
+            Some(template) => template.shape(packet.headers, packet.link_type, packet.data).ok(),
+        }
+    }
+
+    /// The dump filter.
+    pub(crate) fn filter(&self, occurrence: &Occurrence<'_>) -> Result<Filter, NoFilter> {
+        match (&occurrence.packet, &self.template) {
+            (Some(packet), None) => host_pair_filter(packet.headers, packet.link_type, packet.data, self.vlan),
+            (Some(packet), Some(template)) => template.fill_filter(packet.headers, packet.link_type, packet.data, self.vlan),
+            (None, template) => {
+                let text = template.as_ref().filter(|template| !template.has_names()).map_or("", Template::text);
+                Filter::compile(text, self.vlan, occurrence.link_types).map_err(NoFilter::Uncompiled)
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What help says around the table of flags: `--help` what a first user needs, `--help-all` and the manual pages everything.
+//!
+//! Of `run`, and of `config show`, which has the same flags, `--help` shows [`FIRST_FLAGS`] alone. Other commands have few
+//! flags: there both flags show all of them.
+
+use clap::{Arg, ArgAction};
+
+/// The flags of `run` that `--help` shows, besides those for help.
+const FIRST_FLAGS: [&str; 12] =
+    ["interface", "read", "source", "ring", "trigger", "dump", "before", "after", "out", "write", "all", "config"];
+
+/// The flags for help that every command has. `run` shows the second one too, in a place of its own.
+pub fn help_flags() -> [Arg; 2] {
+    let short = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print help");
+    let long = Arg::new("help_all").long("help-all").action(ArgAction::HelpLong).help("Print help on everything");
+    [short.global(true), long.global(true).hide(true)]
+}
+
+/// The same for a command with many flags.
+pub fn help_flags_of_many() -> [Arg; 2] {
+    let [short, long] = help_flags();
+    let heading = "Configuration and help";
+    [
+        short.global(false).help_heading(heading).help("Print this help: what a first user needs"),
+        long.global(false).help_heading(heading).hide(false).help("Print help on all flags, sources, templates and signals"),
+    ]
+}
+
+/// Leaves a flag that a first user doesn't need to `--help-all`.
+pub fn first_flags_first(arg: Arg) -> Arg {
+    let first = FIRST_FLAGS.contains(&arg.get_id().as_str()) || matches!(arg.get_id().as_str(), "help" | "help_all");
+    arg.hide_short_help(!first)
+}
+
+// Lines of at most 75 letters: in a manual page, five columns further to the right, they must stay whole in a terminal of 80.
+pub const EXAMPLES: &str = "\
+Examples:
+  # record an interface; for each packet to UDP port 60000 keep what its
+  # two hosts sent, from 30 s before to 10 s after
+  sudo wirescope run -i eth0 --trigger 'udp port 60000' --out dumps
+
+  # cut such windows out of a capture file
+  wirescope run -r trace.pcapng --trigger 'udp port 60000' --out dumps
+
+  # see it work, without privileges
+  wirescope demo
+
+Each command has a help of its own, as 'wirescope run --help', and a manual
+page, as 'wirescope man run'.
+";
+
+pub const RUN_USAGE: &str = "\
+wirescope run -i IFACE [--trigger EXPR]... --out DIR [OPTIONS]
+       wirescope run -r FILE --trigger EXPR... --out DIR [OPTIONS]
+       wirescope run -r FILE --trigger EXPR -w FILE [--all] [OPTIONS]";
+
+pub const RUN_FIRST: &str = "\
+Examples:
+  # keep 30 s before and 10 s after each packet to UDP port 60000
+  sudo wirescope run -i eth0 --trigger 'udp port 60000' --out dumps
+
+  # cut every window out of a capture file, into one file
+  wirescope run -r trace.pcapng --trigger icmp -w all.pcapng --all
+
+  # no trigger: record, and dump the last minute when you notice a problem
+  sudo wirescope run -i eth0 --ring 8GiB --before 60s --out dumps
+  sudo pkill -USR1 -x wirescope
+
+All flags, sources, templates and signals: wirescope run --help-all
+";
+
+pub const RUN_ALL: &str = "\
+Forms of a source:
+  afpacket:IFACE[,workers=2][,snaplen=128][,promisc=off]
+        live capture; also block=1MiB, blocks=64, timeout=4ms (chosen from
+        the link's speed), exclude-self=on
+  pcap:IFACE[,snaplen=128][,promisc=off][,timeout=4ms][,buffer=64MiB]
+        live capture through libpcap, where the one above can't be had
+  file:PATH[,pace=1][,workers=2][,snaplen=128]
+        pcap or pcapng; file:- is standard input
+  synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
+        generated traffic; also ipv6=, packets=, pace=max, start=, workers=
+
+  Each also has:
+    share=30%       so much of the ring keeps what this source brings; no
+                    other source evicts it; all shares are at most 90%
+    prefilter=EXPR  only packets that it matches are recorded
+    cpus=2-3        its workers are pinned to these CPUs
+    numa=0          its workers run on the CPUs of this node
+
+  A comma inside a PATH or a value is written '\\,'. Live traffic and files
+  don't mix in one run.
+
+Templates:
+  $srcIP $dstIP $srcPort $dstPort $proto $srcMAC $dstMAC $vlan $flow come
+  from the packet that fired; {srcIP} means the same and needs no quotes.
+  An empty template keeps everything in the window.
+
+Signals:
+  SIGINT, SIGTERM  stop: close the dumps with what has arrived, print the
+                   summary; a second one, 200 ms later, ends at once
+  SIGUSR1          dump the last --before of everything, at once; triggers
+                   stay as they are
+  SIGHUP           go on in a new log if wirescope.jsonl was moved away;
+                   with --config: read the file again; triggers, windows
+                   and limits change between two packets, what can't is
+                   named
+
+Exit codes:
+  0  done
+  1  something promised was not done, as a dump that is not complete
+  2  refused, nothing was begun
+
+Examples:
+  # keep 30 s before and 10 s after each packet to UDP port 60000
+  sudo wirescope run -i eth0 --trigger 'udp port 60000' --out dumps
+
+  # two named triggers, each with its template; a dump per host and minute
+  sudo wirescope run -i eth0 --ring 8GiB --out dumps \\
+      --holdoff 60s --holdoff-key '$srcIP' \\
+      --trigger 'resets=tcp[tcpflags] & tcp-rst != 0' --dump '$flow' \\
+      --trigger 'dns=udp port 53' --dump 'host $dstIP'
+
+  # a capture file, as fast as it can be read; the summary for a program
+  wirescope run -r trace.pcapng --trigger icmp --dump 'host $srcIP' \\
+      --before 2 --after 1 --summary json --out dumps
+
+  # one dump, straight into another program
+  wirescope run -r trace.pcapng --trigger icmp -w - | tshark -r -
+
+  # every window of a capture file in one file
+  wirescope run -r trace.pcapng --trigger icmp -w all.pcapng --all
+
+  # no trigger: record for 5 s and keep the whole ring
+  wirescope run --source synth:rate=10k,time=5s --ring 128MiB \\
+      --out dumps --ring-out ring.pcapng
+";
+
+pub const CONFIG_EXAMPLES: &str = "\
+A configuration file is TOML with the long names of run's flags as keys; flags
+override it, also what a [[trigger]] says of itself; --single=false undoes a
+switch. On SIGHUP a run reads its file again.
+
+Examples:
+  # all settings with their defaults: the beginning of a file
+  wirescope config show > wirescope.toml
+
+  # every fault of a file, with its line
+  wirescope config check wirescope.toml
+
+  # what a run with this file and these flags would mean
+  wirescope config show --config wirescope.toml --ring 8GiB
+";
+
+pub const SHOW_USAGE: &str = "wirescope config show [--config FILE] [OPTIONS of run]";
+
+pub const SHOW_FIRST: &str = "\
+Examples:
+  # all settings with their defaults: the beginning of a file
+  wirescope config show > wirescope.toml
+
+  # what a run with this file and these flags would mean
+  wirescope config show --config wirescope.toml --ring 8GiB
+
+All flags: wirescope config show --help-all
+";
+
+pub const SHOW_ALL: &str = "\
+The flags are those of 'wirescope run'; its help has the forms of a source, the
+templates and the signals.
+
+Examples:
+  # all settings with their defaults: the beginning of a file
+  wirescope config show > wirescope.toml
+
+  # what a run with this file and these flags would mean
+  wirescope config show --config wirescope.toml --ring 8GiB
+";
+
+pub const DEMO_EXAMPLES: &str = "\
+Examples:
+  # generated traffic, no privileges needed
+  wirescope demo
+
+  # real packets between two network namespaces that it makes and removes
+  sudo wirescope demo --live
+";
+
+pub const FILTER_EXAMPLES: &str = "\
+Examples:
+  # what a filter means, its program, and what it costs
+  wirescope filter 'host 10.0.0.1 or tcp port 80 and not vlan'
+
+  # how many packets of a file it matches
+  wirescope filter -r trace.pcapng 'udp port 53'
+";
+
+pub const DOCTOR_EXAMPLES: &str = "\
+Exit codes:
+  0  nothing is lost
+  1  losses were found
+  2  it can't look, with the reason
+
+Examples:
+  # the run that writes its dumps here, be it running, ended or dead
+  wirescope doctor --out dumps
+
+  # the run of this process
+  sudo wirescope doctor --pid $(pgrep -x wirescope)
+";
+
+pub const MAN_EXAMPLES: &str = "\
+Examples:
+  # read the page of a command
+  wirescope man run | man -l -
+
+  # write the pages of all commands, for man to find them
+  wirescope man --out ~/.local/share/man/man1
+";
