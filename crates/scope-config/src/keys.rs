@@ -55,7 +55,7 @@ impl Keys {
     }
 }
 
-/// What to say of a word that isn't known: the nearest of `names`, or all of them if they are few.
+/// What to write instead of a word that isn't known: the nearest of `names`, or all of them if they are few.
 pub(crate) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
     let likeness = |name: &&str| strsim::jaro_winkler(&word.to_lowercase().replace('_', "-"), name);

@@ -9,6 +9,8 @@
 //!
 //! Absent on purpose: what a value means. A key's text goes where the flag of the same name goes, so that there is one place
 //! that understands it.
+//!
+//! Faults are values ([`scope_fault::Fault`]): each knows its key and its line.
 
 pub mod keys;
 pub mod settings;

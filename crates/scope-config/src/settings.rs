@@ -2,6 +2,7 @@
 
 use crate::keys::{Key, Keys, Kind};
 use crate::written::{Origin, Value, Written};
+use scope_fault::Where;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use toml_writer::{ToTomlValue, TomlStringBuilder};
@@ -51,11 +52,6 @@ impl Settings {
         self.entries.iter().filter(by_flag).map(|entry| (entry.key.name.clone(), entry.values.clone())).collect()
     }
 
-    /// The name of a key, if there is one of that name.
-    pub fn name(&self, name: &str) -> Option<&str> {
-        self.entries.iter().map(|entry| entry.key.name.as_str()).find(|known| *known == name)
-    }
-
     /// The values of a key.
     pub fn values(&self, name: &str) -> &[Value] {
         self.entries.iter().find(|entry| entry.key.name == name).map_or(&[], |entry| &entry.values)
@@ -80,24 +76,28 @@ impl Settings {
         arguments
     }
 
-    /// `FILE:LINE: ` of a value, where it came from the file.
-    pub fn place(&self, value: &Value) -> Option<String> {
+    /// Where a value stands, if it came from the file.
+    pub fn place(&self, value: &Value) -> Option<Where> {
         match value.origin {
             Origin::File(line) => Some(self.at(line)),
             _ => None,
         }
     }
 
-    /// `FILE:LINE: ` of a word that an element of the key `name` says of itself, its main word included.
-    pub fn place_within(&self, name: &str, value: &Value, word: &str) -> Option<String> {
+    /// Where the first value of a key stands, if that came from the file.
+    pub fn place_of(&self, key: &str) -> Option<Where> {
+        self.values(key).first().and_then(|value| self.place(value))
+    }
+
+    /// Where a word stands that an element of the key `name` says of itself, its main word included.
+    pub fn place_within(&self, name: &str, value: &Value, word: &str) -> Option<Where> {
         let shape = self.entries.iter().find(|entry| entry.key.name == name)?.key.shape?;
         let own = value.own.as_ref()?.get(word).map(|own| own.line);
         own.or(value.main_line.filter(|_| shape.main == word)).map(|line| self.at(line))
     }
 
-    /// `FILE:LINE: ` of a line.
-    pub fn at(&self, line: usize) -> String {
-        format!("{}:{line}: ", self.file.as_deref().unwrap_or(Path::new("")).display())
+    fn at(&self, line: usize) -> Where {
+        Where::File { path: self.file.clone().unwrap_or_default(), line: Some(line) }
     }
 
     /// Names of the keys that mean something else here than in `other`; `meant` tells of a key and a text what is meant.
@@ -193,7 +193,10 @@ impl Settings {
         let from = match value.origin {
             Origin::Default => "default".to_string(),
             // A file name with a line break in it would end the comment.
-            Origin::File(_) => self.place(value).unwrap_or_default().trim_end_matches(": ").replace(char::is_control, "?"),
+            Origin::File(line) => {
+                let file = self.file.as_deref().unwrap_or(Path::new("")).display();
+                format!("{file}:{line}").replace(char::is_control, "?")
+            }
             Origin::Flag => "flag".to_string(),
         };
         from + lossy

@@ -13,6 +13,7 @@
 
 use crate::keys::{Key, Keys, Kind, Shape, nearest};
 use crate::syntax::{self, line_of};
+use scope_fault::{Fault, in_order};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -95,14 +96,14 @@ pub struct Written {
 /// What is wrong with a file.
 #[derive(Debug, Default)]
 pub struct FileError {
-    /// Lines `FILE:LINE: KEY: CAUSE; REMEDY`, all faults at once.
-    pub faults: Vec<String>,
-    /// What else it says, so that faults of that can be told, too.
+    /// All faults at once, in the order of their lines.
+    pub faults: Vec<Fault>,
+    /// What else it says, so that faults of that can be reported, too.
     pub rest: Option<Written>,
 }
 
-impl From<String> for FileError {
-    fn from(fault: String) -> FileError {
+impl From<Fault> for FileError {
+    fn from(fault: Fault) -> FileError {
         FileError { faults: vec![fault], rest: None }
     }
 }
@@ -115,7 +116,7 @@ impl Written {
     pub fn read(path: &Path, keys: &Keys) -> Result<Written, FileError> {
         // A pipe would be waited for.
         match std::fs::metadata(path) {
-            Ok(kind) if !kind.is_file() && !kind.is_dir() => Err(format!("{}: {NOT_REGULAR}", path.display()).into()),
+            Ok(kind) if !kind.is_file() && !kind.is_dir() => Err(not_regular().in_file(path, None).into()),
             Ok(_) => Written::read_from(path, File::open(path), keys),
             Err(error) => Written::read_from(path, Err(error), keys),
         }
@@ -126,7 +127,7 @@ impl Written {
     /// # Errors
     /// As [`Written::read`].
     pub fn read_from(path: &Path, opened: io::Result<File>, keys: &Keys) -> Result<Written, FileError> {
-        let text = text(opened).map_err(|fault| format!("{}: {fault}", path.display()))?;
+        let text = text(opened).map_err(|fault| fault.in_file(path, None))?;
         Written::parse(path, &text, keys)
     }
 
@@ -135,62 +136,72 @@ impl Written {
     /// # Errors
     /// As [`Written::read`].
     pub fn parse(path: &Path, text: &str, keys: &Keys) -> Result<Written, FileError> {
-        let file = path.display().to_string();
         let document = syntax::document(text).map_err(|faults| {
-            let told = |(line, cause): (usize, String)| {
-                format!("{file}:{line}: no TOML: {cause}; mend this line: words are KEY = VALUE, text stands in quotes")
+            let fault = |(line, cause): (usize, String)| {
+                let remedy = "mend this line: words are KEY = VALUE, text stands in quotes";
+                Fault::of_thing("no TOML").cause(cause).remedy(remedy).in_file(path, Some(line))
             };
-            FileError { faults: faults.into_iter().map(told).collect(), rest: None }
+            FileError { faults: faults.into_iter().map(fault).collect(), rest: None }
         })?;
-        let mut reader = Reader { text, file: &file, faults: Vec::new() };
+        let has_tables = |(_, item): &(&str, &Item)| item.is_array_of_tables();
+        let first_list = document.as_table().iter().find(has_tables).map_or("trigger", |(name, _)| name);
+        let mut reader = Reader { text, path, keys, first_list, faults: Vec::new() };
         let mut values = Vec::new();
         for (name, item) in document.as_table().iter() {
             let line = reader.line(document.as_table().key(name).and_then(|key| key.span()));
             match keys.get(name) {
                 Some(key) => values.push((name.to_string(), reader.values(key, item, line))),
-                None => reader.fault(line, name, format!("there is no such key; {}", nearest(name, keys.names()))),
+                None => reader.fault(line, Fault::of(name).cause(UNKNOWN).remedy(nearest(name, keys.names()))),
             }
         }
         let written = Written { file: path.into(), values };
         match reader.faults.is_empty() {
             true => Ok(written),
-            false => Err(FileError { faults: reader.in_order(), rest: Some(written) }),
+            false => Err(FileError { faults: in_order(reader.faults), rest: Some(written) }),
         }
     }
 }
 
-const NOT_REGULAR: &str = "is no regular file, and a reload would read it again; give a file";
+fn not_regular() -> Fault {
+    Fault::whole("is no regular file, and a reload would read it again").remedy("give a file")
+}
 
 /// The text of a regular file that isn't too long.
-fn text(opened: io::Result<File>) -> Result<String, String> {
-    let told = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => "no such file; write it, or see 'wirescope config show'".to_string(),
-        _ => format!("can't be read: {error}; give another file, or change its mode"),
+fn text(opened: io::Result<File>) -> Result<String, Fault> {
+    let refused = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Fault::whole("no such file").remedy("write it, or see 'wirescope config show'"),
+        _ => Fault::whole(format!("can't be read: {error}")).remedy("give another file, or change its mode"),
     };
-    let file = opened.map_err(told)?;
-    let kind = file.metadata().map_err(told)?;
+    let file = opened.map_err(refused)?;
+    let kind = file.metadata().map_err(refused)?;
     if kind.is_dir() {
-        return Err("is a folder; give a file".to_string());
+        return Err(Fault::whole("is a folder").remedy("give a file"));
     }
     if !kind.is_file() {
-        return Err(NOT_REGULAR.to_string());
+        return Err(not_regular());
     }
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(told)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(refused)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err("is longer than 1 MiB, so it is no configuration; give another file".to_string());
+        return Err(Fault::whole("is longer than 1 MiB, so it is no configuration").remedy("give another file"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        format!("is no UTF-8 text (at byte {at}); save it as UTF-8, or give another file")
+        Fault::whole(format!("is no UTF-8 text (at byte {at})")).remedy("save it as UTF-8, or give another file")
     })
 }
+
+/// Of a word in a key's place.
+const UNKNOWN: &str = "there is no such key";
 
 /// A file that is being read: gathers faults.
 struct Reader<'a> {
     text: &'a str,
-    file: &'a str,
-    faults: Vec<(usize, String)>,
+    path: &'a Path,
+    keys: &'a Keys,
+    /// The first list that is written as tables: general keys stand above it.
+    first_list: &'a str,
+    faults: Vec<Fault>,
 }
 
 impl Reader<'_> {
@@ -198,14 +209,8 @@ impl Reader<'_> {
         line_of(self.text, span)
     }
 
-    fn fault(&mut self, line: usize, key: &str, fault: String) {
-        self.faults.push((line, format!("{}:{line}: {key}: {fault}", self.file)));
-    }
-
-    /// All faults, by their lines.
-    fn in_order(mut self) -> Vec<String> {
-        self.faults.sort_by_key(|(line, _)| *line);
-        self.faults.into_iter().map(|(_, fault)| fault).collect()
+    fn fault(&mut self, line: usize, fault: Fault) {
+        self.faults.push(fault.in_file(self.path, Some(line)));
     }
 
     /// The values of one key; none where it is faulty.
@@ -216,8 +221,8 @@ impl Reader<'_> {
         match scalar(key.kind, item) {
             Some(text) => self.value(line, &key.name, text),
             None => {
-                let remedy = format!("{}; write {}", unfit(item), example(&key.name, key.kind));
-                self.fault(line, &key.name, remedy);
+                let remedy = format!("write {}", example(&key.name, key.kind));
+                self.fault(line, unfit(Fault::of(&key.name), item).remedy(remedy));
                 Vec::new()
             }
         }
@@ -233,7 +238,8 @@ impl Reader<'_> {
         let fits = !text.contains('\0');
         if !fits {
             let shown: String = text.chars().take(SHOWN_MAX).collect();
-            self.fault(line, place, format!("{shown:?} has a NUL character in it, which nothing can have here; take it out"));
+            let cause = format!("{shown:?} has a NUL character in it, which nothing can have here");
+            self.fault(line, Fault::of(place).with_value(text).cause(cause).remedy("take it out"));
         }
         fits
     }
@@ -251,8 +257,10 @@ impl Reader<'_> {
                     (Some(text), _) => values.extend(self.value(line, &key.name, text.to_string())),
                     (None, Some(table)) => values.extend(self.element(key, table, line)),
                     (None, None) => {
-                        let found = unfit(&Item::Value(element.clone()));
-                        self.fault(line, &key.name, format!("an element of the list {found}; {}", list_example(key)));
+                        let (shown, found) = found(&Item::Value(element.clone()));
+                        let mut fault = Fault::of(&key.name).cause(format!("an element of the list {found}"));
+                        fault.value = shown;
+                        self.fault(line, fault.remedy(list_example(key)));
                     }
                 }
             }
@@ -261,7 +269,7 @@ impl Reader<'_> {
         match item.as_str() {
             Some(text) => self.value(line, &key.name, text.to_string()),
             None => {
-                self.fault(line, &key.name, format!("{}; {}", unfit(item), list_example(key)));
+                self.fault(line, unfit(Fault::of(&key.name), item).remedy(list_example(key)));
                 Vec::new()
             }
         }
@@ -278,18 +286,29 @@ impl Reader<'_> {
             let kind = if name == main { Some(Kind::Text) } else { known.map(|(_, kind)| *kind) };
             let Some(kind) = kind else {
                 let names = [main].into_iter().chain(more.iter().map(|(name, _)| *name));
-                self.fault(line, &place, format!("there is no such key; {}", nearest(name, names)));
+                let remedy = match self.keys.get(name) {
+                    // TOML has no word for "the table ends here".
+                    Some(_) => {
+                        format!("'{name}' is a key of the whole file: write it above the first [[{}]]", self.first_list)
+                    }
+                    None => nearest(name, names),
+                };
+                self.fault(line, Fault::of(&place).cause(UNKNOWN).remedy(remedy));
                 continue;
             };
             match (scalar(kind, item), known) {
-                (None, _) => self.fault(line, &place, format!("{}; write {}", unfit(item), example(name, kind))),
+                (None, _) => {
+                    let remedy = format!("write {}", example(name, kind));
+                    self.fault(line, unfit(Fault::of(&place), item).remedy(remedy));
+                }
                 (Some(value), _) if !self.is_text(line, &place, &value) => {}
                 (Some(value), Some((name, _))) => drop(own.insert(*name, Own { text: value, line })),
                 (Some(value), None) => (text, main_line) = (Some(value), Some(line)),
             }
         }
         if !table.contains_key(main) {
-            self.fault(line, &key.name, format!("there is no '{main}' in it; add {}", example(main, Kind::Text)));
+            let fault = Fault::of(&key.name).cause(format!("there is no '{main}' in it"));
+            self.fault(line, fault.remedy(format!("add {}", example(main, Kind::Text))));
         }
         // One with words of its own stays, so that these are looked at, too, and others keep their places.
         let text = text.or_else(|| (!more.is_empty()).then(String::new))?;
@@ -319,13 +338,21 @@ fn decimal(number: f64) -> String {
     if (DECIMAL_MIN..DECIMAL_MAX).contains(&number.abs()) { number.to_string() } else { format!("{number:?}") }
 }
 
-/// That something isn't what it should be: what it is.
-fn unfit(item: &Item) -> String {
+/// A fault of something that isn't what it should be.
+fn unfit(fault: Fault, item: &Item) -> Fault {
+    let (value, found) = found(item);
+    let mut fault = fault.cause(found);
+    fault.value = value;
+    fault
+}
+
+/// What something is that should be something else: as it stands there, if it is a single value, and in words.
+fn found(item: &Item) -> (Option<String>, String) {
     let shown = || item.to_string().trim().chars().take(SHOWN_MAX).collect::<String>();
     match item {
-        Item::Value(value) if value.is_array() => "is a list, which doesn't fit".to_string(),
-        Item::Value(value) if !value.is_inline_table() => format!("is {}, which doesn't fit", shown()),
-        _ => "is a table, which doesn't fit".to_string(),
+        Item::Value(value) if value.is_array() => (None, "is a list, which doesn't fit".to_string()),
+        Item::Value(value) if !value.is_inline_table() => (Some(shown()), format!("is {}, which doesn't fit", shown())),
+        _ => (None, "is a table, which doesn't fit".to_string()),
     }
 }
 

@@ -32,8 +32,13 @@ fn check(text: &str) -> Result<(), TestCaseError> {
             let lines = text.split('\n').count();
             prop_assert!(!error.faults.is_empty());
             for fault in &error.faults {
-                let line = fault.strip_prefix("junk.toml:").and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
-                prop_assert!(line.is_some_and(|line| (1..=lines).contains(&line)), "{fault}");
+                prop_assert!(fault.line().is_some_and(|line| (1..=lines).contains(&line)), "{fault}");
+                prop_assert!(fault.to_string().starts_with("junk.toml:"), "{fault}");
+            }
+            let in_order = error.faults.is_sorted_by_key(|fault| fault.line());
+            prop_assert!(in_order, "{:?}", error.faults);
+            for fault in &error.faults {
+                prop_assert_eq!(fault.to_json()["at"]["line"].as_u64(), fault.line().map(|line| line as u64));
             }
         }
     }

@@ -12,6 +12,7 @@
 
 use crate::at_once::AtOnce;
 use crate::reload::Reload;
+use scope_fault::Fault;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -90,8 +91,8 @@ pub enum Refusal {
     #[error("there is no trigger '{0}'")]
     NoSuchTrigger(String),
     /// What was to change has these faults: nothing of it is taken.
-    #[error("{}", .0.join("; "))]
-    Faults(Vec<String>),
+    #[error("{}", .0.iter().map(Fault::to_string).collect::<Vec<_>>().join("; "))]
+    Faults(Vec<Fault>),
 }
 
 /// An order that didn't get into the queue.
@@ -286,15 +287,15 @@ mod tests {
     #[test]
     fn a_change_waits_for_its_turn_and_lets_others_pass() {
         let control = Control::default();
-        let change = sent(&control, Order::Reload(Reload::Refuse(vec!["first".to_string()])));
-        let _second = sent(&control, Order::Reload(Reload::Refuse(vec!["second".to_string()])));
+        let change = sent(&control, Order::Reload(Reload::Refuse(vec![Fault::whole("first")])));
+        let _second = sent(&control, Order::Reload(Reload::Refuse(vec![Fault::whole("second")])));
         let _fire = sent(&control, Order::Fire(Which::Hand));
         assert!(matches!(control.take(false).unwrap().order, Order::Fire(Which::Hand)));
         assert!(control.take(false).is_none());
         let first = control.take(true).unwrap();
-        assert!(matches!(&first.order, Order::Reload(Reload::Refuse(faults)) if faults[0] == "first"));
-        first.sender.answer(Err(Refusal::Faults(vec!["first".to_string()])));
-        assert_eq!(change.wait(), Err(Refusal::Faults(vec!["first".to_string()])));
+        assert!(matches!(&first.order, Order::Reload(Reload::Refuse(faults)) if faults[0] == Fault::whole("first")));
+        first.sender.answer(Err(Refusal::Faults(vec![Fault::whole("first")])));
+        assert_eq!(change.wait(), Err(Refusal::Faults(vec![Fault::whole("first")])));
         assert!(control.take(true).is_some());
     }
 
@@ -322,6 +323,6 @@ mod tests {
     fn refusals_say_what_is_to_be_done() {
         assert_eq!(Refusal::Busy.to_string(), "64 orders wait already: try again a little later");
         assert_eq!(Refusal::NoSuchTrigger("x".to_string()).to_string(), "there is no trigger 'x'");
-        assert_eq!(Refusal::Faults(vec!["a".to_string(), "b".to_string()]).to_string(), "a; b");
+        assert_eq!(Refusal::Faults(vec![Fault::whole("a"), Fault::whole("b")]).to_string(), "a; b");
     }
 }

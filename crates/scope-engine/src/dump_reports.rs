@@ -2,7 +2,9 @@
 //!
 //! A service makes dumps for months; each of them stands in `wirescope.jsonl`, so only [`REPORTS_MAX`] are kept here.
 
+use crate::failure::Failure;
 use scope_dump::{DumpReport, gaps_in_words};
+use scope_fault::Fault;
 use scope_spelling::figures::{counted, number};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -81,13 +83,14 @@ impl DumpReports {
     }
 }
 
-/// What of a run's dumps is a broken promise, in plain words: a line for each of those `listed`, and one for all the others.
-pub(crate) fn failures(listed: &[DumpReport], totals: &DumpTotals) -> Vec<String> {
+/// What of a run's dumps is a broken promise: one for each of those `listed`, and one for all the others.
+pub(crate) fn failures(listed: &[DumpReport], totals: &DumpTotals) -> Vec<Failure> {
     let failed: Vec<&DumpReport> = listed.iter().filter(|report| report.has_failed()).collect();
     let others = totals.failed.saturating_sub(failed.len() as u64);
     let others = (others > 0)
         .then(|| format!("{} older dumps are incomplete, too: see the events 'dump' of wirescope.jsonl", number(others)));
-    others.into_iter().chain(failed.into_iter().map(words)).collect()
+    let of_dump = |report: &DumpReport| Failure { fault: Fault::whole(words(report)), dump: Some(report.id) };
+    others.map(Failure::from).into_iter().chain(failed.into_iter().map(of_dump)).collect()
 }
 
 fn words(report: &DumpReport) -> String {
@@ -167,8 +170,11 @@ mod tests {
         assert_eq!(reports.totals(), expected);
         let failures = failures(&reports.kept(), &reports.totals());
         assert_eq!(failures.len(), REPORTS_MAX / 2 + 1);
-        assert!(failures[0].starts_with("1,000 older dumps are incomplete"), "{}", failures[0]);
-        assert_eq!(failures[1], format!("dump {} is incomplete: 0 to 1 packet is missing", all - REPORTS_MAX as u64 + 2));
+        let told: Vec<String> = failures.iter().map(|failure| failure.fault.to_string()).collect();
+        assert!(told[0].starts_with("1,000 older dumps are incomplete"), "{}", told[0]);
+        let first = all - REPORTS_MAX as u64 + 2;
+        assert_eq!(told[1], format!("dump {first} is incomplete: 0 to 1 packet is missing"));
+        assert_eq!((failures[0].dump, failures[1].dump), (None, Some(first)));
     }
 
     #[test]

@@ -34,6 +34,7 @@ use crate::own_process::{self, EXEC_HELPER};
 use orders::{FRAME_BYTES_MAX, Inbox, Order, Outcome, Setup, Told};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use scope_dump::DumpReport;
+use scope_fault::Fault;
 use scope_rights::User;
 use scope_spelling::printable::printable;
 use scope_spelling::time::iso;
@@ -162,9 +163,10 @@ impl Exec {
     /// Begins the helper and waits until it has given up its rights. Called before the run gives up its own.
     ///
     /// # Errors
-    /// In words: the system gives no process, or the helper can't begin.
-    pub fn start(plan: ExecPlan, around: &Surroundings<'_>) -> Result<Arc<Exec>, String> {
-        let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+    /// The system gives no process, or the helper can't begin.
+    pub fn start(plan: ExecPlan, around: &Surroundings<'_>) -> Result<Arc<Exec>, Fault> {
+        let failed =
+            |what: &'static str| move |error: io::Error| Fault::of("exec").error(&error).cause(format!("{what}: {error}"));
         let mut helper = spawn(&plan).map_err(failed("no process for commands"))?;
         let setup = Order::Setup(Setup {
             command: plan.command,
@@ -182,9 +184,9 @@ impl Exec {
         let landlock_abi = loop {
             match inbox.next_told() {
                 Ok(Some(Told::Ready { landlock_abi })) => break landlock_abi,
-                Ok(Some(Told::Refused(why))) => return Err(why),
+                Ok(Some(Told::Refused(refusal))) => return Err(refusal.fault()),
                 Ok(None) if since.elapsed() < BEGIN_MAX && inbox.fill(&helper) => {}
-                _ => return Err("the process for commands didn't begin".to_string()),
+                _ => return Err(Fault::of("exec").cause("the process for commands didn't begin")),
             }
         };
         helper.set_nonblocking(true).map_err(&gone)?;

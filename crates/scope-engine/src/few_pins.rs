@@ -12,14 +12,14 @@ pub(crate) fn of_run(plan: &RunPlan, ring: &Ring, live: bool) -> Option<String> 
 /// The same before anything is opened, of plans with interfaces. `segments` are the ring's: bytes of each, and how many.
 pub fn warning(plan: &RunPlan, segments: (usize, usize)) -> Option<String> {
     let is_interface = |plan: &SourcePlan| matches!(plan, SourcePlan::AfPacket(_) | SourcePlan::Pcap(_));
-    let live = plan.sources.iter().any(|entry| is_interface(&entry.plan));
+    let live = plan.fixed.sources.iter().any(|entry| is_interface(&entry.plan));
     let (segment_bytes, pins) = (segments.0 as u64, segments.1 as u64 / 2); // as the ring makes its budget
     live.then(|| of_plan(plan, pins.max(1), segment_bytes, live)).flatten()
 }
 
 fn of_plan(plan: &RunPlan, pins: u64, segment_bytes: u64, live: bool) -> Option<String> {
-    let at_once = plan.exit_after.map_or(plan.dumps_max as u64, |dumps| dumps.min(plan.dumps_max as u64));
-    words(at_once, pins, segment_bytes, live).filter(|_| !plan.triggers.is_empty())
+    let at_once = plan.live.exit_after.map_or(plan.live.dumps_max as u64, |dumps| dumps.min(plan.live.dumps_max as u64));
+    words(at_once, pins, segment_bytes, live).filter(|_| !plan.live.triggers.is_empty())
 }
 
 /// What is to be said where `dumps_max` dumps may be open at once and segments may be held ahead of reading for `pins` of them, which

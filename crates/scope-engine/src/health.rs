@@ -2,7 +2,7 @@
 //! workers did meanwhile. All of it is gathered by the main thread; `doctor` reads it.
 
 use crate::nic_watch::{NicWatch, nic_facts};
-use crate::plan::{RunPlan, SourceEntry};
+use crate::plan::{Fixed, SourceEntry};
 use crate::status::{Status, StatusTaker};
 use crate::summary::{dropped, hits, source};
 use crate::thread_times::{ThreadTimes, WorkerTime};
@@ -41,17 +41,17 @@ pub(crate) struct Health {
 
 impl Health {
     /// Logs the machine.
-    pub(crate) fn begin(plan: &RunPlan, nics: NicWatch, workers: usize, live: bool, shared: &Shared) -> Health {
+    pub(crate) fn begin(fixed: &Fixed, nics: NicWatch, workers: usize, live: bool, shared: &Shared) -> Health {
         let Home { host, boot, processes } = Home::here();
         shared.events.log(event::Machine {
             pid: Some(std::process::id().into()),
             pid_began: process_began("self"),
             home: event::Home { host, boot, processes },
             live,
-            captures: plan.sources.iter().filter_map(capture).collect(),
-            dumps_max: Some(plan.dumps_max as u64),
-            interpreter: plan.filter_engine == FilterEngine::Interpreter,
-            status_every_s: plan.status_every.as_secs_f64(),
+            captures: fixed.sources.iter().filter_map(capture).collect(),
+            dumps_max: Some(shared.dumps.places().max() as u64),
+            interpreter: fixed.filter_engine == FilterEngine::Interpreter,
+            status_every_s: fixed.status_every.as_secs_f64(),
             processors: std::thread::available_parallelism().map_or(0, |processors| processors.get() as u64),
             limits: event::Limits { file_size: limits::file_size_max(), threads: threads_max() },
             nic: nic_facts(&nics.status()),
@@ -65,8 +65,8 @@ impl Health {
             times: vec![None; workers],
             looked: Instant::now(),
             passed_s: [0.0; 2],
-            every: plan.status_every,
-            next_line: Instant::now() + if live { FIRST_LINE } else { plan.status_every },
+            every: fixed.status_every,
+            next_line: Instant::now() + if live { FIRST_LINE } else { fixed.status_every },
         }
     }
 
@@ -134,7 +134,7 @@ impl Health {
             workers: self.times.iter().map(worker_time).collect(),
             throttled_s: self.throttled.map(|(_, lately_s)| lately_s),
             resumed: self.resumed.contains(&true),
-            pinned: shared.ring.budget().taken() as u64,
+            pinned: shared.ring.budget().taken(),
             segments: shared.ring.segments() as u64,
             dumps_open: open.len() as u64,
             disk_wait_s: open.iter().map(|dump| dump.progress.waiting()).max().unwrap_or_default().as_secs_f64(),
@@ -162,7 +162,7 @@ impl Health {
             hits: by_trigger.iter().map(|(name, counts)| (name.clone(), hits(counts))).collect(),
             lag_ns: status.workers.iter().map(|worker| worker.lag_ns).collect(),
             depth_ns: status.depth_ns,
-            dumps_done: status.dumps_done as u64,
+            dumps_done: status.dumps_done,
             cgroup: self.throttled.map(cgroup),
             softnet: self.nics.softnet().map(|softnet| counts::Softnet { dropped: softnet.dropped, squeezed: softnet.squeezed }),
             nic: nic_facts(&status.nics),

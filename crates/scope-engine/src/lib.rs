@@ -29,6 +29,7 @@
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`dump_reports`] | what became of dumps: the newest, and sums of all |
 //! | [`exec`] | commands after dumps, and the process that runs them |
+//! | `failure` | what was promised and not done |
 //! | `folder_watch` | whether the folder for dumps is still there |
 //! | [`space`] | whether there is room for dumps |
 //! | [`service`] | words to the service manager |
@@ -42,6 +43,7 @@ pub mod control;
 pub mod dump_reports;
 pub mod dumps;
 pub mod exec;
+mod failure;
 pub mod few_pins;
 mod filters;
 mod folder_watch;
@@ -81,10 +83,11 @@ pub mod worker;
 pub use control::{Control, Order, Refusal, Reply, Which};
 pub use dump_reports::DumpTotals;
 pub use exec::{ExecCounts, ExecPlan};
+pub use failure::Failure;
 pub use live::settings as live_settings;
 pub use nic_watch::NicStatus;
 pub use own_process::serve_if_asked;
-pub use plan::{DumpPlan, RunPlan, SingleDump, SourceEntry};
+pub use plan::{DumpPlan, Fixed, Live, RunPlan, SingleDump, SourceEntry};
 pub use reload::{Change, Reload};
 pub use run::{EngineError, Watch, ring_config, run};
 pub use space::SpaceSummary;

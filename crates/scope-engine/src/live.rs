@@ -1,6 +1,6 @@
 //! How an interface is opened for a run: what is left out, where its ring's memory comes from, and what is said of all that.
 
-use crate::plan::{RunPlan, SourceEntry};
+use crate::plan::{Fixed, SourceEntry};
 use crate::worker::{Feed, Part};
 use scope_machine::cpus::pin_this_thread;
 use scope_source::SourceError;
@@ -18,8 +18,8 @@ fn excludes_self(plan: &SourcePlan) -> bool {
 }
 
 /// The connections that sources with `exclude-self` leave out; looked for only where one has it.
-pub(crate) fn own_traffic(plan: &RunPlan) -> Vec<Connection> {
-    if plan.sources.iter().any(|entry| excludes_self(&entry.plan)) { own_traffic::ssh_sessions() } else { Vec::new() }
+pub(crate) fn own_traffic(fixed: &Fixed) -> Vec<Connection> {
+    if fixed.sources.iter().any(|entry| excludes_self(&entry.plan)) { own_traffic::ssh_sessions() } else { Vec::new() }
 }
 
 /// Opens capture on an interface, or on all that match.
@@ -61,9 +61,9 @@ fn on_cpus<T: Send>(entry: &SourceEntry, open: impl FnOnce() -> Result<T, Source
 }
 
 /// What is worth a line at the start: where prefilters run, what is left out.
-pub(crate) fn notes(plan: &RunPlan, own: &[Connection], sources: &[Feed]) -> Vec<String> {
+pub(crate) fn notes(fixed: &Fixed, own: &[Connection], sources: &[Feed]) -> Vec<String> {
     let told = |source: &str, note: &str| format!("source '{source}': {note}");
-    let excluding = plan.sources.iter().filter(|entry| excludes_self(&entry.plan));
+    let excluding = fixed.sources.iter().filter(|entry| excludes_self(&entry.plan));
     let mut notes: Vec<String> = excluding.map(|entry| told(&entry.spec, &left_out(own))).collect();
     for feed in sources {
         for note in feed.source.notes() {
@@ -87,7 +87,7 @@ fn left_out(own: &[Connection]) -> String {
 }
 
 /// Each live source's settings as they would be typed, and where its workers run.
-pub fn settings(plan: &RunPlan) -> Vec<String> {
+pub fn settings(fixed: &Fixed) -> Vec<String> {
     let of_entry = |entry: &SourceEntry| {
         let capture = match &entry.plan {
             SourcePlan::AfPacket(live) => Some(afpacket::settings::words(live)),
@@ -97,5 +97,5 @@ pub fn settings(plan: &RunPlan) -> Vec<String> {
         let told: Vec<String> = [capture, entry.pinning.words()].into_iter().flatten().collect();
         (!told.is_empty()).then(|| format!("source '{}': {}", entry.spec, told.join("; ")))
     };
-    plan.sources.iter().filter_map(of_entry).collect()
+    fixed.sources.iter().filter_map(of_entry).collect()
 }

@@ -3,22 +3,20 @@
 //! No order reaches into a worker: a fire pins and starts a dump from here, a change is a set of triggers that workers take over.
 
 use crate::control::{Control, Fired, ORDERS_MAX, Order, Refusal, Reply, Waiting, Which};
+use crate::plan::Fixed;
 use crate::reload::{Reload, reload};
 use crate::run::Watch;
 use crate::worker::Shared;
 use scope_events::event::Warning;
-use scope_filter::FilterEngine;
-use scope_trigger::{Trigger, TriggerConfig};
+use scope_trigger::Trigger;
 use std::sync::Arc;
 
 /// What obeying needs of a run.
 pub(crate) struct Obeying<'a> {
     pub shared: &'a Shared,
     pub watch: &'a dyn Watch,
-    /// What makes machine code of new filters.
-    pub engine: FilterEngine,
-    /// What is fired by hand, as at the start.
-    pub hand: TriggerConfig,
+    /// What no order changes.
+    pub fixed: &'a Fixed,
     pub live: bool,
 }
 
@@ -81,14 +79,14 @@ impl Obeying<'_> {
     }
 
     fn reload(&self, change: Reload) -> Vec<Warning> {
-        reload(change, self.shared, self.engine, self.hand.clone(), self.live, self.watch)
+        reload(change, self.shared, self.fixed, self.live, self.watch)
     }
 
     fn fire(&self, which: &Which) -> Result<Reply, Refusal> {
         let set = self.shared.triggers.current();
         let triggers: Vec<&Arc<Trigger>> = match which {
             Which::Hand => vec![set.hand()],
-            Which::All => set.all().iter().filter(|trigger| !Arc::ptr_eq(trigger, set.hand())).collect(),
+            Which::All => set.given().iter().collect(),
             Which::Named(name) => vec![set.named(name).ok_or_else(|| Refusal::NoSuchTrigger(name.clone()))?],
         };
         let mut fired = Vec::new();
@@ -118,6 +116,7 @@ mod tests {
     use crate::control::Answer;
     use crate::dumps::{DumpSettings, Dumps};
     use crate::lockstep::Lockstep;
+    use crate::plan::{DumpPlan, Live};
     use crate::reload::Change;
     use scope_events::{EVENTS_FILE, Events};
 
@@ -126,12 +125,13 @@ mod tests {
     use crate::threads::SystemThreads;
     use crate::triggers::Triggers;
     use scope_dump::{DumpOutput, DumpReport, Scans};
-    use scope_filter::{Filter, Template, VlanRule};
+    use scope_fault::Fault;
+    use scope_filter::{Filter, FilterEngine, Template, VlanRule};
     use scope_folder::Folder;
     use scope_packet::{Clock, LinkType, SystemClock};
     use scope_rights::Rights;
-    use scope_ring::{ClaimGroup, Ring, RingConfig, RingMemory};
-    use scope_trigger::{Condition, Places, Response};
+    use scope_ring::{ClaimGroup, MemoryOptions, Ring, RingConfig, RingMemory};
+    use scope_trigger::{Condition, Places, Response, TriggerConfig};
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, AtomicUsize};
     use std::time::Duration;
@@ -186,12 +186,32 @@ mod tests {
         TriggerConfig { condition: Condition::Hand, holdoff_ns: 0, ..trigger("manual", "") }
     }
 
+    /// What no order changes.
+    fn fixed(ring: RingConfig) -> Fixed {
+        Fixed {
+            sources: Vec::new(),
+            ring,
+            memory: MemoryOptions::default(),
+            shares: Vec::new(),
+            link_types: vec![LinkType::ETHERNET],
+            vlan: VlanRule::Exact,
+            filter_engine: FilterEngine::Interpreter,
+            status_every: MINUTE,
+            folder: None,
+            dump: DumpPlan::default(),
+            ring_out: None,
+            config: String::new(),
+            rights: None,
+        }
+    }
+
     /// A run without workers, its folder, and who watches.
     struct Stand {
         folder: TempDir,
         shared: Shared,
         notes: Notes,
         control: Control,
+        fixed: Fixed,
     }
 
     impl Stand {
@@ -225,7 +245,7 @@ mod tests {
                 ended: AtomicUsize::new(0),
                 main: std::thread::current(),
             };
-            Stand { folder, shared, notes: Notes::default(), control: Control::default() }
+            Stand { folder, shared, notes: Notes::default(), control: Control::default(), fixed: fixed(config) }
         }
 
         fn send(&self, order: Order) -> Answer {
@@ -233,8 +253,7 @@ mod tests {
         }
 
         fn look(&self, phase: Phase) -> Obeyed {
-            let obeying =
-                Obeying { shared: &self.shared, watch: &self.notes, engine: FilterEngine::Interpreter, hand: hand(), live: true };
+            let obeying = Obeying { shared: &self.shared, watch: &self.notes, fixed: &self.fixed, live: true };
             obeying.look(&self.control, phase)
         }
 
@@ -252,10 +271,7 @@ mod tests {
 
     fn change(name: &str) -> Order {
         Order::Reload(Reload::Take(Box::new(Change {
-            triggers: vec![trigger(name, "")],
-            before_ns: 5,
-            dumps_max: 8,
-            exit_after: None,
+            live: Live { triggers: vec![trigger(name, "")], before_ns: 5, dumps_max: 8, exit_after: None },
             changed: vec!["trigger".to_string()],
             kept: vec!["ring: can't change".to_string()],
         })))
@@ -291,7 +307,7 @@ mod tests {
     #[test]
     fn a_change_is_answered_with_what_changed_and_a_refused_one_with_its_faults() {
         let stand = Stand::new(&[trigger("a", "")]);
-        let faults = vec!["t.toml:1: before: 'x' is no time".to_string()];
+        let faults = vec![Fault::of("before").value("x", "is no time").in_file("t.toml", Some(1))];
         let refused = stand.obey(Order::Reload(Reload::Refuse(faults.clone())));
         assert_eq!(refused, Err(Refusal::Faults(faults)));
         assert_eq!(stand.shared.triggers.current().all()[0].config().name, "a", "the old one goes on");

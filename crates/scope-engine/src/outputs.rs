@@ -27,10 +27,10 @@ pub struct Outputs {
 impl Outputs {
     /// Opens them; nothing is made in them.
     pub fn open(plan: &RunPlan) -> Result<Outputs, EngineError> {
-        let log = plan.folder.as_deref().map(open).transpose()?.map(Arc::new);
-        let ring_out = plan.ring_out.as_deref().map(open_parent).transpose()?;
+        let log = plan.fixed.folder.as_deref().map(open).transpose()?.map(Arc::new);
+        let ring_out = plan.fixed.ring_out.as_deref().map(open_parent).transpose()?;
         let mut budget = None;
-        let target = match &plan.dump.single {
+        let target = match &plan.fixed.dump.single {
             Some(SingleDump::Stdout) => Target::Stream(stdout().map_err(fault("standard output"))?),
             Some(SingleDump::File(path)) => {
                 let (folder, name) = open_parent(path)?;
@@ -38,14 +38,14 @@ impl Outputs {
             }
             None => {
                 let folder = log.clone().map_or_else(|| open(Path::new(".")).map(Arc::new), Ok)?;
-                let limits = plan.dump.limits;
+                let limits = plan.fixed.dump.limits;
                 let opened = limits.any().then(|| Budget::open(limits, &folder)).transpose();
                 budget = opened.map_err(fault(&folder.path().display().to_string()))?;
                 Target::Folder(folder)
             }
         };
         if let Target::Folder(folder) | Target::File { folder, .. } = &target
-            && (plan.dump.single.is_some() || !plan.triggers.is_empty())
+            && (plan.fixed.dump.single.is_some() || !plan.live.triggers.is_empty())
             && !folder.makes_unnamed()
         {
             let words = "its file system has no files without a name (O_TMPFILE), and that is how dumps are written; \
@@ -53,9 +53,9 @@ impl Outputs {
             return Err(fault(&folder.path().display().to_string())(io::Error::new(io::ErrorKind::Unsupported, words)));
         }
         let disk = Arc::new(SystemDisk);
-        let together = plan.dump.all.then(|| spool(&target, log.as_deref())).transpose()?;
+        let together = plan.fixed.dump.all.then(|| spool(&target, log.as_deref())).transpose()?;
         let together = together.map(|spool| Together::new(spool, disk.clone()));
-        let dump = DumpOutput { format: plan.dump.format, target, budget, disk, together };
+        let dump = DumpOutput { format: plan.fixed.dump.format, target, budget, disk, together };
         Ok(Outputs { log, dump: Arc::new(dump), ring_out })
     }
 

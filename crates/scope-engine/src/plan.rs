@@ -51,12 +51,21 @@ pub struct DumpPlan {
     pub exec: Option<ExecPlan>,
 }
 
-/// One run.
+/// One run: what stays as it is while it goes, and what a reload may change.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
+    /// What stays.
+    pub fixed: Fixed,
+    /// What holds at the start, and may change.
+    pub live: Live,
+}
+
+/// What of a run stays as it is while it goes: a reload names what differs, and leaves it.
+#[derive(Clone, Debug)]
+pub struct Fixed {
     /// Sources: all live (interfaces, paced generators), or all of those that can wait (files, unpaced generators).
     pub sources: Vec<SourceEntry>,
-    /// Sizes of the ring; `workers` and `lanes` as [`RunPlan::workers`] and the known link types say.
+    /// Sizes of the ring; `workers` and `lanes` as [`Fixed::workers`] and the known link types say.
     pub ring: RingConfig,
     /// What is asked of the ring's memory besides its size.
     pub memory: MemoryOptions,
@@ -64,18 +73,10 @@ pub struct RunPlan {
     pub shares: Vec<Share>,
     /// Link types that are known before the run.
     pub link_types: Vec<LinkType>,
-    /// Triggers, in the order given.
-    pub triggers: Vec<TriggerConfig>,
-    /// What a fire by hand takes, ns.
-    pub before_ns: i64,
     /// How filters see VLAN tags.
     pub vlan: VlanRule,
     /// What evaluates filters.
     pub filter_engine: FilterEngine,
-    /// Dumps at once.
-    pub dumps_max: usize,
-    /// The run ends after so many dumps.
-    pub exit_after: Option<u64>,
     /// How often the log has a status line; at least a second.
     pub status_every: Duration,
     /// Folder for dumps and `wirescope.jsonl`; a run with a single dump elsewhere may do without.
@@ -90,7 +91,26 @@ pub struct RunPlan {
     pub rights: Option<RightsPlan>,
 }
 
-impl RunPlan {
+/// What of a run may change while it goes: all that a reload takes, and nothing else.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// Triggers, in the order given.
+    pub triggers: Vec<TriggerConfig>,
+    /// What a fire by hand takes, ns.
+    pub before_ns: i64,
+    /// Dumps at once.
+    pub dumps_max: usize,
+    /// The run ends after so many dumps, those from before a reload included.
+    pub exit_after: Option<u64>,
+}
+
+impl Live {
+    /// The settings that it is made of.
+    pub const KEYS: [&'static str; 9] =
+        ["trigger", "dump", "before", "after", "holdoff", "holdoff-key", "single", "exit-after", "dumps-max"];
+}
+
+impl Fixed {
     /// Worker threads: files share theirs, interfaces with `workers=0` share one, every other source has its own.
     pub fn workers(sources: &[SourceEntry]) -> u32 {
         let files = sources.iter().filter(|source| matches!(source.plan, SourcePlan::File(_)));

@@ -3,12 +3,12 @@
 use crate::control::{Refusal, Reply};
 use crate::few_pins;
 use crate::filters::made_ready;
-use crate::run::Watch;
+use crate::plan::{Fixed, Live};
+use crate::run::{Watch, manual_trigger};
 use crate::worker::Shared;
 use scope_events::event::{self, Warning};
-use scope_filter::FilterEngine;
+use scope_fault::Fault;
 use scope_packet::LinkType;
-use scope_trigger::{Response, TriggerConfig};
 
 /// What a configuration that was read again asks of the run.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub enum Reload {
     /// It is right: to be taken, between two batches.
     Take(Box<Change>),
     /// It has these faults: nothing of it is taken.
-    Refuse(Vec<String>),
+    Refuse(Vec<Fault>),
 }
 
 impl Reload {
@@ -32,14 +32,8 @@ impl Reload {
 /// What changes, as meant.
 #[derive(Debug)]
 pub struct Change {
-    /// All triggers, in the order given.
-    pub triggers: Vec<TriggerConfig>,
-    /// What a fire by hand takes, ns.
-    pub before_ns: i64,
-    /// Dumps at once.
-    pub dumps_max: usize,
-    /// The run ends after so many dumps, those of before included.
-    pub exit_after: Option<u64>,
+    /// What holds from now on.
+    pub live: Live,
     /// Names of the settings that change.
     pub changed: Vec<String>,
     /// What can't change while the run goes, in plain words.
@@ -48,17 +42,11 @@ pub struct Change {
 
 /// Does what is asked, from the run's main thread. Machine code is made before any worker sees the triggers. Returns warnings:
 /// what is kept as it was, which filters have no machine code.
-pub(crate) fn reload(
-    order: Reload,
-    shared: &Shared,
-    engine: FilterEngine,
-    manual: TriggerConfig,
-    live: bool,
-    watch: &dyn Watch,
-) -> Vec<Warning> {
-    let change = match order {
-        Reload::Take(change) => change,
+pub(crate) fn reload(order: Reload, shared: &Shared, fixed: &Fixed, is_live: bool, watch: &dyn Watch) -> Vec<Warning> {
+    let Change { live, changed, kept } = match order {
+        Reload::Take(change) => *change,
         Reload::Refuse(faults) => {
+            let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
             shared.events.log(event::Reload { ok: false, faults: faults.clone(), ..Default::default() });
             // A fault may show a text with a mark below it.
             faults.iter().for_each(|fault| format!("wirescope: {fault}").lines().for_each(|line| watch.note(line)));
@@ -67,22 +55,19 @@ pub(crate) fn reload(
         }
     };
     let links: Vec<LinkType> = (0..shared.ring.lanes()).map(|lane| shared.ring.lane_info(lane).link_type).collect();
-    let mut warnings: Vec<Warning> = change.kept.iter().map(|kept| format!("reload: {kept}").into()).collect();
+    let mut warnings: Vec<Warning> = kept.iter().map(|kept| format!("reload: {kept}").into()).collect();
     let ring = &shared.ring;
     let (pins, segment_bytes) = (ring.budget().segments(), ring.segment_bytes() as u64);
-    if change.dumps_max != shared.dumps.places().max() {
-        warnings.extend(few_pins::words(change.dumps_max as u64, pins, segment_bytes, live).map(Warning::from));
+    if live.dumps_max != shared.dumps.places().max() {
+        warnings.extend(few_pins::words(live.dumps_max as u64, pins, segment_bytes, is_live).map(Warning::from));
     }
-    for trigger in &change.triggers {
-        warnings.extend(made_ready(trigger, &links, engine));
+    for trigger in &live.triggers {
+        warnings.extend(made_ready(trigger, &links, fixed.filter_engine));
     }
-    let response = Response { before_ns: change.before_ns, ..manual.response };
-    shared.triggers.replace(&change.triggers, TriggerConfig { response, ..manual });
-    shared.dumps.set_limits(change.dumps_max, change.exit_after);
-    let faults = Vec::new();
-    let (changed, kept) = (change.changed.clone(), change.kept.clone());
-    shared.events.log(event::Reload { ok: true, faults, changed, kept });
-    let what = if change.changed.is_empty() { "nothing".to_string() } else { change.changed.join(", ") };
+    shared.triggers.replace(&live.triggers, manual_trigger(&live, fixed.vlan));
+    shared.dumps.set_limits(live.dumps_max, live.exit_after);
+    let what = if changed.is_empty() { "nothing".to_string() } else { changed.join(", ") };
+    shared.events.log(event::Reload { ok: true, faults: Vec::new(), changed, kept });
     watch.note(&format!("reload: taken; changed: {what}"));
     warnings
 }

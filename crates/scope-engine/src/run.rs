@@ -21,6 +21,7 @@ mod telling;
 use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
 use crate::exec::{Exec, Surroundings};
+use crate::failure::Failure;
 use crate::few_pins;
 use crate::filters::prepare_filters;
 use crate::health::Health;
@@ -32,7 +33,7 @@ use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
 use crate::obeying::{Obeying, Phase};
 use crate::outputs::Outputs;
-use crate::plan::RunPlan;
+use crate::plan::{Fixed, Live, RunPlan};
 use crate::refused::Refused;
 use crate::report;
 use crate::short_snap;
@@ -47,12 +48,14 @@ use crate::worker::{Feed, Shared, work};
 use scope_dump::{DumpReport, Keeper, Scans};
 use scope_events::Events;
 use scope_events::event::Warning;
+use scope_fault::Fault;
+use scope_filter::VlanRule;
 use scope_machine::Machine;
 use scope_machine::limits;
 use scope_packet::{Clock, GapReason, SystemClock};
 use scope_rights::{Decision, Rights};
 use scope_ring::{Ring, RingConfig, RingMemory, Summarizer};
-use scope_source::{SourceError, Timing};
+use scope_source::Timing;
 use scope_trigger::{Condition, Places, Response, TriggerConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -97,7 +100,7 @@ pub trait Watch: Sync {
 pub enum EngineError {
     /// A source couldn't be opened.
     #[error(transparent)]
-    Source(#[from] SourceError),
+    Source(Fault),
     /// The ring couldn't be made.
     #[error(transparent)]
     Ring(#[from] scope_ring::RingError),
@@ -105,8 +108,8 @@ pub enum EngineError {
     #[error(transparent)]
     Rights(#[from] scope_rights::RightsError),
     /// The process for commands couldn't be begun.
-    #[error("{}", if .0.starts_with("--exec") { .0.clone() } else { format!("--exec: {}", .0) })]
-    Exec(String),
+    #[error(transparent)]
+    Exec(Fault),
     /// A file or a thread couldn't be made.
     #[error("{place}: {cause}")]
     System {
@@ -123,27 +126,27 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     scope_rights::hide();
     let _over = OverOnDrop(control);
     let outputs = Outputs::open(&plan)?;
-    let decision = plan.rights.as_ref().map(|plan| scope_rights::decide(plan, &outputs.writable())).transpose()?;
-    let exec = start_exec(&plan, &outputs, decision.as_ref())?;
-    limits::allow_dumps(plan.dumps_max); // what runs commands keeps the limit that it found
-    let (segment_bytes, segments) = plan.ring.plan()?;
+    let decision = plan.fixed.rights.as_ref().map(|plan| scope_rights::decide(plan, &outputs.writable())).transpose()?;
+    let exec = start_exec(&plan.fixed, &outputs, decision.as_ref())?;
+    limits::allow_dumps(plan.live.dumps_max); // what runs commands keeps the limit that it found
+    let (segment_bytes, segments) = plan.fixed.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
-    let ring = Ring::ready(&plan.ring, &plan.shares, &plan.memory, &|done| {
+    let ring = Ring::ready(&plan.fixed.ring, &plan.fixed.shares, &plan.fixed.memory, &|done| {
         watch.prefault(done, ring_bytes);
         control.stops() == 0
     })?;
     let memory = ring.memory();
     // Before the sources are opened: live packets would wait meanwhile.
-    let mut warnings = prepare_filters(plan.filter_engine, &plan.sources, plan.triggers.iter());
-    warnings.extend(short_snap::warnings(&plan, &plan.link_types).into_iter().map(Warning::from));
-    let own = live::own_traffic(&plan);
-    let sources = open_sources(&plan, &own)?;
-    let mut notes = live::notes(&plan, &own, &sources);
+    let mut warnings = prepare_filters(plan.fixed.filter_engine, &plan.fixed.sources, plan.live.triggers.iter());
+    warnings.extend(short_snap::warnings(&plan, &plan.fixed.link_types).into_iter().map(Warning::from));
+    let own = live::own_traffic(&plan.fixed);
+    let sources = open_sources(&plan.fixed, &own).map_err(EngineError::Source)?;
+    let mut notes = live::notes(&plan.fixed, &own, &sources);
     let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
     if let Some(said) = few_pins::of_run(&plan, &ring, live) {
         if live { warnings.push(said.into()) } else { notes.push(said) }
     }
-    let nics = NicWatch::begin(&plan.sources);
+    let nics = NicWatch::begin(&plan.fixed.sources);
     let mut rights = decision.map(|decision| scope_rights::give_up(decision, &outputs.writable())).transpose()?;
     if let Some(rights) = &mut rights {
         rights.commands_abi = exec.as_ref().map(|exec| exec.landlock_abi());
@@ -170,10 +173,10 @@ impl Drop for OverOnDrop<'_> {
 }
 
 /// Starts what runs after dumps, if anything does: never as root.
-fn start_exec(plan: &RunPlan, outputs: &Outputs, decision: Option<&Decision>) -> Result<Option<Arc<Exec>>, EngineError> {
-    let Some(exec) = plan.dump.exec.clone() else { return Ok(None) };
+fn start_exec(fixed: &Fixed, outputs: &Outputs, decision: Option<&Decision>) -> Result<Option<Arc<Exec>>, EngineError> {
+    let Some(exec) = fixed.dump.exec.clone() else { return Ok(None) };
     if let Some(why) = decision.and_then(|decision| decision.stays_root()) {
-        return Err(EngineError::Exec(format!("commands never run as root: {why}")));
+        return Err(EngineError::Exec(Fault::of("exec").cause(format!("commands never run as root: {why}"))));
     }
     let around = Surroundings { user: decision.and_then(|decision| decision.user()), dumps: outputs.dumps() };
     Exec::start(exec, &around).map(Some).map_err(EngineError::Exec)
@@ -182,7 +185,7 @@ fn start_exec(plan: &RunPlan, outputs: &Outputs, decision: Option<&Decision>) ->
 /// One run, its parts wired together.
 struct Run {
     control: Arc<Control>,
-    plan: RunPlan,
+    fixed: Fixed,
     outputs: Outputs,
     rights: Option<Rights>,
     shared: Shared,
@@ -210,7 +213,7 @@ impl Run {
         let Ready { outputs, rights, ring, events, exec } = ready;
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
-        let places = Places::new(plan.dumps_max, grace_ns, plan.exit_after);
+        let places = Places::new(plan.live.dumps_max, grace_ns, plan.live.exit_after);
         let space = Space::new(&outputs.dump);
         outputs.dump.budget.iter().for_each(|budget| places.heed(budget.full()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -218,19 +221,19 @@ impl Run {
             output: outputs.dump.clone(),
             exec: exec.clone(),
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
-            filter_engine: plan.filter_engine,
+            filter_engine: plan.fixed.filter_engine,
             clock: clock.clone(),
             threads: Arc::new(SystemThreads),
         };
         // Files don't wait for summaries, and are gone through once.
-        let summarizer = if live && !plan.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
+        let summarizer = if live && !plan.live.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
         let scans = Scans::new(&ring, summarizer.as_ref().map(|summarizer| summarizer.summaries().clone()));
         // Workers of files wait for a dump that hangs.
         let keeper = if live { start_keeper(&scans, &events) } else { None };
-        let dumps = Dumps::new(&ring, &places, &events, &scans, settings, plan.exit_after);
+        let dumps = Dumps::new(&ring, &places, &events, &scans, settings, plan.live.exit_after);
         let shared = Shared {
             ring,
-            triggers: Triggers::new(&plan.triggers, manual_trigger(&plan)),
+            triggers: Triggers::new(&plan.live.triggers, manual_trigger(&plan.live, plan.fixed.vlan)),
             dumps,
             events,
             lockstep: Lockstep::new(sources.len()),
@@ -242,7 +245,7 @@ impl Run {
         };
         Run {
             control,
-            plan,
+            fixed: plan.fixed,
             outputs,
             rights,
             shared,
@@ -260,19 +263,13 @@ impl Run {
         let names: Vec<String> = sources.iter().map(|feed| feed.source.name().to_string()).collect();
         let (reporters, reports): (Vec<_>, Vec<_>) = sources.iter().map(|_| report::begin()).unzip();
         let mut warnings = Vec::new();
-        let mut failures = Vec::new();
+        let mut failures: Vec<Failure> = Vec::new();
         let mut refused = Refused::default();
-        let mut health = Health::begin(&self.plan, nics, names.len(), self.live, &self.shared);
+        let mut health = Health::begin(&self.fixed, nics, names.len(), self.live, &self.shared);
         let mut taker = StatusTaker::new(names, reports, self.live);
         health.notes(&self.shared).iter().for_each(|note| watch.note(note));
         early.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
-        let orders = Obeying {
-            shared: &self.shared,
-            watch,
-            engine: self.plan.filter_engine,
-            hand: manual_trigger(&self.plan),
-            live: self.live,
-        };
+        let orders = Obeying { shared: &self.shared, watch, fixed: &self.fixed, live: self.live };
         // The process was stopped, and goes on.
         let mut resumed = false;
         std::thread::scope(|scope| {
@@ -287,7 +284,7 @@ impl Run {
                         self.shared.ring.begin_listening(index as u32, i64::MAX, GapReason::NotStarted);
                         self.shared.ring.end_clock(index as u32);
                         self.shared.lockstep.end(index as u32);
-                        failures.push(format!("no thread for worker {index}: {cause}"));
+                        failures.push(Failure::of_error(&format!("no thread for worker {index}"), &cause));
                     }
                 }
             }
@@ -304,7 +301,7 @@ impl Run {
                 resumed |= self.obey(&orders, Phase::Going, &mut warnings);
                 let triggers = self.shared.triggers.current();
                 let in_force = triggers.of_packets.iter().map(|trigger| trigger.config());
-                prepare_filters(self.plan.filter_engine, &self.plan.sources, in_force)
+                prepare_filters(self.fixed.filter_engine, &self.fixed.sources, in_force)
                     .into_iter()
                     .for_each(|warning| self.warn(warning, watch, &mut warnings));
                 drop(triggers);
@@ -347,7 +344,7 @@ impl Run {
             health.log_loss(&mut taker, &self.shared);
             for (index, worker) in workers.into_iter().enumerate() {
                 if worker.join().is_err() {
-                    failures.push(format!("worker {index} failed: this is a defect of wirescope"));
+                    failures.push(format!("worker {index} failed: this is a defect of wirescope").into());
                 }
             }
         });
@@ -388,18 +385,19 @@ impl Run {
 
     /// Whether the dump goes into a pipe that nobody reads any more.
     fn reader_gone(&self) -> bool {
-        self.plan.dump.single.is_some() && self.shared.dumps.open().iter().any(|dump| dump.progress.reader_gone())
+        self.fixed.dump.single.is_some() && self.shared.dumps.open().iter().any(|dump| dump.progress.reader_gone())
     }
 
     /// Tries from inside, where that was asked for, what must not be possible any more; why that is a failure, if it is.
-    fn try_rights(&self, watch: &dyn Watch) -> Option<String> {
-        let rights = self.rights.as_ref().filter(|_| self.plan.rights.as_ref().is_some_and(|plan| plan.selftest))?;
+    fn try_rights(&self, watch: &dyn Watch) -> Option<Failure> {
+        let rights = self.rights.as_ref().filter(|_| self.fixed.rights.as_ref().is_some_and(|plan| plan.selftest))?;
         match scope_rights::selftest(rights, &self.outputs.writable()) {
             Ok(tried) => {
                 watch.selftest(&tried.facts);
-                (!tried.passed).then(|| "rights: something is possible that must not be; the self-test says what".to_string())
+                let fault = Fault::of_thing("rights").cause("something is possible that must not be; the self-test says what");
+                (!tried.passed).then(|| fault.into())
             }
-            Err(error) => Some(format!("rights: the self-test couldn't be made: {error}")),
+            Err(error) => Some(Failure::of_error("rights: the self-test couldn't be made", &error)),
         }
     }
 }
@@ -421,11 +419,11 @@ fn start_keeper(scans: &Arc<Scans>, events: &Events) -> Option<Keeper> {
 }
 
 /// What a fire by hand does where no trigger is named: the last `before` of everything, at once. No holdoff: each counts.
-fn manual_trigger(plan: &RunPlan) -> TriggerConfig {
+pub(crate) fn manual_trigger(live: &Live, vlan: VlanRule) -> TriggerConfig {
     TriggerConfig {
         name: MANUAL.to_string(),
         condition: Condition::Hand,
-        response: Response { template: None, before_ns: plan.before_ns, after_ns: 0, vlan: plan.vlan },
+        response: Response { template: None, before_ns: live.before_ns, after_ns: 0, vlan },
         holdoff_ns: 0,
         holdoff_key: None,
         single: false,

@@ -7,16 +7,16 @@ use scope_source::spec::SourcePlan;
 
 /// A warning for each source and filter of the plan that don't go together on any of `link_types`.
 pub fn warnings(plan: &RunPlan, link_types: &[LinkType]) -> Vec<String> {
-    plan.sources.iter().flat_map(|entry| of_source(plan, entry, link_types)).collect()
+    plan.fixed.sources.iter().flat_map(|entry| of_source(plan, entry, link_types)).collect()
 }
 
 fn of_source(plan: &RunPlan, entry: &SourceEntry, link_types: &[LinkType]) -> Vec<String> {
     let Some(snap_len) = snap_len(&entry.plan) else { return Vec::new() };
     let prefilter = entry.prefilter.iter().map(|filter| ("prefilter".to_string(), needed(filter, link_types)));
-    let triggers = plan.triggers.iter().flat_map(|trigger| {
+    let triggers = plan.live.triggers.iter().flat_map(|trigger| {
         let name = &trigger.name;
         let dump = trigger.response.template.as_ref().filter(|template| !template.has_names());
-        let dump = dump.and_then(|template| Filter::compile(template.text(), plan.vlan, link_types).ok());
+        let dump = dump.and_then(|template| Filter::compile(template.text(), plan.fixed.vlan, link_types).ok());
         let dump = dump.map(|filter| (format!("dump filter of trigger '{name}'"), needed(&filter, link_types)));
         let own = trigger.condition.filter().map(|filter| (format!("trigger '{name}'"), needed(filter, link_types)));
         own.into_iter().chain(dump)

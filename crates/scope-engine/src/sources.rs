@@ -1,8 +1,9 @@
 //! Every source is opened, in the order given: one feed per worker.
 
 use crate::live;
-use crate::plan::{RunPlan, SourceEntry};
+use crate::plan::{Fixed, SourceEntry};
 use crate::worker::{Feed, Part};
+use scope_fault::Fault;
 use scope_source::file::{FileOptions, FileSource};
 use scope_source::own_traffic::Connection;
 use scope_source::spec::SourcePlan;
@@ -10,13 +11,13 @@ use scope_source::{Source, SourceError, pcap, synth};
 
 /// Opens every source: one entry per worker. All files together are one source, shared out where several workers are asked for;
 /// so are all interfaces with `workers=0`, by one worker.
-pub(crate) fn open_sources(plan: &RunPlan, own: &[Connection]) -> Result<Vec<Feed>, SourceError> {
+pub(crate) fn open_sources(fixed: &Fixed, own: &[Connection]) -> Result<Vec<Feed>, Fault> {
     let mut sources: Vec<Feed> = Vec::new();
     let mut files = FileOptions::default();
     let mut file_parts = Vec::new();
     let mut file_workers = 1;
     let mut shared = Vec::new();
-    for entry in &plan.sources {
+    for entry in &fixed.sources {
         match &entry.plan {
             SourcePlan::File(file) => {
                 files.paths.push(file.path.clone());
@@ -30,30 +31,47 @@ pub(crate) fn open_sources(plan: &RunPlan, own: &[Connection]) -> Result<Vec<Fee
                     shared.push((live, entry));
                     continue;
                 }
-                sources.extend(feeds(live::open(live, entry, own)?, entry));
+                sources.extend(feeds(live::open(live, entry, own).map_err(of(entry))?, entry));
             }
             SourcePlan::Pcap(live) => {
                 let own = if live.exclude_self { own } else { &[] };
-                sources.extend(feeds([pcap::open(live, own, &entry.spec)?.with_prefilter(entry.prefilter.is_some())], entry));
+                let source = pcap::open(live, own, &entry.spec).map_err(of(entry))?;
+                sources.extend(feeds([source.with_prefilter(entry.prefilter.is_some())], entry));
             }
             SourcePlan::Synth(options) => {
-                sources.extend(feeds(synth::open(options, &entry.spec)?, entry));
+                sources.extend(feeds(synth::open(options, &entry.spec).map_err(of(entry))?, entry));
             }
         }
     }
-    let first_file = plan.sources.iter().find(|entry| matches!(entry.plan, SourcePlan::File(_)));
-    if !files.paths.is_empty() {
+    let first_file = fixed.sources.iter().find(|entry| matches!(entry.plan, SourcePlan::File(_)));
+    if let Some(first_file) = first_file {
         for index in 0..file_workers {
             let share = (file_workers > 1).then_some((index, file_workers));
-            let source = Box::new(FileSource::open(FileOptions { share, ..files.clone() })?);
-            let cpus = first_file.map_or_else(Vec::new, |entry| entry.pinning.of_worker(index as usize).to_vec());
+            let opened = FileSource::open(FileOptions { share, ..files.clone() });
+            let source = Box::new(opened.map_err(|error| of_files(fixed, first_file, error))?);
+            let cpus = first_file.pinning.of_worker(index as usize).to_vec();
             sources.push(Feed { source, parts: file_parts.clone(), cpus });
         }
     }
-    if !shared.is_empty() {
-        sources.push(live::open_shared(&shared, own)?);
+    if let Some((_, first)) = shared.first() {
+        sources.push(live::open_shared(&shared, own).map_err(of(first))?);
     }
     Ok(sources)
+}
+
+/// An error as the fault of an entry.
+fn of(entry: &SourceEntry) -> impl Fn(SourceError) -> Fault {
+    |error| error.into_fault(&entry.spec)
+}
+
+/// An error of the files, which are opened as one, as the fault of the one that it names; else of the first.
+fn of_files(fixed: &Fixed, first: &SourceEntry, error: SourceError) -> Fault {
+    let is_named = |entry: &&SourceEntry| match (&entry.plan, &error) {
+        (SourcePlan::File(file), SourceError::File { path, .. }) => file.path == *path,
+        _ => false,
+    };
+    let entry = fixed.sources.iter().find(is_named).unwrap_or(first);
+    error.into_fault(&entry.spec)
 }
 
 /// The workers' sources of one entry, each of which has only one part.

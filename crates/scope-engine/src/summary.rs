@@ -2,6 +2,7 @@
 
 use crate::dump_reports::DumpTotals;
 use crate::exec::ExecCounts;
+use crate::failure::Failure;
 use crate::nic_watch::{NicStatus, nic_facts};
 use crate::space::SpaceSummary;
 use crate::status::InterfaceStatus;
@@ -85,8 +86,8 @@ pub struct Summary {
     pub exec: Option<ExecCounts>,
     /// Warnings that came up, in plain words.
     pub warnings: Vec<String>,
-    /// Something that was promised and not done, in plain words: exit code 1.
-    pub failures: Vec<String>,
+    /// Something that was promised and not done: exit code 1.
+    pub failures: Vec<Failure>,
 }
 
 impl Summary {
@@ -130,7 +131,7 @@ impl Summary {
             dump_space: self.space.as_ref().map(SpaceSummary::facts),
             exec: self.exec.as_ref().map(exec),
             warnings: self.warnings.clone(),
-            failures: self.failures.clone(),
+            failures: self.failures.iter().map(|failure| failure.fault.to_string()).collect(),
         }
     }
 }

@@ -41,6 +41,11 @@ impl TriggerSet {
         &self.triggers
     }
 
+    /// Those that were given: all but the one by hand.
+    pub fn given(&self) -> &[Arc<Trigger>] {
+        &self.triggers[..self.triggers.len() - 1]
+    }
+
     /// What is fired by hand where no trigger is named.
     pub fn hand(&self) -> &Arc<Trigger> {
         self.triggers.last().expect("each set has it")

@@ -27,7 +27,7 @@ pub fn page() -> String {
         let _ = write!(text, "\n### {name}\n\n{}\n", what.trim());
         let elsewhere = ELSEWHERE.iter().find(|(event, ..)| *event == name);
         if let Some((_, sentence, _)) = elsewhere {
-            let _ = write!(text, "{sentence}\n");
+            let _ = writeln!(text, "{sentence}");
         }
         let left_out = elsewhere.map(|(_, _, key)| *key);
         let rows: Vec<Key> = match left_out {

@@ -2,6 +2,8 @@
 
 use crate::guess;
 use crate::words::tokens;
+use scope_fault::Fault;
+use std::fmt;
 
 /// Bytes of the text shown before and behind the place of a fault.
 const SHOWN_BYTES: usize = 60;
@@ -15,10 +17,9 @@ pub(crate) const TEMPLATE_HINT: &str =
 const UNFILTERED: [&str; 3] = ["filtering not implemented", "unknown data link type", "does not know the link type"];
 
 /// Why a filter text is refused. Offsets are bytes from the start of the text.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterError {
     /// No sentence of the language, or one whose words don't fit together.
-    #[error("filter: {cause} at byte {at}{}{}", excerpt(text, *at), remedy(hint))]
     Syntax {
         /// The whole text.
         text: String,
@@ -30,7 +31,6 @@ pub enum FilterError {
         hint: String,
     },
     /// A name in the place of a host, net or gateway.
-    #[error("filter: '{name}' at byte {at} is no word of the filter language{}{}", excerpt(text, *at), remedy(&guess::no_name(text, *at, name)))]
     Name {
         /// The whole text.
         text: String,
@@ -40,7 +40,6 @@ pub enum FilterError {
         name: String,
     },
     /// Correct as text, but no link type at hand has what it asks for.
-    #[error("filter '{}': {}{}", shortened(text), causes(links), remedy(&for_links(text, links)))]
     Link {
         /// The whole text.
         text: String,
@@ -48,7 +47,6 @@ pub enum FilterError {
         links: Vec<(String, String)>,
     },
     /// Longer than is compiled.
-    #[error("filter: {bytes} bytes are too long, the most is {bytes_max}: use nets for hosts and portrange for ports")]
     TooLong {
         /// Length of the text.
         bytes: usize,
@@ -56,7 +54,6 @@ pub enum FilterError {
         bytes_max: usize,
     },
     /// Parentheses nested deeper than is compiled.
-    #[error("filter: parentheses at byte {at} are nested deeper than {nesting_max}{}", excerpt(text, *at))]
     TooDeep {
         /// The whole text.
         text: String,
@@ -67,7 +64,47 @@ pub enum FilterError {
     },
 }
 
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fault().fmt(f)
+    }
+}
+
+impl std::error::Error for FilterError {}
+
 impl FilterError {
+    /// What is wrong, the place with a mark below it, and what helps; of which setting says who has it.
+    pub fn fault(&self) -> Fault {
+        let hint_of = |fault: Fault, hint: String| if hint.is_empty() { fault } else { fault.hint(hint) };
+        match self {
+            FilterError::Syntax { text, at, cause, hint } => {
+                let fault = Fault::whole(format!("filter: {cause} at byte {at}")).showing(excerpt(text, *at));
+                hint_of(fault.with_value(text), hint.clone())
+            }
+            FilterError::Name { text, at, name } => {
+                let fault = Fault::whole(format!("filter: '{name}' at byte {at} is no word of the filter language"));
+                hint_of(fault.with_value(text).showing(excerpt(text, *at)), guess::no_name(text, *at, name))
+            }
+            FilterError::Link { text, links } => {
+                let fault = Fault::whole(format!("filter '{}': {}", shortened(text), causes(links)));
+                hint_of(fault.with_value(text), for_links(text, links))
+            }
+            FilterError::TooLong { bytes, bytes_max } => {
+                let cause = format!("filter: {bytes} bytes are too long, the most is {bytes_max}");
+                Fault::whole(cause).remedy("use nets for hosts and portrange for ports")
+            }
+            FilterError::TooDeep { text, at, nesting_max } => {
+                let fault = Fault::whole(format!("filter: parentheses at byte {at} are nested deeper than {nesting_max}"));
+                fault.with_value(text).showing(excerpt(text, *at))
+            }
+        }
+    }
+
+    /// What is wrong, in one line: without the text, and without what helps.
+    pub fn cause(&self) -> String {
+        self.fault().why()
+    }
+
     /// Where the fault is, bytes from the start of the text, if it has a place.
     pub fn at(&self) -> Option<usize> {
         match self {
@@ -124,11 +161,7 @@ fn for_links(text: &str, links: &[(String, String)]) -> String {
     }
 }
 
-fn remedy(hint: &str) -> String {
-    if hint.is_empty() { String::new() } else { format!("\n{hint}") }
-}
-
-/// The text on a line of its own, at most 60 bytes to either side of the place, and a caret below it.
+/// The text in a line of its own, at most 60 bytes to either side of the place, and a caret below it.
 pub(crate) fn excerpt(text: &str, at: usize) -> String {
     let at = text.floor_char_boundary(at);
     let from = text.floor_char_boundary(at.saturating_sub(SHOWN_BYTES));
@@ -136,7 +169,7 @@ pub(crate) fn excerpt(text: &str, at: usize) -> String {
     let (before, behind) = (plain(&text[from..at]), plain(&text[at..to]));
     let cut = |cut: bool| if cut { "..." } else { "" };
     let caret_at = before.chars().count() + cut(from > 0).len();
-    format!("\n  {}{before}{behind}{}\n  {}^", cut(from > 0), cut(to < text.len()), " ".repeat(caret_at))
+    format!("  {}{before}{behind}{}\n  {}^", cut(from > 0), cut(to < text.len()), " ".repeat(caret_at))
 }
 
 /// Without control characters, which a terminal would obey.
@@ -162,12 +195,12 @@ mod tests {
 
     #[test]
     fn the_caret_stands_under_the_place() {
-        assert_eq!(excerpt("host  and", 6), "\n  host  and\n        ^");
-        assert_eq!(excerpt("a\tb\u{e9}c", 5), "\n  a b\u{e9}c\n      ^");
-        assert_eq!(excerpt("", 0), "\n  \n  ^");
+        assert_eq!(excerpt("host  and", 6), "  host  and\n        ^");
+        assert_eq!(excerpt("a\tb\u{e9}c", 5), "  a b\u{e9}c\n      ^");
+        assert_eq!(excerpt("", 0), "  \n  ^");
         let long = format!("{}X{}", "a".repeat(100), "b".repeat(100));
         let shown = excerpt(&long, 100);
-        let lines: Vec<_> = shown.lines().skip(1).collect();
+        let lines: Vec<_> = shown.lines().collect();
         assert_eq!(lines[0].find('X'), lines[1].find('^'));
         assert!(lines[0].len() < 140);
     }

@@ -25,7 +25,9 @@ mod shape;
 mod subject;
 mod values;
 
+use scope_fault::Fault;
 use scope_packet::{Headers, LinkType};
+use std::fmt;
 
 use crate::error::{FilterError, excerpt};
 use crate::filter::{Filter, VlanRule};
@@ -42,10 +44,9 @@ const FALLBACK: &str = "?:";
 const NAMES_MAX: usize = 32;
 
 /// Why a text is no template. Offsets are bytes from the start of the text.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplateError {
     /// A name that isn't known.
-    #[error("template: unknown name '{name}' at byte {at}{}there are {}{}", hint(nearest.as_deref()), fields::known(), excerpt(text, *at))]
     UnknownName {
         /// The whole text.
         text: String,
@@ -57,7 +58,6 @@ pub enum TemplateError {
         nearest: Option<String>,
     },
     /// A `$` or a brace without a name.
-    #[error("template: '{found}' at byte {at} without a name: there are {}{}", fields::known(), excerpt(text, *at))]
     NoName {
         /// The whole text.
         text: String,
@@ -67,7 +67,6 @@ pub enum TemplateError {
         found: char,
     },
     /// A name behind `?:`.
-    #[error("template: a name at byte {at} in the fallback, which is taken when names can't be filled: write it without names{}", excerpt(text, *at))]
     NameInFallback {
         /// The whole text.
         text: String,
@@ -75,16 +74,41 @@ pub enum TemplateError {
         at: usize,
     },
     /// More names than are filled.
-    #[error("template: more than {names_max} names")]
     TooManyNames {
         /// The bound.
         names_max: usize,
     },
 }
 
-/// The name that may be meant, between a fault and what there is.
-fn hint(nearest: Option<&str>) -> String {
-    nearest.map_or(": ".to_string(), |nearest| format!(", did you mean '{nearest}'? "))
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fault().fmt(f)
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+impl TemplateError {
+    /// What is wrong, the place with a mark below it, and what helps; of which setting says who has it.
+    pub fn fault(&self) -> Fault {
+        let there_are = || format!("there are {}", fields::known());
+        match self {
+            TemplateError::UnknownName { text, at, name, nearest } => {
+                let nearest = nearest.as_ref().map_or(String::new(), |nearest| format!("did you mean '{nearest}'? "));
+                let fault = Fault::whole(format!("template: unknown name '{name}' at byte {at}"));
+                fault.with_value(text).remedy(nearest + &there_are()).showing(excerpt(text, *at))
+            }
+            TemplateError::NoName { text, at, found } => {
+                let fault = Fault::whole(format!("template: '{found}' at byte {at} without a name"));
+                fault.with_value(text).remedy(there_are()).showing(excerpt(text, *at))
+            }
+            TemplateError::NameInFallback { text, at } => {
+                let cause = format!("template: a name at byte {at} in the fallback, which is taken when names can't be filled");
+                Fault::whole(cause).with_value(text).remedy("write it without names").showing(excerpt(text, *at))
+            }
+            TemplateError::TooManyNames { names_max } => Fault::whole(format!("template: more than {names_max} names")),
+        }
+    }
 }
 
 /// A packet that lacks a field which the template needs, or for which the filled text is no filter.

@@ -3,6 +3,7 @@
 //! What a process may use is its affinity, which lies within its control group's cpuset: a CPU outside is refused, never
 //! taken by force.
 
+use scope_fault::Fault;
 use scope_spelling::values::{CPUS_MAX, format_cpus, parse_cpus};
 use std::io;
 
@@ -28,18 +29,21 @@ pub enum Pinning {
 }
 
 impl Pinning {
-    /// What `placement` means on this machine.
+    /// What `placement` of the source `spec` means on this machine.
     ///
     /// # Errors
-    /// Words about CPUs or a node that there aren't, and those that there are.
-    pub fn resolve(placement: &Placement) -> Result<Pinning, Vec<String>> {
+    /// Faults about CPUs or a node that there aren't, with those that there are.
+    pub fn resolve(placement: &Placement, spec: &str) -> Result<Pinning, Vec<Fault>> {
         if *placement == Placement::default() {
             return Ok(Pinning::Anywhere);
         }
-        let allowed =
-            allowed().map_err(|cause| vec![format!("asking which CPUs may be used: {cause}; leave cpus= and numa= away")])?;
+        let unknown = |cause: io::Error| {
+            let fault = Fault::of_source(spec).cause(format!("asking which CPUs may be used: {cause}"));
+            vec![fault.remedy("leave cpus= and numa= away")]
+        };
+        let allowed = allowed().map_err(unknown)?;
         let node = placement.node.map(|node| (node, cpus_of_node(node)));
-        meant(placement, &allowed, node.as_ref().map(|(number, cpus)| (*number, cpus.as_deref())))
+        meant(placement, spec, &allowed, node.as_ref().map(|(number, cpus)| (*number, cpus.as_deref())))
     }
 
     /// The CPUs that worker `index` of the source may run on; empty: any.
@@ -70,23 +74,21 @@ impl Pinning {
 }
 
 /// The pinning for `placement` where this process may use the CPUs `allowed` and `node` has these (`None`: there is no such node).
-fn meant(placement: &Placement, allowed: &[u32], node: Option<(u32, Option<&[u32]>)>) -> Result<Pinning, Vec<String>> {
+fn meant(placement: &Placement, spec: &str, allowed: &[u32], node: Option<(u32, Option<&[u32]>)>) -> Result<Pinning, Vec<Fault>> {
     let mut faults = Vec::new();
     let there = format_cpus(allowed);
+    let numa = |number: u32| Fault::of_option(spec, "numa").with_value(number.to_string());
     let of_node = match node {
         Some((number, None)) => {
-            faults.push(format!(
-                "option 'numa': there is no NUMA node {number}; leave it away, or look into /sys/devices/system/node"
-            ));
+            let fault = numa(number).cause(format!("there is no NUMA node {number}"));
+            faults.push(fault.remedy("leave it away, or look into /sys/devices/system/node"));
             None
         }
         Some((number, Some(cpus))) => {
             let usable: Vec<u32> = cpus.iter().copied().filter(|cpu| allowed.contains(cpu)).collect();
             if usable.is_empty() {
-                faults.push(format!(
-                    "option 'numa': node {number} has no CPU that this process may use; it has {}, there are: {there}",
-                    format_cpus(cpus)
-                ));
+                let fault = numa(number).cause(format!("node {number} has no CPU that this process may use"));
+                faults.push(fault.remedy(format!("it has {}, there are: {there}", format_cpus(cpus))));
             }
             Some((number, usable))
         }
@@ -99,21 +101,20 @@ fn meant(placement: &Placement, allowed: &[u32], node: Option<(u32, Option<&[u32
             Err(faults)
         };
     };
+    let refuse = |refused: &[u32], is: String, remedy: String| {
+        let fault = Fault::of_option(spec, "cpus").with_value(format_cpus(cpus));
+        fault.cause(format!("CPU {} {is}", format_cpus(refused))).remedy(remedy)
+    };
     let refused: Vec<u32> = cpus.iter().copied().filter(|cpu| !allowed.contains(cpu)).collect();
     if !refused.is_empty() {
-        faults.push(format!(
-            "option 'cpus': CPU {} is not there, is offline or not allowed to this process; there are: {there}",
-            format_cpus(&refused)
-        ));
+        let is = "is not there, is offline or not allowed to this process".to_string();
+        faults.push(refuse(&refused, is, format!("there are: {there}")));
     }
     if let Some((number, usable)) = of_node.filter(|(_, usable)| !usable.is_empty()) {
         let outside: Vec<u32> = cpus.iter().copied().filter(|cpu| allowed.contains(cpu) && !usable.contains(cpu)).collect();
         if !outside.is_empty() {
-            faults.push(format!(
-                "option 'cpus': CPU {} is not of NUMA node {number}, which has {}; leave numa= or cpus= away",
-                format_cpus(&outside),
-                format_cpus(&usable)
-            ));
+            let is = format!("is not of NUMA node {number}, which has {}", format_cpus(&usable));
+            faults.push(refuse(&outside, is, "leave numa= or cpus= away".to_string()));
         }
     }
     if faults.is_empty() { Ok(Pinning::OneEach(cpus.clone())) } else { Err(faults) }
@@ -176,18 +177,19 @@ mod tests {
 
     #[test]
     fn cpus_are_dealt_out_in_turn_and_those_of_a_node_are_shared() {
-        let each = meant(&placement(Some(&[2, 3]), None), &[0, 1, 2, 3], None).unwrap();
+        let each = meant(&placement(Some(&[2, 3]), None), "x", &[0, 1, 2, 3], None).unwrap();
         assert_eq!((each.of_worker(0), each.of_worker(1), each.of_worker(2)), (&[2][..], &[3][..], &[2][..]));
-        let node = meant(&placement(None, Some(1)), &[0, 2, 3], Some((1, Some(&[2, 3, 4])))).unwrap();
+        let node = meant(&placement(None, Some(1)), "x", &[0, 2, 3], Some((1, Some(&[2, 3, 4])))).unwrap();
         assert_eq!((node.of_worker(0), node.of_worker(5)), (&[2, 3][..], &[2, 3][..]));
-        assert_eq!(meant(&placement(None, None), &[0], None), Ok(Pinning::Anywhere));
+        assert_eq!(meant(&placement(None, None), "x", &[0], None), Ok(Pinning::Anywhere));
     }
 
     #[test]
     fn what_is_not_there_is_refused_with_what_is() {
         let check = |cpus: Option<&[u32]>, node, there: Option<&[u32]>, words: &[&str]| {
             let node: Option<u32> = node;
-            let faults = meant(&placement(cpus, node), &[0, 1], node.map(|node| (node, there))).unwrap_err().join("\n");
+            let faults = meant(&placement(cpus, node), "x", &[0, 1], node.map(|node| (node, there))).unwrap_err();
+            let faults = faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("\n");
             words.iter().for_each(|word| assert!(faults.contains(word), "no '{word}' in {faults}"));
         };
         check(Some(&[1, 7, 8, 9]), None, None, &["'cpus'", "CPU 7-9", "there are: 0-1"]);

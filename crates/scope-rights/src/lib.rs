@@ -26,6 +26,7 @@ pub use selftest::{SelfTest, run as selftest};
 pub use user::{User, UserChoice};
 
 use files::FileRules;
+use scope_fault::Fault;
 use scope_folder::Folder;
 use scope_spelling::printable::shell_word;
 use std::ffi::{OsStr, OsString};
@@ -84,19 +85,18 @@ fn give_to(user: &str, places: &[Writable<'_>]) -> String {
     commands.join("; ")
 }
 
-/// Whose fault a call is that never fails, unless files or memory have run out.
-fn blame(cause: &io::Error) -> &'static str {
-    match cause.raw_os_error() {
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => "",
-        _ => "; this is a defect of wirescope or of this system, please report it",
-    }
+/// Whose fault a call is that never fails.
+const BLAME: &str = "this is a defect of wirescope or of this system, please report it";
+
+/// Whether that is so: not where files or memory have run out.
+fn blames(cause: &io::Error) -> bool {
+    !matches!(cause.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 /// Why rights couldn't be given up: then nothing is captured.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum RightsError {
     /// The user can't write to folders that the run writes to.
-    #[error("--user: {user} can't write to {}; {}", in_words(places), remedy(places, give))]
     NotWritable {
         /// Who.
         user: String,
@@ -106,7 +106,6 @@ pub enum RightsError {
         give: String,
     },
     /// Nobody is to write there.
-    #[error("{path}: {cause}")]
     File {
         /// Which.
         path: PathBuf,
@@ -114,9 +113,6 @@ pub enum RightsError {
         cause: io::Error,
     },
     /// The process may not take on this user.
-    #[error(
-        "--user: this process may not become {user}: {cause}; it needs CAP_SETUID and CAP_SETGID, as root has them, or leave the flag away"
-    )]
     NotAllowed {
         /// Who.
         user: String,
@@ -124,7 +120,6 @@ pub enum RightsError {
         cause: io::Error,
     },
     /// A step failed.
-    #[error("rights: {step} failed: {cause}{}", blame(cause))]
     Step {
         /// Which.
         step: &'static str,
@@ -165,7 +160,34 @@ fn remedy(places: &[Unwritable], give: &str) -> String {
     }
 }
 
+impl fmt::Display for RightsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fault().fmt(f)
+    }
+}
+
+impl std::error::Error for RightsError {}
+
 impl RightsError {
+    /// What is wrong, of which setting, and what helps.
+    pub fn fault(&self) -> Fault {
+        match self {
+            RightsError::NotWritable { user, places, give } => {
+                let fault = Fault::of("user").with_value(user).cause(format!("{user} can't write to {}", in_words(places)));
+                fault.remedy(remedy(places, give))
+            }
+            RightsError::File { path, cause } => Fault::of_thing(path.to_string_lossy()).error(cause),
+            RightsError::NotAllowed { user, cause } => {
+                let fault = Fault::of("user").with_value(user).cause(format!("this process may not become {user}: {cause}"));
+                fault.remedy("it needs CAP_SETUID and CAP_SETGID, as root has them, or leave the flag away")
+            }
+            RightsError::Step { step, cause } => {
+                let fault = Fault::of_thing("rights").error(cause).cause(format!("{step} failed: {cause}"));
+                if blames(cause) { fault.remedy(BLAME) } else { fault }
+            }
+        }
+    }
+
     fn step(step: &'static str) -> impl Fn(io::Error) -> RightsError {
         move |cause| RightsError::Step { step, cause }
     }

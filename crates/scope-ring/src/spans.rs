@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(overlapping(&table, 635, 655), [63, 65]);
         table.set(64, 0, 5);
         assert_eq!(overlapping(&table, 0, 9), [0, 64]);
-        assert_eq!(overlapping(&table, 1500, 9999), []);
-        assert_eq!(overlapping(&SpanTable::new(3), 0, i64::MAX), []);
+        assert_eq!(overlapping(&table, 1500, 9999), Vec::<u32>::new());
+        assert_eq!(overlapping(&SpanTable::new(3), 0, i64::MAX), Vec::<u32>::new());
     }
 }

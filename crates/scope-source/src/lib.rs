@@ -20,8 +20,11 @@ pub mod pcap;
 pub mod spec;
 pub mod synth;
 
+use scope_fault::{Fault, Subject};
 use scope_machine::nic::Altered;
 use scope_packet::Sink;
+use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 /// How a source's time runs, which decides who waits for whom.
@@ -212,19 +215,12 @@ pub trait Source: Send {
     }
 }
 
-/// Why a source can't be opened or failed while running. Texts say place, cause and remedy.
-#[derive(Debug, thiserror::Error)]
+/// Why a source can't be opened or failed while running: place, cause and remedy, see [`SourceError::reason`].
+#[derive(Debug)]
 pub enum SourceError {
-    /// The text of a source is not understood.
-    #[error("source '{spec}': {cause}")]
-    Spec {
-        /// As typed.
-        spec: String,
-        /// What is wrong, and what would be right.
-        cause: String,
-    },
+    /// The text of a source is not understood, or what it asks for can't be.
+    Spec(Fault),
     /// There is no such interface.
-    #[error("no interface '{name}'; there are: {known}{}", if name == "any" { "; for all interfaces write *" } else { "" })]
     NoInterface {
         /// As typed.
         name: String,
@@ -232,9 +228,6 @@ pub enum SourceError {
         known: String,
     },
     /// The process may not capture.
-    #[error(
-        "no permission to capture on '{interface}': missing CAP_NET_RAW; run as root, or once: setcap cap_net_raw=ep {program}"
-    )]
     NoPermission {
         /// Interface.
         interface: String,
@@ -242,49 +235,113 @@ pub enum SourceError {
         program: String,
     },
     /// A file can't be opened or is no capture file, or reading failed in the middle.
-    #[error("{path}: {cause}")]
     File {
         /// As typed; `-` is standard input.
         path: String,
         /// What is wrong, and what would be right.
-        cause: String,
+        reason: Fault,
     },
     /// An interface has come (back) and there is no socket for it; nothing else of the source is left.
-    #[error(
-        "no packet socket is left for interface '{interface}' ({cause}); start again with a larger spare=, or with the right to open them"
-    )]
     NoSocket {
         /// Interface.
         interface: String,
         /// Why none can be opened.
-        #[source]
-        cause: std::io::Error,
+        cause: io::Error,
     },
     /// An interface that libpcap captured was removed, and it can't be opened again.
-    #[error(
-        "interface '{interface}' was removed, and libpcap can't capture it again without the right to open packet sockets ({cause}); start again with --source 'afpacket:{interface},spare=1', which opens its sockets beforehand"
-    )]
     NotAgain {
         /// Interface.
         interface: String,
         /// Why none can be opened.
-        #[source]
-        cause: std::io::Error,
+        cause: io::Error,
+    },
+    /// The kernel gives no ring to capture into.
+    CaptureRing {
+        /// Its size.
+        mib: u64,
+        /// Interface.
+        interface: String,
+        /// The system's own words.
+        cause: io::Error,
     },
     /// A system call failed.
-    #[error("{place}: {cause}")]
     System {
         /// What was being done, on what.
         place: String,
         /// The system's own words.
-        #[source]
-        cause: std::io::Error,
+        cause: io::Error,
     },
 }
 
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason().fmt(f)
+    }
+}
+
+impl std::error::Error for SourceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SourceError::NoSocket { cause, .. }
+            | SourceError::NotAgain { cause, .. }
+            | SourceError::CaptureRing { cause, .. }
+            | SourceError::System { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+}
+
 impl SourceError {
+    /// Of the source `spec`, in words.
+    pub(crate) fn spec(spec: &str, cause: String) -> SourceError {
+        SourceError::Spec(Fault::of_source(spec).cause(cause))
+    }
+
     /// For `interface`, with the remedy for this very program.
     pub fn no_permission(interface: &str) -> SourceError {
         SourceError::NoPermission { interface: interface.to_string(), program: scope_machine::nic::this_program() }
+    }
+
+    /// What is wrong, and what helps.
+    pub fn reason(&self) -> Fault {
+        match self {
+            SourceError::Spec(fault) => fault.clone(),
+            SourceError::NoInterface { name, known } => {
+                let all = if name == "any" { "; for all interfaces write *" } else { "" };
+                Fault::whole(format!("no interface '{name}'")).remedy(format!("there are: {known}{all}"))
+            }
+            SourceError::NoPermission { interface, program } => {
+                let fault = Fault::whole(format!("no permission to capture on '{interface}': missing CAP_NET_RAW"));
+                fault.remedy(format!("run as root, or once: setcap cap_net_raw=ep {program}"))
+            }
+            SourceError::File { path, reason } => {
+                let cause = format!("{path}: {}", reason.why());
+                reason.clone().cause(cause)
+            }
+            SourceError::NoSocket { interface, cause } => {
+                let fault = Fault::whole(format!("no packet socket is left for interface '{interface}' ({cause})"));
+                fault.remedy("start again with a larger spare=, or with the right to open them")
+            }
+            SourceError::NotAgain { interface, cause } => {
+                let cause = format!(
+                    "interface '{interface}' was removed, and libpcap can't capture it again without the right to open packet sockets ({cause})"
+                );
+                let instead = format!("--source 'afpacket:{interface},spare=1'");
+                Fault::whole(cause).remedy(format!("start again with {instead}, which opens its sockets beforehand"))
+            }
+            // It names what needs less.
+            SourceError::CaptureRing { mib, interface, cause } => Fault::whole(format!(
+                "making a capture ring of {mib} MiB on {interface} (fewer workers or a smaller ring need less): {cause}"
+            )),
+            SourceError::System { place, cause } => Fault::default().error(cause).cause(format!("{place}: {cause}")),
+        }
+    }
+
+    /// The same as the fault of a source, `spec` as typed.
+    pub fn into_fault(self, spec: &str) -> Fault {
+        match self {
+            SourceError::Spec(fault) => fault,
+            other => other.reason().of_subject(Subject::source(spec, None)),
+        }
     }
 }

@@ -14,13 +14,13 @@
 
 use std::str::FromStr;
 
-use crate::SourceError;
 pub use crate::afpacket::{Pattern, SPARES_MAX};
 pub use crate::synth::WORKERS_MAX;
 use crate::synth::{Prepare, Size, SynthOptions};
+use scope_fault::Fault;
 use scope_machine::cpus::Placement;
 use scope_machine::nic::SNAP_LEN_MAX;
-use scope_spelling::values::{parse_count, parse_cpus, parse_duration_ns, parse_percent, parse_size, parse_time_ns};
+use scope_spelling::values::{BadValue, parse_count, parse_cpus, parse_duration_ns, parse_percent, parse_size, parse_time_ns};
 
 /// Percent of the ring that the shares of all sources together may have.
 pub const SHARES_MAX: u32 = 90;
@@ -223,33 +223,28 @@ impl SourcePlan {
     }
 }
 
-/// Reads one source. Nothing is opened; every fault is one [`SourceError::Spec`].
-pub fn parse(text: &str) -> Result<SourceSpec, Vec<SourceError>> {
-    read(text)
-        .map_err(|faults| faults.into_iter().map(|cause| SourceError::Spec { spec: text.to_string(), cause }).collect::<Vec<_>>())
-}
-
-/// Writes WHAT so that [`parse`] reads it back.
-pub fn escape(what: &str) -> String {
-    what.replace('\\', "\\\\").replace(',', "\\,")
-}
-
-fn read(text: &str) -> Result<SourceSpec, Vec<String>> {
+/// Reads one source. Nothing is opened; all faults at once.
+///
+/// # Errors
+/// Its faults.
+pub fn parse(text: &str) -> Result<SourceSpec, Vec<Fault>> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let Some(&(kind, what_is, known)) = KINDS.iter().find(|(kind, ..)| *kind == name) else {
         return Err(vec![unknown_kind(text, name)]);
     };
     if !text.contains(':') {
-        return Err(vec![format!("':' is missing behind '{name}'; write {}", usage(kind, what_is, known))]);
+        let fault = Fault::of_source(text).cause(format!("':' is missing behind '{name}'"));
+        return Err(vec![fault.remedy(format!("write {}", usage(kind, what_is, known)))]);
     }
     let mut parts = split(rest);
     if what_is.is_empty() && rest.is_empty() {
         parts.clear();
     }
     let what = if what_is.is_empty() { String::new() } else { parts.remove(0) };
-    let mut options = Options::read(&parts, kind, known);
+    let mut options = Options::read(text, &parts, kind, known);
     if what.is_empty() && !what_is.is_empty() {
-        options.faults.push(format!("{what_is} is missing; write {}", usage(kind, what_is, known)));
+        let fault = Fault::of_source(text).cause(format!("{what_is} is missing"));
+        options.faults.push(fault.remedy(format!("write {}", usage(kind, what_is, known))));
     }
     let share = options.take("share", share);
     let prefilter = options.take("prefilter", filter);
@@ -261,6 +256,11 @@ fn read(text: &str) -> Result<SourceSpec, Vec<String>> {
         _ => SourcePlan::Synth(synth(&mut options)),
     };
     if options.faults.is_empty() { Ok(SourceSpec { plan, share, prefilter, placement }) } else { Err(options.faults) }
+}
+
+/// Writes WHAT so that [`parse`] reads it back.
+pub fn escape(what: &str) -> String {
+    what.replace('\\', "\\\\").replace(',', "\\,")
 }
 
 fn afpacket(interface: String, options: &mut Options<'_>) -> AfPacketPlan {
@@ -317,138 +317,145 @@ fn synth(options: &mut Options<'_>) -> SynthOptions {
     };
     // A value that couldn't be read would only bring up faults that are none.
     if options.faults.len() == read_well {
-        options.faults.extend(meant.faults());
+        options.faults.extend(meant.faults(options.spec));
     }
     meant
 }
 
-fn workers(text: &str) -> Result<u32, String> {
+fn workers(text: &str) -> Result<u32, BadValue> {
     match whole(text)? {
         count @ 1..=WORKERS_MAX => Ok(count),
-        _ => Err(format!("'{text}' is not 1 to {WORKERS_MAX}")),
+        _ => Err(BadValue::new(text, format!("is not 1 to {WORKERS_MAX}"))),
     }
 }
 
-fn live_workers(text: &str) -> Result<u32, String> {
+fn live_workers(text: &str) -> Result<u32, BadValue> {
     match whole(text)? {
         count @ 0..=WORKERS_MAX => Ok(count),
-        _ => Err(format!("'{text}' is not 0 to {WORKERS_MAX}")),
+        _ => Err(BadValue::new(text, format!("is not 0 to {WORKERS_MAX}"))),
     }
 }
 
-fn spares(text: &str) -> Result<u32, String> {
+fn spares(text: &str) -> Result<u32, BadValue> {
     match whole(text)? {
         count @ 0..=SPARES_MAX => Ok(count),
-        _ => Err(format!("'{text}' is not 0 to {SPARES_MAX}")),
+        _ => Err(BadValue::new(text, format!("is not 0 to {SPARES_MAX}"))),
     }
 }
 
-fn snap_len(text: &str) -> Result<Option<u32>, String> {
+fn snap_len(text: &str) -> Result<Option<u32>, BadValue> {
     match parse_size(text)? {
         0 => Ok(None),
         bytes if bytes <= u64::from(SNAP_LEN_MAX) => Ok(Some(bytes as u32)),
-        _ => Err(format!("'{text}' is more than {SNAP_LEN_MAX} bytes")),
+        _ => Err(BadValue::new(text, format!("is more than {SNAP_LEN_MAX} bytes"))),
     }
 }
 
-fn block_bytes(text: &str) -> Result<u32, String> {
+fn block_bytes(text: &str) -> Result<u32, BadValue> {
     match parse_size(text)? {
         bytes if BLOCK_BYTES.contains(&bytes) && bytes.is_power_of_two() => Ok(bytes as u32),
-        _ => Err(format!("'{text}' is no power of two from 64KiB to 4MiB")),
+        _ => Err(BadValue::new(text, "is no power of two from 64KiB to 4MiB")),
     }
 }
 
-fn blocks(text: &str) -> Result<u32, String> {
+fn blocks(text: &str) -> Result<u32, BadValue> {
     match whole(text)? {
         count @ 2..=BLOCKS_MAX => Ok(count),
-        _ => Err(format!("'{text}' is not 2 to {BLOCKS_MAX}")),
+        _ => Err(BadValue::new(text, format!("is not 2 to {BLOCKS_MAX}"))),
     }
 }
 
-fn timeout_ms(text: &str) -> Result<u32, String> {
+fn timeout_ms(text: &str) -> Result<u32, BadValue> {
     match parse_duration_ns(text)? {
         ns @ 1_000_000..=1_000_000_000 if ns % 1_000_000 == 0 => Ok((ns / 1_000_000) as u32),
-        _ => Err(format!("'{text}' is not 1ms to 1s in whole milliseconds")),
+        _ => Err(BadValue::new(text, "is not 1ms to 1s in whole milliseconds")),
     }
 }
 
-fn buffer_bytes(text: &str) -> Result<u32, String> {
+fn buffer_bytes(text: &str) -> Result<u32, BadValue> {
     match parse_size(text)? {
         bytes if (64 << 10..=1 << 30).contains(&bytes) => Ok(bytes as u32),
-        _ => Err(format!("'{text}' is not 64KiB to 1GiB")),
+        _ => Err(BadValue::new(text, "is not 64KiB to 1GiB")),
     }
 }
 
-fn filter(text: &str) -> Result<String, String> {
-    if text.trim().is_empty() { Err("it is empty, which takes everything".to_string()) } else { Ok(text.to_string()) }
+fn filter(text: &str) -> Result<String, BadValue> {
+    match text.trim().is_empty() {
+        true => Err(BadValue { value: text.to_string(), cause: "it is empty, which takes everything".to_string() }),
+        false => Ok(text.to_string()),
+    }
 }
 
-fn share(text: &str) -> Result<u32, String> {
+fn share(text: &str) -> Result<u32, BadValue> {
     let ppm = parse_percent(text)?;
     let (whole, rest) = (ppm / 10_000, ppm % 10_000);
     match whole {
-        _ if rest != 0 => Err(format!("'{text}' is no whole percentage")),
+        _ if rest != 0 => Err(BadValue::new(text, "is no whole percentage")),
         1..=SHARES_MAX => Ok(whole),
-        _ => Err(format!("'{text}' is not 1% to {SHARES_MAX}%")),
+        _ => Err(BadValue::new(text, format!("is not 1% to {SHARES_MAX}%"))),
     }
 }
 
-fn switch(text: &str) -> Result<bool, String> {
+fn switch(text: &str) -> Result<bool, BadValue> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(format!("'{text}' is neither on nor off")),
+        _ => Err(BadValue::new(text, "is neither on nor off")),
     }
 }
 
-fn multiple(text: &str) -> Result<Option<f64>, String> {
+fn multiple(text: &str) -> Result<Option<f64>, BadValue> {
     if text == "max" {
         return Ok(None);
     }
     match text.parse::<f64>() {
         Ok(pace) if pace.is_finite() && (0.001..=1e6).contains(&pace) => Ok(Some(pace)),
-        _ => Err(format!("'{text}' is neither max nor a number from 0.001 to 1000000")),
+        _ => Err(BadValue::new(text, "is neither max nor a number from 0.001 to 1000000")),
     }
 }
 
-fn synth_pace(text: &str) -> Result<bool, String> {
+fn synth_pace(text: &str) -> Result<bool, BadValue> {
     match text {
         "max" => Ok(true),
         "1" => Ok(false),
-        _ => Err(format!("'{text}' is neither max nor 1; another pace is another rate=")),
+        _ => Err(BadValue::new(text, "is neither max nor 1; another pace is another rate=")),
     }
 }
 
-fn size(text: &str) -> Result<Size, String> {
+fn size(text: &str) -> Result<Size, BadValue> {
     if text.eq_ignore_ascii_case("imix") { Ok(Size::Imix) } else { Ok(Size::Fixed(narrowed(text, parse_size(text)?)?)) }
 }
 
-fn prepare(text: &str) -> Result<Prepare, String> {
+fn prepare(text: &str) -> Result<Prepare, BadValue> {
     match text {
         "on" => Ok(Prepare::On),
         "off" => Ok(Prepare::Off),
-        _ => parse_size(text).map(Prepare::Bytes).map_err(|cause| format!("neither on nor off, and {cause}")),
+        _ => parse_size(text)
+            .map(Prepare::Bytes)
+            .map_err(|bad| BadValue { cause: format!("neither on nor off, and {}", bad.cause), ..bad }),
     }
 }
 
-fn whole<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("'{text}' is no whole number in range"))
+fn whole<T: FromStr>(text: &str) -> Result<T, BadValue> {
+    text.parse().map_err(|_| BadValue::new(text, "is no whole number in range"))
 }
 
-fn narrowed(text: &str, value: u64) -> Result<u32, String> {
-    u32::try_from(value).map_err(|_| format!("'{text}' is too large"))
+fn narrowed(text: &str, value: u64) -> Result<u32, BadValue> {
+    u32::try_from(value).map_err(|_| BadValue::new(text, "is too large"))
 }
 
 /// The options behind WHAT, as typed.
 struct Options<'a> {
+    /// The whole text.
+    spec: &'a str,
     known: &'static [OptionHelp],
     given: Vec<(&'a str, &'a str)>,
-    faults: Vec<String>,
+    faults: Vec<Fault>,
 }
 
 impl<'a> Options<'a> {
-    fn read(parts: &'a [String], kind: &str, known: &'static [OptionHelp]) -> Options<'a> {
-        let mut options = Options { known, given: Vec::new(), faults: Vec::new() };
+    fn read(spec: &'a str, parts: &'a [String], kind: &str, known: &'static [OptionHelp]) -> Options<'a> {
+        let mut options = Options { spec, known, given: Vec::new(), faults: Vec::new() };
         for part in parts {
             if let Err(fault) = options.add(part, kind) {
                 options.faults.push(fault);
@@ -457,38 +464,42 @@ impl<'a> Options<'a> {
         options
     }
 
-    fn add(&mut self, part: &'a str, kind: &str) -> Result<(), String> {
+    fn add(&mut self, part: &'a str, kind: &str) -> Result<(), Fault> {
+        let fault = || Fault::of_source(self.spec);
         if part.is_empty() {
-            return Err("nothing stands between two commas or at the end; leave the comma out".to_string());
+            return Err(fault().cause("nothing stands between two commas or at the end").remedy("leave the comma out"));
         }
         let (name, value) = part.split_once('=').map_or((part, None), |(name, value)| (name, Some(value)));
         let Some(help) = self.known.iter().find(|help| help.name == name) else {
             return Err(self.unknown(name, kind));
         };
         let Some(value) = value else {
-            return Err(format!("option '{name}' has no value; write e.g. {name}={}", help.example));
+            let remedy = format!("write e.g. {name}={}", help.example);
+            return Err(fault().cause(format!("option '{name}' has no value")).remedy(remedy));
         };
         if self.given.iter().any(|(given, _)| *given == name) {
-            return Err(format!("option '{name}' is given twice; leave one out"));
+            return Err(fault().cause(format!("option '{name}' is given twice")).remedy("leave one out"));
         }
         self.given.push((name, value));
         Ok(())
     }
 
-    fn unknown(&self, name: &str, kind: &str) -> String {
+    fn unknown(&self, name: &str, kind: &str) -> Fault {
         let names: Vec<&str> = self.known.iter().map(|help| help.name).collect();
         let hint = nearest(name, &names).map_or(String::new(), |near| format!("did you mean '{near}'? "));
-        format!("{kind} has no option '{name}'; {hint}it has {}", names.join(", "))
+        let fault = Fault::of_source(self.spec).with_value(name).cause(format!("{kind} has no option '{name}'"));
+        fault.remedy(format!("{hint}it has {}", names.join(", ")))
     }
 
     /// The value of an option if it is there and right; a wrong one becomes a fault.
-    fn take<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+    fn take<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, BadValue>) -> Option<T> {
         let (_, value) = self.given.iter().find(|(given, _)| *given == name)?;
         let example = self.known.iter().find(|help| help.name == name).map_or("", |help| help.example);
         match read(value) {
             Ok(meant) => Some(meant),
-            Err(cause) => {
-                self.faults.push(format!("option '{name}': {cause}; write e.g. {name}={example}"));
+            Err(bad) => {
+                let fault = Fault::of_option(self.spec, name).with_value(bad.value).cause(bad.cause);
+                self.faults.push(fault.remedy(format!("write e.g. {name}={example}")));
                 None
             }
         }
@@ -518,7 +529,7 @@ fn usage(kind: &str, what_is: &str, known: &[OptionHelp]) -> String {
     format!("{kind}:{what_is} or {kind}:{what_is}{comma}{}={}", example.name, example.example)
 }
 
-fn unknown_kind(text: &str, name: &str) -> String {
+fn unknown_kind(text: &str, name: &str) -> Fault {
     let names: Vec<&str> = KINDS.iter().map(|(kind, ..)| *kind).collect();
     // `x.pcap` is a file's name, not the kind `pcap` misspelt.
     let is_path = !text.contains(':') && text.contains(['.', '/']);
@@ -527,7 +538,8 @@ fn unknown_kind(text: &str, name: &str) -> String {
         _ if text.contains(':') => String::new(),
         _ => "for a capture file write file: in front, for an interface afpacket:; ".to_string(),
     };
-    format!("unknown kind of source '{name}'; {hint}there are afpacket:INTERFACE, pcap:INTERFACE, file:PATH and synth:")
+    let fault = Fault::of_source(text).with_value(name).cause(format!("unknown kind of source '{name}'"));
+    fault.remedy(format!("{hint}there are afpacket:INTERFACE, pcap:INTERFACE, file:PATH and synth:"))
 }
 
 /// The known word that differs least from `word`, if it differs little.

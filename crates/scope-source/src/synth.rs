@@ -24,6 +24,7 @@ pub mod traffic;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use scope_fault::Fault;
 use scope_packet::{Interface, LinkType, Packet, Sink, TimestampSource};
 
 use crate::{Polled, Source, SourceCounters, SourceError, Timing};
@@ -149,12 +150,13 @@ impl SynthOptions {
         }
     }
 
-    /// All that is wrong with the options, each with what would be right.
-    pub fn faults(&self) -> Vec<String> {
+    /// All that is wrong with the options of the source `spec`, each with what would be right.
+    pub fn faults(&self, spec: &str) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut within = |what: &str, value: u64, min: u64, max: u64| {
             if !(min..=max).contains(&value) {
-                faults.push(format!("{what} is {value}; it may be {min} to {max}"));
+                faults
+                    .push(Fault::of_source(spec).cause(format!("{what} is {value}")).remedy(format!("it may be {min} to {max}")));
             }
         };
         within("rate", self.rate_or_default(), 1, RATE_MAX);
@@ -172,33 +174,35 @@ impl SynthOptions {
         within("time, in ns,", self.time_ns.map_or(1, |ns| ns.max(0) as u64), 1, i64::MAX as u64);
         within("start, in ns,", self.start_ns.map_or(0, |ns| ns.max(-1) as u64), 0, i64::MAX as u64);
         if self.flows < self.workers {
-            faults
-                .push(format!("{} flows can't be split over {} workers; give at least as many flows", self.flows, self.workers));
+            let cause = format!("{} flows can't be split over {} workers", self.flows, self.workers);
+            faults.push(Fault::of_source(spec).cause(cause).remedy("give at least as many flows"));
         }
         if self.pace_max && self.packets_total().is_none() {
-            faults.push("synth with pace=max needs time= or packets=, e.g. time=30s".to_string());
+            faults.push(Fault::of_source(spec).cause("synth with pace=max needs time= or packets=, e.g. time=30s"));
         }
         if faults.is_empty() {
-            faults.extend(self.faults_of_the_end());
+            faults.extend(self.fault_of_the_end(spec));
         }
         faults
     }
 
     /// What is wrong between options that are right each by itself.
-    fn faults_of_the_end(&self) -> Option<String> {
+    fn fault_of_the_end(&self, spec: &str) -> Option<Fault> {
+        let fault = |cause: &str, remedy: &str| Some(Fault::of_source(spec).cause(cause).remedy(remedy));
         let trigger_at_ns = self.trigger_at_ns.unwrap_or(0);
         if trigger_at_ns < 0 {
-            return Some("trigger-at lies before the start; give a time after it, e.g. trigger-at=5s".to_string());
+            return fault("trigger-at lies before the start", "give a time after it, e.g. trigger-at=5s");
         }
         let span_ns = self.packets_total().map(|packets| schedule::offset_ns(packets, self.rate_or_default()));
         let span_ns = span_ns.map(|span_ns| span_ns.min(self.time_ns.map_or(u64::MAX, |ns| ns as u64)));
         if span_ns.is_some_and(|span_ns| self.trigger_at_ns.is_some() && trigger_at_ns as u64 >= span_ns) {
-            return Some("trigger-at lies behind the end of the traffic; give an earlier time or a longer time=".to_string());
+            return fault("trigger-at lies behind the end of the traffic", "give an earlier time or a longer time=");
         }
         let last_ns = i128::from(span_ns.unwrap_or(0)) + i128::from(self.start_ns.unwrap_or(0));
-        (last_ns > i128::from(i64::MAX)).then(|| {
-            "the traffic would end after the year 2262; give fewer packets, a higher rate or an earlier start".to_string()
-        })
+        match last_ns > i128::from(i64::MAX) {
+            true => fault("the traffic would end after the year 2262", "give fewer packets, a higher rate or an earlier start"),
+            false => None,
+        }
     }
 }
 
@@ -262,11 +266,10 @@ pub struct SynthSource {
 /// Opens the generator as `options.workers` sources that share one traffic and one start; `spec` is what the operator typed.
 /// Frames are prepared here, which takes about 0.2 us for each and worker.
 ///
-/// Options that contradict each other or leave their bounds are refused, all in one [`SourceError::Spec`].
+/// Options that contradict each other or leave their bounds are refused, by the first [`SourceError::Spec`].
 pub fn open(options: &SynthOptions, spec: &str) -> Result<Vec<SynthSource>, SourceError> {
-    let faults = options.faults();
-    if !faults.is_empty() {
-        return Err(SourceError::Spec { spec: spec.to_string(), cause: faults.join("; ") });
+    if let Some(fault) = options.faults(spec).into_iter().next() {
+        return Err(SourceError::Spec(fault));
     }
     let traffic = Arc::new(Traffic::new(options));
     let epoch = Arc::new(OnceLock::new());

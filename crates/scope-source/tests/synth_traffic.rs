@@ -350,7 +350,7 @@ fn options_that_make_no_sense_are_refused_all_at_once() {
     for part in ["synth:rate=0", "rate is 0", "size is 10", "flows is 0", "needs time= or packets="] {
         assert!(message.contains(part), "{message}");
     }
-    let refused = |options: SynthOptions| !options.faults().is_empty();
+    let refused = |options: SynthOptions| !options.faults("synth:").is_empty();
     assert!(refused(SynthOptions { trigger_at_ns: Some(400_000_000), rate: Some(100_000), ..options() }));
     assert!(refused(SynthOptions { start_ns: Some(i64::MAX - 5), ..options() }));
     assert!(refused(SynthOptions { workers: 4, flows: 3, ..options() }));

@@ -10,6 +10,23 @@ pub const PPM: u32 = 1_000_000;
 /// Digits behind the point at most.
 const FRACTION_DIGITS_MAX: usize = 18;
 
+/// Why a text is no value of its kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct BadValue {
+    /// The text.
+    pub value: String,
+    /// What is wrong, in words that name it.
+    pub cause: String,
+}
+
+impl BadValue {
+    /// Of `value`, what it is: `'-5' is negative`.
+    pub fn new(value: &str, is: impl std::fmt::Display) -> BadValue {
+        BadValue { value: value.to_string(), cause: format!("'{value}' {is}") }
+    }
+}
+
 /// A decimal number as written, and the unit behind it.
 struct Decimal<'a> {
     /// All digits, without the point.
@@ -20,19 +37,19 @@ struct Decimal<'a> {
 }
 
 impl Decimal<'_> {
-    fn read(text: &str) -> Result<Decimal<'_>, String> {
+    fn read(text: &str) -> Result<Decimal<'_>, BadValue> {
         let text = text.trim();
         let number_bytes = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(number_bytes);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if text.starts_with('-') {
-            return Err(format!("'{text}' is negative"));
+            return Err(BadValue::new(text, "is negative"));
         }
         if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
-            return Err(format!("'{text}' is not a number"));
+            return Err(BadValue::new(text, "is not a number"));
         }
         if fraction.len() > FRACTION_DIGITS_MAX {
-            return Err(format!("'{text}' has more than {FRACTION_DIGITS_MAX} digits behind the point"));
+            return Err(BadValue::new(text, format!("has more than {FRACTION_DIGITS_MAX} digits behind the point")));
         }
         let scale = 10u128.pow(fraction.len() as u32);
         // A u64 has 20 digits; with 18 more behind the point they still fit.
@@ -49,17 +66,18 @@ impl Decimal<'_> {
     }
 }
 
-fn too_large(text: &str) -> String {
-    format!("'{text}' is too large")
+fn too_large(text: &str) -> BadValue {
+    BadValue::new(text, "is too large")
 }
 
-fn unknown_unit(unit: &str, known: &str) -> String {
-    format!("unknown unit '{unit}'; known are {known}")
+fn unknown_unit(text: &str, unit: &str, known: &str) -> BadValue {
+    let cause = format!("'{text}': unknown unit '{unit}'; known are {known}");
+    BadValue { value: text.to_string(), cause }
 }
 
 /// Reads a size in bytes: `128`, `64KiB`, `1.5GiB`, `2M`. K, M, G, T with or without `iB` are powers of 1024; kB, MB, GB,
 /// TB powers of 1000. A fraction of a byte under a larger unit is dropped.
-pub fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, BadValue> {
     let decimal = Decimal::read(text)?;
     let factor = match decimal.unit {
         "" | "B" => 1,
@@ -71,34 +89,34 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         "MB" => 1_000_000,
         "GB" => 1_000_000_000,
         "TB" => 1_000_000_000_000,
-        unit => return Err(unknown_unit(unit, "B, K, M, G, T and KiB, MiB, GiB, TiB (x 1024), kB, MB, GB, TB (x 1000)")),
+        unit => return Err(unknown_unit(text, unit, "B, K, M, G, T and KiB, MiB, GiB, TiB (x 1024), kB, MB, GB, TB (x 1000)")),
     };
     let (value, whole) = decimal.times(factor).ok_or_else(|| too_large(text))?;
     if factor == 1 && !whole {
-        return Err(format!("'{text}' is no whole number of bytes"));
+        return Err(BadValue::new(text, "is no whole number of bytes"));
     }
     u64::try_from(value).map_err(|_| too_large(text))
 }
 
 /// Reads a count: `1000`, `100k`, `1M`, `1.5M`, `2G`; k, M, G are powers of 1000.
-pub fn parse_count(text: &str) -> Result<u64, String> {
+pub fn parse_count(text: &str) -> Result<u64, BadValue> {
     let decimal = Decimal::read(text)?;
     let factor = match decimal.unit {
         "" => 1,
         "k" | "K" => 1_000,
         "M" => 1_000_000,
         "G" => 1_000_000_000,
-        unit => return Err(unknown_unit(unit, "k, M, G (x 1000)")),
+        unit => return Err(unknown_unit(text, unit, "k, M, G (x 1000)")),
     };
     match decimal.times(factor) {
-        Some((_, false)) => Err(format!("'{text}' is no whole number")),
+        Some((_, false)) => Err(BadValue::new(text, "is no whole number")),
         Some((value, true)) => u64::try_from(value).map_err(|_| too_large(text)),
         None => Err(too_large(text)),
     }
 }
 
 /// Reads a duration in ns: `30s`, `10` (seconds), `250ms`, `1.5s`, `20us`, `100ns`, `5m`, `1h`, `2d`.
-pub fn parse_duration_ns(text: &str) -> Result<i64, String> {
+pub fn parse_duration_ns(text: &str) -> Result<i64, BadValue> {
     let decimal = Decimal::read(text)?;
     let factor = match decimal.unit {
         "ns" => 1,
@@ -108,54 +126,54 @@ pub fn parse_duration_ns(text: &str) -> Result<i64, String> {
         "m" | "min" => 60_000_000_000,
         "h" => 3_600_000_000_000,
         "d" => 86_400_000_000_000,
-        unit => return Err(unknown_unit(unit, "ns, us, ms, s, m, h, d; a bare number is seconds")),
+        unit => return Err(unknown_unit(text, unit, "ns, us, ms, s, m, h, d; a bare number is seconds")),
     };
     match decimal.times(factor) {
-        Some((_, false)) => Err(format!("'{text}' is no whole number of nanoseconds")),
+        Some((_, false)) => Err(BadValue::new(text, "is no whole number of nanoseconds")),
         Some((value, true)) => i64::try_from(value).map_err(|_| too_large(text)),
         None => Err(too_large(text)),
     }
 }
 
 /// Reads a share, `10%`, `0.5%`, `10`, into parts per million.
-pub fn parse_percent(text: &str) -> Result<u32, String> {
+pub fn parse_percent(text: &str) -> Result<u32, BadValue> {
     let decimal = Decimal::read(text)?;
     if !matches!(decimal.unit, "" | "%") {
-        return Err(unknown_unit(decimal.unit, "%"));
+        return Err(unknown_unit(text, decimal.unit, "%"));
     }
     match decimal.times(u64::from(PPM) / 100) {
         Some((value, true)) if value <= u128::from(PPM) => Ok(value as u32),
-        Some((value, false)) if value < u128::from(PPM) => Err(format!("'{text}' is finer than 0.0001%")),
-        _ => Err(format!("'{text}' is more than 100%")),
+        Some((value, false)) if value < u128::from(PPM) => Err(BadValue::new(text, "is finer than 0.0001%")),
+        _ => Err(BadValue::new(text, "is more than 100%")),
     }
 }
 
 /// Reads a time, ISO 8601 with a zone (`2026-11-20T20:31:05.123456789Z`) or seconds since the epoch
 /// (`1795206665.123456789`), into ns since the epoch.
-pub fn parse_time_ns(text: &str) -> Result<i64, String> {
+pub fn parse_time_ns(text: &str) -> Result<i64, BadValue> {
     let text = text.trim();
     if !text.contains([':', 'T']) {
         return parse_epoch_seconds(text);
     }
     if text.split_once('.').is_some_and(|(_, rest)| rest.bytes().take_while(u8::is_ascii_digit).count() > 9) {
-        return Err(format!("'{text}' is finer than 1 ns"));
+        return Err(BadValue::new(text, "is finer than 1 ns"));
     }
     let timestamp: Timestamp =
-        text.parse().map_err(|_| format!("'{text}' is no time; write it like 2026-11-20T20:31:05.123456789Z"))?;
+        text.parse().map_err(|_| BadValue::new(text, "is no time; write it like 2026-11-20T20:31:05.123456789Z"))?;
     match i64::try_from(timestamp.as_nanosecond()) {
         Ok(ns) if ns >= 0 => Ok(ns),
-        _ => Err(format!("'{text}' lies outside 1970 to 2262")),
+        _ => Err(BadValue::new(text, "lies outside 1970 to 2262")),
     }
 }
 
-fn parse_epoch_seconds(text: &str) -> Result<i64, String> {
+fn parse_epoch_seconds(text: &str) -> Result<i64, BadValue> {
     let decimal = Decimal::read(text)?;
     if !matches!(decimal.unit, "" | "s") {
-        return Err(format!("'{text}' is no time; write it like 2026-11-20T20:31:05Z or as seconds since 1970"));
+        return Err(BadValue::new(text, "is no time; write it like 2026-11-20T20:31:05Z or as seconds since 1970"));
     }
     match decimal.times(1_000_000_000) {
-        Some((_, false)) => Err(format!("'{text}' is finer than 1 ns")),
-        Some((ns, true)) => i64::try_from(ns).map_err(|_| format!("'{text}' lies outside 1970 to 2262")),
+        Some((_, false)) => Err(BadValue::new(text, "is finer than 1 ns")),
+        Some((ns, true)) => i64::try_from(ns).map_err(|_| BadValue::new(text, "lies outside 1970 to 2262")),
         None => Err(too_large(text)),
     }
 }
@@ -164,18 +182,18 @@ fn parse_epoch_seconds(text: &str) -> Result<i64, String> {
 pub const CPUS_MAX: u32 = 1024;
 
 /// Reads a list of CPUs as the system writes them: `2-3`, `0,4-7`. Sorted, each once.
-pub fn parse_cpus(text: &str) -> Result<Vec<u32>, String> {
+pub fn parse_cpus(text: &str) -> Result<Vec<u32>, BadValue> {
     let number = |part: &str| match part.trim().parse::<u32>() {
         Ok(cpu) if cpu < CPUS_MAX => Ok(cpu),
-        Ok(_) => Err(format!("'{part}' is too large for a CPU's number; at most {}", CPUS_MAX - 1)),
-        Err(_) => Err(format!("'{text}' is no list of CPUs such as 2-3")),
+        Ok(_) => Err(BadValue::new(part, format!("is too large for a CPU's number; at most {}", CPUS_MAX - 1))),
+        Err(_) => Err(BadValue::new(text, "is no list of CPUs such as 2-3")),
     };
     let mut cpus = std::collections::BTreeSet::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (number(first)?, number(last)?);
         if first > last {
-            return Err(format!("'{part}' runs backwards"));
+            return Err(BadValue::new(part, "runs backwards"));
         }
         cpus.extend(first..=last);
     }
@@ -253,8 +271,8 @@ mod tests {
 
     #[test]
     fn what_has_no_meaning_is_refused_with_the_reason() {
-        let check = |result: Result<u64, String>, part: &str| {
-            let message = result.expect_err(part);
+        let check = |result: Result<u64, BadValue>, part: &str| {
+            let message = result.expect_err(part).cause;
             assert!(message.contains(part), "{message}");
         };
         check(parse_size("-1"), "negative");

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every crate under `crates/` with its layer. An arrow of `[dependencies]` points to a lower layer only.
-const LAYERS: [(&str, u8); 22] = [
+const LAYERS: [(&str, u8); 23] = [
+    ("scope-fault", 0),
     ("scope-packet", 0),
     ("scope-spelling", 0),
     ("scope-machine", 1),

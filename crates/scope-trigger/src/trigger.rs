@@ -14,7 +14,7 @@ use crate::response::Response;
 use crate::verdict::{Fire, HitCounts, Misses, Verdict};
 use crate::window::{Extended, Window};
 use crate::windows::Windows;
-use scope_filter::{Filter, FilterError, NoFilter, Shape, Template, Values};
+use scope_filter::{Filter, NoFilter, Shape, Template, Values};
 use std::sync::{Arc, Mutex};
 
 /// What a trigger is made of.
@@ -213,14 +213,14 @@ impl Trigger {
                 match &compiled {
                     Ok(_) => Answer::Fits,
                     Err(NoFilter::Unfilled(unfilled)) => Answer::Unfilled(unfilled.name),
-                    Err(NoFilter::Uncompiled(error)) => Answer::Uncompiled(cause(error)),
+                    Err(NoFilter::Uncompiled(error)) => Answer::Uncompiled(error.cause()),
                 },
             );
         }
         let filter = match compiled {
             Ok(filter) => filter,
             Err(NoFilter::Unfilled(unfilled)) => return Some(Verdict::TemplateUnfilled { name: unfilled.name }),
-            Err(NoFilter::Uncompiled(error)) => return Some(Verdict::FilterUncompiled { cause: cause(&error) }),
+            Err(NoFilter::Uncompiled(error)) => return Some(Verdict::FilterUncompiled { cause: error.cause() }),
         };
         let window = Arc::new(Window::in_era(hit.era, from_ns, to_ns, hit_ns));
         let place = match places.take(&window, asker) {
@@ -236,11 +236,6 @@ impl Trigger {
         state.windows.add(values, &window, 2 * places.max());
         Some(Verdict::Fired(Fire { filter, window, place }))
     }
-}
-
-/// Why a link type has no such filter, in one line.
-fn cause(error: &FilterError) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_string()
 }
 
 #[cfg(test)]

@@ -10,9 +10,11 @@
 
 mod words;
 
-use crate::Fault;
+use crate::NoResult;
 use crate::args::BenchArgs;
+use crate::plan::faults::{bad, of_ring, such_as};
 use crate::speech::{Level, say};
+use scope_fault::Fault;
 use scope_machine::Machine;
 use scope_measure::{Arena, Beside, Feeder, Packets, Run, Sizes, fill_rate};
 use scope_ring::{Form, Ring, RingError, RingMemory};
@@ -76,9 +78,9 @@ struct Figures {
 ///
 /// # Errors
 /// Where the ring can't be had, or a result doesn't check.
-pub fn bench(args: &BenchArgs) -> Result<String, Fault> {
-    let form = Form::choose().map_err(|error| Fault::Refused(vec![error.to_string()]))?;
-    let ring_bytes = ring_bytes(args.ring.as_deref()).map_err(|fault| Fault::Refused(vec![fault]))?;
+pub fn bench(args: &BenchArgs) -> Result<String, NoResult> {
+    let form = Form::choose().map_err(|error| NoResult::Refused(vec![Fault::whole(error.to_string())]))?;
+    let ring_bytes = ring_bytes(args.ring.as_deref()).map_err(|fault| NoResult::Refused(vec![fault]))?;
     say(
         Level::Info,
         &format!("measuring for some 10 to 20 s with {} of memory; keep the machine quiet", crate::words::size(ring_bytes)),
@@ -88,32 +90,36 @@ pub fn bench(args: &BenchArgs) -> Result<String, Fault> {
 }
 
 /// The ring that is asked for, or what suits the machine, bytes.
-fn ring_bytes(asked: Option<&str>) -> Result<u64, String> {
+fn ring_bytes(asked: Option<&str>) -> Result<u64, Fault> {
     let (available, limit) = Machine::this().available(None);
+    let size = crate::words::size;
     let Some(text) = asked else {
         let bytes = (available / FREE_SHARE).min(RING_BYTES_DEFAULT) >> 21 << 21;
-        return match bytes >= RING_BYTES_MIN {
-            true => Ok(bytes),
-            false => Err(format!(
-                "too little memory: {} are free ({limit}), {} are needed; end other programs",
-                crate::words::size(available),
-                crate::words::size(RING_BYTES_MIN * FREE_SHARE)
-            )),
-        };
+        if bytes >= RING_BYTES_MIN {
+            return Ok(bytes);
+        }
+        let (free, needed) = (size(available), size(RING_BYTES_MIN * FREE_SHARE));
+        let fault = Fault::whole(format!("too little memory: {free} are free ({limit}), {needed} are needed"));
+        return Err(fault.remedy("end other programs"));
     };
-    let bytes = parse_size(text).map_err(|cause| format!("--ring: '{text}': {cause}; write e.g. --ring 1GiB"))?;
+    let fault = Fault::of("ring");
+    let bytes = match parse_size(text) {
+        Ok(bytes) => bytes,
+        Err(cause) => return Err(bad(fault, cause).remedy(such_as("ring", "1GiB"))),
+    };
     match bytes {
-        ..RING_BYTES_MIN => Err(format!("--ring: '{text}' is too small: caches hold it; write 64MiB or more")),
-        bytes if bytes + bytes / ARENA_SHARE > available => Err(format!(
-            "--ring: '{text}' and a quarter beside it is more than the {} that are free ({limit}); write less",
-            crate::words::size(available)
-        )),
+        ..RING_BYTES_MIN => Err(fault.value(text, "is too small: caches hold it").remedy("write 64MiB or more")),
+        bytes if bytes + bytes / ARENA_SHARE > available => {
+            let is = format!("and a quarter beside it is more than the {} that are free ({limit})", size(available));
+            Err(fault.value(text, is).remedy("write less"))
+        }
         bytes => Ok(bytes),
     }
 }
 
-fn measure(ring_bytes: u64, form: Form) -> Result<Figures, Fault> {
-    let system = |error: RingError| Fault::Failed(error.to_string());
+fn measure(ring_bytes: u64, form: Form) -> Result<Figures, NoResult> {
+    let system = |error: RingError| NoResult::Failed(of_ring(&error, &[]));
+    let failed = |cause: String| NoResult::Failed(Fault::whole(cause));
     let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(WORKERS_MAX);
     let begun = Instant::now();
     let ring = scope_measure::ring(ring_bytes, None, workers as u32).map_err(system)?;
@@ -126,10 +132,10 @@ fn measure(ring_bytes: u64, form: Form) -> Result<Figures, Fault> {
     let mut rows = rows(workers);
     let (mut one, mut all) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        one.push(fill_rate(&mut arena, 1).map_err(Fault::Failed)?);
-        all.push(fill_rate(&mut arena, workers).map_err(Fault::Failed)?);
+        one.push(fill_rate(&mut arena, 1).map_err(failed)?);
+        all.push(fill_rate(&mut arena, workers).map_err(failed)?);
         for row in &mut rows {
-            row.measure(&ring, &sources[row.packets], &mut feeders).map_err(Fault::Failed)?;
+            row.measure(&ring, &sources[row.packets], &mut feeders).map_err(failed)?;
         }
     }
     Ok(Figures {

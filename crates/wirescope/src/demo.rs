@@ -9,6 +9,7 @@ use crate::record::{self, Ended};
 use crate::{DONE, REFUSED, UNDONE, failed, print_text, refused, words};
 use clap::CommandFactory;
 use scope_engine::{Control, DumpSummary, Summary};
+use scope_fault::Fault;
 use scope_packet::{Interface, Packet, Sink};
 use scope_source::file::{FileOptions, FileSource};
 use scope_source::{Polled, Source, SourceError};
@@ -47,8 +48,11 @@ pub fn demo(args: &DemoArgs) -> u8 {
 }
 
 /// The folder for the dump, made if it isn't there: the given one, or a new one in the build folder or in this one.
-fn folder(given: Option<&Path>) -> Result<PathBuf, String> {
-    let told = |path: &Path, error: io::Error| format!("{}: can't be made: {error}; give another by --out DIR", path.display());
+fn folder(given: Option<&Path>) -> Result<PathBuf, Fault> {
+    let told = |path: &Path, error: io::Error| {
+        let fault = Fault::of_thing(path.to_string_lossy()).cause(format!("can't be made: {error}"));
+        fault.remedy("give another by --out DIR")
+    };
     if let Some(path) = given {
         return std::fs::create_dir_all(path).map(|()| path.to_path_buf()).map_err(|error| told(path, error));
     }
@@ -61,7 +65,8 @@ fn folder(given: Option<&Path>) -> Result<PathBuf, String> {
             result => return result.map(|()| path.clone()).map_err(|error| told(&path, error)),
         }
     }
-    Err(format!("{first}: {FOLDERS_MAX} folders of that name are there; remove some, or give one by --out DIR"))
+    let fault = Fault::of_thing(first).cause(format!("{FOLDERS_MAX} folders of that name are there"));
+    Err(fault.remedy("remove some, or give one by --out DIR"))
 }
 
 fn generated(folder: &Path) -> u8 {
@@ -86,17 +91,18 @@ fn arguments(source: &str, template: &str, folder: &Path) -> Vec<String> {
 }
 
 /// The same way as from the command line: there is no second one.
-fn planned(arguments: &[String]) -> Result<Planned, Vec<String>> {
+fn planned(arguments: &[String]) -> Result<Planned, Vec<Fault>> {
     let program = std::iter::once("wirescope".to_string());
     let matches = Cli::command().try_get_matches_from(program.chain(arguments.iter().cloned()));
-    let matches = matches.map_err(|error| vec![error.to_string()])?;
-    let run = matches.subcommand_matches("run").ok_or_else(|| vec!["demo: its command is not 'run'".to_string()])?;
+    let matches = matches.map_err(|error| vec![Fault::of_thing("demo").error(&error)])?;
+    let run = matches.subcommand_matches("run");
+    let run = run.ok_or_else(|| vec![Fault::of_thing("demo").cause("its command is not 'run'")])?;
     plan::plan(&config::read(run)?, Look::Machine).map(keep_rights)
 }
 
 /// The demo's other threads send, wire and clear up: this process keeps its rights.
 fn keep_rights(mut planned: Planned) -> Planned {
-    planned.run.rights = None;
+    planned.run.fixed.rights = None;
     planned
 }
 
@@ -128,11 +134,11 @@ fn told(ended: Ended) -> u8 {
     let (packets, dropped) = (words::counted(summary.received.packets, "packet"), words::number(dropped));
     tell(&format!("\nWhat happened\n  {packets} were recorded, {dropped} dropped."));
     let Some((dump, path)) = summary.dumps.first().and_then(|dump| dump.paths.first().map(|path| (dump, path))) else {
-        return failed("demo: it ended before the trigger packet came, so there is no dump");
+        return failed(&Fault::of_thing("demo").cause("it ended before the trigger packet came, so there is no dump"));
     };
     match contents(dump, path) {
         Ok(text) => tell(&text),
-        Err(error) => return failed(&error.to_string()),
+        Err(error) => return failed(&error.reason()),
     }
     print_text(&format!("{}\n", path.display()));
     code(&summary)
@@ -140,7 +146,7 @@ fn told(ended: Ended) -> u8 {
 
 fn code(summary: &Summary) -> u8 {
     for failure in &summary.failures {
-        failed(failure);
+        failed(&failure.fault);
     }
     if record::kept_promises(summary) { DONE } else { UNDONE }
 }

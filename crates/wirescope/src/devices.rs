@@ -2,7 +2,8 @@
 
 use crate::args::DevicesArgs;
 use crate::words::bit_rate;
-use crate::{Fault, told};
+use crate::{NoResult, told};
+use scope_fault::Fault;
 use scope_machine::nic::{Driver, Ethtool, Nic, Queues, RingSizes, Timestamping, advise};
 use scope_source::afpacket;
 use scope_source::spec::escape;
@@ -32,8 +33,11 @@ pub fn devices(args: &DevicesArgs) -> u8 {
     told(list(args.json))
 }
 
-fn list(json: bool) -> Result<String, Fault> {
-    let mut ethtool = Ethtool::open().map_err(|cause| Fault::Failed(format!("interfaces can't be asked for: {cause}")))?;
+fn list(json: bool) -> Result<String, NoResult> {
+    let failed = |cause: io::Error| {
+        NoResult::Failed(Fault::default().error(&cause).cause(format!("interfaces can't be asked for: {cause}")))
+    };
+    let mut ethtool = Ethtool::open().map_err(failed)?;
     let nics = Nic::all(&mut ethtool);
     let permission = afpacket::may_capture();
     let elsewhere = other_namespaces();

@@ -2,10 +2,11 @@
 
 use crate::args::DoctorArgs;
 use crate::words::{counted, number, span};
-use crate::{Fault, REFUSED, UNDONE, told};
+use crate::{NoResult, REFUSED, UNDONE, told};
 use scope_doctor::facts::OtherRun;
 use scope_doctor::{Facts, Finding, State, Wanted, log, system};
 use scope_events::EVENTS_FILE;
+use scope_fault::Fault;
 use scope_spelling::printable::json_line;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ const NAME_LETTERS: usize = 8;
 pub fn doctor(args: &DoctorArgs) -> u8 {
     let (facts, found) = match look(args) {
         Ok(looked) => looked,
-        Err(fault) => return told(Err(Fault::Refused(vec![fault]))),
+        Err(fault) => return told(Err(NoResult::Refused(vec![fault]))),
     };
     let lost = found.iter().any(|finding| finding.loses);
     let text = if args.json { format!("{}\n", json_line(&object(&facts, &found).to_string())) } else { words(&facts, &found) };
@@ -30,40 +31,39 @@ pub fn doctor(args: &DoctorArgs) -> u8 {
     }
 }
 
-fn look(args: &DoctorArgs) -> Result<(Facts, Vec<Finding>), String> {
+fn look(args: &DoctorArgs) -> Result<(Facts, Vec<Finding>), Fault> {
     let (path, pid) = place(args)?;
-    let mut facts = log::read(&path, &Wanted { pid, run: args.run.clone() }).map_err(|error| error.to_string())?;
+    let mut facts = log::read(&path, &Wanted { pid, run: args.run.clone() }).map_err(|error| Fault::default().error(&error))?;
     system::look(&mut facts, &path);
     let found = scope_doctor::findings(&facts);
     Ok((facts, found))
 }
 
 /// The log to read, and of which process.
-fn place(args: &DoctorArgs) -> Result<(PathBuf, Option<u64>), String> {
+fn place(args: &DoctorArgs) -> Result<(PathBuf, Option<u64>), Fault> {
     match (&args.out, &args.log, &args.pid) {
         (Some(folder), ..) => Ok((log_in(folder)?, None)),
         (_, Some(file), _) => Ok((file.clone(), None)),
         (.., Some(text)) => {
-            let pid = text
-                .parse()
-                .map_err(|_| format!("--pid: '{text}' is no number of a process; find it with: pgrep -a wirescope"))?;
-            Ok((system::log_of(pid)?, Some(pid)))
+            let fault = || Fault::of("pid").value(text, "is no number of a process");
+            let pid = text.parse().map_err(|_| fault().remedy("find it with: pgrep -a wirescope"))?;
+            Ok((system::log_of(pid).map_err(Fault::whole)?, Some(pid)))
         }
-        _ => Err("which run? give its folder with --out, its log with --log, or its process with --pid".to_string()),
+        _ => Err(Fault::whole("which run? give its folder with --out, its log with --log, or its process with --pid")),
     }
 }
 
-fn log_in(folder: &Path) -> Result<PathBuf, String> {
+fn log_in(folder: &Path) -> Result<PathBuf, Fault> {
     let log = folder.join(EVENTS_FILE);
+    let fault = |cause: String| Fault::of("out").with_value(folder.to_string_lossy()).cause(cause);
     if folder.is_file() {
-        let folder = folder.display();
-        return Err(format!("--out: {folder} is a file, not the folder of a run; if it is a log, give it with --log"));
+        let fault = fault(format!("{} is a file, not the folder of a run", folder.display()));
+        return Err(fault.remedy("if it is a log, give it with --log"));
     }
     if folder.is_dir() && log.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-        let folder = folder.display();
-        return Err(format!(
-            "--out: {folder} holds no {EVENTS_FILE}: no run has had it as its folder, or its log was moved; give a log with --log"
-        ));
+        let shown = folder.display();
+        let fault = fault(format!("{shown} holds no {EVENTS_FILE}: no run has had it as its folder, or its log was moved"));
+        return Err(fault.remedy("give a log with --log"));
     }
     Ok(log)
 }

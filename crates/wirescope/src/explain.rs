@@ -10,9 +10,10 @@
 mod packets;
 mod words;
 
-use crate::Fault;
+use crate::NoResult;
 use crate::args::FilterArgs;
 use packets::{Cost, Taken, Tally};
+use scope_fault::Fault;
 use scope_filter::{Filter, Screen, VlanRule, meaning};
 use scope_packet::LinkType;
 use scope_source::file::{FileOptions, FileSource};
@@ -44,7 +45,7 @@ struct OfLink {
 ///
 /// # Errors
 /// The filter doesn't compile, or the file can't be read.
-pub fn explain(args: &FilterArgs) -> Result<String, Fault> {
+pub fn explain(args: &FilterArgs) -> Result<String, NoResult> {
     let text = args.expression.join(" ");
     let mut faults = Vec::new();
     let vlan = vlan_rule(&args.vlan).unwrap_or_else(|fault| {
@@ -61,8 +62,8 @@ pub fn explain(args: &FilterArgs) -> Result<String, Fault> {
     });
     let mut known = file.as_ref().map_or(given.into_iter().collect(), FileSource::link_types);
     known.truncate(packets::LINKS_MAX);
-    let filter = Filter::compile(&text, vlan, &known).map_err(|error| faults.push(error.to_string())).ok();
-    let Some(filter) = filter.filter(|_| faults.is_empty()) else { return Err(Fault::Refused(faults)) };
+    let filter = Filter::compile(&text, vlan, &known).map_err(|error| faults.push(error.fault())).ok();
+    let Some(filter) = filter.filter(|_| faults.is_empty()) else { return Err(NoResult::Refused(faults)) };
     let (links, beyond) = match file {
         Some(file) => of_file(&filter, file)?,
         None => (vec![of_link(&filter, given.unwrap_or(LinkType::ETHERNET))?], 0),
@@ -71,47 +72,49 @@ pub fn explain(args: &FilterArgs) -> Result<String, Fault> {
     Ok(words::report(&Report { text, vlan, file: args.read.clone(), notes, links, beyond }))
 }
 
-fn vlan_rule(text: &str) -> Result<VlanRule, String> {
+fn vlan_rule(text: &str) -> Result<VlanRule, Fault> {
     match text {
         "transparent" => Ok(VlanRule::Transparent),
         "exact" => Ok(VlanRule::Exact),
-        other => Err(format!("--vlan: '{other}' is no rule; write transparent or exact")),
+        other => Err(Fault::of("vlan").value(other, "is no rule").remedy("write transparent or exact")),
     }
 }
 
-fn link_type(text: &str) -> Result<LinkType, String> {
-    LinkType::named(text).ok_or_else(|| {
-        format!("--link-type: '{text}' is no link type that has a name here; write e.g. ETHERNET, RAW, LINUX_SLL2, or its number")
-    })
+fn link_type(text: &str) -> Result<LinkType, Fault> {
+    let fault = || Fault::of("link-type").value(text, "is no link type that has a name here");
+    LinkType::named(text).ok_or_else(|| fault().remedy("write e.g. ETHERNET, RAW, LINUX_SLL2, or its number"))
 }
 
-fn open(path: &str) -> Result<FileSource, String> {
+fn open(path: &str) -> Result<FileSource, Fault> {
     let options = FileOptions { paths: vec![path.to_string()], ..FileOptions::default() };
-    FileSource::open(options).map_err(|error| error.to_string())
+    FileSource::open(options).map_err(|error| error.reason())
 }
 
-fn of_file(filter: &Filter, file: FileSource) -> Result<(Vec<OfLink>, u64), Fault> {
-    let (taken, beyond) = packets::of_file(filter, file).map_err(Fault::Failed)?;
+/// What fails while it is looked at.
+fn failed(cause: String) -> NoResult {
+    NoResult::Failed(Fault::whole(cause))
+}
+
+fn of_file(filter: &Filter, file: FileSource) -> Result<(Vec<OfLink>, u64), NoResult> {
+    let (taken, beyond) = packets::of_file(filter, file).map_err(failed)?;
     let links = taken.into_iter().map(|(link, taken)| told(filter, link, taken, true)).collect::<Result<_, _>>()?;
     Ok((links, beyond))
 }
 
-fn of_link(filter: &Filter, link: LinkType) -> Result<OfLink, Fault> {
-    let taken =
-        if link == LinkType::ETHERNET { packets::generated(filter).map_err(Fault::Failed)? } else { Taken::none(filter, link) };
+fn of_link(filter: &Filter, link: LinkType) -> Result<OfLink, NoResult> {
+    let taken = if link == LinkType::ETHERNET { packets::generated(filter).map_err(failed)? } else { Taken::none(filter, link) };
     told(filter, link, taken, false)
 }
 
 /// What was found; its counts only where the packets are a file's.
-fn told(filter: &Filter, link: LinkType, taken: Taken, counted: bool) -> Result<OfLink, Fault> {
+fn told(filter: &Filter, link: LinkType, taken: Taken, counted: bool) -> Result<OfLink, NoResult> {
     if let Some(lost) = taken.tally.lost_by_screen() {
-        return Err(Fault::Failed(format!(
-            "screening loses {lost} packets that the filter takes; this is a defect, please report it"
-        )));
+        let fault = Fault::whole(format!("screening loses {lost} packets that the filter takes"));
+        return Err(NoResult::Failed(fault.remedy("this is a defect, please report it")));
     }
     let cost = match taken.sample.is_empty() {
         true => None,
-        false => Some((packets::cost(filter, link, &taken.sample).map_err(Fault::Failed)?, taken.sample.len())),
+        false => Some((packets::cost(filter, link, &taken.sample).map_err(failed)?, taken.sample.len())),
     };
     Ok(OfLink { link, filter: filter.clone(), screen: taken.screen, tally: counted.then_some(taken.tally), cost })
 }

@@ -24,9 +24,11 @@ use args::{Cli, ConfigVerb, ManArgs, Verb};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use plan::Look;
+use plan::faults::Faults;
 use record::Ended;
 use scope_engine::Control;
-use scope_spelling::printable::{json_line, printable, printable_lines, shell_word};
+use scope_fault::Fault;
+use scope_spelling::printable::{json_line, printable_lines, shell_word};
 use speech::{Level, LogFormat, say};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -44,12 +46,12 @@ fn main() -> ExitCode {
     if let Some(code) = scope_engine::serve_if_asked() {
         return code;
     }
-    let matches = Cli::command().try_get_matches().unwrap_or_else(|error| not_understood(&error));
+    let matches = Cli::command().try_get_matches().unwrap_or_else(|error| not_understood(error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // A limit on file sizes is then an error of the write that meets it, as a full disk is, and no sudden end.
     let met = Arc::new(AtomicBool::new(false));
     if let Err(error) = signal_hook::flag::register(libc::SIGXFSZ, met) {
-        return ExitCode::from(failed(&format!("signals: {error}")));
+        return ExitCode::from(failed(&Fault::of_thing("signals").error(&error)));
     }
     let code = match cli.command {
         Verb::Run(_) => run(below(&matches, &["run"])),
@@ -67,22 +69,66 @@ fn main() -> ExitCode {
 }
 
 /// Ends at a command line that can't be understood; in the form that it asks for all the same, if that can be seen in it.
-fn not_understood(error: &clap::Error) -> ! {
-    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let asks =
-        words.iter().any(|word| word == "--log-format=json") || words.windows(2).any(|two| two == ["--log-format", "json"]);
-    let known = known_elsewhere(error, &words);
-    if asks && error.use_stderr() {
-        speech::choose(LogFormat::Json);
-        say(Level::Error, known.as_deref().unwrap_or(error.to_string().trim_end()));
-    } else if let Some(known) = known {
-        say(Level::Error, &format!("wirescope: {known}"));
-    } else if error.use_stderr() {
-        say(Level::Error, error.to_string().trim_end());
-    } else {
+fn not_understood(error: clap::Error) -> ! {
+    if !error.use_stderr() {
         error.exit();
     }
-    std::process::exit(error.exit_code())
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let json =
+        words.iter().any(|word| word == "--log-format=json") || words.windows(2).any(|two| two == ["--log-format", "json"]);
+    if json {
+        speech::choose(LogFormat::Json);
+    }
+    let (code, errors) = (error.exit_code(), with_other_unknown_flags(error, &words));
+    let alone = errors.len() == 1;
+    for error in &errors {
+        match known_elsewhere(error, &words) {
+            Some(known) if json => say(Level::Error, &known),
+            Some(known) => say(Level::Error, &format!("wirescope: {known}")),
+            None if alone => say(Level::Error, error.to_string().trim_end()),
+            None => speech::say_fault(&unknown_flag(error)),
+        }
+    }
+    std::process::exit(code)
+}
+
+/// The parser ends at the first flag that it doesn't know. This finds the others: what it complains of is left out, with the
+/// words behind it that may be its value, and the rest is parsed again.
+fn with_other_unknown_flags(error: clap::Error, words: &[String]) -> Vec<clap::Error> {
+    let mut left = words.to_vec();
+    let mut errors = vec![error];
+    while let Some(error) = errors.last() {
+        let Some(flag) = unknown(error).filter(|flag| flag.starts_with('-')) else { break };
+        let is_it = |word: &String| match flag.starts_with("--") {
+            true => word.split('=').next() == Some(flag),
+            false => word.starts_with(flag),
+        };
+        let Some(from) = left.iter().skip(2).position(is_it).map(|at| at + 2) else { break };
+        let values = left[from + 1..].iter().take_while(|word| !word.starts_with('-')).count();
+        left.drain(from..=from + values);
+        match Cli::command().try_get_matches_from(&left) {
+            Err(next) if unknown(&next).is_some() => errors.push(next),
+            _ => break,
+        }
+    }
+    errors
+}
+
+/// The word that the parser doesn't know, if that is what it complains of.
+fn unknown(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(unknown)) if error.kind() == ErrorKind::UnknownArgument => Some(unknown),
+        _ => None,
+    }
+}
+
+/// One of several flags that the parser doesn't know.
+fn unknown_flag(error: &clap::Error) -> Fault {
+    let fault = Fault::whole(format!("unexpected argument '{}' found", unknown(error).unwrap_or("")));
+    match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(near)) => fault.remedy(format!("did you mean '{near}'?")),
+        _ => fault.remedy("see: wirescope --help"),
+    }
 }
 
 /// What helps where the words are those of another program, as tcpdump's.
@@ -98,10 +144,9 @@ fn known_elsewhere(error: &clap::Error, words: &[String]) -> Option<String> {
             return Some(format!("which of both? wirescope config check {file}, or: wirescope config show --config {file}"));
         }
         (ErrorKind::InvalidSubcommand, command) => return tcpdump_words::no_command(command, &words[2..]),
-        (ErrorKind::UnknownArgument, _) => {}
-        _ => return None,
+        _ => {}
     }
-    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return None };
+    let unknown = unknown(error)?;
     if command != "run" {
         return tcpdump_words::of_command(command, unknown).map(|instead| format!("{unknown}: {instead}"));
     }
@@ -123,7 +168,7 @@ fn run(matches: &ArgMatches) -> u8 {
     let args = match config::read(matches) {
         Ok(args) => args,
         Err(faults) => {
-            speech::choose(LogFormat::of(&config::log_format(matches)));
+            speech::choose(config::log_format(matches));
             return refused(&faults);
         }
     };
@@ -140,7 +185,11 @@ fn run(matches: &ArgMatches) -> u8 {
         stdio::closed_stdout().into_iter().for_each(|warning| say(Level::Warning, &format!("wirescope: {warning}")));
     }
     match record::record(planned, &Arc::new(Control::default())) {
-        Ended::Refused(fault) => refused(&[config::places::placed(&args.settings, None, fault)]),
+        Ended::Refused(fault) => {
+            let mut faults = Faults::new(&args.settings);
+            faults.add(fault);
+            refused(&faults.into_vec())
+        }
         Ended::Failed(fault) => failed(&fault),
         Ended::Done(summary) => {
             // Who reads both outputs in one place is told nothing twice.
@@ -150,9 +199,11 @@ fn run(matches: &ArgMatches) -> u8 {
                 false if quiet => String::new(),
                 false => words::summary(&summary, one_reader),
             };
-            let tell = |failure: &String| say(Level::Error, &format!("wirescope: {failure}{}", words::remedy(failure)));
             if json || quiet || !one_reader {
-                words::other_failures(&summary).for_each(tell); // dumps have been told
+                // Dumps have been told.
+                for failure in words::other_failures(&summary) {
+                    speech::say_fault(&failure.fault);
+                }
             }
             let told = if stdout_taken { tell_summary(&text) } else { print_text(&text) };
             match told {
@@ -170,31 +221,31 @@ fn tell_summary(text: &str) -> u8 {
 }
 
 /// Why a command that only tells has nothing to tell.
-enum Fault {
+enum NoResult {
     /// Asked for what can't be: nothing was begun.
-    Refused(Vec<String>),
+    Refused(Vec<Fault>),
     /// A result was wrong, or the system failed.
-    Failed(String),
+    Failed(Fault),
 }
 
 /// Prints what a command has to tell.
-fn told(result: Result<String, Fault>) -> u8 {
+fn told(result: Result<String, NoResult>) -> u8 {
     match result {
         Ok(text) => print_text(&text),
-        Err(Fault::Refused(faults)) => refused(&faults),
-        Err(Fault::Failed(fault)) => failed(&fault),
+        Err(NoResult::Refused(faults)) => refused(&faults),
+        Err(NoResult::Failed(fault)) => failed(&fault),
     }
 }
 
 /// Tells all faults of what was asked for.
-fn refused(faults: &[String]) -> u8 {
-    faults.iter().for_each(|fault| say(Level::Error, &format!("wirescope: {fault}{}", words::remedy(fault))));
+fn refused(faults: &[Fault]) -> u8 {
+    faults.iter().for_each(speech::say_fault);
     REFUSED
 }
 
 /// Tells what went wrong on the way.
-fn failed(fault: &str) -> u8 {
-    say(Level::Error, &format!("wirescope: {fault}{}", words::remedy(fault)));
+fn failed(fault: &Fault) -> u8 {
+    speech::say_fault(fault);
     UNDONE
 }
 
@@ -202,7 +253,7 @@ fn failed(fault: &str) -> u8 {
 fn man(args: &ManArgs) -> u8 {
     let pages = match manual::pages() {
         Ok(pages) => pages,
-        Err(error) => return failed(&format!("manual page: {error}")),
+        Err(error) => return failed(&Fault::of_thing("manual page").error(&error)),
     };
     let Some(folder) = &args.out else {
         return match pages.iter().find(|page| page.words == args.command) {
@@ -211,14 +262,15 @@ fn man(args: &ManArgs) -> u8 {
                 let typed = args.command.join(" ");
                 let all = pages.iter().map(|page| page.words.join(" ")).filter(|words| !words.is_empty());
                 let all = all.collect::<Vec<_>>().join(", ");
-                refused(&[format!("man: there is no command '{}'; there are: {all}", printable(&typed))])
+                let fault = Fault::of_thing("man").with_value(&typed).cause(format!("there is no command '{typed}'"));
+                refused(&[fault.remedy(format!("there are: {all}"))])
             }
         };
     };
     for page in pages {
         let path = folder.join(format!("{}.1", page.name()));
         if let Err(error) = std::fs::write(&path, page.text) {
-            return failed(&format!("{}: {error}", printable(&path.display().to_string())));
+            return failed(&Fault::of_thing(path.display().to_string()).error(&error));
         }
     }
     DONE
@@ -233,7 +285,7 @@ fn print_text(text: &str) -> u8 {
 fn print(text: &[u8]) -> u8 {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&format!("standard output: {error}")),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&Fault::of_thing("standard output").error(&error)),
         _ => DONE,
     }
 }

@@ -1,20 +1,18 @@
 //! From the command line as written to the run as meant: everything is checked, all faults are told at once, nothing is created.
 
 mod capture;
+pub mod faults;
 mod outputs;
 mod places;
 mod rights;
 pub mod sources;
 pub mod triggers;
 
-pub use outputs::NO_USE;
-
 use crate::args::RunArgs;
-use crate::config::places::placed;
 use crate::config::reload::Reloader;
-use crate::words;
-use scope_config::Settings;
-use scope_engine::{RunPlan, SingleDump};
+use faults::{Faults, of_ring, such_as};
+use scope_engine::{Fixed, Live, RunPlan, SingleDump};
+use scope_fault::{Fault, Part, Setting, sentence};
 use scope_filter::{FilterEngine, VlanRule};
 use scope_machine::Machine;
 use scope_packet::LinkType;
@@ -23,7 +21,6 @@ use scope_source::spec::SHARES_MAX;
 use scope_spelling::values::{parse_duration_ns, parse_size};
 use scope_trigger::DUMPS_MAX;
 use sources::Sources;
-use std::fmt::Display;
 use std::time::Duration;
 use triggers::Times;
 
@@ -46,44 +43,6 @@ pub enum Look<'a> {
     Nowhere,
     /// Nothing, and sources bring these link types: they are open already.
     Known(&'a [LinkType]),
-}
-
-/// Faults of a command line, one text each: `PLACE: CAUSE; REMEDY`.
-#[derive(Debug, Default)]
-pub struct Faults {
-    /// The texts, each with the trigger that it is a fault of, if it is one's.
-    told: Vec<(Option<usize>, String)>,
-    /// The trigger that is looked at, from 0.
-    trigger: Option<usize>,
-}
-
-impl Faults {
-    fn add(&mut self, place: &str, fault: impl Display) {
-        self.add_line(format!("{place}: {fault}"));
-    }
-
-    /// A fault whose text names its place.
-    fn add_line(&mut self, fault: impl Display) {
-        self.told.push((self.trigger, fault.to_string()));
-    }
-
-    /// A fault of a source, which its text may not name.
-    fn add_source(&mut self, spec: &str, fault: impl Display) {
-        let fault = fault.to_string();
-        match fault.starts_with("source '") {
-            true => self.add_line(fault),
-            false => self.add(&format!("source '{spec}'"), fault),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.told.is_empty()
-    }
-
-    /// All of them; those of values that came from a file with their lines.
-    fn into_lines(self, settings: &Settings) -> Vec<String> {
-        self.told.into_iter().map(|(trigger, fault)| placed(settings, trigger, fault)).collect()
-    }
 }
 
 /// A run as meant, and how it is told.
@@ -109,23 +68,23 @@ pub struct Planned {
 ///
 /// # Errors
 /// All faults, each with place, cause and remedy.
-pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
-    let mut faults = Faults::default();
+pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
+    let mut faults = Faults::new(&args.settings);
     let vlan = match args.vlan.as_str() {
         "exact" => VlanRule::Exact,
         other => {
             if other != "transparent" {
-                faults.add("--vlan", format!("'{other}' is no rule; write transparent or exact"));
+                faults.add(Fault::of("vlan").value(other, "is no rule").remedy("write transparent or exact"));
             }
             VlanRule::Transparent
         }
     };
     let mut sources = sources::plan(args, vlan, look, &mut faults);
     let times = Times {
-        before_ns: duration("--before", &args.before, &mut faults),
-        after_ns: duration("--after", &args.after, &mut faults),
+        before_ns: duration(Fault::of("before"), "before", &args.before, &mut faults),
+        after_ns: duration(Fault::of("after"), "after", &args.after, &mut faults),
         holdoff_ns: match &args.holdoff {
-            Some(text) => duration("--holdoff", text, &mut faults),
+            Some(text) => duration(Fault::of("holdoff"), "holdoff", text, &mut faults),
             None if sources.can_wait() => 0,
             None => HOLDOFF_LIVE_NS,
         },
@@ -134,7 +93,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
         "interpreter" => FilterEngine::Interpreter,
         other => {
             if other != "native" {
-                faults.add("--filter-engine", format!("'{other}' is no engine; write native or interpreter"));
+                faults.add(Fault::of("filter-engine").value(other, "is no engine").remedy("write native or interpreter"));
             }
             FilterEngine::Native
         }
@@ -145,7 +104,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
     let free_bytes = (look == Look::Machine).then(|| Machine::this().available(None).0.saturating_sub(ring.ring_bytes));
     capture::rings(&mut sources.entries, free_bytes, &mut faults);
     let dumps_max = match &args.dumps_max {
-        Some(text) => count("--dumps-max", text, DUMPS_MAX, &mut faults),
+        Some(text) => count("dumps-max", text, DUMPS_MAX, &mut faults),
         None if sources.can_wait() => DUMPS_WAITING,
         None => DUMPS_LIVE,
     };
@@ -153,36 +112,37 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
     let (folder, dump) = outputs::plan(args, look, &mut faults);
     let ring_out = places::ring_out(args.ring_out.as_deref(), look, &mut faults);
     if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
-        faults.add("--summary", format!("'{form}' is no form of a summary; write json, or leave the flag away for plain words"));
+        let remedy = Part::Either {
+            flags: "write json, or leave the flag away for plain words".to_string(),
+            file: "write json, or leave it away for plain words".to_string(),
+        };
+        faults.add(Fault::of("summary").value(form, "is no form of a summary").remedy(remedy));
     }
     if !["text", "json"].contains(&args.log_format.as_str()) {
-        faults.add("--log-format", format!("'{}' is no form of a log; write text or json", args.log_format));
+        faults.add(Fault::of("log-format").value(&args.log_format, "is no form of a log").remedy("write text or json"));
     }
     if args.quiet && args.verbose > 0 {
-        faults.add("--quiet", "it says less, and --verbose says more; leave one of both out");
+        let cause = sentence!["it says less, and ", Setting::of("verbose"), " says more"];
+        faults.add(Fault::of("quiet").cause(cause).remedy("leave one of both out"));
     }
     outputs::something_is_written(args, &sources, &mut faults);
     let rights = rights::plan(args, look, &mut faults);
-    let status_every_ns = duration("--status-every", &args.status_every, &mut faults);
+    let status_every_ns = duration(Fault::of("status-every"), "status-every", &args.status_every, &mut faults);
     if (0..STATUS_NS_MIN).contains(&status_every_ns) && faults.is_empty() {
-        faults.add("--status-every", format!("'{}' is too often; write at least 1s", args.status_every));
+        faults.add(Fault::of("status-every").value(&args.status_every, "is too often").remedy("write at least 1s"));
     }
     if !faults.is_empty() {
-        return Err(faults.into_lines(&args.settings));
+        return Err(faults.into_vec());
     }
     let stdout_taken = dump.single == Some(SingleDump::Stdout);
-    let run = RunPlan {
+    let fixed = Fixed {
         sources: sources.entries,
         ring,
         memory,
         shares: sources.shares,
         link_types: sources.link_types,
-        triggers,
-        before_ns: times.before_ns,
         vlan,
         filter_engine,
-        dumps_max: dumps_max as usize,
-        exit_after,
         status_every: Duration::from_nanos(status_every_ns.max(0) as u64),
         folder,
         dump,
@@ -190,9 +150,10 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
         config: args.settings.to_toml(),
         rights: Some(rights),
     };
-    let reload = Reloader::of(&args.settings, &run.link_types);
+    let live = Live { triggers, before_ns: times.before_ns, dumps_max: dumps_max as usize, exit_after };
+    let reload = Reloader::of(&args.settings, &fixed.link_types);
     Ok(Planned {
-        run,
+        run: RunPlan { fixed, live },
         segments,
         reload,
         json: args.summary.is_some(),
@@ -202,51 +163,51 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<String>> {
     })
 }
 
-fn duration(place: &str, text: &str, faults: &mut Faults) -> i64 {
-    let flag = format!("--{}", place.rsplit(": ").next().unwrap_or(place).trim_start_matches("--"));
-    match parse_duration_ns(text) {
+/// A time that `fault` would be a fault of; `key` is how its remedy names it.
+fn duration(fault: Fault, key: &'static str, text: &str, faults: &mut Faults<'_>) -> i64 {
+    let setting = || Setting::of(key);
+    faults.add(match parse_duration_ns(text) {
         Ok(ns) if ns <= DURATION_NS_MAX => return ns,
-        Ok(_) => faults.add(place, format!("'{text}' is more than a year; write less")),
-        Err(cause) => faults.add(place, format!("{}; write e.g. {flag} 30s or {flag} 250ms", naming(text, cause))),
-    }
+        Ok(_) => fault.value(text, "is more than a year").remedy("write less"),
+        Err(cause) => {
+            let remedy = sentence!["write e.g. ", setting().example("30s"), " or ", setting().example("250ms")];
+            faults::bad(fault, cause).remedy(remedy)
+        }
+    });
     0
 }
 
-/// A cause that names the text it speaks of.
-fn naming(text: &str, cause: String) -> String {
-    if cause.contains(text) { cause } else { format!("'{text}': {cause}") }
-}
-
-fn count(flag: &str, text: &str, max: u64, faults: &mut Faults) -> u64 {
-    match text.parse::<u64>() {
+fn count(key: &'static str, text: &str, max: u64, faults: &mut Faults<'_>) -> u64 {
+    let fault = Fault::of(key);
+    faults.add(match text.parse::<u64>() {
         Ok(number) if (1..=max).contains(&number) => return number,
-        Ok(number) if number > max => faults.add(flag, format!("'{text}' is too many; at most {max}")),
-        Ok(_) => faults.add(flag, "0 is too few; write 1 or more"),
-        Err(_) => faults.add(flag, format!("'{text}' is no whole number; write e.g. {flag} 4")),
-    }
+        Ok(number) if number > max => fault.value(text, "is too many").remedy(format!("at most {max}")),
+        Ok(_) => fault.with_value(text).cause("0 is too few").remedy("write 1 or more"),
+        Err(_) => fault.value(text, "is no whole number").remedy(such_as(key, "4")),
+    });
     1
 }
 
 /// Sizes of the ring, checked against its lanes, its shares and the machine's memory.
-fn ring(args: &RunArgs, sources: &Sources, faults: &mut Faults) -> (RingConfig, (usize, usize)) {
-    let mut size = |flag: &str, text: &str| match parse_size(text) {
+fn ring(args: &RunArgs, sources: &Sources, faults: &mut Faults<'_>) -> (RingConfig, (usize, usize)) {
+    let mut size = |key: &'static str, text: &str, example: &str| match parse_size(text) {
         Ok(bytes) => Some(bytes),
         Err(cause) => {
-            let example = if flag == "--ring" { "1GiB" } else { "2MiB" };
-            faults.add(flag, format!("{}; write e.g. {flag} {example}", naming(text, cause)));
+            faults.add(faults::bad(Fault::of(key), cause).remedy(such_as(key, example)));
             None
         }
     };
-    let ring_bytes = size("--ring", &args.ring);
-    let segment_bytes = args.segment.as_ref().map(|text| size("--segment", text));
+    let ring_bytes = size("ring", &args.ring, "1GiB");
+    let segment_bytes = args.segment.as_ref().map(|text| size("segment", text, "2MiB"));
     // What couldn't be read is not held against the other one.
     let config = RingConfig {
         ring_bytes: ring_bytes.unwrap_or(1 << 30),
         segment_bytes: segment_bytes.flatten(),
-        workers: RunPlan::workers(&sources.entries).max(1),
+        workers: Fixed::workers(&sources.entries).max(1),
         lanes: sources.lanes,
         run_id: run_id().unwrap_or_else(|error| {
-            faults.add_line(format!("random numbers for the run's name: {error}; the machine can't give any"));
+            let fault = Fault::of_thing("random numbers for the run's name").error(&error);
+            faults.add(fault.remedy("the machine can't give any"));
             [0; 16]
         }),
     };
@@ -258,7 +219,7 @@ fn ring(args: &RunArgs, sources: &Sources, faults: &mut Faults) -> (RingConfig, 
             _ => ring_bytes.is_none(),
         };
         if !said {
-            faults.add_line(ring_fault(&error, sources));
+            faults.add(of_ring(&error, &sources.entries));
         }
     }
     (config, config.plan().unwrap_or_default())
@@ -271,12 +232,12 @@ fn memory(
     sources: &Sources,
     sized: bool,
     look: Look<'_>,
-    faults: &mut Faults,
+    faults: &mut Faults<'_>,
 ) -> MemoryOptions {
     let node = args.numa.as_ref().and_then(|text| match text.parse::<u32>() {
         Ok(node) => Some(node),
         Err(_) => {
-            faults.add("--numa", format!("'{text}' is no number of a node; write e.g. --numa 0"));
+            faults.add(Fault::of("numa").value(text, "is no number of a node").remedy(such_as("numa", "0")));
             None
         }
     });
@@ -285,43 +246,9 @@ fn memory(
         && node.is_some()
         && let Err(error) = options.check(if sized { ring.ring_bytes } else { 0 }, &Machine::this())
     {
-        faults.add_line(ring_fault(&error, sources));
+        faults.add(of_ring(&error, &sources.entries));
     }
     options
-}
-
-/// The ring's own words, with sizes as people write them.
-fn ring_fault(error: &RingError, sources: &Sources) -> String {
-    let size = |bytes: &u64| words::size(*bytes);
-    match error {
-        RingError::SegmentSize { bytes } => {
-            format!("--segment: {} is no size of a segment; write a power of two from 64KiB to 2MiB", size(bytes))
-        }
-        RingError::TooSmall { ring_bytes, needed, lanes, per_lane, segment_bytes } => format!(
-            "--ring: {} are too small: {lanes} lanes (one per worker and link type) need at least {} ({per_lane} segments of {} each); enlarge --ring or choose a smaller --segment",
-            size(ring_bytes),
-            size(needed),
-            size(segment_bytes)
-        ),
-        RingError::NoMemory { ring_bytes, available, limit } => format!(
-            "--ring: {} are more than there is: {} of memory are available ({limit}), and some of it has to stay free; choose a smaller --ring",
-            size(ring_bytes),
-            size(available)
-        ),
-        RingError::NoNode { node, nodes } => {
-            format!("--numa: there is no node {node} with memory; there are: {nodes}; write one of these, or leave the flag away")
-        }
-        RingError::ShareTooSmall { index, percent, segments, needed } => {
-            let spec = sources.entries.iter().find(|entry| entry.group.share() == Some(*index)).map_or("", |entry| &entry.spec);
-            format!(
-                "source '{spec}': {percent}% of the ring are {segments} segments, its lanes need {needed}; enlarge --ring or the share, or choose a smaller --segment"
-            )
-        }
-        RingError::SharesTooLarge { percent, segments, needed } => format!(
-            "--ring: shares of {percent}% leave {segments} segments for all other lanes, which need {needed}; enlarge --ring, choose smaller shares or a smaller --segment"
-        ),
-        _ => error.to_string(),
-    }
 }
 
 fn run_id() -> std::io::Result<[u8; 16]> {

@@ -2,11 +2,13 @@
 
 use crate::config::reload::Reloader;
 use crate::plan::Planned;
+use crate::plan::faults::of_engine;
 use crate::speech::{Level, say};
 use crate::watch::Teller;
 use crate::words;
 use scope_engine::control::Unsent;
 use scope_engine::{Control, Order, Refusal, RunPlan, Summary, Watch, Which};
+use scope_fault::Fault;
 use scope_source::afpacket::settings::link_speed;
 use scope_source::spec::{AfPacketPlan, PcapPlan, SourcePlan};
 use scope_source::synth::{Size, SynthOptions};
@@ -30,24 +32,26 @@ pub enum Ended {
     /// With a summary; something promised may still be undone.
     Done(Box<Summary>),
     /// Refused before it began: exit code 2.
-    Refused(String),
+    Refused(Fault),
     /// Broken off: exit code 1.
-    Failed(String),
+    Failed(Fault),
 }
 
 /// Runs to the end and tells how it goes on standard error. `control` stops it from elsewhere.
 pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
     let mut reload = planned.reload.take();
     if let Some(Err(error)) = reload.as_mut().map(Reloader::prepare) {
-        return Ended::Refused(format!("--config: no process that reads it again: {error}"));
+        let fault = Fault::of("config").error(&error);
+        return Ended::Refused(fault.cause(format!("no process that reads it again: {error}")));
     }
     if let Err(error) = listen(control, reload) {
-        return Ended::Refused(format!("signals: can't be listened to: {error}"));
+        let fault = Fault::of_thing("signals").error(&error);
+        return Ended::Refused(fault.cause(format!("can't be listened to: {error}")));
     }
     let teller = Teller::new(planned.verbose, words::ready(&planned.run));
     if planned.verbose {
         teller.note("configuration of this run:");
-        for line in planned.run.config.lines() {
+        for line in planned.run.fixed.config.lines() {
             teller.note(line);
         }
     }
@@ -56,7 +60,7 @@ pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
     }
     teller.note(&ring_words(&planned));
     if planned.verbose {
-        for line in scope_engine::live_settings(&planned.run) {
+        for line in scope_engine::live_settings(&planned.run.fixed) {
             teller.note(&line);
         }
     }
@@ -68,8 +72,8 @@ pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
     }
     match ended {
         Ok(summary) => Ended::Done(Box::new(summary)),
-        Err(error) if teller.has_started() => Ended::Failed(error.to_string()),
-        Err(error) => Ended::Refused(error.to_string()),
+        Err(error) if teller.has_started() => Ended::Failed(of_engine(error)),
+        Err(error) => Ended::Refused(of_engine(error)),
     }
 }
 
@@ -124,8 +128,8 @@ fn send(control: &Control, order: Order, place: &str) {
 fn ring_words(planned: &Planned) -> String {
     let (segment_bytes, segments) = planned.segments;
     let (bits_per_s, rate) = rate(&planned.run);
-    let shares = planned.run.sources.iter().filter_map(|entry| {
-        let share = planned.run.shares[entry.group.share()?];
+    let shares = planned.run.fixed.sources.iter().filter_map(|entry| {
+        let share = planned.run.fixed.shares[entry.group.share()?];
         Some(format!("; {}% of it only for '{}'", share.percent, entry.spec))
     });
     words::ring(segment_bytes as u64, segments as u64, bits_per_s, &rate) + &shares.collect::<String>()
@@ -135,7 +139,7 @@ fn ring_words(planned: &Planned) -> String {
 fn rate(plan: &RunPlan) -> (f64, String) {
     let mut wire_bits = 0.0;
     let mut ring_bits = 0.0;
-    for entry in &plan.sources {
+    for entry in &plan.fixed.sources {
         match &entry.plan {
             SourcePlan::Synth(options) if !options.pace_max => {
                 let packets = options.rate_or_default() as f64;

@@ -5,6 +5,7 @@
 
 use crate::journal;
 use scope_events::now_ns;
+use scope_fault::Fault;
 use scope_spelling::printable::{json_line, printable};
 use scope_spelling::time::iso;
 use serde_json::{Map, Value};
@@ -83,6 +84,15 @@ pub fn say(level: Level, text: &str) {
     }
     for line in text.lines() {
         let _ = writeln!(std::io::stderr(), "{}{}", priority(level), printable(line));
+    }
+}
+
+/// Says a fault: as text, and in JSON also as an object.
+pub fn say_fault(fault: &Fault) {
+    let text = format!("wirescope: {fault}");
+    match is_json() {
+        true => say_event(Level::Error, "note", &text, Map::from_iter([("fault".to_string(), fault.to_json())])),
+        false => say(Level::Error, &text),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Figures and reports in plain words, as people read them.
 
 use scope_dump::gaps_in_words;
-use scope_engine::{DumpSummary, DumpTotals, InterfaceStatus, NicStatus, RunPlan, Status, Summary};
+use scope_engine::{DumpSummary, DumpTotals, Failure, InterfaceStatus, NicStatus, RunPlan, Status, Summary};
 use scope_packet::Drops;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
 use scope_ring::RingMemory;
@@ -13,22 +13,10 @@ use scope_spelling::time::iso;
 const NIC_LOSSES: [&str; 6] =
     ["rx_dropped", "rx_missed_errors", "rx_fifo_errors", "rx_over_errors", "rx_crc_errors", "rx_length_errors"];
 
-/// What helps against a limit of the system that a fault names by its number, to be put behind it; else nothing.
-pub fn remedy(fault: &str) -> &'static str {
-    if fault.contains("ulimit") {
-        "" // it has a remedy of its own
-    } else if fault.contains("(os error 24)") {
-        "; more open files must be allowed: ulimit -n 4096, or LimitNOFILE= of a service"
-    } else if fault.contains("(os error 12)") && !fault.contains("need less") {
-        "; memory or address space is limited: ulimit -v unlimited, free memory, or a smaller --ring"
-    } else {
-        ""
-    }
-}
-
 /// Of each trigger whose filter is empty, that every packet fires it.
 pub fn everything_fires(plan: &RunPlan) -> Vec<String> {
-    let empty = plan.triggers.iter().filter(|trigger| trigger.condition.filter().is_some_and(|filter| filter.is_everything()));
+    let in_force = plan.live.triggers.iter();
+    let empty = in_force.filter(|trigger| trigger.condition.filter().is_some_and(|filter| filter.is_everything()));
     empty.map(|trigger| format!("trigger '{}': its filter is empty, so every packet fires it", trigger.name)).collect()
 }
 
@@ -61,11 +49,11 @@ pub fn memory(memory: &RingMemory) -> String {
 /// That capture begins, how to fire and how to stop.
 pub fn ready(plan: &RunPlan) -> String {
     let pid = std::process::id();
-    let before = match plan.before_ns {
+    let before = match plan.live.before_ns {
         0 => "nothing".to_string(),
         ns => format!("the last {}", span(ns)),
     };
-    let fire = match (plan.triggers.len(), plan.ring_out.is_some()) {
+    let fire = match (plan.live.triggers.len(), plan.fixed.ring_out.is_some()) {
         (0, false) => format!("no trigger, so only this writes: kill -USR1 {pid}, a dump of {before}"),
         _ => format!("kill -USR1 {pid} dumps {before}"),
     };
@@ -184,16 +172,15 @@ pub fn summary(summary: &Summary, told: bool) -> String {
         let lacking = if totals.failed > 0 { format!(", {} failed", number(totals.failed)) } else { String::new() };
         line(&mut text, format!("dumps     {}{lacking}", number(totals.dumps)));
     }
-    other_failures(summary).for_each(|failure| line(&mut text, format!("failure   {failure}{}", remedy(failure))));
+    other_failures(summary).for_each(|failure| line(&mut text, format!("failure   {}", failure.fault)));
     line(&mut text, lost(&summary.dropped, &summary.dump_totals));
     text
 }
 
 /// What failed, but for dumps that have a line of their own.
-pub fn other_failures(summary: &Summary) -> impl Iterator<Item = &String> {
-    let of_a_dump =
-        |failure: &str| summary.dumps.iter().any(|dump| !is_whole(dump) && failure.starts_with(&format!("dump {} ", dump.id)));
-    summary.failures.iter().filter(move |failure| !of_a_dump(failure))
+pub fn other_failures(summary: &Summary) -> impl Iterator<Item = &Failure> {
+    let has_a_line = |id: u64| summary.dumps.iter().any(|dump| !is_whole(dump) && dump.id == id);
+    summary.failures.iter().filter(move |failure| !failure.dump.is_some_and(has_a_line))
 }
 
 /// Nothing that came was lost: what nobody listened to is no failure.
@@ -301,16 +288,6 @@ mod tests {
     use scope_packet::{Gap, GapReason};
 
     #[test]
-    fn limits_of_the_system_have_a_remedy_and_only_one() {
-        let check =
-            |number, word| assert!(remedy(&format!("here: {}", std::io::Error::from_raw_os_error(number))).contains(word));
-        check(libc::EMFILE, "ulimit -n");
-        check(libc::ENOMEM, "ulimit -v");
-        assert_eq!(remedy(&format!("{}; look at ulimit -v", std::io::Error::from_raw_os_error(libc::ENOMEM))), "");
-        assert_eq!(remedy("no such folder"), "");
-    }
-
-    #[test]
     fn the_status_is_one_line() {
         let busy = Status {
             elapsed_s: 10_000.0,
@@ -377,7 +354,8 @@ mod tests {
         };
         let mut finished = Summary { dumps: vec![dump(1, false), dump(2, true)], ..Summary::default() };
         finished.dropped.add(scope_packet::DropReason::Kernel, 7);
-        finished.failures = vec!["dump 1 is incomplete: disk full".into(), "source failed".into()];
+        let of_dump = Failure { dump: Some(1), ..Failure::from("dump 1 is incomplete: disk full".to_string()) };
+        finished.failures = vec![of_dump, "source failed".to_string().into()];
         finished.dump_totals.dumps = 2;
         finished.dump_totals.failed = 1;
         let last = |told| super::summary(&finished, told).lines().rev().take(4).map(str::to_string).collect::<Vec<_>>();

@@ -2,7 +2,7 @@
 
 mod run;
 
-use run::Place;
+use run::{Place, finish, wirescope};
 use serde_json::Value;
 
 const TRIGGER: [&str; 6] = ["--trigger", "hit=udp port 60000", "--before", "100ms", "--after", "100ms"];
@@ -59,11 +59,37 @@ fn faults_of_a_file_and_of_the_command_line_itself_are_objects_too() {
     };
     check("ring = true\n", &["--log-format", "json"], "f.toml:1: ring: is true");
     check("ring = [\n", &["--log-format=json"], "f.toml:1: no TOML: ");
+    check("log-format = \"json\"\nring = true\n", &["--no-such-flag=1", "--other", "--log-format=json"], "'--other'");
     check("ring = true\nlog-format = \"json\"\n", &[], "f.toml:1: ring: is true");
     check("before = \"soon\"\nlog-format = \"json\"\n", &[], "f.toml:1: before: 'soon'");
     check("", &["--no-such-flag", "--log-format", "json"], "unexpected argument '--no-such-flag'");
     let done = place.run(&["--no-such-flag"]);
     assert!(done.stderr.starts_with("error: "), "{}", done.stderr);
+}
+
+#[test]
+fn a_fault_is_an_object_of_key_value_place_cause_and_remedy_beside_its_text() {
+    let place = Place::new();
+    let path = place.path("f.toml");
+    let text = "log-format = \"json\"\nring = \"lots\"\nout = \"x\"\n[[trigger]]\nexpr = \"udp\"\nbefore = \"soon\"\n";
+    std::fs::write(&path, text).unwrap();
+    let done = finish(wirescope(&["config", "check", path.to_str().unwrap()]));
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    let lines = lines(&done.stderr);
+    assert_eq!(lines.len(), 3, "its own file says in which form it is reported: {lines:?}");
+    let file = path.to_str().unwrap();
+    let fault = &lines[0]["fault"];
+    assert_eq!((&fault["key"], &fault["value"]), (&"ring".into(), &"lots".into()), "{fault}");
+    assert_eq!((&fault["at"]["file"], &fault["at"]["line"]), (&file.into(), &2.into()), "{fault}");
+    let (cause, remedy) = (fault["cause"].as_str().unwrap(), fault["remedy"].as_str().unwrap());
+    assert_eq!(lines[0]["text"], format!("wirescope: {file}:2: ring: {cause}; {remedy}"));
+    assert_eq!((&lines[1]["fault"]["key"], &lines[1]["fault"]["at"]["line"]), (&"trigger.before".into(), &6.into()));
+    let missing = &lines[2]["fault"];
+    assert_eq!((&missing["key"], &missing["at"]["line"], &missing["value"]), (&"source".into(), &Value::Null, &Value::Null));
+
+    let done = place.run(&["--log-format", "json", "--before", "soon"]);
+    let line = self::lines(&done.stderr).into_iter().find(|line| line["fault"]["key"] == "before").expect("its fault");
+    assert_eq!((&line["fault"]["at"]["flag"], &line["fault"]["value"]), (&"--before".into(), &"soon".into()), "{line}");
 }
 
 #[test]

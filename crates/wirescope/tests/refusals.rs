@@ -211,6 +211,16 @@ fn all_faults_are_named_at_once() {
 }
 
 #[test]
+fn all_flags_that_nobody_knows_are_named_at_once() {
+    check(
+        "four",
+        &["--frobnicate", "--rng=5", "--source", "GOOD", "-Q", "in", "--sinlge"],
+        &["--frobnicate", "--rng", "'--ring'", "-Q: ", "--sinlge", "'--single'"],
+    );
+    check("one word that is no flag behind one", &["--frobnicate", "udp"], &["unexpected argument '--frobnicate'"]);
+}
+
+#[test]
 fn a_filter_is_refused_only_if_no_link_type_compiles_it() {
     let interfaces = vec![Interface::new("left", ETHERNET), Interface::new("tun", RAW)];
     let place = Place::new();

@@ -224,7 +224,7 @@ fn the_check_of_a_configuration_names_file_and_key_also_of_what_is_missing() {
         );
     };
     check("ring = \"1GiB\"\n", &["a.toml: source: there is no source", "a.toml: out: there is no folder", "write out = \"DIR\""]);
-    check("source = \"file:x.pcap\"\nout = \"x\"\n", &["a.toml: source: nothing would be written", "trigger = \"EXPR\""]);
+    check("source = \"file:x.pcap\"\nout = \"x\"\n", &["a.toml:1: source: nothing would be written", "trigger = \"EXPR\""]);
     check("source = \"file:x.pcap\"\nwrite = \"x.pcapng\"\n", &["a.toml:2: write: of a capture file only a trigger"]);
 }
 

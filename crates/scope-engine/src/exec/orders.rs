@@ -9,6 +9,7 @@
 //! Each side takes the other's words for foreign data: what doesn't fit ends the connection.
 
 use super::Job;
+use scope_fault::Fault;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -62,9 +63,37 @@ pub enum Told {
         landlock_abi: i32,
     },
     /// It can't begin; why.
-    Refused(String),
+    Refused(Refusal),
     /// A command has ended.
     Ended(Outcome),
+}
+
+/// Why the helper can't begin: a fault of one of the two settings that it knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// The folder of `exec-write` that is at fault; none: commands as such are.
+    pub folder: Option<PathBuf>,
+    /// What is wrong.
+    pub cause: String,
+    /// What to do; empty where nothing is known.
+    pub remedy: String,
+}
+
+impl Refusal {
+    /// Of commands as such.
+    pub fn whole(cause: impl Into<String>) -> Refusal {
+        Refusal { cause: cause.into(), ..Refusal::default() }
+    }
+
+    /// As the fault of the setting.
+    pub fn fault(self) -> Fault {
+        let fault = match self.folder {
+            Some(folder) => Fault::of("exec-write").with_value(folder.to_string_lossy()),
+            None => Fault::of("exec"),
+        };
+        let fault = fault.cause(self.cause);
+        if self.remedy.is_empty() { fault } else { fault.remedy(self.remedy) }
+    }
 }
 
 /// What became of a command.
@@ -210,7 +239,10 @@ impl Told {
     pub fn to_frame(&self) -> Vec<u8> {
         match self {
             Told::Ready { landlock_abi } => Frame::new(0).number(*landlock_abi as u64).end(),
-            Told::Refused(why) => Frame::new(1).bytes(why.as_bytes()).end(),
+            Told::Refused(Refusal { folder, cause, remedy }) => {
+                let folder = folder.as_ref().map_or(&b""[..], |folder| folder.as_os_str().as_bytes());
+                Frame::new(1).bytes(folder).bytes(cause.as_bytes()).bytes(remedy.as_bytes()).end()
+            }
             Told::Ended(outcome) => {
                 let (started, status, error) = match &outcome.status {
                     Ok(status) => (1, *status as u32, ""),
@@ -227,7 +259,10 @@ impl Told {
         let mut fields = Fields(rest);
         let told = match kind {
             0 => Told::Ready { landlock_abi: i32::try_from(fields.number()?).ok()? },
-            1 => Told::Refused(fields.text()?),
+            1 => {
+                let folder = Some(fields.words()?).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+                Told::Refused(Refusal { folder, cause: fields.text()?, remedy: fields.text()? })
+            }
             2 => {
                 let (dump, started, status, error) = (fields.number()?, fields.flag()?, fields.number()?, fields.text()?);
                 let status = if started { Ok(u32::try_from(status).ok()? as i32) } else { Err(error) };
@@ -328,7 +363,8 @@ mod tests {
         };
         vec![
             Told::Ready { landlock_abi: 6 },
-            Told::Refused("no".into()),
+            Told::Refused(Refusal::whole("no")),
+            Told::Refused(Refusal { folder: Some("/a b".into()), cause: "no".into(), remedy: "yes".into() }),
             ended(Ok(-1), b"\0x"),
             ended(Ok(256), b""),
             ended(Err("/bin/sh: gone".into()), b""),

@@ -15,7 +15,7 @@
 //! because these don't let the temporary folder be removed from the one above it.
 
 use super::commands::Commands;
-use super::orders::{Inbox, Order, Setup, Told};
+use super::orders::{Inbox, Order, Refusal, Setup, Told};
 use super::{COMMANDS_PATH, KEPT, PROTECTED};
 use crate::own_process::REFUSED;
 use scope_rights::{CommandRules, User};
@@ -54,18 +54,22 @@ struct Begun {
 }
 
 /// Steps 2: everything that is the same for keeper and helper.
-fn begin(setup: &Setup) -> Result<Begun, String> {
-    let failed = |step: &'static str| move |error: io::Error| format!("{step}: {error}");
+fn begin(setup: &Setup) -> Result<Begun, Refusal> {
+    let failed = |step: &'static str| move |error: io::Error| Refusal::whole(format!("{step}: {error}"));
     let mut rules = CommandRules::new().map_err(failed("making Landlock's rules"))?;
     rules.system().map_err(failed("making Landlock's rules"))?;
     if let Some(dumps) = &setup.dumps {
-        rules.read(dumps, setup.dumps_listed).map_err(|error| format!("{}: {error}", dumps.display()))?;
+        rules.read(dumps, setup.dumps_listed).map_err(|error| Refusal::whole(format!("{}: {error}", dumps.display())))?;
     }
     for folder in &setup.writable {
-        rules.write(folder).map_err(|error| format!("--exec-write: {}: {error}", folder.display()))?;
+        let refused = |error: io::Error| Refusal {
+            folder: Some(folder.clone()),
+            ..Refusal::whole(format!("{}: {error}", folder.display()))
+        };
+        rules.write(folder).map_err(refused)?;
     }
     let user = setup.user.map(|(uid, gid)| User { name: uid.to_string(), uid, gid });
-    scope_rights::become_powerless(user.as_ref()).map_err(|error| error.to_string())?;
+    scope_rights::become_powerless(user.as_ref()).map_err(|error| Refusal::whole(error.to_string()))?;
     let who = User::current();
     for folder in &setup.writable {
         rustix::fs::accessat(
@@ -76,12 +80,10 @@ fn begin(setup: &Setup) -> Result<Begun, String> {
         )
         .map_err(|error| not_writable(&who, folder, error.into()))?;
     }
-    let temporary = make_temporary(&setup.temporary).map_err(|error| {
-        format!(
-            "no temporary folder for its commands can be made in {}: {error}; set TMPDIR to a folder where {} can make one",
-            setup.temporary.display(),
-            who.name
-        )
+    let temporary = make_temporary(&setup.temporary).map_err(|error| Refusal {
+        folder: None,
+        cause: format!("no temporary folder for its commands can be made in {}: {error}", setup.temporary.display()),
+        remedy: format!("set TMPDIR to a folder where {} can make one", who.name),
     })?;
     let made = rules.write(&temporary).map_err(failed("making Landlock's rules"));
     if let Err(why) = made {
@@ -91,14 +93,13 @@ fn begin(setup: &Setup) -> Result<Begun, String> {
     Ok(Begun { rules, temporary })
 }
 
-fn not_writable(who: &User, folder: &Path, cause: io::Error) -> String {
+fn not_writable(who: &User, folder: &Path, cause: io::Error) -> Refusal {
     let word = scope_spelling::printable::shell_word(folder.as_os_str());
-    format!(
-        "--exec-write: {} can't write to {}: {cause}; give it to this user by: chown {} {word}",
-        who.name,
-        folder.display(),
-        who.name
-    )
+    Refusal {
+        folder: Some(folder.to_path_buf()),
+        cause: format!("{} can't write to {}: {cause}", who.name, folder.display()),
+        remedy: format!("give it to this user by: chown {} {word}", who.name),
+    }
 }
 
 /// A new folder that is only this user's.
@@ -121,7 +122,7 @@ fn keep(run: File, inbox: Inbox, setup: Setup, begun: Begun) -> u8 {
             help(run, inbox, setup, rules, &temporary)
         }
         -1 => {
-            let told = Told::Refused(format!("no process for commands: {}", io::Error::last_os_error()));
+            let told = Told::Refused(Refusal::whole(format!("no process for commands: {}", io::Error::last_os_error())));
             let _ = (&run).write_all(&told.to_frame());
             let _ = std::fs::remove_dir(&temporary);
             REFUSED
@@ -145,13 +146,13 @@ fn keep(run: File, inbox: Inbox, setup: Setup, begun: Begun) -> u8 {
 fn help(mut run: File, mut inbox: Inbox, setup: Setup, rules: CommandRules, temporary: &Path) -> u8 {
     let told = match rules.take_on() {
         Ok(landlock_abi) => Told::Ready { landlock_abi },
-        Err(error) => Told::Refused(format!("taking on Landlock's rules: {error}")),
+        Err(error) => Told::Refused(Refusal::whole(format!("taking on Landlock's rules: {error}"))),
     };
     if run.write_all(&told.to_frame()).is_err() || !matches!(told, Told::Ready { .. }) {
         return REFUSED;
     }
     if let Err(error) = rustix::io::ioctl_fionbio(&run, true) {
-        let _ = run.write_all(&Told::Refused(error.to_string()).to_frame());
+        let _ = run.write_all(&Told::Refused(Refusal::whole(error.to_string())).to_frame());
         return REFUSED;
     }
     let mut commands = Commands::new(setup.command, setup.timeout, environment(temporary));

@@ -2,6 +2,7 @@
 
 use super::Run;
 use crate::dump_reports;
+use crate::failure::Failure;
 use crate::live;
 use crate::refused::Refused;
 use crate::status::{SourceStatus, Status};
@@ -19,10 +20,11 @@ use std::io::ErrorKind;
 impl Run {
     pub(super) fn log_start(&self, memory: &RingMemory, notes: &[String]) {
         let ring = &self.shared.ring;
-        let triggers: Vec<_> = self
-            .plan
-            .triggers
+        let in_force = self.shared.triggers.current();
+        let triggers: Vec<_> = in_force
+            .given()
             .iter()
+            .map(|trigger| trigger.config())
             .map(|trigger| Armed {
                 name: trigger.name.to_string(),
                 filter: trigger.condition.filter().map(|filter| filter.text().to_string()),
@@ -40,43 +42,43 @@ impl Run {
             host,
             kernel,
             clock: clock(scope_machine::clock::now()),
-            sources: self.plan.sources.iter().map(|source| source.spec.clone()).collect(),
+            sources: self.fixed.sources.iter().map(|source| source.spec.clone()).collect(),
             ring_bytes: ring.segments() as u64 * ring.segment_bytes() as u64,
             segment_bytes: ring.segment_bytes() as u64,
             memory: memory.to_string(),
             pages: memory.kind.name().to_string(),
             rights: self.rights.as_ref().map(Rights::to_string),
             triggers,
-            config: self.plan.config.clone(),
-            capture: live::settings(&self.plan),
+            config: self.fixed.config.clone(),
+            capture: live::settings(&self.fixed),
             notes: notes.to_vec(),
             ..Start::default()
         });
     }
 
     /// A pipe for which no dump came gets a header, so that its reader sees a capture without packets.
-    fn write_nothing(&self) -> Option<String> {
+    fn write_nothing(&self) -> Option<Failure> {
         let output = &self.outputs.dump;
         if !matches!(output.target, Target::Stream(_)) || self.shared.dumps.done() > 0 {
             return None;
         }
-        let fallback = self.plan.link_types.first().copied().unwrap_or(LinkType::ETHERNET);
+        let fallback = self.fixed.link_types.first().copied().unwrap_or(LinkType::ETHERNET);
         let written = scope_dump::write_nothing(output, &self.shared.ring, fallback);
         // Who reads no more needs no header.
         let error = written.err().filter(|error| error.kind() != ErrorKind::BrokenPipe)?;
-        Some(format!("the empty capture couldn't be written: {error}"))
+        Some(Failure::of_error("the empty capture couldn't be written", &error))
     }
 
     /// Makes one file of all windows, where that was asked for; why it lacks something that no dump lacks.
-    fn write_together(&self) -> Option<String> {
+    fn write_together(&self) -> Option<Failure> {
         let output = &self.outputs.dump;
         let report = output.together.as_ref()?.finish(output, &self.shared.ring, self.shared.dumps.shared_evidence())?;
         self.shared.events.log(Together(crate::summary::dump(&report)));
-        report.error.map(|error| format!("the file of all windows is incomplete: {error}"))
+        report.error.map(|error| format!("the file of all windows is incomplete: {error}").into())
     }
 
     /// Draws up the summary from the last status, writes the ring out, closes the log.
-    pub(super) fn finish(self, status: Status, warnings: Vec<String>, mut failures: Vec<String>, refused: &Refused) -> Summary {
+    pub(super) fn finish(self, status: Status, warnings: Vec<String>, mut failures: Vec<Failure>, refused: &Refused) -> Summary {
         let Status { counts: total, adds_up, hits_by_trigger, sources, interfaces, nics, .. } = status;
         let mut summary = Summary { warnings, nics, interfaces, adds_up, ..Summary::default() };
         summary.late = total.late_packets;
@@ -94,7 +96,11 @@ impl Run {
             summary.stepped_back += counters.stepped_back;
             summary.set_back += counters.set_back;
             summary.time_clamped += counters.time_clamped;
-            failures.extend(failure.map(|failure| format!("source failed: {failure}")));
+            if let Some(failure) = failure {
+                let reason = failure.reason();
+                let cause = format!("source failed: {}", reason.why());
+                failures.push(reason.cause(cause).into());
+            }
             summary.sources.push((source, counters));
         }
         summary.hits = hits_by_trigger;
@@ -103,17 +109,17 @@ impl Run {
         summary.annexes_left_out = self.shared.dumps.evidence().annexes.left_out();
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());
-        failures.extend(self.lost.take());
+        failures.extend(self.lost.take().into_iter().map(Failure::from));
         let (refused_warnings, refused_failures) = refused.end(&summary.hits, &self.bounds());
         summary.warnings.extend(refused_warnings);
-        failures.extend(refused_failures);
+        failures.extend(refused_failures.into_iter().map(Failure::from));
         failures.extend(dump_reports::failures(&summary.dumps, &summary.dump_totals));
         failures.extend(self.write_together());
         failures.extend(self.write_nothing());
         if let Some((folder, name)) = &self.outputs.ring_out {
             match scope_store::write_ring(&self.shared.ring, folder, name) {
                 Ok(paths) => summary.ring_out = paths,
-                Err(error) => failures.push(format!("the ring couldn't be written out: {error}")),
+                Err(error) => failures.push(Failure::of_error("the ring couldn't be written out", &error)),
             }
         }
         summary.failures = failures;
@@ -129,14 +135,14 @@ impl Run {
             },
             write_buffers: WriteBuffers { bytes_most: buffered.bytes_most, early_writes: buffered.early_writes },
             orders: OrderCounts { taken, busy },
-            pins: Pins { segments: budget.segments() as u64, dumps_without: budget.refused() },
+            pins: Pins { segments: budget.segments(), dumps_without: budget.refused() },
             first: heard.map(|(first_ns, _)| iso(first_ns)),
             last: heard.map(|(_, last_ns)| iso(last_ns)),
         };
         self.shared.events.flush_hits();
         self.shared.events.log(end);
         if let Err(error) = self.shared.events.close() {
-            summary.failures.push(format!("the event log is incomplete: {error}"));
+            summary.failures.push(Failure::of_error("the event log is incomplete", &error));
         }
         summary
     }

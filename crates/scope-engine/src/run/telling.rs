@@ -92,7 +92,7 @@ impl Run {
     /// What says more of losses, to be put behind a line.
     pub(super) fn doctors_words(&self) -> String {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+".contains(letter);
-        let folder = self.plan.folder.as_ref().and_then(|folder| folder.to_str());
+        let folder = self.fixed.folder.as_ref().and_then(|folder| folder.to_str());
         match folder.filter(|folder| folder.chars().all(plain)) {
             Some(folder) => format!("; what helps: wirescope doctor --out {folder}"),
             None => "; what helps: wirescope doctor".to_string(),
@@ -128,7 +128,7 @@ impl Run {
         }
         let set_back: u64 = status.sources.iter().map(|source| source.counters.set_back).sum();
         let files: Vec<String> = self
-            .plan
+            .fixed
             .sources
             .iter()
             .filter_map(|entry| match &entry.plan {
@@ -188,7 +188,7 @@ impl Run {
                     dump.trigger,
                     held.as_secs_f64()
                 );
-                let segments = Rare(Some(segments as u64));
+                let segments = Rare(Some(segments));
                 self.shared.events.log(LongHold { dump: dump.id, segments, ..LongHold::default() });
                 watch.warning(&line);
             }

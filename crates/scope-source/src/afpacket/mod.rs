@@ -496,11 +496,9 @@ fn ready(socket: &Socket, name: &str, times: TimestampSource, options: &AfPacket
     let fault = |doing: &'static str| move |cause| SourceError::System { place: format!("{doing} on {name}"), cause };
     socket.set_version(TAG_BYTES as u32).map_err(fault("asking for TPACKET_V3"))?;
     socket.ask_times(times).map_err(fault("asking for timestamps"))?;
-    let ring_fault = |cause| SourceError::System {
-        place: format!(
-            "making a capture ring of {} MiB on {name} (fewer workers or a smaller ring need less)",
-            (u64::from(options.block_bytes) * u64::from(options.blocks)) >> 20
-        ),
+    let ring_fault = |cause| SourceError::CaptureRing {
+        mib: (u64::from(options.block_bytes) * u64::from(options.blocks)) >> 20,
+        interface: name.to_string(),
         cause,
     };
     socket.set_filter(&gate::shut()).map_err(fault("attaching a filter"))?;

@@ -20,7 +20,7 @@ pub fn open(options: &AfPacketOptions, spec: &str) -> Result<Vec<AfPacketSource>
     let groups = (options.workers > 1).then(|| Arc::new(Groups::new(options.fanout)));
     let wanted =
         Wanted { pattern: Pattern::new(&options.interface), options: options.clone(), spec: spec.into(), part: 0, groups };
-    wanted.options.check().map_err(|cause| SourceError::Spec { spec: spec.to_string(), cause })?;
+    wanted.options.check().map_err(|cause| SourceError::spec(spec, cause))?;
     let sources = (0..options.workers.max(1)).map(|worker| AfPacketSource::new(vec![wanted.clone()], worker == 0));
     begin(sources.collect::<Result<_, _>>()?)
 }
@@ -33,7 +33,7 @@ pub fn open(options: &AfPacketOptions, spec: &str) -> Result<Vec<AfPacketSource>
 pub fn open_shared(wishes: &[(AfPacketOptions, String)]) -> Result<AfPacketSource, SourceError> {
     let mut wanted = Vec::new();
     for (part, (options, spec)) in wishes.iter().enumerate() {
-        options.check().map_err(|cause| SourceError::Spec { spec: spec.clone(), cause })?;
+        options.check().map_err(|cause| SourceError::spec(spec, cause))?;
         let (pattern, options) = (Pattern::new(&options.interface), AfPacketOptions { workers: 1, ..options.clone() });
         wanted.push(Wanted { pattern, options, spec: spec.clone(), part: part as u32, groups: None });
     }

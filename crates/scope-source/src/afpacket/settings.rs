@@ -14,6 +14,7 @@
 
 use super::{AfPacketOptions, Pattern, RING_BYTES_MAX};
 use crate::spec::AfPacketPlan;
+use scope_fault::Fault;
 
 /// How long a worker may be away without loss, ms of traffic at the link's speed.
 const HOLD_MS: u64 = 50;
@@ -69,29 +70,28 @@ pub fn ring_bytes(plan: &AfPacketPlan) -> u64 {
     of_worker * u64::from(plan.workers.max(1))
 }
 
-/// Refuses rings that can't be: `free_bytes` of memory are free.
+/// Refuses rings that can't be, of the source `spec`: `free_bytes` of memory are free.
 ///
 /// # Errors
 /// What is too large, and how much there may be.
-pub fn check(plan: &AfPacketPlan, free_bytes: u64) -> Result<(), String> {
+pub fn check(plan: &AfPacketPlan, free_bytes: u64, spec: &str) -> Result<(), Fault> {
     let of_worker = ring_bytes(plan) / u64::from(plan.workers.max(1));
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
     if of_worker > RING_BYTES_MAX {
-        return Err(format!(
-            "block= times blocks= is {}, a worker's ring has at most {}; write fewer blocks",
-            mib(of_worker),
-            mib(RING_BYTES_MAX)
-        ));
+        let (bytes, most) = (mib(of_worker), mib(RING_BYTES_MAX));
+        let cause = format!("block= times blocks= is {bytes}, a worker's ring has at most {most}");
+        return Err(Fault::of_source(spec).cause(cause).remedy("write fewer blocks"));
     }
     let bytes = ring_bytes(plan);
     if bytes > free_bytes {
-        return Err(format!(
-            "the kernel's ring of {} ({} workers with {}) is more than there is: {} are free; write fewer blocks= or workers=",
+        let cause = format!(
+            "the kernel's ring of {} ({} workers with {}) is more than there is: {} are free",
             mib(bytes),
             plan.workers.max(1),
             mib(of_worker),
             mib(free_bytes)
-        ));
+        );
+        return Err(Fault::of_source(spec).cause(cause).remedy("write fewer blocks= or workers="));
     }
     Ok(())
 }
@@ -113,7 +113,7 @@ mod tests {
     fn chosen(typed: AfPacketPlan, speed: Option<u64>, free_bytes: u64) -> (u32, u32, u32) {
         let mut plan = typed;
         choose(&mut plan, speed, free_bytes);
-        assert_eq!(check(&plan, free_bytes), Ok(()));
+        assert_eq!(check(&plan, free_bytes, "x"), Ok(()));
         (plan.block_bytes.unwrap() >> 10, plan.blocks.unwrap(), plan.timeout_ms.unwrap())
     }
 
@@ -161,9 +161,9 @@ mod tests {
             blocks: Some(blocks),
             ..AfPacketPlan::new("x")
         };
-        let fault = |plan: AfPacketPlan, free| check(&plan, free).unwrap_err();
+        let fault = |plan: AfPacketPlan, free| check(&plan, free, "x").unwrap_err().to_string();
         assert!(fault(plan(1, 4096), 64 * GIB).contains("at most 2048.0 MiB"));
         assert!(fault(plan(4, 512), GIB).contains("2048.0 MiB (4 workers with 512.0 MiB) is more than there is: 1024.0 MiB"));
-        assert_eq!(check(&plan(4, 256), GIB), Ok(()));
+        assert_eq!(check(&plan(4, 256), GIB, "x"), Ok(()));
     }
 }

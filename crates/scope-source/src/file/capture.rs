@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use scope_fault::Fault;
 use scope_packet::GapReason;
 use scope_packet::pcapng::SECTION_HEADER;
 
@@ -62,9 +63,11 @@ impl Capture {
         buffer_bytes: usize,
         interfaces: &mut Interfaces,
     ) -> Result<Capture, SourceError> {
-        let fail = |cause: String| SourceError::File { path: path.to_string(), cause };
+        let fail = |reason: Fault| SourceError::File { path: path.to_string(), reason };
         let mut buffer = Buffer::new(input, buffer_bytes);
-        buffer.refill(pcap::HEADER_BYTES, FOR_EVER).map_err(|error| fail(format!("can't be read: {error}")))?;
+        buffer
+            .refill(pcap::HEADER_BYTES, FOR_EVER)
+            .map_err(|error| fail(Fault::default().error(&error).cause(format!("can't be read: {error}"))))?;
         let name = match path {
             "-" => "-".to_string(),
             _ => Path::new(path).file_name().map_or(path.to_string(), |name| name.to_string_lossy().into_owned()),
@@ -101,8 +104,9 @@ impl Capture {
         }
         match &self.damage {
             Some(damage) if interfaces.list.len() == before => {
-                let cause = format!("no packet of it can be read: {}; if there is another copy of it, take that", damage.cause);
-                Err(SourceError::File { path: self.path.clone(), cause })
+                let reason = Fault::whole(format!("no packet of it can be read: {}", damage.cause));
+                let reason = reason.remedy("if there is another copy of it, take that");
+                Err(SourceError::File { path: self.path.clone(), reason })
             }
             _ => Ok(()),
         }
@@ -203,9 +207,9 @@ impl Capture {
 
     /// Reads on, so that an advance can go on. Nothing of the buffer may be lent.
     pub(super) fn refill(&mut self, wait_ms: i32) -> Result<Refill, SourceError> {
-        self.buffer.refill(self.wanted, wait_ms).map_err(|error| SourceError::File {
-            path: self.path.clone(),
-            cause: format!("reading failed at byte {}: {error}; what came before it was read", self.buffer.offset()),
+        self.buffer.refill(self.wanted, wait_ms).map_err(|error| {
+            let cause = format!("reading failed at byte {}: {error}; what came before it was read", self.buffer.offset());
+            SourceError::File { path: self.path.clone(), reason: Fault::default().error(&error).cause(cause) }
         })
     }
 
@@ -258,13 +262,14 @@ impl Capture {
 const FOR_EVER: i32 = -1;
 
 /// Tells the format by its first bytes and reads a pcap header. The words of an error say what is wrong.
-fn detect(buffer: &mut Buffer, path: &str, name: &str, file: u32, interfaces: &mut Interfaces) -> Result<Format, String> {
+fn detect(buffer: &mut Buffer, path: &str, name: &str, file: u32, interfaces: &mut Interfaces) -> Result<Format, Fault> {
     let unread = buffer.unread();
     if unread.is_empty() {
-        return Err("is empty; a capture file begins with a header, so whatever wrote it wrote nothing".to_string());
+        let remedy = "a capture file begins with a header, so whatever wrote it wrote nothing";
+        return Err(Fault::whole("is empty").remedy(remedy));
     }
     let Some(magic) = unread.first_chunk::<4>() else {
-        return Err(format!("is no capture file: {} bytes are too few for any", unread.len()));
+        return Err(Fault::whole(format!("is no capture file: {} bytes are too few for any", unread.len())));
     };
     if u32::from_le_bytes(*magic) == SECTION_HEADER {
         return Ok(Format::Pcapng(Pcapng::new(path, name, file)));
@@ -274,27 +279,29 @@ fn detect(buffer: &mut Buffer, path: &str, name: &str, file: u32, interfaces: &m
     }
     let Some(header) = unread.first_chunk::<{ pcap::HEADER_BYTES }>() else {
         let (there, needed) = (unread.len(), pcap::HEADER_BYTES);
-        return Err(format!(
-            "is cut inside its header: {there} of {needed} bytes are there; if there is another copy, take that"
-        ));
+        let fault = Fault::whole(format!("is cut inside its header: {there} of {needed} bytes are there"));
+        return Err(fault.remedy("if there is another copy, take that"));
     };
-    let pcap = Pcap::open(header, name, file, interfaces)?;
+    let pcap = Pcap::open(header, name, file, interfaces).map_err(Fault::whole)?;
     buffer.consume(pcap::HEADER_BYTES);
     Ok(Format::Pcap(pcap))
 }
 
-/// Words for a file that begins like no capture.
-fn foreign(magic: &[u8; 4]) -> String {
-    let compressed =
-        |by: &str, with: &str| format!("is compressed with {by}; decompress it first, as in: {with} FILE | wirescope ... file:-");
+/// Of a file that begins like no capture.
+fn foreign(magic: &[u8; 4]) -> Fault {
+    let compressed = |by: &str, with: &str| {
+        let remedy = format!("decompress it first, as in: {with} FILE | wirescope ... file:-");
+        Fault::whole(format!("is compressed with {by}")).remedy(remedy)
+    };
     match magic {
         [0x1f, 0x8b, ..] => compressed("gzip", "zcat"),
         [0x28, 0xb5, 0x2f, 0xfd] => compressed("zstd", "zstdcat"),
         [0xfd, b'7', b'z', b'X'] => compressed("xz", "xzcat"),
         [b'B', b'Z', b'h', _] => compressed("bzip2", "bzcat"),
         [0x04, 0x22, 0x4d, 0x18] => compressed("lz4", "lz4cat"),
-        [a, b, c, d] => format!(
-            "is no capture file: it begins with {a:02x} {b:02x} {c:02x} {d:02x}, neither pcap nor pcapng; convert it, as with editcap"
-        ),
+        [a, b, c, d] => {
+            let begins = format!("it begins with {a:02x} {b:02x} {c:02x} {d:02x}, neither pcap nor pcapng");
+            Fault::whole(format!("is no capture file: {begins}")).remedy("convert it, as with editcap")
+        }
     }
 }

@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
 
+use scope_fault::Fault;
+
 use crate::SourceError;
 
 /// An open stream of bytes.
@@ -20,7 +22,7 @@ pub(super) enum Input {
 impl Input {
     /// Opens a path, or standard input where it is `-`.
     pub(super) fn open(path: &str) -> Result<Input, SourceError> {
-        let fail = |cause: String| SourceError::File { path: path.to_string(), cause };
+        let fail = |reason: Fault| SourceError::File { path: path.to_string(), reason };
         let file = match path {
             "-" => io::stdin().as_fd().try_clone_to_owned().map(File::from),
             _ => File::open(path),
@@ -28,7 +30,7 @@ impl Input {
         let file = file.map_err(|error| fail(opening(&error)))?;
         let kind = file.metadata().map_err(|error| fail(opening(&error)))?.file_type();
         if kind.is_dir() {
-            return Err(fail("is a folder, not a capture file; name the files in it".to_string()));
+            return Err(fail(Fault::whole("is a folder, not a capture file").remedy("name the files in it")));
         }
         Ok(match kind.is_file() || kind.is_block_device() {
             true => Input::Regular(file),
@@ -71,10 +73,12 @@ impl Input {
     }
 }
 
-fn opening(error: &io::Error) -> String {
+fn opening(error: &io::Error) -> Fault {
     match error.kind() {
-        io::ErrorKind::NotFound => "no such file; check the path".to_string(),
-        io::ErrorKind::PermissionDenied => "no permission to read it; check its mode and that of its folders".to_string(),
-        _ => format!("can't be opened: {error}"),
+        io::ErrorKind::NotFound => Fault::whole("no such file").remedy("check the path"),
+        io::ErrorKind::PermissionDenied => {
+            Fault::whole("no permission to read it").remedy("check its mode and that of its folders")
+        }
+        _ => Fault::default().error(error).cause(format!("can't be opened: {error}")),
     }
 }

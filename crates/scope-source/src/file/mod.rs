@@ -27,6 +27,7 @@ mod timed;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
+use scope_fault::Fault;
 use scope_packet::{BATCH_PACKETS_MAX, LinkType, Packet, Sink, Turn, time};
 
 use crate::{Polled, Source, SourceCounters, SourceError, Timing};
@@ -142,8 +143,8 @@ impl FileSource {
         let mut captures = Vec::with_capacity(inputs.len());
         for (number, (path, input)) in inputs.into_iter().enumerate() {
             if share.is_some_and(|share| share.of > 1) && !input.reopens() {
-                let cause = "can be read only once, so several workers can't share it; use one worker".to_string();
-                return Err(SourceError::File { path, cause });
+                let reason = Fault::whole("can be read only once, so several workers can't share it");
+                return Err(SourceError::File { path, reason: reason.remedy("use one worker") });
             }
             captures.push(Capture::open(&path, number as u32, input, buffer_bytes, &mut interfaces)?);
         }
@@ -549,7 +550,7 @@ fn check(name: &str, options: &FileOptions) -> Result<(), SourceError> {
     }
     match faults.is_empty() {
         true => Ok(()),
-        false => Err(SourceError::Spec { spec: name.to_string(), cause: faults.join("; ") }),
+        false => Err(SourceError::spec(name, faults.join("; "))),
     }
 }
 

@@ -4,7 +4,7 @@
 //! 2. The file is opened: by the run itself where its rights allow that, below the system's folders, else by a process beside it,
 //!    which is begun with the run. File and flags are laid over each other and checked as at the start, but nothing of the machine is looked at. Any fault:
 //!    the old configuration goes on as a whole.
-//! 3. What may change while a run goes ([`LIVE`]) is taken from the new settings, everything else stays and is named.
+//! 3. What may change while a run goes ([`Live`]) is taken from the new settings, everything else stays and is named.
 //! 4. The engine makes machine code and puts the new triggers in force between two batches.
 
 use super::{keys, laid_over, meant, written};
@@ -12,7 +12,8 @@ use crate::plan::{self, Look};
 use scope_config::{Given, Settings, Written};
 use scope_engine::control::Unsent;
 use scope_engine::reread::Reread;
-use scope_engine::{Change, Control, Order, Refusal, Reload};
+use scope_engine::{Change, Control, Live, Order, Refusal, Reload};
+use scope_fault::Fault;
 use scope_packet::LinkType;
 use scope_rights::is_readable;
 use std::path::PathBuf;
@@ -20,8 +21,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Keys that may change while a run goes.
-pub const LIVE: [&str; 9] = ["trigger", "dump", "before", "after", "holdoff", "holdoff-key", "single", "exit-after", "dumps-max"];
 /// How often an order is sent again while too many wait.
 const AGAIN_EVERY: Duration = Duration::from_millis(2);
 
@@ -58,7 +57,7 @@ impl Reloader {
         }
     }
 
-    fn change(&mut self) -> Result<Change, Vec<String>> {
+    fn change(&mut self) -> Result<Change, Vec<Fault>> {
         let look = Look::Known(&self.link_types);
         let keys = keys::all();
         let written = match &mut self.reread {
@@ -67,7 +66,7 @@ impl Reloader {
         };
         let new = laid_over(written, &self.flags)?;
         plan::plan(&new, look)?;
-        let kept = |key: &str| !LIVE.contains(&key);
+        let kept = |key: &str| !Live::KEYS.contains(&key);
         let settings = new.settings.keeping(&self.settings, kept);
         let told = |key: &str| {
             let (old, new) = (self.settings.value_text(key), new.settings.value_text(key));
@@ -77,16 +76,9 @@ impl Reloader {
         let kept = new.settings.changed(&self.settings, &meant_as).filter(|key| kept(key)).map(told).collect();
         let changed = settings.changed(&self.settings, &meant_as).map(str::to_string).collect();
         let args = meant(settings)?;
-        let run = plan::plan(&args, look)?.run;
+        let live = plan::plan(&args, look)?.run.live;
         self.settings = args.settings;
-        Ok(Change {
-            triggers: run.triggers,
-            before_ns: run.before_ns,
-            dumps_max: run.dumps_max,
-            exit_after: run.exit_after,
-            changed,
-            kept,
-        })
+        Ok(Change { live, changed, kept })
     }
 
     /// Begins what opens the file later, if that is needed. To be called before rights are given up.

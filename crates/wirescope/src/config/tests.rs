@@ -6,6 +6,8 @@ use crate::plan::{self, Look};
 use clap::CommandFactory;
 use proptest::prelude::*;
 use scope_config::{Given, Kind, Settings, Written};
+use scope_engine::Live;
+use scope_fault::Fault;
 use scope_packet::LinkType;
 use std::path::Path;
 
@@ -17,7 +19,7 @@ const NONSENSE: &str = "$nix %";
 const ANY_TEXT: [&str; 6] = ["out", "ring-out", "write", "exec", "exec-write", "user"];
 
 /// The settings of a text in the file "t.toml".
-fn settings(text: &str) -> Result<RunArgs, Vec<String>> {
+fn settings(text: &str) -> Result<RunArgs, Vec<Fault>> {
     let keys = keys::all();
     match Written::parse(Path::new("t.toml"), text, &keys) {
         Ok(written) => meant(Settings::merge(&keys, Some(written), &Given::new())),
@@ -27,7 +29,9 @@ fn settings(text: &str) -> Result<RunArgs, Vec<String>> {
 
 /// What a check says of a text.
 fn faults(text: &str) -> Vec<String> {
-    settings(text).and_then(|args| plan::plan(&args, Look::Nowhere)).err().unwrap_or_default()
+    let faults = settings(text).and_then(|args| plan::plan(&args, Look::Nowhere)).err().unwrap_or_default();
+    assert!(faults.is_sorted_by_key(|fault| fault.line().unwrap_or(usize::MAX)), "not in order of lines: {faults:#?}");
+    faults.iter().map(ToString::to_string).collect()
 }
 
 /// A file that is right, without the key `but`.
@@ -149,9 +153,9 @@ fn a_faulty_filter_hides_no_other_fault_of_its_trigger() {
                 expr = \"udp prt 5\"\nholdoff-key = \"$nix\"\n";
     let said = faults(text);
     let starts = [
-        "t.toml:7: trigger 'a': expr: filter: ",
         "t.toml:5: trigger 'a': before: ",
         "t.toml:6: trigger 'a': dump: filter: ",
+        "t.toml:7: trigger 'a': expr: filter: ",
         "t.toml:8: trigger 'a': holdoff-key: ",
     ];
     assert_eq!(said.len(), starts.len(), "{said:#?}");
@@ -171,6 +175,21 @@ fn unknown_keys_are_refused_with_the_nearest_known_one_and_all_faults_come_at_on
     for (at, nearest) in [(0, "'ring'"), (1, "'holdoff'"), (4, "'source'")] {
         assert!(said[at].contains(nearest), "{}", said[at]);
     }
+}
+
+#[test]
+fn a_general_key_behind_a_list_of_tables_is_sent_above_it() {
+    let text = "source = \"synth:\"\nout = \"x\"\n[[trigger]]\nexpr = \"udp\"\nring = \"64MiB\"\nnam = \"a\"\n";
+    let said = faults(text);
+    assert_eq!(
+        said,
+        [
+            "t.toml:5: trigger.ring: there is no such key; 'ring' is a key of the whole file: write it above the first [[trigger]]",
+            "t.toml:6: trigger.nam: there is no such key; did you mean 'name'?",
+        ]
+    );
+    let said = faults(&format!("[[source]]\nspec = \"synth:\"\n{text}").replace("source = \"synth:\"\n", ""));
+    assert!(said.iter().any(|fault| fault.contains("above the first [[source]]")), "{said:#?}");
 }
 
 #[test]
@@ -210,7 +229,7 @@ fn flags_stand_above_what_a_trigger_of_the_file_says_of_itself() {
     let text = "source = \"synth:\"\nout = \"x\"\n[[trigger]]\nexpr = \"udp\"\nbefore = \"100ms\"\nafter = \"100ms\"\n\
                 holdoff = \"2s\"\nsingle = true\ndump = \"\"\n[[trigger]]\nname = \"b\"\nexpr = \"tcp\"\nbefore = \"3s\"\n";
     let told = |flags: &[&str]| -> Vec<_> {
-        let triggers = plan::plan(&with_flags(text, flags), Look::Nowhere).unwrap().run.triggers;
+        let triggers = plan::plan(&with_flags(text, flags), Look::Nowhere).unwrap().run.live.triggers;
         let told = |t: &scope_trigger::TriggerConfig| {
             let dump = t.response.template.as_ref().map(|template| template.text().to_string());
             (t.response.before_ns / 1_000_000, t.response.after_ns / 1_000_000, t.holdoff_ns / 1_000_000, t.single, dump)
@@ -289,13 +308,13 @@ fn combinations_of_keys_are_told_with_file_and_lines_in_the_words_of_the_file() 
     assert!(said[0].starts_with("t.toml:3: ring: ") && said[0].contains("enlarge ring or choose"), "{said:#?}");
     let args = with_flags("source = \"synth:\"\nsummary = \"json\"\n", &["-w", "-"]);
     let said = plan::plan(&args, Look::Nowhere).unwrap_err();
-    assert!(said[0].starts_with("-w: the dump and --summary (t.toml:2) can't both"), "{said:#?}");
+    assert!(said[0].to_string().starts_with("-w: the dump and --summary (t.toml:2) can't both"), "{said:#?}");
 }
 
 #[test]
 fn an_empty_template_is_proposed_as_it_is_written_where_the_trigger_stands() {
     const USB: LinkType = LinkType(189);
-    let said = |args: &RunArgs| plan::plan(args, Look::Known(&[USB])).unwrap_err().join("\n");
+    let said = |args: &RunArgs| plan::plan(args, Look::Known(&[USB])).unwrap_err()[0].to_string();
     let text = "source = \"synth:\"\nout = \"d\"\n";
     let of_file = said(&settings(&format!("{text}trigger = \"udp\"\n")).unwrap());
     assert!(of_file.contains("\ndump = '' keeps all of a window") && !of_file.contains("--dump"), "{of_file}");
@@ -317,6 +336,63 @@ fn other_spellings_of_a_value_and_added_defaults_are_no_change() {
     check("trigger = \"udp\"", "[[trigger]]\nexpr = \"udp\"\nbefore = \"0.5m\"\nsingle = false", &[]);
     check("[[trigger]]\nexpr = \"udp\"\nbefore = 30", "before = 9\n[[trigger]]\nexpr = \"udp\"\nbefore = \"30s\"", &["before"]);
     check("dump-min-free = \"10%\"", "dump-min-free = \"10.0 %\"", &[]);
+}
+
+#[test]
+fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
+    let base = "source = \"afpacket:eth0\"\nout = \"x\"\n";
+    let live = |text: &str| {
+        let args = settings(&format!("{base}{text}\n")).unwrap_or_else(|faults| panic!("{faults:?}"));
+        plan::plan(&args, Look::Known(&[LinkType::ETHERNET])).unwrap_or_else(|faults| panic!("{faults:?}")).run.live
+    };
+    let is_same = |one: &str, other: &str| {
+        let Live { triggers, before_ns, dumps_max, exit_after } = live(one);
+        let other = live(other);
+        let triggers_are = triggers.len() == other.triggers.len();
+        let triggers_are = triggers_are && triggers.iter().zip(&other.triggers).all(|(one, other)| one.same_as(other));
+        triggers_are && (before_ns, dumps_max, exit_after) == (other.before_ns, other.dumps_max, other.exit_after)
+    };
+    let trigger = "trigger = \"udp\"\n";
+    let of_live = [
+        ("trigger", "\"tcp\""),
+        ("dump", "\"ip\""),
+        ("before", "9"),
+        ("after", "9"),
+        ("holdoff", "9"),
+        ("holdoff-key", "'$srcIP'"),
+        ("single", "true"),
+        ("exit-after", "3"),
+        ("dumps-max", "3"),
+    ];
+    assert_eq!(of_live.map(|(key, _)| key), Live::KEYS);
+    for (key, value) in of_live {
+        assert!(keys::all().get(key).is_some(), "{key}");
+        let with = if key == "trigger" { format!("{key} = {value}") } else { format!("{trigger}{key} = {value}") };
+        assert!(!is_same(trigger, &with), "{key} changes nothing that a reload takes");
+    }
+    let of_fixed = [
+        ("ring", "\"64MiB\""),
+        ("segment", "\"1MiB\""),
+        ("mlock", "true"),
+        ("numa", "0"),
+        ("snap-len", "64"),
+        ("prefilter", "\"udp\""),
+        ("exclude-self", "true"),
+        ("filter-engine", "\"interpreter\""),
+        ("exec", "\"true\""),
+        ("exec-max", "2"),
+        ("exec-timeout", "5"),
+        ("dump-format", "\"pcap\""),
+        ("dump-budget", "\"1GiB\""),
+        ("ring-out", "\"r.pcapng\""),
+        ("status-every", "3"),
+        ("user", "\"nobody\""),
+        ("quiet", "true"),
+        ("log-format", "\"json\""),
+    ];
+    for (key, value) in of_fixed {
+        assert!(is_same(trigger, &format!("{trigger}{key} = {value}")), "{key} changes what a reload takes, and isn't named");
+    }
 }
 
 #[test]
@@ -344,7 +420,7 @@ fn all_lines_that_are_no_toml_are_told_in_their_order() {
 fn a_trigger_s_own_words_stand_above_the_general_ones() {
     let text = "source = \"synth:\"\nout = \"x\"\nbefore = 5\nsingle = true\ndump = \"ip\"\n\
                 trigger = [\"a=udp\", { expr = \"tcp\", before = \"7s\", single = false, dump = \"\" }]\n";
-    let triggers = plan::plan(&settings(text).unwrap(), Look::Nowhere).unwrap().run.triggers;
+    let triggers = plan::plan(&settings(text).unwrap(), Look::Nowhere).unwrap().run.live.triggers;
     let told: Vec<_> = triggers
         .iter()
         .map(|t| {
@@ -374,7 +450,7 @@ fn whole_example() -> String {
 fn the_example_is_in_order_as_it_stands_and_with_every_key_in_force() {
     let args = laid_over(written(Some(Path::new(EXAMPLE)), &keys::all()), &Given::new()).unwrap();
     let planned = plan::plan(&args, Look::Nowhere).unwrap();
-    assert_eq!(planned.run.triggers.len(), 2);
+    assert_eq!(planned.run.live.triggers.len(), 2);
     // A single dump has no folder to bound.
     assert_eq!(faults(&whole_example().replace("\nwrite = ", "\n#write = ")), [""; 0]);
 }
@@ -477,12 +553,12 @@ proptest! {
         prop_assert_eq!(without_origins(&again.settings.to_toml()), without_origins(&shown));
         let meant = |args: &RunArgs| {
             let run = plan::plan(args, Look::Nowhere).expect("checked above").run;
-            let triggers: Vec<String> = run.triggers.iter().map(|trigger| format!("{trigger:?}")).collect();
-            (run.folder, run.ring_out, run.before_ns, run.dumps_max, run.ring.ring_bytes, triggers.len())
+            let triggers: Vec<String> = run.live.triggers.iter().map(|trigger| format!("{trigger:?}")).collect();
+            (run.fixed.folder, run.fixed.ring_out, run.live.before_ns, run.live.dumps_max, run.fixed.ring.ring_bytes, triggers.len())
         };
         prop_assert_eq!(meant(&given), meant(&again));
         let (one, other) = (plan::plan(&given, Look::Nowhere), plan::plan(&again, Look::Nowhere));
-        for (one, other) in one.expect("checked").run.triggers.iter().zip(&other.expect("checked").run.triggers) {
+        for (one, other) in one.expect("checked").run.live.triggers.iter().zip(&other.expect("checked").run.live.triggers) {
             prop_assert!(one.same_as(other), "{:?} is not {:?}", one, other);
         }
     }

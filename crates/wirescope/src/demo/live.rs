@@ -9,6 +9,7 @@ use super::{arguments, planned, tell, tell_command, told};
 use crate::record::{self, Ended};
 use crate::refused;
 use scope_engine::{Control, Order};
+use scope_fault::Fault;
 use std::io;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
+/// What faults of it are named by.
+const NAME: &str = "demo --live";
 const SENDER_ADDRESS: &str = "10.77.0.1";
 const RECORDER_ADDRESS: &str = "10.77.0.2";
 /// UDP flows in the background.
@@ -34,14 +37,16 @@ const START_MAX: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// What is missing, and how to get it.
-pub fn check() -> Result<(), String> {
+pub fn check() -> Result<(), Fault> {
+    let fault = |cause: &str| Fault::of_thing(NAME).cause(cause);
     // SAFETY: takes nothing, touches nothing, never fails.
     if unsafe { libc::geteuid() } != 0 {
-        return Err("demo --live: makes network namespaces, which needs root; run it by sudo, or leave --live away".to_string());
+        let fault = fault("makes network namespaces, which needs root");
+        return Err(fault.remedy("run it by sudo, or leave --live away"));
     }
     match Command::new("ip").arg("-V").output() {
         Ok(_) => Ok(()),
-        Err(_) => Err("demo --live: the command 'ip' is missing; install iproute2, or leave --live away".to_string()),
+        Err(_) => Err(fault("the command 'ip' is missing").remedy("install iproute2, or leave --live away")),
     }
 }
 
@@ -74,8 +79,9 @@ pub fn demo(folder: &Path) -> u8 {
     });
     match done {
         (Ok(Ok(())), Ok(Ok(ended))) => told(ended),
-        (Ok(Err(fault)), _) | (_, Ok(Err(fault))) => refused(&[format!("demo --live: {fault}")]),
-        _ => refused(&["demo --live: a thread has panicked; the lines above say where".to_string()]),
+        (_, Ok(Err(faults))) => refused(&faults),
+        (Ok(Err(cause)), _) => refused(&[Fault::of_thing(NAME).cause(cause)]),
+        _ => refused(&[Fault::of_thing(NAME).cause("a thread has panicked; the lines above say where")]),
     }
 }
 
@@ -85,18 +91,20 @@ fn capture(
     is_wired: Receiver<()>,
     arguments: &[String],
     control: &Arc<Control>,
-) -> Result<Ended, String> {
+) -> Result<Ended, Vec<Fault>> {
+    wire(&recorder_is, &is_wired).map_err(|cause| vec![Fault::of_thing(NAME).cause(cause)])?;
+    Ok(record::record(planned(arguments)?, control))
+}
+
+/// The recorder's end of the veth pair.
+fn wire(recorder_is: &Sender<i32>, is_wired: &Receiver<()>) -> Result<(), String> {
     enter_new_namespace()?;
     // SAFETY: takes nothing and never fails.
     let thread = unsafe { libc::gettid() };
     recorder_is.send(thread).map_err(|_| "the sender's thread has ended".to_string())?;
     is_wired.recv().map_err(|_| "there is no veth pair".to_string())?;
     ip(&["address", "add", &format!("{RECORDER_ADDRESS}/24"), "dev", "scope1"])?;
-    ip(&["link", "set", "scope1", "up"])?;
-    match planned(arguments) {
-        Ok(planned) => Ok(record::record(planned, control)),
-        Err(faults) => Err(faults.join("\n")),
-    }
+    ip(&["link", "set", "scope1", "up"])
 }
 
 /// The sender's thread.

@@ -1,9 +1,11 @@
 //! How sources are captured, as meant: prefilters, own traffic, CPUs, and the kernel's rings, held against the machine.
 
+use super::Look;
+use super::faults::{Faults, leave_away, of_both};
 use super::sources::Sources;
-use super::{Faults, Look};
 use crate::args::RunArgs;
 use scope_engine::SourceEntry;
+use scope_fault::{Fault, Subject};
 use scope_filter::{Filter, VlanRule};
 use scope_machine::cpus::Pinning;
 use scope_machine::cpus::Placement;
@@ -24,25 +26,28 @@ pub fn plan(
     written: &[Written],
     vlan: VlanRule,
     look: Look<'_>,
-    faults: &mut Faults,
+    faults: &mut Faults<'_>,
 ) {
     let of_all = args.prefilter.as_ref().and_then(|text| match text.trim().is_empty() {
-        false => filter("--prefilter", text, link_types, vlan, faults),
+        false => filter(Subject::setting("prefilter"), text, link_types, vlan, faults),
         true => {
-            faults.add("--prefilter", "it is empty, which takes everything; leave the flag away");
+            faults.add(Fault::of("prefilter").cause("it is empty, which takes everything").remedy(leave_away()));
             None
         }
     });
     for (entry, written) in entries.iter_mut().zip(written) {
-        let place = format!("source '{}': option 'prefilter'", entry.spec);
         entry.prefilter = match &written.prefilter {
-            Some(text) => filter(&place, text, link_types, vlan, faults),
+            Some(text) => filter(Subject::source(&entry.spec, Some("prefilter")), text, link_types, vlan, faults),
             None => of_all.clone(),
         };
         if look == Look::Machine {
-            match Pinning::resolve(&written.placement) {
+            match Pinning::resolve(&written.placement, &entry.spec) {
                 Ok(pinning) => entry.pinning = pinning,
-                Err(causes) => causes.into_iter().for_each(|cause| faults.add(&format!("source '{}'", entry.spec), cause)),
+                Err(found) => {
+                    for fault in found {
+                        faults.add(fault);
+                    }
+                }
             }
         }
     }
@@ -53,12 +58,12 @@ pub fn plan(
     check_shared(entries, faults);
 }
 
-fn filter(place: &str, text: &str, link_types: &[LinkType], vlan: VlanRule, faults: &mut Faults) -> Option<Filter> {
-    Filter::compile(text, vlan, link_types).map_err(|error| faults.add(place, error)).ok()
+fn filter(of: Subject, text: &str, link_types: &[LinkType], vlan: VlanRule, faults: &mut Faults<'_>) -> Option<Filter> {
+    Filter::compile(text, vlan, link_types).map_err(|error| faults.add(error.fault().of_subject(of))).ok()
 }
 
 /// `--exclude-self`, for all live sources.
-fn exclude_self(entries: &mut [SourceEntry], faults: &mut Faults) {
+fn exclude_self(entries: &mut [SourceEntry], faults: &mut Faults<'_>) {
     let mut interfaces = 0;
     for entry in entries {
         match &mut entry.plan {
@@ -69,48 +74,45 @@ fn exclude_self(entries: &mut [SourceEntry], faults: &mut Faults) {
         interfaces += 1;
     }
     if interfaces == 0 {
-        faults.add("--exclude-self", "there is no interface that traffic could be left out of; leave the flag away");
+        let cause = "there is no interface that traffic could be left out of";
+        faults.add(Fault::of("exclude-self").cause(cause).remedy(leave_away()));
     }
 }
 
 /// All files are fed by the same workers.
-fn check_files(entries: &[SourceEntry], faults: &mut Faults) {
+fn check_files(entries: &[SourceEntry], faults: &mut Faults<'_>) {
     let mut files = entries.iter().filter(|entry| matches!(entry.plan, SourcePlan::File(_)));
     let Some(first) = files.next() else { return };
     let text = |entry: &SourceEntry| entry.prefilter.as_ref().map(|filter| filter.text().to_string());
     if let Some(other) = files.find(|other| text(other) != text(first) || other.pinning != first.pinning) {
-        faults.add_line(format!(
-            "sources '{}' and '{}': all files of a run are fed by the same workers; give each the same prefilter=, cpus= and numa=",
-            first.spec, other.spec
-        ));
+        let fault = of_both(first, other).cause("all files of a run are fed by the same workers");
+        faults.add(fault.remedy("give each the same prefilter=, cpus= and numa="));
     }
 }
 
 /// All sources with `workers=0` are captured by the same worker.
-fn check_shared(entries: &[SourceEntry], faults: &mut Faults) {
+fn check_shared(entries: &[SourceEntry], faults: &mut Faults<'_>) {
     let mut shared = entries.iter().filter(|entry| entry.plan.workers() == 0);
     let Some(first) = shared.next() else { return };
     if let Some(other) = shared.find(|other| other.pinning != first.pinning) {
-        faults.add_line(format!(
-            "sources '{}' and '{}': all with workers=0 are captured by the same worker; give each the same cpus= and numa=",
-            first.spec, other.spec
-        ));
+        let fault = of_both(first, other).cause("all with workers=0 are captured by the same worker");
+        faults.add(fault.remedy("give each the same cpus= and numa="));
     }
 }
 
 /// Fills in the kernel's rings where the sources leave them open, and refuses those that the memory can't hold beside the
 /// ring: `free_bytes` are free, that ring's not counted. `None`: it may be for another machine, only what no machine takes is
 /// refused.
-pub fn rings(entries: &mut [SourceEntry], free_bytes: Option<u64>, faults: &mut Faults) {
+pub fn rings(entries: &mut [SourceEntry], free_bytes: Option<u64>, faults: &mut Faults<'_>) {
     let mut left_bytes = free_bytes.unwrap_or(u64::MAX);
     for entry in entries {
         let SourcePlan::AfPacket(live) = &mut entry.plan else { continue };
         if free_bytes.is_some() {
             settings::choose(live, settings::link_speed(&live.interface), left_bytes);
         }
-        match settings::check(live, left_bytes) {
+        match settings::check(live, left_bytes, &entry.spec) {
             Ok(()) => left_bytes -= settings::ring_bytes(live),
-            Err(cause) => faults.add(&format!("source '{}'", entry.spec), cause),
+            Err(fault) => faults.add(fault),
         }
     }
 }
@@ -130,7 +132,8 @@ mod tests {
     fn faults_at(look: Look<'_>, arguments: &[&str]) -> String {
         let cli = Cli::parse_from([&["wirescope", "run"], arguments].concat());
         let Verb::Run(args) = cli.command else { panic!("not run") };
-        crate::plan::plan(&args, look).err().unwrap_or_default().join("\n")
+        let faults = crate::plan::plan(&args, look).err().unwrap_or_default();
+        faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! How dumps are written and what follows them, as meant: form, place, budget, commands.
 
+use super::faults::{Faults, add, bad, such_as};
 use super::places::{new_file, writable_folder};
 use super::sources::Sources;
-use super::{Faults, Look, count, duration, naming};
+use super::{Look, count, duration};
 use crate::args::RunArgs;
 use scope_dump::{DumpFormat, FreeMin, Limits, budget};
 use scope_engine::exec::{FACTS_BEGIN, PROTECTED};
 use scope_engine::{DumpPlan, ExecPlan, SingleDump};
+use scope_fault::{Fault, Setting, sentence};
 use scope_spelling::values::{parse_percent, parse_size};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -14,22 +16,20 @@ use std::time::Duration;
 
 /// Commands at once at most.
 const EXEC_MAX: u64 = 256;
-/// The fault of a run that could never write anything.
-pub const NO_USE: &str = "nothing would be written of the capture file: no trigger starts a dump";
-const NO_USE_REMEDY: &str =
-    "add --trigger EXPR, or --ring-out FILE for what is in the ring at the end, or --summary json to count";
 /// Endings of compressed files.
 const COMPRESSED: [&str; 7] = ["gz", "zst", "xz", "bz2", "lz4", "lzma", "zip"];
 /// The word for standard output.
 pub const STDOUT: &str = "-";
 
 /// The folder for dumps and the log, absolute, and how dumps are written.
-pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> (Option<PathBuf>, DumpPlan) {
+pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> (Option<PathBuf>, DumpPlan) {
     let folder = match &args.out {
-        Some(path) => writable_folder(path, "--out", look, faults),
+        Some(path) => writable_folder(path, "out", look, faults),
         None if args.write.is_some() => None,
         None => {
-            faults.add("--out", "there is no folder for dumps and the log; add --out DIR, or -w FILE for a single dump");
+            let (out, write) = (Setting::of("out").example("DIR"), Setting::of("write").example("FILE"));
+            let fault = Fault::of("out").cause("there is no folder for dumps and the log").missing();
+            faults.add(fault.remedy(sentence![add(), out, ", or ", write, " for a single dump"]));
             None
         }
     };
@@ -41,46 +41,56 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> (Option<Path
         exec: exec(args, look, faults),
     };
     if args.all && args.write.is_none() {
-        faults.add("--all", "there is no file that would have every window; add -w FILE or -w -");
+        let write = |example| Setting::of("write").example(example);
+        let fault = Fault::of("all").cause("there is no file that would have every window");
+        faults.add(fault.remedy(sentence!["add ", write("FILE"), " or ", write("-")]));
     }
     if args.all && args.exec.is_some() {
-        faults.add("--exec", "it runs after each dump, and with --all there is one file, at the end; leave one of both out");
+        let cause = sentence!["it runs after each dump, and with ", Setting::of("all"), " there is one file, at the end"];
+        faults.add(Fault::of("exec").cause(cause).remedy("leave one of both out"));
     }
     (folder, plan)
 }
 
 /// How many dumps end the run: one where a single dump is written.
-pub fn exit_after(args: &RunArgs, faults: &mut Faults) -> Option<u64> {
-    let given = args.exit_after.as_ref().map(|text| count("--exit-after", text, u64::MAX, faults));
+pub fn exit_after(args: &RunArgs, faults: &mut Faults<'_>) -> Option<u64> {
+    let given = args.exit_after.as_ref().map(|text| count("exit-after", text, u64::MAX, faults));
     let single = args.write.is_some() && !args.all;
     if single && given.is_some_and(|number| number > 1) {
-        faults.add("--exit-after", "-w writes a single dump; write --exit-after 1, or add --all for every window in one file");
+        let fault = Fault::of("exit-after").cause(sentence![Setting::of("write"), " writes a single dump"]);
+        let (one, all) = (Setting::of("exit-after").example("1"), Setting::of("all"));
+        faults.add(fault.remedy(sentence!["write ", one, ", or add ", all, " for every window in one file"]));
     }
     given.or(single.then_some(1))
 }
 
 /// A capture file is over before anybody fires by hand: without a trigger nothing of it would ever be written.
-pub fn something_is_written(args: &RunArgs, sources: &Sources, faults: &mut Faults) {
+pub fn something_is_written(args: &RunArgs, sources: &Sources, faults: &mut Faults<'_>) {
     if !args.trigger.is_empty() || !sources.are_files_at_once() {
         return;
     }
+    let trigger = Setting::of("trigger").example("EXPR");
     if args.write.is_some() {
-        faults.add("-w", "of a capture file only a trigger starts a dump, and there is none; add --trigger EXPR");
+        let fault = Fault::of("write").cause("of a capture file only a trigger starts a dump, and there is none");
+        faults.add(fault.remedy(sentence![add(), trigger]).missing());
     } else if args.ring_out.is_none() && args.summary.is_none() {
-        faults.add_line(format!("{NO_USE}; {NO_USE_REMEDY}"));
+        let (ring_out, summary) = (Setting::of("ring-out").example("FILE"), Setting::of("summary").example("json"));
+        let fault = Fault::of("source").cause("nothing would be written of the capture file: no trigger starts a dump");
+        let at_the_end = " for what is in the ring at the end, or ";
+        faults.add(fault.remedy(sentence![add(), trigger, ", or ", ring_out, at_the_end, summary, " to count"]).missing());
     }
 }
 
 /// The form that was asked for; else the one that the name of a single dump says, which is pcap for `.pcap` and pcapng for all
 /// others.
-fn format(args: &RunArgs, faults: &mut Faults) -> DumpFormat {
+fn format(args: &RunArgs, faults: &mut Faults<'_>) -> DumpFormat {
     let by_name = || args.write.as_deref().is_some_and(|path| has_ending(path, &["pcap"]));
     match args.dump_format.as_deref() {
         Some("pcap") => DumpFormat::Pcap,
         None if by_name() => DumpFormat::Pcap,
         None | Some("pcapng") => DumpFormat::Pcapng,
         Some(other) => {
-            faults.add("--dump-format", format!("'{other}' is no form of a dump; write pcapng or pcap"));
+            faults.add(Fault::of("dump-format").value(other, "is no form of a dump").remedy("write pcapng or pcap"));
             DumpFormat::Pcapng
         }
     }
@@ -93,101 +103,113 @@ fn has_ending(path: &Path, endings: &[&str]) -> bool {
 }
 
 /// A name that promises a compressed file, which none is.
-pub fn refuse_compressed(path: &Path, place: &str, faults: &mut Faults) {
+pub fn refuse_compressed(path: &Path, key: &'static str, faults: &mut Faults<'_>) {
     if has_ending(path, &COMPRESSED) {
-        let plain = path.with_extension("");
-        let (path, plain) = (path.display(), plain.display());
-        faults.add(place, format!("{path} would not be compressed; write {place} {plain} and compress that file afterwards"));
+        let plain = Setting::of(key).example(path.with_extension("").to_string_lossy());
+        let path = path.display();
+        let fault = Fault::of(key).with_value(path.to_string()).cause(format!("{path} would not be compressed"));
+        faults.add(fault.remedy(sentence!["write ", plain, " and compress that file afterwards"]));
     }
 }
 
 /// The whole ring is written as pcapng, so that it can be read again.
-pub fn refuse_pcap(path: &Path, place: &str, faults: &mut Faults) {
+pub fn refuse_pcap(path: &Path, key: &'static str, faults: &mut Faults<'_>) {
     if has_ending(path, &["pcap"]) {
-        let pcapng = path.with_extension("pcapng");
-        let (path, pcapng) = (path.display(), pcapng.display());
-        faults.add(place, format!("{path} would be a pcapng file under the name of a pcap one; write {place} {pcapng}"));
+        let pcapng = Setting::of(key).example(path.with_extension("pcapng").to_string_lossy());
+        let path = path.display();
+        let cause = format!("{path} would be a pcapng file under the name of a pcap one");
+        faults.add(Fault::of(key).with_value(path.to_string()).cause(cause).remedy(sentence!["write ", pcapng]));
     }
 }
 
-fn limits(args: &RunArgs, faults: &mut Faults) -> Limits {
+fn limits(args: &RunArgs, faults: &mut Faults<'_>) -> Limits {
     let bytes_max = args.dump_budget.as_ref().and_then(|text| match parse_size(text) {
         Ok(bytes) if bytes >= budget::ROOM_MIN => Some(bytes),
         Ok(_) => {
-            faults.add("--dump-budget", format!("'{text}' is too little for any dump; write at least 1MiB"));
+            faults.add(Fault::of("dump-budget").value(text, "is too little for any dump").remedy("write at least 1MiB"));
             None
         }
         Err(cause) => {
-            faults.add("--dump-budget", format!("{}; write e.g. --dump-budget 50GiB", naming(text, cause)));
+            faults.add(bad(Fault::of("dump-budget"), cause).remedy(such_as("dump-budget", "50GiB")));
             None
         }
     });
     let free_min = args.dump_min_free.as_ref().and_then(|text| free_min(text, faults));
     let given = [
-        ("--dump-budget", args.dump_budget.is_some()),
-        ("--dump-min-free", args.dump_min_free.is_some()),
-        ("--dump-rotate", args.dump_rotate),
+        ("dump-budget", args.dump_budget.is_some()),
+        ("dump-min-free", args.dump_min_free.is_some()),
+        ("dump-rotate", args.dump_rotate),
     ];
     if args.write.is_some() {
-        for (flag, _) in given.iter().filter(|(_, given)| *given) {
-            faults.add(flag, "it bounds the dumps of a folder, and -w writes a single one; leave it away, or write --out DIR");
+        for (key, _) in given.iter().filter(|(_, given)| *given) {
+            let cause = sentence!["it bounds the dumps of a folder, and ", Setting::of("write"), " writes a single one"];
+            let remedy = sentence!["leave it away, or write ", Setting::of("out").example("DIR")];
+            faults.add(Fault::of(*key).cause(cause).remedy(remedy));
         }
     } else if args.dump_rotate && args.dump_budget.is_none() && args.dump_min_free.is_none() {
-        faults
-            .add("--dump-rotate", "there is no bound at which old dumps would be deleted; add --dump-budget or --dump-min-free");
+        let fault = Fault::of("dump-rotate").cause("there is no bound at which old dumps would be deleted");
+        let remedy = sentence!["add ", Setting::of("dump-budget"), " or ", Setting::of("dump-min-free")];
+        faults.add(fault.remedy(remedy));
     }
     Limits { bytes_max, free_min, rotate: args.dump_rotate }
 }
 
-fn free_min(text: &str, faults: &mut Faults) -> Option<FreeMin> {
+fn free_min(text: &str, faults: &mut Faults<'_>) -> Option<FreeMin> {
     let parsed = match text.trim_end().ends_with('%') {
         true => parse_percent(text).map(FreeMin::Ppm),
         false => parse_size(text).map(FreeMin::Bytes),
     };
     match parsed {
         Ok(FreeMin::Ppm(ppm)) if ppm >= 1_000_000 => {
-            faults.add("--dump-min-free", format!("'{text}' is the whole file system; write less than 100%"));
+            faults.add(Fault::of("dump-min-free").value(text, "is the whole file system").remedy("write less than 100%"));
             None
         }
         Ok(free_min) => Some(free_min),
         Err(cause) => {
-            faults.add("--dump-min-free", format!("{}; write e.g. --dump-min-free 10% or 5GiB", naming(text, cause)));
+            let remedy = sentence!["write e.g. ", Setting::of("dump-min-free").example("10%"), " or 5GiB"];
+            faults.add(bad(Fault::of("dump-min-free"), cause).remedy(remedy));
             None
         }
     }
 }
 
-fn single(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> Option<SingleDump> {
+fn single(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Option<SingleDump> {
     let text = args.write.as_deref()?;
     if text != Path::new(STDOUT) {
-        refuse_compressed(text, "-w", faults);
-        return new_file(text, "-w", look, faults).map(SingleDump::File);
+        refuse_compressed(text, "write", faults);
+        return new_file(text, "write", look, faults).map(SingleDump::File);
     }
     if args.summary.is_some() {
-        faults.add("-w", "the dump and --summary can't both have standard output; write -w FILE, or leave --summary away");
+        let summary = || Setting::of("summary");
+        let fault = Fault::of("write").cause(sentence!["the dump and ", summary(), " can't both have standard output"]);
+        let file = Setting::of("write").example("FILE");
+        faults.add(fault.remedy(sentence!["write ", file, ", or leave ", summary(), " away"]));
     }
     if look == Look::Machine && std::io::stdout().is_terminal() {
-        let remedy = "add e.g. | tshark -r - behind the command, or write -w FILE";
-        faults.add("-w", format!("standard output is a terminal, and a dump is no text; {remedy}"));
+        let fault = Fault::of("write").cause("standard output is a terminal, and a dump is no text");
+        let file = Setting::of("write").example("FILE");
+        faults.add(fault.remedy(sentence!["add e.g. | tshark -r - behind the command, or write ", file]));
     }
     Some(SingleDump::Stdout)
 }
 
-fn exec(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> Option<ExecPlan> {
-    let at_once = count("--exec-max", &args.exec_max, EXEC_MAX, faults);
-    let timeout_ns = duration("--exec-timeout", &args.exec_timeout, faults);
-    let writable = args.exec_write.iter().filter_map(|path| writable_folder(path, "--exec-write", look, faults)).collect();
+fn exec(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Option<ExecPlan> {
+    let at_once = count("exec-max", &args.exec_max, EXEC_MAX, faults);
+    let timeout_ns = duration(Fault::of("exec-timeout"), "exec-timeout", &args.exec_timeout, faults);
+    let writable = args.exec_write.iter().filter_map(|path| writable_folder(path, "exec-write", look, faults)).collect();
     for name in &args.exec_env {
         if let Some(fault) = fault_of_variable(name) {
-            faults.add("--exec-env", fault);
+            faults.add(fault);
         }
     }
     let command = args.exec.clone()?;
     if command.trim().is_empty() || command.contains('\0') {
-        faults.add("--exec", "there is no command in it; write e.g. --exec 'gzip \"$WIRESCOPE_FILE\"'");
+        let remedy = such_as("exec", "'gzip \"$WIRESCOPE_FILE\"'");
+        faults.add(Fault::of("exec").with_value(&command).cause("there is no command in it").remedy(remedy));
     }
     if timeout_ns == 0 {
-        faults.add("--exec-timeout", "a command needs some time; write e.g. --exec-timeout 60s");
+        let remedy = such_as("exec-timeout", "60s");
+        faults.add(Fault::of("exec-timeout").cause("a command needs some time").remedy(remedy));
     }
     Some(ExecPlan {
         command,
@@ -199,14 +221,16 @@ fn exec(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> Option<ExecPlan>
 }
 
 /// Why commands can't have this variable.
-fn fault_of_variable(name: &str) -> Option<String> {
+fn fault_of_variable(name: &str) -> Option<Fault> {
+    let fault = Fault::of("exec-env");
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) || !name.chars().all(is_letter) {
-        return Some(format!("'{name}' is no name of a variable; write e.g. --exec-env SSH_AUTH_SOCK"));
+        return Some(fault.value(name, "is no name of a variable").remedy(such_as("exec-env", "SSH_AUTH_SOCK")));
     }
     if PROTECTED.contains(&name) {
-        return Some(format!("'{name}' is for the run alone: by it the service manager knows the run; leave it away"));
+        let is = "is for the run alone: by it the service manager knows the run";
+        return Some(fault.value(name, is).remedy("leave it away"));
     }
     let own = name == "TMPDIR" || name.starts_with(FACTS_BEGIN);
-    own.then(|| format!("'{name}' is set for each command anyhow; leave it away"))
+    own.then(|| fault.value(name, "is set for each command anyhow").remedy("leave it away"))
 }

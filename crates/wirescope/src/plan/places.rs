@@ -1,7 +1,9 @@
 //! Where a run may write: its folder, and the file for the whole ring. Looked at only, nothing is created.
 
+use super::Look;
+use super::faults::{Faults, such_as};
 use super::outputs::{STDOUT, refuse_compressed, refuse_pcap};
-use super::{Faults, Look};
+use scope_fault::{Fault, Setting, sentence};
 use scope_spelling::printable::shell_word;
 use std::ffi::CString;
 use std::io;
@@ -10,72 +12,75 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// The file for the whole ring, absolute. It must not exist: nothing is ever overwritten.
-pub fn ring_out(given: Option<&Path>, look: Look<'_>, faults: &mut Faults) -> Option<PathBuf> {
+pub fn ring_out(given: Option<&Path>, look: Look<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
     if given == Some(Path::new(STDOUT)) {
-        faults.add("--ring-out", "the whole ring doesn't go to standard output; write e.g. --ring-out ring.pcapng");
+        let fault = Fault::of("ring-out").cause("the whole ring doesn't go to standard output");
+        faults.add(fault.remedy(such_as("ring-out", "ring.pcapng")));
         return None;
     }
     if let Some(path) = given {
-        refuse_compressed(path, "--ring-out", faults);
-        refuse_pcap(path, "--ring-out", faults);
+        refuse_compressed(path, "ring-out", faults);
+        refuse_pcap(path, "ring-out", faults);
     }
-    new_file(given?, "--ring-out", look, faults)
+    new_file(given?, "ring-out", look, faults)
 }
 
-/// A file that is to be made, absolute; `place` is the flag that names it.
-pub fn new_file(path: &Path, place: &str, look: Look<'_>, faults: &mut Faults) -> Option<PathBuf> {
+/// A file that is to be made, absolute; `key` is the setting that names it.
+pub fn new_file(path: &Path, key: &'static str, look: Look<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
+    let fault = || Fault::of(key).with_value(path.to_string_lossy());
     let named = path.file_name().filter(|_| !path.as_os_str().as_bytes().ends_with(b"/"));
     let Some(name) = named else {
-        faults.add(place, format!("{} names no file; write e.g. ring.pcapng", path.display()));
+        faults.add(fault().cause(format!("{} names no file", path.display())).remedy("write e.g. ring.pcapng"));
         return None;
     };
     if look != Look::Machine {
         return Some(path.to_path_buf());
     }
     if path.symlink_metadata().is_ok() {
-        faults.add(place, taken(path));
+        faults.add(taken(fault(), path));
         return None;
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    writable_folder(parent, place, look, faults).map(|folder| folder.join(name))
+    writable_folder(parent, key, look, faults).map(|folder| folder.join(name))
 }
 
 /// Why no file can be made at `path`, where something is, in words that fit what it is.
-fn taken(path: &Path) -> String {
+fn taken(fault: Fault, path: &Path) -> Fault {
     let shown = path.display();
+    let to_stdout = || sentence!["a dump goes to standard output with ", Setting::of("write").example(STDOUT)];
     match path.metadata() {
         Ok(found) if found.is_dir() => {
-            format!("{shown} is a folder; name a file in it, e.g. {}", path.join("new.pcapng").display())
+            let file = path.join("new.pcapng");
+            fault.cause(format!("{shown} is a folder")).remedy(format!("name a file in it, e.g. {}", file.display()))
         }
         Ok(found) if !found.is_file() => {
             let what = if found.file_type().is_fifo() { "a pipe" } else { "a device or socket" };
-            format!("{shown} is {what}, no file; a dump goes to standard output with -w -")
+            fault.cause(format!("{shown} is {what}, no file")).remedy(to_stdout())
         }
         _ if path.starts_with("/dev") || path.starts_with("/proc") => {
-            format!("{shown} is what the process has open, no new file; a dump goes to standard output with -w -")
+            fault.cause(format!("{shown} is what the process has open, no new file")).remedy(to_stdout())
         }
-        _ => format!("{shown} exists and is never overwritten; remove it or choose another name"),
+        _ => fault.cause(format!("{shown} exists and is never overwritten")).remedy("remove it or choose another name"),
     }
 }
 
-/// The folder `path`, absolute; `place` is the flag that names it.
-pub fn writable_folder(path: &Path, place: &str, look: Look<'_>, faults: &mut Faults) -> Option<PathBuf> {
+/// The folder `path`, absolute; `key` is the setting that names it.
+pub fn writable_folder(path: &Path, key: &'static str, look: Look<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
     if look != Look::Machine {
         return Some(path.to_path_buf());
     }
-    let shown = path.display();
-    let fault = match path.canonicalize() {
+    let fault = |cause: String| Fault::of(key).with_value(path.to_string_lossy()).cause(format!("{}: {cause}", path.display()));
+    faults.add(match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            format!("{shown}: no such folder; make it with: mkdir -p {}", shell_word(path))
+            fault("no such folder".to_string()).remedy(format!("make it with: mkdir -p {}", shell_word(path)))
         }
-        Err(error) => format!("{shown}: {error}; choose another folder"),
-        Ok(folder) if !folder.is_dir() => format!("{shown}: is no folder but a file; choose a folder"),
+        Err(error) => fault(error.to_string()).remedy("choose another folder"),
+        Ok(folder) if !folder.is_dir() => fault("is no folder but a file".to_string()).remedy("choose a folder"),
         Ok(folder) => match may_create_in(&folder) {
             Ok(()) => return Some(folder),
-            Err(error) => format!("{shown}: the folder is not writable: {error}; change its mode or choose another"),
+            Err(error) => fault(format!("the folder is not writable: {error}")).remedy("change its mode or choose another"),
         },
-    };
-    faults.add(place, fault);
+    });
     None
 }
 

@@ -1,20 +1,22 @@
 //! Who a run is once everything is open: looked up, so that a name that isn't there is refused before anything starts.
 
-use super::{Faults, Look};
+use super::Look;
+use super::faults::{Faults, leave_away};
 use crate::args::RunArgs;
+use scope_fault::{Fault, Setting, sentence};
 use scope_rights::{RightsPlan, User, UserChoice};
 use scope_spelling::printable::shell_word;
 
 /// What the run is to give up.
-pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults) -> RightsPlan {
-    let place = "--rights-selftest";
+pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> RightsPlan {
     if args.rights_selftest && args.summary.is_some() {
-        faults.add(place, "standard output is taken by --summary json; leave one of both away");
+        let cause = sentence!["standard output is taken by ", Setting::of("summary").example("json")];
+        faults.add(Fault::of("rights-selftest").cause(cause).remedy("leave one of both away"));
     }
     let asked = args.user.as_deref().and_then(|text| match Asked::read(text) {
         Ok(asked) => Some(asked),
         Err(fault) => {
-            faults.add("--user", fault);
+            faults.add(fault);
             None
         }
     });
@@ -35,9 +37,11 @@ enum Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// Reads `NAME`, `UID` or `UID:GID`.
-    fn read(text: &'a str) -> Result<Asked<'a>, String> {
+    fn read(text: &'a str) -> Result<Asked<'a>, Fault> {
+        let fault = Fault::of("user").with_value(text);
         if text.trim().is_empty() {
-            return Err("there is no name in it; write the name or the number of a user, or leave the flag away".to_string());
+            let remedy = sentence!["write the name or the number of a user, or ", leave_away()];
+            return Err(fault.cause("there is no name in it").remedy(remedy));
         }
         // What looks like a number is none of the names that useradd makes.
         // A name with an e in it, such as 1e300, is a number of a configuration file, too.
@@ -48,26 +52,31 @@ impl<'a> Asked<'a> {
             return Ok(Asked::Numbers(number(text, user, "user")?, group?));
         }
         if text.contains([':', '/']) || text.contains(char::is_control) {
-            return Err(format!("{text:?} is no name of a user; write NAME, UID or UID:GID, e.g. 1234:5678"));
+            return Err(fault
+                .cause(format!("{text:?} is no name of a user"))
+                .remedy("write NAME, UID or UID:GID, e.g. 1234:5678"));
         }
         Ok(Asked::Name(text))
     }
 }
 
 /// The number of a user or a group, `what`; never that of root.
-fn number(whole: &str, text: &str, what: &str) -> Result<u32, String> {
-    let fault = match text.parse::<u32>() {
-        Ok(0) if what == "user" => "0 is root; write another number, or --user root if that is meant".to_string(),
-        Ok(0) => "group 0 is root's; write another number".to_string(),
+fn number(whole: &str, text: &str, what: &str) -> Result<u32, Fault> {
+    let (cause, remedy) = match text.parse::<u32>() {
+        Ok(0) if what == "user" => {
+            let root = Setting::of("user").example("root");
+            ("0 is root".to_string(), sentence!["write another number, or ", root, " if that is meant"])
+        }
+        Ok(0) => ("group 0 is root's".to_string(), "write another number".into()),
         // All ones means "no change" to the system.
         Ok(number) if number < u32::MAX && !text.starts_with('+') => return Ok(number),
-        _ => format!("'{text}' is no number of a {what}; write one from 1 to {}", u32::MAX - 1),
+        _ => (format!("'{text}' is no number of a {what}"), format!("write one from 1 to {}", u32::MAX - 1).into()),
     };
-    Err(if whole == text { fault } else { format!("'{whole}': {fault}") })
+    let cause = if whole == text { cause } else { format!("'{whole}': {cause}") };
+    Err(Fault::of("user").with_value(whole).cause(cause).remedy(remedy))
 }
 
-fn user(asked: Asked<'_>, faults: &mut Faults) -> Option<User> {
-    let place = "--user";
+fn user(asked: Asked<'_>, faults: &mut Faults<'_>) -> Option<User> {
     let (found, group) = match asked {
         Asked::Name(name) => (User::named(name), None),
         Asked::Numbers(uid, gid) => (User::with_numbers(uid, gid).map(Some), gid),
@@ -76,7 +85,8 @@ fn user(asked: Asked<'_>, faults: &mut Faults) -> Option<User> {
         Asked::Name(name) => name.to_string(),
         Asked::Numbers(uid, _) => uid.to_string(),
     };
-    let fault = match found {
+    let fault = Fault::of("user").with_value(&shown);
+    faults.add(match found {
         Ok(Some(user)) => {
             let current = User::current();
             let is_current = user.uid == current.uid && group.is_none_or(|group| group == current.gid);
@@ -84,14 +94,19 @@ fn user(asked: Asked<'_>, faults: &mut Faults) -> Option<User> {
                 return Some(user);
             }
             let (own, gid) = (current.name, current.gid);
-            format!(
-                "only root can become another user, and this is {own} of group {gid}; start it as root, or leave the flag away"
-            )
+            fault
+                .cause(format!("only root can become another user, and this is {own} of group {gid}"))
+                .remedy(sentence!["start it as root, or ", leave_away()])
         }
-        Ok(None) => format!("there is no user '{shown}'; make it by: useradd --system {}, or choose another", shell_word(&shown)),
-        Err(error) => format!("'{shown}' can't be looked up: {error}; look at the user database, or choose another"),
-    };
-    faults.add(place, fault);
+        Ok(None) => {
+            let remedy = format!("make it by: useradd --system {}, or choose another", shell_word(&shown));
+            fault.cause(format!("there is no user '{shown}'")).remedy(remedy)
+        }
+        Err(error) => {
+            let cause = format!("'{shown}' can't be looked up: {error}");
+            fault.cause(cause).remedy("look at the user database, or choose another")
+        }
+    });
     None
 }
 
@@ -108,7 +123,7 @@ mod tests {
         check("4294967294", Asked::Numbers(4_294_967_294, None));
         check("1234:5678", Asked::Numbers(1234, Some(5678)));
         let refused = |text: &str, words: &str| {
-            let fault = Asked::read(text).expect_err(text);
+            let fault = Asked::read(text).expect_err(text).reason();
             assert!(fault.contains(words), "{text:?}: {fault}");
         };
         refused("", "there is no name in it");

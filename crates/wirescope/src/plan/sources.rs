@@ -1,10 +1,12 @@
 //! Sources as meant, and looked at before the run: is the interface there and may we capture, is the file a capture, which
 //! link types will come.
 
+use super::Look;
 use super::capture::{self, Written};
-use super::{Faults, Look};
+use super::faults::{Faults, bad, of_all, of_both, such_as};
 use crate::args::RunArgs;
 use scope_engine::SourceEntry;
+use scope_fault::{Fault, Part, Setting, sentence};
 use scope_filter::VlanRule;
 use scope_machine::cpus::Pinning;
 use scope_machine::nic::SNAP_LEN_MAX;
@@ -35,7 +37,7 @@ pub struct Sources {
 }
 
 /// Reads and looks at every source.
-pub fn plan(args: &RunArgs, vlan: VlanRule, at: Look<'_>, faults: &mut Faults) -> Sources {
+pub fn plan(args: &RunArgs, vlan: VlanRule, at: Look<'_>, faults: &mut Faults<'_>) -> Sources {
     let specs = specs(args);
     let (mut entries, mut shares, mut written) = (Vec::new(), Vec::new(), Vec::new());
     for spec in specs {
@@ -46,11 +48,19 @@ pub fn plan(args: &RunArgs, vlan: VlanRule, at: Look<'_>, faults: &mut Faults) -
                 entries.push(SourceEntry { spec, plan, group, prefilter: None, pinning: Pinning::Anywhere });
                 written.push(Written { prefilter, placement });
             }
-            Err(errors) => errors.into_iter().for_each(|error| faults.add_line(error)),
+            Err(found) => {
+                for fault in found {
+                    faults.add(fault);
+                }
+            }
         }
     }
     if args.source.is_empty() && args.interface.is_empty() && args.read.is_empty() {
-        faults.add("--source", "there is no source of packets; add -i IFACE, -r FILE or --source SRC");
+        let remedy = Part::Either {
+            flags: "add -i IFACE, -r FILE or --source SRC".to_string(),
+            file: "write source = \"afpacket:IFACE\" or \"file:PATH\"".to_string(),
+        };
+        faults.add(Fault::of("source").cause("there is no source of packets").remedy(remedy).missing());
     }
     cut_packets(args, &mut entries, faults);
     check_together(&entries, faults);
@@ -69,15 +79,16 @@ pub fn specs(args: &RunArgs) -> Vec<String> {
 }
 
 /// `-s`, for sources without a snap length of their own.
-fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults) {
+fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults<'_>) {
     let Some(text) = &args.snap_len else { return };
     let snap_len = match parse_size(text) {
         Ok(0) => return,
         Ok(bytes) if bytes <= SNAP_LEN_MAX.into() => Some(bytes as u32),
         Ok(_) => {
-            return faults.add("-s", format!("'{text}' is more than {SNAP_LEN_MAX} bytes; write less, or 0 for whole packets"));
+            let fault = Fault::of("snap-len").value(text, format!("is more than {SNAP_LEN_MAX} bytes"));
+            return faults.add(fault.remedy("write less, or 0 for whole packets"));
         }
-        Err(cause) => return faults.add("-s", format!("{cause}; write e.g. -s 128")),
+        Err(cause) => return faults.add(bad(Fault::of("snap-len"), cause).remedy(such_as("snap-len", "128"))),
     };
     for entry in entries {
         let own = match &mut entry.plan {
@@ -85,7 +96,8 @@ fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults)
             SourcePlan::Pcap(plan) => &mut plan.snap_len,
             SourcePlan::File(plan) => &mut plan.snap_len,
             SourcePlan::Synth(_) => {
-                faults.add("-s", format!("source '{}' makes whole packets; leave -s away and give it size=", entry.spec));
+                let fault = Fault::of("snap-len").cause(format!("source '{}' makes whole packets", entry.spec));
+                faults.add(fault.remedy(sentence!["leave ", Setting::of("snap-len"), " away and give it size="]));
                 continue;
             }
         };
@@ -127,29 +139,26 @@ fn files(entries: &[SourceEntry]) -> impl Iterator<Item = (&SourceEntry, &FilePl
 }
 
 /// Sources that can't run side by side.
-fn check_together(entries: &[SourceEntry], faults: &mut Faults) {
+fn check_together(entries: &[SourceEntry], faults: &mut Faults<'_>) {
     let live = entries.iter().find(|entry| is_live(&entry.plan));
     let waiting = entries.iter().find(|entry| !is_live(&entry.plan));
     if let (Some(live), Some(waiting)) = (live, waiting) {
-        faults.add_line(format!(
-            "sources '{}' and '{}': live traffic and files or traffic with pace=max don't mix; give each a run of its own",
-            live.spec, waiting.spec
-        ));
+        let fault = of_both(live, waiting).cause("live traffic and files or traffic with pace=max don't mix");
+        faults.add(fault.remedy("give each a run of its own"));
     }
     if files(entries).filter(|(_, plan)| plan.path == "-").count() > 1 {
-        faults.add_line("source 'file:-': standard input can be read only once; name it once");
+        faults.add(Fault::of_source("file:-").cause("standard input can be read only once").remedy("name it once"));
     }
     let count = files(entries).count();
     if count > FILES_MAX {
-        faults.add_line(format!("{count} files are too many for one run, at most {FILES_MAX}; join some with mergecap"));
+        let cause = format!("{count} files are too many for one run, at most {FILES_MAX}");
+        faults.add(Fault::of("source").cause(cause).remedy("join some with mergecap"));
     }
     if let Some((first, plan)) = files(entries).next() {
         let differs = |(_, other): &(_, &FilePlan)| (other.pace, other.snap_len) != (plan.pace, plan.snap_len);
         if let Some((other, _)) = files(entries).find(differs) {
-            faults.add_line(format!(
-                "sources '{}' and '{}': all files of a run are fed as one, in order of capture time; give each the same pace= and snaplen=",
-                first.spec, other.spec
-            ));
+            let fault = of_both(first, other).cause("all files of a run are fed as one, in order of capture time");
+            faults.add(fault.remedy("give each the same pace= and snaplen="));
         }
     }
     let interfaces: Vec<(&SourceEntry, Pattern)> = entries
@@ -163,29 +172,24 @@ fn check_together(entries: &[SourceEntry], faults: &mut Faults) {
         .collect();
     for (at, (entry, pattern)) in interfaces.iter().enumerate() {
         if let Some((other, _)) = interfaces[..at].iter().find(|(_, other)| other.overlaps(pattern)) {
-            faults.add_line(format!(
-                "sources '{}' and '{}': packets of an interface that both mean would come twice; name it once, with workers=2",
-                other.spec, entry.spec
-            ));
+            let fault = of_both(other, entry).cause("packets of an interface that both mean would come twice");
+            faults.add(fault.remedy("name it once, with workers=2"));
         }
     }
 }
 
 /// Shares that leave too little for everybody else.
-fn check_shares(entries: &[SourceEntry], shares: &[Share], faults: &mut Faults) {
+fn check_shares(entries: &[SourceEntry], shares: &[Share], faults: &mut Faults<'_>) {
     let percent: u32 = shares.iter().map(|share| share.percent).sum();
     if percent > SHARES_MAX {
         let with_share = entries.iter().filter(|entry| entry.group.share().is_some());
-        let names: Vec<String> = with_share.map(|entry| format!("'{}'", entry.spec)).collect();
-        faults.add_line(format!(
-            "sources {}: their shares are {percent}% of the ring together, at most {SHARES_MAX}% can be given away; choose smaller ones",
-            names.join(" and ")
-        ));
+        let cause = format!("their shares are {percent}% of the ring together, at most {SHARES_MAX}% can be given away");
+        faults.add(of_all(with_share).cause(cause).remedy("choose smaller ones"));
     }
 }
 
 /// Opens what can be opened without disturbing anything, if it is to look at the machine.
-fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults: &mut Faults) -> Sources {
+fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults: &mut Faults<'_>) -> Sources {
     let mut link_types = BTreeSet::new();
     let mut common_files: Option<BTreeSet<LinkType>> = None;
     let mut shared_link_types = BTreeSet::new();
@@ -195,10 +199,8 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
         if let SourcePlan::Pcap(PcapPlan { interface, .. }) = &entry.plan
             && Pattern::new(interface).is_glob()
         {
-            let cause = format!(
-                "'{interface}' is a pattern, which libpcap doesn't take; name an interface, or write afpacket:{interface}"
-            );
-            faults.add_source(&entry.spec, cause);
+            let fault = Fault::of_source(&entry.spec).cause(format!("'{interface}' is a pattern, which libpcap doesn't take"));
+            faults.add(fault.remedy(format!("name an interface, or write afpacket:{interface}")));
             continue;
         }
         let found = match &entry.plan {
@@ -209,7 +211,7 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
             SourcePlan::Synth(_) => Ok(vec![LinkType::ETHERNET]),
         };
         let found = found.unwrap_or_else(|error| {
-            faults.add_source(&entry.spec, error);
+            faults.add(error.into_fault(&entry.spec));
             Vec::new()
         });
         let known = found.len().max(1) as u32;
@@ -234,9 +236,8 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
     }
     file_lanes += common_files.map_or(0, |link_types| link_types.len().max(1) as u32);
     if file_lanes > LINK_TYPES_MAX && files(&entries).any(|(entry, _)| entry.group.share().is_some()) {
-        faults.add_line(format!(
-            "the files' shares and link types make {file_lanes} lanes, a worker has at most {LINK_TYPES_MAX}; give fewer files a share"
-        ));
+        let cause = format!("the files' shares and link types make {file_lanes} lanes, a worker has at most {LINK_TYPES_MAX}");
+        faults.add(Fault::of("source").cause(cause).remedy("give fewer files a share"));
     }
     lanes += file_workers * file_lanes;
     match at {
@@ -282,8 +283,8 @@ fn file_link_types_of(plan: &FilePlan, workers: u32) -> Result<Vec<LinkType>, So
     let path = if plan.path == "-" { "/dev/stdin" } else { &plan.path };
     let reads_once = std::fs::metadata(path).is_ok_and(|kind| !kind.is_file() && !kind.is_dir());
     if workers > 1 && (reads_once || plan.path == "-") {
-        let cause = "can be read only once, so several workers can't share it; leave workers= away".to_string();
-        return Err(SourceError::File { path: plan.path.clone(), cause });
+        let reason = Fault::whole("can be read only once, so several workers can't share it");
+        return Err(SourceError::File { path: plan.path.clone(), reason: reason.remedy("leave workers= away") });
     }
     if reads_once {
         return Ok(Vec::new());
@@ -316,9 +317,10 @@ mod tests {
     fn planned(arguments: &[&str]) -> (Sources, String) {
         let cli = Cli::parse_from([&["wirescope", "run"], arguments].concat());
         let Verb::Run(args) = cli.command else { panic!("not run") };
-        let mut faults = Faults::default();
+        let mut faults = Faults::new(&args.settings);
         let sources = plan(&args, VlanRule::Transparent, Look::Machine, &mut faults);
-        (sources, faults.into_lines(&args.settings).join("\n"))
+        let said: Vec<String> = faults.into_vec().iter().map(ToString::to_string).collect();
+        (sources, said.join("\n"))
     }
 
     #[test]

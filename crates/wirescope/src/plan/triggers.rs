@@ -1,9 +1,11 @@
 //! Triggers as meant: names, filters, templates, which template belongs to which trigger.
 
-use super::{Faults, duration};
+use super::duration;
+use super::faults::{Faults, add};
 use crate::args::RunArgs;
 use scope_config::Own;
 use scope_engine::run::MANUAL;
+use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, Template, VlanRule, is_filter_word};
 use scope_packet::LinkType;
 use scope_trigger::{Condition, Response, TriggerConfig};
@@ -11,8 +13,8 @@ use std::collections::BTreeMap;
 
 /// Letters of a trigger's name at most: it becomes part of file names.
 const NAME_LEN_MAX: usize = 64;
-/// What an empty template does where libpcap can't filter packets of the link types at hand: hits have no address that another could take.
-const LINKS_HINT: &str = "keeps all of a window, where hits have no addresses";
+/// Letters of a template that a fault repeats to say which one it is about.
+const SHOWN_LETTERS_MAX: usize = 120;
 /// Triggers at most.
 const TRIGGERS_MAX: usize = 256;
 
@@ -58,9 +60,9 @@ fn own_words(args: &RunArgs, index: usize) -> Option<&OwnWords> {
 }
 
 /// A trigger's own windows, where it has some.
-fn own_times(name: &str, own: &OwnWords, times: &Times, faults: &mut Faults) -> Times {
-    let mut own_or = |key: &str, general: i64| match own.get(key) {
-        Some(own) => duration(&format!("trigger '{name}': {key}"), &own.text, faults),
+fn own_times(name: &str, own: &OwnWords, times: &Times, faults: &mut Faults<'_>) -> Times {
+    let mut own_or = |key: &'static str, general: i64| match own.get(key) {
+        Some(own) => duration(Fault::about(Subject::trigger(name, Some(key))), key, &own.text, faults),
         None => general,
     };
     Times {
@@ -76,22 +78,29 @@ fn word_in_a_names_place(text: &str) -> Option<&str> {
 }
 
 /// Every trigger of the command line.
-pub fn plan(args: &RunArgs, times: &Times, vlan: VlanRule, link_types: &[LinkType], faults: &mut Faults) -> Vec<TriggerConfig> {
+pub fn plan(
+    args: &RunArgs,
+    times: &Times,
+    vlan: VlanRule,
+    link_types: &[LinkType],
+    faults: &mut Faults<'_>,
+) -> Vec<TriggerConfig> {
     check_flags(args, faults);
     let templates: Vec<Option<Template>> = args
         .dump
         .iter()
         .map(|text| {
-            let place = format!("--dump '{}'", text.chars().take(120).collect::<String>());
-            template(&place, text, vlan, link_types, faults)
+            let element = Some(text.chars().take(SHOWN_LETTERS_MAX).collect());
+            let of = Subject::Setting { key: "dump".to_string(), element, word: None };
+            template(of, text, vlan, link_types, faults)
         })
         .collect();
-    let holdoff_key = args.holdoff_key.as_deref().and_then(|text| holdoff_key("--holdoff-key", text, faults));
+    let holdoff_key = args.holdoff_key.as_deref().and_then(|text| holdoff_key(Subject::setting("holdoff-key"), text, faults));
     let mut triggers: Vec<TriggerConfig> = Vec::new();
     let mut names: Vec<String> = Vec::new();
     let nothing = OwnWords::new();
     for (index, text) in args.trigger.iter().enumerate() {
-        faults.trigger = Some(index);
+        faults.look_at_trigger(Some(index));
         let own = own_words(args, index);
         let written = match own {
             Some(own) => Written { name: own.get("name").map(|own| own.text.as_str()), expression: text },
@@ -100,21 +109,19 @@ pub fn plan(args: &RunArgs, times: &Times, vlan: VlanRule, link_types: &[LinkTyp
         let name = written.name.map_or_else(|| format!("trigger{}", index + 1), str::to_string);
         check_name(&name, &names, faults);
         names.push(name.clone());
-        let place = |key: &str| format!("trigger '{name}': {key}");
+        let word = |key: &str| Subject::trigger(&name, Some(key));
         // Of a table each word has its line.
-        let of_filter = if own.is_some() { place("expr") } else { format!("trigger '{name}'") };
-        let in_file = args.settings.values("trigger").get(index).is_some_and(|value| args.settings.place(value).is_some());
-        let empty = if in_file { "dump = ''" } else { "--dump ''" };
-        let filter = filter(&of_filter, text, written.expression, empty, vlan, link_types, faults);
+        let of_filter = if own.is_some() { word("expr") } else { Subject::trigger(&name, None) };
+        let filter = filter(of_filter, text, written.expression, vlan, link_types, faults);
         let general = if templates.len() == 1 { templates.first() } else { templates.get(index) };
         let own = own.unwrap_or(&nothing);
         let times = own_times(&name, own, times, faults);
         let template = match own.get("dump") {
-            Some(own) => template(&place("dump"), &own.text, vlan, link_types, faults),
+            Some(own) => template(word("dump"), &own.text, vlan, link_types, faults),
             None => general.cloned().flatten(),
         };
         let holdoff_key = match own.get("holdoff-key") {
-            Some(own) => self::holdoff_key(&place("holdoff-key"), &own.text, faults),
+            Some(own) => self::holdoff_key(word("holdoff-key"), &own.text, faults),
             None => holdoff_key.clone(),
         };
         let Some(filter) = filter else { continue };
@@ -127,84 +134,88 @@ pub fn plan(args: &RunArgs, times: &Times, vlan: VlanRule, link_types: &[LinkTyp
             name,
         });
     }
-    faults.trigger = None;
+    faults.look_at_trigger(None);
     triggers
 }
 
 /// Flags that say nothing without each other.
-fn check_flags(args: &RunArgs, faults: &mut Faults) {
+fn check_flags(args: &RunArgs, faults: &mut Faults<'_>) {
     let (triggers, dumps) = (args.trigger.len(), args.dump.len());
     if triggers > TRIGGERS_MAX {
-        faults.add("--trigger", format!("{triggers} triggers are too many; at most {TRIGGERS_MAX}, joined by 'or'"));
+        let fault = Fault::of("trigger").cause(format!("{triggers} triggers are too many"));
+        faults.add(fault.remedy(format!("at most {TRIGGERS_MAX}, joined by 'or'")));
     }
     if triggers == 0 {
-        let given = [("--dump", dumps > 0), ("--single", args.single), ("--holdoff-key", args.holdoff_key.is_some())];
-        for (flag, _) in given.iter().filter(|(_, given)| *given) {
-            faults.add(flag, "there is no trigger that it could belong to; add --trigger EXPR");
+        let given = [("dump", dumps > 0), ("single", args.single), ("holdoff-key", args.holdoff_key.is_some())];
+        for (key, _) in given.iter().filter(|(_, given)| *given) {
+            let fault = Fault::of(*key).cause("there is no trigger that it could belong to");
+            faults.add(fault.remedy(sentence![add(), Setting::of("trigger").example("EXPR")]));
         }
     } else if dumps > 1 && dumps != triggers {
-        faults.add(
-            "--dump",
-            format!("{dumps} templates for {triggers} trigger(s); give one for all, or one for each --trigger in the same order"),
-        );
+        let fault = Fault::of("dump").cause(format!("{dumps} templates for {triggers} trigger(s)"));
+        let each = Setting::of("trigger");
+        faults.add(fault.remedy(sentence!["give one for all, or one for each ", each, " in the same order"]));
     }
 }
 
-fn check_name(name: &str, earlier: &[String], faults: &mut Faults) {
+fn check_name(name: &str, earlier: &[String], faults: &mut Faults<'_>) {
     if !is_name(name) {
-        faults.add(&format!("trigger '{name}'"), "that is no name; write letters, digits, - and _");
+        let fault = Fault::about(Subject::trigger(name, None)).with_value(name);
+        faults.add(fault.cause("that is no name").remedy("write letters, digits, - and _"));
     }
+    let word = || Subject::Setting { key: "trigger".to_string(), element: None, word: Some("name".to_string()) };
     if earlier.iter().any(|other| other == name) {
-        faults.add("--trigger: name", format!("'{name}' is given twice; choose another for one of them"));
+        let fault = Fault::about(word()).value(name, "is given twice");
+        faults.add(fault.remedy("choose another for one of them"));
     }
     if name == MANUAL {
-        faults.add("--trigger: name", format!("'{name}' is the name of dumps by hand; choose another"));
+        let fault = Fault::about(word()).value(name, "is the name of dumps by hand");
+        faults.add(fault.remedy("choose another"));
     }
     if name.len() > NAME_LEN_MAX {
-        faults.add("--trigger: name", format!("'{name}' is too long; at most {NAME_LEN_MAX} letters"));
+        let fault = Fault::about(word()).value(name, "is too long");
+        faults.add(fault.remedy(format!("at most {NAME_LEN_MAX} letters")));
     }
 }
 
-/// `empty` is how an empty template is written where the trigger stands.
 fn filter(
-    place: &str,
+    of: Subject,
     text: &str,
     expression: &str,
-    empty: &str,
     vlan: VlanRule,
     link_types: &[LinkType],
-    faults: &mut Faults,
+    faults: &mut Faults<'_>,
 ) -> Option<Filter> {
     match Filter::compile(expression, vlan, link_types) {
         Ok(filter) => Some(filter),
         Err(error) => {
-            let hint = word_in_a_names_place(text).map_or(String::new(), |word| {
-                format!("\n'{word}' is a word of the filter language and can't be a trigger's name; choose another")
-            });
+            let mut fault = error.fault().of_subject(of);
+            if let Some(word) = word_in_a_names_place(text) {
+                let hint = format!("'{word}' is a word of the filter language and can't be a trigger's name; choose another");
+                fault = fault.hint(hint);
+            }
             // Hits of such link types fill no address.
-            let links = match error.is_for_links_without_filters() {
-                true => format!("\n{empty} {LINKS_HINT}"),
-                false => String::new(),
-            };
-            faults.add(place, format!("{error}{hint}{links}"));
+            if error.is_for_links_without_filters() {
+                let everything = Setting::of("dump").example("''");
+                fault = fault.hint(sentence![everything, " keeps all of a window, where hits have no addresses"]);
+            }
+            faults.add(fault);
             None
         }
     }
 }
 
-fn template(place: &str, text: &str, vlan: VlanRule, link_types: &[LinkType], faults: &mut Faults) -> Option<Template> {
-    match Template::parse(text) {
-        Ok(template) => match template.check(vlan, link_types) {
-            Ok(()) => return Some(template),
-            Err(error) => faults.add(place, error),
-        },
-        Err(error) => faults.add(place, error),
-    }
-    None
+fn template(of: Subject, text: &str, vlan: VlanRule, link_types: &[LinkType], faults: &mut Faults<'_>) -> Option<Template> {
+    let parsed = Template::parse(text).map_err(|error| error.fault());
+    let checked = parsed.and_then(|template| match template.check(vlan, link_types) {
+        Ok(()) => Ok(template),
+        Err(error) => Err(error.fault()),
+    });
+    checked.map_err(|fault| faults.add(fault.with_value(text).of_subject(of))).ok()
 }
 
-fn holdoff_key(place: &str, text: &str, faults: &mut Faults) -> Option<Template> {
-    Template::parse(text).map_err(|error| faults.add(place, error)).ok()
+fn holdoff_key(of: Subject, text: &str, faults: &mut Faults<'_>) -> Option<Template> {
+    Template::parse(text).map_err(|error| faults.add(error.fault().of_subject(of))).ok()
 }
 
 #[cfg(test)]
@@ -216,10 +227,11 @@ mod tests {
     fn planned(arguments: &[&str]) -> Result<Vec<TriggerConfig>, Vec<String>> {
         let cli = Cli::parse_from([&["wirescope", "run"], arguments].concat());
         let Verb::Run(args) = cli.command else { panic!("not run") };
-        let mut faults = Faults::default();
+        let mut faults = Faults::new(&args.settings);
         let times = Times { before_ns: 1, after_ns: 2, holdoff_ns: 3 };
         let triggers = plan(&args, &times, VlanRule::Transparent, &[LinkType::ETHERNET], &mut faults);
-        if faults.is_empty() { Ok(triggers) } else { Err(faults.into_lines(&args.settings)) }
+        let said: Vec<String> = faults.into_vec().iter().map(ToString::to_string).collect();
+        if said.is_empty() { Ok(triggers) } else { Err(said) }
     }
 
     #[test]

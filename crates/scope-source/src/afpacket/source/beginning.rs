@@ -29,10 +29,12 @@ impl AfPacketSource {
             match self.prepare(&link, wanted) {
                 Ok(number) if by_name => self.tell_of_start(number, &link),
                 Ok(number) => self.tell_of_new(number, &link, wanted),
-                Err(NotTaken::Fault(SourceError::Spec { cause, .. })) if !by_name => {
-                    self.refuse(&link, Refused::WhileThere, cause)
+                Err(NotTaken::Fault(SourceError::Spec(fault))) if !by_name => {
+                    self.refuse(&link, Refused::WhileThere, fault.reason())
                 }
-                Err(NotTaken::Full(SourceError::Spec { cause, .. })) if !by_name => self.refuse(&link, Refused::UntilRoom, cause),
+                Err(NotTaken::Full(SourceError::Spec(fault))) if !by_name => {
+                    self.refuse(&link, Refused::UntilRoom, fault.reason())
+                }
                 Err(NotTaken::Fault(error) | NotTaken::Full(error)) => return Err(error),
                 Err(NotTaken::NotNow) => {}
                 Err(NotTaken::NoSocket(cause)) => {

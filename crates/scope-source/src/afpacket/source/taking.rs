@@ -61,14 +61,16 @@ impl AfPacketSource {
                 let group = groups.as_ref().map(|groups| groups.of(link.index));
                 Port::prepare(socket, Place { link, device, part: *part, group }, options, spec)
             }
-            Err(cause) => Err((SourceError::Spec { spec: spec.clone(), cause }, Some(socket))),
+            Err(cause) => Err((SourceError::spec(spec, cause), Some(socket))),
         };
         let mut port = match made {
             Ok(port) => port,
             Err((error, socket)) => {
                 self.spares.extend(socket);
                 return Err(match &error {
-                    SourceError::System { cause, .. } if is_gone(cause) => NotTaken::NotNow,
+                    SourceError::System { cause, .. } | SourceError::CaptureRing { cause, .. } if is_gone(cause) => {
+                        NotTaken::NotNow
+                    }
                     _ => NotTaken::Fault(error),
                 });
             }
@@ -84,7 +86,7 @@ impl AfPacketSource {
     }
 
     fn one_too_many(&self, wanted: usize, what: &str) -> SourceError {
-        SourceError::Spec { spec: self.wanted[wanted].spec.clone(), cause: format!("it is one too many: {what}") }
+        SourceError::spec(&self.wanted[wanted].spec, format!("it is one too many: {what}"))
     }
 
     fn met_too_many(&self, wanted: usize) -> NotTaken {
