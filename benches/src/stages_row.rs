@@ -38,7 +38,7 @@ pub fn measure(place: &Place, turns: usize, record: &mut Record) {
     let mut faults = Vec::new();
     for (what, size, filters) in CASES {
         let (mut then, mut now) = (row(format!("{what}, before")), row(format!("{what}, now")));
-        for turn in 0..turns.min(TURNS).max(1) {
+        for turn in 0..turns.clamp(1, TURNS) {
             let mut pair = [(&before, &mut then), (place, &mut now)];
             if turn % 2 == 1 {
                 pair.reverse();

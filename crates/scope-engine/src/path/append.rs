@@ -221,8 +221,8 @@ mod tests {
         append.open_lane(ring.open_lane(0, LinkType::ETHERNET).unwrap(), ClaimGroup::default());
         for number in 0..3 {
             append.interface(&Interface {
-                name: format!("eth{number}").into(),
-                description: String::new().into(),
+                name: format!("eth{number}"),
+                description: String::new(),
                 link_type: LinkType::ETHERNET,
                 snap_len: 0,
                 timestamps: TimestampSource::Kernel,
