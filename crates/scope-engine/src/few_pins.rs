@@ -2,7 +2,6 @@
 
 use crate::plan::RunPlan;
 use scope_ring::Ring;
-use scope_source::spec::SourcePlan;
 
 /// What is to be said of a run with triggers, once it has its ring.
 pub(crate) fn of_run(plan: &RunPlan, ring: &Ring, live: bool) -> Option<String> {
@@ -11,8 +10,7 @@ pub(crate) fn of_run(plan: &RunPlan, ring: &Ring, live: bool) -> Option<String> 
 
 /// The same before anything is opened, of plans with interfaces. `segments` are the ring's: bytes of each, and how many.
 pub fn warning(plan: &RunPlan, segments: (usize, usize)) -> Option<String> {
-    let is_interface = |plan: &SourcePlan| matches!(plan, SourcePlan::AfPacket(_) | SourcePlan::Pcap(_));
-    let live = plan.fixed.sources.iter().any(|entry| is_interface(&entry.plan));
+    let live = plan.fixed.sources.iter().any(|entry| entry.plan.interface().is_some());
     let (segment_bytes, pins) = (segments.0 as u64, segments.1 as u64 / 2); // as the ring makes its budget
     live.then(|| of_plan(plan, pins.max(1), segment_bytes, live)).flatten()
 }

@@ -16,7 +16,6 @@ use scope_machine::home::Home;
 use scope_machine::limits;
 use scope_machine::nic::Advice;
 use scope_machine::process::process_began;
-use scope_source::spec::SourcePlan;
 use std::time::{Duration, Instant};
 
 /// To the first one of a live run.
@@ -173,18 +172,14 @@ impl Health {
 
 /// How a live source captures.
 fn capture(entry: &SourceEntry) -> Option<event::Capture> {
-    let (interface, snap_len, promiscuous) = match &entry.plan {
-        SourcePlan::AfPacket(live) => (&live.interface, live.snap_len, live.promiscuous),
-        SourcePlan::Pcap(live) => (&live.interface, live.snap_len, live.promiscuous),
-        SourcePlan::File(_) | SourcePlan::Synth(_) => return None,
-    };
+    let interface = entry.plan.interface()?.to_string();
     let cpus = Some(entry.pinning.all()).filter(|cpus| !cpus.is_empty());
     Some(event::Capture {
         source: entry.spec.clone(),
-        interface: interface.to_string(),
+        interface,
         workers: entry.plan.workers().into(),
-        snap_len: snap_len.map(u64::from),
-        promiscuous: Some(promiscuous),
+        snap_len: entry.plan.snap_len().map(u64::from),
+        promiscuous: entry.plan.promiscuous(),
         cpus: cpus.map(|cpus| cpus.iter().map(|&cpu| cpu.into()).collect()),
     })
 }

@@ -8,18 +8,9 @@ use scope_source::afpacket::{self, AfPacketOptions, AfPacketSource};
 use scope_source::own_traffic::{self, Connection};
 use scope_source::spec::{AfPacketPlan, SourcePlan};
 
-/// Whether the source leaves out this program's own traffic.
-fn excludes_self(plan: &SourcePlan) -> bool {
-    match plan {
-        SourcePlan::AfPacket(live) => live.exclude_self,
-        SourcePlan::Pcap(live) => live.exclude_self,
-        SourcePlan::File(_) | SourcePlan::Synth(_) => false,
-    }
-}
-
 /// The connections that sources with `exclude-self` leave out; looked for only where one has it.
 pub(crate) fn own_traffic(fixed: &Fixed) -> Vec<Connection> {
-    if fixed.sources.iter().any(|entry| excludes_self(&entry.plan)) { own_traffic::ssh_sessions() } else { Vec::new() }
+    if fixed.sources.iter().any(|entry| entry.plan.excludes_self()) { own_traffic::ssh_sessions() } else { Vec::new() }
 }
 
 /// Opens capture on an interface, or on all that match.
@@ -63,7 +54,7 @@ fn on_cpus<T: Send>(entry: &SourceEntry, open: impl FnOnce() -> Result<T, Source
 /// What is worth a line at the start: where prefilters run, what is left out.
 pub(crate) fn notes(fixed: &Fixed, own: &[Connection], sources: &[Feed]) -> Vec<String> {
     let told = |source: &str, note: &str| format!("source '{source}': {note}");
-    let excluding = fixed.sources.iter().filter(|entry| excludes_self(&entry.plan));
+    let excluding = fixed.sources.iter().filter(|entry| entry.plan.excludes_self());
     let mut notes: Vec<String> = excluding.map(|entry| told(&entry.spec, &left_out(own))).collect();
     for feed in sources {
         for note in feed.source.notes() {

@@ -7,7 +7,7 @@ use scope_events::counts;
 use scope_events::fact::Counters;
 use scope_machine::nic::Altered;
 use scope_machine::nic::{Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice, cut_advice};
-use scope_source::spec::{Pattern, SourcePlan};
+use scope_source::spec::Pattern;
 use std::collections::BTreeMap;
 
 /// Interfaces that are watched at most.
@@ -85,11 +85,7 @@ struct Watched {
 impl NicWatch {
     /// Begins with the interfaces that `sources` name; each counter's growth counts from here. Before rights are given up.
     pub(crate) fn begin(sources: &[SourceEntry]) -> NicWatch {
-        let live = sources.iter().filter_map(|entry| match &entry.plan {
-            SourcePlan::AfPacket(live) => Some(live.interface.as_str()),
-            SourcePlan::Pcap(live) => Some(live.interface.as_str()),
-            SourcePlan::File(_) | SourcePlan::Synth(_) => None,
-        });
+        let live = sources.iter().filter_map(|entry| entry.plan.interface());
         let live: Vec<&str> = live.collect();
         let ethtool = if live.is_empty() { None } else { Ethtool::open().ok() };
         let softnet_before = if live.is_empty() { None } else { Softnet::now() };

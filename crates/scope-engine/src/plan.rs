@@ -113,10 +113,10 @@ impl Live {
 impl Fixed {
     /// Worker threads: files share theirs, interfaces with `workers=0` share one, every other source has its own.
     pub fn workers(sources: &[SourceEntry]) -> u32 {
-        let files = sources.iter().filter(|source| matches!(source.plan, SourcePlan::File(_)));
+        let files = sources.iter().filter(|source| source.plan.file().is_some());
         let of_files = files.map(|source| source.plan.workers()).max().unwrap_or(0);
-        let others = sources.iter().filter(|source| !matches!(source.plan, SourcePlan::File(_)));
-        let shares = |source: &SourceEntry| !matches!(source.plan, SourcePlan::File(_)) && source.plan.workers() == 0;
+        let others = sources.iter().filter(|source| source.plan.file().is_none());
+        let shares = |source: &SourceEntry| source.plan.file().is_none() && source.plan.workers() == 0;
         let shared = u32::from(sources.iter().any(shares));
         of_files + shared + others.map(|source| source.plan.workers()).sum::<u32>()
     }

@@ -3,7 +3,6 @@
 use crate::plan::{RunPlan, SourceEntry};
 use scope_filter::Filter;
 use scope_packet::LinkType;
-use scope_source::spec::SourcePlan;
 
 /// A warning for each source and filter of the plan that don't go together on any of `link_types`.
 pub fn warnings(plan: &RunPlan, link_types: &[LinkType]) -> Vec<String> {
@@ -11,7 +10,7 @@ pub fn warnings(plan: &RunPlan, link_types: &[LinkType]) -> Vec<String> {
 }
 
 fn of_source(plan: &RunPlan, entry: &SourceEntry, link_types: &[LinkType]) -> Vec<String> {
-    let Some(snap_len) = snap_len(&entry.plan) else { return Vec::new() };
+    let Some(snap_len) = entry.plan.snap_len() else { return Vec::new() };
     let prefilter = entry.prefilter.iter().map(|filter| ("prefilter".to_string(), needed(filter, link_types)));
     let triggers = plan.live.triggers.iter().flat_map(|trigger| {
         let name = &trigger.name;
@@ -29,16 +28,6 @@ fn of_source(plan: &RunPlan, entry: &SourceEntry, link_types: &[LinkType]) -> Ve
         )
     };
     unmet.map(say).collect()
-}
-
-fn snap_len(plan: &SourcePlan) -> Option<u32> {
-    let snap_len = match plan {
-        SourcePlan::AfPacket(live) => live.snap_len,
-        SourcePlan::Pcap(live) => live.snap_len,
-        SourcePlan::File(file) => file.snap_len,
-        SourcePlan::Synth(_) => None,
-    };
-    snap_len.filter(|&bytes| bytes > 0)
 }
 
 /// The least that the filter needs on any link type for which it compiles; `None` where that can't be told of one.

@@ -43,7 +43,7 @@ pub(crate) fn open_sources(fixed: &Fixed, own: &[Connection]) -> Result<Vec<Feed
             }
         }
     }
-    let first_file = fixed.sources.iter().find(|entry| matches!(entry.plan, SourcePlan::File(_)));
+    let first_file = fixed.sources.iter().find(|entry| entry.plan.file().is_some());
     if let Some(first_file) = first_file {
         for index in 0..file_workers {
             let share = (file_workers > 1).then_some((index, file_workers));

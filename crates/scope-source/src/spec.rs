@@ -212,6 +212,81 @@ pub enum SourcePlan {
 }
 
 impl SourcePlan {
+    /// The interface, or the pattern of interfaces, that it captures; `None`: it captures none.
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            SourcePlan::AfPacket(plan) => Some(&plan.interface),
+            SourcePlan::Pcap(plan) => Some(&plan.interface),
+            SourcePlan::File(_) | SourcePlan::Synth(_) => None,
+        }
+    }
+
+    /// The capture file that it reads.
+    pub fn file(&self) -> Option<&FilePlan> {
+        match self {
+            SourcePlan::File(plan) => Some(plan),
+            SourcePlan::AfPacket(_) | SourcePlan::Pcap(_) | SourcePlan::Synth(_) => None,
+        }
+    }
+
+    /// Whether its packets come when they come, or can wait.
+    pub fn is_live(&self) -> bool {
+        match self {
+            SourcePlan::AfPacket(_) | SourcePlan::Pcap(_) => true,
+            SourcePlan::File(_) => false,
+            SourcePlan::Synth(options) => !options.pace_max,
+        }
+    }
+
+    /// Bytes that it keeps of a packet, as they were asked for; `None`: all.
+    pub fn snap_len(&self) -> Option<u32> {
+        let snap_len = match self {
+            SourcePlan::AfPacket(plan) => plan.snap_len,
+            SourcePlan::Pcap(plan) => plan.snap_len,
+            SourcePlan::File(plan) => plan.snap_len,
+            SourcePlan::Synth(_) => None,
+        };
+        snap_len.filter(|&bytes| bytes > 0)
+    }
+
+    /// The same to be set; `None`: it makes whole packets.
+    pub fn snap_len_mut(&mut self) -> Option<&mut Option<u32>> {
+        match self {
+            SourcePlan::AfPacket(plan) => Some(&mut plan.snap_len),
+            SourcePlan::Pcap(plan) => Some(&mut plan.snap_len),
+            SourcePlan::File(plan) => Some(&mut plan.snap_len),
+            SourcePlan::Synth(_) => None,
+        }
+    }
+
+    /// Whether it also captures packets for other hosts; `None`: it captures none.
+    pub fn promiscuous(&self) -> Option<bool> {
+        match self {
+            SourcePlan::AfPacket(plan) => Some(plan.promiscuous),
+            SourcePlan::Pcap(plan) => Some(plan.promiscuous),
+            SourcePlan::File(_) | SourcePlan::Synth(_) => None,
+        }
+    }
+
+    /// Whether it leaves out this program's own traffic.
+    pub fn excludes_self(&self) -> bool {
+        match self {
+            SourcePlan::AfPacket(plan) => plan.exclude_self,
+            SourcePlan::Pcap(plan) => plan.exclude_self,
+            SourcePlan::File(_) | SourcePlan::Synth(_) => false,
+        }
+    }
+
+    /// Has it leave that out; whether it captures an interface, as only such can.
+    pub fn exclude_self(&mut self) -> bool {
+        match self {
+            SourcePlan::AfPacket(plan) => plan.exclude_self = true,
+            SourcePlan::Pcap(plan) => plan.exclude_self = true,
+            SourcePlan::File(_) | SourcePlan::Synth(_) => return false,
+        }
+        true
+    }
+
     /// How many workers of its own poll it; 0: one that it shares.
     pub fn workers(&self) -> u32 {
         match self {

@@ -10,7 +10,7 @@ use scope_engine::control::Unsent;
 use scope_engine::{Control, Order, Refusal, RunPlan, Summary, Watch, Which};
 use scope_fault::Fault;
 use scope_source::afpacket::settings::link_speed;
-use scope_source::spec::{AfPacketPlan, PcapPlan, SourcePlan};
+use scope_source::spec::SourcePlan;
 use scope_source::synth::{Size, SynthOptions};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -146,12 +146,13 @@ fn rate(plan: &RunPlan) -> (f64, String) {
                 wire_bits += packets * mean_bytes(options) * 8.0;
                 ring_bits += packets * (mean_bytes(options) + STORED_EXTRA) * 8.0;
             }
-            SourcePlan::AfPacket(AfPacketPlan { interface, .. }) | SourcePlan::Pcap(PcapPlan { interface, .. }) => {
-                let bits = link_speed(interface).map_or(RATE_ASSUMED, |bits| bits as f64);
-                wire_bits += bits;
-                ring_bits += bits;
+            plan => {
+                if let Some(interface) = plan.interface() {
+                    let bits = link_speed(interface).map_or(RATE_ASSUMED, |bits| bits as f64);
+                    wire_bits += bits;
+                    ring_bits += bits;
+                }
             }
-            _ => {}
         }
     }
     if wire_bits > 0.0 { (ring_bits, words::bit_rate(wire_bits)) } else { (RATE_ASSUMED, words::bit_rate(RATE_ASSUMED)) }

@@ -9,7 +9,6 @@ use crate::status::{Status, StatusTaker};
 use scope_events::event::{Interface, LongHold, Warning};
 use scope_events::fact::Rare;
 use scope_events::{EVENTS_FILE, LogNews};
-use scope_source::spec::SourcePlan;
 use scope_source::{InterfaceNews, InterfaceState};
 use scope_spelling::figures::{counted, number};
 use scope_spelling::printable::shell_word;
@@ -127,15 +126,8 @@ impl Run {
             return;
         }
         let set_back: u64 = status.sources.iter().map(|source| source.counters.set_back).sum();
-        let files: Vec<String> = self
-            .fixed
-            .sources
-            .iter()
-            .filter_map(|entry| match &entry.plan {
-                SourcePlan::File(file) => Some(shell_word(&file.path)),
-                _ => None,
-            })
-            .collect();
+        let files: Vec<String> =
+            self.fixed.sources.iter().filter_map(|entry| Some(shell_word(&entry.plan.file()?.path))).collect();
         let file = match &files[..] {
             [one] if one != "-" => one,
             _ => "FILE",

@@ -66,12 +66,7 @@ fn filter(of: Subject, text: &str, link_types: &[LinkType], vlan: VlanRule, faul
 fn exclude_self(entries: &mut [SourceEntry], faults: &mut Faults<'_>) {
     let mut interfaces = 0;
     for entry in entries {
-        match &mut entry.plan {
-            SourcePlan::AfPacket(live) => live.exclude_self = true,
-            SourcePlan::Pcap(live) => live.exclude_self = true,
-            SourcePlan::File(_) | SourcePlan::Synth(_) => continue,
-        }
-        interfaces += 1;
+        interfaces += u32::from(entry.plan.exclude_self());
     }
     if interfaces == 0 {
         let cause = "there is no interface that traffic could be left out of";
@@ -81,7 +76,7 @@ fn exclude_self(entries: &mut [SourceEntry], faults: &mut Faults<'_>) {
 
 /// All files are fed by the same workers.
 fn check_files(entries: &[SourceEntry], faults: &mut Faults<'_>) {
-    let mut files = entries.iter().filter(|entry| matches!(entry.plan, SourcePlan::File(_)));
+    let mut files = entries.iter().filter(|entry| entry.plan.file().is_some());
     let Some(first) = files.next() else { return };
     let text = |entry: &SourceEntry| entry.prefilter.as_ref().map(|filter| filter.text().to_string());
     if let Some(other) = files.find(|other| text(other) != text(first) || other.pinning != first.pinning) {

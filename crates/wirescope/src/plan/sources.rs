@@ -91,15 +91,10 @@ fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults<
         Err(cause) => return faults.add(bad(Fault::of("snap-len"), cause).remedy(such_as("snap-len", "128"))),
     };
     for entry in entries {
-        let own = match &mut entry.plan {
-            SourcePlan::AfPacket(plan) => &mut plan.snap_len,
-            SourcePlan::Pcap(plan) => &mut plan.snap_len,
-            SourcePlan::File(plan) => &mut plan.snap_len,
-            SourcePlan::Synth(_) => {
-                let fault = Fault::of("snap-len").cause(format!("source '{}' makes whole packets", entry.spec));
-                faults.add(fault.remedy(sentence!["leave ", Setting::of("snap-len"), " away and give it size="]));
-                continue;
-            }
+        let Some(own) = entry.plan.snap_len_mut() else {
+            let fault = Fault::of("snap-len").cause(format!("source '{}' makes whole packets", entry.spec));
+            faults.add(fault.remedy(sentence!["leave ", Setting::of("snap-len"), " away and give it size="]));
+            continue;
         };
         *own = own.or(snap_len);
     }
@@ -108,40 +103,25 @@ fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults<
 impl Sources {
     /// Whether there are sources, and all of them can wait: nothing is lost to speed then.
     pub fn can_wait(&self) -> bool {
-        !self.entries.is_empty() && !self.entries.iter().any(|entry| is_live(&entry.plan))
+        !self.entries.is_empty() && !self.entries.iter().any(|entry| entry.plan.is_live())
     }
 
     /// Whether all sources are capture files that are read as fast as can be: they are over before somebody fires by hand. What comes
     /// from standard input may come for long.
     pub fn are_files_at_once(&self) -> bool {
-        let at_once = |entry: &SourceEntry| match &entry.plan {
-            SourcePlan::File(file) => file.pace.is_none() && file.path != "-",
-            _ => false,
-        };
+        let at_once = |entry: &SourceEntry| entry.plan.file().is_some_and(|file| file.pace.is_none() && file.path != "-");
         !self.entries.is_empty() && self.entries.iter().all(at_once)
     }
 }
 
-/// Whether packets come when they come, or can wait.
-fn is_live(plan: &SourcePlan) -> bool {
-    match plan {
-        SourcePlan::AfPacket(_) | SourcePlan::Pcap(_) => true,
-        SourcePlan::File(_) => false,
-        SourcePlan::Synth(options) => !options.pace_max,
-    }
-}
-
 fn files(entries: &[SourceEntry]) -> impl Iterator<Item = (&SourceEntry, &FilePlan)> {
-    entries.iter().filter_map(|entry| match &entry.plan {
-        SourcePlan::File(plan) => Some((entry, plan)),
-        _ => None,
-    })
+    entries.iter().filter_map(|entry| Some((entry, entry.plan.file()?)))
 }
 
 /// Sources that can't run side by side.
 fn check_together(entries: &[SourceEntry], faults: &mut Faults<'_>) {
-    let live = entries.iter().find(|entry| is_live(&entry.plan));
-    let waiting = entries.iter().find(|entry| !is_live(&entry.plan));
+    let live = entries.iter().find(|entry| entry.plan.is_live());
+    let waiting = entries.iter().find(|entry| !entry.plan.is_live());
     if let (Some(live), Some(waiting)) = (live, waiting) {
         let fault = of_both(live, waiting).cause("live traffic and files or traffic with pace=max don't mix");
         faults.add(fault.remedy("give each a run of its own"));
@@ -161,15 +141,8 @@ fn check_together(entries: &[SourceEntry], faults: &mut Faults<'_>) {
             faults.add(fault.remedy("give each the same pace= and snaplen="));
         }
     }
-    let interfaces: Vec<(&SourceEntry, Pattern)> = entries
-        .iter()
-        .filter_map(|entry| match &entry.plan {
-            SourcePlan::AfPacket(AfPacketPlan { interface, .. }) | SourcePlan::Pcap(PcapPlan { interface, .. }) => {
-                Some((entry, Pattern::new(interface)))
-            }
-            SourcePlan::File(_) | SourcePlan::Synth(_) => None,
-        })
-        .collect();
+    let interfaces: Vec<(&SourceEntry, Pattern)> =
+        entries.iter().filter_map(|entry| Some((entry, Pattern::new(entry.plan.interface()?)))).collect();
     for (at, (entry, pattern)) in interfaces.iter().enumerate() {
         if let Some((other, _)) = interfaces[..at].iter().find(|(_, other)| other.overlaps(pattern)) {
             let fault = of_both(other, entry).cause("packets of an interface that both mean would come twice");
