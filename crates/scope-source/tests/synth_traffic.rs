@@ -346,7 +346,10 @@ fn the_next_time_is_that_of_the_next_packet() {
 #[test]
 fn options_that_make_no_sense_are_refused_all_at_once() {
     let bad = SynthOptions { rate: Some(0), flows: 0, pace_max: true, size: Size::Fixed(10), ..SynthOptions::default() };
-    let message = synth::open(&bad, "synth:rate=0").expect_err("refused").to_string();
+    let faults = bad.faults("synth:rate=0");
+    let first = synth::open(&bad, "synth:rate=0").expect_err("refused").to_string();
+    assert_eq!(first, faults[0].to_string());
+    let message = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     for part in ["synth:rate=0", "rate is 0", "size is 10", "flows is 0", "needs time= or packets="] {
         assert!(message.contains(part), "{message}");
     }
