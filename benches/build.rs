@@ -1,6 +1,8 @@
-//! Builds the peers that are no crates, where their headers are: `scripts/fetch-peers.sh` puts them under `target/peers`.
+//! Builds the peers that are no crates, where their headers are: `scripts/fetch-peers.sh` puts them under
+//! `target/peers`.
 //!
-//! What can't be built is left out: the bench says so in a word. `peer_moodycamel` and `peer_rte_ring` tell what is there.
+//! What can't be built is left out: the bench says so in a word. `peer_moodycamel` and `peer_rte_ring` tell
+//! what is there.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +21,13 @@ fn main() {
     let (dpdk, machine) = (include.join("dpdk"), include.join("x86_64-linux-gnu/dpdk"));
     if dpdk.join("rte_ring.h").is_file() && machine.join("rte_config.h").is_file() {
         let mut build = cc::Build::new();
-        build.include(machine).include(dpdk).file("shim/rte_ring.c").flag("-include").flag("rte_config.h").flag("-mssse3");
+        build
+            .include(machine)
+            .include(dpdk)
+            .file("shim/rte_ring.c")
+            .flag("-include")
+            .flag("rte_config.h")
+            .flag("-mssse3");
         finish(&mut build, "peer_rte_ring");
     }
 }
@@ -31,7 +39,8 @@ fn peers() -> Option<PathBuf> {
     Some(target.join("peers"))
 }
 
-/// Headers of others bring warnings of their own; a compiler that is missing or refuses is no failure of this build.
+/// Headers of others bring warnings of their own; a compiler that is missing or refuses is no failure of this
+/// build.
 fn finish(build: &mut cc::Build, name: &str) {
     match build.warnings(false).opt_level(3).try_compile(name) {
         Ok(()) => println!("cargo::rustc-cfg={name}"),

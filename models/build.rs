@@ -1,5 +1,6 @@
-//! Makes the variants: scope-ring's own source with loom's atomics in the place of the standard library's, once as it is and
-//! once per seeded fault. Stops the build where a text that it replaces isn't there exactly once: then the list is out of date.
+//! Makes the variants: scope-ring's own source with loom's atomics in the place of the standard library's,
+//! once as it is and once per seeded fault. Stops the build where a text that it replaces isn't there exactly
+//! once: then the list is out of date.
 
 #[path = "src/mutants.rs"]
 #[allow(dead_code)] // who catches a fault, and how, is the models' concern
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 /// Files of scope-ring that have a stand-in here: memory without a mapping, no system calls, loom's lock.
 const STAND_INS: [&str; 3] = ["region/mod.rs", "futex.rs", "lock.rs"];
 
-/// What runs the ring and is no part of it: the thread that builds summaries; and what the stand-in of the memory has no need of.
+/// What runs the ring and is no part of it: the thread that builds summaries; and what the stand-in of the
+/// memory has no need of.
 const LEFT_OUT: [&str; 4] = ["summarizer", "region/arena.rs", "region/memory.rs", "region/prefault.rs"];
 
 /// What every variant gets, wherever it occurs.
@@ -25,8 +27,8 @@ const EVERYWHERE: [(&str, &str); 5] = [
     ("target_arch = \"x86_64\"", "any()"),
 ];
 
-/// Bounds that make the ring small enough, the one place where bytes of a segment are written, and the room that is left out:
-/// file, text, replacement.
+/// Bounds that make the ring small enough, the one place where bytes of a segment are written, and the room
+/// that is left out: file, text, replacement.
 const IN_FILES: [(&str, &str, &str); 8] = [
     // The models look inside.
     ("lib.rs", "mod control;", "pub mod control;"),
@@ -44,7 +46,8 @@ const IN_FILES: [(&str, &str, &str); 8] = [
 ];
 
 /// What must not be left: it would run outside of loom's sight.
-const FOREIGN: [&str; 5] = ["std::sync::{Arc, Mutex", "std::sync::Mutex", "std::sync::atomic", "std::hint", "std::thread"];
+const FOREIGN: [&str; 5] =
+    ["std::sync::{Arc, Mutex", "std::sync::Mutex", "std::sync::atomic", "std::hint", "std::thread"];
 
 fn main() {
     let here = std::env::var("CARGO_MANIFEST_DIR").expect("set by cargo");
@@ -54,16 +57,20 @@ fn main() {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     let mut variants = String::new();
-    for (name, mutant) in std::iter::once(("none", None)).chain(MUTANTS.iter().map(|mutant| (mutant.name, Some(mutant)))) {
+    for (name, mutant) in
+        std::iter::once(("none", None)).chain(MUTANTS.iter().map(|mutant| (mutant.name, Some(mutant))))
+    {
         let folder = Path::new(&out).join(name);
         make(&source, &Path::new(&here).join("src"), &folder, name, mutant);
         let (lib, model) = (folder.join("lib.rs"), Path::new(&out).join(format!("{name}.rs")));
         write(&model, &models(&Path::new(&here).join("src/model.rs"), mutant));
-        variants +=
-            &format!("pub mod {name} {{\n#[path = {lib:?}]\npub mod scope_ring;\n#[path = {model:?}]\npub mod model;\n}}\n");
+        variants += &format!(
+            "pub mod {name} {{\n#[path = {lib:?}]\npub mod scope_ring;\n#[path = {model:?}]\npub mod model;\n}}\n"
+        );
     }
     let arm = |name: &str| format!("{name:?} => {name}::model::run(model),\n");
-    let arms: String = std::iter::once("none").chain(MUTANTS.iter().map(|mutant| mutant.name)).map(arm).collect();
+    let arms: String =
+        std::iter::once("none").chain(MUTANTS.iter().map(|mutant| mutant.name)).map(arm).collect();
     variants += &format!(
         "/// Runs `model` on variant `name`; false: one of them is unknown.\n\
          pub fn run(name: &str, model: &str) -> bool {{\nmatch name {{\n{arms}_ => false,\n}}\n}}\n"
@@ -76,7 +83,8 @@ fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Opti
     let mut seeded = mutant.is_none();
     let mut written = Vec::new();
     for path in files(source) {
-        let file = path.strip_prefix(source).ok().and_then(|file| file.to_str()).expect("a file name").to_string();
+        let file =
+            path.strip_prefix(source).ok().and_then(|file| file.to_str()).expect("a file name").to_string();
         if LEFT_OUT.iter().any(|left_out| file.starts_with(left_out)) {
             continue;
         }
@@ -99,7 +107,11 @@ fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Opti
         }
         text = text.replace("crate::", &format!("crate::variants::{name}::scope_ring::"));
         let left = FOREIGN.iter().find(|foreign| !stand_in && text.contains(**foreign));
-        assert!(left.is_none(), "{file}: {} is not modelled; teach build.rs to replace it", left.unwrap_or(&""));
+        assert!(
+            left.is_none(),
+            "{file}: {} is not modelled; teach build.rs to replace it",
+            left.unwrap_or(&"")
+        );
         let to = folder.join(&file);
         std::fs::create_dir_all(to.parent().expect("in `folder`")).expect("OUT_DIR is writable");
         write(&to, &text);
@@ -110,20 +122,26 @@ fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Opti
     assert!(seeded, "mutant {name}: its file isn't there");
 }
 
-/// The models' text; for a mutant with only the one in the list that must catch it, so that no other is compiled.
+/// The models' text; for a mutant with only the one in the list that must catch it, so that no other is
+/// compiled.
 fn models(path: &Path, mutant: Option<&Mutant>) -> String {
     let text = read(path);
     let Some(mutant) = mutant else { return text };
     let (before, list) = text.split_once("fn())] = &[\n").expect("the list of models");
     let (list, behind) = list.split_once("];").expect("its end");
     let wanted = format!("    (\"{}\",", mutant.model);
-    let entry = list.lines().find(|line| line.starts_with(&wanted)).unwrap_or_else(|| panic!("no model {}", mutant.model));
+    let entry = list
+        .lines()
+        .find(|line| line.starts_with(&wanted))
+        .unwrap_or_else(|| panic!("no model {}", mutant.model));
     format!("{before}fn())] = &[\n{entry}\n];{behind}")
 }
 
 /// All files of a folder and of the folders in it.
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).expect("scope-ring's source").map(|entry| entry.expect("a folder entry").path());
+    let entries = std::fs::read_dir(folder)
+        .expect("scope-ring's source")
+        .map(|entry| entry.expect("a folder entry").path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 

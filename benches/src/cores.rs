@@ -7,7 +7,8 @@ pub fn cores() -> Vec<usize> {
     // SAFETY: the set outlives the call, which is told its size.
     let known = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) } == 0;
     // SAFETY: the number is inside the set.
-    let cores: Vec<usize> = (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect();
+    let cores: Vec<usize> =
+        (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect();
     if known && !cores.is_empty() { cores } else { vec![0] }
 }
 

@@ -1,4 +1,5 @@
-//! A capture file read as fast as possible, against tcpdump: one trigger, and sixteen. None of them ever fires.
+//! A capture file read as fast as possible, against tcpdump: one trigger, and sixteen. None of them ever
+//! fires.
 
 use crate::figures::median;
 use crate::place::Place;
@@ -49,8 +50,13 @@ pub struct Race {
 impl Race {
     /// No round is run yet.
     pub fn new(name: &'static str, limit: f64, filters: &'static [&'static str]) -> Race {
-        let row = |what: String| Row { bar: name, what, unit: "packets/s", rounds: Vec::new(), faults: Vec::new() };
-        let theirs = if filters.len() == 1 { "tcpdump".into() } else { format!("{} tcpdump, one after another", filters.len()) };
+        let row =
+            |what: String| Row { bar: name, what, unit: "packets/s", rounds: Vec::new(), faults: Vec::new() };
+        let theirs = if filters.len() == 1 {
+            "tcpdump".into()
+        } else {
+            format!("{} tcpdump, one after another", filters.len())
+        };
         Race { name, limit, each: None, filters, ours: row("wirescope".into()), theirs: row(theirs) }
     }
 
@@ -88,13 +94,26 @@ impl Race {
 
     /// Adds the rows and the bar.
     pub fn finish(self, record: &mut Record) {
-        let value = median(&self.ours.rounds).zip(median(&self.theirs.rounds)).map(|(ours, theirs)| ours / theirs);
-        let ratios: Vec<f64> = self.ours.rounds.iter().zip(&self.theirs.rounds).map(|(ours, theirs)| ours / theirs).collect();
+        let value =
+            median(&self.ours.rounds).zip(median(&self.theirs.rounds)).map(|(ours, theirs)| ours / theirs);
+        let ratios: Vec<f64> =
+            self.ours.rounds.iter().zip(&self.theirs.rounds).map(|(ours, theirs)| ours / theirs).collect();
         let faults = [self.ours.faults.clone(), self.theirs.faults.clone()].concat();
         let lowest = ratios.iter().copied().reduce(f64::min);
-        let ratio = Row { bar: self.name, what: "ratio of each round".into(), unit: "x", rounds: ratios, faults: Vec::new() };
+        let ratio = Row {
+            bar: self.name,
+            what: "ratio of each round".into(),
+            unit: "x",
+            rounds: ratios,
+            faults: Vec::new(),
+        };
         record.rows.extend([self.ours, self.theirs, ratio]);
-        record.bars.push(Bar { name: self.name, value, limit: Limit::AtLeast(self.limit), faults: faults.clone() });
+        record.bars.push(Bar {
+            name: self.name,
+            value,
+            limit: Limit::AtLeast(self.limit),
+            faults: faults.clone(),
+        });
         if let Some((name, limit)) = self.each {
             record.bars.push(Bar { name, value: lowest, limit: Limit::AtLeast(limit), faults });
         }
@@ -119,7 +138,8 @@ pub fn traffic(place: &Place, file_bytes: u64) -> Result<Traffic> {
 
 /// How long the run takes from the end of its prefault, checked.
 fn own_seconds(place: &Place, traffic: &Traffic, filters: &[&str]) -> Result<f64> {
-    let source = format!("file:{}", traffic.path.display().to_string().replace('\\', "\\\\").replace(',', "\\,"));
+    let source =
+        format!("file:{}", traffic.path.display().to_string().replace('\\', "\\\\").replace(',', "\\,"));
     let mut arguments = vec!["--ring", "1GiB", "--source", &source];
     filters.iter().for_each(|filter| arguments.extend(["--trigger", filter]));
     let finished = Run::start(place, None, &arguments)?.finish(LIMIT)?;

@@ -20,8 +20,13 @@ fn add(ran: Ran, record: &mut Record) {
         faults.push(format!("only {} commands were run", ran.steps));
     }
     let value = if faults.is_empty() { 1.0 } else { 0.0 };
-    let row =
-        Row { bar: NAME, what: "commands run".into(), unit: "commands", rounds: vec![ran.steps as f64], faults: faults.clone() };
+    let row = Row {
+        bar: NAME,
+        what: "commands run".into(),
+        unit: "commands",
+        rounds: vec![ran.steps as f64],
+        faults: faults.clone(),
+    };
     record.rows.push(row);
     record.bars.push(Bar { name: NAME, value: Some(value), limit: Limit::Exactly(1.0), faults });
 }

@@ -1,9 +1,11 @@
-//! `dump_in_place_ms`: from the end of a dump's window to its finished file under its name, live on a veth pair.
+//! `dump_in_place_ms`: from the end of a dump's window to its finished file under its name, live on a veth
+//! pair.
 //!
-//! 5000 packets/s; a trigger packet every 300 ms fires a dump of everything, 1 s before to 100 ms after it. The window ends at
-//! `to`; the event log's `dump` line is written once the file has its name, so its `logged` is late rather than early. What the
-//! dumps hold is checked against each other: they overlap, and every packet that one of them has inside another's window must
-//! be there, too, with no number missing between first and last.
+//! 5000 packets/s; a trigger packet every 300 ms fires a dump of everything, 1 s before to 100 ms after it.
+//! The window ends at `to`; the event log's `dump` line is written once the file has its name, so its
+//! `logged` is late rather than early. What the dumps hold is checked against each other: they overlap, and
+//! every packet that one of them has inside another's window must be there, too, with no number missing
+//! between first and last.
 
 use crate::figures::{ms, percentile};
 use crate::live_frames::{Shot, is_trigger, number_of, send, start_on};
@@ -40,7 +42,13 @@ pub struct DumpInPlace {
 impl DumpInPlace {
     /// No round is run yet; `skipped` says why none will be.
     pub fn new(skipped: Option<&String>) -> DumpInPlace {
-        let row = |what: &str| Row { bar: NAME, what: what.into(), unit: "ms", rounds: Vec::new(), faults: Vec::new() };
+        let row = |what: &str| Row {
+            bar: NAME,
+            what: what.into(),
+            unit: "ms",
+            rounds: Vec::new(),
+            faults: Vec::new(),
+        };
         let faults = skipped.into_iter().cloned().collect();
         DumpInPlace { all: Vec::new(), p50: row("p50 of each round"), p99: row("p99 of each round"), faults }
     }
@@ -72,7 +80,8 @@ impl DumpInPlace {
 /// One round: latencies, ms.
 fn latencies(place: &Place, lab: &Lab, dumps: usize) -> Result<Vec<f64>> {
     let shots = shots(dumps);
-    let arguments = ["--ring", "128MiB", "--dump", "", "--before", "1s", "--after", "100ms", "--holdoff", "0.2"];
+    let arguments =
+        ["--ring", "128MiB", "--dump", "", "--before", "1s", "--after", "100ms", "--holdoff", "0.2"];
     let run = start_on(lab, place, &arguments)?;
     send(lab, &shots)?;
     run.interrupt()?;
@@ -93,11 +102,15 @@ fn latencies(place: &Place, lab: &Lab, dumps: usize) -> Result<Vec<f64>> {
 fn shots(dumps: usize) -> Vec<Shot> {
     let last_ms = TRIGGER_FIRST_MS + TRIGGER_EVERY_MS * (dumps - 1);
     let fires = |at_ms: usize| {
-        (TRIGGER_FIRST_MS..=last_ms).contains(&at_ms) && (at_ms - TRIGGER_FIRST_MS).is_multiple_of(TRIGGER_EVERY_MS)
+        (TRIGGER_FIRST_MS..=last_ms).contains(&at_ms)
+            && (at_ms - TRIGGER_FIRST_MS).is_multiple_of(TRIGGER_EVERY_MS)
     };
     let shot = |number: usize| {
         let at_ms = number / PACKETS_PER_MS;
-        Shot { at: Duration::from_millis(at_ms as u64), is_trigger: number.is_multiple_of(PACKETS_PER_MS) && fires(at_ms) }
+        Shot {
+            at: Duration::from_millis(at_ms as u64),
+            is_trigger: number.is_multiple_of(PACKETS_PER_MS) && fires(at_ms),
+        }
     };
     (0..(last_ms + TAIL_MS) * PACKETS_PER_MS).map(shot).collect()
 }
@@ -118,14 +131,23 @@ struct Held {
 
 fn check_dumps(dumps: &[Value]) -> Result<()> {
     let held: Vec<Held> = dumps.iter().map(read).collect::<Result<_>>()?;
-    let all: BTreeMap<u64, i64> = held.iter().flat_map(|held| held.packets.iter().map(|(&n, &at)| (n, at))).collect();
+    let all: BTreeMap<u64, i64> =
+        held.iter().flat_map(|held| held.packets.iter().map(|(&n, &at)| (n, at))).collect();
     for (held, dump) in held.iter().zip(dumps) {
         let inside = |&(_, &time_ns): &(&u64, &i64)| (held.from_ns..=held.to_ns).contains(&time_ns);
         let expected = all.iter().filter(inside);
-        ensure!(expected.eq(held.packets.iter()), "dump {} differs from what others hold of its window", dump["id"]);
+        ensure!(
+            expected.eq(held.packets.iter()),
+            "dump {} differs from what others hold of its window",
+            dump["id"]
+        );
         let numbers = held.packets.keys().next().zip(held.packets.keys().next_back());
         let span = numbers.map_or(0, |(first, last)| last - first + 1);
-        ensure!(span == held.packets.len() as u64, "dump {} lacks packets between its first and last", dump["id"]);
+        ensure!(
+            span == held.packets.len() as u64,
+            "dump {} lacks packets between its first and last",
+            dump["id"]
+        );
     }
     Ok(())
 }
@@ -133,16 +155,24 @@ fn check_dumps(dumps: &[Value]) -> Result<()> {
 /// Reads one dump and checks it against its entry in the summary.
 fn read(dump: &Value) -> Result<Held> {
     let path = dump["path"].as_str().with_context(|| format!("no 'path' in {dump}"))?;
-    let packets = oracle::read(path).map_err(|fault| anyhow!("dump {}: {fault}", dump["id"]))?.capture.packets;
+    let packets =
+        oracle::read(path).map_err(|fault| anyhow!("dump {}: {fault}", dump["id"]))?.capture.packets;
     ensure!(dump["lost_max"] == 0, "dump {} is not complete: {dump}", dump["id"]);
-    ensure!(dump["packets"] == packets.len(), "dump {} holds {} packets, not {}", dump["id"], packets.len(), dump["packets"]);
+    ensure!(
+        dump["packets"] == packets.len(),
+        "dump {} holds {} packets, not {}",
+        dump["id"],
+        packets.len(),
+        dump["packets"]
+    );
     ensure!(packets.is_sorted_by_key(|packet| packet.time_ns), "dump {} is out of order", dump["id"]);
     let hit_ns = time_of(dump, "time")?;
     let has_hit = packets.iter().any(|packet| packet.time_ns == hit_ns && is_trigger(&packet.data));
     ensure!(has_hit, "dump {} lacks the packet that fired", dump["id"]);
     let numbered = packets.iter().map(|packet| Some((number_of(&packet.data)?, packet.time_ns)));
-    let packets: BTreeMap<u64, i64> =
-        numbered.collect::<Option<_>>().with_context(|| format!("dump {} holds a packet that wasn't sent", dump["id"]))?;
+    let packets: BTreeMap<u64, i64> = numbered
+        .collect::<Option<_>>()
+        .with_context(|| format!("dump {} holds a packet that wasn't sent", dump["id"]))?;
     Ok(Held { from_ns: time_of(dump, "from")?, to_ns: time_of(dump, "to")?, packets })
 }
 
@@ -158,7 +188,8 @@ mod tests {
         format!("1970-01-01T00:00:00.{ns:09}Z")
     }
 
-    /// Packet n is sent at n ms, the tenth is a trigger packet; writes those of `numbers` as the dump of `from..=to` ms.
+    /// Packet n is sent at n ms, the tenth is a trigger packet; writes those of `numbers` as the dump of
+    /// `from..=to` ms.
     fn dump(folder: &Path, id: u64, (from, to): (i64, i64), numbers: &[u64]) -> Value {
         let mut capture = Capture::ethernet("vb");
         let packet = |&n: &u64| Record::new(n as i64 * 1_000_000, frame(n, n == 10, &mut Random::new(n)));
@@ -176,9 +207,13 @@ mod tests {
         let check = |first: &[u64], second: &[u64], words: &str| {
             let dumps = [dump(folder.path(), 1, (5, 15), first), dump(folder.path(), 2, (8, 20), second)];
             let fault = check_dumps(&dumps).err().map(|fault| fault.to_string()).unwrap_or_default();
-            assert!(fault.contains(words) && fault.is_empty() == words.is_empty(), "'{fault}' is not '{words}'");
+            assert!(
+                fault.contains(words) && fault.is_empty() == words.is_empty(),
+                "'{fault}' is not '{words}'"
+            );
         };
-        let without = |numbers: Vec<u64>, lacks: u64| numbers.into_iter().filter(|&n| n != lacks).collect::<Vec<u64>>();
+        let without =
+            |numbers: Vec<u64>, lacks: u64| numbers.into_iter().filter(|&n| n != lacks).collect::<Vec<u64>>();
         check(&range(5, 15), &range(8, 20), "");
         check(&range(5, 14), &range(8, 20), "dump 1 differs");
         check(&range(5, 15), &without(range(8, 20), 12), "dump 2 differs");
@@ -190,7 +225,8 @@ mod tests {
     #[test]
     fn trigger_packets_are_as_many_as_dumps_and_the_traffic_outlasts_the_last_window() {
         let shots = shots(26);
-        let triggers: Vec<u128> = shots.iter().filter(|shot| shot.is_trigger).map(|shot| shot.at.as_millis()).collect();
+        let triggers: Vec<u128> =
+            shots.iter().filter(|shot| shot.is_trigger).map(|shot| shot.at.as_millis()).collect();
         assert_eq!(triggers.len(), 26);
         assert!(triggers.windows(2).all(|pair| pair[1] - pair[0] == 300));
         assert!(shots.last().unwrap().at.as_millis() >= triggers[25] + 500);

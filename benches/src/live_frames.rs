@@ -1,4 +1,5 @@
-//! Frames for the live rows: numbered UDP packets between two hosts, some of which are trigger packets; sent at set moments.
+//! Frames for the live rows: numbered UDP packets between two hosts, some of which are trigger packets; sent
+//! at set moments.
 
 use crate::place::Place;
 use crate::traffic::length;
@@ -27,7 +28,8 @@ pub struct Shot {
 
 /// The frame of packet `number`.
 pub fn frame(number: u64, is_trigger: bool, random: &mut Random) -> Vec<u8> {
-    let (from, to) = if is_trigger { ("10.0.1.1:5000", "10.0.1.2:60000") } else { ("10.0.0.1:4000", "10.0.0.2:5000") };
+    let (from, to) =
+        if is_trigger { ("10.0.1.1:5000", "10.0.1.2:60000") } else { ("10.0.0.1:4000", "10.0.0.2:5000") };
     let mut payload = number.to_be_bytes().to_vec();
     let rest = length(random) - HEADER_BYTES - payload.len();
     payload.extend(random.bytes(rest));
@@ -54,20 +56,23 @@ fn now_ns() -> i64 {
 /// # Errors
 /// What it said.
 pub fn start_on(lab: &Lab, place: &Place, arguments: &[&str]) -> Result<Run> {
-    let mut run = Run::start(place, Some(lab.b()), &[&["-i", "vb", "--trigger", TRIGGER], arguments].concat())?;
+    let mut run =
+        Run::start(place, Some(lab.b()), &[&["-i", "vb", "--trigger", TRIGGER], arguments].concat())?;
     run.wait_started()?;
     std::thread::sleep(SETTLE);
     Ok(run)
 }
 
-/// Sends `shots` from `va`, each at its moment; returns when each was handed to the kernel, ns since the epoch.
+/// Sends `shots` from `va`, each at its moment; returns when each was handed to the kernel, ns since the
+/// epoch.
 ///
 /// # Errors
 /// The system's.
 pub fn send(lab: &Lab, shots: &[Shot]) -> Result<Vec<i64>> {
     let sender = RawSender::open(lab.a(), "va").context("sending on va")?;
     let mut random = Random::new(1);
-    let frames: Vec<Vec<u8>> = (0u64..).zip(shots).map(|(number, shot)| frame(number, shot.is_trigger, &mut random)).collect();
+    let frames: Vec<Vec<u8>> =
+        (0u64..).zip(shots).map(|(number, shot)| frame(number, shot.is_trigger, &mut random)).collect();
     let mut sent_ns = Vec::with_capacity(shots.len());
     let begun = Instant::now();
     for (shot, frame) in shots.iter().zip(&frames) {

@@ -1,12 +1,14 @@
-//! `wire_to_trigger_ms`: from the moment a packet is handed to the kernel to the trigger's verdict on it, on a veth pair.
+//! `wire_to_trigger_ms`: from the moment a packet is handed to the kernel to the trigger's verdict on it, on
+//! a veth pair.
 //!
 //! ```text
 //!  sender (namespace a)                                wirescope run (namespace b)
 //!  clock, send ──► va ═ vb ──► TPACKET_V3 block ──► worker: filter, verdict ──► event log: `hit`, `logged` = clock
 //! ```
-//! 1000 packets/s at random gaps, every 11th a trigger packet: some 91 hits a second, so that all are listed. The first one
-//! fires, each further one extends its dump; both take the same way up to the verdict. A hit is matched with the trigger
-//! packet that was sent last before its capture time; every one must be matched once.
+//! 1000 packets/s at random gaps, every 11th a trigger packet: some 91 hits a second, so that all are listed.
+//! The first one fires, each further one extends its dump; both take the same way up to the verdict. A hit is
+//! matched with the trigger packet that was sent last before its capture time; every one must be matched
+//! once.
 
 use crate::figures::{ms, percentile};
 use crate::live_frames::{Shot, send, start_on};
@@ -39,7 +41,13 @@ pub struct WireToTrigger {
 impl WireToTrigger {
     /// No round is run yet; `skipped` says why none will be.
     pub fn new(skipped: Option<&String>) -> WireToTrigger {
-        let row = |what: &str| Row { bar: NAME, what: what.into(), unit: "ms", rounds: Vec::new(), faults: Vec::new() };
+        let row = |what: &str| Row {
+            bar: NAME,
+            what: what.into(),
+            unit: "ms",
+            rounds: Vec::new(),
+            faults: Vec::new(),
+        };
         let faults = skipped.into_iter().cloned().collect();
         WireToTrigger {
             all: Vec::new(),
@@ -85,8 +93,10 @@ fn latencies(place: &Place, lab: &Lab, hits: usize) -> Result<Vec<f64>> {
     check(&finished, &shots)?;
     let trigger_sent_ns: Vec<i64> =
         sent_ns.iter().zip(&shots).filter(|(_, shot)| shot.is_trigger).map(|(&sent_ns, _)| sent_ns).collect();
-    let seen: Vec<(i64, i64)> =
-        finished.events("hit").map(|hit| Ok((time_of(hit, "time")?, time_of(hit, "logged")?))).collect::<Result<_>>()?;
+    let seen: Vec<(i64, i64)> = finished
+        .events("hit")
+        .map(|hit| Ok((time_of(hit, "time")?, time_of(hit, "logged")?)))
+        .collect::<Result<_>>()?;
     matched(&trigger_sent_ns, &seen)
 }
 
@@ -102,27 +112,38 @@ fn shots(hits: usize) -> Vec<Shot> {
         .collect()
 }
 
-/// Nothing is lost, every trigger packet is a hit, and the dump holds what went between its hosts: all of them.
+/// Nothing is lost, every trigger packet is a hit, and the dump holds what went between its hosts: all of
+/// them.
 fn check(finished: &Finished, shots: &[Shot]) -> Result<()> {
     let triggers = shots.iter().filter(|shot| shot.is_trigger).count() as u64;
     finished.check_packets(shots.len() as u64)?;
     let (fired, extended) = (finished.hits("fired"), finished.hits("extended"));
-    ensure!(fired == 1 && fired + extended == triggers, "{fired} fired and {extended} extended of {triggers} trigger packets");
-    ensure!(finished.hits_total() == triggers, "{} hits of {triggers} trigger packets", finished.hits_total());
+    ensure!(
+        fired == 1 && fired + extended == triggers,
+        "{fired} fired and {extended} extended of {triggers} trigger packets"
+    );
+    ensure!(
+        finished.hits_total() == triggers,
+        "{} hits of {triggers} trigger packets",
+        finished.hits_total()
+    );
     let [dump] = finished.dumps() else { anyhow::bail!("{} dumps instead of one", finished.dumps().len()) };
     ensure!(dump["lost_max"] == 0 && dump["packets"] == triggers, "the dump isn't what was sent: {dump}");
     Ok(())
 }
 
-/// For each hit, (capture time, time of the verdict), how long it took from its packet's sending, ms. All but the first trigger
-/// packet, which fired, must have been hits, or not be listed.
+/// For each hit, (capture time, time of the verdict), how long it took from its packet's sending, ms. All but
+/// the first trigger packet, which fired, must have been hits, or not be listed.
 fn matched(sent_ns: &[i64], seen: &[(i64, i64)]) -> Result<Vec<f64>> {
     let mut taken = vec![false; sent_ns.len()];
     seen.iter()
         .map(|&(captured_ns, verdict_ns)| {
             let before = sent_ns.partition_point(|&sent_ns| sent_ns <= captured_ns);
             let packet = before.checked_sub(1).context("a hit was captured before anything was sent")?;
-            ensure!(packet > 0 && !std::mem::replace(&mut taken[packet], true), "trigger packet {packet} was a hit twice");
+            ensure!(
+                packet > 0 && !std::mem::replace(&mut taken[packet], true),
+                "trigger packet {packet} was a hit twice"
+            );
             ensure!(verdict_ns >= captured_ns, "a verdict came before its packet");
             Ok(ms(verdict_ns - sent_ns[packet]))
         })

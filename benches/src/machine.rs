@@ -12,9 +12,11 @@ pub fn describe(place: &Place) -> Map<String, Value> {
     let version = output(Command::new(&place.wirescope).arg("--version"));
     let tcpdump = output(Command::new("tcpdump").arg("--version"));
     let kernel = read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_string());
-    let memory_kib = field(&memory, "MemTotal").and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+    let memory_kib =
+        field(&memory, "MemTotal").and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
     let cores = std::thread::available_parallelism().ok().map(|cores| cores.get() as u64);
-    let numbers = ["cpu family", "model", "stepping"].map(|name| field(&cpu, name).unwrap_or("?").to_string());
+    let numbers =
+        ["cpu family", "model", "stepping"].map(|name| field(&cpu, name).unwrap_or("?").to_string());
     let facts = [
         ("cpu", field(&cpu, "model name").map(Value::from)),
         ("cpu_family_model_stepping", Some(numbers.join("-").into())),
@@ -41,7 +43,10 @@ pub fn slug(machine: &Map<String, Value>) -> String {
 
 /// The value of the first line `name: value`, names of /proc.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim())
 }
 
 fn line_with<'a>(text: Option<&'a str>, word: &str) -> Option<&'a str> {
@@ -79,7 +84,8 @@ mod tests {
 
     #[test]
     fn a_slug_is_fit_for_a_file_name() {
-        let machine = serde_json::json!({"cpu": "Intel(R) Xeon(R) @ 2.10GHz", "cpu_family_model_stepping": "6-143-8"});
+        let machine =
+            serde_json::json!({"cpu": "Intel(R) Xeon(R) @ 2.10GHz", "cpu_family_model_stepping": "6-143-8"});
         assert_eq!(slug(machine.as_object().unwrap()), "Intel-R-Xeon-R-2-10GHz-6-143-8");
     }
 }

@@ -3,10 +3,11 @@
 //! ```text
 //! benches [PART...] [--quick] [--ring SIZE] [--minutes N]
 //! ```
-//! Without a part, every part runs but `soak`, which takes as long as `--minutes` says. The record goes to `benches/record/`, see
-//! the README there; to `target/bench/` where it isn't worth keeping: with `--quick`, which measures too little, with `--ring`,
-//! which tries out the part `ring` with another ring than the bars ask for, and for a soak of less than half an hour. Exit code
-//! 0: all bars hold; 1: one doesn't, or couldn't be measured; 2: refused.
+//! Without a part, every part runs but `soak`, which takes as long as `--minutes` says. The record goes to
+//! `benches/record/`, see the README there; to `target/bench/` where it isn't worth keeping: with `--quick`,
+//! which measures too little, with `--ring`, which tries out the part `ring` with another ring than the bars
+//! ask for, and for a soak of less than half an hour. Exit code 0: all bars hold; 1: one doesn't, or couldn't
+//! be measured; 2: refused.
 
 mod clocks;
 mod cores;
@@ -42,11 +43,19 @@ use std::time::Duration;
 const PARTS: &[(&str, &str)] = &[
     (
         "main",
-        "record, trigger, dump: files against tcpdump, latencies on a veth pair, reports of workers; the examples of the guides",
+        "record, trigger, dump: files against tcpdump, latencies on a veth pair, reports of workers; the \
+         examples of the guides",
     ),
     ("filter", "native filters against bpf_filter and hand-written Rust, sets, many filters at once"),
-    ("ring", "append, readers, search and claims against what memory takes, a queue of queues and other queues"),
-    ("live", "loss and processor time on a veth pair against tcpdump, dumpcap, netsniff-ng and stenotype, reloads, flaps"),
+    (
+        "ring",
+        "append, readers, search and claims against what memory takes, a queue of queues and other queues",
+    ),
+    (
+        "live",
+        "loss and processor time on a veth pair against tcpdump, dumpcap, netsniff-ng and stenotype, \
+         reloads, flaps",
+    ),
     ("truth", "files that other programs read, dumps that say the truth in random runs, hostile hits"),
     (SOAK, "half an hour of a run to which everything happens; only if it is named"),
 ];
@@ -61,7 +70,8 @@ pub struct Scale {
     pub rounds_each: usize,
     /// Bytes of the capture file, at least.
     pub file_bytes: u64,
-    /// Trigger packets that are sent in a round for the latency of triggers, and dumps in a round for that of dumps.
+    /// Trigger packets that are sent in a round for the latency of triggers, and dumps in a round for that of
+    /// dumps.
     pub hits: usize,
     /// See `hits`.
     pub dumps: usize,
@@ -151,16 +161,24 @@ fn main() -> ExitCode {
 
 /// Which parts, and whether only to try them out.
 fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
-    let known = || PARTS.iter().map(|(name, meaning)| format!("'{name}' ({meaning})")).collect::<Vec<_>>().join(", ");
+    let known =
+        || PARTS.iter().map(|(name, meaning)| format!("'{name}' ({meaning})")).collect::<Vec<_>>().join(", ");
     let mut order = Order { parts: Vec::new(), quick: false, ring_bytes: None, minutes: None };
     while let Some(argument) = arguments.next() {
         match PARTS.iter().find(|(name, _)| *name == argument) {
             Some((name, _)) => order.parts.push(*name),
             None if argument == "--quick" => order.quick = true,
-            None if argument == "--ring" => order.ring_bytes = Some(ring_bytes(&arguments.next().unwrap_or_default())?),
-            None if argument == "--minutes" => order.minutes = Some(minutes(&arguments.next().unwrap_or_default())?),
+            None if argument == "--ring" => {
+                order.ring_bytes = Some(ring_bytes(&arguments.next().unwrap_or_default())?)
+            }
+            None if argument == "--minutes" => {
+                order.minutes = Some(minutes(&arguments.next().unwrap_or_default())?)
+            }
             None => {
-                return Err(format!("no part '{argument}'; there is {}, and the options --quick, --ring and --minutes", known()));
+                return Err(format!(
+                    "no part '{argument}'; there is {}, and the options --quick, --ring and --minutes",
+                    known()
+                ));
             }
         }
     }
@@ -211,7 +229,8 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
     println!("{}", record.table());
     let name = parts.join("+");
     for path in place.record_paths(&name, &machine::slug(&record.machine), is_trial) {
-        std::fs::write(&path, place.without_root(&record.to_text())).with_context(|| path.display().to_string())?;
+        std::fs::write(&path, place.without_root(&record.to_text()))
+            .with_context(|| path.display().to_string())?;
         println!("written: {}", path.display());
     }
     Ok(record.bars.iter().all(record::Bar::holds))
@@ -224,7 +243,12 @@ mod tests {
     #[test]
     fn without_a_part_every_part_runs_and_an_unknown_one_is_refused() {
         let order = |words: &[&str]| order(words.iter().map(|word| word.to_string()));
-        let all = Order { parts: vec!["main", "filter", "ring", "live", "truth"], quick: false, ring_bytes: None, minutes: None };
+        let all = Order {
+            parts: vec!["main", "filter", "ring", "live", "truth"],
+            quick: false,
+            ring_bytes: None,
+            minutes: None,
+        };
         assert_eq!(order(&[]), Ok(all));
         let tried = Order { parts: vec!["ring"], quick: true, ring_bytes: Some(64 << 20), minutes: None };
         assert_eq!(order(&["ring", "--quick", "--ring", "64MiB"]), Ok(tried));

@@ -1,4 +1,5 @@
-//! The part `main`: all rows, their rounds interleaved, so that a slow minute of the machine hits all of them alike.
+//! The part `main`: all rows, their rounds interleaved, so that a slow minute of the machine hits all of them
+//! alike.
 
 use crate::Scale;
 use crate::file_rows::{races, traffic};
@@ -27,7 +28,10 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
     let rounds = scale.rounds.max(scale.rounds_each);
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
-        for race in races.iter_mut().filter(|race| round < if race.counts_each() { scale.rounds_each } else { scale.rounds }) {
+        for race in races
+            .iter_mut()
+            .filter(|race| round < if race.counts_each() { scale.rounds_each } else { scale.rounds })
+        {
             race.round(round, place, &traffic);
         }
         if round < scale.rounds {

@@ -27,7 +27,11 @@ pub fn time(file: &Path, filters: &[&str]) -> Result<Duration> {
 pub fn check_file(file: &Path, packets: u64, filters: &[&str]) -> Result<()> {
     let counted = tcpdump(file, &["--count"])?;
     let words = String::from_utf8_lossy(&counted.stdout).into_owned();
-    let counted: u64 = words.split_whitespace().next().and_then(|word| word.parse().ok()).context("no count from tcpdump")?;
+    let counted: u64 = words
+        .split_whitespace()
+        .next()
+        .and_then(|word| word.parse().ok())
+        .context("no count from tcpdump")?;
     ensure!(counted == packets, "tcpdump counts {counted} packets in a file of {packets}");
     for filter in filters {
         let selected = tcpdump(file, &["-w", "-", filter])?.stdout.len();
@@ -38,7 +42,8 @@ pub fn check_file(file: &Path, packets: u64, filters: &[&str]) -> Result<()> {
 
 fn tcpdump(file: &Path, arguments: &[&str]) -> Result<Output> {
     let mut command = Command::new("tcpdump");
-    let output = command.arg("-r").arg(file).args(arguments).stdin(Stdio::null()).output().context("tcpdump")?;
+    let output =
+        command.arg("-r").arg(file).args(arguments).stdin(Stdio::null()).output().context("tcpdump")?;
     if !output.status.success() {
         bail!("tcpdump {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }

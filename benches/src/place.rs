@@ -24,10 +24,17 @@ impl Place {
         let own = std::env::current_exe().context("the path of this program")?;
         let built = own.parent().context("the folder of this program")?;
         let wirescope = built.join("wirescope");
-        ensure!(wirescope.is_file(), "{}: not there; build it first: cargo build --release --workspace", wirescope.display());
+        ensure!(
+            wirescope.is_file(),
+            "{}: not there; build it first: cargo build --release --workspace",
+            wirescope.display()
+        );
         let scratch = built.parent().unwrap_or(built).join("bench");
         std::fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the folder of the workspace")?.to_path_buf();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .context("the folder of the workspace")?
+            .to_path_buf();
         Ok(Place { wirescope, scratch, root })
     }
 

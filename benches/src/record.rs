@@ -107,12 +107,19 @@ impl Record {
             let fact = fact.as_str().map_or_else(|| fact.to_string(), String::from);
             let _ = writeln!(out, "{name:<26} {fact}");
         }
-        let mut rows = vec![["row", "of", "median", "min", "max", "unit", "check"].map(String::from).to_vec()];
+        let mut rows =
+            vec![["row", "of", "median", "min", "max", "unit", "check"].map(String::from).to_vec()];
         rows.extend(self.rows.iter().map(row_cells));
         let mut bars = vec![["bar", "value", "asked", "holds", ""].map(String::from).to_vec()];
         bars.extend(self.bars.iter().map(|bar| {
             let holds = if bar.holds() { "yes" } else { "NO" };
-            vec![bar.name.into(), shown(bar.value), bar.limit.to_string(), holds.into(), bar.faults.join("; ")]
+            vec![
+                bar.name.into(),
+                shown(bar.value),
+                bar.limit.to_string(),
+                holds.into(),
+                bar.faults.join("; "),
+            ]
         }));
         format!("{out}\n{}\n{}", aligned(&rows), aligned(&bars))
     }
@@ -134,7 +141,15 @@ fn row_json(row: &Row) -> Value {
 
 fn row_cells(row: &Row) -> Vec<String> {
     let (min, max) = span(&row.rounds).unzip();
-    vec![row.bar.into(), row.what.clone(), shown(median(&row.rounds)), shown(min), shown(max), row.unit.into(), check_words(row)]
+    vec![
+        row.bar.into(),
+        row.what.clone(),
+        shown(median(&row.rounds)),
+        shown(min),
+        shown(max),
+        row.unit.into(),
+        check_words(row),
+    ]
 }
 
 fn check_words(row: &Row) -> String {
@@ -161,9 +176,12 @@ fn shown(value: Option<f64>) -> String {
 
 /// Cells in columns; the last one runs free.
 fn aligned(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
     let line = |row: &Vec<String>| {
-        let cells: Vec<String> = row.iter().enumerate().map(|(column, cell)| format!("{cell:<0$}", width(column))).collect();
+        let cells: Vec<String> =
+            row.iter().enumerate().map(|(column, cell)| format!("{cell:<0$}", width(column))).collect();
         cells.join("  ").trim_end().to_string() + "\n"
     };
     rows.iter().map(line).collect()
@@ -179,8 +197,9 @@ mod tests {
 
     #[test]
     fn a_bar_holds_within_its_limit_and_without_faults_only() {
-        let check =
-            |value, limit, faults: &[&str], holds| assert_eq!(bar(value, limit, faults).holds(), holds, "{value:?} {limit}");
+        let check = |value, limit, faults: &[&str], holds| {
+            assert_eq!(bar(value, limit, faults).holds(), holds, "{value:?} {limit}")
+        };
         check(Some(1.0), Limit::AtLeast(1.0), &[], true);
         check(Some(0.99), Limit::AtLeast(1.0), &[], false);
         check(Some(20.0), Limit::AtMost(20.0), &[], true);
@@ -192,7 +211,10 @@ mod tests {
     #[test]
     fn a_bar_is_spelled_as_the_contract_has_it() {
         let skipped = bar(None, Limit::AtMost(20.0), &["skipped: needs root"]).to_json();
-        assert_eq!(skipped, json!({"name": "b", "value": null, "bar": "<= 20", "holds": false, "why": "skipped: needs root"}));
+        assert_eq!(
+            skipped,
+            json!({"name": "b", "value": null, "bar": "<= 20", "holds": false, "why": "skipped: needs root"})
+        );
         let kept = bar(Some(1.23456), Limit::AtLeast(1.0), &[]).to_json();
         assert_eq!(kept, json!({"name": "b", "value": 1.23456, "bar": ">= 1", "holds": true}));
     }
@@ -208,8 +230,13 @@ mod tests {
 
     #[test]
     fn the_record_has_machine_rows_and_bars() {
-        let row = Row { bar: "b", what: "x".into(), unit: "ms", rounds: vec![3.0, 1.0, 2.0], faults: Vec::new() };
-        let record = Record { machine: Map::new(), rows: vec![row], bars: vec![bar(Some(2.0), Limit::AtMost(3.0), &[])] };
+        let row =
+            Row { bar: "b", what: "x".into(), unit: "ms", rounds: vec![3.0, 1.0, 2.0], faults: Vec::new() };
+        let record = Record {
+            machine: Map::new(),
+            rows: vec![row],
+            bars: vec![bar(Some(2.0), Limit::AtMost(3.0), &[])],
+        };
         let value: Value = serde_json::from_str(&record.to_text()).unwrap();
         assert_eq!(value["rows"][0]["median"], 2.0);
         assert_eq!(value["rows"][0]["check"], "ok");

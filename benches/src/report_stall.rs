@@ -230,7 +230,11 @@ fn draw(look: u64, sources: Vec<SourceStatus>, interfaces: Vec<InterfaceStatus>)
 }
 
 /// Whether a look is at one moment of the worker, and none before `last`; its sums.
-fn check(sources: &[SourceStatus], interfaces: &[InterfaceStatus], last: &SourceCounters) -> Result<SourceCounters, String> {
+fn check(
+    sources: &[SourceStatus],
+    interfaces: &[InterfaceStatus],
+    last: &SourceCounters,
+) -> Result<SourceCounters, String> {
     let mut sum = SourceCounters::default();
     for entry in interfaces {
         let SourceCounters { offered, received, kernel_dropped, altered, .. } = entry.counters;
@@ -321,7 +325,8 @@ mod tests {
                 assert!(fault.contains("had no processor"), "{fault}");
             }
         }
-        let counters = SourceCounters { offered: 3, received: 2, kernel_dropped: 1, ..SourceCounters::default() };
+        let counters =
+            SourceCounters { offered: 3, received: 2, kernel_dropped: 1, ..SourceCounters::default() };
         let source = SourceStatus { counters, ..SourceStatus::default() };
         let fault = check(&[source], &[], &SourceCounters::default()).unwrap_err();
         assert!(fault.contains("torn"), "{fault}");

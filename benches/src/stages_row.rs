@@ -1,7 +1,9 @@
-//! `stages_cost`: what the packet path costs, held against another build of the program: `BEFORE=PATH make bench BENCH=main`.
+//! `stages_cost`: what the packet path costs, held against another build of the program:
+//! `BEFORE=PATH make bench BENCH=main`.
 //!
-//! Both run on generated traffic that was prepared beforehand, by turns, some tens of milliseconds each. Of each the lower quartile
-//! counts: what else the machine does only adds, and not to most of them. Without `BEFORE` there is no row.
+//! Both run on generated traffic that was prepared beforehand, by turns, some tens of milliseconds each. Of
+//! each the lower quartile counts: what else the machine does only adds, and not to most of them. Without
+//! `BEFORE` there is no row.
 
 use crate::figures::percentile;
 use crate::file_rows::SIXTEEN;
@@ -70,7 +72,8 @@ fn row(what: String) -> Row {
     Row { bar: NAME, what, unit: "ns/packet", rounds: Vec::new(), faults: Vec::new() }
 }
 
-/// From the begin of capture to its end, checked. A run without triggers writes its small ring out, since it would be refused else.
+/// From the begin of capture to its end, checked. A run without triggers writes its small ring out, since it
+/// would be refused else.
 fn ns_per_packet(place: &Place, size: &str, filters: &[&str]) -> Result<f64> {
     let source = format!("synth:packets={PACKETS},size={size},pace=max");
     let mut arguments = vec!["--ring", "16MiB", "--source", &source];

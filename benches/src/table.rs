@@ -48,7 +48,13 @@ impl Table {
     /// Says why a row has no values at all.
     pub fn leave_out(&mut self, row: &'static str, of: &str, unit: &'static str, why: &str) {
         if self.cell((row, of)).is_none() {
-            self.cells.push(Cell { row, of: of.to_string(), unit, values: Vec::new(), faults: vec![why.to_string()] });
+            self.cells.push(Cell {
+                row,
+                of: of.to_string(),
+                unit,
+                values: Vec::new(),
+                faults: vec![why.to_string()],
+            });
         }
     }
 
@@ -91,13 +97,15 @@ impl Table {
     fn by_round(&self, a: Key, b: Key, figure: impl Fn(f64, f64) -> f64) -> Vec<f64> {
         let values = |key: Key| self.cell(key).map_or(&[][..], |cell| &cell.values);
         let others = values(b);
-        let in_round = |round: usize| others.iter().find(|(other, _)| *other == round).map(|(_, value)| *value);
+        let in_round =
+            |round: usize| others.iter().find(|(other, _)| *other == round).map(|(_, value)| *value);
         values(a).iter().filter_map(|(round, value)| Some(figure(*value, in_round(*round)?))).collect()
     }
 
     /// The row with the smallest median among those called `row` for which `admits` holds: what it is of.
     pub fn least(&self, row: &'static str, admits: impl Fn(&str) -> bool) -> Option<&str> {
-        let candidates = self.cells.iter().filter(|cell| cell.row == row && admits(&cell.of) && !cell.values.is_empty());
+        let candidates =
+            self.cells.iter().filter(|cell| cell.row == row && admits(&cell.of) && !cell.values.is_empty());
         let key = |cell: &&Cell| self.median((cell.row, &cell.of)).unwrap_or(f64::MAX);
         candidates.min_by(|a, b| key(a).total_cmp(&key(b))).map(|cell| cell.of.as_str())
     }
@@ -105,7 +113,9 @@ impl Table {
     /// What the checks of these rows found wrong; a row that isn't there is wrong, too.
     pub fn faults(&self, keys: &[Key]) -> Vec<String> {
         let of = |key: &Key| match self.cell(*key) {
-            Some(cell) => cell.faults.iter().map(|fault| format!("{} of {}: {fault}", key.0, key.1)).collect(),
+            Some(cell) => {
+                cell.faults.iter().map(|fault| format!("{} of {}: {fault}", key.0, key.1)).collect()
+            }
             None => vec![format!("{} of {}: not measured", key.0, key.1)],
         };
         keys.iter().flat_map(of).collect()

@@ -1,12 +1,13 @@
-//! The capture file that is measured with: a deterministic block of mixed packets, repeated with times that go on.
+//! The capture file that is measured with: a deterministic block of mixed packets, repeated with times that
+//! go on.
 //!
 //! ```text
 //!  file:   pcap header, block, block, block ...     the same packets each time
 //!  block:  64 MiB of different packets; 60, 590 and 1514 bytes as 7:4:1; TCP and UDP, a tenth of the flows IPv6; random payload
 //!  times:  microseconds, about 3 apart (some 1 Gbit/s); each block begins where the one before it ended
 //! ```
-//! Hosts are inside 10.0.0.0/16 and fd00::/112, ports in 1000..10000: no trigger of the benches fires here. Never zero bytes:
-//! memory takes those at twice the real speed.
+//! Hosts are inside 10.0.0.0/16 and fd00::/112, ports in 1000..10000: no trigger of the benches fires here.
+//! Never zero bytes: memory takes those at twice the real speed.
 
 use anyhow::{Context, Result};
 use scope_testkit::traffic::frame::{on_link, tcp, udp};
@@ -53,8 +54,8 @@ struct Block {
     span_us: u64,
 }
 
-/// The capture file of at least `file_bytes` in `folder`: the one that is there if it is right, else a new one. Either way
-/// the page cache is warm afterwards.
+/// The capture file of at least `file_bytes` in `folder`: the one that is there if it is right, else a new
+/// one. Either way the page cache is warm afterwards.
 ///
 /// # Errors
 /// The system's.
@@ -118,8 +119,12 @@ impl Block {
     fn new(bytes_min: usize) -> Block {
         let mut random = Random::new(SEED);
         let flows: Vec<Flow> = (0..FLOWS).map(|_| Flow::new(&mut random)).collect();
-        let mut block =
-            Block { bytes: Vec::with_capacity(bytes_min + 2048), records: Vec::new(), times_us: Vec::new(), span_us: 0 };
+        let mut block = Block {
+            bytes: Vec::with_capacity(bytes_min + 2048),
+            records: Vec::new(),
+            times_us: Vec::new(),
+            span_us: 0,
+        };
         while block.bytes.len() < bytes_min {
             let flow = &flows[random.below(FLOWS as u64) as usize];
             let frame = flow.frame(&mut random);
@@ -157,8 +162,11 @@ impl Flow {
         let mut end = || {
             let host = random.below(0xfffe) as u16 + 1;
             let [high, low] = host.to_be_bytes();
-            let ip: IpAddr =
-                if v6 { Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host).into() } else { Ipv4Addr::new(10, 0, high, low).into() };
+            let ip: IpAddr = if v6 {
+                Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host).into()
+            } else {
+                Ipv4Addr::new(10, 0, high, low).into()
+            };
             SocketAddr::new(ip, 1000 + random.below(9000) as u16)
         };
         Flow { ends: [end(), end()], is_tcp: random.chance(70) }
@@ -166,12 +174,17 @@ impl Flow {
 
     /// A packet in one of the two directions.
     fn frame(&self, random: &mut Random) -> Vec<u8> {
-        let (from, to) = if random.chance(50) { (self.ends[0], self.ends[1]) } else { (self.ends[1], self.ends[0]) };
+        let (from, to) =
+            if random.chance(50) { (self.ends[0], self.ends[1]) } else { (self.ends[1], self.ends[0]) };
         let ip_bytes = if from.is_ipv6() { 40 } else { 20 };
         let headers = 14 + ip_bytes + if self.is_tcp { 20 } else { 8 };
         let payload_bytes = length(random).saturating_sub(headers);
         let payload = random.bytes(payload_bytes);
-        let ip = if self.is_tcp { tcp(from, to, random.word() as u32, 16, &payload) } else { udp(from, to, &payload) };
+        let ip = if self.is_tcp {
+            tcp(from, to, random.word() as u32, 16, &payload)
+        } else {
+            udp(from, to, &payload)
+        };
         on_link(ETHERNET, &[], &ip)
     }
 }
@@ -204,7 +217,10 @@ mod tests {
         assert_eq!(found, (traffic.packets, traffic.bytes));
         assert!(packets.is_sorted_by_key(|packet| packet.time_ns));
         let bytes = packets.iter().flat_map(|packet| &packet.data);
-        assert!(bytes.clone().filter(|&&byte| byte == 0).count() * 10 < bytes.count(), "zero bytes stand in headers only");
+        assert!(
+            bytes.clone().filter(|&&byte| byte == 0).count() * 10 < bytes.count(),
+            "zero bytes stand in headers only"
+        );
 
         let mut damaged = first.clone();
         damaged[1000] ^= 1;

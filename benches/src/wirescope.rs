@@ -37,7 +37,8 @@ pub struct Finished {
 }
 
 impl Run {
-    /// Starts `wirescope run` with `arguments`, an output folder and a summary, inside `namespace` if one is given.
+    /// Starts `wirescope run` with `arguments`, an output folder and a summary, inside `namespace` if one is
+    /// given.
     ///
     /// # Errors
     /// The system's.
@@ -51,11 +52,17 @@ impl Run {
     ///
     /// # Errors
     /// The system's.
-    pub fn start_in(folder: TempDir, place: &Place, namespace: Option<&Namespace>, arguments: &[&str]) -> Result<Run> {
+    pub fn start_in(
+        folder: TempDir,
+        place: &Place,
+        namespace: Option<&Namespace>,
+        arguments: &[&str],
+    ) -> Result<Run> {
         Run::spawn(folder, place, namespace, arguments, &["--summary", "json"])
     }
 
-    /// Starts one that tries out at its start what it must not be able to do any more: see [`Run::self_test`].
+    /// Starts one that tries out at its start what it must not be able to do any more: see
+    /// [`Run::self_test`].
     ///
     /// # Errors
     /// The system's.
@@ -65,15 +72,23 @@ impl Run {
         Run::spawn(folder, place, namespace, arguments, &["--rights-selftest"])
     }
 
-    fn spawn(folder: TempDir, place: &Place, namespace: Option<&Namespace>, arguments: &[&str], output: &[&str]) -> Result<Run> {
+    fn spawn(
+        folder: TempDir,
+        place: &Place,
+        namespace: Option<&Namespace>,
+        arguments: &[&str],
+        output: &[&str],
+    ) -> Result<Run> {
         let out = folder.path().join("out");
         let program = place.wirescope.to_str().context("the binary's path is no UTF-8")?;
-        let mut command = namespace.map_or_else(|| Command::new(program), |namespace| namespace.command(program));
+        let mut command =
+            namespace.map_or_else(|| Command::new(program), |namespace| namespace.command(program));
         command.arg("run").args(arguments).args(output).arg("--out").arg(out);
         // Files, not pipes: nobody reads while it runs.
         let stdout = File::create(folder.path().join("stdout"))?;
         let stderr = File::create(folder.path().join("stderr"))?;
-        let child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().context("wirescope")?;
+        let child =
+            command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().context("wirescope")?;
         Ok(Run { child, folder })
     }
 
@@ -105,7 +120,10 @@ impl Run {
             if let Some((line, _)) = said.split_once('\n') {
                 return serde_json::from_str(line).with_context(|| format!("what it tried: {line}"));
             }
-            ensure!(begun.elapsed() < START_LIMIT, "wirescope takes longer than {START_LIMIT:?} to try its rights");
+            ensure!(
+                begun.elapsed() < START_LIMIT,
+                "wirescope takes longer than {START_LIMIT:?} to try its rights"
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -115,14 +133,18 @@ impl Run {
     /// # Errors
     /// Where it has ended.
     pub fn thread_states(&self) -> Result<Vec<String>> {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).context("wirescope ended before its time")?;
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()))
+            .context("wirescope ended before its time")?;
         // A thread that has ended meanwhile has no rights any more.
-        let states = threads.filter_map(|thread| read_to_string(thread.ok()?.path().join("status")).ok()).collect::<Vec<_>>();
+        let states = threads
+            .filter_map(|thread| read_to_string(thread.ok()?.path().join("status")).ok())
+            .collect::<Vec<_>>();
         ensure!(!states.is_empty(), "wirescope ended before its time");
         Ok(states)
     }
 
-    /// Tells it to stop and waits for its end, which must be exit code 0 within `limit`; its output isn't looked at.
+    /// Tells it to stop and waits for its end, which must be exit code 0 within `limit`; its output isn't
+    /// looked at.
     ///
     /// # Errors
     /// What it said, where it fails or takes longer.
@@ -138,7 +160,9 @@ impl Run {
     pub fn resident_kib(&self) -> Result<u64> {
         let status = read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let number = line.and_then(|line| line.split_whitespace().next()).context("wirescope ended before its time")?;
+        let number = line
+            .and_then(|line| line.split_whitespace().next())
+            .context("wirescope ended before its time")?;
         Ok(number.parse()?)
     }
 
@@ -150,12 +174,14 @@ impl Run {
         self.thread_states().map(|states| states.len())
     }
 
-    /// Processor time of the process so far, its system calls included; counted in hundredths of a second by most systems.
+    /// Processor time of the process so far, its system calls included; counted in hundredths of a second by
+    /// most systems.
     ///
     /// # Errors
     /// Where it has ended.
     pub fn processor_time(&self) -> Result<Duration> {
-        let stat = read_to_string(format!("/proc/{}/stat", self.child.id())).context("wirescope ended before its time")?;
+        let stat = read_to_string(format!("/proc/{}/stat", self.child.id()))
+            .context("wirescope ended before its time")?;
         let (_, behind_name) = stat.rsplit_once(')').context("no name in the process's facts")?;
         let words = behind_name.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
         let ticks: u64 = words.collect::<Result<Vec<_>, _>>()?.iter().sum();
@@ -188,7 +214,8 @@ impl Run {
     /// # Errors
     /// The system's.
     pub fn signal(&self, signal: i32) -> Result<()> {
-        // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its own.
+        // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its
+        // own.
         let result = unsafe { libc::kill(self.child.id() as i32, signal) };
         ensure!(result == 0, "signal {signal}: {}", std::io::Error::last_os_error());
         Ok(())
@@ -201,11 +228,16 @@ impl Run {
     pub fn finish(mut self, limit: Duration) -> Result<Finished> {
         self.end(limit, &[0])?;
         let log = read_to_string(self.path("out").join(EVENTS_FILE))?;
-        let events = log.lines().map(serde_json::from_str).collect::<Result<_, _>>().context("event log of wirescope")?;
+        let events = log
+            .lines()
+            .map(serde_json::from_str)
+            .collect::<Result<_, _>>()
+            .context("event log of wirescope")?;
         self.finished(events)
     }
 
-    /// The same after a full disk: dumps may not be complete, which is exit code 1, and lines of the log may be cut.
+    /// The same after a full disk: dumps may not be complete, which is exit code 1, and lines of the log may
+    /// be cut.
     ///
     /// # Errors
     /// What it said, where it fails or takes longer.
@@ -224,12 +256,17 @@ impl Run {
             ensure!(begun.elapsed() < limit, "wirescope still runs after {limit:?}");
             std::thread::sleep(Duration::from_millis(20));
         };
-        ensure!(status.code().is_some_and(|code| codes.contains(&code)), "wirescope ended with {status}: {}", self.words());
+        ensure!(
+            status.code().is_some_and(|code| codes.contains(&code)),
+            "wirescope ended with {status}: {}",
+            self.words()
+        );
         Ok(())
     }
 
     fn finished(self, events: Vec<Value>) -> Result<Finished> {
-        let summary = serde_json::from_str(&read_to_string(self.path("stdout"))?).context("summary of wirescope")?;
+        let summary =
+            serde_json::from_str(&read_to_string(self.path("stdout"))?).context("summary of wirescope")?;
         Ok(Finished { summary, events, _run: self })
     }
 
@@ -290,7 +327,12 @@ impl Finished {
 
     /// Packets that were dropped, for whatever reason.
     pub fn dropped(&self) -> u64 {
-        self.summary["dropped"].as_object().into_iter().flat_map(|reasons| reasons.values()).filter_map(Value::as_u64).sum()
+        self.summary["dropped"]
+            .as_object()
+            .into_iter()
+            .flat_map(|reasons| reasons.values())
+            .filter_map(Value::as_u64)
+            .sum()
     }
 
     /// Hits of all triggers with this verdict.
@@ -301,7 +343,8 @@ impl Finished {
 
     /// Hits of all triggers.
     pub fn hits_total(&self) -> u64 {
-        let verdicts = ["fired", "extended", "held_off", "no_space", "too_many", "template_unfilled", "disarmed"];
+        let verdicts =
+            ["fired", "extended", "held_off", "no_space", "too_many", "template_unfilled", "disarmed"];
         verdicts.iter().map(|verdict| self.hits(verdict)).sum()
     }
 

@@ -1,4 +1,5 @@
-//! Capture files: read in one piece and in small ones, which must come to the same, within the promised memory.
+//! Capture files: read in one piece and in small ones, which must come to the same, within the promised
+//! memory.
 
 use scope_packet::{Gap, Interface, LinkType, Packet, Sink, Turn};
 use scope_source::file::{BUFFER_BYTES_MAX, FileSource};
@@ -51,7 +52,9 @@ impl Sink for Seen {
     }
 
     fn annex(&mut self, part: u32, block: &[u8]) {
-        let word = |at: usize| block.get(at..at + 4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        let word = |at: usize| {
+            block.get(at..at + 4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+        };
         assert!(block.len() >= 12 && block.len() % 4 == 0, "{block:?}");
         assert_eq!((word(4), word(block.len() - 4)), (Some(block.len() as u32), Some(block.len() as u32)));
         self.annexes.push((part, block.to_vec()));
@@ -78,7 +81,11 @@ fn read(reader: Box<dyn Read + Send>, len: usize) -> Option<(Seen, SourceCounter
     let mut source = FileSource::from_reader("in", reader).ok()?;
     let mut seen = Seen::default();
     while source.poll(&mut seen).expect("memory can always be read") != Polled::Ended {}
-    assert!(source.buffer_bytes_max() <= BUFFER_BYTES_MAX.min((2 * len).max(1 << 20)), "{}", source.buffer_bytes_max());
+    assert!(
+        source.buffer_bytes_max() <= BUFFER_BYTES_MAX.min((2 * len).max(1 << 20)),
+        "{}",
+        source.buffer_bytes_max()
+    );
     assert!(seen.comments.iter().all(|(at, _)| *at < seen.packets.len()), "a comment of no packet");
     let counters = source.counters();
     assert_eq!(counters.offered, counters.received + counters.unreadable);
@@ -94,6 +101,7 @@ fn read(reader: Box<dyn Read + Send>, len: usize) -> Option<(Seen, SourceCounter
 /// The target.
 pub fn check(data: &[u8]) {
     let whole = read(Box::new(Cursor::new(data.to_vec())), data.len());
-    let dribbled = read(Box::new(Dribble { bytes: Cursor::new(data.to_vec()), next: data.len() % 97 }), data.len());
+    let dribbled =
+        read(Box::new(Dribble { bytes: Cursor::new(data.to_vec()), next: data.len() % 97 }), data.len());
     assert_eq!(whole, dribbled);
 }

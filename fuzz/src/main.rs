@@ -6,7 +6,8 @@
 //!                                             ▼
 //!                                          targets::of("pcap")
 //! ```
-//! The corpus that is kept is small: inputs that reach most of a parser. Whatever is found goes there, too, once it is fixed.
+//! The corpus that is kept is small: inputs that reach most of a parser. Whatever is found goes there, too,
+//! once it is fixed.
 
 #![no_main]
 

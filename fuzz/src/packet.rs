@@ -6,7 +6,8 @@ use scope_packet::segment::Foot;
 use scope_packet::{Headers, KeyEntry, LinkType};
 use std::sync::OnceLock;
 
-const LINKS: [LinkType; 5] = [LinkType::ETHERNET, LinkType::LINUX_SLL, LinkType::LINUX_SLL2, LinkType::RAW, LinkType::PPP];
+const LINKS: [LinkType; 5] =
+    [LinkType::ETHERNET, LinkType::LINUX_SLL, LinkType::LINUX_SLL2, LinkType::RAW, LinkType::PPP];
 const FILTERS: [&str; 14] = [
     "tcp port 80",
     "host 10.0.0.1",
@@ -35,8 +36,8 @@ const TEMPLATES: [&str; 7] = [
 /// Those of them, by number, whose filter takes the packet that filled it.
 const OWN: [usize; 2] = [0, 1];
 
-/// Two bytes link type, then a packet. What is no partial parse knows all that a filter can see of addresses and ports: more bytes
-/// behind the packet change nothing.
+/// Two bytes link type, then a packet. What is no partial parse knows all that a filter can see of addresses
+/// and ports: more bytes behind the packet change nothing.
 pub fn headers(data: &[u8]) {
     let Some((link, packet)) = data.split_first_chunk() else { return };
     let link = LinkType(u16::from_le_bytes(*link));
@@ -79,8 +80,8 @@ fn engines(link: usize) -> &'static [Engines] {
     })
 }
 
-/// One byte link type, one byte how much longer the packet was on the wire, then the packet: machine code and interpreter say the
-/// same, and no key hides a packet that the filter takes.
+/// One byte link type, one byte how much longer the packet was on the wire, then the packet: machine code and
+/// interpreter say the same, and no key hides a packet that the filter takes.
 pub fn evaluate(data: &[u8]) {
     let Some((&[link, cut], packet)) = data.split_first_chunk() else { return };
     let link = usize::from(link) % LINKS.len();
@@ -94,10 +95,12 @@ pub fn evaluate(data: &[u8]) {
     }
 }
 
-/// One byte link type, then the packet that fired: a template that it fills is a filter that takes it, unless the parse is partial.
+/// One byte link type, then the packet that fired: a template that it fills is a filter that takes it, unless
+/// the parse is partial.
 pub fn fill(data: &[u8]) {
     static PARSED: OnceLock<Vec<Template>> = OnceLock::new();
-    let templates = PARSED.get_or_init(|| TEMPLATES.iter().map(|text| Template::parse(text).expect("a template")).collect());
+    let templates = PARSED
+        .get_or_init(|| TEMPLATES.iter().map(|text| Template::parse(text).expect("a template")).collect());
     let Some((&link, packet)) = data.split_first() else { return };
     let link = LINKS[usize::from(link) % LINKS.len()];
     let headers = Headers::parse(link, packet);
@@ -107,7 +110,8 @@ pub fn fill(data: &[u8]) {
         assert!(headers.partial() || matches(filter), "host pair on {}", link.name());
     }
     for (number, template) in templates.iter().enumerate() {
-        let (values, shape) = (template.values(&headers, link, packet), template.shape(&headers, link, packet));
+        let (values, shape) =
+            (template.values(&headers, link, packet), template.shape(&headers, link, packet));
         assert_eq!(values.is_ok(), shape.is_ok(), "{}", template.text());
         let filled = template.fill_filter(&headers, link, packet, VlanRule::Transparent);
         assert!(filled.is_err() || values.is_ok(), "{}", template.text());

@@ -6,7 +6,8 @@ use scope_machine::nic::answers;
 pub fn ethtool(data: &[u8]) {
     let Some((&count, data)) = data.split_first() else { return };
     let count = usize::from(count);
-    let words: Vec<u32> = data.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]])).collect();
+    let words: Vec<u32> =
+        data.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]])).collect();
     let driver = answers::driver(data);
     for text in [driver.name, driver.version, driver.firmware, driver.bus] {
         assert!(text.chars().all(|letter| letter.is_ascii_graphic() || letter == ' '));
@@ -19,7 +20,11 @@ pub fn ethtool(data: &[u8]) {
         assert_eq!(names.len(), count);
         assert!(answers::features(&words, names).len() <= count);
     }
-    assert!(answers::counter_values(&words, count).is_ok_and(|values| values.len() == count) || words.len() < 2 + 2 * count || words[1] as usize != count);
+    assert!(
+        answers::counter_values(&words, count).is_ok_and(|values| values.len() == count)
+            || words.len() < 2 + 2 * count
+            || words[1] as usize != count
+    );
 }
 
 /// Texts of `/proc`, of control groups, and an environment.

@@ -1,10 +1,11 @@
-//! What people and files say in words: filters, templates, settings, sources, logs, marks of dumps; and how foreign words are shown.
+//! What people and files say in words: filters, templates, settings, sources, logs, marks of dumps; and how
+//! foreign words are shown.
 
 use scope_config::{Given, Key, Keys, Kind, Settings, Shape, Written};
 use scope_filter::{Filter, Template, VlanRule};
 use scope_packet::{Headers, LinkType};
-use scope_spelling::printable;
 use scope_source::spec::SourcePlan;
+use scope_spelling::printable;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -14,13 +15,17 @@ const LINKS: [LinkType; 3] = [LinkType::ETHERNET, LinkType::LINUX_SLL, LinkType:
 const TEXT_BYTES_MAX: usize = 300;
 
 /// UDP from 10.0.0.1:1000 to 10.0.0.2:60000.
-const IPV4: [u8; 32] =
-    [0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 3, 0xe8, 0xea, 0x60, 0, 12, 0, 0, b'w', b's', b'c', b'p'];
+const IPV4: [u8; 32] = [
+    0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 3, 0xe8, 0xea, 0x60, 0, 12, 0, 0,
+    b'w', b's', b'c', b'p',
+];
 
 /// Packets of a link type, plain and behind a tag.
 fn packets(link: LinkType) -> Vec<Vec<u8>> {
     match link {
-        LinkType::ETHERNET => [&[8, 0][..], &[0x81, 0, 0, 7, 8, 0]].map(|between| [&[2; 12], between, &IPV4].concat()).to_vec(),
+        LinkType::ETHERNET => {
+            [&[8, 0][..], &[0x81, 0, 0, 7, 8, 0]].map(|between| [&[2; 12], between, &IPV4].concat()).to_vec()
+        }
         LinkType::LINUX_SLL => {
             let head = [0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0];
             [&[8, 0][..], &[0x81, 0, 0, 7, 8, 0]].map(|between| [&head[..], between, &IPV4].concat()).to_vec()
@@ -40,10 +45,23 @@ pub fn filter(data: &[u8]) {
         match Filter::compile(text, VlanRule::Transparent, &[link]) {
             Ok(filter) => {
                 let predicate = filter.for_link(link);
-                let answers = packets(link).iter().map(|data| predicate.matches(&Headers::parse(link, data), data, data.len() as u32)).collect::<Vec<_>>();
-                // Looking through tags, a packet and the same behind a tag are one, unless the text asks for tags or bytes.
-                let asks = ["vlan", "[", "mpls", "pppoe", "geneve", "ether", "link", "proto", "len", "less", "greater"].iter().any(|word| text.contains(word));
-                assert!(link == LinkType::RAW || asks || answers[0] == answers[1], "{text} on {}: {answers:?}", link.name());
+                let answers = packets(link)
+                    .iter()
+                    .map(|data| predicate.matches(&Headers::parse(link, data), data, data.len() as u32))
+                    .collect::<Vec<_>>();
+                // Looking through tags, a packet and the same behind a tag are one, unless the text asks for
+                // tags or bytes.
+                let asks = [
+                    "vlan", "[", "mpls", "pppoe", "geneve", "ether", "link", "proto", "len", "less",
+                    "greater",
+                ]
+                .iter()
+                .any(|word| text.contains(word));
+                assert!(
+                    link == LinkType::RAW || asks || answers[0] == answers[1],
+                    "{text} on {}: {answers:?}",
+                    link.name()
+                );
             }
             Err(error) => assert!(!error.to_string().is_empty()),
         }
@@ -68,7 +86,10 @@ pub fn template(data: &[u8]) {
 }
 
 fn keys() -> Keys {
-    const SHAPE: Shape = Shape { main: "expr", more: &[("name", Kind::Text), ("before", Kind::Amount), ("single", Kind::Switch)] };
+    const SHAPE: Shape = Shape {
+        main: "expr",
+        more: &[("name", Kind::Text), ("before", Kind::Amount), ("single", Kind::Switch)],
+    };
     let key = |name: &str, kind, shape| Key { name: name.to_string(), kind, default: None, shape };
     Keys(vec![
         key("ring", Kind::Amount, None),
@@ -121,7 +142,9 @@ pub fn source_spec(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match scope_source::spec::parse(text) {
         Ok(_) => {}
-        Err(errors) => assert!(!errors.is_empty() && errors.iter().all(|error| !error.to_string().is_empty())),
+        Err(errors) => {
+            assert!(!errors.is_empty() && errors.iter().all(|error| !error.to_string().is_empty()))
+        }
     }
     let escaped = format!("file:{}", scope_source::spec::escape(text));
     if !text.is_empty() {
@@ -138,7 +161,10 @@ fn word_of(line: &str) -> Vec<u8> {
             match (byte, if byte == b'\\' { letters.next() } else { None }) {
                 (b'\\', Some(b'x')) => {
                     let digits = [letters.next().expect("two digits"), letters.next().expect("two digits")];
-                    bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).expect("digits"), 16).expect("digits"));
+                    bytes.push(
+                        u8::from_str_radix(std::str::from_utf8(&digits).expect("digits"), 16)
+                            .expect("digits"),
+                    );
                 }
                 (b'\\', Some(escaped)) => bytes.push(escaped),
                 (b'\'', _) => panic!("a quote inside of a word: {line}"),
@@ -153,7 +179,10 @@ fn word_of(line: &str) -> Vec<u8> {
             inner.replace(r"'\''", "'").into_bytes()
         }
         None => {
-            assert!(line.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./:@%+,=".contains(&byte)), "{line}");
+            assert!(
+                line.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./:@%+,=".contains(&byte)),
+                "{line}"
+            );
             line.as_bytes().to_vec()
         }
     }
@@ -163,7 +192,11 @@ fn word_of(line: &str) -> Vec<u8> {
 pub fn printable(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     assert!(!printable::printable(&text).chars().any(char::is_control));
-    assert!(printable::printable_lines(&text).chars().all(|letter| !letter.is_control() || "\n\t".contains(letter)));
+    assert!(
+        printable::printable_lines(&text)
+            .chars()
+            .all(|letter| !letter.is_control() || "\n\t".contains(letter))
+    );
     let json = serde_json::to_string(&text).expect("a text is JSON");
     let line = printable::json_line(&json);
     assert!(!line.chars().any(char::is_control));

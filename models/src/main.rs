@@ -1,8 +1,11 @@
-//! Runs one model of scope-ring, exhaustively within its bounds, on the source as it is (`none`) or with a seeded fault.
+//! Runs one model of scope-ring, exhaustively within its bounds, on the source as it is (`none`) or with a
+//! seeded fault.
 //!
-//! usage: models MODEL VARIANT          exit code 0: every order is right; 1: the first line printed says what is wrong
+//! usage: models MODEL VARIANT exit code 0: every order is right; 1: the first line printed says what is
+//! wrong
 //!
-//! The program ends at the first wrong order, inside the panic hook: nothing is unwound, so that no drop hides what was found.
+//! The program ends at the first wrong order, inside the panic hook: nothing is unwound, so that no drop
+//! hides what was found.
 
 use models::RUNS;
 use std::sync::atomic::Ordering;
@@ -23,5 +26,9 @@ fn main() {
         eprintln!("no such model or variant: {model} {variant}");
         std::process::exit(2);
     }
-    println!("{model}: right in all {} orders, {:.1} s", RUNS.load(Ordering::Relaxed), began.elapsed().as_secs_f64());
+    println!(
+        "{model}: right in all {} orders, {:.1} s",
+        RUNS.load(Ordering::Relaxed),
+        began.elapsed().as_secs_f64()
+    );
 }

@@ -1,6 +1,7 @@
 //! The models: small rings, few steps, and what must hold in every order of them. Compiled once per variant.
 //!
-//! The rings have two segments (of 64 KiB, of which a few bytes are used); packets carry their number and lane.
+//! The rings have two segments (of 64 KiB, of which a few bytes are used); packets carry their number and
+//! lane.
 
 use super::scope_ring::control::Published;
 use super::scope_ring::region::BLOCK_BYTES;
@@ -97,7 +98,8 @@ fn store(writer: &mut LaneWriter) -> bool {
     appended == Append::Stored(number)
 }
 
-/// Stores `packets`, each in a segment of its own, sealed at once; returns how many found every segment pinned.
+/// Stores `packets`, each in a segment of its own, sealed at once; returns how many found every segment
+/// pinned.
 fn store_sealed(writer: &mut LaneWriter, packets: u64) -> u64 {
     let stored = (0..packets).filter(|_| {
         let stored = store(writer);
@@ -107,7 +109,8 @@ fn store_sealed(writer: &mut LaneWriter, packets: u64) -> u64 {
     packets - stored.count() as u64
 }
 
-/// Everything that can be seen of a pinned segment of a lane with `per_segment` packets in each; returns the packets.
+/// Everything that can be seen of a pinned segment of a lane with `per_segment` packets in each; returns the
+/// packets.
 fn check(pinned: &Pinned, lane: u32, per_segment: u64) -> u64 {
     let committed = pinned.committed();
     let first = pinned.first_packet();
@@ -138,7 +141,8 @@ fn no_pin_is_left(ring: &Ring) {
     }
 }
 
-/// Three commits in three segments of a ring of two: the third takes the first's slot, unless the reader holds it.
+/// Three commits in three segments of a ring of two: the third takes the first's slot, unless the reader
+/// holds it.
 fn recycle() {
     let ring = ring(2, 1);
     let mut writer = lane(&ring, 0);
@@ -174,7 +178,8 @@ fn newest() {
     no_pin_is_left(&ring);
 }
 
-/// Two commits in one segment, then it is sealed, and a third elsewhere: a reader looks twice at the open one under one pin.
+/// Two commits in one segment, then it is sealed, and a third elsewhere: a reader looks twice at the open one
+/// under one pin.
 fn open_segment() {
     let ring = ring(2, 1);
     let mut writer = lane(&ring, 0);
@@ -231,8 +236,8 @@ fn two_writers() {
     no_pin_is_left(&ring);
 }
 
-/// The real reader is lapped: one of the two segments is held, so that each store recycles the other, in which the reader
-/// stands. It sees or misses every packet, each once, and knows which.
+/// The real reader is lapped: one of the two segments is held, so that each store recycles the other, in
+/// which the reader stands. It sees or misses every packet, each once, and knows which.
 fn reader() {
     lapped(Reader::new);
 }
@@ -392,7 +397,8 @@ fn span() {
     reading.join().expect("the reader");
 }
 
-/// What was committed before a search began is found, whether its segment is open, being sealed, or followed by another.
+/// What was committed before a search began is found, whether its segment is open, being sealed, or followed
+/// by another.
 fn find() {
     let ring = ring(2, 1);
     let mut writer = lane(&ring, 0);
@@ -408,8 +414,8 @@ fn find() {
     searching.join().expect("the searcher");
 }
 
-/// A search in a ring that turns meanwhile: what it finds is what the time asks for, and nothing is passed over but what is
-/// recycled by then.
+/// A search in a ring that turns meanwhile: what it finds is what the time asks for, and nothing is passed
+/// over but what is recycled by then.
 fn find_lapped() {
     let ring = ring(2, 1);
     let mut writer = lane(&ring, 0);

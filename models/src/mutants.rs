@@ -16,9 +16,9 @@ pub struct Mutant {
 /// Loom's own words for two uses of the same bytes that nothing orders.
 const RACE: &str = "Causality violation";
 
-/// Not in the list, since another ordering covers them: `pin` relaxed (the entry's acquire has seen the same words before), and
-/// `commit` or `seal` relaxed as long as the counters' release fence stands between the bytes and the word. Those two fall
-/// together with the fence.
+/// Not in the list, since another ordering covers them: `pin` relaxed (the entry's acquire has seen the same
+/// words before), and `commit` or `seal` relaxed as long as the counters' release fence stands between the
+/// bytes and the word. Those two fall together with the fence.
 pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no_generation_check",
@@ -137,12 +137,16 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no_owner_pin",
         file: "protocol.rs",
-        edits: &[("    Some(generation)\n", "    word.fetch_sub(1, Ordering::Release);\n    Some(generation)\n")],
+        edits: &[(
+            "    Some(generation)\n",
+            "    word.fetch_sub(1, Ordering::Release);\n    Some(generation)\n",
+        )],
         model: "two_writers",
         says: "a pin is given back once",
     },
     Mutant {
-        // SAFETY: a text, compiled into its variant only; loom is told of every use of these bytes, and that is the point.
+        // SAFETY: a text, compiled into its variant only; loom is told of every use of these bytes, and that
+        // is the point.
         name: "committed_before_bytes",
         file: "writer.rs",
         edits: &[(
@@ -272,7 +276,10 @@ pub const MUTANTS: &[Mutant] = &[
         file: "protocol.rs",
         edits: &[
             ("    publish_span(control, span);\n    lane.publish", "    lane.publish"),
-            ("// bytes, entries and span before the word that publishes them\n", "\n    publish_span(control, span);\n"),
+            (
+                "// bytes, entries and span before the word that publishes them\n",
+                "\n    publish_span(control, span);\n",
+            ),
         ],
         model: "span",
         says: "committed outside of the span",

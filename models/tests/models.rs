@@ -1,4 +1,5 @@
-//! Every model holds on scope-ring as it is, and every seeded fault is caught by the model that is named for it.
+//! Every model holds on scope-ring as it is, and every seeded fault is caught by the model that is named for
+//! it.
 
 use models::mutants::MUTANTS;
 use std::process::Command;
@@ -31,7 +32,10 @@ const MODELS: [&str; 20] = [
 
 /// Runs a model on a variant: whether it held, and what it said.
 fn run(model: &str, variant: &str) -> (Option<i32>, String) {
-    let done = Command::new(env!("CARGO_BIN_EXE_models")).args([model, variant]).output().expect("the models' program");
+    let done = Command::new(env!("CARGO_BIN_EXE_models"))
+        .args([model, variant])
+        .output()
+        .expect("the models' program");
     (done.status.code(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
 }
 
@@ -39,7 +43,8 @@ fn run(model: &str, variant: &str) -> (Option<i32>, String) {
 fn in_parallel(count: usize, check: impl Fn(usize) -> Result<(), String> + Sync) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let work = || -> Vec<String> {
-        let indices = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|index| *index < count));
+        let indices =
+            std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|index| *index < count));
         indices.filter_map(|index| check(index).err()).collect()
     };
     std::thread::scope(|scope| {
@@ -69,9 +74,16 @@ fn every_seeded_fault_is_caught_and_for_its_own_reason() {
         if code == Some(1) && said.contains(mutant.says) {
             return Ok(());
         }
-        Err(format!("{} is not caught by {} as `{}`: exit code {code:?}: {said}", mutant.name, mutant.model, mutant.says))
+        Err(format!(
+            "{} is not caught by {} as `{}`: exit code {code:?}: {said}",
+            mutant.name, mutant.model, mutant.says
+        ))
     });
     assert!(failed.is_empty(), "{}", failed.join("\n"));
-    assert!(MODELS.iter().all(|model| MUTANTS.iter().any(|mutant| mutant.model == *model) || *model == "two_readers"));
+    assert!(
+        MODELS
+            .iter()
+            .all(|model| MUTANTS.iter().any(|mutant| mutant.model == *model) || *model == "two_readers")
+    );
     println!("{} seeded faults caught, {:.0} s", MUTANTS.len(), began.elapsed().as_secs_f64());
 }

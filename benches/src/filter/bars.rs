@@ -9,10 +9,20 @@ pub fn bars(table: &Table) -> Vec<Bar> {
     vec![
         worst("filter_small_hot", table, [", bpf_filter", ", native"], Limit::AtLeast(5.0)),
         worst("filter_small_cold", table, [", native", ", hand-written Rust"], Limit::AtMost(1.1)),
-        ratio("filter_100_hosts_hot", table, ["100 hosts, bpf_filter", "100 hosts, native"], Limit::AtLeast(40.0)),
+        ratio(
+            "filter_100_hosts_hot",
+            table,
+            ["100 hosts, bpf_filter", "100 hosts, native"],
+            Limit::AtLeast(40.0),
+        ),
         time("filter_compile_ms_small", table, "20 instructions", 1.5),
         time("filter_compile_ms_361", table, "361 instructions", 6.0),
-        ratio("dumps_1000", table, ["1000 5-tuple filters", "1 5-tuple filter, without a table"], Limit::AtMost(3.0)),
+        ratio(
+            "dumps_1000",
+            table,
+            ["1000 5-tuple filters", "1 5-tuple filter, without a table"],
+            Limit::AtMost(3.0),
+        ),
         time("dump_screened_ns", table, dump_rows::DUMP, 2.0),
         dump_screened_ratio(table),
         trigger_ns(table),
@@ -45,17 +55,23 @@ fn worst(name: &'static str, table: &Table, ends: [&str; 2], limit: Limit) -> Ba
 }
 
 fn time(name: &'static str, table: &Table, of: &str, most: f64) -> Bar {
-    Bar { name, value: table.median((name, of)), limit: Limit::AtMost(most), faults: table.faults(&[(name, of)]) }
+    Bar {
+        name,
+        value: table.median((name, of)),
+        limit: Limit::AtMost(most),
+        faults: table.faults(&[(name, of)]),
+    }
 }
 
 /// What screening saves a dump.
 fn dump_screened_ratio(table: &Table) -> Bar {
-    let bar = ratio("dump_screened_ns", table, [dump_rows::EVERY_PACKET, dump_rows::DUMP], Limit::AtLeast(5.0));
+    let bar =
+        ratio("dump_screened_ns", table, [dump_rows::EVERY_PACKET, dump_rows::DUMP], Limit::AtLeast(5.0));
     Bar { name: "dump_screened_ratio", ..bar }
 }
 
-/// What one more trigger adds to a packet's time: the worst of the rows with triggers. The best round of each row counts: the
-/// difference is small against the whole, and what else the machine does only adds.
+/// What one more trigger adds to a packet's time: the worst of the rows with triggers. The best round of each
+/// row counts: the difference is small against the whole, and what else the machine does only adds.
 fn trigger_ns(table: &Table) -> Bar {
     let names = trigger_rows::TRIGGERS.map(trigger_rows::name);
     let keys: Vec<Key<'_>> = names.iter().map(|name| ("trigger_ns", name.as_str())).collect();

@@ -12,8 +12,8 @@ use std::time::Instant;
 const TIMES: usize = 21;
 /// Ethernet, IPv4, UDP, from 10.1.0.1 to port 60000: both filters take it.
 const PACKET: [u8; 42] = [
-    2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 1, 0, 1, 10, 9, 9, 9, 3, 0xe8, 0xea,
-    0x60, 0, 8, 0, 0,
+    2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 1, 0, 1, 10, 9,
+    9, 9, 3, 0xe8, 0xea, 0x60, 0, 8, 0, 0,
 ];
 
 /// A small filter and the long list.
@@ -21,11 +21,16 @@ const PACKET: [u8; 42] = [
 /// # Errors
 /// A filter that doesn't compile.
 pub fn round(table: &mut Table) -> Result<()> {
-    for (row, text, instructions) in
-        [("filter_compile_ms_small", "udp port 60000".to_string(), 20), ("filter_compile_ms_361", hosts(), 361)]
-    {
+    for (row, text, instructions) in [
+        ("filter_compile_ms_small", "udp port 60000".to_string(), 20),
+        ("filter_compile_ms_361", hosts(), 361),
+    ] {
         let found = BpfFilter::new(&text)?.len();
-        let outcome = if found == instructions { timed(&text) } else { Err(format!("libpcap makes {found} instructions of it")) };
+        let outcome = if found == instructions {
+            timed(&text)
+        } else {
+            Err(format!("libpcap makes {found} instructions of it"))
+        };
         table.put(row, &format!("{instructions} instructions"), "ms", outcome);
     }
     Ok(())
@@ -37,7 +42,8 @@ fn timed(text: &str) -> Result<f64, String> {
     let mut times = Vec::new();
     for _ in 0..TIMES {
         let begun = Instant::now();
-        let filter = Filter::compile(text, VlanRule::Transparent, &[LinkType::ETHERNET]).map_err(|error| error.to_string())?;
+        let filter = Filter::compile(text, VlanRule::Transparent, &[LinkType::ETHERNET])
+            .map_err(|error| error.to_string())?;
         filter.make_native().map_err(|error| error.to_string())?;
         times.push(begun.elapsed().as_secs_f64() * 1e3);
         let predicate = filter.for_link(LinkType::ETHERNET);

@@ -1,7 +1,8 @@
-//! One host's dump out of a full ring of which it takes a thousandth, against asking the filter of every packet in the ring.
+//! One host's dump out of a full ring of which it takes a thousandth, against asking the filter of every
+//! packet in the ring.
 //!
-//! The dump is all that a dump does: pins, screen, search, filter, file, its sync and its name. The walk over every packet reads,
-//! parses and asks only, and writes nothing: a dump without screening would take longer.
+//! The dump is all that a dump does: pins, screen, search, filter, file, its sync and its name. The walk over
+//! every packet reads, parses and asks only, and writes nothing: a dump without screening would take longer.
 
 use super::native;
 use crate::place::Place;
@@ -74,11 +75,13 @@ impl Full {
         let begun = Instant::now();
         let found = walk(&self.ring, &predicate);
         let ns = begun.elapsed().as_nanos() as f64 / packets as f64;
-        let outcome = if found == (packets, expected) { Ok(ns) } else { Err(format!("{found:?} packets and hits")) };
+        let outcome =
+            if found == (packets, expected) { Ok(ns) } else { Err(format!("{found:?} packets and hits")) };
         table.put("dump_screened_ns", EVERY_PACKET, "ns/packet", outcome);
 
         let folder = place.out_folder()?;
-        let filter = Filter::compile(TEXT, VlanRule::Transparent, &[LinkType::ETHERNET]).context("a filter of the bench")?;
+        let filter = Filter::compile(TEXT, VlanRule::Transparent, &[LinkType::ETHERNET])
+            .context("a filter of the bench")?;
         filter.make_native()?;
         let (from_ns, to_ns) = (Packets::time_ns(self.first), Packets::time_ns(self.end - 1));
         let begun = Instant::now();
@@ -128,7 +131,11 @@ fn open(ring: &Arc<Ring>) -> Result<LaneWriter> {
 
 fn append(writer: &mut LaneWriter, source: &Packets, number: u64) {
     let of_host = number.is_multiple_of(EVERY);
-    let frame_number = if of_host { number / EVERY * IPV4_EVERY % (SOURCES as u64 / IPV4_EVERY * IPV4_EVERY) } else { number };
+    let frame_number = if of_host {
+        number / EVERY * IPV4_EVERY % (SOURCES as u64 / IPV4_EVERY * IPV4_EVERY)
+    } else {
+        number
+    };
     let mut data = source.frame(frame_number);
     let mut changed;
     if of_host {
@@ -178,5 +185,9 @@ fn ask<'a>(block: &PacketBlock<'a>) -> Asked<'a> {
 /// Whether the dump holds what it must.
 fn check(report: &DumpReport, expected: u64) -> Result<(), String> {
     let complete = report.lost_max == 0 && report.packets == expected;
-    if complete { Ok(()) } else { Err(format!("{} packets instead of {expected}: {report:?}", report.packets)) }
+    if complete {
+        Ok(())
+    } else {
+        Err(format!("{} packets instead of {expected}: {report:?}", report.packets))
+    }
 }

@@ -19,7 +19,13 @@ struct RawProgram {
 unsafe extern "C" {
     fn pcap_open_dead(link: c_int, snap_bytes: c_int) -> *mut c_void;
     fn pcap_close(handle: *mut c_void);
-    fn pcap_compile(handle: *mut c_void, out: *mut RawProgram, text: *const c_char, optimise: c_int, netmask: u32) -> c_int;
+    fn pcap_compile(
+        handle: *mut c_void,
+        out: *mut RawProgram,
+        text: *const c_char,
+        optimise: c_int,
+        netmask: u32,
+    ) -> c_int;
     fn pcap_freecode(program: *mut RawProgram);
     fn bpf_filter(program: *const c_void, data: *const u8, original_bytes: u32, captured_bytes: u32) -> u32;
 }
@@ -40,7 +46,8 @@ impl BpfFilter {
         if handle.is_null() {
             bail!("libpcap has no memory for a handle");
         }
-        // SAFETY: the handle is open, `program` is ours and of libpcap's layout, the text ends with a NUL and outlives the call.
+        // SAFETY: the handle is open, `program` is ours and of libpcap's layout, the text ends with a NUL and
+        // outlives the call.
         let status = unsafe { pcap_compile(handle, &mut program, c_text.as_ptr(), 1, 0) };
         // SAFETY: the handle is open and not used afterwards.
         unsafe { pcap_close(handle) };

@@ -1,8 +1,9 @@
-//! A thousand open dumps on live traffic against one: what the process takes of a processor for each packet that comes in.
+//! A thousand open dumps on live traffic against one: what the process takes of a processor for each packet
+//! that comes in.
 //!
-//! Each dump is of a connection among ten thousand, opened by the same trigger at the begin and open until the end, so that a
-//! thousand of them take a tenth of the packets. Measured while all are open; what opening, naming and syncing their files takes is
-//! not in it.
+//! Each dump is of a connection among ten thousand, opened by the same trigger at the begin and open until
+//! the end, so that a thousand of them take a tenth of the packets. Measured while all are open; what
+//! opening, naming and syncing their files takes is not in it.
 
 use crate::Scale;
 use crate::place::Place;
@@ -44,7 +45,16 @@ fn run(place: &Place, span: Duration, dumps: usize) -> Result<f64> {
     let dumps_max = dumps.to_string();
     let mut arguments = vec!["--source", &source, "--ring", "256MiB", "--dumps-max", &dumps_max];
     // Few packets of a connection hit: the cost of hits is in both rows, and small.
-    arguments.extend(["--trigger", "ip[4:2] & 0x3ff = 7", "--dump", "$flow", "--before", "1s", "--after", "1h"]);
+    arguments.extend([
+        "--trigger",
+        "ip[4:2] & 0x3ff = 7",
+        "--dump",
+        "$flow",
+        "--before",
+        "1s",
+        "--after",
+        "1h",
+    ]);
     arguments.extend(["--holdoff", "1h", "--holdoff-key", "$flow"]);
     let mut run = Run::start(place, None, &arguments)?;
     run.wait_started()?;
@@ -61,7 +71,10 @@ fn run(place: &Place, span: Duration, dumps: usize) -> Result<f64> {
     let finished = run.finish_worn(END_LIMIT)?; // further connections found no place: exit code 1
     let received = finished.summary["received"]["packets"].as_u64().unwrap_or(0);
     finished.check_packets(received)?;
-    ensure!(received as f64 >= RATE as f64 * span.as_secs_f64(), "{received} packets are fewer than were to come");
+    ensure!(
+        received as f64 >= RATE as f64 * span.as_secs_f64(),
+        "{received} packets are fewer than were to come"
+    );
     ensure!(finished.dumps().len() == dumps, "{} dumps instead of {dumps}", finished.dumps().len());
     ensure!(finished.dumps().iter().all(|dump| dump["lost_max"] == 0), "a dump isn't complete");
     ensure!(finished.dumps().iter().all(|dump| dump["packets"].as_u64() > Some(0)), "a dump is empty");

@@ -1,4 +1,5 @@
-//! A thousand exact filters at once, as dumps have them, against one: by the table of keys that they share, and alone without it.
+//! A thousand exact filters at once, as dumps have them, against one: by the table of keys that they share,
+//! and alone without it.
 
 use super::{asked, expect, matches, native};
 use crate::table::Table;
@@ -14,8 +15,8 @@ const MANY: u32 = 1000;
 const TURNS: u32 = 400;
 const GOES: usize = 15;
 
-/// The first so many connections' filters as dumps have them: one look-up of a packet's key in what they share, and each one's own
-/// program for what that leaves open.
+/// The first so many connections' filters as dumps have them: one look-up of a packet's key in what they
+/// share, and each one's own program for what that leaves open.
 struct Filters {
     keys: KeyTable,
     programs: Vec<Predicate>,
@@ -25,7 +26,8 @@ impl Filters {
     fn new(count: u32) -> Result<Filters> {
         let mut filters = Filters { keys: KeyTable::default(), programs: Vec::new() };
         for n in 0..count {
-            let filter = Filter::compile(&flow(n), VlanRule::Transparent, &[LinkType::ETHERNET]).context("a dump's filter")?;
+            let filter = Filter::compile(&flow(n), VlanRule::Transparent, &[LinkType::ETHERNET])
+                .context("a dump's filter")?;
             filter.make_native()?;
             ensure!(filters.keys.insert(n.into(), &filter), "no key tells anything of filter {n}");
             filters.programs.push(filter.for_link(LinkType::ETHERNET));
@@ -70,7 +72,8 @@ fn flow(n: u32) -> String {
 
 /// A packet of connection `n`.
 fn frame(n: u32) -> Vec<u8> {
-    let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 50, 0, 0, 0x40, 0, 64, 6, 0, 0];
+    let mut bytes =
+        vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 50, 0, 0, 0x40, 0, 64, 6, 0, 0];
     bytes.extend([10, 2, (n / 250) as u8, (n % 250) as u8 + 1, 10, 0, 9, 9]);
     bytes.extend((1024 + n as u16).to_be_bytes());
     bytes.extend(443u16.to_be_bytes());
@@ -84,8 +87,11 @@ fn frame(n: u32) -> Vec<u8> {
 /// A filter that doesn't compile.
 pub fn round(background: &[&[u8]], table: &mut Table) -> Result<()> {
     let known = frame(0);
-    let frames: Vec<&[u8]> =
-        background.iter().enumerate().map(|(at, &frame)| if at % 16 == 0 { &known[..] } else { frame }).collect();
+    let frames: Vec<&[u8]> = background
+        .iter()
+        .enumerate()
+        .map(|(at, &frame)| if at % 16 == 0 { &known[..] } else { frame })
+        .collect();
     let asked = asked(&frames);
     let expected = vec![0; frames.len().div_ceil(16)];
     alone(&asked, expected.len() as u64, table)?;
@@ -102,7 +108,11 @@ pub fn round(background: &[&[u8]], table: &mut Table) -> Result<()> {
             }
             best = best.min(begun.elapsed().as_nanos() as f64 / f64::from(TURNS) / asked.len() as f64);
         }
-        let outcome = if found == expected { check_all(&filters, count).map(|()| best) } else { Err(format!("found {found:?}")) };
+        let outcome = if found == expected {
+            check_all(&filters, count).map(|()| best)
+        } else {
+            Err(format!("found {found:?}"))
+        };
         table.put("dumps_1000", &format!("{count} 5-tuple filters"), "ns", outcome);
     }
     Ok(())
@@ -120,7 +130,12 @@ fn alone(asked: &[Asked<'_>], expected: u64, table: &mut Table) -> Result<()> {
         }
         best = best.min(begun.elapsed().as_nanos() as f64 / f64::from(TURNS) / asked.len() as f64);
     }
-    table.put("dumps_1000", "1 5-tuple filter, without a table", "ns", expect(found, expected).map(|()| best));
+    table.put(
+        "dumps_1000",
+        "1 5-tuple filter, without a table",
+        "ns",
+        expect(found, expected).map(|()| best),
+    );
     Ok(())
 }
 

@@ -1,8 +1,10 @@
-//! The part `filter`: machine code of filters against libpcap's own interpreter and against hand-written Rust, long lists,
-//! compiling, many filters at once, a dump that is screened, triggers in a worker, many open dumps, and a storm of hits.
+//! The part `filter`: machine code of filters against libpcap's own interpreter and against hand-written
+//! Rust, long lists, compiling, many filters at once, a dump that is screened, triggers in a worker, many
+//! open dumps, and a storm of hits.
 //!
-//! Every round runs every row once, and compared rows change places from round to round. Packets are asked about in batches
-//! of 64, as workers ask; what a worker has at hand anyway, the parse of the headers, is not measured.
+//! Every round runs every row once, and compared rows change places from round to round. Packets are asked
+//! about in batches of 64, as workers ask; what a worker has at hand anyway, the parse of the headers, is not
+//! measured.
 
 mod bars;
 mod compile_rows;
@@ -56,7 +58,8 @@ fn hosts() -> String {
 
 /// A filter as a worker has it, in machine code.
 fn native(text: &str) -> Result<Predicate> {
-    let filter = Filter::compile(text, VlanRule::Transparent, &[LinkType::ETHERNET]).context("a filter of the bench")?;
+    let filter = Filter::compile(text, VlanRule::Transparent, &[LinkType::ETHERNET])
+        .context("a filter of the bench")?;
     filter.make_native()?;
     Ok(filter.for_link(LinkType::ETHERNET))
 }
@@ -72,7 +75,10 @@ fn asked<'a>(frames: &[&'a [u8]]) -> Vec<Asked<'a>> {
 
 /// How many of the packets match.
 fn matches(predicate: &Predicate, asked: &[Asked<'_>]) -> u64 {
-    asked.chunks(ASKED_MAX).map(|batch| u64::from(predicate.matches_batch(batch, u64::MAX).count_ones())).sum()
+    asked
+        .chunks(ASKED_MAX)
+        .map(|batch| u64::from(predicate.matches_batch(batch, u64::MAX).count_ones()))
+        .sum()
 }
 
 /// Whether a row counted what it must.

@@ -1,4 +1,5 @@
-//! The small filters as one would write them by hand in Rust, with libpcap's meaning on whole packets without tags.
+//! The small filters as one would write them by hand in Rust, with libpcap's meaning on whole packets without
+//! tags.
 
 fn half(data: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]))
@@ -64,7 +65,10 @@ pub fn net_and_ports(data: &[u8]) -> bool {
             _ => return None,
         };
         let inside = |at: usize| Some(word(data, at)? >> 24 == 10);
-        Some((inside(source)? || inside(destination)?) && either_port(data, |port| matches!(port, 1500 | 4043 | 8080))?)
+        Some(
+            (inside(source)? || inside(destination)?)
+                && either_port(data, |port| matches!(port, 1500 | 4043 | 8080))?,
+        )
     };
     found().unwrap_or(false)
 }

@@ -1,4 +1,5 @@
-//! Small filters and a long list: packets in the cache against `bpf_filter`, packets in memory against hand-written Rust.
+//! Small filters and a long list: packets in the cache against `bpf_filter`, packets in memory against
+//! hand-written Rust.
 
 use super::{BpfFilter, SMALL, asked, expect, matches, native};
 use crate::figures::percentile;
@@ -10,8 +11,8 @@ use scope_packet::{Headers, KeyEntry};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Time that a hot row takes at least in one go, and how many goes there are: the best counts, for a hot loop has no reason
-/// of its own to be slower now and then.
+/// Time that a hot row takes at least in one go, and how many goes there are: the best counts, for a hot loop
+/// has no reason of its own to be slower now and then.
 const GO_NS: f64 = 2e6;
 const GOES: usize = 25;
 
@@ -111,7 +112,8 @@ impl Cold {
         let frame = |&(chunk, at, len): &Span| &chunks[chunk as usize][at as usize..(at + len) as usize];
         for small in &SMALL {
             let (bpf, predicate) = (BpfFilter::new(small.text)?, native(small.text)?);
-            let by_hand = |spans: &[Span]| spans.iter().filter(|span| (small.by_hand)(frame(span))).count() as u64;
+            let by_hand =
+                |spans: &[Span]| spans.iter().filter(|span| (small.by_hand)(frame(span))).count() as u64;
             let ours = |spans: &[Span]| native_cold(&predicate, spans, frame);
             let expected = self.spans.iter().filter(|span| bpf.matches(frame(span))).count() as u64;
             let forms: [(&str, Count<'_>); 2] = [("hand-written Rust", &by_hand), ("native", &ours)];
@@ -135,7 +137,8 @@ impl Cold {
     }
 }
 
-/// A worker has parsed the headers; here nobody has, and the packets have no tags: nothing is read of them beforehand.
+/// A worker has parsed the headers; here nobody has, and the packets have no tags: nothing is read of them
+/// beforehand.
 fn native_cold<'a>(predicate: &Predicate, spans: &[Span], frame: impl Fn(&Span) -> &'a [u8]) -> u64 {
     let mut found = 0;
     let mut batch = [Asked::default(); ASKED_MAX];

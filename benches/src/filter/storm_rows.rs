@@ -1,8 +1,8 @@
 //! A storm of hits: every packet of a million a second is one, with and without a holdoff for each host.
 //!
-//! A row is 1 where all of it holds, else it has a fault: no packet is lost, every packet is counted as a hit, no more dumps are
-//! open at once than are allowed, all of them are complete, the process grows by at most a hundredth, and the log has at most
-//! one line for a thousand hits.
+//! A row is 1 where all of it holds, else it has a fault: no packet is lost, every packet is counted as a
+//! hit, no more dumps are open at once than are allowed, all of them are complete, the process grows by at
+//! most a hundredth, and the log has at most one line for a thousand hits.
 
 use crate::Scale;
 use crate::place::Place;
@@ -26,13 +26,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// The rows, and what makes each: whether there is a key, and how long a trigger is held off.
-pub const ROWS: [(&str, &[&str]); 2] =
-    [("no holdoff", &["--holdoff", "0s"]), ("a holdoff for each host", &["--holdoff", "1s", "--holdoff-key", "$srcIP"])];
+pub const ROWS: [(&str, &[&str]); 2] = [
+    ("no holdoff", &["--holdoff", "0s"]),
+    ("a holdoff for each host", &["--holdoff", "1s", "--holdoff-key", "$srcIP"]),
+];
 
 /// Each row once.
 pub fn round(place: &Place, scale: Scale, table: &mut Table) {
     for (name, holdoff) in ROWS {
-        let outcome = storm(place, scale.span * SPANS, holdoff).map(|()| 1.0).map_err(|error| format!("{error:#}"));
+        let outcome =
+            storm(place, scale.span * SPANS, holdoff).map(|()| 1.0).map_err(|error| format!("{error:#}"));
         table.put("hit_storm", name, "holds", outcome);
     }
 }
@@ -41,7 +44,8 @@ fn storm(place: &Place, span: Duration, holdoff: &[&str]) -> Result<()> {
     let packets = HITS_PER_SECOND * span.as_millis() as u64 / 1000;
     let source = format!("synth:rate=1M,size=64,flows=1000,seed=1,packets={packets}");
     let dumps_max = DUMPS_MAX.to_string();
-    let mut arguments = vec!["--source", &source, "--ring", "1GiB", "--trigger", "ip or ip6", "--dump", "host $srcIP"];
+    let mut arguments =
+        vec!["--source", &source, "--ring", "1GiB", "--trigger", "ip or ip6", "--dump", "host $srcIP"];
     arguments.extend(["--before", "10ms", "--after", "10ms", "--dumps-max", &dumps_max]);
     arguments.extend(holdoff);
     let mut run = Run::start(place, None, &arguments)?;
@@ -80,7 +84,8 @@ fn check_dumps(finished: &Finished) -> Result<()> {
     for dump in dumps {
         windows.push((time_of(dump, "time")?, time_of(dump, "to")?));
     }
-    let open_at = |time_ns: i64| windows.iter().filter(|(begin, end)| (*begin..*end).contains(&time_ns)).count();
+    let open_at =
+        |time_ns: i64| windows.iter().filter(|(begin, end)| (*begin..*end).contains(&time_ns)).count();
     let most = windows.iter().map(|(begin, _)| open_at(*begin)).max().context("a dump")?;
     ensure!(most <= DUMPS_MAX, "{most} dumps at once");
     Ok(())

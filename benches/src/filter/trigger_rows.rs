@@ -1,4 +1,5 @@
-//! What an armed trigger costs a worker: runs of `wirescope` on generated traffic with 0 to 16 triggers that never fire.
+//! What an armed trigger costs a worker: runs of `wirescope` on generated traffic with 0 to 16 triggers that
+//! never fire.
 
 use crate::Scale;
 use crate::file_rows::SIXTEEN;

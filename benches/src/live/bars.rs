@@ -18,14 +18,22 @@ pub fn bars(table: &Table) -> Vec<Bar> {
 }
 
 fn load(bytes: usize, is_flat_out: bool) -> &'static Load {
-    LOADS.iter().find(|load| load.bytes == bytes && load.is_flat_out() == is_flat_out).expect("a load of the table")
+    LOADS
+        .iter()
+        .find(|load| load.bytes == bytes && load.is_flat_out() == is_flat_out)
+        .expect("a load of the table")
 }
 
 /// Processor time per packet at 512 bytes and a fixed rate, ours by the peer's.
 fn cpu(name: &'static str, table: &Table, peer: &str, most: f64) -> Bar {
     let [ours, theirs] = [OURS, peer].map(|of| row_of(load(512, false), of));
     let keys = [("live_ns", ours.as_str()), ("live_ns", theirs.as_str())];
-    Bar { name, value: table.ratio(keys[0], keys[1]), limit: Limit::AtMost(most), faults: table.faults(&keys) }
+    Bar {
+        name,
+        value: table.ratio(keys[0], keys[1]),
+        limit: Limit::AtMost(most),
+        faults: table.faults(&keys),
+    }
 }
 
 /// Loss at 64 bytes flat out, ours less that of the peer that loses least: medians.
@@ -43,7 +51,12 @@ fn loss(table: &Table) -> Bar {
 
 /// Packets lost in a row that is measured once.
 fn counted(name: &'static str, table: &Table, of: &str) -> Bar {
-    Bar { name, value: table.median((name, of)), limit: Limit::AtMost(0.0), faults: table.faults(&[(name, of)]) }
+    Bar {
+        name,
+        value: table.median((name, of)),
+        limit: Limit::AtMost(0.0),
+        faults: table.faults(&[(name, of)]),
+    }
 }
 
 #[cfg(test)]

@@ -59,7 +59,8 @@ impl Capture {
         self.own.as_nanos() as f64 / self.counted.seen as f64
     }
 
-    /// Processor time per packet seen, ns; `idle_ns` is what soft interrupts take per packet sent while nobody captures.
+    /// Processor time per packet seen, ns; `idle_ns` is what soft interrupts take per packet sent while
+    /// nobody captures.
     pub fn ns_per_packet(&self, idle_ns: f64) -> f64 {
         let softirq = self.softirq.as_nanos() as f64 - idle_ns * self.sent.packets as f64;
         self.own_ns_per_packet() + softirq / self.counted.seen as f64
@@ -91,7 +92,11 @@ pub fn ours(stand: &Stand, sender: &mut Sender, pace: Pace, span: Duration) -> R
     let finished = run.finish(OUR_END_LIMIT)?;
     let counted = Counted { seen: finished.received(), lost: finished.dropped() };
     ensure!(finished.hits_total() == 0, "{} hits of a trigger that must not fire", finished.hits_total());
-    ensure!(finished.summary["stored"]["packets"] == counted.seen, "not every packet was stored: {}", finished.summary["stored"]);
+    ensure!(
+        finished.summary["stored"]["packets"] == counted.seen,
+        "not every packet was stored: {}",
+        finished.summary["stored"]
+    );
     Capture { sent, counted, own, softirq }.checked()
 }
 
@@ -99,7 +104,13 @@ pub fn ours(stand: &Stand, sender: &mut Sender, pace: Pace, span: Duration) -> R
 ///
 /// # Errors
 /// What failed, and what doesn't add up.
-pub fn of_peer(peer: &Peer, stand: &Stand, sender: &mut Sender, pace: Pace, span: Duration) -> Result<Capture> {
+pub fn of_peer(
+    peer: &Peer,
+    stand: &Stand,
+    sender: &mut Sender,
+    pace: Pace,
+    span: Duration,
+) -> Result<Capture> {
     let mut run = on_core(stand, || peer.start(stand.place, stand.lab.b(), stand.capture_core))?;
     wait_until_heard(stand, &mut run)?;
     let (sent, own, softirq) = measured(stand, sender, pace, span, run.id(), peer.settle)?;
@@ -116,7 +127,8 @@ pub fn on_core<T: Send>(stand: &Stand, start: impl FnOnce() -> Result<T> + Send)
         stay_on(stand.capture_core);
         start()
     };
-    std::thread::scope(|scope| scope.spawn(task).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    std::thread::scope(|scope| scope.spawn(task).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn wait_until_heard(stand: &Stand, run: &mut PeerRun) -> Result<()> {
@@ -129,7 +141,8 @@ fn wait_until_heard(stand: &Stand, run: &mut PeerRun) -> Result<()> {
     Ok(())
 }
 
-/// Sends, and looks at the clocks: soft interrupts while packets are sent, the program until it has taken the last ones.
+/// Sends, and looks at the clocks: soft interrupts while packets are sent, the program until it has taken the
+/// last ones.
 fn measured(
     stand: &Stand,
     sender: &mut Sender,

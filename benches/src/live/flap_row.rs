@@ -1,8 +1,9 @@
-//! `interface_flap_loss`: packets lost beyond those sent while the interface was down, in fifty times down and up.
+//! `interface_flap_loss`: packets lost beyond those sent while the interface was down, in fifty times down
+//! and up.
 //!
-//! 20 k packets/s go on while it goes down and stays down. They pause for the moment in which it comes up: in between the
-//! kernel's marking it up and its handing packets to sockets, nobody can have them. What arrived is what the kernel counts as
-//! received by the interface: it counts none while that is down.
+//! 20 k packets/s go on while it goes down and stays down. They pause for the moment in which it comes up: in
+//! between the kernel's marking it up and its handing packets to sockets, nobody can have them. What arrived
+//! is what the kernel counts as received by the interface: it counts none while that is down.
 
 use super::Stand;
 use super::captures::{OUR_END_LIMIT, on_core};
@@ -36,7 +37,8 @@ pub fn flap(stand: &Stand, quiet: &Quiet) -> Result<()> {
 /// # Errors
 /// What failed, and what doesn't add up.
 pub fn lost(stand: &Stand) -> Result<u64> {
-    let mut run = on_core(stand, || Run::start(stand.place, Some(stand.lab.b()), &["-i", "vb", "--ring", "256MiB"]))?;
+    let mut run =
+        on_core(stand, || Run::start(stand.place, Some(stand.lab.b()), &["-i", "vb", "--ring", "256MiB"]))?;
     run.wait_started()?;
     std::thread::sleep(SETTLE);
     let before = received(stand.lab.b(), "vb")?;
@@ -55,7 +57,11 @@ pub fn lost(stand: &Stand) -> Result<u64> {
     run.interrupt()?;
     let finished = run.finish(OUR_END_LIMIT)?;
     let least = (UP.as_secs_f64() * f64::from(RATE) * FLAPS as f64 * 0.8) as u64;
-    ensure!(arrived <= sent.packets && arrived >= least, "{arrived} packets arrived of {} sent", sent.packets);
+    ensure!(
+        arrived <= sent.packets && arrived >= least,
+        "{arrived} packets arrived of {} sent",
+        sent.packets
+    );
     let seen = finished.received();
     ensure!(seen <= arrived, "{seen} packets seen where {arrived} arrived");
     Ok(arrived - seen)

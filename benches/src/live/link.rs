@@ -12,7 +12,8 @@ use std::time::Duration;
 pub fn received(namespace: &Namespace, interface: &str) -> Result<u64> {
     let text = namespace.enter(|| read_to_string("/proc/thread-self/net/dev")).context("/proc/net/dev")?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'));
-    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).with_context(|| format!("no counters of {interface}"))
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+        .with_context(|| format!("no counters of {interface}"))
 }
 
 /// Whether a packet socket listens in `namespace`: to all protocols, and running.
@@ -25,13 +26,15 @@ pub fn is_heard(namespace: &Namespace) -> bool {
     text.lines().any(listens)
 }
 
-/// Time that all cores have spent on soft interrupts, by `/proc/stat`, which counts in hundredths of a second.
+/// Time that all cores have spent on soft interrupts, by `/proc/stat`, which counts in hundredths of a
+/// second.
 ///
 /// # Errors
 /// Where the system doesn't say.
 pub fn softirq() -> Result<Duration> {
     let text = read_to_string("/proc/stat").context("/proc/stat")?;
-    let ticks: Option<u64> = text.lines().next().and_then(|line| line.split_whitespace().nth(7)?.parse().ok());
+    let ticks: Option<u64> =
+        text.lines().next().and_then(|line| line.split_whitespace().nth(7)?.parse().ok());
     // SAFETY: sysconf takes no pointers.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     ensure!(per_second > 0, "the system doesn't tell its clock ticks");

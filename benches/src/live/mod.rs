@@ -1,14 +1,15 @@
-//! The part `live`: loss and processor time per packet on a veth pair, against other programs that capture; what reloads and an
-//! interface that goes down and up cost; and which rights are left.
+//! The part `live`: loss and processor time per packet on a veth pair, against other programs that capture;
+//! what reloads and an interface that goes down and up cost; and which rights are left.
 //!
 //! ```text
 //!  sender, on the last core (namespace a)            capture, on the first core (namespace b)
 //!  ring of 512 frames, send ──► va ═ vb ──► softirq: copy into the capture's ring ──► program
 //! ```
-//! Each round runs every load with every program, one at a time; who begins changes from round to round. A program's time per
-//! packet is its own processor time and what `/proc/stat` shows as soft interrupts above a run of the same load in which a
-//! socket is open that hears nothing, by the packets it saw. On veth the copy into the kernel's ring is made on the sender's
-//! core and slows the sender down: what it achieved is a row, too.
+//! Each round runs every load with every program, one at a time; who begins changes from round to round. A
+//! program's time per packet is its own processor time and what `/proc/stat` shows as soft interrupts above a
+//! run of the same load in which a socket is open that hears nothing, by the packets it saw. On veth the copy
+//! into the kernel's ring is made on the sender's core and slows the sender down: what it achieved is a row,
+//! too.
 
 mod bars;
 mod captures;
@@ -63,7 +64,8 @@ struct Load {
     spans: f64,
 }
 
-/// At a rate most of the time goes by idly, so soft interrupts, which the system samples, need longer than flat out.
+/// At a rate most of the time goes by idly, so soft interrupts, which the system samples, need longer than
+/// flat out.
 const LOADS: [Load; 8] = [
     Load { bytes: 64, pace: Pace::PerSecond(400_000), spans: 0.25 },
     Load { bytes: 64, pace: Pace::FlatOut, spans: 0.5 },
@@ -168,19 +170,32 @@ fn measure_load(stand: &Stand, load: &Load, scale: Scale, table: &mut Table) -> 
     let span = scale.span.mul_f64(load.spans);
     let mut sender = Sender::open(stand.lab.a(), "va", &Packets::new(Sizes::Fixed(load.bytes)))?;
     let idle = captures::idle(stand, &mut sender, load.pace, span).map_err(|error| format!("{error:#}"));
-    table.put("live_sent", &row_of(load, "nobody"), "packets/s", idle.clone().map(|(sent, _)| sent.per_second()));
+    table.put(
+        "live_sent",
+        &row_of(load, "nobody"),
+        "packets/s",
+        idle.clone().map(|(sent, _)| sent.per_second()),
+    );
     table.put("live_ns", &row_of(load, "softirq, nobody"), "ns", idle.clone().map(|(_, idle_ns)| idle_ns));
-    let mut programs: Vec<Program> = std::iter::once(Program::Ours).chain((0..PEERS.len()).map(Program::Peer)).collect();
+    let mut programs: Vec<Program> =
+        std::iter::once(Program::Ours).chain((0..PEERS.len()).map(Program::Peer)).collect();
     let first = table.round() % programs.len();
     programs.rotate_left(first);
-    let outcomes: Vec<(Program, Result<Capture, String>)> =
-        programs.into_iter().map(|program| (program, program.capture(stand, &mut sender, load, span))).collect();
-    let ours = outcomes.iter().find(|(program, _)| *program == Program::Ours).and_then(|(_, outcome)| outcome.as_ref().ok());
+    let outcomes: Vec<(Program, Result<Capture, String>)> = programs
+        .into_iter()
+        .map(|program| (program, program.capture(stand, &mut sender, load, span)))
+        .collect();
+    let ours = outcomes
+        .iter()
+        .find(|(program, _)| *program == Program::Ours)
+        .and_then(|(_, outcome)| outcome.as_ref().ok());
     for (program, outcome) in &outcomes {
         let of = row_of(load, program.name());
         let figure = |figure: &dyn Fn(&Capture) -> f64| outcome.as_ref().map(figure).map_err(String::clone);
         let compared = ours.map_or(Ok(()), |ours| check_rates(load, ours, outcome.as_ref().ok()));
-        let ns = compared.and(idle.clone()).and_then(|(_, idle_ns)| figure(&|capture| capture.ns_per_packet(idle_ns)));
+        let ns = compared
+            .and(idle.clone())
+            .and_then(|(_, idle_ns)| figure(&|capture| capture.ns_per_packet(idle_ns)));
         table.put("live_ns", &of, "ns", ns);
         table.put("live_own_ns", &of, "ns", figure(&Capture::own_ns_per_packet));
         table.put("live_loss", &of, "%", figure(&Capture::loss_percent));
@@ -219,7 +234,13 @@ impl Program {
         }
     }
 
-    fn capture(self, stand: &Stand, sender: &mut Sender, load: &Load, span: Duration) -> Result<Capture, String> {
+    fn capture(
+        self,
+        stand: &Stand,
+        sender: &mut Sender,
+        load: &Load,
+        span: Duration,
+    ) -> Result<Capture, String> {
         let capture = match self {
             Program::Ours => captures::ours(stand, sender, load.pace, span),
             Program::Peer(index) => captures::of_peer(&PEERS[index], stand, sender, load.pace, span),

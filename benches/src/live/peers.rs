@@ -1,4 +1,5 @@
-//! The peers: their programs, each with the settings it is known to do best with, and what they say of themselves at the end.
+//! The peers: their programs, each with the settings it is known to do best with, and what they say of
+//! themselves at the end.
 //!
 //! | peer | kernel's ring | output |
 //! |---|---|---|
@@ -7,9 +8,10 @@
 //! | netsniff-ng | TPACKET_V3, 64 MiB, bound to its core by itself, too | pcap to /dev/null by scatter and gather |
 //! | stenotype | TPACKET_V3, 128 blocks of 1 MiB | O_DIRECT files and an index on disk |
 //!
-//! Ours has 64 MiB, too; stenotype writes the kernel's blocks themselves to disk and needs more of them. What a peer holds in a
-//! block that isn't full comes with that block's time-out: so long it is given behind the last packet. stenotype counts with every
-//! block, and is killed: told to stop, it waits for the last of its writes without end on some kernels.
+//! Ours has 64 MiB, too; stenotype writes the kernel's blocks themselves to disk and needs more of them. What
+//! a peer holds in a block that isn't full comes with that block's time-out: so long it is given behind the
+//! last packet. stenotype counts with every block, and is killed: told to stop, it waits for the last of its
+//! writes without end on some kernels.
 
 use crate::live::{Counted, WORDS_MAX};
 use crate::place::Place;
@@ -28,7 +30,8 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 pub struct Peer {
     /// Its name: that of its program.
     pub name: &'static str,
-    /// Below the folder of fetched peers, if it comes from there; otherwise it is looked for where programs are.
+    /// Below the folder of fetched peers, if it comes from there; otherwise it is looked for where programs
+    /// are.
     fetched: Option<&'static str>,
     /// Its arguments; CORE and FOLDER stand for the core it runs on and a folder of its own.
     arguments: &'static [&'static str],
@@ -108,13 +111,24 @@ impl Peer {
         }
         let root = place.peers();
         let program = self.fetched.map_or_else(|| PathBuf::from(self.name), |path| root.join(path));
-        ensure!(self.fetched.is_none() || program.is_file(), "{} isn't there: it couldn't be fetched", self.name);
+        ensure!(
+            self.fetched.is_none() || program.is_file(),
+            "{} isn't there: it couldn't be fetched",
+            self.name
+        );
         let said = folder.path().join("said");
         let mut command = namespace.command(program.to_str().context("its path is no UTF-8")?);
         let core = core.to_string();
-        command.args(self.arguments.iter().map(|word| word.replace("CORE", &core).replace("FOLDER", &text(folder.path()))));
+        command.args(
+            self.arguments
+                .iter()
+                .map(|word| word.replace("CORE", &core).replace("FOLDER", &text(folder.path()))),
+        );
         command.env("LD_LIBRARY_PATH", root.join("usr/lib/x86_64-linux-gnu"));
-        command.stdin(Stdio::null()).stdout(File::create(&said)?).stderr(File::options().append(true).open(&said)?);
+        command
+            .stdin(Stdio::null())
+            .stdout(File::create(&said)?)
+            .stderr(File::options().append(true).open(&said)?);
         let child = command.spawn().context(self.name)?;
         Ok(PeerRun { child, folder, stop: self.stop, counted: self.counted })
     }
@@ -154,7 +168,8 @@ impl PeerRun {
     /// # Errors
     /// What it said, where it doesn't end or doesn't tell.
     pub fn finish(mut self) -> Result<Counted> {
-        // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its own.
+        // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its
+        // own.
         unsafe { libc::kill(self.child.id() as i32, self.stop) };
         let begun = Instant::now();
         while self.child.try_wait()?.is_none() {
@@ -165,7 +180,9 @@ impl PeerRun {
     }
 
     fn said(&self) -> String {
-        std::fs::read(self.folder.path().join("said")).map(|said| String::from_utf8_lossy(&said).into_owned()).unwrap_or_default()
+        std::fs::read(self.folder.path().join("said"))
+            .map(|said| String::from_utf8_lossy(&said).into_owned())
+            .unwrap_or_default()
     }
 
     /// The end of what it said.
@@ -185,7 +202,8 @@ impl Drop for PeerRun {
 
 /// `N packets captured`, `N packets dropped by kernel`.
 fn tcpdump(said: &str) -> Option<Counted> {
-    let number = |words: &str| said.lines().find_map(|line| line.trim().strip_suffix(words)?.trim().parse().ok());
+    let number =
+        |words: &str| said.lines().find_map(|line| line.trim().strip_suffix(words)?.trim().parse().ok());
     Some(Counted { seen: number("packets captured")?, lost: number("packets dropped by kernel")? })
 }
 
@@ -198,8 +216,12 @@ fn dumpcap(said: &str) -> Option<Counted> {
 
 /// `N  packets passed filter`, `N  packets failed filter (out of space)`.
 fn netsniff(said: &str) -> Option<Counted> {
-    let number = |words: &str| said.lines().find_map(|line| line.trim().strip_suffix(words)?.trim().parse().ok());
-    Some(Counted { seen: number("packets passed filter")?, lost: number("packets failed filter (out of space)")? })
+    let number =
+        |words: &str| said.lines().find_map(|line| line.trim().strip_suffix(words)?.trim().parse().ok());
+    Some(Counted {
+        seen: number("packets passed filter")?,
+        lost: number("packets failed filter (out of space)")?,
+    })
 }
 
 /// The last `Thread 0 stats: ... packets=N blocks=... drops=M ...`: it counts on from its start.
@@ -218,7 +240,9 @@ pub fn versions() -> Vec<String> {
 fn candidate(package: &str) -> Option<String> {
     let output = Command::new("apt-cache").args(["policy", package]).output().ok()?;
     let words = String::from_utf8_lossy(&output.stdout).into_owned();
-    let version = words.lines().find_map(|line| line.trim().strip_prefix("Candidate:").map(str::trim).map(String::from))?;
+    let version = words
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Candidate:").map(str::trim).map(String::from))?;
     Some(format!("{package} {version}"))
 }
 
@@ -232,13 +256,20 @@ mod tests {
             assert_eq!(counted(said), Some(Counted { seen, lost }), "{said}");
             assert_eq!(counted("killed"), None);
         };
-        check(tcpdump, "50 packets captured\n57 packets received by filter\n7 packets dropped by kernel\n", 50, 7);
-        let said =
-            "File: /dev/null\nPackets captured: 50\nPackets received/dropped on interface 'vb': 50/7 (pcap:7/dumpcap:0) (87%)";
+        check(
+            tcpdump,
+            "50 packets captured\n57 packets received by filter\n7 packets dropped by kernel\n",
+            50,
+            7,
+        );
+        let said = "File: /dev/null\nPackets captured: 50\nPackets received/dropped on interface 'vb': 50/7 \
+            (pcap:7/dumpcap:0) (87%)";
         check(dumpcap, said, 50, 7);
-        let said = "   57  packets incoming (0 unread on exit)\n   50  packets passed filter\n    7  packets failed filter (out of space)\n";
+        let said = "   57  packets incoming (0 unread on exit)\n   50  packets passed filter\n    7  packets \
+            failed filter (out of space)\n";
         check(netsniff, said, 50, 7);
-        let said = "T Thread 0 stats: MB=1 secs=1 packets=5 blocks=1 drops=0 drop%=0\nT Thread 0 stats: MB=2 packets=50 blocks=2 polls=1 drops=7 drop%=0\n";
+        let said = "T Thread 0 stats: MB=1 secs=1 packets=5 blocks=1 drops=0 drop%=0\nT Thread 0 stats: MB=2 \
+            packets=50 blocks=2 polls=1 drops=7 drop%=0\n";
         check(stenotype, said, 50, 7);
     }
 }

@@ -1,7 +1,7 @@
 //! `reload_loss`: packets lost while the configuration is read again a hundred times.
 //!
-//! 200 k packets/s of 128 bytes; before each SIGHUP the file gets other triggers, and the next one comes only when the log has
-//! the event `reload`: signals that come too fast would become one.
+//! 200 k packets/s of 128 bytes; before each SIGHUP the file gets other triggers, and the next one comes only
+//! when the log has the event `reload`: signals that come too fast would become one.
 
 use super::Stand;
 use super::captures::{OUR_END_LIMIT, on_core};
@@ -58,7 +58,11 @@ impl Config {
         run.signal(libc::SIGHUP)?;
         let begun = Instant::now();
         while run.logged("reload") == logged {
-            ensure!(begun.elapsed() < RELOAD_LIMIT, "reload {} isn't in the log after {RELOAD_LIMIT:?}", self.version);
+            ensure!(
+                begun.elapsed() < RELOAD_LIMIT,
+                "reload {} isn't in the log after {RELOAD_LIMIT:?}",
+                self.version
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
@@ -68,9 +72,13 @@ impl Config {
 /// Triggers that never fire: none of the packets is between these hosts or to this port.
 fn triggers(version: usize) -> String {
     let trigger = |n: usize| {
-        format!("[[trigger]]\nname = \"never{n}\"\nexpr = \"udp dst port 9 and host 192.0.2.{n}\"\ndump = \"host $srcIP\"\n")
+        format!(
+            "[[trigger]]\nname = \"never{n}\"\nexpr = \"udp dst port 9 and host 192.0.2.{n}\"\ndump = \"host \
+             $srcIP\"\n"
+        )
     };
-    format!("before = \"{}s\"\n", version % 3 + 1) + &(0..version % 4 + 1).map(|n| trigger(n + version % 50)).collect::<String>()
+    format!("before = \"{}s\"\n", version % 3 + 1)
+        + &(0..version % 4 + 1).map(|n| trigger(n + version % 50)).collect::<String>()
 }
 
 /// How many packets were lost.
@@ -97,7 +105,11 @@ pub fn lost(stand: &Stand) -> Result<u64> {
     let done = finished.events("reload").filter(|reload| reload["ok"] == true).count();
     ensure!(done == RELOADS, "{done} reloads of {RELOADS}");
     let (seen, dropped) = (finished.received(), finished.dropped());
-    ensure!(seen + dropped == sent.packets, "{seen} packets seen and {dropped} lost of {} sent", sent.packets);
+    ensure!(
+        seen + dropped == sent.packets,
+        "{seen} packets seen and {dropped} lost of {} sent",
+        sent.packets
+    );
     ensure!(sent.per_second() > 190_000.0, "only {:.0} packets/s were sent", sent.per_second());
     Ok(sent.packets - seen)
 }

@@ -1,11 +1,13 @@
-//! `rights`: whether a run has given up, once it captures, what it needs no more: asked of itself, and looked at from outside.
+//! `rights`: whether a run has given up, once it captures, what it needs no more: asked of itself, and looked
+//! at from outside.
 
 use super::Stand;
 use super::captures::OUR_END_LIMIT;
 use crate::wirescope::Run;
 use anyhow::{Context, Result, ensure};
 
-/// Lines of a thread's `/proc/PID/task/TID/status`: no capability, no way to win any, a filter on system calls.
+/// Lines of a thread's `/proc/PID/task/TID/status`: no capability, no way to win any, a filter on system
+/// calls.
 const STATE: [(&str, &str); 6] = [
     ("CapEff", "0000000000000000"),
     ("CapPrm", "0000000000000000"),
@@ -26,7 +28,11 @@ pub fn hold(stand: &Stand) -> Result<u64> {
     for state in run.thread_states()? {
         for (key, due) in STATE {
             let found = word(&state, key).with_context(|| format!("no line {key} of a thread"))?;
-            ensure!(found == due, "{key} of the thread {} is {found}", word(&state, "Name").unwrap_or_default());
+            ensure!(
+                found == due,
+                "{key} of the thread {} is {found}",
+                word(&state, "Name").unwrap_or_default()
+            );
         }
     }
     run.stop(OUR_END_LIMIT)?;
@@ -44,6 +50,9 @@ mod tests {
     #[test]
     fn a_word_is_found_by_its_whole_key() {
         let state = "Name:\tworker-0\nSeccomp:\t2\nSeccomp_filters:\t1\n";
-        assert_eq!([word(state, "Seccomp"), word(state, "Name"), word(state, "Sec")], [Some("2"), Some("worker-0"), None]);
+        assert_eq!(
+            [word(state, "Seccomp"), word(state, "Name"), word(state, "Sec")],
+            [Some("2"), Some("worker-0"), None]
+        );
     }
 }

@@ -1,10 +1,12 @@
-//! Frames onto the wire as fast as one core can, or at a rate: a packet socket with a ring for sending, filled once.
+//! Frames onto the wire as fast as one core can, or at a rate: a packet socket with a ring for sending,
+//! filled once.
 //!
 //! ```text
 //!  frame n of the ring (2048 bytes): │ header, 32 bytes: status, length ... │ the frame itself │
 //! ```
-//! The frames stay in the ring; sending marks the next ones and calls `send`. On a veth pair the other end receives them, and
-//! the copy into a capture's own ring is made, inside that call, on this core: receiving pushes back on the sender.
+//! The frames stay in the ring; sending marks the next ones and calls `send`. On a veth pair the other end
+//! receives them, and the copy into a capture's own ring is made, inside that call, on this core: receiving
+//! pushes back on the sender.
 
 use crate::cores::stay_on;
 use anyhow::{Context, Result, ensure};
@@ -20,7 +22,8 @@ use std::time::{Duration, Instant};
 const PLACE_BYTES: usize = 2048;
 /// Bytes of a block of places.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Where the frame begins in its place: behind the header, see `tpacket_snd` in Linux's net/packet/af_packet.c.
+/// Where the frame begins in its place: behind the header, see `tpacket_snd` in Linux's
+/// net/packet/af_packet.c.
 const FRAME_AT: usize = size_of::<libc::tpacket2_hdr>();
 /// Frames of one `send`.
 const BATCH: usize = 64;
@@ -57,9 +60,9 @@ pub enum Pace {
     PerSecond(u32),
 }
 
-/// How many frames the next batch takes at least: 1 to twice [`BATCH_PACED`], by chance. Batches of one size come at equal
-/// distances, of which, at a round rate, a whole number lies between two ticks of the system's clock: the ticks, by which the
-/// system counts soft interrupts, would always meet the same place of a batch.
+/// How many frames the next batch takes at least: 1 to twice [`BATCH_PACED`], by chance. Batches of one size
+/// come at equal distances, of which, at a round rate, a whole number lies between two ticks of the system's
+/// clock: the ticks, by which the system counts soft interrupts, would always meet the same place of a batch.
 struct Batches(u32);
 
 impl Default for Batches {
@@ -94,8 +97,14 @@ impl Sender {
     /// # Errors
     /// The system's, each with the step that it refused.
     pub fn open(namespace: &Namespace, interface: &str, packets: &Packets) -> Result<Sender> {
-        ensure!(packets.longest() + FRAME_AT <= PLACE_BYTES, "frames of {} bytes don't fit", packets.longest());
-        let socket = namespace.enter(|| bound(interface)).with_context(|| format!("a socket that sends on {interface}"))?;
+        ensure!(
+            packets.longest() + FRAME_AT <= PLACE_BYTES,
+            "frames of {} bytes don't fit",
+            packets.longest()
+        );
+        let socket = namespace
+            .enter(|| bound(interface))
+            .with_context(|| format!("a socket that sends on {interface}"))?;
         let ring = ring(&socket).context("a ring for sending")?;
         let sender = Sender { socket, ring, next: 0 };
         for place in 0..SOURCES {
@@ -120,7 +129,12 @@ impl Sender {
         })
     }
 
-    fn send_while(&mut self, core: usize, pace: Pace, mut goes_on: impl FnMut() -> bool + Send) -> Result<Sent> {
+    fn send_while(
+        &mut self,
+        core: usize,
+        pace: Pace,
+        mut goes_on: impl FnMut() -> bool + Send,
+    ) -> Result<Sent> {
         let task = || -> io::Result<Sent> {
             stay_on(core);
             let begun = Instant::now();
@@ -152,7 +166,8 @@ impl Sender {
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).context("sending")
     }
 
-    /// Offers the next `count` frames, at most [`BATCH`]; returns how many the link took. It takes none while it is down.
+    /// Offers the next `count` frames, at most [`BATCH`]; returns how many the link took. It takes none while
+    /// it is down.
     fn push(&mut self, count: usize) -> io::Result<u64> {
         for n in 0..count {
             self.status(self.next + n).store(SEND_REQUEST, Ordering::Release);
@@ -177,14 +192,15 @@ impl Sender {
     /// The status of a place, which the kernel changes, too.
     fn status(&self, place: usize) -> &AtomicU32 {
         let header = self.place(place).cast::<libc::tpacket2_hdr>();
-        // SAFETY: the place lies in the mapping, which lives as long as the sender, is aligned to 16 bytes, and begins with the
-        // header; status is a u32 that kernel and user change by turns.
+        // SAFETY: the place lies in the mapping, which lives as long as the sender, is aligned to 16 bytes,
+        // and begins with the header; status is a u32 that kernel and user change by turns.
         unsafe { AtomicU32::from_ptr(&raw mut (*header).tp_status) }
     }
 
     fn fill(&self, place: usize, frame: &[u8]) {
         let at = self.place(place);
-        // SAFETY: the place lies in the mapping and nobody else looks at it yet; `open` saw that the longest frame fits.
+        // SAFETY: the place lies in the mapping and nobody else looks at it yet; `open` saw that the longest
+        // frame fits.
         unsafe {
             (*at.cast::<libc::tpacket2_hdr>()).tp_len = frame.len() as u32;
             std::ptr::copy_nonoverlapping(frame.as_ptr(), at.add(FRAME_AT), frame.len());
@@ -270,7 +286,8 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ENOBUFS | libc::EAGAIN | libc::ENETDOWN))
 }
 
-/// A packet socket of this thread's namespace that hears nothing and sends on `interface`, past the queueing discipline.
+/// A packet socket of this thread's namespace that hears nothing and sends on `interface`, past the queueing
+/// discipline.
 fn bound(interface: &str) -> io::Result<OwnedFd> {
     let name = CString::new(interface)?;
     // SAFETY: the name is a C string that lives through the call.
@@ -311,14 +328,17 @@ fn ring(socket: &OwnedFd) -> io::Result<*mut u8> {
     set(socket, libc::PACKET_TX_RING, &request)?;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping of a descriptor that lives; the result is checked.
-    let ring = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, libc::MAP_SHARED, socket.as_raw_fd(), 0) };
+    let ring =
+        unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, libc::MAP_SHARED, socket.as_raw_fd(), 0) };
     if ring == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(ring.cast()) }
 }
 
 fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the value lives through the call and `len` is its length.
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, (&raw const *value).cast(), len) };
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, (&raw const *value).cast(), len)
+    };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

@@ -23,7 +23,8 @@ pub fn round(stand: &mut Stand, table: &mut Table) {
         let turns = if mix.name == "64" { stand.scale.turns_64 } else { stand.scale.turns };
         let packets = packets_in(&mix.packets, stand.scale.ring_bytes, turns);
         for (writers, beside, name) in forms {
-            let run = Run { ring: &stand.ring, source: &mix.packets, packets: packets / writers as u64, beside };
+            let run =
+                Run { ring: &stand.ring, source: &mix.packets, packets: packets / writers as u64, beside };
             let outcome = run.measure(&mut stand.feeders[..writers]);
             if let Some(followed) = outcome.as_ref().ok().and_then(|(_, followed)| *followed) {
                 table.put(missed_row(mix.name), name, "packets", Ok(followed.missed as f64));

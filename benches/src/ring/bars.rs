@@ -36,7 +36,9 @@ pub fn bars(table: &Table) -> Vec<Bar> {
         let value = of_limit(table, (row, ALONE), sizes);
         bar(table, name, value, Limit::AtLeast(asked), &[(row, ALONE), ONE])
     }));
-    bars.extend(VS_QQ.map(|(name, row, queues, sizes, asked)| vs_qq(table, name, (row, ALONE), (queues, QQ), sizes, asked)));
+    bars.extend(VS_QQ.map(|(name, row, queues, sizes, asked)| {
+        vs_qq(table, name, (row, ALONE), (queues, QQ), sizes, asked)
+    }));
     bars.extend(VS_PEER.map(|(name, row, queues, form)| vs_peer(table, name, (row, ALONE), queues, form)));
     bars.push(two_writers(table, "two_writers_64", "append_64", Sizes::Fixed(64)));
     bars.push(two_writers(table, "two_writers_1518", "append_1518", Sizes::Fixed(1518)));
@@ -55,8 +57,16 @@ pub fn bars(table: &Table) -> Vec<Bar> {
         ("offset_scan_imix", "offsets with prefetch"),
         Limit::AtLeast(3.0),
     ));
-    bars.push(seen(table, ["append_to_seen_us_1k", "append_to_seen_median_us_1k", "reader_cpu_1k"], [2000.0, 1100.0, 0.10]));
-    bars.push(seen(table, ["append_to_seen_us_1m", "append_to_seen_median_us_1m", "reader_cpu_1m"], [500.0, 100.0, 0.50]));
+    bars.push(seen(
+        table,
+        ["append_to_seen_us_1k", "append_to_seen_median_us_1k", "reader_cpu_1k"],
+        [2000.0, 1100.0, 0.10],
+    ));
+    bars.push(seen(
+        table,
+        ["append_to_seen_us_1m", "append_to_seen_median_us_1m", "reader_cpu_1m"],
+        [500.0, 100.0, 0.50],
+    ));
     bars.push(median_bar(table, ("find_time_us", "first packet after a time, 99 %"), 20.0));
     bars.push(median_bar(table, ("claim_us", "claims without preemption, 99.99 %"), 50.0));
     bars.push(pause_excess(table));
@@ -88,7 +98,8 @@ fn of_limit(table: &Table, row: Key, sizes: Sizes) -> Option<f64> {
 }
 
 fn vs_qq(table: &Table, name: &'static str, ours: Key, theirs: Key, sizes: Sizes, asked: f64) -> Bar {
-    let allowed = table.median(theirs).zip(limit_ns(table, sizes)).map(|(theirs, limit)| 0.9 * theirs / limit);
+    let allowed =
+        table.median(theirs).zip(limit_ns(table, sizes)).map(|(theirs, limit)| 0.9 * theirs / limit);
     let limit = match allowed {
         Some(allowed) if allowed < asked => Limit::Depending(allowed, "0.9 of baseline / limit"),
         _ => Limit::Depending(asked, "baseline / ours"),
@@ -117,7 +128,8 @@ fn two_writers(table: &Table, name: &'static str, row: &'static str, sizes: Size
         }
         _ => {
             let mut bar = bar(table, name, gain, Limit::Depending(1.6, "2 writers / 1"), &[one, two, TWO]);
-            bar.faults.extend(of_fill.map(|share| format!("and {share:.3} of NT fill on two threads, 0.85 asked")));
+            bar.faults
+                .extend(of_fill.map(|share| format!("and {share:.3} of NT fill on two threads, 0.85 asked")));
             bar
         }
     }
@@ -132,7 +144,8 @@ fn follower_costs(table: &Table) -> [Bar; 4] {
     ];
     forms.map(|(name, row, followed, missed)| {
         let mut bar = ratio_bar(table, name, (row, followed), (row, ALONE), Limit::AtMost(1.10));
-        if let Some(most) = missed.and_then(|missed| table.max((missed, followed))).filter(|&most| most > 0.0) {
+        if let Some(most) = missed.and_then(|missed| table.max((missed, followed))).filter(|&most| most > 0.0)
+        {
             bar.faults.push(format!("the follower missed up to {most} packets of a round"));
         }
         bar
@@ -210,14 +223,21 @@ mod tests {
     #[test]
     fn the_limit_is_the_filling_of_the_bytes_that_append_writes() {
         // 64 bytes are a block of 96 and an entry of 16: 112 B at 28 GB/s are 4 ns.
-        let bar = found(&table(&[("append_64", "1 writer", 5.0), ("nt_fill", "1 thread", 28.0)]), "append_64_of_limit");
+        let bar = found(
+            &table(&[("append_64", "1 writer", 5.0), ("nt_fill", "1 thread", 28.0)]),
+            "append_64_of_limit",
+        );
         assert_eq!((bar.value, bar.holds()), (Some(0.8), true));
     }
 
     #[test]
     fn where_memory_allows_no_more_the_baseline_is_held_against_the_limit() {
         let check = |qq, figure: &str| {
-            let rows = [("append_64", "1 writer", 4.2), ("queues_64", "queue of queues", qq), ("nt_fill", "1 thread", 28.0)];
+            let rows = [
+                ("append_64", "1 writer", 4.2),
+                ("queues_64", "queue of queues", qq),
+                ("nt_fill", "1 thread", 28.0),
+            ];
             let bar = found(&table(&rows), "append_64_vs_qq");
             assert_eq!(bar.limit.to_string(), figure);
             assert!(bar.holds() == (qq / 4.2 >= 1.4 || figure.contains("limit")), "{bar:?}");
@@ -241,7 +261,11 @@ mod tests {
     #[test]
     fn two_writers_may_reach_what_two_threads_can_fill_instead() {
         let check = |two, fill, figure: &str, holds| {
-            let rows = [("append_64", "1 writer", 8.0), ("append_64", "2 writers", two), ("nt_fill", "2 threads", fill)];
+            let rows = [
+                ("append_64", "1 writer", 8.0),
+                ("append_64", "2 writers", two),
+                ("nt_fill", "2 threads", fill),
+            ];
             let bar = found(&table(&rows), "two_writers_64");
             assert_eq!((bar.limit.to_string().as_str(), bar.holds()), (figure, holds), "{bar:?}");
         };

@@ -1,7 +1,8 @@
 //! Claims and pauses of a writer while readers stall, die and pin.
 //!
-//! As many disturbing threads as there are cores besides the writer's, never idle, each on a core of its own, as is the writer,
-//! disturbed or not: what the scheduler does with threads that it has to sort out first is no pause of the ring's.
+//! As many disturbing threads as there are cores besides the writer's, never idle, each on a core of its own,
+//! as is the writer, disturbed or not: what the scheduler does with threads that it has to sort out first is
+//! no pause of the ring's.
 //!
 //! ```text
 //! pin     a segment somewhere among those that are left, often the very next one to be recycled
@@ -32,7 +33,8 @@ const DEAD_SHARE: usize = 16;
 pub fn round(stand: &mut Stand, table: &mut Table) {
     match claims(stand) {
         Ok(claims) => {
-            let p9999 = percentile(&claims.quiet_us, 99.99).ok_or_else(|| "every claim was preempted".to_string());
+            let p9999 =
+                percentile(&claims.quiet_us, 99.99).ok_or_else(|| "every claim was preempted".to_string());
             table.put("claim_us", "claims without preemption, 99.99 %", "us", p9999);
             table.put(
                 "claim_median_us",
@@ -48,8 +50,18 @@ pub fn round(stand: &mut Stand, table: &mut Table) {
     for disturbed in order {
         let of = if disturbed { "with such readers" } else { "alone" };
         let outcome = pause(stand, disturbed);
-        table.put("writer_pause_us", of, "us", outcome.as_ref().map(|pause| pause.longest_us).map_err(String::clone));
-        table.put("writer_own_pause_us", of, "us", outcome.as_ref().map(|pause| pause.own_us).map_err(String::clone));
+        table.put(
+            "writer_pause_us",
+            of,
+            "us",
+            outcome.as_ref().map(|pause| pause.longest_us).map_err(String::clone),
+        );
+        table.put(
+            "writer_own_pause_us",
+            of,
+            "us",
+            outcome.as_ref().map(|pause| pause.own_us).map_err(String::clone),
+        );
         table.put("writer_run_delay_us", of, "us", outcome.map(|pause| pause.run_delay_us));
     }
 }
@@ -104,15 +116,20 @@ fn pause(stand: &mut Stand, disturbed: bool) -> Result<Pause, String> {
     let feeder = &mut stand.feeders[0];
     feeder.begin();
     let span = stand.scale.span;
-    let (fed, run_delay_ns) = beside_disturbers(&stand.ring, if disturbed { disturbers() } else { 0 }, || {
-        let runs = Runs::of_this_thread()?;
-        let before = runs.count().0;
-        let fed = feeder.feed_for(source, span, || Duration::from_nanos(runs.count().0));
-        Ok::<_, String>((fed, runs.count().0 - before))
-    })?;
+    let (fed, run_delay_ns) =
+        beside_disturbers(&stand.ring, if disturbed { disturbers() } else { 0 }, || {
+            let runs = Runs::of_this_thread()?;
+            let before = runs.count().0;
+            let fed = feeder.feed_for(source, span, || Duration::from_nanos(runs.count().0));
+            Ok::<_, String>((fed, runs.count().0 - before))
+        })?;
     check_ring(&stand.ring, feeder.lane(), source, feeder.base(), fed.packets)?;
     let us = |span: Duration| span.as_nanos() as f64 / 1e3;
-    Ok(Pause { longest_us: us(fed.pause), own_us: us(fed.own_pause), run_delay_us: run_delay_ns as f64 / 1e3 })
+    Ok(Pause {
+        longest_us: us(fed.pause),
+        own_us: us(fed.own_pause),
+        run_delay_us: run_delay_ns as f64 / 1e3,
+    })
 }
 
 /// One for each core besides the writer's, at least one.

@@ -1,7 +1,8 @@
 //! What a follower costs: alone, followed by packets and by keys, by turns in slices of some milliseconds.
 //!
-//! On a busy machine one long run after another meets another minute each. Slices that take turns meet the same one, and of each
-//! form the lower quartile counts: what else the machine does only adds, and not to most of them.
+//! On a busy machine one long run after another meets another minute each. Slices that take turns meet the
+//! same one, and of each form the lower quartile counts: what else the machine does only adds, and not to
+//! most of them.
 
 use super::{Mix, Stand, packets_in};
 use crate::figures::percentile;
@@ -12,8 +13,11 @@ use scope_measure::{Beside, Run};
 const SLICES: usize = 24;
 /// What a slice writes; of a small ring less.
 const SLICE_BYTES: u64 = 32 << 20;
-const FORMS: [(Beside, &str); 3] =
-    [(Beside::Nobody, "1 writer"), (Beside::Packets, "1 writer, follower"), (Beside::Column, "1 writer, column follower")];
+const FORMS: [(Beside, &str); 3] = [
+    (Beside::Nobody, "1 writer"),
+    (Beside::Packets, "1 writer, follower"),
+    (Beside::Column, "1 writer, column follower"),
+];
 
 /// Measures the rows once.
 pub fn round(stand: &mut Stand, table: &mut Table) {

@@ -1,4 +1,5 @@
-//! From append to seen: a waiting reader, at a thousand and at a million packets a second, and what it costs in CPU time.
+//! From append to seen: a waiting reader, at a thousand and at a million packets a second, and what it costs
+//! in CPU time.
 //!
 //! Writer and reader stay on a core each, as workers and readers do that share a machine on purpose.
 
@@ -34,9 +35,9 @@ pub fn round(stand: &mut Stand, table: &mut Table) {
         let seen = measure(stand, rate, packets);
         let of = "1 waiting reader";
         let figure = |percent: f64| {
-            seen.as_ref()
-                .map_err(String::clone)
-                .and_then(|seen| percentile(&seen.latencies_us, percent).ok_or_else(|| "nothing was seen".to_string()))
+            seen.as_ref().map_err(String::clone).and_then(|seen| {
+                percentile(&seen.latencies_us, percent).ok_or_else(|| "nothing was seen".to_string())
+            })
         };
         table.put(p99, of, "us", figure(99.0));
         table.put(median, of, "us", figure(50.0));

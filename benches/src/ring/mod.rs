@@ -1,8 +1,10 @@
-//! The part `ring`: append, readers, search and claims, in one run against what memory takes and against other queues.
+//! The part `ring`: append, readers, search and claims, in one run against what memory takes and against
+//! other queues.
 //!
-//! Every round runs every row once, so that a slow minute of the machine hits all alike, and compared rows change places from
-//! round to round. One ring and one arena of the same size live through all rounds; rows with another ring make it and let it
-//! go again. Search by time has the largest ring, and therefore its own rounds at the end, when the others are gone.
+//! Every round runs every row once, so that a slow minute of the machine hits all alike, and compared rows
+//! change places from round to round. One ring and one arena of the same size live through all rounds; rows
+//! with another ring make it and let it go again. Search by time has the largest ring, and therefore its own
+//! rounds at the end, when the others are gone.
 
 mod append_rows;
 mod bars;
@@ -70,7 +72,12 @@ impl Stand {
             feeder.feed(imix, packets_in(imix, scale.ring_bytes, 0.6));
         }
         let resident = memory_rows::resident_bytes()?.saturating_sub(resident_before);
-        table.put("resident_over_ring", "ring, prefaulted and used", "x", Ok(resident as f64 / scale.ring_bytes as f64));
+        table.put(
+            "resident_over_ring",
+            "ring, prefaulted and used",
+            "x",
+            Ok(resident as f64 / scale.ring_bytes as f64),
+        );
         Ok(Stand { ring, feeders, arena: Arena::new(scale.ring_bytes)?, mixes, scale })
     }
 

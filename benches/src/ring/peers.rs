@@ -17,7 +17,8 @@ pub trait Consumer: Send {
 /// Both ends.
 pub type Ends = (Box<dyn Producer>, Box<dyn Consumer>);
 
-/// A queue: its name, and both its ends for a capacity that is a power of two; `None` where it wasn't to be had.
+/// A queue: its name, and both its ends for a capacity that is a power of two; `None` where it wasn't to be
+/// had.
 ///
 /// Called through `dyn`: once for 64 packets, which is nothing.
 pub struct Peer {
@@ -109,7 +110,8 @@ mod foreign {
         functions: &'static Functions,
     }
 
-    // SAFETY: the queue is made for one pushing and one popping thread, and the two ends below are all that reaches it.
+    // SAFETY: the queue is made for one pushing and one popping thread, and the two ends below are all that
+    // reaches it.
     unsafe impl Send for Queue {}
     // SAFETY: as above: `push` and `pop` don't exclude each other.
     unsafe impl Sync for Queue {}
@@ -134,7 +136,8 @@ mod foreign {
 
     impl Producer for Push {
         fn push(&mut self, word: u64) -> bool {
-            // SAFETY: the queue lives; this is its only pushing end, and `&mut` keeps it to one thread at a time.
+            // SAFETY: the queue lives; this is its only pushing end, and `&mut` keeps it to one thread at a
+            // time.
             unsafe { (self.0.functions.push)(self.0.raw.as_ptr(), word) }
         }
     }
@@ -157,8 +160,12 @@ const MOODYCAMEL: Option<fn(usize) -> Ends> = Some(|capacity| {
         fn moodycamel_push(pair: *mut std::ffi::c_void, word: u64) -> bool;
         fn moodycamel_pop(pair: *mut std::ffi::c_void, word: *mut u64) -> bool;
     }
-    static FUNCTIONS: foreign::Functions =
-        foreign::Functions { new: moodycamel_new, free: moodycamel_free, push: moodycamel_push, pop: moodycamel_pop };
+    static FUNCTIONS: foreign::Functions = foreign::Functions {
+        new: moodycamel_new,
+        free: moodycamel_free,
+        push: moodycamel_push,
+        pop: moodycamel_pop,
+    };
     foreign::ends(&FUNCTIONS, capacity)
 });
 #[cfg(not(peer_moodycamel))]
@@ -173,8 +180,12 @@ const RTE_RING: Option<fn(usize) -> Ends> = Some(|capacity| {
         fn peer_rte_ring_push(ring: *mut std::ffi::c_void, word: u64) -> bool;
         fn peer_rte_ring_pop(ring: *mut std::ffi::c_void, word: *mut u64) -> bool;
     }
-    static FUNCTIONS: foreign::Functions =
-        foreign::Functions { new: peer_rte_ring_new, free: peer_rte_ring_free, push: peer_rte_ring_push, pop: peer_rte_ring_pop };
+    static FUNCTIONS: foreign::Functions = foreign::Functions {
+        new: peer_rte_ring_new,
+        free: peer_rte_ring_free,
+        push: peer_rte_ring_push,
+        pop: peer_rte_ring_pop,
+    };
     foreign::ends(&FUNCTIONS, capacity)
 });
 #[cfg(not(peer_rte_ring))]

@@ -1,4 +1,5 @@
-//! Other queues as capture rings: 64 packets are put together in a buffer of a pool, and the queue carries where it lies.
+//! Other queues as capture rings: 64 packets are put together in a buffer of a pool, and the queue carries
+//! where it lies.
 //!
 //! ```text
 //! pool     the arena, used from front to end and again; a buffer is 64 packets, and lies in one chunk of 2 MiB
@@ -6,8 +7,8 @@
 //! equal    | 64 key entries | block | block ...     the same parse, entries and blocks as ours, by ordinary stores
 //! word     buffer's place / 64 << 8 | packets
 //! ```
-//! The consumer counts. The producer is never more buffers ahead than the queue may hold, so that no buffer is written again
-//! before it was counted.
+//! The consumer counts. The producer is never more buffers ahead than the queue may hold, so that no buffer
+//! is written again before it was counted.
 
 use super::peers::{Consumer, PEERS, Producer};
 use super::{Mix, Stand, packets_in};
@@ -41,13 +42,25 @@ pub fn round(stand: &mut Stand, table: &mut Table) {
             for (form, word) in [(Form::Bare, "bare"), (Form::Equal, "equal")] {
                 let of = format!("{}, {word}", peer.name);
                 let Some(make) = peer.make else {
-                    table.leave_out(mix.queues, &of, "ns/packet", "left out: not to be had when this was built");
+                    table.leave_out(
+                        mix.queues,
+                        &of,
+                        "ns/packet",
+                        "left out: not to be had when this was built",
+                    );
                     continue;
                 };
-                let packets = packets_in(&mix.packets, stand.scale.ring_bytes, stand.scale.turns) / BATCH as u64 * BATCH as u64;
+                let packets = packets_in(&mix.packets, stand.scale.ring_bytes, stand.scale.turns)
+                    / BATCH as u64
+                    * BATCH as u64;
                 let run = Run { mix, form, packets };
                 let capacity = run.capacity(stand.arena.bytes());
-                table.put(mix.queues, &of, "ns/packet", run.measure(stand.arena.chunks(), make(capacity), capacity));
+                table.put(
+                    mix.queues,
+                    &of,
+                    "ns/packet",
+                    run.measure(stand.arena.chunks(), make(capacity), capacity),
+                );
             }
         }
     }
@@ -90,7 +103,10 @@ impl Run<'_> {
             (produced, consumer.join().expect("the consumer doesn't panic"))
         });
         if (counted, received) != (self.packets, sent) {
-            return Err(format!("{counted} of {} packets came out, checksum {received:x} for {sent:x}", self.packets));
+            return Err(format!(
+                "{counted} of {} packets came out, checksum {received:x} for {sent:x}",
+                self.packets
+            ));
         }
         self.check(&chunks)?;
         Ok(elapsed.as_nanos() as f64 / self.packets as f64)
@@ -103,7 +119,8 @@ impl Run<'_> {
         taken: &AtomicU64,
         ahead_max: u64,
     ) -> (Duration, u64) {
-        let bytes: Vec<usize> = (0..SOURCES / BATCH).map(|group| self.buffer_bytes((group * BATCH) as u64)).collect();
+        let bytes: Vec<usize> =
+            (0..SOURCES / BATCH).map(|group| self.buffer_bytes((group * BATCH) as u64)).collect();
         let mut places = Places::new(chunks.len());
         let (mut known_taken, mut checksum) = (0, 0);
         let begun = Instant::now();

@@ -148,7 +148,8 @@ fn consume(buckets: &Buckets) -> u64 {
     }
 }
 
-/// Everything that is left in the buckets must be what was stored: the packets to the last one, byte for byte.
+/// Everything that is left in the buckets must be what was stored: the packets to the last one, byte for
+/// byte.
 fn check(buckets: &Buckets, source: &Packets, packets: u64) -> Result<(), String> {
     let mut last = 0;
     for bucket in &buckets.buckets {
@@ -156,7 +157,8 @@ fn check(buckets: &Buckets, source: &Packets, packets: u64) -> Result<(), String
         let begin = content.memory.as_ptr() as usize;
         for pointer in &content.packets {
             let at = pointer - begin;
-            let time_ns = i64::from_le_bytes(content.memory[at..at + 8].try_into().map_err(|_| "8 bytes".to_string())?);
+            let time_ns =
+                i64::from_le_bytes(content.memory[at..at + 8].try_into().map_err(|_| "8 bytes".to_string())?);
             let number = Packets::first_after(time_ns) - 1;
             let frame = source.frame(number);
             if content.memory[at + HEAD_BYTES..].get(..frame.len()) != Some(frame) {

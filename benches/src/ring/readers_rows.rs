@@ -1,4 +1,5 @@
-//! Segments of all sizes; one to four readers that each see everything; claims per second with one to eight threads.
+//! Segments of all sizes; one to four readers that each see everything; claims per second with one to eight
+//! threads.
 
 use super::{Stand, packets_in};
 use crate::table::Table;
@@ -55,11 +56,13 @@ fn followed(stand: &mut Stand, readers: usize) -> Result<f64, String> {
     let done = AtomicBool::new(false);
     let (fed, found) = std::thread::scope(|scope| {
         let followers: Vec<_> = (0..readers).map(|_| PacketFollower::holding(ring)).collect();
-        let threads: Vec<_> = followers.into_iter().map(|follower| scope.spawn(|| follower.run(&done))).collect();
+        let threads: Vec<_> =
+            followers.into_iter().map(|follower| scope.spawn(|| follower.run(&done))).collect();
         let begun = Instant::now();
         feeder.feed_waiting(source, packets);
         done.store(true, Ordering::Release);
-        let found: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("a reader doesn't panic")).collect();
+        let found: Vec<_> =
+            threads.into_iter().map(|thread| thread.join().expect("a reader doesn't panic")).collect();
         (begun.elapsed(), found)
     });
     check_ring(ring, feeder.lane(), source, feeder.base(), packets)?;
@@ -75,7 +78,10 @@ fn claims(stand: &Stand, threads: u32) -> Result<f64, String> {
     let source = &stand.mixes[0].packets;
     let each = (stand.scale.events / threads as u64).max(1);
     let ring = scope_measure::ring(CLAIM_RING_BYTES, Some(64 << 10), threads).map_err(words)?;
-    let mut feeders = (0..threads).map(|worker| Feeder::new(&ring, worker)).collect::<Result<Vec<_>, _>>().map_err(words)?;
+    let mut feeders = (0..threads)
+        .map(|worker| Feeder::new(&ring, worker))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(words)?;
     let elapsed = scope_measure::together(feeders.iter_mut().map(|feeder| || claim(feeder, source, each)));
     drop(feeders);
     check_claims(&ring, threads, each)?;

@@ -61,17 +61,20 @@ fn keys(stand: &mut Stand, name: &str, row: &'static str, table: &mut Table) {
     let total = columns().fold(0u64, |total, column| total.wrapping_add(sum(column.bytes())));
     let summing = begun.elapsed().as_nanos() as f64 / packets as f64;
 
-    let scanned = if found == expected { Ok(scanning) } else { Err(format!("{found} hits instead of {expected}")) };
+    let scanned =
+        if found == expected { Ok(scanning) } else { Err(format!("{found} hits instead of {expected}")) };
     table.put(row, "scan", "ns/packet", scanned);
-    let by_entries =
-        columns().flat_map(|column| column.iter()).fold(0u64, |total, entry| total.wrapping_add(sum(&entry.to_bytes())));
+    let by_entries = columns()
+        .flat_map(|column| column.iter())
+        .fold(0u64, |total, entry| total.wrapping_add(sum(&entry.to_bytes())));
     let summed = if by_entries == total { Ok(summing) } else { Err("the sum differs".to_string()) };
     table.put(row, "sum of the same bytes", "ns/packet", summed);
 }
 
 fn offsets(stand: &mut Stand, table: &mut Table) {
     let (pinned, packets, _base) = filled(stand, "imix");
-    let segments: Vec<(&[u8], &Pinned)> = pinned.iter().filter_map(|pinned| Some((pinned.whole()?, pinned))).collect();
+    let segments: Vec<(&[u8], &Pinned)> =
+        pinned.iter().filter_map(|pinned| Some((pinned.whole()?, pinned))).collect();
 
     make_cold(stand);
     let begun = Instant::now();
@@ -124,7 +127,8 @@ pub fn by_time(scale: Scale, table: &mut Table) {
                 let found = ring.find_time(after_ns + 1);
                 taken_us.push(begun.elapsed().as_nanos() as f64 / 1e3);
                 let number = Packets::first_after(after_ns);
-                let found = found.map(|found| (found.pinned.first_packet() + u64::from(found.index), found.time_ns));
+                let found =
+                    found.map(|found| (found.pinned.first_packet() + u64::from(found.index), found.time_ns));
                 if found != Some((number, Packets::time_ns(number))) {
                     return Err(format!("found {found:?} instead of packet {number}"));
                 }

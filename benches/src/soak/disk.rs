@@ -27,7 +27,9 @@ impl Disk {
     pub fn mount(path: &Path) -> Result<Disk> {
         let at = CString::new(path.as_os_str().as_bytes())?;
         // SAFETY: all texts are C strings that live through the call.
-        let result = unsafe { libc::mount(c"tmpfs".as_ptr(), at.as_ptr(), c"tmpfs".as_ptr(), 0, OPTIONS.as_ptr().cast()) };
+        let result = unsafe {
+            libc::mount(c"tmpfs".as_ptr(), at.as_ptr(), c"tmpfs".as_ptr(), 0, OPTIONS.as_ptr().cast())
+        };
         ensure!(result == 0, "mounting a tmpfs at {}: {}", path.display(), std::io::Error::last_os_error());
         Ok(Disk { path: path.to_path_buf() })
     }

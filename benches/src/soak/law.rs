@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// Checks the workers' side, `received = stored + filtered + duplicate + dropped in the worker`, and each live source's,
-/// `offered = kernel_dropped + waiting + received`.
+/// Checks the workers' side, `received = stored + filtered + duplicate + dropped in the worker`, and each
+/// live source's, `offered = kernel_dropped + waiting + received`.
 ///
 /// # Errors
 /// The numbers that don't add up, or the one that is missing.

@@ -1,10 +1,12 @@
-//! The part `soak`: a run that goes on for half an hour while everything happens to it that happens to a service.
+//! The part `soak`: a run that goes on for half an hour while everything happens to it that happens to a
+//! service.
 //!
-//! 20 k packets/s of 512 bytes over a veth pair, and every ten seconds the same: the configuration is read again, the interface
-//! goes down and up, all threads stand still for a while, and the disk is full for two seconds. Every second a dump of one host
-//! is fired, and twice in ten seconds one of everything, which holds on to half the ring as long as its window lasts, so that
-//! readers are slow. Finished dumps are taken away, as an operator would. Memory is looked at every second; the law is
-//! looked for in every `status` line of the log.
+//! 20 k packets/s of 512 bytes over a veth pair, and every ten seconds the same: the configuration is read
+//! again, the interface goes down and up, all threads stand still for a while, and the disk is full for two
+//! seconds. Every second a dump of one host is fired, and twice in ten seconds one of everything, which holds
+//! on to half the ring as long as its window lasts, so that readers are slow. Finished dumps are taken away,
+//! as an operator would. Memory is looked at every second; the law is looked for in every `status` line of
+//! the log.
 
 mod disk;
 mod law;
@@ -21,7 +23,8 @@ use scene::{Scene, Soaked};
 
 /// Growth of the process that is allowed, from the first quarter of the soak on, %.
 const GROWTH_MAX: f64 = 1.0;
-/// There must be a line that shows the law for so many seconds at least: they come each second that the run isn't stopped in.
+/// There must be a line that shows the law for so many seconds at least: they come each second that the run
+/// isn't stopped in.
 const LAW_EVERY_S: u64 = 2;
 /// Rows, and the bar of all of them.
 const BAR: &str = "service_soak";
@@ -75,7 +78,11 @@ fn law_lines(soaked: &Soaked) -> Result<f64> {
     }
     law::check(&finished.summary).context("at the end")?;
     let (seen, lost) = (finished.received(), law::kernel_dropped(&finished.summary));
-    ensure!(seen + lost == soaked.arrived, "{seen} packets seen and {lost} lost of {} that arrived", soaked.arrived);
+    ensure!(
+        seen + lost == soaked.arrived,
+        "{seen} packets seen and {lost} lost of {} that arrived",
+        soaked.arrived
+    );
     let seconds = soaked.resident_kib.len() as u64;
     ensure!(lines * LAW_EVERY_S >= seconds, "{lines} lines in {seconds} s");
     Ok(lines as f64)
@@ -87,7 +94,8 @@ fn dumps(soaked: &Soaked) -> Result<f64> {
     ensure!(reloads == soaked.reloads, "{reloads} reloads of {}", soaked.reloads);
     let dumps = soaked.finished.dumps();
     for trigger in scene::TRIGGERS {
-        let complete = dumps.iter().filter(|dump| dump["trigger"] == trigger && dump["lost_max"] == 0).count();
+        let complete =
+            dumps.iter().filter(|dump| dump["trigger"] == trigger && dump["lost_max"] == 0).count();
         ensure!(complete > 0, "trigger {trigger} made no complete dump of the last {}", dumps.len());
     }
     let all = soaked.finished.dump_total("dumps");
@@ -108,7 +116,10 @@ mod tests {
 
     #[test]
     fn memory_is_flat_where_it_stays_within_a_hundredth_of_its_first_quarter() {
-        assert_eq!(growth(&[100_000, 100_500, 100_500, 100_100, 99_000, 100_500, 100_000, 100_000]).unwrap(), 0.0);
+        assert_eq!(
+            growth(&[100_000, 100_500, 100_500, 100_100, 99_000, 100_500, 100_000, 100_000]).unwrap(),
+            0.0
+        );
         assert!(growth(&[100_000, 100_000, 100_000, 100_000, 100_000, 101_100, 100_000, 100_000]).is_err());
         assert!(growth(&[100_000]).is_err());
     }

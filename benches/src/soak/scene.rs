@@ -77,7 +77,8 @@ impl<'a> Scene<'a> {
         let before = received(stand.lab.b(), "vb")?;
         let mut sender = Sender::open(stand.lab.a(), "va", &Packets::new(Sizes::Fixed(FRAME_BYTES)))?;
         let quiet = Quiet::default();
-        let ((), sent) = while_sending(&mut sender, stand.sender_core, PACE, &quiet, || scene.seconds(span, &quiet))?;
+        let ((), sent) =
+            while_sending(&mut sender, stand.sender_core, PACE, &quiet, || scene.seconds(span, &quiet))?;
         std::thread::sleep(SETTLE);
         let arrived = received(stand.lab.b(), "vb")? - before;
         eprintln!("{} packets sent, {arrived} of them arrived", sent.packets);
@@ -135,7 +136,8 @@ impl<'a> Scene<'a> {
         self.fire(second)
     }
 
-    /// One dump of a host each second; twice in a cycle one of everything, of which the first ends on the full disk.
+    /// One dump of a host each second; twice in a cycle one of everything, of which the first ends on the
+    /// full disk.
     fn fire(&self, second: usize) -> Result<()> {
         self.hits.send(&[hit(40_001)])?;
         if matches!(second % CYCLE_S, 4 | 9) {

@@ -1,15 +1,18 @@
 //! `hostile_hits_ns`: what a hit that makes no filter costs its worker.
 //!
-//! A sender that knows the trigger and its template sends what hits and makes no dump filter, each packet from an address of its own,
-//! so that nothing that is kept by address helps. A row is the 99th percentile over all hits of one template, those by which it was
-//! learnt that they make none included. Every hit must be counted as one that made no filter, and none may fire.
+//! A sender that knows the trigger and its template sends what hits and makes no dump filter, each packet
+//! from an address of its own, so that nothing that is kept by address helps. A row is the 99th percentile
+//! over all hits of one template, those by which it was learnt that they make none included. Every hit must
+//! be counted as one that made no filter, and none may fire.
 
 use crate::figures::percentile;
 use crate::table::Table;
 use anyhow::{Context, Result, ensure};
 use scope_filter::{Filter, Template, VlanRule};
 use scope_packet::{Headers, LinkType, Moment};
-use scope_trigger::{Asker, Condition, Key, Matched, Occurrence, Places, Response, Trigger, TriggerConfig, Why};
+use scope_trigger::{
+    Asker, Condition, Key, Matched, Occurrence, Places, Response, Trigger, TriggerConfig, Why,
+};
 use std::time::Instant;
 
 /// The row, and the bar.
@@ -43,16 +46,37 @@ struct Attack {
     port: fn(u64) -> u16,
 }
 
-const PLAIN: Attack =
-    Attack { name: "", template: "", holdoff_key: None, link: LinkType::ETHERNET, protocol: UDP, port: |_| 4000 };
+const PLAIN: Attack = Attack {
+    name: "",
+    template: "",
+    holdoff_key: None,
+    link: LinkType::ETHERNET,
+    protocol: UDP,
+    port: |_| 4000,
+};
 const UDP: u8 = 17;
 const ICMP6: u8 = 58;
 
 const ATTACKS: [Attack; 8] = [
     Attack { name: "an address of the other version", template: "ip host $srcIP", ..PLAIN },
-    Attack { name: "the same, with a holdoff for each host", template: "ip host $srcIP", holdoff_key: Some("$srcIP"), ..PLAIN },
-    Attack { name: "a port that the packet lacks", template: "host $srcIP and port $srcPort", protocol: ICMP6, ..PLAIN },
-    Attack { name: "a port that a division can't have", template: "host $srcIP and ip[0] / $srcPort = 1", port: |_| 0, ..PLAIN },
+    Attack {
+        name: "the same, with a holdoff for each host",
+        template: "ip host $srcIP",
+        holdoff_key: Some("$srcIP"),
+        ..PLAIN
+    },
+    Attack {
+        name: "a port that the packet lacks",
+        template: "host $srcIP and port $srcPort",
+        protocol: ICMP6,
+        ..PLAIN
+    },
+    Attack {
+        name: "a port that a division can't have",
+        template: "host $srcIP and ip[0] / $srcPort = 1",
+        port: |_| 0,
+        ..PLAIN
+    },
     Attack {
         name: "ports of which none makes a filter",
         template: "host $srcIP and port {dstPort}0",
@@ -66,7 +90,12 @@ const ATTACKS: [Attack; 8] = [
             host $dstIP or port $srcPort or port $dstPort or proto $proto or $flow) and ip host $srcIP",
         ..PLAIN
     },
-    Attack { name: "a link type without such a filter", template: "ether host 02:00:00:00:00:01", link: LinkType::RAW, ..PLAIN },
+    Attack {
+        name: "a link type without such a filter",
+        template: "ether host 02:00:00:00:00:01",
+        link: LinkType::RAW,
+        ..PLAIN
+    },
 ];
 
 /// Measures it.
@@ -77,7 +106,12 @@ pub fn measure(table: &mut Table) {
         worst = outcome.as_ref().ok().and_then(|value| Some(worst?.max(*value)));
         table.put(ROW, attack.name, "ns", outcome);
     }
-    table.put(ROW, WORST, "ns", worst.ok_or_else(|| "a template's hits were counted wrongly, or not measured".to_string()));
+    table.put(
+        ROW,
+        WORST,
+        "ns",
+        worst.ok_or_else(|| "a template's hits were counted wrongly, or not measured".to_string()),
+    );
 }
 
 /// ns of a hit.
@@ -107,7 +141,11 @@ fn percentile_of(attack: &Attack, hits: u64) -> Result<f64> {
     let counts = trigger.counts();
     let without = counts.template_unfilled + counts.filter_uncompiled;
     ensure!(counts.total() == hits, "{} of {hits} hits are counted", counts.total());
-    ensure!(counts.fired == 0 && without == hits, "{without} of {hits} hits made no filter, and {} fired", counts.fired);
+    ensure!(
+        counts.fired == 0 && without == hits,
+        "{without} of {hits} hits made no filter, and {} fired",
+        counts.fired
+    );
     percentile(&took_ns, PERCENT).context("no hits")
 }
 

@@ -1,5 +1,5 @@
-//! The part `truth`: whether files can be read by other programs, whether dumps say the truth of themselves, and what a hostile hit
-//! costs.
+//! The part `truth`: whether files can be read by other programs, whether dumps say the truth of themselves,
+//! and what a hostile hit costs.
 //!
 //! ```text
 //!  tools_read_all     every kind of file ─► capinfos, editcap, mergecap, reordercap, tshark, tcpdump ─► the same packets
@@ -104,7 +104,12 @@ mod tests {
         table.put(STATED, SIMULATED, "", outcome(Vec::new()));
         table.put(STATED, PROGRAM, "", outcome(Vec::new()));
         assert!(bars(&table)[1].holds());
-        table.put(STATED, PROGRAM, "", outcome((0..NAMED_MAX + 5).map(|seed| format!("SEED={seed}")).collect()));
+        table.put(
+            STATED,
+            PROGRAM,
+            "",
+            outcome((0..NAMED_MAX + 5).map(|seed| format!("SEED={seed}")).collect()),
+        );
         let bar = &bars(&table)[1];
         assert!(!bar.holds() && bar.faults[0].ends_with("and 5 more"), "{bar:?}");
     }

@@ -72,5 +72,8 @@ fn lacks(tally: &Tally) -> Vec<String> {
         ("packets that the kernel dropped", tally.dropped_by_kernel),
         ("runs in which the clock was set back", tally.set_back),
     ];
-    met.iter().filter(|(_, count)| *count < tally.runs / 100).map(|(what, count)| format!("only {count} {what}")).collect()
+    met.iter()
+        .filter(|(_, count)| *count < tally.runs / 100)
+        .map(|(what, count)| format!("only {count} {what}"))
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! `tools_read_all`: every kind of file that the program writes, through the programs that people use on captures.
+//! `tools_read_all`: every kind of file that the program writes, through the programs that people use on
+//! captures.
 
 use super::outcome;
 use crate::place::Place;
@@ -55,12 +56,13 @@ fn check(place: &Place, kind: &str) -> Result<()> {
     Ok(())
 }
 
-/// 10 s of traffic, with a packet to port 60000 on the first interface after 5 s; where it is late, every tenth packet comes 20 places
-/// behind its time.
+/// 10 s of traffic, with a packet to port 60000 on the first interface after 5 s; where it is late, every
+/// tenth packet comes 20 places behind its time.
 fn capture(link_types: &[u16], late: bool) -> Capture {
     let named = |(number, &link_type): (usize, &u16)| Interface::new(&format!("port{number}"), link_type);
     let interfaces: Vec<Interface> = link_types.iter().enumerate().map(named).collect();
-    let mut capture = Conversations { interfaces, vlan: 20, payload_max: 900, ..Conversations::default() }.capture();
+    let mut capture =
+        Conversations { interfaces, vlan: 20, payload_max: 900, ..Conversations::default() }.capture();
     let at_ns = capture.packets[0].time_ns + 5000 * MS;
     let hit = udp(([10, 0, 0, 1], 1000).into(), ([10, 0, 0, 2], 60000).into(), b"hit");
     capture.insert(Record::new(at_ns, on_link(link_types[0], &[], &hit)));
@@ -100,6 +102,7 @@ fn make(place: &Place, folder: &Path, source: &Path, kind: &str) -> Result<Vec<P
         return Ok(vec![file]);
     }
     let entries = std::fs::read_dir(&out).context("the output")?.flatten().map(|entry| entry.path());
-    let is_capture = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "pcapng" || ending == "pcap");
+    let is_capture =
+        |path: &PathBuf| path.extension().is_some_and(|ending| ending == "pcapng" || ending == "pcap");
     Ok(entries.filter(is_capture).collect())
 }

@@ -7,8 +7,8 @@
 //! | `syntax` | what is no TOML in it, all faults |
 //! | [`settings`] | default, file and flags laid over each other; arguments and TOML out of them |
 //!
-//! Absent on purpose: what a value means. A key's text goes where the flag of the same name goes, so that there is one place
-//! that understands it.
+//! Absent on purpose: what a value means. A key's text goes where the flag of the same name goes, so that
+//! there is one place that understands it.
 //!
 //! Faults are values ([`scope_fault::Fault`]): each knows its key and its line.
 

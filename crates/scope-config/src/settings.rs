@@ -27,11 +27,15 @@ struct Entry {
 }
 
 impl Settings {
-    /// For each key: what the flags give; else what the file says; else its default. A list of the flags replaces that of the
-    /// file. What the flags give stands above what an element of the file says of itself, too.
+    /// For each key: what the flags give; else what the file says; else its default. A list of the flags
+    /// replaces that of the file. What the flags give stands above what an element of the file says of
+    /// itself, too.
     pub fn merge(keys: &Keys, written: Option<Written>, flags: &Given) -> Settings {
-        let (file, written) = written.map_or((None, Vec::new()), |written| (Some(written.file), written.values));
-        let of = |from: &Given, name: &str| from.iter().find(|(other, _)| other == name).map(|(_, values)| values.clone());
+        let (file, written) =
+            written.map_or((None, Vec::new()), |written| (Some(written.file), written.values));
+        let of = |from: &Given, name: &str| {
+            from.iter().find(|(other, _)| other == name).map(|(_, values)| values.clone())
+        };
         let entries = keys.0.iter().map(|key| {
             let default = || key.default.iter().map(|text| Value::new(text, Origin::Default)).collect();
             let mut values = of(flags, &key.name).or_else(|| of(&written, &key.name)).unwrap_or_else(default);
@@ -49,7 +53,11 @@ impl Settings {
     /// What the flags gave.
     pub fn flags(&self) -> Given {
         let by_flag = |entry: &&Entry| entry.values.iter().any(|value| value.origin == Origin::Flag);
-        self.entries.iter().filter(by_flag).map(|entry| (entry.key.name.clone(), entry.values.clone())).collect()
+        self.entries
+            .iter()
+            .filter(by_flag)
+            .map(|entry| (entry.key.name.clone(), entry.values.clone()))
+            .collect()
     }
 
     /// The values of a key.
@@ -63,10 +71,13 @@ impl Settings {
         self.entries.iter().filter(of_file).map(|entry| entry.key.name.as_str())
     }
 
-    /// The arguments that say the same on a command line, but for elements' own words. With a name: those of one key.
+    /// The arguments that say the same on a command line, but for elements' own words. With a name: those of
+    /// one key.
     pub fn arguments(&self, only: Option<&str>) -> Vec<OsString> {
         let mut arguments = Vec::new();
-        for Entry { key, values } in self.entries.iter().filter(|entry| only.is_none_or(|name| entry.key.name == name)) {
+        for Entry { key, values } in
+            self.entries.iter().filter(|entry| only.is_none_or(|name| entry.key.name == name))
+        {
             for value in values.iter().filter(|value| value.origin != Origin::Default) {
                 let mut argument = OsString::from(format!("--{}=", key.name));
                 argument.push(&value.text);
@@ -100,11 +111,17 @@ impl Settings {
         Where::File { path: self.file.clone().unwrap_or_default(), line: Some(line) }
     }
 
-    /// Names of the keys that mean something else here than in `other`; `meant` tells of a key and a text what is meant.
-    pub fn changed<'a>(&'a self, other: &'a Settings, meant: &'a impl Fn(&str, &str) -> String) -> impl Iterator<Item = &'a str> {
+    /// Names of the keys that mean something else here than in `other`; `meant` tells of a key and a text
+    /// what is meant.
+    pub fn changed<'a>(
+        &'a self,
+        other: &'a Settings,
+        meant: &'a impl Fn(&str, &str) -> String,
+    ) -> impl Iterator<Item = &'a str> {
         let differs = |entry: &&Entry| {
-            let same =
-                |with_general: bool| self.told(entry, with_general, meant) == other.told_of(&entry.key, with_general, meant);
+            let same = |with_general: bool| {
+                self.told(entry, with_general, meant) == other.told_of(&entry.key, with_general, meant)
+            };
             !same(false) && !same(true)
         };
         self.entries.iter().filter(differs).map(|entry| entry.key.name.as_str())
@@ -115,13 +132,18 @@ impl Settings {
         entry.map_or(Vec::new(), |entry| self.told(entry, with_general, meant))
     }
 
-    /// What values say, without where they came from; elements of a list also what the general keys say for them, if so asked.
+    /// What values say, without where they came from; elements of a list also what the general keys say for
+    /// them, if so asked.
     fn told(&self, entry: &Entry, with_general: bool, meant: &impl Fn(&str, &str) -> String) -> Vec<Told> {
         let words = entry.key.shape.map_or(&[][..], |shape| shape.more);
         let general = |word: &str| match self.entries.iter().find(|entry| entry.key.name == word) {
             Some(entry) if with_general && entry.key.kind != Kind::List => {
                 let switch_off = || (entry.key.kind == Kind::Switch).then(|| "false".to_string());
-                entry.values.first().map(|value| value.text.to_string_lossy().into_owned()).or_else(switch_off)
+                entry
+                    .values
+                    .first()
+                    .map(|value| value.text.to_string_lossy().into_owned())
+                    .or_else(switch_off)
             }
             _ => None,
         };
@@ -131,7 +153,8 @@ impl Settings {
                 let text = own(value, word).or_else(|| general(word))?;
                 Some((*word, meant(word, &text)))
             };
-            let text = value.text.to_str().map_or(value.text.clone(), |text| meant(&entry.key.name, text).into());
+            let text =
+                value.text.to_str().map_or(value.text.clone(), |text| meant(&entry.key.name, text).into());
             (text, words.iter().filter_map(of_word).collect())
         };
         let is_off = |value: &&Value| match entry.key.kind {
@@ -156,7 +179,10 @@ impl Settings {
         match self.entries.iter().find(|entry| entry.key.name == name) {
             Some(entry) if entry.values.is_empty() => "not set".to_string(),
             Some(entry) if entry.key.kind == Kind::List => {
-                format!("[{}]", entry.values.iter().map(|value| toml(entry, value)).collect::<Vec<_>>().join(", "))
+                format!(
+                    "[{}]",
+                    entry.values.iter().map(|value| toml(entry, value)).collect::<Vec<_>>().join(", ")
+                )
             }
             Some(entry) => toml(entry, &entry.values[0]),
             None => String::new(),
@@ -172,7 +198,8 @@ impl Settings {
                 text += &format!("{name} = [\n");
                 for value in &entry.values {
                     let given_way = value.given_way.join(", ");
-                    let by_flag = if given_way.is_empty() { String::new() } else { format!("; by flag: {given_way}") };
+                    let by_flag =
+                        if given_way.is_empty() { String::new() } else { format!("; by flag: {given_way}") };
                     text += &format!("    {}, # {}{by_flag}\n", toml(entry, value), self.origin(value));
                 }
                 text += "]\n";
@@ -180,8 +207,12 @@ impl Settings {
                 text += &format!("{name} = {} # {}\n", toml(entry, value), self.origin(value));
             }
         }
-        let unset: Vec<&str> =
-            self.entries.iter().filter(|entry| entry.values.is_empty()).map(|entry| entry.key.name.as_str()).collect();
+        let unset: Vec<&str> = self
+            .entries
+            .iter()
+            .filter(|entry| entry.values.is_empty())
+            .map(|entry| entry.key.name.as_str())
+            .collect();
         if !unset.is_empty() {
             text += &format!("# not set: {}\n", unset.join(", "));
         }
@@ -189,7 +220,11 @@ impl Settings {
     }
 
     fn origin(&self, value: &Value) -> String {
-        let lossy = if value.text.to_str().is_some() { "" } else { "; is no UTF-8, so that this line can't reproduce the run" };
+        let lossy = if value.text.to_str().is_some() {
+            ""
+        } else {
+            "; is no UTF-8, so that this line can't reproduce the run"
+        };
         let from = match value.origin {
             Origin::Default => "default".to_string(),
             // A file name with a line break in it would end the comment.

@@ -1,4 +1,5 @@
-//! What is no TOML in a file: every fault that the parser can tell, in the order of their lines, the first of each line.
+//! What is no TOML in a file: every fault that the parser can tell, in the order of their lines, the first of
+//! each line.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -58,7 +59,9 @@ fn cause(error: &ParseError) -> String {
 fn expected(expected: &Expected) -> String {
     match expected {
         Expected::Literal("\n") => "newline".to_string(),
-        Expected::Literal(literal) if literal.contains(char::is_control) => format!("`{}`", literal.escape_debug()),
+        Expected::Literal(literal) if literal.contains(char::is_control) => {
+            format!("`{}`", literal.escape_debug())
+        }
         Expected::Literal(literal) => format!("`{literal}`"),
         Expected::Description(words) => words.to_string(),
         _ => "something else".to_string(),

@@ -77,7 +77,8 @@ impl Value {
     /// Leaves what the flags give to them, also where a table says it of itself.
     pub(crate) fn give_way(&mut self, flags: &[(String, Vec<Value>)]) {
         let Some(own) = &mut self.own else { return };
-        let (away, kept) = std::mem::take(own).into_iter().partition(|(word, _)| flags.iter().any(|(flag, _)| flag == word));
+        let (away, kept) =
+            std::mem::take(own).into_iter().partition(|(word, _)| flags.iter().any(|(flag, _)| flag == word));
         *own = kept;
         let away: BTreeMap<&'static str, Own> = away;
         self.given_way = away.into_keys().collect();
@@ -151,7 +152,9 @@ impl Written {
             let line = reader.line(document.as_table().key(name).and_then(|key| key.span()));
             match keys.get(name) {
                 Some(key) => values.push((name.to_string(), reader.values(key, item, line))),
-                None => reader.fault(line, Fault::of(name).cause(UNKNOWN).remedy(nearest(name, keys.names()))),
+                None => {
+                    reader.fault(line, Fault::of(name).cause(UNKNOWN).remedy(nearest(name, keys.names())))
+                }
             }
         }
         let written = Written { file: path.into(), values };
@@ -169,7 +172,9 @@ fn not_regular() -> Fault {
 /// The text of a regular file that isn't too long.
 fn text(opened: io::Result<File>) -> Result<String, Fault> {
     let refused = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => Fault::whole("no such file").remedy("write it, or see 'wirescope config show'"),
+        io::ErrorKind::NotFound => {
+            Fault::whole("no such file").remedy("write it, or see 'wirescope config show'")
+        }
         _ => Fault::whole(format!("can't be read: {error}")).remedy("give another file, or change its mode"),
     };
     let file = opened.map_err(refused)?;
@@ -183,11 +188,14 @@ fn text(opened: io::Result<File>) -> Result<String, Fault> {
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(refused)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(Fault::whole("is longer than 1 MiB, so it is no configuration").remedy("give another file"));
+        return Err(
+            Fault::whole("is longer than 1 MiB, so it is no configuration").remedy("give another file")
+        );
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Fault::whole(format!("is no UTF-8 text (at byte {at})")).remedy("save it as UTF-8, or give another file")
+        Fault::whole(format!("is no UTF-8 text (at byte {at})"))
+            .remedy("save it as UTF-8, or give another file")
     })
 }
 
@@ -247,7 +255,10 @@ impl Reader<'_> {
     /// The elements of a list.
     fn elements(&mut self, key: &Key, item: &Item, line: usize) -> Vec<Value> {
         if let Some(tables) = item.as_array_of_tables().filter(|_| key.shape.is_some()) {
-            return tables.iter().filter_map(|table| self.element(key, table, self.line(table.span()))).collect();
+            return tables
+                .iter()
+                .filter_map(|table| self.element(key, table, self.line(table.span())))
+                .collect();
         }
         if let Some(array) = item.as_array() {
             let mut values = Vec::new();
@@ -289,7 +300,10 @@ impl Reader<'_> {
                 let remedy = match self.keys.get(name) {
                     // TOML has no word for "the table ends here".
                     Some(_) => {
-                        format!("'{name}' is a key of the whole file: write it above the first [[{}]]", self.first_list)
+                        format!(
+                            "'{name}' is a key of the whole file: write it above the first [[{}]]",
+                            self.first_list
+                        )
                     }
                     None => nearest(name, names),
                 };
@@ -335,7 +349,11 @@ fn scalar(kind: Kind, item: &Item) -> Option<String> {
 
 /// A number as people write it; one of hundreds of digits with its power of ten.
 fn decimal(number: f64) -> String {
-    if (DECIMAL_MIN..DECIMAL_MAX).contains(&number.abs()) { number.to_string() } else { format!("{number:?}") }
+    if (DECIMAL_MIN..DECIMAL_MAX).contains(&number.abs()) {
+        number.to_string()
+    } else {
+        format!("{number:?}")
+    }
 }
 
 /// A fault of something that isn't what it should be.
@@ -346,12 +364,15 @@ fn unfit(fault: Fault, item: &Item) -> Fault {
     fault
 }
 
-/// What something is that should be something else: as it stands there, if it is a single value, and in words.
+/// What something is that should be something else: as it stands there, if it is a single value, and in
+/// words.
 fn found(item: &Item) -> (Option<String>, String) {
     let shown = || item.to_string().trim().chars().take(SHOWN_MAX).collect::<String>();
     match item {
         Item::Value(value) if value.is_array() => (None, "is a list, which doesn't fit".to_string()),
-        Item::Value(value) if !value.is_inline_table() => (Some(shown()), format!("is {}, which doesn't fit", shown())),
+        Item::Value(value) if !value.is_inline_table() => {
+            (Some(shown()), format!("is {}, which doesn't fit", shown()))
+        }
         _ => (None, "is a table, which doesn't fit".to_string()),
     }
 }

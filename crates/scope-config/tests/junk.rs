@@ -1,12 +1,15 @@
-//! Files of any bytes: faults with their lines, never a panic; what holds is written so that it is read again.
+//! Files of any bytes: faults with their lines, never a panic; what holds is written so that it is read
+//! again.
 
 use proptest::prelude::*;
 use scope_config::{Given, Key, Keys, Kind, Settings, Shape, Written};
 use std::path::Path;
 
 fn keys() -> Keys {
-    const SHAPE: Shape =
-        Shape { main: "expr", more: &[("name", Kind::Text), ("before", Kind::Amount), ("single", Kind::Switch)] };
+    const SHAPE: Shape = Shape {
+        main: "expr",
+        more: &[("name", Kind::Text), ("before", Kind::Amount), ("single", Kind::Switch)],
+    };
     let key = |name: &str, kind, shape| Key { name: name.to_string(), kind, default: None, shape };
     Keys(vec![
         key("ring", Kind::Amount, None),
@@ -25,8 +28,15 @@ fn check(text: &str) -> Result<(), TestCaseError> {
             let settings = Settings::merge(&keys(), Some(written), &Given::new());
             let told = settings.to_toml();
             let again = Written::parse(path, &told, &keys());
-            prop_assert!(again.is_ok(), "{text:?} was told as {told:?}: {:?}", again.err().map(|error| error.faults));
-            prop_assert_eq!(Settings::merge(&keys(), again.ok(), &Given::new()).arguments(None), settings.arguments(None));
+            prop_assert!(
+                again.is_ok(),
+                "{text:?} was told as {told:?}: {:?}",
+                again.err().map(|error| error.faults)
+            );
+            prop_assert_eq!(
+                Settings::merge(&keys(), again.ok(), &Given::new()).arguments(None),
+                settings.arguments(None)
+            );
         }
         Err(error) => {
             let lines = text.split('\n').count();
@@ -91,7 +101,8 @@ proptest! {
 
     #[test]
     fn no_damage_of_a_right_file_makes_it_panic(at in 0usize..120, with in any::<char>(), cut in 0usize..120) {
-        let file = "ring = \"8GiB\"\nquiet = true\nverbose = 2\nsource = [\"a\", \"b\"]\n[[trigger]]\nname = \"dns\"\nexpr = \"port 53\"\nbefore = 5\nsingle = true\n";
+        let file = "ring = \"8GiB\"\nquiet = true\nverbose = 2\nsource = [\"a\", \"b\"]\n[[trigger]]\nname = \
+            \"dns\"\nexpr = \"port 53\"\nbefore = 5\nsingle = true\n";
         let damaged: String = file.char_indices().map(|(place, letter)| if place == at { with } else { letter }).collect();
         check(&damaged)?;
         check(&damaged.chars().take(cut).collect::<String>())?;

@@ -1,4 +1,5 @@
-//! Findings about dumps: what they lack and why, hits that got none, and what the disk, or a limit of the process, refused.
+//! Findings about dumps: what they lack and why, hits that got none, and what the disk, or a limit of the
+//! process, refused.
 
 use super::facts::{DumpFacts, Facts};
 use super::findings::{Finding, Stage, Sureness};
@@ -7,7 +8,10 @@ use scope_trigger::DUMPS_MAX;
 
 /// Findings whose packets a dump then lacks, by the reason that the dump states.
 const CAUSES: [(GapReason, &[&str]); 6] = [
-    (GapReason::Kernel, &["worker_busy", "worker_throttled", "worker_starved", "process_stalled", "kernel_ring"]),
+    (
+        GapReason::Kernel,
+        &["worker_busy", "worker_throttled", "worker_starved", "process_stalled", "kernel_ring"],
+    ),
     (GapReason::RingPinned, &["dump_disk_slow", "ring_pinned"]),
     (GapReason::Limit, &["link_types", "interfaces"]),
     (GapReason::Unreadable, &["unreadable"]),
@@ -23,13 +27,15 @@ pub(super) fn add(facts: &Facts, found: &mut Vec<Finding>) {
     untold(facts, found);
 }
 
-/// Dumps that only the totals of the last line know: their own lines stand in a file before, or are beyond what is read.
+/// Dumps that only the totals of the last line know: their own lines stand in a file before, or are beyond
+/// what is read.
 fn untold(facts: &Facts, found: &mut Vec<Finding>) {
     let Some((all, broken)) = facts.dump_totals else { return };
     let untold = broken.saturating_sub(facts.dumps.len() as u64);
     if untold > 0 {
         let cause = format!(
-            "the log's end counts {broken} of {all} dumps that are incomplete or failed; for {untold} of them the reason doesn't stand here"
+            "the log's end counts {broken} of {all} dumps that are incomplete or failed; for {untold} of \
+             them the reason doesn't stand here"
         );
         let remedies = ["Look at the log before this one, where it was moved: wirescope doctor --log FILE."];
         found.push(Finding::loss("dumps_untold", Stage::Dumps, Sureness::Certain, 0, cause, &remedies));
@@ -64,7 +70,8 @@ const REFUSALS: [Refusal; 5] = [
         stage: Stage::DumpDisk,
         what: "the disk is read-only",
         remedies: &[
-            "Find out why the kernel made it read-only (often a disk that fails): dmesg | grep -i 'read-only'.",
+            "Find out why the kernel made it read-only (often a disk that fails): dmesg | grep -i \
+             'read-only'.",
             "Write elsewhere until it is repaired: --out FOLDER.",
         ],
     },
@@ -91,7 +98,8 @@ const REFUSALS: [Refusal; 5] = [
         stage: Stage::Run,
         what: "the system gave the process no further thread",
         remedies: &[
-            "Allow more threads: TasksMax=4096 in a service, --pids-limit of a container, ulimit -u 4096 in a shell.",
+            "Allow more threads: TasksMax=4096 in a service, --pids-limit of a container, ulimit -u 4096 in \
+             a shell.",
             "Have fewer dumps at once, each is a thread: --dumps-max 4.",
         ],
     },
@@ -99,8 +107,10 @@ const REFUSALS: [Refusal; 5] = [
 
 /// Dumps that could not be written, by what refused it.
 fn failed(facts: &Facts, found: &mut Vec<Finding>) {
-    let refusal = |error: &str| REFUSALS.iter().find(|refusal| refusal.signs.iter().any(|sign| error.contains(sign)));
-    let failed: Vec<(&DumpFacts, &String)> = facts.dumps.iter().filter_map(|dump| Some((dump, dump.error.as_ref()?))).collect();
+    let refusal =
+        |error: &str| REFUSALS.iter().find(|refusal| refusal.signs.iter().any(|sign| error.contains(sign)));
+    let failed: Vec<(&DumpFacts, &String)> =
+        facts.dumps.iter().filter_map(|dump| Some((dump, dump.error.as_ref()?))).collect();
     let mut kinds: Vec<&str> = Vec::new();
     for (_, error) in &failed {
         let kind = refusal(error).map_or("dump_failed", |refusal| refusal.kind);
@@ -128,7 +138,8 @@ fn failed(facts: &Facts, found: &mut Vec<Finding>) {
             first.id
         );
         let remedies = known.map_or(
-            &["Look at the folder of the dumps: does it exist, may the run's user write there, is its disk well?"][..],
+            &["Look at the folder of the dumps: does it exist, may the run's user write there, is its disk \
+                well?"][..],
             |refusal| refusal.remedies,
         );
         let stage = known.map_or(Stage::DumpDisk, |refusal| refusal.stage);
@@ -144,7 +155,8 @@ fn failed(facts: &Facts, found: &mut Vec<Finding>) {
     {
         let limit = facts.threads_max.map_or(String::new(), |threads| format!(" (its limit: {threads})"));
         let cause = format!("the system gave the process no further thread{limit}: {words}");
-        let finding = Finding::loss("threads_limit", Stage::Run, Sureness::Certain, 0, cause, REFUSALS[4].remedies);
+        let finding =
+            Finding::loss("threads_limit", Stage::Run, Sureness::Certain, 0, cause, REFUSALS[4].remedies);
         let loses = facts.failures.iter().any(|text| text.contains("no thread"));
         found.push(Finding { loses, ..finding });
     }
@@ -152,7 +164,8 @@ fn failed(facts: &Facts, found: &mut Vec<Finding>) {
 
 /// Dumps that were written and lack packets, by the reasons that they state.
 fn incomplete(facts: &Facts, found: &mut Vec<Finding>) {
-    let short: Vec<&DumpFacts> = facts.dumps.iter().filter(|dump| !dump.complete && dump.error.is_none()).collect();
+    let short: Vec<&DumpFacts> =
+        facts.dumps.iter().filter(|dump| !dump.complete && dump.error.is_none()).collect();
     let of = |reason: &dyn Fn(GapReason) -> bool| -> Vec<&DumpFacts> {
         let has = |dump: &&&DumpFacts| dump.gaps.keys().any(|name| by_name(name).is_some_and(reason));
         short.iter().filter(has).copied().collect()
@@ -174,11 +187,20 @@ fn incomplete(facts: &Facts, found: &mut Vec<Finding>) {
                 lacking.len(),
                 reason.name()
             );
-            let remedies = ["Look at the dump's own statement: capinfos FILE shows it as the file's comment."];
-            let finding = Finding::loss("dumps_incomplete", Stage::Dumps, Sureness::Possible, lost_min, cause, &remedies);
+            let remedies =
+                ["Look at the dump's own statement: capinfos FILE shows it as the file's comment."];
+            let finding = Finding::loss(
+                "dumps_incomplete",
+                Stage::Dumps,
+                Sureness::Possible,
+                lost_min,
+                cause,
+                &remedies,
+            );
             found.push(Finding { lost_max, ..finding });
         } else if !causes.is_empty() {
-            let cause = format!("{} of {all} dumps lack some of these packets ({})", lacking.len(), reason.name());
+            let cause =
+                format!("{} of {all} dumps lack some of these packets ({})", lacking.len(), reason.name());
             let finding = Finding::loss("dumps_lack", Stage::Dumps, Sureness::Certain, 0, cause, &[]);
             found.push(Finding { follows: causes, ..finding });
         }
@@ -187,18 +209,25 @@ fn incomplete(facts: &Facts, found: &mut Vec<Finding>) {
     if !unsettled.is_empty() {
         let (lost_min, lost_max) = worst(&unsettled, &|reason| reason == GapReason::Unsettled);
         let cause = format!(
-            "{} of {all} dumps ended before everything of their window had been handed over: the run got too little processor time",
+            "{} of {all} dumps ended before everything of their window had been handed over: the run got too \
+             little processor time",
             unsettled.len()
         );
         let remedies = [
-            "Give the run more processor time: end or move what else runs here, or raise its priority: nice -n -10.",
+            "Give the run more processor time: end or move what else runs here, or raise its priority: nice \
+             -n -10.",
             "Use one worker for each free processor, not more: workers= in the source.",
         ];
-        let finding = Finding::loss("dumps_unsettled", Stage::Worker, Sureness::Likely, lost_min, cause, &remedies);
+        let finding =
+            Finding::loss("dumps_unsettled", Stage::Worker, Sureness::Likely, lost_min, cause, &remedies);
         found.push(Finding { lost_max, ..finding });
     }
-    let ends =
-        |reason| matches!(reason, GapReason::NotStarted | GapReason::Stopped | GapReason::CaptureBegin | GapReason::CaptureEnd);
+    let ends = |reason| {
+        matches!(
+            reason,
+            GapReason::NotStarted | GapReason::Stopped | GapReason::CaptureBegin | GapReason::CaptureEnd
+        )
+    };
     let cut = of(&ends);
     if !cut.is_empty() {
         let cause = format!(
@@ -209,19 +238,24 @@ fn incomplete(facts: &Facts, found: &mut Vec<Finding>) {
     }
     let down = of(&|reason| matches!(reason, GapReason::InterfaceDown | GapReason::InterfaceGone));
     if !down.is_empty() {
-        let cause = format!("in the window of {} of {all} dumps an interface was down or not there", down.len());
-        let remedies = ["Look at cable, switch port or peer; the interface's own history: journalctl -k | grep -i 'link is'."];
+        let cause =
+            format!("in the window of {} of {all} dumps an interface was down or not there", down.len());
+        let remedies = [
+            "Look at cable, switch port or peer; the interface's own history: journalctl -k | grep -i 'link \
+             is'.",
+        ];
         found.push(Finding::note("dumps_without_interface", Stage::Nic, Sureness::Certain, cause, &remedies));
     }
 }
 
-/// Dumps whose past, or what they still had to read, was gone from the ring. Logs of older versions state no reasons: then it is what
-/// explains the most.
+/// Dumps whose past, or what they still had to read, was gone from the ring. Logs of older versions state no
+/// reasons: then it is what explains the most.
 fn overwritten(facts: &Facts, short: &[&DumpFacts], found: &mut Vec<Finding>) {
     let is_evicted = |reason| reason == GapReason::Evicted;
     let silent = |dump: &&&DumpFacts| dump.gaps.is_empty() && dump.lost_max > 0;
     let stated = |dump: &&&DumpFacts| dump.gaps.keys().any(|name| by_name(name).is_some_and(is_evicted));
-    let lacking: Vec<&DumpFacts> = short.iter().filter(|dump| silent(dump) || stated(dump)).copied().collect();
+    let lacking: Vec<&DumpFacts> =
+        short.iter().filter(|dump| silent(dump) || stated(dump)).copied().collect();
     if lacking.is_empty() {
         return;
     }
@@ -229,9 +263,11 @@ fn overwritten(facts: &Facts, short: &[&DumpFacts], found: &mut Vec<Finding>) {
     let dropped = unstated && facts.dropped.values().any(|&packets| packets > 0);
     let larger = format!("Give the ring more memory: --ring {}.", twice(facts.ring_bytes));
     // Of a dump that doesn't say for what it waited, the run's own words may.
-    let was_slow = |dump: &&DumpFacts| dump.waited.map_or(facts.long_holds > 0, |waited| waited.explains_loss());
+    let was_slow =
+        |dump: &&DumpFacts| dump.waited.map_or(facts.long_holds > 0, |waited| waited.explains_loss());
     let (slow, others): (Vec<&DumpFacts>, Vec<&DumpFacts>) = lacking.into_iter().partition(was_slow);
-    let (to_pipe, to_disk): (Vec<&DumpFacts>, Vec<&DumpFacts>) = slow.into_iter().partition(|dump| dump.piped);
+    let (to_pipe, to_disk): (Vec<&DumpFacts>, Vec<&DumpFacts>) =
+        slow.into_iter().partition(|dump| dump.piped);
     slow_writes(facts, &to_disk, &larger, found);
     slow_writes(facts, &to_pipe, &larger, found);
     if others.is_empty() {
@@ -273,7 +309,8 @@ fn slow_writes(facts: &Facts, slow: &[&DumpFacts], larger: &str, found: &mut Vec
         None => format!("{who} didn't take what they wrote"),
     };
     let cause = format!(
-        "{what}, the ring held for {} of {} dumps what it may, and went on without them; the worst lacks that many",
+        "{what}, the ring held for {} of {} dumps what it may, and went on without them; the worst lacks \
+         that many",
         slow.len(),
         facts.dumps_all()
     );
@@ -315,7 +352,8 @@ fn worst(dumps: &[&DumpFacts], reason: &dyn Fn(GapReason) -> bool) -> (u64, u64)
             return (dump.lost_min, dump.lost_max);
         }
         let of_reason = dump.gaps.iter().filter(|(name, _)| by_name(name).is_some_and(reason));
-        of_reason.fold((0u64, 0u64), |sum, (_, lost)| (sum.0.saturating_add(lost.0), sum.1.saturating_add(lost.1)))
+        of_reason
+            .fold((0u64, 0u64), |sum, (_, lost)| (sum.0.saturating_add(lost.0), sum.1.saturating_add(lost.1)))
     };
     dumps.iter().map(lost).fold((0, 0), |worst, lost| (worst.0.max(lost.0), worst.1.max(lost.1)))
 }
@@ -337,7 +375,9 @@ fn twice(ring_bytes: u64) -> String {
 fn refused(facts: &Facts, found: &mut Vec<Finding>) {
     let refused = facts.hits("no_space");
     if refused > 0 {
-        let cause = format!("{refused} hits got no dump: the dump folder has reached its budget or its least free space");
+        let cause = format!(
+            "{refused} hits got no dump: the dump folder has reached its budget or its least free space"
+        );
         let remedies = [
             "Move finished dumps away.",
             "Allow dumps more space: a larger --dump-budget, or a smaller --dump-min-free.",
@@ -348,11 +388,17 @@ fn refused(facts: &Facts, found: &mut Vec<Finding>) {
     let too_many = facts.hits("too_many");
     if too_many > 0 {
         let places = facts.dumps_max.map_or(String::new(), |places| format!(" ({places})"));
-        let cause = format!("{too_many} hits got no dump of their own: all places for dumps at once were taken{places}");
+        let cause = format!(
+            "{too_many} hits got no dump of their own: all places for dumps at once were taken{places}"
+        );
         let now = facts.dumps_max.unwrap_or(8);
         let more = now.saturating_mul(4).min(DUMPS_MAX);
         // Where dumps hold the ring already, more of them hold it up sooner.
-        let ring = if facts.dropped("ring_pinned") > 0 { ", and give the ring as much more memory: --ring" } else { "" };
+        let ring = if facts.dropped("ring_pinned") > 0 {
+            ", and give the ring as much more memory: --ring"
+        } else {
+            ""
+        };
         let allow = (more > now).then(|| format!("Allow more dumps at once: --dumps-max {more}{ring}."));
         let fewer = [
             "Close dumps sooner: a shorter --after.",
@@ -367,7 +413,9 @@ fn refused(facts: &Facts, found: &mut Vec<Finding>) {
              packets that don't fit the template",
             facts.hits_rationed
         );
-        let remedies = ["State what such hits keep, behind '?:' in the template: --dump 'host $srcIP ?:' keeps everything."];
+        let remedies =
+            ["State what such hits keep, behind '?:' in the template: --dump 'host $srcIP ?:' keeps \
+             everything."];
         found.push(Finding::note("hits_rationed", Stage::Dumps, Sureness::Certain, cause, &remedies));
     }
 }

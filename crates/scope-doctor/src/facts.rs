@@ -54,7 +54,8 @@ pub struct SourceFacts {
     pub unreadable: u64,
 }
 
-/// Packets that the kernel dropped before a worker came for them, by what went on in the second before they were missed.
+/// Packets that the kernel dropped before a worker came for them, by what went on in the second before they
+/// were missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelLosses {
     /// A worker had no time left.
@@ -111,7 +112,8 @@ pub struct DumpFacts {
     pub lost_min: u64,
     /// Packets that it lacks, at most.
     pub lost_max: u64,
-    /// What it lacks of its window, by reason: packets at least and at most. Logs of older versions don't say it.
+    /// What it lacks of its window, by reason: packets at least and at most. Logs of older versions don't say
+    /// it.
     pub gaps: BTreeMap<String, (u64, u64)>,
     /// For what it waited, seconds; logs of older versions don't say it.
     pub waited: Option<WaitedFacts>,
@@ -209,7 +211,8 @@ pub struct Facts {
     pub processors: u64,
     /// Times that it went on after a signal had stopped it.
     pub resumed: u64,
-    /// Periods in which a control group of it had used up its processor time, and seconds that its threads waited for that.
+    /// Periods in which a control group of it had used up its processor time, and seconds that its threads
+    /// waited for that.
     pub throttled: (u64, f64),
     /// It captures, or captured, live.
     pub live: bool,

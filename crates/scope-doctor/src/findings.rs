@@ -96,9 +96,25 @@ pub struct Finding {
 
 impl Finding {
     /// Something worth knowing that loses nothing.
-    pub(super) fn note(kind: &'static str, stage: Stage, sureness: Sureness, cause: String, remedies: &[&str]) -> Finding {
+    pub(super) fn note(
+        kind: &'static str,
+        stage: Stage,
+        sureness: Sureness,
+        cause: String,
+        remedies: &[&str],
+    ) -> Finding {
         let remedies = remedies.iter().map(|remedy| remedy.to_string()).collect();
-        Finding { kind, stage, sureness, lost_min: 0, lost_max: 0, loses: false, follows: Vec::new(), cause, remedies }
+        Finding {
+            kind,
+            stage,
+            sureness,
+            lost_min: 0,
+            lost_max: 0,
+            loses: false,
+            follows: Vec::new(),
+            cause,
+            remedies,
+        }
     }
 
     /// A loss of `packets`.
@@ -115,8 +131,8 @@ impl Finding {
     }
 }
 
-/// Everything that is to be said of a run: losses first, the largest first, each counted once; then what follows from them; then what is
-/// worth knowing.
+/// Everything that is to be said of a run: losses first, the largest first, each counted once; then what
+/// follows from them; then what is worth knowing.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     packet_findings::add(facts, &mut found);
@@ -140,7 +156,11 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
         let resume = format!("Let it go on: kill -CONT {pid}");
         // Generated traffic and files wait.
         let captures = facts.live && !facts.captures.is_empty();
-        let meanwhile = if captures { "the kernel drops what its capture ring can't hold" } else { "nothing goes on meanwhile" };
+        let meanwhile = if captures {
+            "the kernel drops what its capture ring can't hold"
+        } else {
+            "nothing goes on meanwhile"
+        };
         let cause = format!("process {pid} is stopped by a signal: {meanwhile}");
         let finding = Finding::loss("stopped", Stage::Run, Sureness::Certain, 0, cause, &[&resume]);
         found.push(Finding { loses: captures, ..finding });
@@ -183,13 +203,15 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
             facts.late
         );
         let remedies = [
-            "Let the host and all its cards follow one clock: chrony for the host, phc2sys for cards with a clock of their own.",
+            "Let the host and all its cards follow one clock: chrony for the host, phc2sys for cards with a \
+             clock of their own.",
             "Sort a capture file before it is read: reordercap IN OUT.",
         ];
         found.push(Finding::note("late", Stage::Dumps, Sureness::Possible, cause, &remedies));
     }
     if facts.cut_by_segment > 0 {
-        let cause = format!("{} packets are longer than a segment can keep, and were cut", facts.cut_by_segment);
+        let cause =
+            format!("{} packets are longer than a segment can keep, and were cut", facts.cut_by_segment);
         found.push(Finding::note(
             "cut",
             Stage::Ring,
@@ -208,11 +230,15 @@ fn sentence(words: &str) -> String {
 
 /// What the log itself lacks: findings are no better than it.
 fn log(facts: &Facts, found: &mut Vec<Finding>) {
-    let mut add = |kind, cause: String| found.push(Finding::note(kind, Stage::Run, Sureness::Certain, cause, &[]));
+    let mut add =
+        |kind, cause: String| found.push(Finding::note(kind, Stage::Run, Sureness::Certain, cause, &[]));
     match facts.unreadable_lines {
         0 => {}
         1 => add("log_damaged", "1 line of the log can't be read; what it told isn't known here".to_string()),
-        lines => add("log_damaged", format!("{lines} lines of the log can't be read; what they told isn't known here")),
+        lines => add(
+            "log_damaged",
+            format!("{lines} lines of the log can't be read; what they told isn't known here"),
+        ),
     }
     if facts.last_line_cut && !matches!(facts.state, State::Running | State::Dead) {
         add("log_cut", "the last line of the log is cut; what it told isn't known here".to_string());
@@ -228,7 +254,8 @@ fn log(facts: &Facts, found: &mut Vec<Finding>) {
     if facts.unknown_lines > 0 && facts.version != env!("CARGO_PKG_VERSION") {
         let version = if facts.version.is_empty() { "another version" } else { &facts.version };
         let cause = format!(
-            "lines of kinds that this version ({}) doesn't know: {}; the doctor of {version}, which wrote them, may find more",
+            "lines of kinds that this version ({}) doesn't know: {}; the doctor of {version}, which wrote \
+             them, may find more",
             env!("CARGO_PKG_VERSION"),
             facts.unknown_lines
         );
@@ -236,7 +263,8 @@ fn log(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// Packets that aren't as they are on the wire. Who knew the interface, the run, has noted where that is mended.
+/// Packets that aren't as they are on the wire. Who knew the interface, the run, has noted where that is
+/// mended.
 fn altered(facts: &Facts, found: &mut Vec<Finding>) {
     for nic in &facts.nics {
         let NicFacts { interface, altered, .. } = nic;
@@ -249,15 +277,26 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
         let unknown = Nic { name: interface.clone(), ..Nic::default() };
         for advice in altered_advice(&unknown, None, altered) {
             let (packets, what) = match advice.kind {
-                "joined" => (altered.joined, "are longer than its MTU: joined on the way in, or left so by their sender"),
-                "split" => (altered.split, "are longer than its MTU: sent by this host, still to be split by the card"),
-                "long" => {
-                    (altered.long, "are longer than its MTU: joined on the way in, or sent by this host and still to be split")
+                "joined" => (
+                    altered.joined,
+                    "are longer than its MTU: joined on the way in, or left so by their sender",
+                ),
+                "split" => (
+                    altered.split,
+                    "are longer than its MTU: sent by this host, still to be split by the card",
+                ),
+                "long" => (
+                    altered.long,
+                    "are longer than its MTU: joined on the way in, or sent by this host and still to be \
+                     split",
+                ),
+                "checksums_sent" => {
+                    (altered.unchecked_sent, "were sent with checksums that the card was still to fill in")
                 }
-                "checksums_sent" => (altered.unchecked_sent, "were sent with checksums that the card was still to fill in"),
                 _ => (
                     altered.unchecked.saturating_sub(altered.unchecked_sent),
-                    "were received with open checksums, left so by their sender or undone by joining: tools call them wrong",
+                    "were received with open checksums, left so by their sender or undone by joining: tools \
+                     call them wrong",
                 ),
             };
             let line = nic.remedy(advice.kind).unwrap_or(&advice.remedy);
@@ -279,11 +318,16 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
             altered.cut_by_bound,
             "were cut though nobody asked for it: they are longer than the most that is kept of a packet",
             &format!(
-                "Let this host make no packets that are longer: ip link set dev {} gso_max_size 65536 gro_max_size 65536",
+                "Let this host make no packets that are longer: ip link set dev {} gso_max_size 65536 \
+                 gro_max_size 65536",
                 shell_word(interface)
             ),
         );
-        let snap_len = facts.captures.iter().find(|capture| capture.interface == *interface).and_then(|capture| capture.snap_len);
+        let snap_len = facts
+            .captures
+            .iter()
+            .find(|capture| capture.interface == *interface)
+            .and_then(|capture| capture.snap_len);
         let asked = snap_len.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
         add(
             "sliced",
@@ -303,8 +347,9 @@ fn idle(facts: &Facts, found: &mut Vec<Finding>) {
         }
         let name = &capture.interface;
         let nic = facts.nics.iter().find(|nic| nic.interface == *name);
-        let arrived =
-            nic.filter(|nic| !nic.counters.is_empty()).map(|nic| nic.count("rx_packets").saturating_add(nic.count("tx_packets")));
+        let arrived = nic
+            .filter(|nic| !nic.counters.is_empty())
+            .map(|nic| nic.count("rx_packets").saturating_add(nic.count("tx_packets")));
         let (up, running) = (nic.and_then(|nic| nic.up), nic.and_then(|nic| nic.running));
         let up_line = format!("Switch it on: ip link set dev {} up", shell_word(name));
         let promiscuous = format!(
@@ -313,10 +358,13 @@ fn idle(facts: &Facts, found: &mut Vec<Finding>) {
         );
         let (sureness, cause, remedies): (_, &str, Vec<&str>) = match (up, running, arrived) {
             (Some(false), ..) => (Sureness::Certain, "the interface is down", vec![&up_line]),
-            (_, Some(false), _) => (Sureness::Certain, "the interface has no link", vec!["Look at cable, switch port or peer."]),
+            (_, Some(false), _) => {
+                (Sureness::Certain, "the interface has no link", vec!["Look at cable, switch port or peer."])
+            }
             (.., Some(1..)) => (
                 Sureness::Possible,
-                "the card counts packets that capture never sees: an XDP program or another driver takes them first",
+                "the card counts packets that capture never sees: an XDP program or another driver takes \
+                 them first",
                 vec!["Look for one: ip link show; bpftool net."],
             ),
             _ if !capture.promiscuous => {
@@ -325,7 +373,10 @@ fn idle(facts: &Facts, found: &mut Vec<Finding>) {
             (.., Some(0)) => (
                 Sureness::Likely,
                 "nothing arrives at this interface",
-                vec!["See whether it is the right one: wirescope devices.", "See whether the switch's mirror port is set up."],
+                vec![
+                    "See whether it is the right one: wirescope devices.",
+                    "See whether the switch's mirror port is set up.",
+                ],
             ),
             _ => (
                 Sureness::Possible,
@@ -343,22 +394,33 @@ fn idle(facts: &Facts, found: &mut Vec<Finding>) {
 fn settings(facts: &Facts, found: &mut Vec<Finding>) {
     let interpreted = facts.interpreted;
     if facts.interpreter_asked {
-        let cause = "filters run in the interpreter, several times slower than machine code: that was asked for".to_string();
+        let cause =
+            "filters run in the interpreter, several times slower than machine code: that was asked for"
+                .to_string();
         found.push(Finding::note(
             "interpreted",
             Stage::Worker,
             Sureness::Certain,
             cause,
-            &["Let filters be machine code: leave --filter-engine interpreter out, or say --filter-engine native."],
+            &["Let filters be machine code: leave --filter-engine interpreter out, or say --filter-engine \
+                native."],
         ));
     } else if interpreted > 0 {
-        let cause = format!("{interpreted} filters run in the interpreter, several times slower than machine code");
-        let remedies = ["Let the process map executable memory: MemoryDenyWriteExecute=no in a service; under SELinux, execmem."];
+        let cause =
+            format!("{interpreted} filters run in the interpreter, several times slower than machine code");
+        let remedies = [
+            "Let the process map executable memory: MemoryDenyWriteExecute=no in a service; under SELinux, \
+             execmem.",
+        ];
         found.push(Finding::note("interpreted", Stage::Worker, Sureness::Certain, cause, &remedies));
     }
     if facts.swapped {
         let cause = "the system swaps the ring out: packets may be dropped while it is read back".to_string();
-        let remedies = ["Lock the ring in memory: --mlock.", "Make it smaller: --ring.", "Switch swapping off: swapoff -a."];
+        let remedies = [
+            "Lock the ring in memory: --mlock.",
+            "Make it smaller: --ring.",
+            "Switch swapping off: swapoff -a.",
+        ];
         found.push(Finding::note("swapped", Stage::Ring, Sureness::Certain, cause, &remedies));
     }
     if facts.normal_pages {
@@ -375,11 +437,16 @@ fn settings(facts: &Facts, found: &mut Vec<Finding>) {
             "the run's control group had used up its processor time {periods} times, and its threads waited {seconds:.1} s for more; \
              nothing was lost by that"
         );
-        let remedies = ["Allow it more processor time, or none less: CPUQuota= in a service, --cpus of a container."];
+        let remedies =
+            ["Allow it more processor time, or none less: CPUQuota= in a service, --cpus of a container."];
         found.push(Finding::note("throttled", Stage::Worker, Sureness::Certain, cause, &remedies));
     }
     if let Some(disk) = facts.disk.filter(|disk| disk.free_bytes < disk.bytes / DISK_LOW_PART) {
-        let cause = format!("the dump folder's disk has {} MiB left of {} MiB", disk.free_bytes >> 20, disk.bytes >> 20);
+        let cause = format!(
+            "the dump folder's disk has {} MiB left of {} MiB",
+            disk.free_bytes >> 20,
+            disk.bytes >> 20
+        );
         let remedies = ["Move finished dumps away.", "Write elsewhere: --out FOLDER."];
         found.push(Finding::note("disk_low", Stage::DumpDisk, Sureness::Certain, cause, &remedies));
     }
@@ -390,7 +457,10 @@ fn settings(facts: &Facts, found: &mut Vec<Finding>) {
             found.push(Finding::note("nic_ring", Stage::Nic, Sureness::Possible, cause, &[&remedy]));
         }
         if let Some(remedy) = nic.remedy("joined").filter(|_| nic.altered.joined == 0) {
-            let cause = format!("{} may bring packets that were joined; none longer than its MTU has come", nic.interface);
+            let cause = format!(
+                "{} may bring packets that were joined; none longer than its MTU has come",
+                nic.interface
+            );
             let remedy = format!("To have packets as they are on the wire, switch the joining off: {remedy}");
             found.push(Finding::note("may_join", Stage::Nic, Sureness::Possible, cause, &[&remedy]));
         }

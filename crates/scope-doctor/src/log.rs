@@ -1,6 +1,7 @@
 //! Facts out of `wirescope.jsonl`: of the run that began last in it, or of the one that is asked for.
 //!
-//! Lines are read one by one and may be cut, damaged or of a later version: what isn't understood is counted or passed over.
+//! Lines are read one by one and may be cut, damaged or of a later version: what isn't understood is counted
+//! or passed over.
 
 use super::facts::{Capture, DumpFacts, Facts, NicFacts, SourceFacts, State, WaitedFacts};
 use super::runs::{Runs, Wanted};
@@ -32,7 +33,9 @@ const STARVED: f64 = 0.2;
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// It can't be opened or read.
-    #[error("{path}: {cause}; give the folder of a run with --out, its log with --log, or its process with --pid")]
+    #[error(
+        "{path}: {cause}; give the folder of a run with --out, its log with --log, or its process with --pid"
+    )]
     File {
         /// Which.
         path: PathBuf,
@@ -48,7 +51,8 @@ pub enum LogError {
     },
     /// No run is in it.
     #[error(
-        "{path}: no run has written this log ({unreadable} of its {lines} lines can't be read); give that of a run with --log, or its folder with --out"
+        "{path}: no run has written this log ({unreadable} of its {lines} lines can't be read); give that of \
+         a run with --log, or its folder with --out"
     )]
     NoRun {
         /// Which.
@@ -60,7 +64,8 @@ pub enum LogError {
     },
     /// The run asked for isn't in it.
     #[error(
-        "{path}: {wanted} is not among the {runs} runs of this log; without --run and --pid the one that began last is told of"
+        "{path}: {wanted} is not among the {runs} runs of this log; without --run and --pid the one that \
+         began last is told of"
     )]
     NotThatRun {
         /// Which.
@@ -119,7 +124,8 @@ pub(super) fn logged(line: &Line) -> Option<jiff::Timestamp> {
     time(&line.logged)
 }
 
-/// A run lasts from its first line to its last one so far. A `start` in a log that goes on has the time of the first one.
+/// A run lasts from its first line to its last one so far. A `start` in a log that goes on has the time of
+/// the first one.
 pub(super) fn take_time(facts: &mut Facts, line: &Line) {
     let Some(logged) = logged(line) else { return };
     let first = match &line.said {
@@ -150,7 +156,8 @@ pub(super) fn take_line(facts: &mut Facts, line: Line) {
         Event::Status(status) => {
             facts.counted = counted.or(facts.counted);
             facts.disk_wait_s = facts.disk_wait_s.max(status.meanwhile.0.disk_wait_s);
-            facts.throttled = status.cgroup.map_or(facts.throttled, |group| (group.throttled_periods, group.throttled_s));
+            facts.throttled =
+                status.cgroup.map_or(facts.throttled, |group| (group.throttled_periods, group.throttled_s));
             facts.softnet = status.softnet.map(softnet).or(facts.softnet);
             take_counts(
                 facts,
@@ -185,8 +192,10 @@ pub(super) fn take_line(facts: &mut Facts, line: Line) {
             facts.state = State::Ended;
             facts.counted = counted.or(facts.counted);
             facts.failures = clean_all(totals.failures);
-            facts.dump_totals =
-                totals.dump_totals.map(|sums| (sums.dumps, sums.incomplete.max(sums.failed))).or(facts.dump_totals);
+            facts.dump_totals = totals
+                .dump_totals
+                .map(|sums| (sums.dumps, sums.incomplete.max(sums.failed)))
+                .or(facts.dump_totals);
             take_counts(
                 facts,
                 Counts {
@@ -304,13 +313,31 @@ fn take_nics(facts: &mut Facts, nics: BTreeMap<String, Nic>) {
 }
 
 fn nic_facts(interface: String, nic: Nic) -> NicFacts {
-    let counts::Altered { joined, split, long, unchecked, unchecked_sent, sliced, cut_by_block, cut_by_bound } = nic.altered;
+    let counts::Altered {
+        joined,
+        split,
+        long,
+        unchecked,
+        unchecked_sent,
+        sliced,
+        cut_by_block,
+        cut_by_bound,
+    } = nic.altered;
     let link = nic.link.unwrap_or_default();
     NicFacts {
         interface,
         counters: nic.counters.0,
         driver: nic.driver,
-        altered: Altered { joined, split, unchecked, unchecked_sent, long, sliced, cut_by_block, cut_by_bound },
+        altered: Altered {
+            joined,
+            split,
+            unchecked,
+            unchecked_sent,
+            long,
+            sliced,
+            cut_by_block,
+            cut_by_bound,
+        },
         up: link.up,
         running: link.running,
         notes: nic.notes.into_iter().map(|note| (clean(note.kind), clean(note.remedy))).collect(),
@@ -327,8 +354,8 @@ fn take_loss(facts: &mut Facts, loss: event::Loss) {
         return;
     }
     let workers = meanwhile.workers.iter().flatten();
-    let (busy, starved) =
-        workers.fold((0f64, 0f64), |(busy, starved), worker| (busy.max(worker.busy), starved.max(worker.starved)));
+    let (busy, starved) = workers
+        .fold((0f64, 0f64), |(busy, starved), worker| (busy.max(worker.busy), starved.max(worker.starved)));
     let throttled_s = meanwhile.throttled_s.unwrap_or(0.0);
     let seconds = meanwhile.seconds;
     if seconds >= STALLED_S {
@@ -405,7 +432,8 @@ fn clean_all(texts: Vec<String>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const START: &str = r#"{"event":"start","sources":["afpacket:a"],"ring_bytes":1024,"memory":"m","triggers":[{}]}"#;
+    const START: &str =
+        r#"{"event":"start","sources":["afpacket:a"],"ring_bytes":1024,"memory":"m","triggers":[{}]}"#;
 
     fn parsed(lines: &[&str]) -> Facts {
         parse(&lines.join("\n")).expect("a run")
@@ -418,14 +446,18 @@ mod tests {
         assert_eq!((facts.state, facts.dropped("kernel"), facts.unreadable_lines), (State::Unknown, 0, 2));
         let facts = parsed(&["rubbish", START, end]);
         assert_eq!((facts.state, facts.dropped("kernel"), facts.failures.len()), (State::Ended, 9, 1));
-        assert_eq!((facts.specs, facts.ring_bytes, facts.triggers), (vec!["afpacket:a".to_string()], 1024, 1));
+        assert_eq!(
+            (facts.specs, facts.ring_bytes, facts.triggers),
+            (vec!["afpacket:a".to_string()], 1024, 1)
+        );
         assert!(parse("").is_none() && parse(end).is_none());
     }
 
     #[test]
     fn losses_and_counts_of_the_same_packets_are_not_added() {
         let loss = r#"{"event":"loss","packets":{"kernel":5}}"#;
-        let status = |dropped| format!(r#"{{"event":"status","elapsed_s":10,"dropped":{{"kernel":{dropped}}}}}"#);
+        let status =
+            |dropped| format!(r#"{{"event":"status","elapsed_s":10,"dropped":{{"kernel":{dropped}}}}}"#);
         assert_eq!(parsed(&[START, loss, &status(5)]).dropped("kernel"), 5);
         assert_eq!(parsed(&[START, loss, &status(5), loss, loss]).dropped("kernel"), 15);
         assert_eq!(parsed(&[START, loss, &status(7)]).dropped("kernel"), 7);
@@ -443,14 +475,25 @@ mod tests {
     #[test]
     fn losses_are_told_apart_by_what_went_on() {
         let loss = |facts: &str| format!(r#"{{"event":"loss","packets":{{"kernel":1}},{facts}}}"#);
-        let check = |facts: &str, expected: KernelLosses| assert_eq!(parsed(&[START, &loss(facts)]).kernel, expected, "{facts}");
+        let check = |facts: &str, expected: KernelLosses| {
+            assert_eq!(parsed(&[START, &loss(facts)]).kernel, expected, "{facts}")
+        };
         use super::super::facts::KernelLosses;
         let none = KernelLosses::default();
-        check(r#""seconds":1,"workers":[{"busy":0.1,"starved":0},{"busy":0.97,"starved":0}]"#, KernelLosses { busy: 1, ..none });
+        check(
+            r#""seconds":1,"workers":[{"busy":0.1,"starved":0},{"busy":0.97,"starved":0}]"#,
+            KernelLosses { busy: 1, ..none },
+        );
         check(r#""seconds":1,"workers":[{"busy":0.5,"starved":0.4}]"#, KernelLosses { starved: 1, ..none });
         check(r#""seconds":4,"workers":[{"busy":0.9,"starved":0.4}]"#, KernelLosses { stalled: 1, ..none });
-        check(r#""seconds":1,"throttled_s":0.4,"workers":[{"busy":0.6,"starved":0.4}]"#, KernelLosses { throttled: 1, ..none });
-        check(r#""seconds":1,"throttled_s":0.01,"workers":[{"busy":0.9,"starved":0}]"#, KernelLosses { busy: 1, ..none });
+        check(
+            r#""seconds":1,"throttled_s":0.4,"workers":[{"busy":0.6,"starved":0.4}]"#,
+            KernelLosses { throttled: 1, ..none },
+        );
+        check(
+            r#""seconds":1,"throttled_s":0.01,"workers":[{"busy":0.9,"starved":0}]"#,
+            KernelLosses { busy: 1, ..none },
+        );
         check(r#""seconds":1,"workers":[null]"#, KernelLosses { other: 1, ..none });
         check(r#""workers":"x""#, KernelLosses { other: 1, ..none });
     }

@@ -16,18 +16,25 @@ pub(super) fn add(facts: &Facts, found: &mut Vec<Finding>) {
     ring(facts, found);
 }
 
-/// What the card says that it lost. Drivers fold the same loss into several counters, so the largest is taken, not the sum.
+/// What the card says that it lost. Drivers fold the same loss into several counters, so the largest is
+/// taken, not the sum.
 fn card(facts: &Facts, nic: &NicFacts, found: &mut Vec<Finding>) {
     let name = &nic.interface;
-    let no_room = ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"].map(|counter| nic.count(counter)).into_iter().max();
+    let no_room = ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"]
+        .map(|counter| nic.count(counter))
+        .into_iter()
+        .max();
     let no_room = no_room.unwrap_or(0);
     let larger = match nic.remedy("nic_ring") {
         Some(line) => format!("Give the card a larger receive ring: {line}"),
-        None => format!("See whether the card can have a larger receive ring: ethtool -g {}", shell_word(name)),
+        None => {
+            format!("See whether the card can have a larger receive ring: ethtool -g {}", shell_word(name))
+        }
     };
     let remedies = [
         larger.as_str(),
-        "Keep capture's workers off the processors that serve the card's interrupts (/proc/interrupts): cpus= in the source.",
+        "Keep capture's workers off the processors that serve the card's interrupts (/proc/interrupts): \
+         cpus= in the source.",
         "Give the kernel more time per round to fetch packets: sysctl -w net.core.netdev_budget=600",
     ];
     if no_room > 0 {
@@ -47,20 +54,29 @@ fn card(facts: &Facts, nic: &NicFacts, found: &mut Vec<Finding>) {
     match of_driver {
         Some((counter, &packets)) if no_room == 0 => {
             let cause = format!("the driver of {name} counts lost packets ({counter})");
-            found.push(Finding::loss("driver_drops", Stage::Nic, Sureness::Likely, packets.max(dropped), cause, &remedies));
+            found.push(Finding::loss(
+                "driver_drops",
+                Stage::Nic,
+                Sureness::Likely,
+                packets.max(dropped),
+                cause,
+                &remedies,
+            ));
         }
         _ if dropped > 0 => found.push(dropped_behind_the_card(facts, nic, dropped, &larger)),
         _ => {}
     }
 }
 
-/// `rx_dropped` counts what a driver had no memory for, and also what capture got and nobody else on this host wanted. Where capture
-/// got every packet that the card received, it is taken for the latter.
+/// `rx_dropped` counts what a driver had no memory for, and also what capture got and nobody else on this
+/// host wanted. Where capture got every packet that the card received, it is taken for the latter.
 fn dropped_behind_the_card(facts: &Facts, nic: &NicFacts, dropped: u64, larger: &str) -> Finding {
     let name = &nic.interface;
     let of_nic = facts.captures.iter().filter(|capture| capture.interface == *name);
-    let offered: u64 =
-        of_nic.filter_map(|capture| facts.sources.get(&capture.source)).map(|source| source.offered).fold(0, u64::saturating_add);
+    let offered: u64 = of_nic
+        .filter_map(|capture| facts.sources.get(&capture.source))
+        .map(|source| source.offered)
+        .fold(0, u64::saturating_add);
     let may_join = nic.altered.joined > 0 || nic.remedy("joined").is_some();
     let all_seen = offered >= nic.count("rx_packets");
     let cause = format!(
@@ -71,7 +87,8 @@ fn dropped_behind_the_card(facts: &Facts, nic: &NicFacts, dropped: u64, larger: 
             (false, false) => "no memory, or nobody who wanted them",
         }
     );
-    let memory = "Keep more memory free for the kernel to take packets in: sysctl -w vm.min_free_kbytes=131072";
+    let memory =
+        "Keep more memory free for the kernel to take packets in: sysctl -w vm.min_free_kbytes=131072";
     let finding = Finding::note("rx_dropped", Stage::Nic, Sureness::Possible, cause, &[larger, memory]);
     let loses = !all_seen && !may_join;
     Finding { loses, lost_max: if loses { dropped } else { 0 }, ..finding }
@@ -81,7 +98,9 @@ fn dropped_behind_the_card(facts: &Facts, nic: &NicFacts, dropped: u64, larger: 
 fn kernel_queue(facts: &Facts, found: &mut Vec<Finding>) {
     let Some(softnet) = facts.softnet.filter(|softnet| softnet.dropped > 0) else { return };
     let alone = facts.nics.len() == 1;
-    let cause = "the kernel's queue between cards and sockets was full (softnet_stat; all interfaces together)".to_string();
+    let cause =
+        "the kernel's queue between cards and sockets was full (softnet_stat; all interfaces together)"
+            .to_string();
     let remedies = [
         "Let the queue grow longer: sysctl -w net.core.netdev_max_backlog=10000",
         "Spread the card over more processors: more queues (ethtool -L), or RPS (rps_cpus).",
@@ -90,7 +109,8 @@ fn kernel_queue(facts: &Facts, found: &mut Vec<Finding>) {
     found.push(Finding::loss("backlog", Stage::KernelQueue, sureness, softnet.dropped, cause, &remedies));
 }
 
-/// Packets that the kernel's capture ring had no room for. The count is exact; the reason is what went on meanwhile.
+/// Packets that the kernel's capture ring had no room for. The count is exact; the reason is what went on
+/// meanwhile.
 fn kernel_ring(facts: &Facts, found: &mut Vec<Finding>) {
     let all = facts.dropped("kernel");
     let kernel = &facts.kernel;
@@ -107,21 +127,38 @@ fn kernel_ring(facts: &Facts, found: &mut Vec<Finding>) {
     }
     if kernel.throttled > 0 {
         let (periods, seconds) = facts.throttled;
-        let figures = if periods > 0 { format!(" ({periods} times in all, {seconds:.1} s)") } else { String::new() };
+        let figures =
+            if periods > 0 { format!(" ({periods} times in all, {seconds:.1} s)") } else { String::new() };
         let cause = format!(
-            "the run's control group had used up the processor time that it may have, and its threads had to wait{figures}"
+            "the run's control group had used up the processor time that it may have, and its threads had to \
+             wait{figures}"
         );
         let remedies = [
-            "Allow it more processor time: CPUQuota= in a service (systemctl set-property UNIT CPUQuota=200%), --cpus of a container.",
+            "Allow it more processor time: CPUQuota= in a service (systemctl set-property UNIT \
+             CPUQuota=200%), --cpus of a container.",
             "Have fewer threads share it: workers= in the source, --dumps-max.",
             "Let the kernel hold more meanwhile: a larger capture ring, blocks= in the source.",
         ];
-        found.push(Finding::loss("worker_throttled", Stage::Worker, Sureness::Certain, kernel.throttled, cause, &remedies));
+        found.push(Finding::loss(
+            "worker_throttled",
+            Stage::Worker,
+            Sureness::Certain,
+            kernel.throttled,
+            cause,
+            &remedies,
+        ));
     }
     if kernel.starved > 0 {
         let (cause, remedies) = starved(facts);
         let remedies: Vec<&str> = remedies.iter().map(String::as_str).collect();
-        found.push(Finding::loss("worker_starved", Stage::Worker, Sureness::Likely, kernel.starved, cause, &remedies));
+        found.push(Finding::loss(
+            "worker_starved",
+            Stage::Worker,
+            Sureness::Likely,
+            kernel.starved,
+            cause,
+            &remedies,
+        ));
     }
     if kernel.stalled > 0 {
         let (sureness, what) = match facts.resumed {
@@ -131,27 +168,49 @@ fn kernel_ring(facts: &Facts, found: &mut Vec<Finding>) {
         let cause = format!("the whole process stood still for {:.1} s: {what}", facts.stalled_s);
         let find = match facts.resumed {
             0 => "Find out who stops it: a debugger, a freezer of control groups, a hypervisor.",
-            _ => "Find out who sends it SIGSTOP: a debugger, a script, or a shell; it is made to go on by SIGCONT.",
+            _ => {
+                "Find out who sends it SIGSTOP: a debugger, a script, or a shell; it is made to go on by \
+                 SIGCONT."
+            }
         };
         let mut remedies = vec![find];
         if facts.resumed == 0 {
             remedies.push("Lock the ring in memory, so that it can't be swapped out: --mlock.");
         }
         remedies.push("Let the kernel hold more meanwhile: a larger capture ring, blocks= in the source.");
-        found.push(Finding::loss("process_stalled", Stage::KernelRing, sureness, kernel.stalled, cause, &remedies));
+        found.push(Finding::loss(
+            "process_stalled",
+            Stage::KernelRing,
+            sureness,
+            kernel.stalled,
+            cause,
+            &remedies,
+        ));
     }
-    let explained = [kernel.busy, kernel.throttled, kernel.starved, kernel.stalled].into_iter().fold(0, u64::saturating_add);
+    let explained = [kernel.busy, kernel.throttled, kernel.starved, kernel.stalled]
+        .into_iter()
+        .fold(0, u64::saturating_add);
     let rest = all.saturating_sub(explained);
     if rest > 0 {
-        let cause = "the kernel's capture ring was full: a burst, or a worker that was held up for a moment".to_string();
+        let cause = "the kernel's capture ring was full: a burst, or a worker that was held up for a moment"
+            .to_string();
         let mut remedies = vec!["Let the kernel hold more: a larger capture ring, blocks= in the source."];
         if facts.captures.iter().all(|capture| capture.cpus.is_empty()) {
             remedies.push("Give each worker a processor of its own: cpus= in the source.");
         }
         remedies.push("Share the packets among more workers: workers= in the source.");
-        remedies
-            .push("Where packets are few, have blocks handed over later, when they hold more: a longer timeout= in the source.");
-        found.push(Finding::loss("kernel_ring", Stage::KernelRing, Sureness::Possible, rest, cause, &remedies));
+        remedies.push(
+            "Where packets are few, have blocks handed over later, when they hold more: a longer \
+                timeout= in the source.",
+        );
+        found.push(Finding::loss(
+            "kernel_ring",
+            Stage::KernelRing,
+            Sureness::Possible,
+            rest,
+            cause,
+            &remedies,
+        ));
     }
 }
 
@@ -159,13 +218,15 @@ fn kernel_ring(facts: &Facts, found: &mut Vec<Finding>) {
 fn relieve(facts: &Facts, interpreted: bool) -> Vec<String> {
     let mut remedies = Vec::new();
     if interpreted {
-        remedies.push("Let filters be machine code: they run in the interpreter now, several times slower.".to_string());
+        remedies.push(
+            "Let filters be machine code: they run in the interpreter now, several times slower.".to_string(),
+        );
     }
     let triggers = match facts.triggers {
         0 => None,
-        many if many > TRIGGERS_MANY => {
-            Some(format!("Arm fewer or simpler triggers: {many} are armed, and each of them is evaluated for every packet."))
-        }
+        many if many > TRIGGERS_MANY => Some(format!(
+            "Arm fewer or simpler triggers: {many} are armed, and each of them is evaluated for every packet."
+        )),
         few => Some(format!("Write simpler triggers: each of the {few} is evaluated for every packet.")),
     };
     let workers = facts.captures.iter().map(|capture| capture.workers).max().unwrap_or(1).max(1);
@@ -209,11 +270,14 @@ fn starved(facts: &Facts) -> (String, Vec<String>) {
         return ("a worker was ready to run while others had its processor".to_string(), remedies);
     }
     let list = cpus.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
-    let cause =
-        format!("a worker was ready to run while others had its processor: it is pinned to {list}, and others run there, too");
+    let cause = format!(
+        "a worker was ready to run while others had its processor: it is pinned to {list}, and others run \
+         there, too"
+    );
     let remedies = vec![
         format!(
-            "Keep everything else off processor {list}: isolcpus={list} on the kernel's command line, CPUAffinity= of other services."
+            "Keep everything else off processor {list}: isolcpus={list} on the kernel's command line, \
+             CPUAffinity= of other services."
         ),
         format!("Move interrupts away from it: /proc/irq/*/smp_affinity_list without {list}."),
         "Let the kernel move the worker to a free processor: leave cpus= out.".to_string(),
@@ -233,9 +297,17 @@ fn ring(facts: &Facts, found: &mut Vec<Finding>) {
             "Have fewer dumps at once, so that hits beyond start none: --dumps-max.",
             "Give the ring more memory: --ring.",
         ];
-        found.push(Finding::loss("dump_disk_slow", Stage::DumpDisk, Sureness::Likely, pinned, cause, &remedies));
+        found.push(Finding::loss(
+            "dump_disk_slow",
+            Stage::DumpDisk,
+            Sureness::Likely,
+            pinned,
+            cause,
+            &remedies,
+        ));
     } else if pinned > 0 {
-        let cause = "everything in the ring was held by dumps: there was no segment to write into".to_string();
+        let cause =
+            "everything in the ring was held by dumps: there was no segment to write into".to_string();
         let remedies = [
             "Give the ring more memory: --ring.",
             "Ask for less time in each dump: a shorter --before and --after.",
@@ -245,7 +317,11 @@ fn ring(facts: &Facts, found: &mut Vec<Finding>) {
         found.push(Finding::loss("ring_pinned", Stage::Ring, Sureness::Certain, pinned, cause, &remedies));
     }
     for (reason, what, remedy) in [
-        ("link_types", "one worker met more link types than it has lanes for", "Capture fewer kinds of interfaces in one run."),
+        (
+            "link_types",
+            "one worker met more link types than it has lanes for",
+            "Capture fewer kinds of interfaces in one run.",
+        ),
         (
             "interfaces",
             "the run met more interfaces than it can number",
@@ -254,7 +330,14 @@ fn ring(facts: &Facts, found: &mut Vec<Finding>) {
     ] {
         let packets = facts.dropped(reason);
         if packets > 0 {
-            found.push(Finding::loss(reason, Stage::Ring, Sureness::Certain, packets, what.to_string(), &[remedy]));
+            found.push(Finding::loss(
+                reason,
+                Stage::Ring,
+                Sureness::Certain,
+                packets,
+                what.to_string(),
+                &[remedy],
+            ));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The runs of one log: each line goes to the run that wrote it, also where several wrote at once.
 //!
-//! Lines name their run (`run_id`); one that doesn't, or that can't be read, is taken for one of the run that began last. A run
-//! without its first line (a log that was cut from above) begins with the first line that names it.
+//! Lines name their run (`run_id`); one that doesn't, or that can't be read, is taken for one of the run that
+//! began last. A run without its first line (a log that was cut from above) begins with the first line that
+//! names it.
 
 use super::facts::{Facts, OtherRun, State};
 use super::log::{clean, logged, take_line, take_time};
@@ -100,7 +101,8 @@ impl Runs {
         let run = OtherRun { run_id: run_id.to_string(), ..OtherRun::default() };
         self.listed.push_back(Listed { first: self.lines, last: self.lines, run });
         if self.wanted.may_be(run_id) {
-            let facts = Facts { state: State::Unknown, run_id: run_id.to_string(), headless, ..Facts::default() };
+            let facts =
+                Facts { state: State::Unknown, run_id: run_id.to_string(), headless, ..Facts::default() };
             self.kept.push_back(facts);
         }
         self.kept.drain(..self.kept.len().saturating_sub(KEPT_MAX));
@@ -131,7 +133,8 @@ impl Runs {
         facts.newest = self.listed.iter().all(|other| other.first < own.first);
         facts.runs = self.count;
         let beside = |other: &Listed| other.first < own.last && own.first < other.last;
-        facts.other_runs = self.listed.into_iter().map(|other| OtherRun { beside: beside(&other), ..other.run }).collect();
+        facts.other_runs =
+            self.listed.into_iter().map(|other| OtherRun { beside: beside(&other), ..other.run }).collect();
         Some(facts)
     }
 }
@@ -160,7 +163,9 @@ mod tests {
     }
 
     fn start(run: &str) -> String {
-        format!(r#"{{"event":"start","run_id":"{run}","logged":"2026-11-21T08:00:00Z","sources":["afpacket:{run}"]}}"#)
+        format!(
+            r#"{{"event":"start","run_id":"{run}","logged":"2026-11-21T08:00:00Z","sources":["afpacket:{run}"]}}"#
+        )
     }
 
     fn late(run: &str, packets: u64) -> String {
@@ -181,15 +186,32 @@ mod tests {
 
     #[test]
     fn lines_of_two_runs_that_write_at_once_go_each_to_its_own() {
-        let lines = [start("aa"), start("bb"), machine("aa", 1), machine("bb", 2), late("bb", 5), late("aa", 3), end("aa")];
+        let lines = [
+            start("aa"),
+            start("bb"),
+            machine("aa", 1),
+            machine("bb", 2),
+            late("bb", 5),
+            late("aa", 3),
+            end("aa"),
+        ];
         let newest = of(Wanted::default(), &lines).expect("a run");
-        assert_eq!((newest.run_id.as_str(), newest.late, newest.pid, newest.state), ("bb", 5, Some(2), State::Unknown));
+        assert_eq!(
+            (newest.run_id.as_str(), newest.late, newest.pid, newest.state),
+            ("bb", 5, Some(2), State::Unknown)
+        );
         assert_eq!((newest.runs, newest.newest, newest.other_runs.len()), (2, true, 1));
         assert_eq!((newest.other_runs[0].beside, newest.other_runs[0].last_words), (true, true));
         let other = of(Wanted { run: Some("a".into()), pid: None }, &lines).expect("a run");
-        assert_eq!((other.run_id.as_str(), other.late, other.pid, other.state), ("aa", 7, Some(1), State::Ended));
+        assert_eq!(
+            (other.run_id.as_str(), other.late, other.pid, other.state),
+            ("aa", 7, Some(1), State::Ended)
+        );
         assert_eq!((other.newest, other.other_runs[0].last_words), (false, false));
-        assert_eq!(of(Wanted { pid: Some(1), run: None }, &lines).map(|facts| facts.run_id), Some("aa".to_string()));
+        assert_eq!(
+            of(Wanted { pid: Some(1), run: None }, &lines).map(|facts| facts.run_id),
+            Some("aa".to_string())
+        );
         assert!(of(Wanted { run: Some("c".into()), pid: None }, &lines).is_none());
     }
 
@@ -208,8 +230,9 @@ mod tests {
 
     #[test]
     fn a_log_of_very_many_runs_is_bounded_and_the_newest_is_told() {
-        let lines: Vec<String> =
-            (0..3000).flat_map(|run| [start(&format!("{run:08x}")), late(&format!("{run:08x}"), run)]).collect();
+        let lines: Vec<String> = (0..3000)
+            .flat_map(|run| [start(&format!("{run:08x}")), late(&format!("{run:08x}"), run)])
+            .collect();
         let facts = of(Wanted::default(), &lines).expect("a run");
         assert_eq!((facts.runs, facts.late, facts.other_runs.len()), (3000, 2999, LISTED_MAX - 1));
     }

@@ -1,4 +1,5 @@
-//! Findings about a run whose log just stops, or that was ended at once. What can't be seen is weighed, not told as certain.
+//! Findings about a run whose log just stops, or that was ended at once. What can't be seen is weighed, not
+//! told as certain.
 
 use super::facts::{Facts, State};
 use super::findings::{Finding, Stage, Sureness};
@@ -7,7 +8,8 @@ use scope_machine::home::Seen;
 /// A disk with less room than this, bytes, may have had none for the last line.
 const ROOM_MIN: u64 = 1 << 20;
 
-/// A log this close to the largest file that the process may make, bytes, may have had no room for the last line.
+/// A log this close to the largest file that the process may make, bytes, may have had no room for the last
+/// line.
 const LINE_BYTES: u64 = 16 << 10;
 /// Seconds between two lines with counts, where the log doesn't say.
 const EVERY_S: f64 = 10.0;
@@ -32,7 +34,8 @@ fn quiet(facts: &Facts) -> Option<Finding> {
     let full = disk_full(facts);
     let why = full.map_or(String::new(), |full| format!(": {full}"));
     let cause = format!(
-        "its log has had no line for {}, though it writes one every {every_s:.0} s{why}; what was lost since isn't known here",
+        "its log has had no line for {}, though it writes one every {every_s:.0} s{why}; what was lost since \
+         isn't known here",
         age(silent_s)
     );
     let remedies = [
@@ -46,7 +49,8 @@ fn quiet(facts: &Facts) -> Option<Finding> {
 /// The log says it: whoever ran it wanted it so.
 fn at_once(facts: &Facts) -> Finding {
     let why = if facts.ended_why.is_empty() { "ended at once" } else { &facts.ended_why };
-    let mut cause = format!("{why}, so it ended at once: its ring is gone, and counts are as they were told last");
+    let mut cause =
+        format!("{why}, so it ended at once: its ring is gone, and counts are as they were told last");
     if facts.dumps_thrown_away > 0 {
         cause += &format!("; dumps in the making that went with it: {}", facts.dumps_thrown_away);
     }
@@ -61,9 +65,16 @@ fn disk_full(facts: &Facts) -> Option<&'static str> {
         Some("the disk of its log is read-only")
     } else if facts.disk.is_some_and(|disk| disk.free_bytes < ROOM_MIN) {
         Some("the disk of its log is full")
-    } else if facts.file_size_max.is_some_and(|bytes_max| facts.log_bytes >= bytes_max.saturating_sub(LINE_BYTES)) {
+    } else if facts
+        .file_size_max
+        .is_some_and(|bytes_max| facts.log_bytes >= bytes_max.saturating_sub(LINE_BYTES))
+    {
         Some("its log is as large as the process may let a file grow (ulimit -f, LimitFSIZE=)")
-    } else if facts.dumps.iter().any(|dump| dump.error.as_ref().is_some_and(|error| error.contains("os error 28"))) {
+    } else if facts
+        .dumps
+        .iter()
+        .any(|dump| dump.error.as_ref().is_some_and(|error| error.contains("os error 28")))
+    {
         Some("its dumps met a full disk")
     } else if facts.last_line_cut {
         Some("the last line of its log is cut, as on a full disk or when power fails")
@@ -78,7 +89,8 @@ fn dead(facts: &Facts) -> Finding {
     let restarted = facts.seen == Seen::BeforeRestart;
     let weighed = match restarted {
         true => {
-            "this machine has started again since: power, a reset or a hasty restart; or it was killed or crashed before that"
+            "this machine has started again since: power, a reset or a hasty restart; or it was killed or \
+             crashed before that"
         }
         false => {
             "it was killed (kill -9, out of memory, a service manager that waited no longer) or crashed; \
@@ -88,11 +100,14 @@ fn dead(facts: &Facts) -> Finding {
     let gone = format!("{process} is gone, its ring with it, and its log stops without a last line");
     let full = disk_full(facts);
     let (sureness, cause) = match full {
-        Some(full) => (Sureness::Possible, format!("{gone}: {full}, so it may have ended in order; or {weighed}")),
+        Some(full) => {
+            (Sureness::Possible, format!("{gone}: {full}, so it may have ended in order; or {weighed}"))
+        }
         None => (Sureness::Likely, format!("{gone}: {weighed}")),
     };
-    let crash =
-        facts.pid.map_or("Look for a crash: coredumpctl".to_string(), |pid| format!("Look for a crash: coredumpctl info {pid}"));
+    let crash = facts.pid.map_or("Look for a crash: coredumpctl".to_string(), |pid| {
+        format!("Look for a crash: coredumpctl info {pid}")
+    });
     let mut remedies = match restarted {
         true => vec!["See how the machine went down: last -x; journalctl -b -1 -e."],
         false => vec![
@@ -102,7 +117,10 @@ fn dead(facts: &Facts) -> Finding {
         ],
     };
     if full.is_some() {
-        remedies.insert(0, "See whether the log's disk has room, and may be written to: df -h; findmnt -T FOLDER.");
+        remedies.insert(
+            0,
+            "See whether the log's disk has room, and may be written to: df -h; findmnt -T FOLDER.",
+        );
     }
     Finding::loss("died", Stage::Run, sureness, 0, cause, &remedies)
 }
@@ -111,9 +129,13 @@ fn dead(facts: &Facts) -> Finding {
 fn unknown(facts: &Facts) -> Finding {
     let host = facts.home.host.as_deref().unwrap_or("another machine");
     let (place, remedy) = match facts.seen {
-        Seen::Elsewhere => (format!("it ran on {host}, which isn't this machine"), format!("Run doctor there, on {host}.")),
+        Seen::Elsewhere => {
+            (format!("it ran on {host}, which isn't this machine"), format!("Run doctor there, on {host}."))
+        }
         Seen::OutOfSight => (
-            format!("it ran on this machine as {host}, where processes can't be seen from here (a container)"),
+            format!(
+                "it ran on this machine as {host}, where processes can't be seen from here (a container)"
+            ),
             "Run doctor where it ran, or on the host itself.".to_string(),
         ),
         Seen::Here | Seen::BeforeRestart | Seen::Unknown => (
@@ -121,7 +143,8 @@ fn unknown(facts: &Facts) -> Finding {
             "See whether it is still there: pgrep -a wirescope".to_string(),
         ),
     };
-    let spoken = facts.silent_s.map_or(String::new(), |seconds| format!("; its last line is {} old", age(seconds)));
+    let spoken =
+        facts.silent_s.map_or(String::new(), |seconds| format!("; its last line is {} old", age(seconds)));
     let full = disk_full(facts).map_or(String::new(), |full| format!(" ({full})"));
     let cause = format!(
         "no last line: {place}{spoken}. It may still run, or was killed, crashed, lost its machine's power, \
@@ -156,11 +179,32 @@ mod tests {
     #[test]
     fn a_log_that_stops_is_weighed_by_what_can_be_seen() {
         let disk = |free_bytes| Some(Disk { free_bytes, bytes: 1 << 40, read_only: false });
-        let dead = Facts { state: State::Dead, seen: Seen::Here, pid: Some(7), disk: disk(1 << 39), ..Facts::default() };
-        check(&dead, "died", Sureness::Likely, true, &["process 7", "killed", "crashed", "hasn't started again"]);
+        let dead = Facts {
+            state: State::Dead,
+            seen: Seen::Here,
+            pid: Some(7),
+            disk: disk(1 << 39),
+            ..Facts::default()
+        };
+        check(
+            &dead,
+            "died",
+            Sureness::Likely,
+            true,
+            &["process 7", "killed", "crashed", "hasn't started again"],
+        );
         let full = Facts { disk: disk(0), ..dead.clone() };
-        check(&full, "died", Sureness::Possible, true, &["disk of its log is full", "may have ended in order", "killed"]);
-        let read_only = Facts { disk: Some(Disk { free_bytes: 1 << 39, bytes: 1 << 40, read_only: true }), ..dead.clone() };
+        check(
+            &full,
+            "died",
+            Sureness::Possible,
+            true,
+            &["disk of its log is full", "may have ended in order", "killed"],
+        );
+        let read_only = Facts {
+            disk: Some(Disk { free_bytes: 1 << 39, bytes: 1 << 40, read_only: true }),
+            ..dead.clone()
+        };
         check(&read_only, "died", Sureness::Possible, true, &["disk of its log is read-only"]);
         let at_limit = Facts { file_size_max: Some(100_000), log_bytes: 99_000, ..dead.clone() };
         check(&at_limit, "died", Sureness::Possible, true, &["as large as the process may let a file grow"]);
@@ -169,16 +213,44 @@ mod tests {
         let restarted = Facts { seen: Seen::BeforeRestart, ..dead.clone() };
         check(&restarted, "died", Sureness::Likely, true, &["started again since", "power"]);
         let home = Home { host: Some("far".into()), ..Home::default() };
-        let elsewhere = Facts { state: State::Unknown, seen: Seen::Elsewhere, home, silent_s: Some(7300.0), ..dead.clone() };
-        check(&elsewhere, "no_last_line", Sureness::Possible, false, &["ran on far", "2 hours old", "may still run", "power"]);
+        let elsewhere = Facts {
+            state: State::Unknown,
+            seen: Seen::Elsewhere,
+            home,
+            silent_s: Some(7300.0),
+            ..dead.clone()
+        };
+        check(
+            &elsewhere,
+            "no_last_line",
+            Sureness::Possible,
+            false,
+            &["ran on far", "2 hours old", "may still run", "power"],
+        );
         let silent = Facts { state: State::Unknown, ..Facts::default() };
-        check(&silent, "no_last_line", Sureness::Possible, false, &["doesn't say which process", "killed", "crashed"]);
+        check(
+            &silent,
+            "no_last_line",
+            Sureness::Possible,
+            false,
+            &["doesn't say which process", "killed", "crashed"],
+        );
     }
 
     #[test]
     fn a_run_that_was_ended_at_once_is_told_as_that_and_loses_what_it_was_making() {
-        let facts = Facts { state: State::EndedAtOnce, ended_why: "stopped by a second signal".into(), ..Facts::default() };
-        check(&facts, "ended_at_once", Sureness::Certain, false, &["stopped by a second signal, so it ended at once"]);
+        let facts = Facts {
+            state: State::EndedAtOnce,
+            ended_why: "stopped by a second signal".into(),
+            ..Facts::default()
+        };
+        check(
+            &facts,
+            "ended_at_once",
+            Sureness::Certain,
+            false,
+            &["stopped by a second signal, so it ended at once"],
+        );
         let making = Facts { dumps_thrown_away: 2, ..facts };
         check(&making, "ended_at_once", Sureness::Certain, true, &["went with it: 2"]);
     }
@@ -186,7 +258,8 @@ mod tests {
     #[test]
     fn a_run_whose_log_does_not_go_on_is_told_with_what_may_keep_it() {
         let disk = |read_only| Some(Disk { free_bytes: 1 << 39, bytes: 1 << 40, read_only });
-        let goes = Facts { state: State::Running, silent_s: Some(24.0), disk: disk(false), ..Facts::default() };
+        let goes =
+            Facts { state: State::Running, silent_s: Some(24.0), disk: disk(false), ..Facts::default() };
         let mut found = Vec::new();
         add(&goes, &mut found);
         assert!(found.is_empty(), "a line each 10 s: {found:?}");
@@ -201,7 +274,9 @@ mod tests {
 
     #[test]
     fn an_age_is_told_in_its_largest_unit() {
-        for (seconds, expected) in [(0.4, "0 s"), (59.0, "59 s"), (125.0, "2 min"), (7300.0, "2 hours"), (1e6, "11 days")] {
+        for (seconds, expected) in
+            [(0.4, "0 s"), (59.0, "59 s"), (125.0, "2 min"), (7300.0, "2 hours"), (1e6, "11 days")]
+        {
             assert_eq!(age(seconds), expected);
         }
     }

@@ -18,7 +18,8 @@ pub fn look(facts: &mut Facts, log: &Path) {
     if facts.state == State::Unknown {
         facts.state = state(facts.seen, facts.pid, facts.pid_began);
     }
-    facts.silent_s = facts.last.map(|last| jiff::Timestamp::now().duration_since(last).as_secs_f64().max(0.0));
+    facts.silent_s =
+        facts.last.map(|last| jiff::Timestamp::now().duration_since(last).as_secs_f64().max(0.0));
     let goes_on = matches!(facts.state, State::Running | State::Stopped);
     let age_s = |since: jiff::Timestamp| jiff::Timestamp::now().duration_since(since).as_secs_f64().max(0.0);
     facts.counts_age_s = facts.counted.filter(|_| goes_on).map(age_s);
@@ -30,7 +31,8 @@ pub fn look(facts: &mut Facts, log: &Path) {
 fn state(seen: Seen, pid: Option<u64>, began: Option<u64>) -> State {
     match (seen, pid, began) {
         (Seen::BeforeRestart, ..) => return State::Dead,
-        (Seen::Here | Seen::Unknown, Some(pid), Some(began)) if process_began(&pid.to_string()) == Some(began) => {}
+        (Seen::Here | Seen::Unknown, Some(pid), Some(began))
+            if process_began(&pid.to_string()) == Some(began) => {}
         (Seen::Here, Some(_), Some(_)) => return State::Dead,
         _ => return State::Unknown,
     }
@@ -42,8 +44,9 @@ fn state(seen: Seen, pid: Option<u64>, began: Option<u64>) -> State {
     }
 }
 
-/// The log that process `pid` has open: where it can be read, even if its name is gone or means something else here. Who may not look at
-/// the process finds it by the folder that its command line names: a run hides its files from all but root.
+/// The log that process `pid` has open: where it can be read, even if its name is gone or means something
+/// else here. Who may not look at the process finds it by the folder that its command line names: a run hides
+/// its files from all but root.
 ///
 /// # Errors
 /// In plain words: there is no such process, it may not be looked at, or it has no log open.
@@ -65,7 +68,9 @@ pub fn log_of(pid: u64) -> Result<PathBuf, String> {
     }
     match hidden {
         Some(cause) => log_by_words(pid, &cause),
-        None => Err(format!("--pid: process {pid} has no {EVENTS_FILE} open: it is no run of wirescope; give a log with --log")),
+        None => Err(format!(
+            "--pid: process {pid} has no {EVENTS_FILE} open: it is no run of wirescope; give a log with --log"
+        )),
     }
 }
 
@@ -73,13 +78,15 @@ fn is_log(target: &Path) -> bool {
     target.to_string_lossy().trim_end_matches(" (deleted)").ends_with(&format!("/{EVENTS_FILE}"))
 }
 
-/// The log in the folder that the command line of a process names by `--out`. Whether it is that run's the log says itself.
+/// The log in the folder that the command line of a process names by `--out`. Whether it is that run's the
+/// log says itself.
 fn log_by_words(pid: u64, hidden: &std::io::Error) -> Result<PathBuf, String> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let log = folder_in(&line).map(|folder| folder.join(EVENTS_FILE)).filter(|log| log.is_file());
     log.ok_or_else(|| {
         format!(
-            "--pid: a run hides its files from all but root, and the command line of process {pid} names no folder that can be read here ({hidden}); give its folder with --out, or look as root"
+            "--pid: a run hides its files from all but root, and the command line of process {pid} names no \
+             folder that can be read here ({hidden}); give its folder with --out, or look as root"
         )
     })
 }

@@ -1,5 +1,5 @@
-//! Findings from recorded counters, for losses that the machines of these tests can't bring about. The first line of each record
-//! says which machine it imitates.
+//! Findings from recorded counters, for losses that the machines of these tests can't bring about. The first
+//! line of each record says which machine it imitates.
 
 use scope_doctor::facts::{Capture, Facts, KernelLosses};
 use scope_doctor::{Finding, Stage, Sureness, findings, log};
@@ -12,7 +12,8 @@ fn recorded(text: &str) -> Vec<Finding> {
 
 /// Looks for one finding; what it loses, and that its first remedy holds `remedy`.
 fn check(found: &[Finding], kind: &str, stage: Stage, sureness: Sureness, lost: u64, remedy: &str) {
-    let finding = found.iter().find(|finding| finding.kind == kind).unwrap_or_else(|| panic!("no {kind}: {found:#?}"));
+    let finding =
+        found.iter().find(|finding| finding.kind == kind).unwrap_or_else(|| panic!("no {kind}: {found:#?}"));
     assert_eq!((finding.stage, finding.sureness), (stage, sureness), "{finding:?}");
     assert_eq!((finding.lost_min, finding.lost_max), (lost, lost), "{finding:?}");
     assert!(finding.remedies[0].contains(remedy), "{finding:?}");
@@ -47,7 +48,10 @@ fn dropped_packets_of_unknown_cause_are_possible() {
 
 #[test]
 fn dropped_packets_that_capture_got_are_no_loss() {
-    let found = recorded(&include_str!("recorded/e1000e_dropped.jsonl").replace("\"offered\": 8999969", "\"offered\": 9000000"));
+    let found = recorded(
+        &include_str!("recorded/e1000e_dropped.jsonl")
+            .replace("\"offered\": 8999969", "\"offered\": 9000000"),
+    );
     check(&found, "rx_dropped", Stage::Nic, Sureness::Possible, 0, "receive ring");
     assert_eq!(losses(&found), 0, "{found:#?}");
 }
@@ -90,7 +94,8 @@ fn refused_dumps_are_losses_and_crowded_ones_are_not() {
     assert!(found[0].loses && found[0].cause.starts_with("10 hits"), "{found:#?}");
     check(&found, "too_many", Stage::Dumps, Sureness::Certain, 0, "--dumps-max 32");
     assert_eq!(losses(&found), 1);
-    let most = include_str!("recorded/budget_reached.jsonl").replace("\"dumps_max\": 8", "\"dumps_max\": 4096");
+    let most =
+        include_str!("recorded/budget_reached.jsonl").replace("\"dumps_max\": 8", "\"dumps_max\": 4096");
     check(&recorded(&most), "too_many", Stage::Dumps, Sureness::Certain, 0, "a shorter --after");
 }
 
@@ -114,8 +119,12 @@ fn a_ring_that_dumps_hold_and_a_disk_that_takes_nothing_are_told_apart() {
 
 #[test]
 fn a_disk_that_is_nearly_full_is_told_before_it_is_full() {
-    let with =
-        |free_bytes| findings(&Facts { disk: Some(Disk { free_bytes, bytes: 1 << 40, read_only: false }), ..Facts::default() });
+    let with = |free_bytes| {
+        findings(&Facts {
+            disk: Some(Disk { free_bytes, bytes: 1 << 40, read_only: false }),
+            ..Facts::default()
+        })
+    };
     check(&with(1 << 30), "disk_low", Stage::DumpDisk, Sureness::Certain, 0, "Move finished dumps");
     assert!(with(1 << 39).is_empty());
 }
@@ -127,14 +136,19 @@ fn of_nothing_nothing_is_found() {
 
 #[test]
 fn a_log_that_is_cut_changed_or_full_of_large_numbers_is_read_as_far_as_it_goes() {
-    let whole = include_str!("recorded/ixgbe_missed.jsonl").to_string() + include_str!("recorded/budget_reached.jsonl");
+    let whole = include_str!("recorded/ixgbe_missed.jsonl").to_string()
+        + include_str!("recorded/budget_reached.jsonl");
     let look = |text: &str| log::parse(text).map_or(0, |facts| findings(&facts).len());
     for cut in (0..whole.len()).step_by(7) {
         look(&whole[..cut]);
     }
-    for (from, to) in
-        [("120345", "18446744073709551615"), (": 9", ": 18446744073709551615"), (": 1", ": -1"), ("{", "["), ("\"", "")]
-    {
+    for (from, to) in [
+        ("120345", "18446744073709551615"),
+        (": 9", ": 18446744073709551615"),
+        (": 1", ": -1"),
+        ("{", "["),
+        ("\"", ""),
+    ] {
         look(&whole.replace(from, to));
     }
     let twice = whole.replace("\"offered\": 9000000", "\"offered\": 18446744073709551615");
@@ -143,7 +157,8 @@ fn a_log_that_is_cut_changed_or_full_of_large_numbers_is_read_as_far_as_it_goes(
 
 /// A log of one run: its first lines, and these.
 fn log_of(lines: &[&str]) -> Vec<Finding> {
-    let start = r#"{"event":"start","sources":["afpacket:a"],"ring_bytes":2147483648,"memory":"m","triggers":[{}]}"#;
+    let start =
+        r#"{"event":"start","sources":["afpacket:a"],"ring_bytes":2147483648,"memory":"m","triggers":[{}]}"#;
     let machine =
         r#"{"event":"machine","pid":4711,"live":true,"dumps_max":8,"processors":4,"limits":{"file_size":1048576,"threads":64},
         "captures":[{"source":"afpacket:a","interface":"a","workers":1,"cpus":[2]}]}"#
@@ -190,8 +205,15 @@ fn a_disk_that_stood_still_a_slow_one_a_slow_reader_and_a_small_ring_are_told_ap
     };
     let check = |waited: &str, path: &str, kind: &str, stage: Stage, words: &str, remedy: &str| {
         let found = log_of(&[&dump(1, path, waited)]);
-        assert_eq!((kinds(&found), found[0].stage, found[0].lost_max), (vec![kind], stage, 9), "{waited}: {found:#?}");
-        assert!(found[0].cause.contains(words) && found[0].remedies[0].contains(remedy), "{waited}: {found:#?}");
+        assert_eq!(
+            (kinds(&found), found[0].stage, found[0].lost_max),
+            (vec![kind], stage, 9),
+            "{waited}: {found:#?}"
+        );
+        assert!(
+            found[0].cause.contains(words) && found[0].remedies[0].contains(remedy),
+            "{waited}: {found:#?}"
+        );
     };
     let (file, pipe) = (r#""/dumps/a.pcapng""#, "null");
     let still = r#""longest_s":8.0,"total_s":8.1,"pins_full_s":7.5,"closing_s":0.1"#;
@@ -208,16 +230,27 @@ fn a_disk_that_stood_still_a_slow_one_a_slow_reader_and_a_small_ring_are_told_ap
     ] {
         check(quick, file, "dumps_incomplete", Stage::Ring, ring, "--ring 4GiB");
     }
-    let both = log_of(&[&dump(1, file, still), &dump(2, file, r#""longest_s":0,"total_s":0,"pins_full_s":0,"closing_s":0"#)]);
-    assert_eq!(kinds(&both), ["dumps_incomplete", "dump_disk_slow"], "of two equal losses the certain one first: {both:#?}");
+    let both = log_of(&[
+        &dump(1, file, still),
+        &dump(2, file, r#""longest_s":0,"total_s":0,"pins_full_s":0,"closing_s":0"#),
+    ]);
+    assert_eq!(
+        kinds(&both),
+        ["dumps_incomplete", "dump_disk_slow"],
+        "of two equal losses the certain one first: {both:#?}"
+    );
     let older = r#"{"event":"dump","id":1,"path":"/dumps/a.pcapng","complete":false,"lost_min":7,"lost_max":9,"gaps":[{"reason":"evicted","lost_min":7,"lost_max":9}]}"#;
     assert_eq!(kinds(&log_of(&[older])), ["dumps_incomplete"]);
-    assert_eq!(kinds(&log_of(&[r#"{"event":"long_hold","dump":1,"segments":3}"#, older])), ["dump_disk_slow"]);
+    assert_eq!(
+        kinds(&log_of(&[r#"{"event":"long_hold","dump":1,"segments":3}"#, older])),
+        ["dump_disk_slow"]
+    );
 }
 
 #[test]
 fn what_the_kernels_queue_dropped_is_not_told_again_as_dropped_by_the_card() {
-    let counted = include_str!("recorded/backlog_full.jsonl").replace("\"rx_dropped\": 0", "\"rx_dropped\": 5150");
+    let counted =
+        include_str!("recorded/backlog_full.jsonl").replace("\"rx_dropped\": 0", "\"rx_dropped\": 5150");
     let found = recorded(&counted.replace("\"offered\": 9000000", "\"offered\": 8994850"));
     check(&found, "backlog", Stage::KernelQueue, Sureness::Likely, 5150, "netdev_max_backlog");
     assert_eq!((losses(&found), kinds(&found).contains(&"rx_dropped")), (1, false), "{found:#?}");
@@ -236,7 +269,10 @@ fn a_worker_on_a_processor_of_its_own_is_not_told_to_take_one() {
     let remedies = |facts: &Facts| findings(facts)[0].remedies.join(" ");
     let starved = KernelLosses { starved: 9, ..KernelLosses::default() };
     let pinned = remedies(&facts(&[2], starved));
-    assert!(pinned.contains("isolcpus=2") && pinned.contains("leave cpus= out") && !pinned.contains("of its own"), "{pinned}");
+    assert!(
+        pinned.contains("isolcpus=2") && pinned.contains("leave cpus= out") && !pinned.contains("of its own"),
+        "{pinned}"
+    );
     assert!(remedies(&facts(&[], starved)).contains("Give each worker a processor of its own: cpus="));
     let busy = KernelLosses { busy: 9, ..KernelLosses::default() };
     let (pinned, free) = (remedies(&facts(&[2], busy)), remedies(&facts(&[], busy)));
@@ -255,8 +291,10 @@ fn a_control_group_without_time_is_told_from_its_own_figures() {
     ]);
     check(&found, "worker_throttled", Stage::Worker, Sureness::Certain, 70, "CPUQuota=");
     assert!(found[0].cause.contains("(40 times in all, 12.5 s)"), "{found:#?}");
-    let harmless =
-        log_of(&[r#"{"event":"status","cgroup":{"throttled_periods":3,"throttled_s":0.1}}"#, r#"{"event":"end","failures":[]}"#]);
+    let harmless = log_of(&[
+        r#"{"event":"status","cgroup":{"throttled_periods":3,"throttled_s":0.1}}"#,
+        r#"{"event":"end","failures":[]}"#,
+    ]);
     assert_eq!((kinds(&harmless), losses(&harmless)), (vec!["throttled"], 0));
 }
 
@@ -271,17 +309,28 @@ fn a_process_that_a_signal_had_stopped_is_told_as_that() {
 #[test]
 fn limits_of_the_process_and_disks_that_take_nothing_are_told_apart() {
     let with = |error: &str| {
-        let line = format!(r#"{{"event":"dump","id":1,"complete":false,"lost_min":4,"lost_max":4,"gaps":[],"error":"{error}"}}"#);
+        let line = format!(
+            r#"{{"event":"dump","id":1,"complete":false,"lost_min":4,"lost_max":4,"gaps":[],"error":"{error}"}}"#
+        );
         log_of(&[&line])
     };
     let check = |error: &str, kind: &str, words: &str, remedy: &str| {
         let found = with(error);
-        assert_eq!((kinds(&found), found[0].lost_max, found[0].sureness), (vec![kind], 4, Sureness::Certain), "{found:#?}");
+        assert_eq!(
+            (kinds(&found), found[0].lost_max, found[0].sureness),
+            (vec![kind], 4, Sureness::Certain),
+            "{found:#?}"
+        );
         assert!(found[0].cause.contains(words) && found[0].remedies.join(" ").contains(remedy), "{found:#?}");
     };
     check("No space left on device (os error 28)", "dump_disk_full", "disk was full", "--dump-budget");
     check("Read-only file system (os error 30)", "dump_disk_read_only", "read-only", "dmesg");
-    check("File too large (os error 27)", "file_size_limit", "its limit: 1048576 bytes", "LimitFSIZE=infinity");
+    check(
+        "File too large (os error 27)",
+        "file_size_limit",
+        "its limit: 1048576 bytes",
+        "LimitFSIZE=infinity",
+    );
     check("Too many open files (os error 24)", "open_files_limit", "files open", "LimitNOFILE=");
     let no_thread = "no thread for the dump: Resource temporarily unavailable (os error 11)";
     check(no_thread, "threads_limit", "its limit: 64", "TasksMax=");
@@ -310,7 +359,10 @@ fn the_totals_of_the_logs_end_hold_where_its_lines_tell_less() {
     check(&found, "dumps_incomplete", Stage::Ring, Sureness::Certain, 5, "--ring 4GiB");
     assert!(found[0].cause.contains("of 12000"), "{found:#?}");
     check(&found, "dumps_untold", Stage::Dumps, Sureness::Certain, 0, "doctor --log");
-    assert!(found[1].cause.contains("counts 3 of 12000 dumps") && found[1].cause.contains("for 2 of them"), "{found:#?}");
+    assert!(
+        found[1].cause.contains("counts 3 of 12000 dumps") && found[1].cause.contains("for 2 of them"),
+        "{found:#?}"
+    );
 }
 
 #[test]
@@ -331,7 +383,11 @@ fn every_remedy_is_a_sentence() {
         for remedy in &finding.remedies {
             seen += 1;
             let words = remedy.split(' ').count();
-            assert!(remedy.starts_with(|c: char| c.is_uppercase()) && words > 3, "{}: {remedy}", finding.kind);
+            assert!(
+                remedy.starts_with(|c: char| c.is_uppercase()) && words > 3,
+                "{}: {remedy}",
+                finding.kind
+            );
             assert!(remedy.ends_with('.') || remedy.contains(": "), "a sentence, or one command: {remedy}");
         }
     }

@@ -1,7 +1,8 @@
-//! What capture files say beside their packets, for the dumps that have those packets: comments, names for addresses, TLS secrets.
+//! What capture files say beside their packets, for the dumps that have those packets: comments, names for
+//! addresses, TLS secrets.
 //!
-//! Workers put in what their sources hand over; a dump takes out what belongs to the packets that it writes. A block with names or
-//! secrets belongs to all packets of its file.
+//! Workers put in what their sources hand over; a dump takes out what belongs to the packets that it writes.
+//! A block with names or secrets belongs to all packets of its file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,7 +69,8 @@ impl Annexes {
         self.lock().owners.insert(number, owner);
     }
 
-    /// Takes a whole block of names or secrets of a file. The same block of the same file, read by several workers, is one.
+    /// Takes a whole block of names or secrets of a file. The same block of the same file, read by several
+    /// workers, is one.
     pub fn block(&self, owner: Owner, bytes: &[u8]) {
         let mut state = self.lock();
         if let Some(&at) = state.known.get(bytes) {
@@ -91,7 +93,8 @@ impl Annexes {
         let bytes = comments.iter().map(String::len).sum();
         // The lane's oldest give way: they are the first that the ring forgets.
         while state.bytes + bytes + OVERHEAD_BYTES > ANNEX_BYTES_MAX
-            && let Some(oldest) = state.comments.range((lane, 0)..(lane, packet)).next().map(|(place, _)| *place)
+            && let Some(oldest) =
+                state.comments.range((lane, 0)..(lane, packet)).next().map(|(place, _)| *place)
         {
             state.forget(oldest);
             self.left_out.fetch_add(1, Ordering::Relaxed);
@@ -134,14 +137,21 @@ pub(crate) struct Annexed {
 
 impl Annexed {
     /// Appends what belongs to a file with packets of these `count` interfaces and isn't there yet.
-    pub(crate) fn append(&mut self, out: &mut Vec<u8>, annexes: &Annexes, count: usize, interfaces: impl Iterator<Item = u32>) {
+    pub(crate) fn append(
+        &mut self,
+        out: &mut Vec<u8>,
+        annexes: &Annexes,
+        count: usize,
+        interfaces: impl Iterator<Item = u32>,
+    ) {
         let version = annexes.version.load(Ordering::Acquire);
         if (version, count) == (self.version, self.interfaces) || version == 0 {
             return;
         }
         (self.version, self.interfaces) = (version, count);
         let state = annexes.lock();
-        let owners: HashSet<Owner> = interfaces.filter_map(|number| state.owners.get(&number).copied()).collect();
+        let owners: HashSet<Owner> =
+            interfaces.filter_map(|number| state.owners.get(&number).copied()).collect();
         for (at, block) in state.blocks.iter().enumerate() {
             if !block.owners.is_disjoint(&owners) && self.blocks.insert(at) {
                 out.extend(&*block.bytes);

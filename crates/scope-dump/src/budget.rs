@@ -1,25 +1,27 @@
-//! What the dumps of one folder may take: bytes in all, and free space that must remain; and, where asked for, the deleting of
-//! the oldest dumps to make room.
+//! What the dumps of one folder may take: bytes in all, and free space that must remain; and, where asked
+//! for, the deleting of the oldest dumps to make room.
 //!
 //! ```text
 //!  a hit ──► full? one load, no system call; yes: no dump begins
 //!  a dump ──► charge(bytes) before each write: beyond the bound it fails, as on a full disk; only here dumps are deleted
 //!  the run's main thread ──► look(): measures again; says when it became full, when there is room again
 //! ```
-//! With `rotate`, and no room for what an open dump is about to write, the oldest dumps go whose deleting makes room for it:
+//! With `rotate`, and no room for what an open dump is about to write, the oldest dumps go whose deleting
+//! makes room for it:
 //! ```text
 //!  read the folder again, if that is due
 //!  go through Wirescope's finished dumps, oldest first, and note those that help, until there would be room
 //!  there wouldn't, even without all of them?  delete nothing: it is full
 //!  delete those noted. Did it give less than half of what they take?  it is full for a while
 //! ```
-//! The bytes are those of the blocks that all dumps of the folder have on its disk, whichever run made them, and of what is being
-//! written. A dump is what Wirescope made, by its name and its mark: a foreign file takes no room, and is never deleted.
-//! Runs that keep a budget for one folder keep it together, by a table in that folder (`table.rs`, `others.rs`): what one is making
-//! counts for all, the smallest budget holds, and what one deletes is room for the others. No run deletes for the smaller budget of one
-//! that doesn't delete itself.
-//! It is full when less than [`ROOM_MIN`] is left, and couldn't be made either. Packets that come too late for their place stand on disk twice for a moment,
-//! while they are merged in at their dump's end; they are charged once.
+//! The bytes are those of the blocks that all dumps of the folder have on its disk, whichever run made them,
+//! and of what is being written. A dump is what Wirescope made, by its name and its mark: a foreign file
+//! takes no room, and is never deleted. Runs that keep a budget for one folder keep it together, by a table
+//! in that folder (`table.rs`, `others.rs`): what one is making counts for all, the smallest budget holds,
+//! and what one deletes is room for the others. No run deletes for the smaller budget of one that doesn't
+//! delete itself. It is full when less than [`ROOM_MIN`] is left, and couldn't be made either. Packets that
+//! come too late for their place stand on disk twice for a moment, while they are merged in at their dump's
+//! end; they are charged once.
 
 mod files;
 mod others;
@@ -45,8 +47,8 @@ use table::Line;
 pub const ROOM_MIN: u64 = 1 << 20;
 /// The oldest dump files that are remembered between two readings of the folder.
 const OLDEST_MAX: usize = 10_000;
-/// Rounds of choosing and deleting for one write: files that can't be deleted leave room to be made by others, and other runs may be
-/// faster.
+/// Rounds of choosing and deleting for one write: files that can't be deleted leave room to be made by
+/// others, and other runs may be faster.
 const ROUNDS_MAX: usize = 3;
 /// Nothing more is deleted for so long after deleting has given no room.
 const NO_GAIN_PAUSE: Duration = Duration::from_secs(10);
@@ -170,8 +172,8 @@ impl Budget {
         Ok(Arc::new(budget))
     }
 
-    /// Keeps the budget together with the other runs of the folder from here on. Where the file system has no locks, or there is no room for
-    /// the table, it is kept alone, and that is told.
+    /// Keeps the budget together with the other runs of the folder from here on. Where the file system has no
+    /// locks, or there is no room for the table, it is kept alone, and that is told.
     ///
     /// # Errors
     /// Something that is no table of this user's has its name, or too many runs keep the budget already.
@@ -219,7 +221,8 @@ impl Budget {
         Standing { used: state.used(), free, full: self.is_full(), deleted: state.deleted }
     }
 
-    /// A dump's files get their names from here on, until the result is dropped: none of them is deleted meanwhile.
+    /// A dump's files get their names from here on, until the result is dropped: none of them is deleted
+    /// meanwhile.
     pub(crate) fn publish(self: &Arc<Self>, stem: &str) -> Publishing {
         self.lock().publishing.insert(stem.to_string());
         Publishing { budget: self.clone(), stem: stem.to_string() }
@@ -292,7 +295,8 @@ impl Budget {
         Ok((space.f_bavail.saturating_mul(space.f_frsize), space.f_blocks.saturating_mul(space.f_frsize)))
     }
 
-    /// Brings `full` up to date; before it says that there is no room it has looked into the folder, as far as that is due.
+    /// Brings `full` up to date; before it says that there is no room it has looked into the folder, as far
+    /// as that is due.
     fn settle(&self, state: &mut State) {
         let mut full = self.has_no_room(state);
         let began = Instant::now();
@@ -320,14 +324,18 @@ impl Budget {
             return why;
         }
         if state.no_gain() {
-            return format!("{why}, and --dump-rotate waits: what was deleted gave no room; is it still open or kept elsewhere?");
+            return format!(
+                "{why}, and --dump-rotate waits: what was deleted gave no room; is it still open or kept \
+                 elsewhere?"
+            );
         }
         let dumps = state.dumps.len();
         let Gain { bytes, .. } = state.dumps.iter().fold(Gain::default(), |sum, dump| sum.and(dump.gain()));
         match dumps {
             0 => format!("{why}, and there is no dump that --dump-rotate may delete"),
             _ => format!(
-                "{why}, and --dump-rotate deletes none of the {dumps} dumps that it may ({}): that wouldn't make room",
+                "{why}, and --dump-rotate deletes none of the {dumps} dumps that it may ({}): that wouldn't \
+                 make room",
                 size(bytes)
             ),
         }
@@ -339,9 +347,11 @@ impl Budget {
             let before = self.room(state);
             let Some(chosen) = self.choose(state, bytes).filter(|chosen| !chosen.is_empty()) else { return };
             // From behind, so that the places in front stay.
-            let chosen: Vec<OldDump> = chosen.into_iter().rev().filter_map(|at| state.dumps.remove(at)).collect();
+            let chosen: Vec<OldDump> =
+                chosen.into_iter().rev().filter_map(|at| state.dumps.remove(at)).collect();
             // What has changed since it was looked at isn't deleted: the next round takes others.
-            let promised = chosen.into_iter().rev().fold(Gain::default(), |sum, dump| sum.and(self.delete(state, dump)));
+            let promised =
+                chosen.into_iter().rev().fold(Gain::default(), |sum, dump| sum.and(self.delete(state, dump)));
             if !self.room(state).has_gained(&before, promised) {
                 state.no_gain = Some(Instant::now());
             }
@@ -351,8 +361,9 @@ impl Budget {
         }
     }
 
-    /// Places, in order, of the oldest dumps without which there is room for `bytes`; `None` where nothing helps. They are chosen for the
-    /// budgets of runs that rotate; where a smaller one leaves no room after that, none is.
+    /// Places, in order, of the oldest dumps without which there is room for `bytes`; `None` where nothing
+    /// helps. They are chosen for the budgets of runs that rotate; where a smaller one leaves no room after
+    /// that, none is.
     fn choose(&self, state: &mut State, bytes: u64) -> Option<Vec<usize>> {
         let mut room = self.room_beside(&state.others, state.named, state.making, true);
         let mut chosen = Vec::new();
@@ -374,7 +385,8 @@ impl Budget {
         self.room(state).after(given).has(bytes).then_some(chosen)
     }
 
-    /// What that should give. A file that is gone already gives what it took, too, and no more is to be said of it.
+    /// What that should give. A file that is gone already gives what it took, too, and no more is to be said
+    /// of it.
     fn delete(&self, state: &mut State, dump: OldDump) -> Gain {
         let mut deleted = Vec::new();
         for file in dump.files {
@@ -515,9 +527,13 @@ impl Charged {
         Ok(())
     }
 
-    /// Gives a file its name by `act`, which returns it: from then on it counts by the blocks that it has, which `bytes` stand in for
-    /// where these can't be told.
-    pub(crate) fn name(&mut self, bytes: u64, act: impl FnOnce() -> io::Result<PathBuf>) -> io::Result<PathBuf> {
+    /// Gives a file its name by `act`, which returns it: from then on it counts by the blocks that it has,
+    /// which `bytes` stand in for where these can't be told.
+    pub(crate) fn name(
+        &mut self,
+        bytes: u64,
+        act: impl FnOnce() -> io::Result<PathBuf>,
+    ) -> io::Result<PathBuf> {
         let Some(budget) = &self.budget else { return act() };
         let mut state = budget.lock();
         let name = act()?;

@@ -1,4 +1,5 @@
-//! What the files of all dumps together may gather before it is written: a part for each, the smaller the more there are.
+//! What the files of all dumps together may gather before it is written: a part for each, the smaller the
+//! more there are.
 //!
 //! ```text
 //!  share = BUFFERED_BYTES_TOGETHER / holders        a holder: a file's write buffer, the index of its late packets, its rewriting
@@ -12,7 +13,8 @@ use crate::merge::waiting_bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes that the files of all dumps of a run hold back together at most, beside [`BUFFER_BYTES_MIN`] for each holder.
+/// Bytes that the files of all dumps of a run hold back together at most, beside [`BUFFER_BYTES_MIN`] for
+/// each holder.
 pub const BUFFERED_BYTES_TOGETHER: usize = 256 << 20;
 /// What each holder gets however many there are, and one packet if that is larger.
 pub const BUFFER_BYTES_MIN: usize = 16 << 10;
@@ -76,12 +78,16 @@ impl Buffers {
 
     /// How they stand.
     pub fn standing(&self) -> Buffered {
-        Buffered { bytes_most: self.most.load(Ordering::Relaxed) as u64, early_writes: self.early.load(Ordering::Relaxed) }
+        Buffered {
+            bytes_most: self.most.load(Ordering::Relaxed) as u64,
+            early_writes: self.early.load(Ordering::Relaxed),
+        }
     }
 
     /// What a holder may have by now.
     fn share(&self) -> usize {
-        (self.together / self.holders.load(Ordering::Relaxed).max(1)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)
+        (self.together / self.holders.load(Ordering::Relaxed).max(1))
+            .clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)
     }
 
     fn take(&self, bytes: usize) -> bool {
@@ -168,7 +174,8 @@ impl Part {
             return true;
         }
         let share = self.share();
-        // Twice as much, so that growing costs little; as much as is needed, where there is nothing to be written first.
+        // Twice as much, so that growing costs little; as much as is needed, where there is nothing to be
+        // written first.
         let target = (2 * buffer.capacity()).max(BUFFER_BYTES_MIN).min(share).max(wanted);
         if !buffer.is_empty() && (wanted > share || !self.resize(target)) {
             return false;
@@ -206,7 +213,8 @@ mod tests {
         let together = 4 << 20;
         let buffers = Arc::new(Buffers::bounded(together));
         let mut files: Vec<(Part, Vec<u8>)> = Vec::new();
-        let all = |files: &[(Part, Vec<u8>)]| files.iter().map(|(_, buffer)| buffer.capacity()).sum::<usize>();
+        let all =
+            |files: &[(Part, Vec<u8>)]| files.iter().map(|(_, buffer)| buffer.capacity()).sum::<usize>();
         let mut early = 0;
         for round in 0..1000 {
             files.push((Part::of(&buffers), Vec::new()));
@@ -230,7 +238,10 @@ mod tests {
         }
         assert!(buffers.standing().bytes_most <= together as u64);
         files.clear();
-        assert_eq!((buffers.taken.load(Ordering::Relaxed), buffers.share()), (0, BUFFER_BYTES_MAX.min(together)));
+        assert_eq!(
+            (buffers.taken.load(Ordering::Relaxed), buffers.share()),
+            (0, BUFFER_BYTES_MAX.min(together))
+        );
     }
 
     #[test]
@@ -241,7 +252,8 @@ mod tests {
             buffer.extend(vec![0; 60_000]);
         }
         assert!((BUFFER_BYTES_MAX - 60_000..=BUFFER_BYTES_MAX).contains(&buffer.len()), "{}", buffer.len());
-        let others: Vec<Part> = (0..BUFFERED_BYTES_TOGETHER / BUFFER_BYTES_MIN).map(|_| Part::of(&buffers)).collect();
+        let others: Vec<Part> =
+            (0..BUFFERED_BYTES_TOGETHER / BUFFER_BYTES_MIN).map(|_| Part::of(&buffers)).collect();
         part.emptied(&mut buffer);
         assert_eq!((buffer.capacity(), part.share()), (0, BUFFER_BYTES_MIN));
         assert!(part.make_room(&mut buffer, 300_000) && buffer.capacity() >= 300_000);

@@ -164,7 +164,12 @@ pub fn cut_from(timeline: &mut dyn Timeline, interfaces: &dyn Interfaces, dump: 
 }
 
 /// Rounds until the window is over: its end is settled, or the timeline waits no longer.
-fn follow(timeline: &mut dyn Timeline, window: &Window, selection: &mut Selection, writing: &mut Writing<'_>) {
+fn follow(
+    timeline: &mut dyn Timeline,
+    window: &Window,
+    selection: &mut Selection,
+    writing: &mut Writing<'_>,
+) {
     loop {
         // Before the look: what is committed afterwards is younger than this, or late.
         let settled = timeline.settle(window.to_ns());

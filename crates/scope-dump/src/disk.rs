@@ -1,4 +1,5 @@
-//! What a dump does to its disk, as a parameter: the acts that can be slow or fail, so that a test can stand in for a disk.
+//! What a dump does to its disk, as a parameter: the acts that can be slow or fail, so that a test can stand
+//! in for a disk.
 
 use scope_folder::Folder;
 use std::ffi::OsStr;

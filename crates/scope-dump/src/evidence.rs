@@ -1,5 +1,6 @@
-//! What stands around a dump's packets, for whoever has to rely on it later: the host, its kernel, the state of its clock, where the
-//! packets' times come from, and what the interfaces counted at the begin and the end of the window.
+//! What stands around a dump's packets, for whoever has to rely on it later: the host, its kernel, the state
+//! of its clock, where the packets' times come from, and what the interfaces counted at the begin and the end
+//! of the window.
 
 use crate::annex::Annexes;
 use scope_machine::ClockState;
@@ -16,7 +17,8 @@ pub const SAMPLED_MAX: usize = 64;
 /// Interfaces whose counters a dump's header shows; others are counted.
 const SHOWN_MAX: usize = 8;
 
-/// What a run has beside its packets: the host, how things stood, and what capture files say of their packets.
+/// What a run has beside its packets: the host, how things stood, and what capture files say of their
+/// packets.
 #[derive(Debug, Default)]
 pub struct Evidence {
     /// What capture files say beside their packets.
@@ -148,13 +150,19 @@ impl Circumstances {
         for CountedSpan { interface, begin, end } in self.counters.iter().take(SHOWN_MAX) {
             for Counted { at_ns, counts } in [begin, end] {
                 if !counts.is_empty() {
-                    let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
-                    let _ = writeln!(text, "counters of {interface} at {}: {}", iso(*at_ns), counts.join(", "));
+                    let counts: Vec<String> =
+                        counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+                    let _ =
+                        writeln!(text, "counters of {interface} at {}: {}", iso(*at_ns), counts.join(", "));
                 }
             }
         }
         if self.counters.len() > SHOWN_MAX {
-            let _ = writeln!(text, "counters of {} more interfaces stand in the log", self.counters.len() - SHOWN_MAX);
+            let _ = writeln!(
+                text,
+                "counters of {} more interfaces stand in the log",
+                self.counters.len() - SHOWN_MAX
+            );
         }
         text
     }
@@ -186,7 +194,11 @@ mod tests {
             let CountedSpan { begin, end, .. } = &found.counters[0];
             assert_eq!((begin.at_ns, end.at_ns), expected);
             assert_eq!(begin.counts, [("offered", expected.0 as u64 / 10)]);
-            assert!(found.packet_lines().contains("counters of eth0 at 1970-01-01T00:00:00.0000000"), "{}", found.packet_lines());
+            assert!(
+                found.packet_lines().contains("counters of eth0 at 1970-01-01T00:00:00.0000000"),
+                "{}",
+                found.packet_lines()
+            );
         };
         check(35, 52, (30, 60));
         check(30, 60, (30, 60));
@@ -201,6 +213,13 @@ mod tests {
         (0..all).for_each(|at| evidence.sample(at, sample(at as u64)));
         let samples = evidence.samples.lock().unwrap();
         assert!(samples.len() <= SAMPLES_MAX && samples.iter().is_sorted_by_key(|sample| sample.0));
-        assert!(samples.iter().rev().take(SAMPLES_MAX / 2).enumerate().all(|(at, sample)| sample.0 == all - 1 - at as i64));
+        assert!(
+            samples
+                .iter()
+                .rev()
+                .take(SAMPLES_MAX / 2)
+                .enumerate()
+                .all(|(at, sample)| sample.0 == all - 1 - at as i64)
+        );
     }
 }

@@ -1,10 +1,11 @@
-//! The two forms of a dump's file: pcapng, which keeps all that is known, and pcap, which older programs read.
+//! The two forms of a dump's file: pcapng, which keeps all that is known, and pcap, which older programs
+//! read.
 //!
 //! ```text
 //!  pcap: | head 24: a1b23c4d 2.4 0 0 snap length, link type | seconds, nanoseconds, captured, original length, bytes | ...
 //! ```
-//! A pcap file has no place for interfaces, directions, losses, and for who fired: these facts stand in a text file beside it. Its
-//! seconds have 32 bits: later packets than 2106-02-07 don't fit.
+//! A pcap file has no place for interfaces, directions, losses, and for who fired: these facts stand in a
+//! text file beside it. Its seconds have 32 bits: later packets than 2106-02-07 don't fit.
 
 use crate::mark::{PCAP, PCAPNG};
 use scope_packet::LinkType;
@@ -38,7 +39,8 @@ impl DumpFormat {
         }
     }
 
-    /// What a file begins with: of a pcapng file a reserve, `reserve_bytes` long, that is filled in at its end.
+    /// What a file begins with: of a pcapng file a reserve, `reserve_bytes` long, that is filled in at its
+    /// end.
     pub(crate) fn head(self, link_type: LinkType, reserve_bytes: usize) -> Vec<u8> {
         match self {
             DumpFormat::Pcapng => vec![0; reserve_bytes],
@@ -57,7 +59,8 @@ impl DumpFormat {
         self == DumpFormat::Pcapng || time_ns / NS_PER_SECOND <= i64::from(u32::MAX)
     }
 
-    /// Appends a packet that lies there as a pcapng block; `interface` is its number in the file, `comments` what is added to it.
+    /// Appends a packet that lies there as a pcapng block; `interface` is its number in the file, `comments`
+    /// what is added to it.
     pub(crate) fn packet(self, out: &mut Vec<u8>, block: &[u8], interface: u32, comments: &[String]) {
         let at = out.len();
         match self {
@@ -84,8 +87,8 @@ impl DumpFormat {
         self == DumpFormat::Pcapng && record.len() >= 4 && le32(record, 0) == pcapng::INTERFACE
     }
 
-    /// Reads what comes next behind the head into `record`: a packet's time; of a block that holds none, a time before all
-    /// others, so that it keeps its place. `None` at the end.
+    /// Reads what comes next behind the head into `record`: a packet's time; of a block that holds none, a
+    /// time before all others, so that it keeps its place. `None` at the end.
     pub(crate) fn read(self, from: &mut impl Read, record: &mut Vec<u8>) -> io::Result<Option<i64>> {
         let head_bytes = if self == DumpFormat::Pcapng { 8 } else { PCAP_RECORD_BYTES };
         record.clear();

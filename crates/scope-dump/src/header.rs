@@ -1,11 +1,13 @@
-//! What a dump says of itself in its section header: who fired, why, the hits, the filter, the window and the loss inside it.
+//! What a dump says of itself in its section header: who fired, why, the hits, the filter, the window and the
+//! loss inside it.
 //!
 //! ```text
 //!  | section header, the facts as its comment | description of each interface | padding to the end of the reserve | packets ...
 //! ```
-//! The reserve, [`HEADER_BYTES`] or more, is filled in before the file gets its name. The padding is a local-use block, and stands
-//! behind the descriptions: Wireshark's programs (editcap, mergecap, reordercap) can't write a copy of a file in which one stands
-//! in front of them, and reordercap of none in which a description stands behind another block.
+//! The reserve, [`HEADER_BYTES`] or more, is filled in before the file gets its name. The padding is a
+//! local-use block, and stands behind the descriptions: Wireshark's programs (editcap, mergecap, reordercap)
+//! can't write a copy of a file in which one stands in front of them, and reordercap of none in which a
+//! description stands behind another block.
 
 use crate::gaps;
 use crate::mark::APPLICATION;
@@ -28,7 +30,9 @@ const COMMENT_BYTES_MAX: usize = SECTION_BYTES_MAX - 512;
 
 /// Bytes to reserve where descriptions take `description_bytes`.
 pub(crate) fn reserve_bytes(description_bytes: usize) -> usize {
-    (SECTION_BYTES_MAX + description_bytes + BLOCK_BYTES_MIN).next_multiple_of(RESERVE_ALIGN).max(HEADER_BYTES)
+    (SECTION_BYTES_MAX + description_bytes + BLOCK_BYTES_MIN)
+        .next_multiple_of(RESERVE_ALIGN)
+        .max(HEADER_BYTES)
 }
 
 /// The reserve of `reserve_bytes`, filled in.
@@ -73,8 +77,11 @@ pub(crate) fn facts(report: &DumpReport) -> String {
     let _ = writeln!(text, "packets: {}", report.packets);
     text.push_str(&loss(report));
     if report.cut > 0 {
-        let _ =
-            writeln!(text, "cut: {} packets are shorter than they were on the wire, not by a snap length asked for", report.cut);
+        let _ = writeln!(
+            text,
+            "cut: {} packets are shorter than they were on the wire, not by a snap length asked for",
+            report.cut
+        );
     }
     if let Some(error) = &report.error {
         let _ = writeln!(text, "writing failed: {error}");
@@ -88,7 +95,8 @@ pub(crate) fn facts(report: &DumpReport) -> String {
 
 fn loss(report: &DumpReport) -> String {
     if report.complete {
-        return "complete: every source listened for all that was asked for, and nothing was lost\n".to_string();
+        return "complete: every source listened for all that was asked for, and nothing was lost\n"
+            .to_string();
     }
     let span = match &report.gaps[..] {
         [] => String::new(),
@@ -96,18 +104,23 @@ fn loss(report: &DumpReport) -> String {
         several => format!(", in {} gaps, listed below", several.len()),
     };
     if report.lost_max == 0 && report.error.is_none() {
-        let mut text = format!("incomplete: nothing that came was lost, but nobody listened for all that was asked for{span}\n");
+        let mut text = format!(
+            "incomplete: nothing that came was lost, but nobody listened for all that was asked for{span}\n"
+        );
         report.gaps.iter().for_each(|each| gap(&mut text, each));
         return text;
     }
     let mut text = match (report.lost_min, report.lost_max) {
         (0, u64::MAX) => format!("incomplete: packets may be missing, how many nobody can know{span}\n"),
         (least, u64::MAX) => format!("incomplete: at least {least} packets are missing{span}\n"),
-        (least, most) => format!("incomplete: at least {least} and at most {most} packets are missing{span}\n"),
+        (least, most) => {
+            format!("incomplete: at least {least} and at most {most} packets are missing{span}\n")
+        }
     };
     report.gaps.iter().for_each(|each| gap(&mut text, each));
     if report.gaps_folded > 0 {
-        let _ = writeln!(text, "gaps: {} more became one with another of the same reason", report.gaps_folded);
+        let _ =
+            writeln!(text, "gaps: {} more became one with another of the same reason", report.gaps_folded);
     }
     text
 }
@@ -152,8 +165,13 @@ mod tests {
         let counts = vec![("counter_with_a_long_name", u64::MAX); 9];
         let counted = Counted { at_ns: i64::MAX, counts };
         let span = CountedSpan { interface: "i".repeat(64).into(), begin: counted.clone(), end: counted };
-        let gap =
-            Gap { from_ns: 0, to_ns: i64::MAX, reason: GapReason::InterfaceDown, lost_min: 7, lost_max: Some(u64::MAX - 1) };
+        let gap = Gap {
+            from_ns: 0,
+            to_ns: i64::MAX,
+            reason: GapReason::InterfaceDown,
+            lost_min: 7,
+            lost_max: Some(u64::MAX - 1),
+        };
         let long = "\u{1f980}".repeat(20_000);
         let report = DumpReport {
             filter: long.clone(),
@@ -166,8 +184,16 @@ mod tests {
         };
         assert_eq!(header(&report, &[0; 4000], HEADER_BYTES).len(), HEADER_BYTES);
         let usual = DumpReport { error: None, filter: "udp".to_string(), gaps: vec![gap; 3], ..report };
-        let usual = DumpReport { circumstances: Circumstances { host: "h".to_string(), ..usual.circumstances.clone() }, ..usual };
+        let usual = DumpReport {
+            circumstances: Circumstances { host: "h".to_string(), ..usual.circumstances.clone() },
+            ..usual
+        };
         let text = facts(&usual);
-        assert!(text.contains("counters of 12 more") && text.ends_with(" more") && text.len() <= COMMENT_BYTES_MAX, "{text}");
+        assert!(
+            text.contains("counters of 12 more")
+                && text.ends_with(" more")
+                && text.len() <= COMMENT_BYTES_MAX,
+            "{text}"
+        );
     }
 }

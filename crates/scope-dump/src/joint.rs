@@ -1,4 +1,5 @@
-//! What the windows of a run lack together: a packet that one of them lost may stand in another, and is lost once where several lost it.
+//! What the windows of a run lack together: a packet that one of them lost may stand in another, and is lost
+//! once where several lost it.
 //!
 //! ```text
 //! window 1  |-------[ evicted, 5 ]---|                      at least 0: window 2 may have them
@@ -8,7 +9,8 @@
 use crate::gaps::{GAPS_MAX, Gaps};
 use scope_packet::{Gap, GapReason};
 
-/// Windows whose spans are known. A gap of which nobody knows whether another window holds its packets counts as one that does.
+/// Windows whose spans are known. A gap of which nobody knows whether another window holds its packets counts
+/// as one that does.
 const WINDOWS_MAX: usize = 1 << 16;
 /// Who several gaps that became one are of.
 const NOBODY: u32 = u32::MAX;
@@ -48,7 +50,8 @@ impl Joint {
         }
     }
 
-    /// The gaps of all windows; the least number of each holds for all windows together, and so does their sum.
+    /// The gaps of all windows; the least number of each holds for all windows together, and so does their
+    /// sum.
     pub(crate) fn gaps(mut self) -> Vec<Gap> {
         self.keep_what_no_other_window_has();
         self.count_once();
@@ -57,7 +60,10 @@ impl Joint {
 
     /// Makes the nearest ones of one reason one. A window that comes later may have their packets.
     fn fold(&mut self) {
-        self.gaps.iter_mut().filter(|owned| is_held_somewhere(owned.gap.reason)).for_each(|owned| owned.gap.lost_min = 0);
+        self.gaps
+            .iter_mut()
+            .filter(|owned| is_held_somewhere(owned.gap.reason))
+            .for_each(|owned| owned.gap.lost_min = 0);
         self.count_once();
         let mut folded = Gaps::of((i64::MIN, i64::MAX));
         self.gaps.drain(..).for_each(|owned| folded.add(owned.gap));
@@ -69,30 +75,44 @@ impl Joint {
         let touches = |owned: &Owned, number: usize, window: &(i64, i64)| {
             number as u32 != owned.window && window.0 <= owned.gap.to_ns && owned.gap.from_ns <= window.1
         };
-        for owned in gaps.iter_mut().filter(|owned| is_held_somewhere(owned.gap.reason) && owned.gap.lost_min > 0) {
-            let shared = *more || windows.iter().enumerate().any(|(number, window)| touches(owned, number, window));
+        for owned in
+            gaps.iter_mut().filter(|owned| is_held_somewhere(owned.gap.reason) && owned.gap.lost_min > 0)
+        {
+            let shared =
+                *more || windows.iter().enumerate().any(|(number, window)| touches(owned, number, window));
             if shared {
                 owned.gap.lost_min = 0;
             }
         }
     }
 
-    /// Of gaps of one reason that overlap, the least numbers of one window stay: that of which they come to most.
+    /// Of gaps of one reason that overlap, the least numbers of one window stay: that of which they come to
+    /// most.
     fn count_once(&mut self) {
         self.gaps.sort_by_key(|owned| (owned.gap.reason, owned.gap.from_ns, owned.gap.to_ns));
         let mut begin = 0;
         while begin < self.gaps.len() {
             let first = self.gaps[begin].gap;
             let (mut end, mut to_ns) = (begin + 1, first.to_ns);
-            while let Some(next) = self.gaps.get(end).filter(|next| next.gap.reason == first.reason && next.gap.from_ns <= to_ns)
+            while let Some(next) =
+                self.gaps.get(end).filter(|next| next.gap.reason == first.reason && next.gap.from_ns <= to_ns)
             {
                 to_ns = to_ns.max(next.gap.to_ns);
                 end += 1;
             }
             let cluster = &mut self.gaps[begin..end];
-            let sum = |window| cluster.iter().filter(|owned| owned.window == window).map(|owned| owned.gap.lost_min).sum::<u64>();
+            let sum = |window| {
+                cluster
+                    .iter()
+                    .filter(|owned| owned.window == window)
+                    .map(|owned| owned.gap.lost_min)
+                    .sum::<u64>()
+            };
             let most = cluster.iter().map(|owned| owned.window).max_by_key(|&window| sum(window));
-            cluster.iter_mut().filter(|owned| Some(owned.window) != most).for_each(|owned| owned.gap.lost_min = 0);
+            cluster
+                .iter_mut()
+                .filter(|owned| Some(owned.window) != most)
+                .for_each(|owned| owned.gap.lost_min = 0);
             begin = end;
         }
     }
@@ -125,7 +145,11 @@ mod tests {
         assert_eq!(least(&[((0, 30), &[evicted]), ((21, 40), &[])]), [5], "the other one begins behind it");
         assert_eq!(least(&[((0, 30), &[evicted]), ((20, 40), &[])]), [0]);
         assert_eq!(least(&[((0, 30), &[gap(10, 20, Disk, 1)]), ((0, 40), &[])]), [0]);
-        assert_eq!(least(&[((0, 30), &[gap(10, 20, Kernel, 5)]), ((0, 40), &[])]), [5], "nobody has what never came");
+        assert_eq!(
+            least(&[((0, 30), &[gap(10, 20, Kernel, 5)]), ((0, 40), &[])]),
+            [5],
+            "nobody has what never came"
+        );
     }
 
     #[test]
@@ -134,7 +158,11 @@ mod tests {
         assert_eq!(least(&[((0, 30), &[kernel]), ((5, 40), &[kernel])]), [5]);
         assert_eq!(least(&[((0, 30), &[kernel]), ((5, 40), &[gap(10, 25, Kernel, 7)])]), [0, 7]);
         let apart = [gap(10, 11, Kernel, 3), gap(12, 13, Kernel, 3)];
-        assert_eq!(least(&[((0, 30), &apart), ((5, 40), &[gap(10, 13, Kernel, 5)])]), [3, 0, 3], "sorted by begin and end");
+        assert_eq!(
+            least(&[((0, 30), &apart), ((5, 40), &[gap(10, 13, Kernel, 5)])]),
+            [3, 0, 3],
+            "sorted by begin and end"
+        );
     }
 
     #[test]
@@ -142,11 +170,14 @@ mod tests {
         let mut joint = Joint::default();
         let many = 4 * GAPS_MAX as i64 + 1;
         for n in 0..many {
-            joint
-                .add((n * 100, n * 100 + 50), &[gap(n * 100, n * 100 + 1, Evicted, 2), gap(n * 100 + 2, n * 100 + 3, Kernel, 2)]);
+            joint.add(
+                (n * 100, n * 100 + 50),
+                &[gap(n * 100, n * 100 + 1, Evicted, 2), gap(n * 100 + 2, n * 100 + 3, Kernel, 2)],
+            );
         }
         let gaps = joint.gaps();
-        let sum = |reason| gaps.iter().filter(|gap| gap.reason == reason).map(|gap| gap.lost_min).sum::<u64>();
+        let sum =
+            |reason| gaps.iter().filter(|gap| gap.reason == reason).map(|gap| gap.lost_min).sum::<u64>();
         assert!(gaps.len() <= 4 * GAPS_MAX && sum(Evicted) < 2 * many as u64);
         assert_eq!(sum(Kernel), 2 * many as u64);
     }

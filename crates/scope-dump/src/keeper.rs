@@ -1,4 +1,5 @@
-//! The thread that holds segments for dumps that hang in a write: at each beat of the ring, so that none is overrun meanwhile.
+//! The thread that holds segments for dumps that hang in a write: at each beat of the ring, so that none is
+//! overrun meanwhile.
 
 use crate::scans::Scans;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Packets that came too late for their place in a dump: kept aside on disk, and merged in when the window is over.
+//! Packets that came too late for their place in a dump: kept aside on disk, and merged in when the window is
+//! over.
 //!
 //! ```text
 //!  main run   written in order ................................... file A
@@ -6,9 +7,9 @@
 //!             packet | packet | ... | chunk of the index | packet | ...
 //!  at the end, only if B has packets: A and B in order  ─────► file C, which takes A's place
 //! ```
-//! Of the index at most [`CHUNK_ENTRIES`] entries are in memory, and no more than its part of what all dumps may buffer
-//! ([`crate::buffers`]); while it is merged, [`READ_ENTRIES`] of each chunk.
-//! A file with more interfaces than its head has room for is written anew in the same way.
+//! Of the index at most [`CHUNK_ENTRIES`] entries are in memory, and no more than its part of what all dumps
+//! may buffer ([`crate::buffers`]); while it is merged, [`READ_ENTRIES`] of each chunk. A file with more
+//! interfaces than its head has room for is written anew in the same way.
 
 use crate::buffers::{BUFFER_BYTES_MIN, Part};
 use crate::form::DumpFormat;
@@ -48,10 +49,18 @@ impl LateRun {
     }
 
     fn with_chunks_of(chunk_entries: usize, file: File, part: Part) -> LateRun {
-        LateRun { file: BufWriter::new(file), index: Vec::new(), chunks: Vec::new(), chunk_entries, bytes: 0, part }
+        LateRun {
+            file: BufWriter::new(file),
+            index: Vec::new(),
+            chunks: Vec::new(),
+            chunk_entries,
+            bytes: 0,
+            part,
+        }
     }
 
-    /// Makes room for one more entry of the index in memory; whether there is none, so that a chunk is to be written.
+    /// Makes room for one more entry of the index in memory; whether there is none, so that a chunk is to be
+    /// written.
     fn is_full(&mut self) -> bool {
         let (len, entry_bytes) = (self.index.len(), size_of::<Entry>());
         if len < self.index.capacity() {
@@ -105,7 +114,12 @@ impl LateRun {
         let file = self.file.into_inner().map_err(|error| error.into_error())?;
         let written = self.chunks.into_iter().map(|(at, left)| Chunk { at, left, read: VecDeque::new() });
         let rest = Chunk { at: 0, left: 0, read: self.index.into() };
-        let mut sorted = Sorted { file, chunks: written.chain([rest]).collect(), next: BinaryHeap::new(), _part: self.part };
+        let mut sorted = Sorted {
+            file,
+            chunks: written.chain([rest]).collect(),
+            next: BinaryHeap::new(),
+            _part: self.part,
+        };
         for number in 0..sorted.chunks.len() {
             sorted.take_from(number)?;
         }
@@ -175,10 +189,10 @@ impl Sorted {
     }
 }
 
-/// Writes `main`, whose first `head.0` bytes are its head, and the late packets to `out`, merged by time. At equal times the main
-/// run goes first: it was read first. The head becomes `head.1` bytes long; what it holds is filled in later, or copied where its
-/// length stays. Interface descriptions that stand among the packets are left out: they stand in the head. `main` is read
-/// `buffer_bytes` at a time.
+/// Writes `main`, whose first `head.0` bytes are its head, and the late packets to `out`, merged by time. At
+/// equal times the main run goes first: it was read first. The head becomes `head.1` bytes long; what it
+/// holds is filled in later, or copied where its length stays. Interface descriptions that stand among the
+/// packets are left out: they stand in the head. `main` is read `buffer_bytes` at a time.
 pub(crate) fn rewrite(
     main: &mut File,
     late: Option<LateRun>,

@@ -34,8 +34,8 @@
 //! | `joint` | what all windows of a run lack together |
 //! | [`late`] | packets that came too late for their place, merged in at the end |
 //!
-//! Absent on purpose: triggers' conditions, threads, and any change of a packet: its block is copied, only the interface
-//! number is patched, and a comment added to the packet that fired.
+//! Absent on purpose: triggers' conditions, threads, and any change of a packet: its block is copied, only
+//! the interface number is patched, and a comment added to the packet that fired.
 
 pub mod annex;
 pub mod budget;

@@ -1,11 +1,13 @@
-//! How a dump's file is known for one that Wirescope made: by its name's pattern, and by what stands at its beginning.
+//! How a dump's file is known for one that Wirescope made: by its name's pattern, and by what stands at its
+//! beginning.
 //!
 //! ```text
 //!  2026-11-20T20-31-05.123456789Z_TRIGGER_0001[_LINKTYPE][-2].pcapng | .pcap | .txt
 //!  \___________ 30 letters ______/        number      a name that was taken
 //! ```
-//! A pcapng dump bears the mark in its section header, the text file beside a pcap dump in its first lines; both name the
-//! dump's number and trigger, and these must be those of the file's name. A pcap file bears none.
+//! A pcapng dump bears the mark in its section header, the text file beside a pcap dump in its first lines;
+//! both name the dump's number and trigger, and these must be those of the file's name. A pcap file bears
+//! none.
 
 use scope_packet::pcapng::{SECTION_HEADER, le32, padded};
 
@@ -29,8 +31,11 @@ const OPTION_COMMENT: u16 = 1;
 pub(crate) fn is_dump_name(name: &str) -> bool {
     let Some((stem, ending)) = name.rsplit_once('.') else { return false };
     let (Some(time), Some(rest)) = (stem.get(..TIME_LEN), stem.get(TIME_LEN..)) else { return false };
-    let letters = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    let numbered = |text: &str| text.split(['_', '-']).any(|part| part.len() >= 4 && part.bytes().all(|b| b.is_ascii_digit()));
+    let letters =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    let numbered = |text: &str| {
+        text.split(['_', '-']).any(|part| part.len() >= 4 && part.bytes().all(|b| b.is_ascii_digit()))
+    };
     let (trigger, number) = rest.strip_prefix('_').and_then(|rest| rest.split_once('_')).unwrap_or_default();
     [PCAPNG, PCAP, FACTS].contains(&ending)
         && is_time(time)
@@ -43,11 +48,13 @@ pub(crate) fn is_dump_name(name: &str) -> bool {
 /// `2026-11-20T20-31-05.123456789Z`.
 fn is_time(text: &str) -> bool {
     const PATTERN: &[u8; TIME_LEN] = b"0000-00-00T00-00-00.000000000Z";
-    text.bytes().zip(PATTERN).all(|(byte, pattern)| if *pattern == b'0' { byte.is_ascii_digit() } else { byte == *pattern })
+    text.bytes()
+        .zip(PATTERN)
+        .all(|(byte, pattern)| if *pattern == b'0' { byte.is_ascii_digit() } else { byte == *pattern })
 }
 
-/// The names' common part of the dump that a file with this name and beginning belongs to; `None` where the mark is missing or
-/// speaks of another dump.
+/// The names' common part of the dump that a file with this name and beginning belongs to; `None` where the
+/// mark is missing or speaks of another dump.
 pub fn marked_stem(name: &str, begin: &[u8]) -> Option<String> {
     let (stem, ending) = name.rsplit_once('.').filter(|_| is_dump_name(name))?;
     let facts = match ending {
@@ -68,7 +75,8 @@ pub fn marked_stem(name: &str, begin: &[u8]) -> Option<String> {
 fn comment_of_section(begin: &[u8]) -> Option<&[u8]> {
     let head = begin.get(..28)?;
     let little = le32(head, 0) == SECTION_HEADER && le32(head, 8) == 0x1A2B_3C4D;
-    let (code, len) = (u16::from_le_bytes([head[24], head[25]]), u16::from_le_bytes([head[26], head[27]]) as usize);
+    let (code, len) =
+        (u16::from_le_bytes([head[24], head[25]]), u16::from_le_bytes([head[26], head[27]]) as usize);
     if !little || code != OPTION_COMMENT {
         return None;
     }
@@ -94,13 +102,21 @@ mod tests {
     #[test]
     fn names_of_dumps_are_told_from_others() {
         let is = |name: &str| is_dump_name(name);
-        assert!(is(&format!("{NAME}.pcapng")) && is(&format!("{NAME}_LINUX_SLL.pcap")) && is(&format!("{NAME}-2.txt")));
+        assert!(
+            is(&format!("{NAME}.pcapng"))
+                && is(&format!("{NAME}_LINUX_SLL.pcap"))
+                && is(&format!("{NAME}-2.txt"))
+        );
         assert!(is("2026-11-20T20-31-05.123456789Z_a_b_12345_RAW-3.pcapng"));
-        for other in ["wirescope.jsonl", "ring.pcapng", "x_0001.pcapng", &NAME[1..], NAME, "", ".", "\u{e9}.pcapng"] {
+        for other in
+            ["wirescope.jsonl", "ring.pcapng", "x_0001.pcapng", &NAME[1..], NAME, "", ".", "\u{e9}.pcapng"]
+        {
             assert!(!is(other), "{other}");
             assert!(!is(&format!("x{other}.pcapng")), "{other}");
         }
-        for (from, to) in [("2026", "20x6"), ("_my-hit_", "__"), ("_0001", "_001"), ("Z_my", "Z-my"), ("hit", "h/t")] {
+        for (from, to) in
+            [("2026", "20x6"), ("_my-hit_", "__"), ("_0001", "_001"), ("Z_my", "Z-my"), ("hit", "h/t")]
+        {
             assert!(!is(&format!("{}.pcapng", NAME.replace(from, to))), "{to}");
         }
         assert!(!is(&format!("{NAME}.json")));
@@ -108,7 +124,8 @@ mod tests {
 
     #[test]
     fn the_mark_names_the_dump_of_the_file_s_name() {
-        let report = DumpReport { id: 1, trigger: "my-hit".into(), why: "by hand".into(), ..DumpReport::default() };
+        let report =
+            DumpReport { id: 1, trigger: "my-hit".into(), why: "by hand".into(), ..DumpReport::default() };
         let begin = header(&report, &[], 16 << 10);
         let stem = |name: &str, begin: &[u8]| marked_stem(name, begin);
         for more in ["", "-2", "_RAW", "_RAW-9"] {
@@ -117,8 +134,16 @@ mod tests {
         let facts = format!("{APPLICATION}\n{}", crate::header::facts(&report));
         assert_eq!(stem(&format!("{NAME}.txt"), facts.as_bytes()).as_deref(), Some(NAME));
         assert_eq!(stem(&format!("{NAME}.pcap"), &begin), None, "a pcap file has no mark");
-        assert_eq!(stem(&format!("{}.pcapng", NAME.replace("0001", "0002")), &begin), None, "another dump's number");
-        assert_eq!(stem(&format!("{}.pcapng", NAME.replace("my-hit", "hit")), &begin), None, "another trigger's");
+        assert_eq!(
+            stem(&format!("{}.pcapng", NAME.replace("0001", "0002")), &begin),
+            None,
+            "another dump's number"
+        );
+        assert_eq!(
+            stem(&format!("{}.pcapng", NAME.replace("my-hit", "hit")), &begin),
+            None,
+            "another trigger's"
+        );
         let mut other = begin.clone();
         let at = begin.windows(10).position(|window| window == b"wirescope ").expect("the program's name");
         other[at] = b'W';

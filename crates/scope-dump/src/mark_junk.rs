@@ -8,7 +8,8 @@ use proptest::prelude::*;
 const STEM: &str = "2026-11-20T20-31-05.123456789Z_my-hit_0001";
 
 fn begin() -> Vec<u8> {
-    let report = DumpReport { id: 1, trigger: "my-hit".into(), why: "by hand".into(), ..DumpReport::default() };
+    let report =
+        DumpReport { id: 1, trigger: "my-hit".into(), why: "by hand".into(), ..DumpReport::default() };
     header(&report, &[], HEADER_BYTES)
 }
 

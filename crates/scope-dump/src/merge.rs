@@ -1,8 +1,10 @@
-//! The reorder buffer: packets of all lanes come in as they are read, and go out by time, ties by (lane, packet number).
+//! The reorder buffer: packets of all lanes come in as they are read, and go out by time, ties by (lane,
+//! packet number).
 //!
-//! A packet may go out once nothing older can come: at a *floor* that the reader of the lanes knows. What must wait is copied
-//! here, so that the ring isn't held; the buffer is bounded, and when it is full its oldest packets go out before their time.
-//! Whatever comes for a place that has already gone out is late (module `late`).
+//! A packet may go out once nothing older can come: at a *floor* that the reader of the lanes knows. What
+//! must wait is copied here, so that the ring isn't held; the buffer is bounded, and when it is full its
+//! oldest packets go out before their time. Whatever comes for a place that has already gone out is late
+//! (module `late`).
 
 use scope_ring::Lost;
 use std::cmp::Reverse;
@@ -10,11 +12,11 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 /// Bytes that wait in the buffer of one dump at most; beyond, the oldest go out early.
 pub const WAITING_BYTES_MAX: usize = 16 << 20;
-/// Bytes that wait in the buffers of all dumps of a run together, at most: where there are more dumps than that has room for, each has
-/// an equal part.
+/// Bytes that wait in the buffers of all dumps of a run together, at most: where there are more dumps than
+/// that has room for, each has an equal part.
 pub const WAITING_BYTES_TOGETHER: usize = 512 << 20;
-/// But no less than this, so that a little order is kept: of the most dumps that a run may have (4096, those that are closing, and one
-/// by hand) all together stay within the bound.
+/// But no less than this, so that a little order is kept: of the most dumps that a run may have (4096, those
+/// that are closing, and one by hand) all together stay within the bound.
 const WAITING_BYTES_MIN: usize = 60 << 10;
 /// What a packet that waits takes beside its block: its place, and what memory costs by itself.
 const ENTRY_BYTES: usize = size_of::<(Place, Box<[u8]>)>() + 16;
@@ -85,8 +87,8 @@ impl Waiting {
     }
 }
 
-/// Packets behind the end of a window that may still grow. Bounded as the reorder buffer is: beyond, the latest are given up,
-/// which is a loss only if the window comes to reach them.
+/// Packets behind the end of a window that may still grow. Bounded as the reorder buffer is: beyond, the
+/// latest are given up, which is a loss only if the window comes to reach them.
 #[derive(Default)]
 pub struct Beyond {
     packets: BTreeMap<Place, Box<[u8]>>,
@@ -105,7 +107,8 @@ impl Beyond {
             && let Some((place, block)) = self.packets.pop_last()
         {
             self.bytes -= block.len() + ENTRY_BYTES;
-            self.given_up_from_ns = if self.given_up == 0 { place.time_ns } else { self.given_up_from_ns.min(place.time_ns) };
+            self.given_up_from_ns =
+                if self.given_up == 0 { place.time_ns } else { self.given_up_from_ns.min(place.time_ns) };
             self.given_up += 1;
         }
     }
@@ -143,8 +146,13 @@ mod tests {
         let mut waiting = Waiting::default();
         let input = [place(5, 1, 0), place(5, 0, 9), place(3, 7, 1), place(5, 0, 2), place(8, 0, 0)];
         input.iter().for_each(|&p| waiting.push(p, &[0; 4]));
-        let out: Vec<Place> = std::iter::from_fn(|| waiting.pop((5, 0), WAITING_BYTES_MAX)).map(|(p, _)| p).collect();
-        assert_eq!(out, [place(3, 7, 1), place(5, 0, 2), place(5, 0, 9)], "of lane 0 some may come that precede lane 1s");
+        let out: Vec<Place> =
+            std::iter::from_fn(|| waiting.pop((5, 0), WAITING_BYTES_MAX)).map(|(p, _)| p).collect();
+        assert_eq!(
+            out,
+            [place(3, 7, 1), place(5, 0, 2), place(5, 0, 9)],
+            "of lane 0 some may come that precede lane 1s"
+        );
         assert_eq!(waiting.pop((5, 1), WAITING_BYTES_MAX).map(|(p, _)| p), Some(place(5, 1, 0)));
         assert!(!waiting.is_empty());
     }
@@ -156,8 +164,9 @@ mod tests {
         (0..6).for_each(|n| beyond.push(place(10 + n, 0, n as u64), &block, WAITING_BYTES_MAX));
         assert_eq!(beyond.lost(13), Lost::default());
         beyond.inside(12, &mut waiting);
-        let out: Vec<i64> =
-            std::iter::from_fn(|| waiting.pop((i64::MAX, u32::MAX), WAITING_BYTES_MAX)).map(|(p, _)| p.time_ns).collect();
+        let out: Vec<i64> = std::iter::from_fn(|| waiting.pop((i64::MAX, u32::MAX), WAITING_BYTES_MAX))
+            .map(|(p, _)| p.time_ns)
+            .collect();
         assert_eq!(out, [10, 11, 12]);
         assert_eq!(beyond.lost(20), Lost::between(1, 2, 14, 20));
     }
@@ -170,7 +179,11 @@ mod tests {
         assert_eq!(waiting.pop((-1, 0), WAITING_BYTES_MAX).map(|(p, _)| p.time_ns), Some(0));
         assert!(waiting.pop((-1, 0), WAITING_BYTES_MAX).is_none());
         assert_eq!((waiting.take_early(), waiting.take_early()), (1, 0));
-        assert_eq!(waiting.pop((-1, 0), WAITING_BYTES_MAX / 2).map(|(p, _)| p.time_ns), Some(1), "there are more dumps now");
+        assert_eq!(
+            waiting.pop((-1, 0), WAITING_BYTES_MAX / 2).map(|(p, _)| p.time_ns),
+            Some(1),
+            "there are more dumps now"
+        );
     }
 
     #[test]

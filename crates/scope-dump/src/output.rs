@@ -1,18 +1,19 @@
-//! A dump's files: one per link type, unnamed while they are written, named by one atomic act when they are whole.
+//! A dump's files: one per link type, unnamed while they are written, named by one atomic act when they are
+//! whole.
 //!
 //! ```text
 //!  | head, 16 KiB or more: SHB, IDB per interface, padding | EPB | EPB ... | ISB per interface |
 //! ```
-//! Interfaces are numbered by first use; of a packet block the four bytes that name its interface are patched, and the packet that
-//! fired gets a comment. With a second interface, some link types change to the number that libpcap reads in such files
-//! ([`LinkType::alias`]). An interface for which the head has no room is described where it first occurs, and at the end the file is
-//! written anew, with a larger head.
-//! A file that can't be written any more (a full disk, a budget that is used up) keeps its whole blocks, is closed and named, and
-//! says what it lacks.
+//! Interfaces are numbered by first use; of a packet block the four bytes that name its interface are
+//! patched, and the packet that fired gets a comment. With a second interface, some link types change to the
+//! number that libpcap reads in such files ([`LinkType::alias`]). An interface for which the head has no room
+//! is described where it first occurs, and at the end the file is written anew, with a larger head. A file
+//! that can't be written any more (a full disk, a budget that is used up) keeps its whole blocks, is closed
+//! and named, and says what it lacks.
 //!
-//! Into a pipe everything goes as it comes: a short header and the interfaces known by then, those that are met later where they
-//! first occur, packets that come too late for their place behind it, and at the end the facts, in the statistics blocks. A reader
-//! that goes away ends it.
+//! Into a pipe everything goes as it comes: a short header and the interfaces known by then, those that are
+//! met later where they first occur, packets that come too late for their place behind it, and at the end the
+//! facts, in the statistics blocks. A reader that goes away ends it.
 
 use crate::annex::Annexed;
 use crate::budget::Charged;
@@ -80,7 +81,8 @@ impl Tally {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.cut += other.cut;
-        self.span_ns = self.span_ns.into_iter().chain(other.span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        self.span_ns =
+            self.span_ns.into_iter().chain(other.span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     }
 }
 
@@ -92,7 +94,10 @@ struct BufferedPiece {
 
 /// Whether a smaller write may find room.
 fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
 }
 
 /// An interface in a file.
@@ -238,7 +243,8 @@ impl OutFile {
         OutFile { progress: progress.clone(), ..self }
     }
 
-    /// Into a pipe the interfaces that are known go first: a description behind packets is one that some programs refuse.
+    /// Into a pipe the interfaces that are known go first: a description behind packets is one that some
+    /// programs refuse.
     fn describe_known(&mut self, known: &[(u32, InterfaceEntry)]) {
         for (run_number, entry) in known {
             self.add_interface(*run_number, Some(entry), known.len() > 1);
@@ -254,7 +260,13 @@ impl OutFile {
     }
 
     /// Writes one packet's block to its place, with `comments` added to it.
-    pub(crate) fn write(&mut self, interfaces: &dyn Interfaces, place: Place, block: &[u8], comments: &[String]) {
+    pub(crate) fn write(
+        &mut self,
+        interfaces: &dyn Interfaces,
+        place: Place,
+        block: &[u8],
+        comments: &[String],
+    ) {
         if self.error.is_some() || !self.format().holds(place.time_ns) {
             return self.unwritten.add(&Tally::of(place.time_ns, block, 0));
         }
@@ -264,7 +276,8 @@ impl OutFile {
         self.packets += 1;
         self.bytes += tally.bytes;
         self.cut += tally.cut;
-        self.span_ns = self.span_ns.into_iter().chain(tally.span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        self.span_ns =
+            self.span_ns.into_iter().chain(tally.span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let is_late = self.last.is_some_and(|last| place < last);
         let result = if is_late && !self.output.is_stream() {
             self.late_tally.add(&tally);
@@ -316,7 +329,8 @@ impl OutFile {
     /// Appends the names and secrets that belong to its packets, as far as they are known and not there.
     fn annex(&mut self) {
         if self.format() == DumpFormat::Pcapng {
-            let used = self.interfaces.iter().filter(|(_, entry)| entry.packets > 0).map(|(number, _)| *number);
+            let used =
+                self.interfaces.iter().filter(|(_, entry)| entry.packets > 0).map(|(number, _)| *number);
             self.annexed.append(&mut self.buffer, &self.evidence.annexes, self.used, used);
         }
     }
@@ -333,7 +347,11 @@ impl OutFile {
     /// The file's own number of an interface, and its snap length.
     fn interface(&mut self, interfaces: &dyn Interfaces, run_number: u32) -> (u32, u32) {
         if !self.interfaces.contains_key(&run_number) {
-            self.add_interface(run_number, interfaces.interface(run_number).as_ref(), !self.interfaces.is_empty());
+            self.add_interface(
+                run_number,
+                interfaces.interface(run_number).as_ref(),
+                !self.interfaces.is_empty(),
+            );
         }
         match self.interfaces.get_mut(&run_number) {
             Some(entry) => {
@@ -345,7 +363,8 @@ impl OutFile {
         }
     }
 
-    /// Makes an interface known to the file: in its head, or, where that has no room or is written already, in its next block.
+    /// Makes an interface known to the file: in its head, or, where that has no room or is written already,
+    /// in its next block.
     fn add_interface(&mut self, run_number: u32, entry: Option<&InterfaceEntry>, several: bool) {
         let number = self.interfaces.len() as u32;
         let (name, description) = match entry {
@@ -376,7 +395,8 @@ impl OutFile {
     /// The descriptions that stand in the head.
     fn descriptions(&self) -> Vec<u8> {
         let within = self.described_within.unwrap_or(u32::MAX);
-        let mut all: Vec<&Described> = self.interfaces.values().filter(|entry| entry.number < within).collect();
+        let mut all: Vec<&Described> =
+            self.interfaces.values().filter(|entry| entry.number < within).collect();
         all.sort_unstable_by_key(|entry| entry.number);
         let mut blocks = Vec::with_capacity(self.description_bytes);
         for entry in all {
@@ -490,14 +510,22 @@ impl OutFile {
 
     /// Why packets aren't in the file.
     pub(crate) fn complaint(&self) -> Option<String> {
-        let beyond = (self.unwritten.packets > 0)
-            .then(|| "packets after 2106-02-07 don't fit into a pcap file; write --dump-format pcapng".to_string());
-        let unsynced = self.unsynced.as_ref().map(|error| format!("written, but perhaps not on the disk: {error}"));
+        let beyond = (self.unwritten.packets > 0).then(|| {
+            "packets after 2106-02-07 don't fit into a pcap file; write --dump-format pcapng".to_string()
+        });
+        let unsynced =
+            self.unsynced.as_ref().map(|error| format!("written, but perhaps not on the disk: {error}"));
         self.error.as_ref().map(io::Error::to_string).or(unsynced).or(beyond)
     }
 
     /// Ends the packets: an interface where there is none, late packets merged in, statistics.
-    pub(crate) fn finish_packets(&mut self, interfaces: &dyn Interfaces, fallback: Option<u32>, lost: (u64, u64), end_ns: i64) {
+    pub(crate) fn finish_packets(
+        &mut self,
+        interfaces: &dyn Interfaces,
+        fallback: Option<u32>,
+        lost: (u64, u64),
+        end_ns: i64,
+    ) {
         if self.error.is_some() {
             return;
         }
@@ -540,7 +568,8 @@ impl OutFile {
             DumpFormat::Pcap => self.head_bytes,
         };
         self.charged.charge(head_bytes - self.head_bytes)?;
-        // What was gathered is written: its room is for reading one file and writing the other, half and half.
+        // What was gathered is written: its room is for reading one file and writing the other, half and
+        // half.
         self.buffer = Vec::new();
         let wanted = (2 * BUFFER_BYTES).min(self.part.share());
         let bytes = if self.part.resize(wanted) { wanted } else { BUFFER_BYTES_MIN } / 2;
@@ -555,7 +584,8 @@ impl OutFile {
         Ok(())
     }
 
-    /// The packets that this file has and those that it may lack; the latter, and the facts, stand with its first interface.
+    /// The packets that this file has and those that it may lack; the latter, and the facts, stand with its
+    /// first interface.
     fn statistics(&mut self, lost: (u64, u64), end_ns: i64, facts: &str) {
         if self.format() == DumpFormat::Pcap {
             return;
@@ -568,11 +598,17 @@ impl OutFile {
         }
     }
 
-    /// Patches the header and gives the file its name; where it is. A pipe is told the facts, and has no name.
+    /// Patches the header and gives the file its name; where it is. A pipe is told the facts, and has no
+    /// name.
     ///
     /// # Errors
     /// It has no name. Where only the wait for the disk fails it gets its name, and says so.
-    pub(crate) fn publish(&mut self, report: &DumpReport, stem: &str, suffix: Option<&str>) -> io::Result<Option<PathBuf>> {
+    pub(crate) fn publish(
+        &mut self,
+        report: &DumpReport,
+        stem: &str,
+        suffix: Option<&str>,
+    ) -> io::Result<Option<PathBuf>> {
         let Some(folder) = self.output.folder().cloned() else {
             return self.end_stream(report).map(|()| None);
         };
@@ -586,9 +622,12 @@ impl OutFile {
             let error = self.complaint().map(|complaint| output.fault(complaint));
             let _ = self.write_head(&DumpReport { complete: false, error, ..report.clone() });
         }
-        // Until the whole dump has its names: no run deletes a part of it. Where there are no locks this one's own budget knows.
+        // Until the whole dump has its names: no run deletes a part of it. Where there are no locks this
+        // one's own budget knows.
         let _ = locks::try_lock(&self.file, locks::WHOLE);
-        let path = name(&output, &folder, &self.file, &mut self.charged, &|attempt| output.file_name(stem, suffix, attempt))?;
+        let path = name(&output, &folder, &self.file, &mut self.charged, &|attempt| {
+            output.file_name(stem, suffix, attempt)
+        })?;
         if let Err(error) = output.disk.sync_folder(&folder) {
             self.unsynced.get_or_insert(error);
         }
@@ -625,15 +664,19 @@ impl OutFile {
         }
         let mut facts = facts(report);
         if self.out_of_order > 0 {
-            facts.push_str(&format!("\nout of order: {} packets came too late for their place", self.out_of_order));
+            facts.push_str(&format!(
+                "\nout of order: {} packets came too late for their place",
+                self.out_of_order
+            ));
         }
         self.statistics((report.lost_min, report.lost_max), report.to_ns, &facts);
         self.flush()
     }
 }
 
-/// Gives a dump's files their names, that of `main_type` without a suffix and last: its header says what became of the others.
-/// What gets no name is not kept. `restate` says anew in the report what the files hold, and what is missing.
+/// Gives a dump's files their names, that of `main_type` without a suffix and last: its header says what
+/// became of the others. What gets no name is not kept. `restate` says anew in the report what the files
+/// hold, and what is missing.
 pub(crate) fn publish(
     output: &Arc<DumpOutput>,
     files: &mut BTreeMap<LinkType, OutFile>,
@@ -677,25 +720,39 @@ pub(crate) fn publish(
     }
 }
 
-/// Into a pipe for which no dump came: a header and the interfaces that are known, so that its reader sees a capture without
-/// packets. `fallback` is the link type where nothing was received.
+/// Into a pipe for which no dump came: a header and the interfaces that are known, so that its reader sees a
+/// capture without packets. `fallback` is the link type where nothing was received.
 ///
 /// # Errors
 /// The system's.
 pub fn write_nothing(output: &Arc<DumpOutput>, ring: &Ring, fallback: LinkType) -> io::Result<()> {
     let link_type = if ring.lanes() > 0 { ring.lane_info(0).link_type } else { fallback };
     let evidence = Arc::<Evidence>::default();
-    let mut file = OutFile::create(output, ring, link_type, &evidence, &Arc::default(), "no dump was made: nothing fired")?;
+    let mut file = OutFile::create(
+        output,
+        ring,
+        link_type,
+        &evidence,
+        &Arc::default(),
+        "no dump was made: nothing fired",
+    )?;
     file.finish_packets(ring, ring.interface_of(link_type), (0, 0), 0);
     file.error.map_or(Ok(()), Err)
 }
 
-/// Writes the facts that a pcap file can't hold into a text file beside it; `main` is that file, `charged` has [`FACTS_BYTES`].
-fn publish_facts(output: &DumpOutput, main: &Path, report: &DumpReport, charged: Option<Charged>) -> io::Result<()> {
+/// Writes the facts that a pcap file can't hold into a text file beside it; `main` is that file, `charged`
+/// has [`FACTS_BYTES`].
+fn publish_facts(
+    output: &DumpOutput,
+    main: &Path,
+    report: &DumpReport,
+    charged: Option<Charged>,
+) -> io::Result<()> {
     let Some(folder) = output.folder() else { return Ok(()) };
     let text = format!("{APPLICATION}\n{}\n", facts(report));
     let bytes = text.len() as u64;
-    let (mut charged, has) = charged.map_or_else(|| (Charged::to(&output.budget), 0), |charged| (charged, FACTS_BYTES));
+    let (mut charged, has) =
+        charged.map_or_else(|| (Charged::to(&output.budget), 0), |charged| (charged, FACTS_BYTES));
     if bytes > has {
         charged.charge(bytes - has)?;
     }

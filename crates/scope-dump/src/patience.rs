@@ -1,12 +1,13 @@
 //! How long a dump waits for workers that have stopped telling the time.
 //!
-//! It counts the time in which the dump's own thread was there and no worker that it waits for came on. A process that was stopped,
-//! or a worker that is behind and catches up, uses none of it up.
+//! It counts the time in which the dump's own thread was there and no worker that it waits for came on. A
+//! process that was stopped, or a worker that is behind and catches up, uses none of it up.
 
 use scope_packet::Moment;
 use std::time::Duration;
 
-/// Of the time between two looks so much counts at most: what is more, the thread was stopped or starved, as others may have been.
+/// Of the time between two looks so much counts at most: what is more, the thread was stopped or starved, as
+/// others may have been.
 const SLICE_MAX: Duration = Duration::from_millis(250);
 
 /// One dump's patience.
@@ -24,12 +25,13 @@ impl Patience {
         Patience { limit, awake: Duration::ZERO, still: Duration::ZERO, settled: Moment::BEGIN }
     }
 
-    /// A look, so long after the one before it: what is settled by now, and how long after the dump's begin its window is to end.
-    /// Whether patience is at its end.
+    /// A look, so long after the one before it: what is settled by now, and how long after the dump's begin
+    /// its window is to end. Whether patience is at its end.
     pub(crate) fn is_over(&mut self, passed: Duration, settled: Moment, rest: Duration) -> bool {
         let slice = passed.min(SLICE_MAX);
         self.awake += slice;
-        self.still = if settled > self.settled || self.awake <= rest { Duration::ZERO } else { self.still + slice };
+        self.still =
+            if settled > self.settled || self.awake <= rest { Duration::ZERO } else { self.still + slice };
         self.settled = self.settled.max(settled);
         self.still > self.limit
     }

@@ -1,5 +1,5 @@
-//! What a dump holds of the ring ahead of its reading: taken by the worker that fires, before its next claim; kept by the dump itself
-//! and, while that waits for its disk, by the run's keeper.
+//! What a dump holds of the ring ahead of its reading: taken by the worker that fires, before its next claim;
+//! kept by the dump itself and, while that waits for its disk, by the run's keeper.
 //!
 //! ```text
 //!  worker   FirstPins::take: the oldest part of the window that is still in the ring
@@ -36,7 +36,8 @@ pub(crate) struct State {
     pub(crate) full: Full,
 }
 
-/// For how long a dump holds all that it may while there is more that it hasn't read: what comes meanwhile is in danger.
+/// For how long a dump holds all that it may while there is more that it hasn't read: what comes meanwhile is
+/// in danger.
 #[derive(Default)]
 pub(crate) struct Full {
     since: Option<Instant>,
@@ -64,14 +65,17 @@ impl Full {
 }
 
 impl FirstPins {
-    /// Takes them for a window of era `era` that begins at `from_ns`, as one of at most `dumps_max` dumps. Costs the caller a look at the
-    /// times of all segments, and one at each segment that reaches into the window.
+    /// Takes them for a window of era `era` that begins at `from_ns`, as one of at most `dumps_max` dumps.
+    /// Costs the caller a look at the times of all segments, and one at each segment that reaches into the
+    /// window.
     pub fn take(ring: &Arc<Ring>, era: u64, from_ns: i64, dumps_max: u64) -> FirstPins {
         let mut held = Held::new(ring, ring.budget().take(u64::MAX, dumps_max));
         let newest: Vec<u64> = (0..ring.lanes()).map(|lane| ring.lane_next(lane).saturating_sub(1)).collect();
         let mut needed_from = newest.clone();
-        // For each claim group the oldest first by order of sealing: that is the order in which they are in danger.
-        let mut wanted: Vec<BTreeMap<u64, Pinned>> = ring.group_segments().iter().map(|_| BTreeMap::new()).collect();
+        // For each claim group the oldest first by order of sealing: that is the order in which they are in
+        // danger.
+        let mut wanted: Vec<BTreeMap<u64, Pinned>> =
+            ring.group_segments().iter().map(|_| BTreeMap::new()).collect();
         let eras: Vec<_> = (0..ring.lanes()).map(|lane| ring.era_packets(lane, era)).collect();
         for span in ring.overlapping(from_ns, i64::MAX) {
             let Some(pinned) = ring.pin(span.segment) else { continue };
@@ -102,13 +106,14 @@ impl Hold {
         self.state.lock().expect("no panic while held")
     }
 
-    /// Holds what was sealed behind the dump's last look, oldest first by order of sealing, as far as the allowance reaches: for a
-    /// dump that may be waiting for its disk.
+    /// Holds what was sealed behind the dump's last look, oldest first by order of sealing, as far as the
+    /// allowance reaches: for a dump that may be waiting for its disk.
     pub(crate) fn keep_up(&self) {
         let mut state = self.lock();
         let State { held, behind: Some(behind), full } = &mut *state else { return };
         behind.resize(self.ring.lanes() as usize, 0);
-        let is_short = |(lane, &from): (u32, &u64)| !held.has_room(lane) && self.ring.lane_next(lane) > from + 1;
+        let is_short =
+            |(lane, &from): (u32, &u64)| !held.has_room(lane) && self.ring.lane_next(lane) > from + 1;
         full.note((0u32..).zip(behind.iter()).any(is_short));
         let mut wanted: Vec<(u64, SegmentId)> = Vec::new();
         for (lane, &from) in (0u32..).zip(behind.iter()).filter(|(lane, _)| held.has_room(*lane)) {

@@ -79,7 +79,11 @@ impl Progress {
 
     /// How long it has been waiting by now; zero where it doesn't.
     pub fn waiting(&self) -> Duration {
-        self.waiting.lock().expect("no panic while held").since.map_or(Duration::ZERO, |since| since.elapsed())
+        self.waiting
+            .lock()
+            .expect("no panic while held")
+            .since
+            .map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Whether the pipe that the dump is written into takes nothing more.
@@ -114,7 +118,10 @@ mod tests {
             progress.waiting()
         });
         let waits = progress.waits();
-        assert!(seen >= long && waits.longest >= seen && waits.total >= waits.longest + short, "{seen:?} {waits:?}");
+        assert!(
+            seen >= long && waits.longest >= seen && waits.total >= waits.longest + short,
+            "{seen:?} {waits:?}"
+        );
         assert_eq!(progress.waiting(), Duration::ZERO);
     }
 

@@ -40,7 +40,8 @@ pub struct DumpReport {
     pub packets: u64,
     /// Their captured bytes.
     pub bytes: u64,
-    /// Packets of it that are shorter than they were on the wire, though no snap length of the capture asked for that.
+    /// Packets of it that are shorter than they were on the wire, though no snap length of the capture asked
+    /// for that.
     pub cut: u64,
     /// What the window that was asked for lacks, in order of time: at most [`crate::GAPS_MAX`].
     pub gaps: Vec<Gap>,
@@ -73,7 +74,8 @@ pub struct DumpReport {
 }
 
 impl DumpReport {
-    /// Whether something that was promised was lost, or couldn't be written. What nobody listened to is no broken promise.
+    /// Whether something that was promised was lost, or couldn't be written. What nobody listened to is no
+    /// broken promise.
     pub fn has_failed(&self) -> bool {
         self.error.is_some() || self.gaps.iter().any(|gap| gap.reason.is_loss())
     }

@@ -1,4 +1,5 @@
-//! What the dumps of a run share of their reading: one scan of what comes in, the summaries of what is there, and the pace.
+//! What the dumps of a run share of their reading: one scan of what comes in, the summaries of what is there,
+//! and the pace.
 //!
 //! ```text
 //!  lane     ... | history | covered: scanned once for all who had joined | not scanned yet
@@ -8,13 +9,13 @@
 //!  take     piece = part before `since` or before what is covered: the dump's own scan
 //!                 + the rest: numbers that wait for the dump, and partial ones
 //! ```
-//! Whoever is the first to read up to somewhere scans up to there for all. What is taken decides nothing: each dump asks its
-//! filter of all that it takes. Dumps of whose filters a key tells nothing scan for themselves, and so do all while they are
-//! fewer than [`SHARED_MIN`].
+//! Whoever is the first to read up to somewhere scans up to there for all. What is taken decides nothing:
+//! each dump asks its filter of all that it takes. Dumps of whose filters a key tells nothing scan for
+//! themselves, and so do all while they are fewer than [`SHARED_MIN`].
 //!
-//! Bounds: numbers that wait are at most [`WAITING_MAX`] for all dumps together, in equal parts. Where a dump's part is full,
-//! what waits for it is forgotten and it scans that for itself. So do all where more than [`PARTIAL_MAX`] partial entries of
-//! a lane wait.
+//! Bounds: numbers that wait are at most [`WAITING_MAX`] for all dumps together, in equal parts. Where a
+//! dump's part is full, what waits for it is forgotten and it scans that for itself. So do all where more
+//! than [`PARTIAL_MAX`] partial entries of a lane wait.
 
 use crate::buffers::{Buffered, Buffers};
 use crate::pins::{FirstPins, Hold};
@@ -27,14 +28,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-/// From so many dumps on their scan is shared: one for all takes about as long as four for one each (2.6 ns an entry against
-/// 0.7, in cache), and it is done under a lock.
+/// From so many dumps on their scan is shared: one for all takes about as long as four for one each (2.6 ns
+/// an entry against 0.7, in cache), and it is done under a lock.
 pub const SHARED_MIN: usize = 6;
 /// Packet numbers that wait for dumps, for all together (8 bytes each).
 pub const WAITING_MAX: usize = 4 << 20;
 /// Partial entries that are remembered of a lane (8 bytes each).
 pub const PARTIAL_MAX: usize = 1 << 20;
-/// A dump waits between two rounds for so long, times the number of dumps: all together make 1000 rounds a second at most.
+/// A dump waits between two rounds for so long, times the number of dumps: all together make 1000 rounds a
+/// second at most.
 const PACE_PER_DUMP: Duration = Duration::from_millis(1);
 /// But never shorter or longer than this: packets are gathered, and the end of a window is noticed.
 const PACE_MIN: Duration = Duration::from_millis(8);
@@ -103,7 +105,8 @@ pub struct Spared {
     pub segments_skipped: u64,
     /// Packets that were scanned once for several dumps.
     pub packets_shared: u64,
-    /// Packets for which no reorder buffer had room: they were written before their time, and sorted in at the end.
+    /// Packets for which no reorder buffer had room: they were written before their time, and sorted in at
+    /// the end.
     pub packets_early: u64,
 }
 
@@ -139,23 +142,25 @@ impl Scans {
 
     /// How much was spared so far.
     pub fn spared(&self) -> Spared {
-        let [segments_skipped, packets_shared] = [&self.skipped, &self.shared].map(|count| count.load(Ordering::Relaxed));
+        let [segments_skipped, packets_shared] =
+            [&self.skipped, &self.shared].map(|count| count.load(Ordering::Relaxed));
         let packets_early = self.buffers.early_packets();
         Spared { segments_skipped, packets_shared, packets_early }
     }
 
-    /// From now on the dump that begins with these pins loses nothing that it may hold, whatever it waits for: see
-    /// [`Scans::hold_on`].
+    /// From now on the dump that begins with these pins loses nothing that it may hold, whatever it waits
+    /// for: see [`Scans::hold_on`].
     pub fn watch(&self, pins: &FirstPins) {
         let mut holds = self.holds.lock().expect("no panic while held");
         holds.retain(|hold| hold.strong_count() > 0);
         holds.push(Arc::downgrade(&pins.hold));
     }
 
-    /// Holds for every dump that is watched what came behind its last look, within its allowance. To be called at each beat of the
-    /// ring: a dump that hangs in a write holds nothing by itself.
+    /// Holds for every dump that is watched what came behind its last look, within its allowance. To be
+    /// called at each beat of the ring: a dump that hangs in a write holds nothing by itself.
     pub fn hold_on(&self) {
-        let holds: Vec<Arc<Hold>> = self.holds.lock().expect("no panic while held").iter().filter_map(Weak::upgrade).collect();
+        let holds: Vec<Arc<Hold>> =
+            self.holds.lock().expect("no panic while held").iter().filter_map(Weak::upgrade).collect();
         holds.iter().for_each(|hold| hold.keep_up());
     }
 
@@ -200,7 +205,8 @@ impl State {
         self.members.len() >= SHARED_MIN
     }
 
-    /// Scans for all members what `pinned` has committed and nobody has scanned, if that begins before packet `end`; how much.
+    /// Scans for all members what `pinned` has committed and nobody has scanned, if that begins before packet
+    /// `end`; how much.
     fn scan(&mut self, pinned: &Pinned, end: u64, bounds: Bounds) -> u64 {
         let at = pinned.lane() as usize;
         if self.lanes.len() <= at {
@@ -248,7 +254,8 @@ impl State {
     /// Forgets the partial entries that no member asks for again.
     fn forget_partial(&mut self) {
         for (at, lane) in self.lanes.iter_mut().enumerate() {
-            let passed = self.members.values().map(|member| at_lane(&member.passed, at)).min().unwrap_or(u64::MAX);
+            let passed =
+                self.members.values().map(|member| at_lane(&member.passed, at)).min().unwrap_or(u64::MAX);
             forget_before(&mut lane.partial, passed);
             lane.covered.start = passed.clamp(lane.covered.start, lane.covered.end);
         }
@@ -330,8 +337,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Of packets `packets` of a segment (indices in it): those that the dump must scan for itself, which are the first ones,
-    /// and the indices of all behind them that it must look at. `None`: it scans all of them.
+    /// Of packets `packets` of a segment (indices in it): those that the dump must scan for itself, which are
+    /// the first ones, and the indices of all behind them that it must look at. `None`: it scans all of them.
     pub(crate) fn take(&self, pinned: &Pinned, packets: Range<u32>) -> Option<(Range<u32>, Vec<u32>)> {
         let mut state = self.scans.lock();
         let id = self.member.filter(|_| state.sharing())?;
@@ -343,7 +350,8 @@ impl Reader {
         let (lane, member) = (&lanes[at], members.get_mut(&id)?);
         let from = at_lane(&member.since, at).max(lane.covered.start).clamp(start, end);
         let mut found = member.take(at, from..end);
-        let partial = lane.partial.partition_point(|&packet| packet < from)..lane.partial.partition_point(|&packet| packet < end);
+        let partial = lane.partial.partition_point(|&packet| packet < from)
+            ..lane.partial.partition_point(|&packet| packet < end);
         if !partial.is_empty() {
             found.extend(lane.partial.range(partial));
             found.sort_unstable();

@@ -69,8 +69,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// What `filter` matches from `from_ns` on, and packet `always` (lane, number). What waits for its turn has
-    /// a part of `buffers`.
+    /// What `filter` matches from `from_ns` on, and packet `always` (lane, number). What waits for its turn
+    /// has a part of `buffers`.
     pub fn new(
         filter: Filter,
         engine: FilterEngine,
@@ -139,14 +139,22 @@ impl Selection {
     }
 
     /// Reads one piece: of all that the keys leave, what is inside is evaluated in batches.
-    fn read(&mut self, timeline: &mut dyn Timeline, piece: &Piece, round: Round, floor: Floor, consumer: &mut dyn Consumer) {
+    fn read(
+        &mut self,
+        timeline: &mut dyn Timeline,
+        piece: &Piece,
+        round: Round,
+        floor: Floor,
+        consumer: &mut dyn Consumer,
+    ) {
         let Some(link_type) = timeline.link_type(piece.lane) else { return };
         let sieve = self.sieve(piece.lane, link_type);
         let always = self.always.filter(|(lane, _)| *lane == piece.lane).map(|(_, packet)| packet);
         let Some(picked) = timeline.screen(sieve.keys(), always) else { return };
         let span = self.from_ns..=round.reach_ns();
-        let may_belong =
-            |candidate: &Candidate<'_>| always == Some(candidate.packet) || span.contains(&candidate.block.time_ns());
+        let may_belong = |candidate: &Candidate<'_>| {
+            always == Some(candidate.packet) || span.contains(&candidate.block.time_ns())
+        };
         let mut candidates = timeline.packets(picked).filter(may_belong);
         loop {
             let batch: Vec<Candidate<'_>> = candidates.by_ref().take(ASKED_MAX).collect();
@@ -162,7 +170,13 @@ impl Selection {
                     if time_ns > round.to_ns && !is_exempt {
                         self.beyond.push(place, candidate.block.bytes(), self.bytes_max);
                     } else {
-                        self.keep(place, link_type, candidate.block.bytes(), (piece.ordered, floor), consumer);
+                        self.keep(
+                            place,
+                            link_type,
+                            candidate.block.bytes(),
+                            (piece.ordered, floor),
+                            consumer,
+                        );
                     }
                 }
             }

@@ -1,4 +1,5 @@
-//! What a dump asks of packets of one link type: their keys first, all of a segment at once, the filter where those say maybe.
+//! What a dump asks of packets of one link type: their keys first, all of a segment at once, the filter where
+//! those say maybe.
 
 use scope_filter::{Asked, Filter, FilterEngine, Predicate};
 use scope_packet::{Headers, LinkType};
@@ -7,8 +8,8 @@ use scope_ring::{Candidate, KeyTest};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// From so many packets on a filter runs as machine code: making it takes as long as interpreting it for about so many, and of a
-/// thousand dumps that begin at once most never come to ask so often.
+/// From so many packets on a filter runs as machine code: making it takes as long as interpreting it for
+/// about so many, and of a thousand dumps that begin at once most never come to ask so often.
 const NATIVE_FROM: u64 = 16_384;
 
 /// A dump's filter for packets of one link type.
@@ -54,7 +55,8 @@ impl Sieve {
         self.predicate.matches_batch(&asked, u64::MAX)
     }
 
-    /// Makes machine code of the filter when it turns out to be asked often. Without it the interpreter answers the same.
+    /// Makes machine code of the filter when it turns out to be asked often. Without it the interpreter
+    /// answers the same.
     fn count(&self, packets: u64) {
         let before = self.asked.fetch_add(packets, Ordering::Relaxed);
         if self.engine == FilterEngine::Native

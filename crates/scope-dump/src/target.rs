@@ -1,4 +1,5 @@
-//! Where a run's dumps go: into a folder under names of their own, into one file of a given name, or into a pipe.
+//! Where a run's dumps go: into a folder under names of their own, into one file of a given name, or into a
+//! pipe.
 
 use crate::budget::Budget;
 use crate::disk::{Disk, SystemDisk};
@@ -24,7 +25,8 @@ pub enum Target {
         /// Its name; a second link type's file is `NAME_LINKTYPE.EXT`.
         name: OsString,
     },
-    /// A single dump, into a pipe or the like: written as it comes, nothing is put right later. It takes one link type.
+    /// A single dump, into a pipe or the like: written as it comes, nothing is put right later. It takes one
+    /// link type.
     Stream(File),
 }
 
@@ -50,7 +52,13 @@ impl DumpOutput {
     /// What the system says of the folder.
     pub fn in_folder(folder: &Path) -> io::Result<Arc<DumpOutput>> {
         let target = Target::Folder(Arc::new(Folder::open(folder)?));
-        Ok(Arc::new(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SystemDisk), together: None }))
+        Ok(Arc::new(DumpOutput {
+            format: DumpFormat::Pcapng,
+            target,
+            budget: None,
+            disk: Arc::new(SystemDisk),
+            together: None,
+        }))
     }
 
     /// The folder that files are made in; a stream has none.
@@ -71,7 +79,8 @@ impl DumpOutput {
         self.folder().is_some_and(|folder| folder.is_removed())
     }
 
-    /// Why something couldn't be written, with its place: a folder that was removed fails with whatever its file system says.
+    /// Why something couldn't be written, with its place: a folder that was removed fails with whatever its
+    /// file system says.
     pub(crate) fn fault(&self, cause: String) -> String {
         match self.is_removed() {
             true => format!("the folder {} was removed", self.place()),
@@ -84,7 +93,8 @@ impl DumpOutput {
         self.folder().map_or("the output".to_string(), |folder| folder.path().display().to_string())
     }
 
-    /// A file's name: of the dump `stem`, for the link type `suffix` unless it is the dump's main one, at the n-th attempt.
+    /// A file's name: of the dump `stem`, for the link type `suffix` unless it is the dump's main one, at the
+    /// n-th attempt.
     pub(crate) fn file_name(&self, stem: &str, suffix: Option<&str>, attempt: u32) -> PathBuf {
         let mut name = match &self.target {
             Target::File { name, .. } => PathBuf::from(name),

@@ -1,11 +1,13 @@
-//! Every window of a run in one file: what the dumps keep is gathered in a spool without a name, and merged when the run ends.
+//! Every window of a run in one file: what the dumps keep is gathered in a spool without a name, and merged
+//! when the run ends.
 //!
 //! ```text
 //! dump ─► records, in order of (time, lane, packet number) ─► chunks in the spool     a packet that comes too late begins a new run
 //! end  ─► runs merged by their places; what several windows took has one place, and is written once ─► the file, or the pipe
 //! ```
-//! A record is a place (time 8, lane 4, packet number 8), link type 2, length of the block 4, number of comments 2, then the block as it
-//! stands in the ring, and each comment behind its length (4). Numbers are little-endian. Nothing else ever reads a spool.
+//! A record is a place (time 8, lane 4, packet number 8), link type 2, length of the block 4, number of
+//! comments 2, then the block as it stands in the ring, and each comment behind its length (4). Numbers are
+//! little-endian. Nothing else ever reads a spool.
 
 use crate::disk::Disk;
 use crate::evidence::Evidence;
@@ -90,7 +92,13 @@ impl Together {
         state.lacks.add(report.asked, &report.gaps);
         let Some(all) = &mut state.report else {
             let hits_ns = report.hits_ns.clone();
-            state.report = Some(DumpReport { id: 1, filter: String::new(), paths: Vec::new(), hits_ns, ..report.clone() });
+            state.report = Some(DumpReport {
+                id: 1,
+                filter: String::new(),
+                paths: Vec::new(),
+                hits_ns,
+                ..report.clone()
+            });
             return;
         };
         let joined = |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1));
@@ -107,7 +115,12 @@ impl Together {
     }
 
     /// Writes the file: whose facts are those of all windows. `None` where there was no window.
-    pub fn finish(&self, output: &Arc<DumpOutput>, ring: &Ring, evidence: &Arc<Evidence>) -> Option<DumpReport> {
+    pub fn finish(
+        &self,
+        output: &Arc<DumpOutput>,
+        ring: &Ring,
+        evidence: &Arc<Evidence>,
+    ) -> Option<DumpReport> {
         let mut state = std::mem::take(&mut *self.lock());
         let mut report = state.report.take()?;
         report.trigger = match state.triggers.len() {
@@ -147,7 +160,10 @@ impl Together {
             report.packets = files.values().map(|file| file.packets).sum();
             report.bytes = files.values().map(|file| file.bytes).sum();
             report.cut = files.values().map(|file| file.cut).sum();
-            let failed = error.clone().or_else(|| files.values().find_map(OutFile::complaint)).map(|error| output.fault(error));
+            let failed = error
+                .clone()
+                .or_else(|| files.values().find_map(OutFile::complaint))
+                .map(|error| output.fault(error));
             report.error = of_windows.error.clone().or(failed);
             let stated = gaps.state(true);
             (report.gaps, report.gaps_folded, report.missing) = (stated.gaps, stated.folded, stated.span_ns);
@@ -156,7 +172,12 @@ impl Together {
         };
         restate(&files, &mut report);
         for file in files.values_mut() {
-            file.finish_packets(ring, ring.interface_of(file.link_type()), (report.lost_min, report.lost_max), report.to_ns);
+            file.finish_packets(
+                ring,
+                ring.interface_of(file.link_type()),
+                (report.lost_min, report.lost_max),
+                report.to_ns,
+            );
         }
         let times = files.values().flat_map(OutFile::times).collect();
         report.circumstances = evidence.around(report.from_ns, report.to_ns, times);
@@ -174,7 +195,9 @@ impl Together {
         let mut number = 0;
         let mut held: Option<Record> = None;
         loop {
-            while let Some(run) = runs.pop_if(|run| heap.peek().is_none_or(|Reverse((next, _))| run.first <= *next)) {
+            while let Some(run) =
+                runs.pop_if(|run| heap.peek().is_none_or(|Reverse((next, _))| run.first <= *next))
+            {
                 let mut reader = Reader::new(run);
                 if reader.next(&self.spool)? {
                     heap.push(Reverse((reader.record.place, number)));
@@ -234,7 +257,9 @@ impl Files<'_> {
         if self.files.contains_key(&link_type) {
             return Ok(());
         }
-        if let Some(taken) = self.files.keys().next().filter(|_| matches!(self.output.target, Target::Stream(_))) {
+        if let Some(taken) =
+            self.files.keys().next().filter(|_| matches!(self.output.target, Target::Stream(_)))
+        {
             return Err(format!(
                 "a pipe takes one link type, here {}: packets of {} are left out; write into a file",
                 taken.name(),
@@ -243,7 +268,8 @@ impl Files<'_> {
         }
         // The dumps are over: their buffers are free.
         let buffers = Arc::default();
-        let created = OutFile::create(self.output, self.interfaces, link_type, self.evidence, &buffers, &self.intro);
+        let created =
+            OutFile::create(self.output, self.interfaces, link_type, self.evidence, &buffers, &self.intro);
         self.files.insert(link_type, created.map_err(|error| error.to_string())?);
         Ok(())
     }
@@ -356,7 +382,14 @@ impl Gathering {
     }
 
     /// Takes a packet.
-    pub fn write(&mut self, interfaces: &dyn Interfaces, place: Place, link_type: LinkType, block: &[u8], comments: &[String]) {
+    pub fn write(
+        &mut self,
+        interfaces: &dyn Interfaces,
+        place: Place,
+        link_type: LinkType,
+        block: &[u8],
+        comments: &[String],
+    ) {
         let snap_len = interfaces.interface(le32(block, 8)).map_or(0, |entry| entry.snap_len);
         let tally = Tally::of(place.time_ns, block, snap_len);
         if self.last.is_some_and(|last| place < last) {
@@ -397,7 +430,9 @@ impl Gathering {
         if let Some(first) = self.first.take().filter(|_| !chunks.is_empty()) {
             let mut state = self.together.lock();
             if state.runs.len() >= RUNS_MAX {
-                self.error.get_or_insert_with(|| io::Error::other("too many packets came too late for their place"));
+                self.error.get_or_insert_with(|| {
+                    io::Error::other("too many packets came too late for their place")
+                });
                 self.taken.subtract(&spooled);
                 self.unwritten.add(&spooled);
             } else {
@@ -451,8 +486,14 @@ mod tests {
     fn records_come_back_in_order_from_runs_that_overlap_each_place_once() {
         let together = Together::new(tempfile::tempfile().unwrap(), Arc::new(SystemDisk));
         let (ring_bytes, segment_bytes) = (16 * (64 << 10), Some(64 << 10));
-        let ring =
-            Ring::create(&scope_ring::RingConfig { ring_bytes, segment_bytes, workers: 1, lanes: 1, run_id: [3; 16] }).unwrap();
+        let ring = Ring::create(&scope_ring::RingConfig {
+            ring_bytes,
+            segment_bytes,
+            workers: 1,
+            lanes: 1,
+            run_id: [3; 16],
+        })
+        .unwrap();
         let place = |time_ns, packet| Place { time_ns, lane: 0, packet };
         let mut block = vec![0u8; 32];
         block[20] = 4;
@@ -501,8 +542,14 @@ mod tests {
         let spool = tempfile::tempfile().unwrap();
         let together = Together::new(spool.try_clone().unwrap(), Arc::new(SystemDisk));
         let (ring_bytes, segment_bytes) = (16 * (64 << 10), Some(64 << 10));
-        let ring =
-            Ring::create(&scope_ring::RingConfig { ring_bytes, segment_bytes, workers: 1, lanes: 1, run_id: [3; 16] }).unwrap();
+        let ring = Ring::create(&scope_ring::RingConfig {
+            ring_bytes,
+            segment_bytes,
+            workers: 1,
+            lanes: 1,
+            run_id: [3; 16],
+        })
+        .unwrap();
         let mut block = vec![0u8; 32];
         block[20] = 4;
         let mut gathering = Gathering::new(&together, &Arc::default());
@@ -511,19 +558,39 @@ mod tests {
             gathering.write(&*ring, place, LinkType::ETHERNET, &block, &[]);
         }
         gathering.end();
-        let window =
-            DumpReport { packets: gathering.taken.packets, asked: (0, 9), to_ns: 9, complete: true, ..DumpReport::default() };
+        let window = DumpReport {
+            packets: gathering.taken.packets,
+            asked: (0, 9),
+            to_ns: 9,
+            complete: true,
+            ..DumpReport::default()
+        };
         together.add(&window);
         spool.set_len(100).unwrap();
         let target = Target::Folder(Arc::new(scope_folder::Folder::open(folder.path()).unwrap()));
         let disk = Arc::new(SystemDisk);
-        let output = Arc::new(DumpOutput { format: crate::DumpFormat::Pcapng, target, budget: None, disk, together: None });
+        let output = Arc::new(DumpOutput {
+            format: crate::DumpFormat::Pcapng,
+            target,
+            budget: None,
+            disk,
+            together: None,
+        });
         let report = together.finish(&output, &ring, &Arc::default()).unwrap();
-        assert!(!report.complete && report.error.as_deref().is_some_and(|error| error.contains("spool")), "{report:?}");
+        assert!(
+            !report.complete && report.error.as_deref().is_some_and(|error| error.contains("spool")),
+            "{report:?}"
+        );
         assert_eq!((report.packets, report.lost_min, report.lost_max), (0, 0, 7));
         assert_eq!(
             report.gaps,
-            [scope_packet::Gap { from_ns: 0, to_ns: 9, reason: GapReason::Disk, lost_min: 0, lost_max: Some(7) }]
+            [scope_packet::Gap {
+                from_ns: 0,
+                to_ns: 9,
+                reason: GapReason::Disk,
+                lost_min: 0,
+                lost_max: Some(7)
+            }]
         );
     }
 }

@@ -240,11 +240,13 @@ impl RingTimeline {
             // What was committed behind the last look and is gone already.
             missing.add(at.packet, u64::MAX, MISSING_MAX);
             let of_era = self.ring.era_packets(lane, self.asked.era);
-            let spans = missing.spans.iter().map(|(&from, &(to, _))| from.max(of_era.start)..to.min(of_era.end));
+            let spans =
+                missing.spans.iter().map(|(&from, &(to, _))| from.max(of_era.start)..to.min(of_era.end));
             let spans: Vec<Range<u64>> = spans.map(|span| span.start..span.end.max(span.start)).collect();
             let exact = missing.spans.values().map(|(_, exact)| *exact);
             let lost = self.ring.lost(lane, &spans, (self.asked.from_ns, to_ns)).into_iter().zip(exact);
-            let lost = lost.map(|(lost, exact)| Lost { packets_min: if exact { lost.packets_min } else { 0 }, ..lost });
+            let lost = lost
+                .map(|(lost, exact)| Lost { packets_min: if exact { lost.packets_min } else { 0 }, ..lost });
             all.extend(lost.filter(|lost| lost.packets_max > 0));
         }
         all
@@ -273,7 +275,8 @@ impl Timeline for RingTimeline {
         self.pieces.clear();
         let reach_ns = if last { to_ns } else { i64::MAX };
         let lanes = 0..self.positions.len() as u32;
-        let mut needed: Vec<u64> = lanes.map(|lane| self.look_at_lane(lane, reach_ns, &mut state.held)).collect();
+        let mut needed: Vec<u64> =
+            lanes.map(|lane| self.look_at_lane(lane, reach_ns, &mut state.held)).collect();
         state.full.note(false);
         state.behind = (!last).then(|| self.positions.iter().map(|position| position.sequence).collect());
         self.pieces.sort_by_key(|piece| (piece.min_ns, piece.segment));
@@ -336,7 +339,10 @@ impl Timeline for RingTimeline {
         self.reading = None;
         let hold = self.hold.clone();
         self.hold_on(&mut hold.lock().held);
-        let needed = self.handed_out.checked_sub(1).and_then(|at| Some((self.pieces.get(at)?, self.needed_then.get(at)?)));
+        let needed = self
+            .handed_out
+            .checked_sub(1)
+            .and_then(|at| Some((self.pieces.get(at)?, self.needed_then.get(at)?)));
         if let Some((piece, needed)) = needed {
             self.hold.follower.done_before(piece.lane, *needed);
         }
@@ -369,7 +375,13 @@ impl Timeline for RingTimeline {
         let mut gaps = self.ring.gaps_before(era, (from_ns, to_ns));
         for lost in self.recycled(to_ns) {
             let (reason, lost_min, lost_max) = (GapReason::Evicted, lost.packets_min, Some(lost.packets_max));
-            gaps.extend(lost.span_ns.map(|(from_ns, to_ns)| Gap { from_ns, to_ns, reason, lost_min, lost_max }));
+            gaps.extend(lost.span_ns.map(|(from_ns, to_ns)| Gap {
+                from_ns,
+                to_ns,
+                reason,
+                lost_min,
+                lost_max,
+            }));
         }
         if self.settled <= Moment::new(era, to_ns) {
             let from_ns = self.settled.within(era).saturating_add(1).max(from_ns);
@@ -407,7 +419,12 @@ mod tests {
     #[test]
     fn a_gap_before_a_later_one_is_not_swallowed() {
         let mut missing = Missing::default();
-        [(100, 200), (50, 60), (200, 210), (10, 20)].into_iter().for_each(|(from, to)| missing.add(from, to, MISSING_MAX));
-        assert_eq!(missing.spans.into_iter().collect::<Vec<_>>(), [(10, (20, true)), (50, (60, true)), (100, (210, true))]);
+        [(100, 200), (50, 60), (200, 210), (10, 20)]
+            .into_iter()
+            .for_each(|(from, to)| missing.add(from, to, MISSING_MAX));
+        assert_eq!(
+            missing.spans.into_iter().collect::<Vec<_>>(),
+            [(10, (20, true)), (50, (60, true)), (100, (210, true))]
+        );
     }
 }

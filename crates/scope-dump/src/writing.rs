@@ -103,7 +103,16 @@ impl<'a> Writing<'a> {
     fn file(&mut self, link_type: LinkType) -> Option<&mut OutFile> {
         if !self.files.contains_key(&link_type) && self.unopened.is_none() {
             let intro = intro(&self.intro);
-            let begin = || OutFile::create(&self.output, self.interfaces, link_type, &self.evidence, &self.buffers, &intro);
+            let begin = || {
+                OutFile::create(
+                    &self.output,
+                    self.interfaces,
+                    link_type,
+                    &self.evidence,
+                    &self.buffers,
+                    &intro,
+                )
+            };
             match self.progress.wait(begin) {
                 Ok(file) => drop(self.files.insert(link_type, file.watched(&self.progress))),
                 Err(error) => self.unopened = Some((error, 0)),
@@ -126,7 +135,8 @@ impl<'a> Writing<'a> {
     /// that of the packet that fired, or the first one, or `fallback`, or Ethernet.
     pub(crate) fn end_packets(&mut self, fallback: Option<LinkType>) -> LinkType {
         let first = self.files.keys().next().copied();
-        let main_type = self.hit.map(|hit| hit.link_type).or(first).or(fallback).unwrap_or(LinkType::ETHERNET);
+        let main_type =
+            self.hit.map(|hit| hit.link_type).or(first).or(fallback).unwrap_or(LinkType::ETHERNET);
         match &mut self.gathering {
             Some(gathering) => gathering.end(),
             None => drop(self.file(main_type)),
@@ -149,7 +159,8 @@ impl<'a> Writing<'a> {
         match &self.output.together {
             Some(_) => report.paths.extend(self.output.path_of_all()),
             None => {
-                let restate = |files: &BTreeMap<_, _>, report: &mut DumpReport| self.state(files, report, lacks);
+                let restate =
+                    |files: &BTreeMap<_, _>, report: &mut DumpReport| self.state(files, report, lacks);
                 publish(&self.output, &mut files, main_type, report, &restate);
             }
         }
@@ -163,7 +174,8 @@ impl<'a> Writing<'a> {
         if let Some(Gathering { taken, .. }) = &self.gathering {
             (report.packets, report.bytes, report.cut) = (taken.packets, taken.bytes, taken.cut);
         }
-        let spool = self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));
+        let spool =
+            self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));
         let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
         let unfit = self.unfit.as_ref().map(|(words, _)| words.clone());
         let failed = files.values().find_map(OutFile::complaint).or(unopened).or(unfit).or(spool);
@@ -180,7 +192,8 @@ impl<'a> Writing<'a> {
         }
         let stated = gaps.state(self.everything);
         (report.gaps, report.gaps_folded) = (stated.gaps, stated.folded);
-        (report.lost_min, report.lost_max, report.missing) = (stated.lost_min, stated.lost_max, stated.span_ns);
+        (report.lost_min, report.lost_max, report.missing) =
+            (stated.lost_min, stated.lost_max, stated.span_ns);
         report.complete = report.gaps.is_empty() && report.error.is_none();
     }
 }

@@ -1,13 +1,15 @@
-//! Dumps held against a naive model: random lanes, times that step back, rings that turn, windows anywhere, filters that the key
-//! column screens well, badly and not at all. The model asks the filter of every packet. And each dump of the ring
-//! is held against one of the same window that a timeline in memory answers: byte for byte.
+//! Dumps held against a naive model: random lanes, times that step back, rings that turn, windows anywhere,
+//! filters that the key column screens well, badly and not at all. The model asks the filter of every packet.
+//! And each dump of the ring is held against one of the same window that a timeline in memory answers: byte
+//! for byte.
 
 mod memory;
 
 use memory::Memory;
 use proptest::prelude::*;
 use scope_dump::{
-    Dump, DumpFormat, DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, SystemDisk, Target, cut, cut_from,
+    Dump, DumpFormat, DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, SystemDisk,
+    Target, cut, cut_from,
 };
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
@@ -28,13 +30,17 @@ struct Model {
 }
 
 fn bytes_of(packet: &Model, len: usize) -> Vec<u8> {
-    let mut data: Vec<u8> = (0..len).map(|at| (at as u64 * 7 + packet.number * 13 + packet.lane as u64) as u8 | 1).collect();
+    let mut data: Vec<u8> =
+        (0..len).map(|at| (at as u64 * 7 + packet.number * 13 + packet.lane as u64) as u8 | 1).collect();
     if len >= 12 {
         data[0..8].copy_from_slice(&packet.number.to_le_bytes());
         data[8..12].copy_from_slice(&packet.lane.to_le_bytes());
     }
     if len >= FRAME_BYTES_MIN {
-        frame(&mut data[12..], packet.number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 ^ u64::from(packet.lane));
+        frame(
+            &mut data[12..],
+            packet.number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 ^ u64::from(packet.lane),
+        );
     }
     data
 }
@@ -42,10 +48,11 @@ fn bytes_of(packet: &Model, len: usize) -> Vec<u8> {
 /// Shorter packets have no network layer.
 const FRAME_BYTES_MIN: usize = 64;
 
-/// What follows the link layer's addresses: few hosts and ports, so that filters take some; tags, IPv6, ARP, a tunnel, later
-/// fragments.
+/// What follows the link layer's addresses: few hosts and ports, so that filters take some; tags, IPv6, ARP,
+/// a tunnel, later fragments.
 fn frame(data: &mut [u8], dice: u64) {
-    let (source, destination, port) = ((dice >> 8) as u8 % 6, (dice >> 16) as u8 % 6, [53, 80, 443][(dice >> 24) as usize % 3]);
+    let (source, destination, port) =
+        ((dice >> 8) as u8 % 6, (dice >> 16) as u8 % 6, [53, 80, 443][(dice >> 24) as usize % 3]);
     let at = match dice % 8 {
         0 => {
             data[..10].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
@@ -169,7 +176,12 @@ impl Bench {
     fn commit(&mut self) {
         for (worker, writer) in self.lanes.iter_mut().enumerate() {
             writer.commit();
-            let first_ns = self.fed.iter().filter(|packet| packet.lane == worker as u32).map(|packet| packet.time_ns).min();
+            let first_ns = self
+                .fed
+                .iter()
+                .filter(|packet| packet.lane == worker as u32)
+                .map(|packet| packet.time_ns)
+                .min();
             self.ring.set_first(worker as u32, first_ns.unwrap_or(i64::MAX));
             let counts = scope_ring::WorkerCounts {
                 received_packets: self.numbers[worker],
@@ -216,7 +228,14 @@ fn compiled(filter: &str) -> Filter {
     Filter::compile(filter, VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap()
 }
 
-fn order(bench: &Bench, hit: Model, filter: &str, window: &Arc<Window>, folder: &std::path::Path, dumps_max: u64) -> DumpOrder {
+fn order(
+    bench: &Bench,
+    hit: Model,
+    filter: &str,
+    window: &Arc<Window>,
+    folder: &std::path::Path,
+    dumps_max: u64,
+) -> DumpOrder {
     DumpOrder {
         id: 1,
         trigger: "model".into(),
@@ -301,7 +320,8 @@ struct Case {
     seed: u64,
 }
 
-/// Holds a dump's packets against the model's; the packets of its window that were gone when it began, which it may lack.
+/// Holds a dump's packets against the model's; the packets of its window that were gone when it began, which
+/// it may lack.
 fn verify(
     bench: &Bench,
     report: &DumpReport,
@@ -317,11 +337,13 @@ fn verify(
     let predicate = compiled(filter).for_link(LinkType::ETHERNET);
     expected.retain(|packet| {
         let data = bytes_of(packet, case.len);
-        let taken = predicate.matches(&Headers::parse(LinkType::ETHERNET, &data), &data, data.len() as u32 + 5);
+        let taken =
+            predicate.matches(&Headers::parse(LinkType::ETHERNET, &data), &data, data.len() as u32 + 5);
         taken || (packet.lane, packet.number) == (hit.lane, hit.number)
     });
     expected.sort();
-    let expected: Vec<(i64, Vec<u8>)> = expected.iter().map(|packet| (packet.time_ns, bytes_of(packet, case.len))).collect();
+    let expected: Vec<(i64, Vec<u8>)> =
+        expected.iter().map(|packet| (packet.time_ns, bytes_of(packet, case.len))).collect();
     let written = read(report);
     assert!(written.is_sorted_by_key(|packet| packet.0), "in order of time");
     assert_eq!(written.len(), expected.len(), "{filter}: {case:?} {report:?}");
@@ -354,7 +376,8 @@ fn check(case: &Case) {
         next(&mut bench, &mut random);
     }
     let hit = next(&mut bench, &mut random);
-    let window = Arc::new(Window::new(hit.time_ns - case.before_ns, hit.time_ns + case.after_ns, hit.time_ns));
+    let window =
+        Arc::new(Window::new(hit.time_ns - case.before_ns, hit.time_ns + case.after_ns, hit.time_ns));
     let living = bench.living_from();
     let order = order(&bench, hit, case.filter, &window, folder.path(), case.dumps_max);
     let ring = bench.ring.clone();
@@ -377,7 +400,10 @@ fn check(case: &Case) {
     );
     assert_eq!(report.complete, report.lost_max == 0);
     if let Some((from_ns, to_ns)) = report.missing {
-        assert!(missing.iter().all(|packet| packet.time_ns >= from_ns && packet.time_ns <= to_ns), "{case:?} {report:?}");
+        assert!(
+            missing.iter().all(|packet| packet.time_ns >= from_ns && packet.time_ns <= to_ns),
+            "{case:?} {report:?}"
+        );
     } else {
         assert!(missing.is_empty());
     }
@@ -386,7 +412,10 @@ fn check(case: &Case) {
             missing.iter().map(|packet| packet.time_ns).min().unwrap(),
             missing.iter().map(|packet| packet.time_ns).max().unwrap(),
         );
-        assert!(report.missing.unwrap().1 == span.1 && report.missing.unwrap().0 <= span.0, "the span's end is exact");
+        assert!(
+            report.missing.unwrap().1 == span.1 && report.missing.unwrap().0 <= span.0,
+            "the span's end is exact"
+        );
     }
     assert_eq!(bench.ring.budget().taken(), 0, "all pins are given back");
 }
@@ -399,8 +428,12 @@ fn cases() -> impl Strategy<Value = Case> {
         0usize..9000,
         0usize..9000,
     );
-    let times =
-        (1i64..2_000_000, prop_oneof![Just(0i64), Just(1_000_000), Just(400_000_000)], 0i64..3_000_000_000, 0i64..3_000_000_000);
+    let times = (
+        1i64..2_000_000,
+        prop_oneof![Just(0i64), Just(1_000_000), Just(400_000_000)],
+        0i64..3_000_000_000,
+        0i64..3_000_000_000,
+    );
     let grace = prop_oneof![Just(0i64), Just(4_000_000), Just(1_000_000_000)];
     let rest = (grace, 1u64..9, proptest::sample::select(&FILTERS[..]), any::<u64>());
     (shape, times, rest).prop_map(
@@ -479,8 +512,12 @@ fn every_filter_leaves_the_packets_that_it_takes_and_the_one_that_fired() {
     }
 }
 
-/// A dump for which 200 packets come later than its reorder buffer reaches, written to `output`; all its packets in order.
-fn dump_with_late_packets(output: Arc<DumpOutput>, folder: &std::path::Path) -> (DumpReport, Vec<(i64, Vec<u8>)>) {
+/// A dump for which 200 packets come later than its reorder buffer reaches, written to `output`; all its
+/// packets in order.
+fn dump_with_late_packets(
+    output: Arc<DumpOutput>,
+    folder: &std::path::Path,
+) -> (DumpReport, Vec<(i64, Vec<u8>)>) {
     let mut bench = Bench::new(1, 640, 1400, 1_000_000_000_000);
     let begin_ns = 1_000_000_000_000;
     let hit = bench.feed(0, begin_ns);
@@ -512,7 +549,8 @@ fn dump_with_late_packets(output: Arc<DumpOutput>, folder: &std::path::Path) -> 
 #[test]
 fn packets_later_than_the_reorder_buffer_reaches_find_their_place() {
     let folder = tempfile::tempdir().unwrap();
-    let (report, expected) = dump_with_late_packets(DumpOutput::in_folder(folder.path()).unwrap(), folder.path());
+    let (report, expected) =
+        dump_with_late_packets(DumpOutput::in_folder(folder.path()).unwrap(), folder.path());
     assert!(read(&report) == expected);
 }
 
@@ -520,7 +558,8 @@ fn packets_later_than_the_reorder_buffer_reaches_find_their_place() {
 fn late_packets_find_their_place_in_a_pcap_dump_too() {
     let folder = tempfile::tempdir().unwrap();
     let output = Arc::try_unwrap(DumpOutput::in_folder(folder.path()).unwrap()).unwrap();
-    let (report, expected) = dump_with_late_packets(Arc::new(DumpOutput { format: DumpFormat::Pcap, ..output }), folder.path());
+    let (report, expected) =
+        dump_with_late_packets(Arc::new(DumpOutput { format: DumpFormat::Pcap, ..output }), folder.path());
     let (file, mut at, mut packets) = (std::fs::read(&report.paths[0]).unwrap(), 24, Vec::new());
     while at < file.len() {
         let [seconds, ns, captured] = [0, 4, 8].map(|place| i64::from(pcapng::le32(&file, at + place)));
@@ -535,7 +574,13 @@ fn in_a_pipe_late_packets_stand_behind_their_place_and_none_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     let target = Target::Stream(std::fs::File::create(&path).unwrap());
-    let output = DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SystemDisk), together: None };
+    let output = DumpOutput {
+        format: DumpFormat::Pcapng,
+        target,
+        budget: None,
+        disk: Arc::new(SystemDisk),
+        together: None,
+    };
     let (report, expected) = dump_with_late_packets(Arc::new(output), folder.path());
     assert!(report.paths.is_empty() && report.to_stream);
     let mut packets = read(&DumpReport { paths: vec![path.clone()], ..report });
@@ -562,7 +607,8 @@ fn check_many(case: &Case, dumps: usize) -> scope_dump::Spared {
     let (mut now_ns, mut running) = (1_000_000_000_000, Vec::new());
     for number in 0..case.past + case.future {
         now_ns += random(2 * case.step_ns as u64) as i64;
-        let hit = bench.feed(random(case.lanes as u64) as u32, now_ns - random(case.jitter_ns as u64 + 1) as i64);
+        let hit =
+            bench.feed(random(case.lanes as u64) as u32, now_ns - random(case.jitter_ns as u64 + 1) as i64);
         if random(20) == 0 {
             bench.commit();
         }
@@ -587,7 +633,11 @@ fn check_many(case: &Case, dumps: usize) -> scope_dump::Spared {
     for (dump, filter, hit, window, living) in running {
         let report = dump.join().unwrap();
         let missing = verify(&bench, &report, case, filter, hit, &window, &living);
-        assert!((report.lost_min..=report.lost_max).contains(&(missing.len() as u64)), "{report:?} {}", missing.len());
+        assert!(
+            (report.lost_min..=report.lost_max).contains(&(missing.len() as u64)),
+            "{report:?} {}",
+            missing.len()
+        );
     }
     assert_eq!(bench.ring.budget().taken(), 0, "all pins are given back");
     bench.scans.spared()
@@ -626,7 +676,8 @@ fn packets_of_one_time_go_out_in_the_order_of_lanes_at_once() {
     let path = folder.path().join("pipe");
     let mut bench = Bench::new(2, 32, 100, 0);
     let begin_ns = 1_000_000_000_000;
-    // Lane 1 begins earlier: its piece is read first, and its packet of the common time must wait for lane 0's.
+    // Lane 1 begins earlier: its piece is read first, and its packet of the common time must wait for lane
+    // 0's.
     let hit = bench.feed(1, begin_ns);
     bench.feed(1, begin_ns + 1);
     bench.feed(0, begin_ns + 1);
@@ -634,7 +685,8 @@ fn packets_of_one_time_go_out_in_the_order_of_lanes_at_once() {
     bench.feed(1, begin_ns + 2);
     let window = Arc::new(Window::new(begin_ns, begin_ns + 10, begin_ns));
     let target = Target::Stream(std::fs::File::create(&path).unwrap());
-    let output = DumpOutput { target, ..Arc::try_unwrap(DumpOutput::in_folder(folder.path()).unwrap()).ok().unwrap() };
+    let output =
+        DumpOutput { target, ..Arc::try_unwrap(DumpOutput::in_folder(folder.path()).unwrap()).ok().unwrap() };
     let order = DumpOrder { output: Arc::new(output), ..order(&bench, hit, "", &window, folder.path(), 1) };
     bench.end();
     let report = cut(&bench.ring, order);
@@ -652,8 +704,9 @@ fn packets_of_another_era_are_none_of_the_window_s_and_none_that_it_lacks() {
     let begin_ns = 1_000_000_000_000;
     let second = 1_000_000_000;
     // Era 0 goes through the ring twice, at the very times that era 1 has again.
-    let feed =
-        |bench: &mut Bench, packets: i64| (0..packets).map(|n| bench.feed(0, begin_ns + n * second / 1000)).last().unwrap();
+    let feed = |bench: &mut Bench, packets: i64| {
+        (0..packets).map(|n| bench.feed(0, begin_ns + n * second / 1000)).last().unwrap()
+    };
     feed(&mut bench, 4000);
     bench.commit();
     let next = bench.numbers[0];
@@ -668,7 +721,9 @@ fn packets_of_another_era_are_none_of_the_window_s_and_none_that_it_lacks() {
     let report = cut(&bench.ring, order);
     assert_eq!((report.lost_max, report.packets), (0, 400), "{report:?}");
     let inside = bench.fed.iter().filter(|packet| packet.time_ns >= window.from_ns());
-    assert!(read(&report) == inside.map(|packet| (packet.time_ns, bytes_of(packet, 1000))).collect::<Vec<_>>());
+    assert!(
+        read(&report) == inside.map(|packet| (packet.time_ns, bytes_of(packet, 1000))).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -693,8 +748,10 @@ fn any_window_with_any_losses_is_the_same_from_the_ring_and_from_memory() {
         for n in 0..9000 {
             bench.feed(random(3) as u32, begin_ns + n * 1_000_000 - random(2) * random(40_000_000));
             if n % 1800 == 900 {
-                let (from_ns, reason) =
-                    (begin_ns + n * 1_000_000, [GapReason::Kernel, GapReason::RingPinned][random(2) as usize]);
+                let (from_ns, reason) = (
+                    begin_ns + n * 1_000_000,
+                    [GapReason::Kernel, GapReason::RingPinned][random(2) as usize],
+                );
                 let (lost, to_ns) = (1 + random(9) as u64, from_ns + random(90_000_000));
                 let gap = Gap { from_ns, to_ns, reason, lost_min: lost, lost_max: Some(lost) };
                 bench.ring.note_gap(random(3) as u32, 0, gap);
@@ -716,9 +773,11 @@ fn any_window_with_any_losses_is_the_same_from_the_ring_and_from_memory() {
                     break hit;
                 }
             };
-            let (before_ns, after_ns) = (random(4_000_000_000) >> random(6), random(3_000_000_000) >> random(6));
+            let (before_ns, after_ns) =
+                (random(4_000_000_000) >> random(6), random(3_000_000_000) >> random(6));
             let window = Arc::new(Window::new(hit.time_ns - before_ns, hit.time_ns + after_ns, hit.time_ns));
-            let (filter, folder) = (FILTERS[random(FILTERS.len() as i64) as usize], tempfile::tempdir().unwrap());
+            let (filter, folder) =
+                (FILTERS[random(FILTERS.len() as i64) as usize], tempfile::tempdir().unwrap());
             let report = cut(&bench.ring, order(&bench, hit, filter, &window, folder.path(), 4));
             let mut memory = bench.in_memory(window.from_ns(), &living);
             memory.never_came = never_came.clone();

@@ -1,4 +1,5 @@
-//! Dumps whose disk fails them at the end, and pipes: what is not kept is not counted as kept, and all of it is stated.
+//! Dumps whose disk fails them at the end, and pipes: what is not kept is not counted as kept, and all of it
+//! is stated.
 
 mod live_bench;
 
@@ -85,7 +86,13 @@ fn dump(output: DumpOutput) -> DumpReport {
 
 fn with(fault: Fault, folder: &Path) -> DumpReport {
     let target = Target::Folder(Arc::new(Folder::open(folder).unwrap()));
-    dump(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(Faulty(fault)), together: None })
+    dump(DumpOutput {
+        format: DumpFormat::Pcapng,
+        target,
+        budget: None,
+        disk: Arc::new(Faulty(fault)),
+        together: None,
+    })
 }
 
 fn names(folder: &Path) -> usize {
@@ -97,14 +104,24 @@ fn where_only_the_sync_fails_the_files_get_their_names_and_say_so() {
     for fault in [Fault::Sync, Fault::SyncOfFolder] {
         let folder = tempfile::tempdir().unwrap();
         let report = with(fault, folder.path());
-        assert_eq!((report.packets, report.paths.len(), names(folder.path())), (2 * PACKETS, 2, 2), "{fault:?}: {report:#?}");
+        assert_eq!(
+            (report.packets, report.paths.len(), names(folder.path())),
+            (2 * PACKETS, 2, 2),
+            "{fault:?}: {report:#?}"
+        );
         assert_eq!(read(&report).len() as u64, PACKETS);
         let error = report.error.as_deref().unwrap();
-        assert!(error.contains("perhaps not on the disk") && !report.complete && report.has_failed(), "{fault:?}: {report:#?}");
+        assert!(
+            error.contains("perhaps not on the disk") && !report.complete && report.has_failed(),
+            "{fault:?}: {report:#?}"
+        );
         for path in &report.paths {
             let file = std::fs::read(path).unwrap();
             let head = String::from_utf8_lossy(&file[..4096]).into_owned();
-            assert!(head.contains("perhaps not on the disk") && !head.contains("complete: every"), "{fault:?}: {head}");
+            assert!(
+                head.contains("perhaps not on the disk") && !head.contains("complete: every"),
+                "{fault:?}: {head}"
+            );
         }
     }
 }
@@ -131,11 +148,18 @@ fn a_dump_that_gets_no_name_has_no_packets_and_lacks_all_of_them() {
 fn the_main_file_of_a_dump_says_that_another_one_could_not_be_kept() {
     let folder = tempfile::tempdir().unwrap();
     let report = with(Fault::NameOfSecond, folder.path());
-    assert_eq!((report.packets, report.paths.len(), report.lost_min, report.lost_max), (PACKETS, 1, PACKETS, PACKETS));
+    assert_eq!(
+        (report.packets, report.paths.len(), report.lost_min, report.lost_max),
+        (PACKETS, 1, PACKETS, PACKETS)
+    );
     assert_eq!(read(&report).len() as u64, PACKETS);
     let file = std::fs::read(&report.paths[0]).unwrap();
     let head = String::from_utf8_lossy(&file[..4096]).into_owned();
-    assert!(head.contains("incomplete: at least 300 and at most 300") && head.contains(" disk, 300 to 300 packets"), "{head}");
+    assert!(
+        head.contains("incomplete: at least 300 and at most 300")
+            && head.contains(" disk, 300 to 300 packets"),
+        "{head}"
+    );
 }
 
 #[test]
@@ -143,12 +167,24 @@ fn a_pipe_whose_window_begins_with_another_link_type_gets_the_packets_of_the_hit
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     let target = Target::Stream(File::create(&path).unwrap());
-    let report =
-        dump(DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SystemDisk), together: None });
-    assert_eq!((report.packets, report.lost_min, report.lost_max), (PACKETS, PACKETS, PACKETS), "{report:#?}");
+    let report = dump(DumpOutput {
+        format: DumpFormat::Pcapng,
+        target,
+        budget: None,
+        disk: Arc::new(SystemDisk),
+        together: None,
+    });
+    assert_eq!(
+        (report.packets, report.lost_min, report.lost_max),
+        (PACKETS, PACKETS, PACKETS),
+        "{report:#?}"
+    );
     assert!(read_file(&path).keys().all(|(lane, _)| *lane == 1));
     assert_eq!(read_file(&path).len() as u64, PACKETS);
-    assert!(report.error.as_deref().is_some_and(|error| error.contains("takes one link type")), "{report:#?}");
+    assert!(
+        report.error.as_deref().is_some_and(|error| error.contains("takes one link type")),
+        "{report:#?}"
+    );
 }
 
 /// Notes the acts of a dump's end, in order.

@@ -1,5 +1,5 @@
-//! What a dump states of its loss, held against the truth: many small rings that are fed live, with pins of others, kernel drops and
-//! several lanes, while the dump comes to its reading and writing only now and then.
+//! What a dump states of its loss, held against the truth: many small rings that are fed live, with pins of
+//! others, kernel drops and several lanes, while the dump comes to its reading and writing only now and then.
 
 mod live_bench;
 
@@ -51,7 +51,8 @@ fn run(seed: u64) -> (usize, bool) {
     let (lane, (hit_ns, place)) = live(&mut bench, &mut dice);
     let hit = place.map(|_| (lane, bench.numbers[lane as usize] - 1));
     let span_ns = |turns: u64| (turns * turn * 100_000) as i64;
-    let (before_ns, after_ns) = (dice.below(span_ns(2) as u64 / short) as i64, dice.below(span_ns(2) as u64 / short) as i64);
+    let (before_ns, after_ns) =
+        (dice.below(span_ns(2) as u64 / short) as i64, dice.below(span_ns(2) as u64 / short) as i64);
     let window = Arc::new(Window::new(hit_ns - before_ns, hit_ns + after_ns, hit_ns));
     let (folder, gate) = (tempfile::tempdir().unwrap(), Arc::new(Gate::default()));
     let dump = begin(&bench, place, &window, 1 + dice.below(3), in_folder(folder.path(), &gate), &gate);
@@ -79,17 +80,21 @@ fn run(seed: u64) -> (usize, bool) {
 fn in_random_live_runs_no_complete_dump_lacks_a_packet_and_every_bound_holds() {
     let results: Vec<(usize, bool)> = std::thread::scope(|scope| {
         let parts = 4;
-        let part = |part: u64| scope.spawn(move || (0..RUNS / parts).map(|n| run(n * parts + part)).collect::<Vec<_>>());
+        let part = |part: u64| {
+            scope.spawn(move || (0..RUNS / parts).map(|n| run(n * parts + part)).collect::<Vec<_>>())
+        };
         let all: Vec<_> = (0..parts).map(part).collect();
         all.into_iter().flat_map(|part| part.join().unwrap()).collect()
     });
     // Both kinds come often enough to mean something.
-    let (complete, lacking) = (results.iter().filter(|run| run.1).count(), results.iter().filter(|run| run.0 > 0).count());
+    let (complete, lacking) =
+        (results.iter().filter(|run| run.1).count(), results.iter().filter(|run| run.0 > 0).count());
     assert!(complete > 200 && lacking > 200, "{complete} complete, {lacking} lacking");
 }
 
-/// A dump whose window ends one and a half quarters of a turn of the ring after its hit: within half of the ring, the budget. It
-/// stands still while `quarters` pass, after each of which the keeper looks, if there is one. Its report, and what it lacks.
+/// A dump whose window ends one and a half quarters of a turn of the ring after its hit: within half of the
+/// ring, the budget. It stands still while `quarters` pass, after each of which the keeper looks, if there is
+/// one. Its report, and what it lacks.
 fn stalled(quarters: u64, kept: bool) -> (DumpReport, usize) {
     let mut dice = Dice(77);
     let mut bench = Bench::new(1, 64, 0, 0);

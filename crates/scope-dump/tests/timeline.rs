@@ -89,12 +89,18 @@ fn a_selection_hands_on_what_the_filter_takes_in_order_and_the_packet_that_is_ex
     for (lanes, jitter_ns) in [(1, 0), (3, 0), (3, 90 * STEP_NS)] {
         let mut memory = memory(&mut dice, lanes, 2000, jitter_ns, from_ns);
         memory.step = 70;
-        let exempt = *memory.order.iter().find(|packet| packet.0 > from_ns && is_short(packet.2)).expect("one of 64 bytes");
+        let exempt = *memory
+            .order
+            .iter()
+            .find(|packet| packet.0 > from_ns && is_short(packet.2))
+            .expect("one of 64 bytes");
         let mut selection = selection("greater 100", from_ns, Some((exempt.1, exempt.2)));
         let mut notes = Notes::default();
         while !round(&mut selection, &mut memory, to_ns, &mut notes) {}
         let mut expected = memory.order.clone();
-        expected.retain(|packet| (from_ns..=to_ns).contains(&packet.0) && (!is_short(packet.2) || *packet == exempt));
+        expected.retain(|packet| {
+            (from_ns..=to_ns).contains(&packet.0) && (!is_short(packet.2) || *packet == exempt)
+        });
         expected.sort_unstable();
         assert!(notes.packets == expected && notes.pauses > 10);
         assert_eq!(selection.missing(&memory, to_ns), []);
@@ -113,17 +119,22 @@ fn a_span_grows_while_it_is_answered_and_each_round_says_what_is_missing_by_then
         to_ns = (to_ns + 45 * STEP_NS).min(BEGIN_NS + 2500 * STEP_NS);
         let last = round(&mut selection, &mut memory, to_ns, &mut notes);
         rounds += 1;
-        assert!(notes.packets.is_sorted() && notes.packets.iter().all(|packet| (from_ns..=to_ns).contains(&packet.0)));
+        assert!(
+            notes.packets.is_sorted()
+                && notes.packets.iter().all(|packet| (from_ns..=to_ns).contains(&packet.0))
+        );
         let unsettled = selection.missing(&memory, to_ns);
         if last {
             assert_eq!(unsettled, []);
             break;
         }
-        let [Gap { reason: GapReason::Unsettled, from_ns: unsettled_ns, lost_max: None, .. }] = unsettled[..] else {
+        let [Gap { reason: GapReason::Unsettled, from_ns: unsettled_ns, lost_max: None, .. }] = unsettled[..]
+        else {
             panic!("{unsettled:?}")
         };
         // What is settled was handed on, all of it.
-        let settled = |packet: &&(i64, u32, u64)| (from_ns..unsettled_ns - 1).contains(&packet.0) && packet.0 <= to_ns;
+        let settled =
+            |packet: &&(i64, u32, u64)| (from_ns..unsettled_ns - 1).contains(&packet.0) && packet.0 <= to_ns;
         assert!(notes.packets.len() >= memory.order.iter().filter(settled).count());
     }
     let mut expected = memory.order.clone();
@@ -136,7 +147,8 @@ fn a_span_grows_while_it_is_answered_and_each_round_says_what_is_missing_by_then
 fn what_a_timeline_can_not_lend_any_more_is_missing_and_stated() {
     for seed in 1..=40 {
         let mut dice = Dice(seed * 0x9e37_79b9);
-        let (from_ns, to_ns) = (BEGIN_NS + dice.below(500) * STEP_NS, BEGIN_NS + (500 + dice.below(900)) * STEP_NS);
+        let (from_ns, to_ns) =
+            (BEGIN_NS + dice.below(500) * STEP_NS, BEGIN_NS + (500 + dice.below(900)) * STEP_NS);
         let jitter_ns = dice.below(2) * 30 * STEP_NS;
         let mut memory = memory(&mut dice, 3, 1500, jitter_ns, from_ns);
         memory.step = 1 + dice.below(400) as usize;
@@ -150,11 +162,17 @@ fn what_a_timeline_can_not_lend_any_more_is_missing_and_stated() {
         let mut expected = memory.order.clone();
         expected.retain(|packet| (from_ns..=to_ns).contains(&packet.0));
         expected.sort_unstable();
-        let (gone, there): (Vec<_>, Vec<_>) = expected.into_iter().partition(|packet| memory.vanishing.contains(&id(packet)));
+        let (gone, there): (Vec<_>, Vec<_>) =
+            expected.into_iter().partition(|packet| memory.vanishing.contains(&id(packet)));
         assert!(notes.packets == there, "run {seed}");
         let gaps = selection.missing(&memory, to_ns);
-        assert_eq!(gaps.iter().map(|gap| gap.lost_min).sum::<u64>(), gone.len() as u64, "run {seed}: {gaps:?}");
-        let in_a_gap = |packet: &(i64, u32, u64)| gaps.iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&packet.0));
+        assert_eq!(
+            gaps.iter().map(|gap| gap.lost_min).sum::<u64>(),
+            gone.len() as u64,
+            "run {seed}: {gaps:?}"
+        );
+        let in_a_gap =
+            |packet: &(i64, u32, u64)| gaps.iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&packet.0));
         assert!(gone.iter().all(in_a_gap), "run {seed}: {gaps:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! The last line of a run that is ended at once: whoever stops it twice wants no summary, but the log says that it was so.
+//! The last line of a run that is ended at once: whoever stops it twice wants no summary, but the log says
+//! that it was so.
 
 use crate::dumps::Dumps;
 use scope_events::Events;
@@ -37,7 +38,8 @@ impl AtOnce {
         let known = self.log.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((events, dumps)) = known else { return };
         let (Some(events), Some(dumps)) = (events.upgrade(), dumps.upgrade()) else { return };
-        let end = EndedAtOnce { why: why.to_string(), dumps_open: dumps.open_now().map(|dumps| dumps as u64) };
+        let end =
+            EndedAtOnce { why: why.to_string(), dumps_open: dumps.open_now().map(|dumps| dumps as u64) };
         // Where the disk is stuck the process ends without it: that is what was asked for.
         let _ = events.last_words(end, PATIENCE);
     }

@@ -5,10 +5,11 @@
 //!                              │ full, or the run is over: back to the sender at once, with the refusal
 //!                              └ stop: a flag in front of the queue
 //! ```
-//! A stop must always get through, and is looked at where no queue is read: while the ring's memory is made resident, and by
-//! threads beside the run. So it is a flag that the sender raises itself, and the queue's bound is none of its own. Signal
-//! handlers come nowhere near this: they write to a pipe, and a thread sends the orders. What ends the process at once on a second
-//! signal is that thread alone ([`Control::end_at_once`]), since the main thread may hang.
+//! A stop must always get through, and is looked at where no queue is read: while the ring's memory is made
+//! resident, and by threads beside the run. So it is a flag that the sender raises itself, and the queue's
+//! bound is none of its own. Signal handlers come nowhere near this: they write to a pipe, and a thread sends
+//! the orders. What ends the process at once on a second signal is that thread alone
+//! ([`Control::end_at_once`]), since the main thread may hang.
 
 use crate::at_once::AtOnce;
 use crate::reload::Reload;
@@ -22,15 +23,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Orders that wait at once. A further one is refused with [`Refusal::Busy`], and counted.
 pub const ORDERS_MAX: usize = 64;
 
-/// What a run can be ordered to do. What is ordered before it has begun waits until it has; behind its end all are refused.
+/// What a run can be ordered to do. What is ordered before it has begun waits until it has; behind its end
+/// all are refused.
 #[derive(Debug)]
 pub enum Order {
     /// Stop the sources, close the dumps with what has arrived, and end. A second one changes nothing.
     Stop,
     /// Fire by hand. Refused once the sources have ended.
     Fire(Which),
-    /// Change triggers and limits, or say why they don't change. Waits until every worker has taken over the change before
-    /// it, and lets other orders pass meanwhile. Refused once the sources have ended.
+    /// Change triggers and limits, or say why they don't change. Waits until every worker has taken over the
+    /// change before it, and lets other orders pass meanwhile. Refused once the sources have ended.
     Reload(Reload),
     /// Go on in a new log if it was moved or removed. Obeyed until the last dump is finished.
     ReopenLog,
@@ -191,9 +193,9 @@ impl Control {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For who ends the process at once because of `why`: the log gets its last line, if its disk takes it soon. The commands that
-    /// run after dumps are killed by their helper as soon as this process is gone. Legal at any time; what the run still comes to
-    /// isn't in its log.
+    /// For who ends the process at once because of `why`: the log gets its last line, if its disk takes it
+    /// soon. The commands that run after dumps are killed by their helper as soon as this process is gone.
+    /// Legal at any time; what the run still comes to isn't in its log.
     pub fn end_at_once(&self, why: &str) {
         self.at_once.log(why);
     }
@@ -293,7 +295,9 @@ mod tests {
         assert!(matches!(control.take(false).unwrap().order, Order::Fire(Which::Hand)));
         assert!(control.take(false).is_none());
         let first = control.take(true).unwrap();
-        assert!(matches!(&first.order, Order::Reload(Reload::Refuse(faults)) if faults[0] == Fault::whole("first")));
+        assert!(
+            matches!(&first.order, Order::Reload(Reload::Refuse(faults)) if faults[0] == Fault::whole("first"))
+        );
         first.sender.answer(Err(Refusal::Faults(vec![Fault::whole("first")])));
         assert_eq!(change.wait(), Err(Refusal::Faults(vec![Fault::whole("first")])));
         assert!(control.take(true).is_some());

@@ -1,6 +1,8 @@
-//! What became of a run's dumps: the newest ones in full, sums of all, and those that nobody has spoken of yet.
+//! What became of a run's dumps: the newest ones in full, sums of all, and those that nobody has spoken of
+//! yet.
 //!
-//! A service makes dumps for months; each of them stands in `wirescope.jsonl`, so only [`REPORTS_MAX`] are kept here.
+//! A service makes dumps for months; each of them stands in `wirescope.jsonl`, so only [`REPORTS_MAX`] are
+//! kept here.
 
 use crate::failure::Failure;
 use scope_dump::{DumpReport, gaps_in_words};
@@ -87,8 +89,12 @@ impl DumpReports {
 pub(crate) fn failures(listed: &[DumpReport], totals: &DumpTotals) -> Vec<Failure> {
     let failed: Vec<&DumpReport> = listed.iter().filter(|report| report.has_failed()).collect();
     let others = totals.failed.saturating_sub(failed.len() as u64);
-    let others = (others > 0)
-        .then(|| format!("{} older dumps are incomplete, too: see the events 'dump' of wirescope.jsonl", number(others)));
+    let others = (others > 0).then(|| {
+        format!(
+            "{} older dumps are incomplete, too: see the events 'dump' of wirescope.jsonl",
+            number(others)
+        )
+    });
     let of_dump = |report: &DumpReport| Failure { fault: Fault::whole(words(report)), dump: Some(report.id) };
     others.map(Failure::from).into_iter().chain(failed.into_iter().map(of_dump)).collect()
 }
@@ -102,9 +108,13 @@ fn words(report: &DumpReport) -> String {
             format!("no packet is missing, but {has} {}", gaps_in_words(&report.gaps))
         }
         (None, 0, u64::MAX) => "packets may be missing, how many nobody can know".to_string(),
-        (None, least, u64::MAX) => format!("at least {} {} missing, perhaps more", counted(least, "packet"), are(least)),
+        (None, least, u64::MAX) => {
+            format!("at least {} {} missing, perhaps more", counted(least, "packet"), are(least))
+        }
         (None, least, most) if least == most => format!("{} {} missing", counted(most, "packet"), are(most)),
-        (None, least, most) => format!("{} to {} {} missing", number(least), counted(most, "packet"), are(most)),
+        (None, least, most) => {
+            format!("{} to {} {} missing", number(least), counted(most, "packet"), are(most))
+        }
     };
     format!("dump {} is incomplete: {what}", report.id)
 }
@@ -123,7 +133,16 @@ mod tests {
         let gap = Gap { from_ns: 0, to_ns: 1, reason: GapReason::Evicted, lost_min: 0, lost_max: Some(1) };
         let gaps = vec![gap; lost as usize];
         let complete = gaps.is_empty();
-        DumpReport { id, packets: id, bytes: 10 * id, lost_min: 0, lost_max: lost, gaps, complete, ..DumpReport::default() }
+        DumpReport {
+            id,
+            packets: id,
+            bytes: 10 * id,
+            lost_min: 0,
+            lost_max: lost,
+            gaps,
+            complete,
+            ..DumpReport::default()
+        }
     }
 
     #[test]
@@ -136,8 +155,10 @@ mod tests {
     #[test]
     fn a_loss_is_said_as_surely_as_it_is_known() {
         let check = |(lost_min, lost_max), expected: &str| {
-            let gap = Gap { from_ns: 0, to_ns: 1, reason: GapReason::Kernel, lost_min, lost_max: Some(lost_max) };
-            let said = words(&DumpReport { id: 1, lost_min, lost_max, gaps: vec![gap], ..DumpReport::default() });
+            let gap =
+                Gap { from_ns: 0, to_ns: 1, reason: GapReason::Kernel, lost_min, lost_max: Some(lost_max) };
+            let said =
+                words(&DumpReport { id: 1, lost_min, lost_max, gaps: vec![gap], ..DumpReport::default() });
             assert_eq!(said, format!("dump 1 is incomplete: {expected}"));
         };
         check((0, u64::MAX), "packets may be missing, how many nobody can know");
@@ -154,7 +175,8 @@ mod tests {
         let mut reports = DumpReports::default();
         let all = 3 * REPORTS_MAX as u64;
         // They end in another order than they began.
-        (0..all / 2).for_each(|half| [2 * half + 2, 2 * half + 1].into_iter().for_each(|id| reports.add(report(id))));
+        (0..all / 2)
+            .for_each(|half| [2 * half + 2, 2 * half + 1].into_iter().for_each(|id| reports.add(report(id))));
         let kept: Vec<u64> = reports.kept().iter().map(|report| report.id).collect();
         assert_eq!(kept, (all - REPORTS_MAX as u64 + 1..=all).collect::<Vec<_>>());
         let packets = all * (all + 1) / 2;
@@ -180,7 +202,8 @@ mod tests {
     #[test]
     fn each_dump_is_told_once_and_what_waits_to_be_told_is_bounded() {
         let mut reports = DumpReports::default();
-        let ids = |reports: &mut DumpReports| reports.news().iter().map(|report| report.id).collect::<Vec<_>>();
+        let ids =
+            |reports: &mut DumpReports| reports.news().iter().map(|report| report.id).collect::<Vec<_>>();
         [2, 1].into_iter().for_each(|id| reports.add(report(id)));
         assert_eq!((ids(&mut reports), ids(&mut reports)), (vec![2, 1], vec![]));
         let all = NEWS_MAX as u64 + 5;

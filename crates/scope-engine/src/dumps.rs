@@ -4,7 +4,9 @@ use crate::dump_reports::DumpReports;
 use crate::exec::Exec;
 use crate::summary;
 use crate::threads::Threads;
-use scope_dump::{Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut};
+use scope_dump::{
+    Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut,
+};
 use scope_events::Events;
 use scope_events::event::{Warning, WarningKind};
 use scope_filter::FilterEngine;
@@ -127,9 +129,15 @@ impl Dumps {
         self.scans.buffered()
     }
 
-    /// Lets `trigger` decide on an occurrence, whatever its condition: a dump begins, or it is logged why none does. `packet` is
-    /// where the occurrence's packet stands, if it could be stored. The caller's next claim comes afterwards.
-    pub fn occurred(self: &Arc<Self>, trigger: &Trigger, occurrence: &Occurrence<'_>, packet: Option<HitPacket>) -> Outcome {
+    /// Lets `trigger` decide on an occurrence, whatever its condition: a dump begins, or it is logged why
+    /// none does. `packet` is where the occurrence's packet stands, if it could be stored. The caller's next
+    /// claim comes afterwards.
+    pub fn occurred(
+        self: &Arc<Self>,
+        trigger: &Trigger,
+        occurrence: &Occurrence<'_>,
+        packet: Option<HitPacket>,
+    ) -> Outcome {
         let verdict = trigger.occurred(occurrence, &self.places);
         let (name, word) = (&trigger.config().name, verdict.name());
         if let Verdict::Fired(fire) = verdict {
@@ -146,12 +154,19 @@ impl Dumps {
 
     /// The same of an order to fire `trigger` at `now`.
     pub fn ordered(self: &Arc<Self>, trigger: &Trigger, now: Moment) -> Outcome {
-        let link_types: Vec<LinkType> = (0..self.ring.lanes()).map(|lane| self.ring.lane_info(lane).link_type).collect();
+        let link_types: Vec<LinkType> =
+            (0..self.ring.lanes()).map(|lane| self.ring.lane_info(lane).link_type).collect();
         self.occurred(trigger, &trigger.config().condition.ordered(now, &link_types), None)
     }
 
     /// Begins a dump, and returns its number. What the window needs first is pinned here.
-    fn start(self: &Arc<Self>, trigger: &str, occurrence: &Occurrence<'_>, packet: Option<HitPacket>, fire: Fire) -> u64 {
+    fn start(
+        self: &Arc<Self>,
+        trigger: &str,
+        occurrence: &Occurrence<'_>,
+        packet: Option<HitPacket>,
+        fire: Fire,
+    ) -> u64 {
         let id = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         // So many may share what dumps may hold: this one, and those that may still come.
         let rest = self.exit_after.load(Ordering::Relaxed).saturating_sub(id - 1).max(1);
@@ -159,8 +174,12 @@ impl Dumps {
         let pins = FirstPins::take(&self.ring, fire.window.era(), fire.window.from_ns(), holders_max);
         self.scans.watch(&pins);
         let progress = Arc::new(Progress::default());
-        let open =
-            Arc::new(OpenDump { id, trigger: trigger.to_string(), window: fire.window.clone(), progress: progress.clone() });
+        let open = Arc::new(OpenDump {
+            id,
+            trigger: trigger.to_string(),
+            window: fire.window.clone(),
+            progress: progress.clone(),
+        });
         self.lock().open.push(open.clone());
         let order = DumpOrder {
             id,
@@ -191,14 +210,18 @@ impl Dumps {
         if let Err(error) = self.settings.threads.spawn(format!("dump-{id}"), Box::new(work)) {
             // The closure is dropped with its guard not yet made: no hit extends a window that nobody reads.
             window.close();
-            self.finish(id, DumpReport { error: Some(format!("no thread for the dump: {error}")), ..unwritten });
+            self.finish(
+                id,
+                DumpReport { error: Some(format!("no thread for the dump: {error}")), ..unwritten },
+            );
         }
         id
     }
 
     fn finish(&self, id: u64, report: DumpReport) {
         if let Some(error) = &report.interpreted {
-            let text = format!("dump {id} of {}: {error}: the interpreter evaluated its filter", report.trigger);
+            let text =
+                format!("dump {id} of {}: {error}: the interpreter evaluated its filter", report.trigger);
             self.events.log(Warning::of(WarningKind::Interpreter, text));
         }
         self.events.log(summary::dump(&report));
@@ -237,8 +260,10 @@ impl Dumps {
     /// Waits until no dump is being made any more, at most `limit`; whether that is so.
     pub fn wait(&self, limit: Duration) -> bool {
         let state = self.lock();
-        let (state, _) =
-            self.finished.wait_timeout_while(state, limit, |state| !state.open.is_empty()).expect("no panic while held");
+        let (state, _) = self
+            .finished
+            .wait_timeout_while(state, limit, |state| !state.open.is_empty())
+            .expect("no panic while held");
         state.open.is_empty()
     }
 
@@ -247,13 +272,15 @@ impl Dumps {
         self.lock().reports.clone()
     }
 
-    /// Whether the run has all the dumps that it is to end after, and a worker at `clock` needn't go on for any of them.
+    /// Whether the run has all the dumps that it is to end after, and a worker at `clock` needn't go on for
+    /// any of them.
     pub fn enough(&self, clock: Moment) -> bool {
         self.started.load(Ordering::Relaxed) >= self.exit_after.load(Ordering::Relaxed)
             && self.lock().open.iter().all(|dump| dump.window.end().plus(self.places.grace_ns()) < clock)
     }
 
-    /// From now on at most `dumps_max` dumps at once; the run ends after `exit_after`, those of before included.
+    /// From now on at most `dumps_max` dumps at once; the run ends after `exit_after`, those of before
+    /// included.
     pub fn set_limits(&self, dumps_max: usize, exit_after: Option<u64>) {
         self.places.set_limits(dumps_max, exit_after);
         self.exit_after.store(exit_after.unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -336,7 +363,13 @@ mod tests {
 
     /// Dumps for which no thread can be had, in a folder.
     fn dumps(folder: &Path, places: &Arc<Places>, events: &Arc<Events>) -> (Arc<Ring>, Arc<Dumps>) {
-        let config = RingConfig { ring_bytes: 1 << 20, segment_bytes: Some(64 << 10), workers: 1, lanes: 1, run_id: [1; 16] };
+        let config = RingConfig {
+            ring_bytes: 1 << 20,
+            segment_bytes: Some(64 << 10),
+            workers: 1,
+            lanes: 1,
+            run_id: [1; 16],
+        };
         let ring = Ring::create(&config).unwrap();
         let settings = DumpSettings {
             output: DumpOutput::in_folder(folder).unwrap(),
@@ -354,7 +387,8 @@ mod tests {
     #[test]
     fn an_order_that_starts_no_dump_is_a_line_of_the_log_like_a_hit() {
         let folder = tempfile::tempdir().unwrap();
-        let events = Events::open(&Arc::new(scope_folder::Folder::open(folder.path()).unwrap()), &[7; 16]).unwrap();
+        let events =
+            Events::open(&Arc::new(scope_folder::Folder::open(folder.path()).unwrap()), &[7; 16]).unwrap();
         let (places, events) = (Places::new(1, 0, None), Arc::new(events));
         places.heed(Arc::new(std::sync::atomic::AtomicBool::new(true)));
         let (_ring, dumps) = dumps(folder.path(), &places, &events);
@@ -393,11 +427,27 @@ mod tests {
             "no later hit is told that it is dumped"
         );
         let report = dumps.reports().kept().remove(0);
-        assert_eq!((report.asked, report.filter.as_str(), report.why.as_str(), report.hits), ((100, 300), "udp", "by hand", 1));
+        assert_eq!(
+            (report.asked, report.filter.as_str(), report.why.as_str(), report.hits),
+            ((100, 300), "udp", "by hand", 1)
+        );
         assert_eq!((id, report.id), (1, 1));
-        assert_eq!((report.packets, report.lost_min, report.lost_max, report.complete), (0, 1, u64::MAX, false));
-        assert_eq!(report.gaps, [Gap { from_ns: 100, to_ns: 300, reason: GapReason::Disk, lost_min: 1, lost_max: None }]);
-        assert!(report.error.as_deref().is_some_and(|error| error.starts_with("no thread for the dump: ")), "{report:?}");
-        assert_eq!((dumps.open().len(), places.open(), ring.budget().taken()), (0, 0, 0), "nothing is kept for it");
+        assert_eq!(
+            (report.packets, report.lost_min, report.lost_max, report.complete),
+            (0, 1, u64::MAX, false)
+        );
+        assert_eq!(
+            report.gaps,
+            [Gap { from_ns: 100, to_ns: 300, reason: GapReason::Disk, lost_min: 1, lost_max: None }]
+        );
+        assert!(
+            report.error.as_deref().is_some_and(|error| error.starts_with("no thread for the dump: ")),
+            "{report:?}"
+        );
+        assert_eq!(
+            (dumps.open().len(), places.open(), ring.budget().taken()),
+            (0, 0, 0),
+            "nothing is kept for it"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Commands after dumps: a process of their own starts them, bounded in number and time; the run keeps the beginning of what they say.
+//! Commands after dumps: a process of their own starts them, bounded in number and time; the run keeps the
+//! beginning of what they say.
 //!
 //! ```text
 //!  dump finished ──► offer: a bounded queue, never waits; full: skipped, counted
@@ -14,8 +15,9 @@
 //! | `group` | who of a process group lives |
 //! | `news` | what became of a command |
 //!
-//! The helper is begun before rights are given up, and has other ones than the run: it can start processes. It ends with the run,
-//! however that ends, because the run's end of the socket is then closed. A command's outcome changes nothing of the run.
+//! The helper is begun before rights are given up, and has other ones than the run: it can start processes.
+//! It ends with the run, however that ends, because the run's end of the socket is then closed. A command's
+//! outcome changes nothing of the run.
 
 mod commands;
 mod group;
@@ -93,7 +95,8 @@ pub struct ExecPlan {
 pub struct Surroundings<'a> {
     /// Whom they run as; `None`: who this process is.
     pub user: Option<&'a User>,
-    /// The folder for dumps, if there is one, and whether all of it may be read, or its files by their names only.
+    /// The folder for dumps, if there is one, and whether all of it may be read, or its files by their names
+    /// only.
     pub dumps: Option<(PathBuf, bool)>,
 }
 
@@ -146,7 +149,13 @@ impl Desk {
     }
 
     fn fail(&self, dump: u64, why: &str) {
-        let outcome = Outcome { dump, status: Err(why.to_string()), timed_out: false, took: Duration::ZERO, output: Vec::new() };
+        let outcome = Outcome {
+            dump,
+            status: Err(why.to_string()),
+            timed_out: false,
+            took: Duration::ZERO,
+            output: Vec::new(),
+        };
         self.tell(ExecNews::ended(outcome, self.writable));
     }
 
@@ -165,8 +174,9 @@ impl Exec {
     /// # Errors
     /// The system gives no process, or the helper can't begin.
     pub fn start(plan: ExecPlan, around: &Surroundings<'_>) -> Result<Arc<Exec>, Fault> {
-        let failed =
-            |what: &'static str| move |error: io::Error| Fault::of("exec").error(&error).cause(format!("{what}: {error}"));
+        let failed = |what: &'static str| {
+            move |error: io::Error| Fault::of("exec").error(&error).cause(format!("{what}: {error}"))
+        };
         let mut helper = spawn(&plan).map_err(failed("no process for commands"))?;
         let setup = Order::Setup(Setup {
             command: plan.command,
@@ -179,7 +189,10 @@ impl Exec {
             temporary: std::env::temp_dir(),
         });
         let gone = failed("the process for commands");
-        helper.set_read_timeout(Some(BEGIN_MAX)).and_then(|()| helper.write_all(&setup.to_frame())).map_err(&gone)?;
+        helper
+            .set_read_timeout(Some(BEGIN_MAX))
+            .and_then(|()| helper.write_all(&setup.to_frame()))
+            .map_err(&gone)?;
         let (mut inbox, since) = (Inbox::default(), Instant::now());
         let landlock_abi = loop {
             match inbox.next_told() {
@@ -190,7 +203,8 @@ impl Exec {
             }
         };
         helper.set_nonblocking(true).map_err(&gone)?;
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| gone(error.into()))?;
+        let wake =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| gone(error.into()))?;
         let desk = Arc::new(Desk {
             writable: plan.writable.len(),
             at_once: plan.at_once,
@@ -201,8 +215,12 @@ impl Exec {
         });
         let thread = {
             let desk = desk.clone();
-            let work = move || Clerk { desk: &desk, helper, inbox, outbox: Vec::new(), told_to_end: false }.work();
-            std::thread::Builder::new().name("exec".to_string()).spawn(work).map_err(failed("no thread for commands"))?
+            let work =
+                move || Clerk { desk: &desk, helper, inbox, outbox: Vec::new(), told_to_end: false }.work();
+            std::thread::Builder::new()
+                .name("exec".to_string())
+                .spawn(work)
+                .map_err(failed("no thread for commands"))?
         };
         Ok(Arc::new(Exec { timeout: plan.timeout, landlock_abi, thread: Mutex::new(Some(thread)), desk }))
     }
@@ -217,7 +235,9 @@ impl Exec {
         let job = Job { dump: report.id, facts: facts(report) };
         {
             let mut queue = self.desk.queue();
-            if queue.deadline.is_none() && queue.jobs.len() + queue.running.len() < WAITING_MAX + self.desk.at_once {
+            if queue.deadline.is_none()
+                && queue.jobs.len() + queue.running.len() < WAITING_MAX + self.desk.at_once
+            {
                 queue.jobs.push_back(job);
                 drop(queue);
                 return self.desk.wake();
@@ -249,7 +269,11 @@ impl Exec {
 /// Begins the helper with a clean environment; this end of its socket.
 fn spawn(plan: &ExecPlan) -> io::Result<UnixStream> {
     let named = plan.environment.iter().map(OsString::as_os_str);
-    let kept = KEPT.iter().map(OsStr::new).chain(named).filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?)));
+    let kept = KEPT
+        .iter()
+        .map(OsStr::new)
+        .chain(named)
+        .filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?)));
     own_process::spawn(EXEC_HELPER, None, kept)
 }
 
@@ -305,7 +329,8 @@ impl Clerk<'_> {
         self.end_helper();
     }
 
-    /// Orders what may run now. How long it may wait for news then (`None` within: for ever); `None`: all is over.
+    /// Orders what may run now. How long it may wait for news then (`None` within: for ever); `None`: all is
+    /// over.
     fn hand_out(&mut self) -> Option<Option<Duration>> {
         let mut queue = self.desk.queue();
         let left = queue.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -389,7 +414,10 @@ impl Clerk<'_> {
             let jobs = std::mem::take(&mut queue.jobs);
             let over = queue.deadline.is_some();
             drop(queue);
-            running.into_iter().chain(jobs.into_iter().map(|job| job.dump)).for_each(|dump| self.desk.fail(dump, HELPER_GONE));
+            running
+                .into_iter()
+                .chain(jobs.into_iter().map(|job| job.dump))
+                .for_each(|dump| self.desk.fail(dump, HELPER_GONE));
             if over {
                 return;
             }

@@ -24,7 +24,8 @@ impl From<String> for Failure {
 }
 
 impl Failure {
-    /// What an error kept from being done: `what: error`, and what helps where a limit of the system is behind it.
+    /// What an error kept from being done: `what: error`, and what helps where a limit of the system is
+    /// behind it.
     pub fn of_error(what: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
         Fault::default().error(error).cause(format!("{what}: {error}")).into()
     }

@@ -6,9 +6,9 @@ use scope_filter::FilterEngine;
 use scope_packet::LinkType;
 use scope_trigger::TriggerConfig;
 
-/// Makes machine code of the sources' and the triggers' filters: before the workers begin, and while they run for link types that
-/// one has met.
-/// Until it is made the interpreter answers; a worker never waits for it. Says where none can be made, once.
+/// Makes machine code of the sources' and the triggers' filters: before the workers begin, and while they run
+/// for link types that one has met. Until it is made the interpreter answers; a worker never waits for it.
+/// Says where none can be made, once.
 pub(crate) fn prepare_filters<'a>(
     engine: FilterEngine,
     sources: &[SourceEntry],
@@ -19,17 +19,27 @@ pub(crate) fn prepare_filters<'a>(
         let text = format!("source '{}': prefilter: {error}: the interpreter evaluates it", entry.spec);
         Some(Warning::of(WarningKind::Interpreter, text))
     };
-    sources.iter().filter_map(prefilter).chain(triggers.filter_map(|trigger| unready(trigger, engine))).collect()
+    sources
+        .iter()
+        .filter_map(prefilter)
+        .chain(triggers.filter_map(|trigger| unready(trigger, engine)))
+        .collect()
 }
 
-/// Makes a trigger's programs and machine code for every link type that has come. Says why there is no machine code, if so.
-pub(crate) fn made_ready(trigger: &TriggerConfig, links: &[LinkType], engine: FilterEngine) -> Option<Warning> {
+/// Makes a trigger's programs and machine code for every link type that has come. Says why there is no
+/// machine code, if so.
+pub(crate) fn made_ready(
+    trigger: &TriggerConfig,
+    links: &[LinkType],
+    engine: FilterEngine,
+) -> Option<Warning> {
     let filter = trigger.condition.filter()?;
     links.iter().for_each(|&link| drop(filter.for_link(link)));
     unready(trigger, engine)
 }
 
-/// Makes a trigger's filter ready for the link types that are known; in words why there is no machine code, once.
+/// Makes a trigger's filter ready for the link types that are known; in words why there is no machine code,
+/// once.
 fn unready(trigger: &TriggerConfig, engine: FilterEngine) -> Option<Warning> {
     let error = trigger.condition.filter()?.prepare(engine).err()?;
     let text = format!("trigger {}: {error}: the interpreter evaluates its filter", trigger.name);

@@ -1,4 +1,5 @@
-//! Whether the folder for dumps is still there: its path is opened once, so one that is removed is gone for this run.
+//! Whether the folder for dumps is still there: its path is opened once, so one that is removed is gone for
+//! this run.
 
 use crate::space::Told;
 use scope_dump::DumpOutput;
@@ -28,17 +29,24 @@ impl FolderWatch {
         self.turn(self.output.is_removed(), events)
     }
 
-    /// From one state to the other. A network file system may bring back what its server had lost for a while; others never do.
+    /// From one state to the other. A network file system may bring back what its server had lost for a
+    /// while; others never do.
     fn turn(&self, removed: bool, events: &Events) -> Option<Told> {
         if self.removed.swap(removed, Ordering::Relaxed) == removed {
             return None;
         }
         let place = self.output.place();
         let state = if removed { "raised" } else { "cleared" };
-        events.log(Alarm { alarm: ALARM.into(), state: state.into(), why: Some(place.clone()), ..Alarm::default() });
+        events.log(Alarm {
+            alarm: ALARM.into(),
+            state: state.into(),
+            why: Some(place.clone()),
+            ..Alarm::default()
+        });
         Some(if removed {
             Told::Warning(format!(
-                "the folder {place} was removed: dumps fail from now on, and so does a log in it; make it again by: mkdir -p {}, and start the run again",
+                "the folder {place} was removed: dumps fail from now on, and so does a log in it; make it \
+                 again by: mkdir -p {}, and start the run again",
                 scope_spelling::printable::shell_word(&place)
             ))
         } else {

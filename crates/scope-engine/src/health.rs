@@ -1,5 +1,5 @@
-//! What a run writes down of its own health: the machine at the start, a `status` line now and then, and with each loss what its
-//! workers did meanwhile. All of it is gathered by the main thread; `doctor` reads it.
+//! What a run writes down of its own health: the machine at the start, a `status` line now and then, and with
+//! each loss what its workers did meanwhile. All of it is gathered by the main thread; `doctor` reads it.
 
 use crate::nic_watch::{NicWatch, nic_facts};
 use crate::plan::{Fixed, SourceEntry};
@@ -30,7 +30,8 @@ pub(crate) struct Health {
     /// Seconds between the last looks, the last one first: many more than 1 when the process stood still.
     passed_s: [f64; 2],
     throttle: Throttle,
-    /// What its control groups kept the process waiting since the run began, and seconds of the last look; `None`: not known.
+    /// What its control groups kept the process waiting since the run began, and seconds of the last look;
+    /// `None`: not known.
     throttled: Option<(Throttled, f64)>,
     /// Whether it went on after a stop lately: as told to the last looks, the last one first.
     resumed: [bool; 2],
@@ -40,7 +41,13 @@ pub(crate) struct Health {
 
 impl Health {
     /// Logs the machine.
-    pub(crate) fn begin(fixed: &Fixed, nics: NicWatch, workers: usize, live: bool, shared: &Shared) -> Health {
+    pub(crate) fn begin(
+        fixed: &Fixed,
+        nics: NicWatch,
+        workers: usize,
+        live: bool,
+        shared: &Shared,
+    ) -> Health {
         let Home { host, boot, processes } = Home::here();
         shared.events.log(event::Machine {
             pid: Some(std::process::id().into()),
@@ -69,8 +76,8 @@ impl Health {
         }
     }
 
-    /// Looks at everything, once a second; fills in what `status` says of cards and workers, and logs it when it is time to.
-    /// Returns notes to be said.
+    /// Looks at everything, once a second; fills in what `status` says of cards and workers, and logs it when
+    /// it is time to. Returns notes to be said.
     pub(crate) fn look(&mut self, status: &mut Status, shared: &Shared) -> Vec<String> {
         self.passed_s = [self.looked.elapsed().as_secs_f64(), self.passed_s[0]];
         self.looked = Instant::now();
@@ -88,7 +95,8 @@ impl Health {
         self.notes(shared)
     }
 
-    /// Logs that the process goes on after it was stopped; to be told behind a look and before its losses are.
+    /// Logs that the process goes on after it was stopped; to be told behind a look and before its losses
+    /// are.
     pub(crate) fn note_resumed(&mut self, shared: &Shared) {
         self.resumed[0] = true;
         shared.events.log(event::Resumed { seconds: self.passed_s[0].max(self.passed_s[1]) });
@@ -117,15 +125,18 @@ impl Health {
 
     /// Logs packets that were dropped since this was last looked at.
     pub(crate) fn log_loss(&self, taker: &mut StatusTaker, shared: &Shared) {
-        let packets: ByWord =
-            taker.new_drops().into_iter().map(|(reason, packets)| (reason.name().to_string(), packets)).collect();
+        let packets: ByWord = taker
+            .new_drops()
+            .into_iter()
+            .map(|(reason, packets)| (reason.name().to_string(), packets))
+            .collect();
         if !packets.is_empty() {
             shared.events.log(event::Loss { packets, meanwhile: Flat(self.meanwhile(shared)) });
         }
     }
 
-    /// What went on in the last second. When the process stood still and goes on, this thread may look before a worker has counted
-    /// what was lost meanwhile: so the longer of the last two times is told.
+    /// What went on in the last second. When the process stood still and goes on, this thread may look before
+    /// a worker has counted what was lost meanwhile: so the longer of the last two times is told.
     fn meanwhile(&self, shared: &Shared) -> event::Meanwhile {
         let open = shared.dumps.open();
         event::Meanwhile {
@@ -136,16 +147,27 @@ impl Health {
             pinned: shared.ring.budget().taken(),
             segments: shared.ring.segments() as u64,
             dumps_open: open.len() as u64,
-            disk_wait_s: open.iter().map(|dump| dump.progress.waiting()).max().unwrap_or_default().as_secs_f64(),
+            disk_wait_s: open
+                .iter()
+                .map(|dump| dump.progress.waiting())
+                .max()
+                .unwrap_or_default()
+                .as_secs_f64(),
         }
     }
 
     fn line(&self, status: &Status, shared: &Shared) -> event::Status {
         let total = &status.counts;
-        let sources = status.sources.iter().enumerate().map(|(worker, entry)| source(worker, &entry.source, &entry.counters));
+        let sources = status
+            .sources
+            .iter()
+            .enumerate()
+            .map(|(worker, entry)| source(worker, &entry.source, &entry.counters));
         let by_trigger = &status.hits_by_trigger;
-        let cgroup =
-            |(since, _): (Throttled, f64)| event::Cgroup { throttled_periods: since.periods, throttled_s: since.seconds };
+        let cgroup = |(since, _): (Throttled, f64)| event::Cgroup {
+            throttled_periods: since.periods,
+            throttled_s: since.seconds,
+        };
         event::Status {
             elapsed_s: status.elapsed_s,
             packets_per_s: status.packets_per_s,
@@ -163,7 +185,10 @@ impl Health {
             depth_ns: status.depth_ns,
             dumps_done: status.dumps_done,
             cgroup: self.throttled.map(cgroup),
-            softnet: self.nics.softnet().map(|softnet| counts::Softnet { dropped: softnet.dropped, squeezed: softnet.squeezed }),
+            softnet: self
+                .nics
+                .softnet()
+                .map(|softnet| counts::Softnet { dropped: softnet.dropped, squeezed: softnet.squeezed }),
             nic: nic_facts(&status.nics),
             meanwhile: Flat(self.meanwhile(shared)),
         }

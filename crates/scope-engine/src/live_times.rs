@@ -61,7 +61,8 @@ impl LiveTimes {
             TimestampSource::Kernel if time_ns > at.time_ns => {
                 let borne_out = |now_ns: i64| time_ns <= now_ns.saturating_add(STEP_NS);
                 // Where the clock was set back, packets from before it may still be coming.
-                let before = || steps.look(clock) > at.era && steps.unset_ns(at.era, clock).is_some_and(borne_out);
+                let before =
+                    || steps.look(clock) > at.era && steps.unset_ns(at.era, clock).is_some_and(borne_out);
                 match borne_out(clock.wall_ns()) {
                     // Who has heard nothing yet begins where the clock is by now.
                     true if at.time_ns == 0 && steps.look(clock) > at.era => Taken::Back(steps.era()),
@@ -92,10 +93,15 @@ impl LiveTimes {
         }
         let known = steps.era();
         let by_ns = time_ns.saturating_sub(at.time_ns);
-        Taken::Back(if known > at.era { known } else { steps.begin_era(ClockStep { to_ns: time_ns, by_ns, of_card: true }) })
+        Taken::Back(if known > at.era {
+            known
+        } else {
+            steps.begin_era(ClockStep { to_ns: time_ns, by_ns, of_card: true })
+        })
     }
 
-    /// Nothing comes, and the source's clock is at `clock_ns`: the era that the worker comes into, if it does.
+    /// Nothing comes, and the source's clock is at `clock_ns`: the era that the worker comes into, if it
+    /// does.
     pub(crate) fn idle(&self, clock_ns: i64, at: Moment, steps: &Steps, clock: &dyn Clock) -> Option<u64> {
         let is_back = clock_ns < at.time_ns.saturating_sub(STEP_NS);
         let era = if is_back { steps.look(clock) } else { steps.era() };
@@ -151,7 +157,8 @@ mod tests {
         let (clock, steps) = begin();
         let mut times = LiveTimes::default();
         let mut check = |time_s: i64, at_s: i64, expected| {
-            let taken = times.judge(time_s * S, TimestampSource::Kernel, Moment::new(0, at_s * S), &steps, &clock);
+            let taken =
+                times.judge(time_s * S, TimestampSource::Kernel, Moment::new(0, at_s * S), &steps, &clock);
             assert_eq!(taken, expected, "{time_s} at {at_s}");
         };
         check(1000, 0, Taken::Believed);
@@ -178,7 +185,9 @@ mod tests {
     fn the_first_time_of_a_card_is_believed_however_its_clock_stands() {
         let (clock, steps) = begin();
         let at = Moment::new(0, 1000 * S);
-        let first = |time_s: i64| LiveTimes::default().judge(time_s * S, TimestampSource::Hardware, at, &steps, &clock);
+        let first = |time_s: i64| {
+            LiveTimes::default().judge(time_s * S, TimestampSource::Hardware, at, &steps, &clock)
+        };
         assert_eq!(first(1037), Taken::Believed, "TAI");
         assert_eq!(first(12), Taken::Back(1), "never set");
         assert!(steps.news().0[0].text().starts_with("a card's clock"));
@@ -189,7 +198,8 @@ mod tests {
         let (clock, steps) = begin();
         clock.go(3, -40);
         let mut times = LiveTimes::default();
-        let mut judge = |time_s: i64, at| times.judge(time_s * S, TimestampSource::Kernel, at, &steps, &clock);
+        let mut judge =
+            |time_s: i64, at| times.judge(time_s * S, TimestampSource::Kernel, at, &steps, &clock);
         assert_eq!(judge(1003, Moment::new(0, 1000 * S)), Taken::Believed);
         assert_eq!(judge(1005, Moment::new(0, 1000 * S)), Taken::Stray, "no clock has shown that");
         assert_eq!(judge(963, Moment::new(0, 1003 * S)), Taken::Back(1));

@@ -1,7 +1,8 @@
-//! Workers that can wait run side by side in capture time, so that no lane turns the ring over while another is still behind.
+//! Workers that can wait run side by side in capture time, so that no lane turns the ring over while another
+//! is still behind.
 //!
-//! Each worker says the moment of the batch that it is about to take in; it waits while that is more than [`STEP_NS`] ahead of
-//! the slowest, or in a later era. The slowest never waits, so somebody always goes on.
+//! Each worker says the moment of the batch that it is about to take in; it waits while that is more than
+//! [`STEP_NS`] ahead of the slowest, or in a later era. The slowest never waits, so somebody always goes on.
 
 use scope_packet::Moment;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -15,7 +16,8 @@ pub struct Lockstep {
     next: Vec<Next>,
 }
 
-/// One worker's place. It alone writes it; read between two of its words it is at most further back than the worker is.
+/// One worker's place. It alone writes it; read between two of its words it is at most further back than the
+/// worker is.
 #[derive(Debug, Default)]
 struct Next {
     era: AtomicU64,

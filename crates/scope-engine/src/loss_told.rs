@@ -1,4 +1,5 @@
-//! While packets are being lost the run says so: the first loss at once, then at most a line a minute, with the sum and the reasons.
+//! While packets are being lost the run says so: the first loss at once, then at most a line a minute, with
+//! the sum and the reasons.
 
 use scope_packet::{DropReason, Drops};
 use std::time::{Duration, Instant};
@@ -69,11 +70,18 @@ mod tests {
         };
         assert_eq!(at(0, 0, 0), None);
         let first = at(1, 5, 0).unwrap();
-        assert_eq!(first, "packets are being lost, 5 so far (kernel: 5, the kernel's capture ring was full); ask");
+        assert_eq!(
+            first,
+            "packets are being lost, 5 so far (kernel: 5, the kernel's capture ring was full); ask"
+        );
         assert_eq!((at(2, 7, 0), at(60, 1, 2)), (None, None));
         let next = at(61, 0, 0).unwrap();
         assert!(next.starts_with("packets are still being lost, 10 more, 15 so far (kernel: 13, "), "{next}");
         assert!(next.contains("; ring_pinned: 2, open dumps held the whole ring)"), "{next}");
-        assert_eq!((at(200, 0, 0), at(300, 0, 1).map(|line| line.contains("kernel"))), (None, Some(false)), "what is new");
+        assert_eq!(
+            (at(200, 0, 0), at(300, 0, 1).map(|line| line.contains("kernel"))),
+            (None, Some(false)),
+            "what is new"
+        );
     }
 }

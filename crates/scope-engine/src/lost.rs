@@ -1,4 +1,5 @@
-//! Interfaces that were captured, went and came back, and for which no socket was left: a failure of the run, told once.
+//! Interfaces that were captured, went and came back, and for which no socket was left: a failure of the run,
+//! told once.
 
 use std::sync::Mutex;
 

@@ -1,8 +1,9 @@
 //! Whether the system takes memory back while a run goes: looked at beside the workers, said once each.
 //!
-//! All pages of the ring are there before capture begins, so a run never fails for want of them. But the limit of a control
-//! group may be lowered, or others in it may grow: the kernel then ends a process without a word. And where there is swap, pages
-//! of a ring that isn't locked may go there. Neither can be prevented from here; both are said before they hurt.
+//! All pages of the ring are there before capture begins, so a run never fails for want of them. But the
+//! limit of a control group may be lowered, or others in it may grow: the kernel then ends a process without
+//! a word. And where there is swap, pages of a ring that isn't locked may go there. Neither can be prevented
+//! from here; both are said before they hurt.
 
 use scope_events::event::{Warning, WarningKind};
 use scope_machine::Machine;
@@ -29,7 +30,13 @@ pub struct MemoryWatch {
 impl MemoryWatch {
     /// Of a run on `machine` with this ring.
     pub fn new(machine: Machine, ring: &Arc<Ring>) -> MemoryWatch {
-        MemoryWatch { machine, ring: ring.clone(), told_left: false, told_swapped: false, swap_looked: Instant::now() }
+        MemoryWatch {
+            machine,
+            ring: ring.clone(),
+            told_left: false,
+            told_swapped: false,
+            swap_looked: Instant::now(),
+        }
     }
 
     /// What is to be said now, in plain words.
@@ -46,7 +53,8 @@ impl MemoryWatch {
         self.told_left.then(|| {
             let kib = left >> 10;
             format!(
-                "memory: only {kib} KiB are left ({limit}); with none left the system ends this run: raise the limit, end other programs, or choose a smaller --ring"
+                "memory: only {kib} KiB are left ({limit}); with none left the system ends this run: raise \
+                 the limit, end other programs, or choose a smaller --ring"
             )
         })
     }
@@ -61,7 +69,8 @@ impl MemoryWatch {
         self.told_swapped.then(|| {
             let mib = swapped >> 20;
             let text = format!(
-                "memory: the system has swapped out {mib} MiB of the ring, and packets may be dropped while they are read back: use --mlock, or a smaller --ring"
+                "memory: the system has swapped out {mib} MiB of the ring, and packets may be dropped while \
+                 they are read back: use --mlock, or a smaller --ring"
             );
             Warning::of(WarningKind::Swapped, text)
         })
@@ -77,9 +86,13 @@ mod tests {
     fn little_memory_is_told_once_with_the_limit_that_says_so() {
         let root = std::env::temp_dir().join(format!("wirescope-watch-{}", std::process::id()));
         std::fs::create_dir_all(root.join("proc")).expect("a folder");
-        let set = |kib: u64| std::fs::write(root.join("proc/meminfo"), format!("MemAvailable: {kib} kB\n")).expect("a file");
-        let config = RingConfig { ring_bytes: 1 << 20, segment_bytes: None, workers: 1, lanes: 1, run_id: [7; 16] };
-        let mut watch = MemoryWatch::new(Machine::under(&root), &Ring::create(&config).expect("a small ring"));
+        let set = |kib: u64| {
+            std::fs::write(root.join("proc/meminfo"), format!("MemAvailable: {kib} kB\n")).expect("a file")
+        };
+        let config =
+            RingConfig { ring_bytes: 1 << 20, segment_bytes: None, workers: 1, lanes: 1, run_id: [7; 16] };
+        let mut watch =
+            MemoryWatch::new(Machine::under(&root), &Ring::create(&config).expect("a small ring"));
         set(8192);
         assert_eq!(watch.look(), None);
         set(8191);

@@ -1,12 +1,14 @@
-//! The network cards under a run's live sources: notes at the start and as packets tell, counters each second. All of it stands
-//! beside the conservation law, not in it.
+//! The network cards under a run's live sources: notes at the start and as packets tell, counters each
+//! second. All of it stands beside the conservation law, not in it.
 
 use crate::plan::SourceEntry;
 use crate::status::InterfaceStatus;
 use scope_events::counts;
 use scope_events::fact::Counters;
 use scope_machine::nic::Altered;
-use scope_machine::nic::{Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice, cut_advice};
+use scope_machine::nic::{
+    Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice, cut_advice,
+};
 use scope_source::spec::Pattern;
 use std::collections::BTreeMap;
 
@@ -33,8 +35,16 @@ pub struct NicStatus {
 impl NicStatus {
     /// As summary and log have it.
     fn facts(&self) -> counts::Nic {
-        let note = |note: &Advice| counts::Note { kind: note.kind.into(), what: note.what.clone(), remedy: note.remedy.clone() };
-        let link = |link: Link| counts::Link { up: Some(link.up), running: Some(link.running), mtu: Some(link.mtu.into()) };
+        let note = |note: &Advice| counts::Note {
+            kind: note.kind.into(),
+            what: note.what.clone(),
+            remedy: note.remedy.clone(),
+        };
+        let link = |link: Link| counts::Link {
+            up: Some(link.up),
+            running: Some(link.running),
+            mtu: Some(link.mtu.into()),
+        };
         counts::Nic {
             counters: Counters(self.counters.clone()),
             driver: self.driver.clone(),
@@ -51,7 +61,8 @@ impl NicStatus {
 }
 
 fn altered_facts(altered: &Altered) -> counts::Altered {
-    let Altered { joined, split, unchecked, unchecked_sent, long, sliced, cut_by_block, cut_by_bound } = *altered;
+    let Altered { joined, split, unchecked, unchecked_sent, long, sliced, cut_by_block, cut_by_bound } =
+        *altered;
     counts::Altered { joined, split, long, unchecked, unchecked_sent, sliced, cut_by_block, cut_by_bound }
 }
 
@@ -83,21 +94,30 @@ struct Watched {
 }
 
 impl NicWatch {
-    /// Begins with the interfaces that `sources` name; each counter's growth counts from here. Before rights are given up.
+    /// Begins with the interfaces that `sources` name; each counter's growth counts from here. Before rights
+    /// are given up.
     pub(crate) fn begin(sources: &[SourceEntry]) -> NicWatch {
         let live = sources.iter().filter_map(|entry| entry.plan.interface());
         let live: Vec<&str> = live.collect();
         let ethtool = if live.is_empty() { None } else { Ethtool::open().ok() };
         let softnet_before = if live.is_empty() { None } else { Softnet::now() };
         let peers = if live.is_empty() { None } else { Peers::open().ok() };
-        let mut watch =
-            NicWatch { ethtool, peers, watched: Vec::new(), softnet_before, untold: Vec::new(), cuts_untold: Vec::new() };
+        let mut watch = NicWatch {
+            ethtool,
+            peers,
+            watched: Vec::new(),
+            softnet_before,
+            untold: Vec::new(),
+            cuts_untold: Vec::new(),
+        };
         live.into_iter().filter(|name| !Pattern::new(name).is_glob()).for_each(|name| watch.follow(name));
         watch
     }
 
     fn follow(&mut self, interface: &str) {
-        if self.watched.len() >= WATCHED_MAX || self.watched.iter().any(|nic| nic.status.interface == interface) {
+        if self.watched.len() >= WATCHED_MAX
+            || self.watched.iter().any(|nic| nic.status.interface == interface)
+        {
             return;
         }
         let counters = NicCounters::begin(interface, self.ethtool.as_mut());
@@ -111,7 +131,8 @@ impl NicWatch {
         self.watched.push(Watched { counters, status, peer, told: Vec::new() });
     }
 
-    /// Reads all counters, those of interfaces that have come since included; `seen` is what capture says of them.
+    /// Reads all counters, those of interfaces that have come since included; `seen` is what capture says of
+    /// them.
     pub(crate) fn look(&mut self, seen: &[InterfaceStatus]) {
         for entry in seen {
             self.follow(&entry.interface);
@@ -171,7 +192,15 @@ fn altered(interface: &str, seen: &[InterfaceStatus]) -> Altered {
 /// Kinds of altered packets that came, as [`advice_of_packets`] tells them.
 fn kinds(altered: &Altered) -> usize {
     let Altered { joined, split, unchecked, unchecked_sent, long, cut_by_block, cut_by_bound, .. } = *altered;
-    let counts = [joined, split, unchecked.saturating_sub(unchecked_sent), unchecked_sent, long, cut_by_block, cut_by_bound];
+    let counts = [
+        joined,
+        split,
+        unchecked.saturating_sub(unchecked_sent),
+        unchecked_sent,
+        long,
+        cut_by_block,
+        cut_by_bound,
+    ];
     counts.iter().filter(|count| **count > 0).count()
 }
 
@@ -179,12 +208,22 @@ fn kinds(altered: &Altered) -> usize {
 fn advice_of_packets(nic: &Nic, peer: Option<&Peer>, status: &NicStatus) -> Vec<Advice> {
     let Altered { cut_by_block, cut_by_bound, .. } = status.altered;
     let mut advice = altered_advice(nic, peer, &status.altered);
-    advice.extend(cut_advice(&status.interface, status.link.map_or(0, |link| link.mtu), cut_by_block, cut_by_bound));
+    advice.extend(cut_advice(
+        &status.interface,
+        status.link.map_or(0, |link| link.mtu),
+        cut_by_block,
+        cut_by_bound,
+    ));
     advice
 }
 
-/// What packets tell that settings haven't told already; each kind once. Where settings told another remedy, packets know better.
-fn notes_of_packets(status: &mut NicStatus, advice: Vec<Advice>, told: &mut Vec<&'static str>) -> Vec<Advice> {
+/// What packets tell that settings haven't told already; each kind once. Where settings told another remedy,
+/// packets know better.
+fn notes_of_packets(
+    status: &mut NicStatus,
+    advice: Vec<Advice>,
+    told: &mut Vec<&'static str>,
+) -> Vec<Advice> {
     let mut new = Vec::new();
     for advice in advice {
         if told.contains(&advice.kind) {
@@ -208,8 +247,13 @@ mod tests {
 
     #[test]
     fn what_settings_have_told_packets_do_not_tell_again() {
-        let card = Nic { name: "eth0".to_string(), features: Some(vec![("rx-gro".to_string(), true)]), ..Nic::default() };
-        let mut status = NicStatus { interface: "eth0".to_string(), notes: advise(&card), ..NicStatus::default() };
+        let card = Nic {
+            name: "eth0".to_string(),
+            features: Some(vec![("rx-gro".to_string(), true)]),
+            ..Nic::default()
+        };
+        let mut status =
+            NicStatus { interface: "eth0".to_string(), notes: advise(&card), ..NicStatus::default() };
         let mut told = Vec::new();
         let mut look = |altered: Altered, nic: &Nic| {
             status.altered = altered;
@@ -223,20 +267,37 @@ mod tests {
         let received = Altered { joined: 3, unchecked: 1, ..Altered::default() };
         let (kinds, object) = look(received, &card);
         assert_eq!(kinds, ["checksums"], "that the card joins has been said");
-        assert_eq!((&object["altered"]["joined"], object["notes"].as_array().map(Vec::len)), (&3.into(), Some(2)));
+        assert_eq!(
+            (&object["altered"]["joined"], object["notes"].as_array().map(Vec::len)),
+            (&3.into(), Some(2))
+        );
         assert!(look(received, &card).0.is_empty());
         let (kinds, object) = look(Altered { split: 1, unchecked: 2, unchecked_sent: 1, ..received }, &card);
         assert_eq!(kinds, ["split", "checksums_sent"]);
         assert_eq!(object["altered"]["unchecked_sent"], 1);
-        let (kinds, _) =
-            look(Altered { split: 1, unchecked: 2, unchecked_sent: 1, cut_by_block: 2, cut_by_bound: 1, ..received }, &card);
+        let (kinds, _) = look(
+            Altered {
+                split: 1,
+                unchecked: 2,
+                unchecked_sent: 1,
+                cut_by_block: 2,
+                cut_by_bound: 1,
+                ..received
+            },
+            &card,
+        );
         assert_eq!(kinds, ["cut_by_block", "cut_by_bound"]);
     }
 
     #[test]
     fn packets_know_better_than_settings_where_to_mend() {
-        let joins = Nic { name: "ob".to_string(), features: Some(vec![("rx-gro".to_string(), true)]), ..Nic::default() };
-        let mut status = NicStatus { interface: "ob".to_string(), notes: advise(&joins), ..NicStatus::default() };
+        let joins = Nic {
+            name: "ob".to_string(),
+            features: Some(vec![("rx-gro".to_string(), true)]),
+            ..Nic::default()
+        };
+        let mut status =
+            NicStatus { interface: "ob".to_string(), notes: advise(&joins), ..NicStatus::default() };
         let off = Nic { features: None, ..joins };
         let advice = altered_advice(&off, None, &Altered { joined: 1, ..Altered::default() });
         assert_eq!(notes_of_packets(&mut status, advice, &mut Vec::new()).len(), 1);

@@ -1,6 +1,8 @@
-//! The run's main thread obeys orders: each look takes those that wait, does them one after another, and answers.
+//! The run's main thread obeys orders: each look takes those that wait, does them one after another, and
+//! answers.
 //!
-//! No order reaches into a worker: a fire pins and starts a dump from here, a change is a set of triggers that workers take over.
+//! No order reaches into a worker: a fire pins and starts a dump from here, a change is a set of triggers
+//! that workers take over.
 
 use crate::control::{Control, Fired, ORDERS_MAX, Order, Refusal, Reply, Waiting, Which};
 use crate::plan::Fixed;
@@ -47,7 +49,9 @@ impl Obeying<'_> {
         for _ in 0..ORDERS_MAX {
             // A change comes when every worker has taken over the one before it.
             let settled = self.shared.triggers.settle();
-            let Some(Waiting { order, sender }) = control.take(settled || phase != Phase::Going) else { break };
+            let Some(Waiting { order, sender }) = control.take(settled || phase != Phase::Going) else {
+                break;
+            };
             let reply = match order {
                 Order::Stop => Ok(Reply::Stopping),
                 Order::ReopenLog => {
@@ -174,7 +178,9 @@ mod tests {
         let template = Some(Template::parse(template).unwrap());
         TriggerConfig {
             name: name.to_string(),
-            condition: Condition::Filter(Filter::compile("udp", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap()),
+            condition: Condition::Filter(
+                Filter::compile("udp", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap(),
+            ),
             response: Response { template, before_ns: 1000, after_ns: 0, vlan: VlanRule::Exact },
             holdoff_ns: 1_000_000_000,
             holdoff_key: None,
@@ -217,7 +223,13 @@ mod tests {
     impl Stand {
         fn new(triggers: &[TriggerConfig]) -> Stand {
             let folder = tempfile::tempdir().unwrap();
-            let config = RingConfig { ring_bytes: 2 << 20, segment_bytes: Some(64 << 10), workers: 1, lanes: 1, run_id: [1; 16] };
+            let config = RingConfig {
+                ring_bytes: 2 << 20,
+                segment_bytes: Some(64 << 10),
+                workers: 1,
+                lanes: 1,
+                run_id: [1; 16],
+            };
             let ring = Ring::create(&config).unwrap();
             let _lane = ring.open_lane_in(ClaimGroup::COMMON, 0, LinkType::ETHERNET).unwrap();
             ring.end_clock(0);
@@ -245,7 +257,13 @@ mod tests {
                 ended: AtomicUsize::new(0),
                 main: std::thread::current(),
             };
-            Stand { folder, shared, notes: Notes::default(), control: Control::default(), fixed: fixed(config) }
+            Stand {
+                folder,
+                shared,
+                notes: Notes::default(),
+                control: Control::default(),
+                fixed: fixed(config),
+            }
         }
 
         fn send(&self, order: Order) -> Answer {
@@ -253,7 +271,8 @@ mod tests {
         }
 
         fn look(&self, phase: Phase) -> Obeyed {
-            let obeying = Obeying { shared: &self.shared, watch: &self.notes, fixed: &self.fixed, live: true };
+            let obeying =
+                Obeying { shared: &self.shared, watch: &self.notes, fixed: &self.fixed, live: true };
             obeying.look(&self.control, phase)
         }
 
@@ -280,10 +299,17 @@ mod tests {
     #[test]
     fn a_fire_is_answered_with_the_verdict_of_each_trigger_and_the_number_of_its_dump() {
         let stand = Stand::new(&[trigger("a", "host $srcIP"), trigger("once", "udp")]);
-        assert_eq!(stand.obey(Order::Fire(Which::Hand)), Ok(Reply::Fired(vec![fired("manual", "fired", Some(1))])));
+        assert_eq!(
+            stand.obey(Order::Fire(Which::Hand)),
+            Ok(Reply::Fired(vec![fired("manual", "fired", Some(1))]))
+        );
         let once = || stand.obey(Order::Fire(Which::Named("once".to_string())));
         assert_eq!(once(), Ok(Reply::Fired(vec![fired("once", "fired", Some(2))])));
-        assert_eq!(once(), Ok(Reply::Fired(vec![fired("once", "disarmed", None)])), "single: its first fire was its last");
+        assert_eq!(
+            once(),
+            Ok(Reply::Fired(vec![fired("once", "disarmed", None)])),
+            "single: its first fire was its last"
+        );
         let all = vec![fired("a", "fired", Some(3)), fired("once", "disarmed", None)];
         assert_eq!(stand.obey(Order::Fire(Which::All)), Ok(Reply::Fired(all)), "all but the one by hand");
         let unknown = stand.obey(Order::Fire(Which::Named("b".to_string())));
@@ -297,7 +323,8 @@ mod tests {
         ];
         assert_eq!(stand.notes.take(), said);
         assert!(stand.shared.dumps.wait(MINUTE));
-        let hits: Vec<_> = stand.shared.triggers.counts().into_iter().map(|(name, hits)| (name, hits.total())).collect();
+        let hits: Vec<_> =
+            stand.shared.triggers.counts().into_iter().map(|(name, hits)| (name, hits.total())).collect();
         assert_eq!(hits, [("a", 1), ("once", 3), ("manual", 1)].map(|(name, hits)| (name.to_string(), hits)));
         let reports = stand.shared.dumps.reports().kept();
         let filters: Vec<_> = reports.iter().map(|report| (report.id, report.filter.as_str())).collect();
@@ -311,12 +338,17 @@ mod tests {
         let refused = stand.obey(Order::Reload(Reload::Refuse(faults.clone())));
         assert_eq!(refused, Err(Refusal::Faults(faults)));
         assert_eq!(stand.shared.triggers.current().all()[0].config().name, "a", "the old one goes on");
-        let reply = Reply::Reloaded { changed: vec!["trigger".into()], kept: vec!["ring: can't change".into()] };
+        let reply =
+            Reply::Reloaded { changed: vec!["trigger".into()], kept: vec!["ring: can't change".into()] };
         assert_eq!(stand.obey(change("b")), Ok(reply));
         let set = stand.shared.triggers.current();
         assert_eq!((set.all()[0].config().name.as_str(), set.hand().config().response.before_ns), ("b", 5));
         let said = stand.notes.take();
-        assert_eq!((said[0].as_str(), said.last().map(String::as_str)), ("reloading", Some("reloaded")), "{said:?}");
+        assert_eq!(
+            (said[0].as_str(), said.last().map(String::as_str)),
+            ("reloading", Some("reloaded")),
+            "{said:?}"
+        );
         assert_eq!(said.iter().filter(|line| line.starts_with("reload: ")).count(), 2, "{said:?}");
     }
 
@@ -328,7 +360,11 @@ mod tests {
         let (second, fire) = (stand.send(change("c")), stand.send(Order::Fire(Which::Hand)));
         stand.look(Phase::Going);
         assert!(fire.wait().is_ok());
-        assert_eq!(stand.shared.triggers.current().all()[0].config().name, "b", "a worker has the first set still");
+        assert_eq!(
+            stand.shared.triggers.current().all()[0].config().name,
+            "b",
+            "a worker has the first set still"
+        );
         drop(worker);
         stand.look(Phase::Going);
         assert!(second.wait().is_ok());
@@ -338,11 +374,15 @@ mod tests {
     #[test]
     fn once_the_sources_have_ended_nothing_fires_or_changes_and_the_log_may_still_move() {
         let stand = Stand::new(&[trigger("a", "")]);
-        let refused = [Order::Fire(Which::Hand), change("b"), Order::NoteResumed].map(|order| stand.send(order));
+        let refused =
+            [Order::Fire(Which::Hand), change("b"), Order::NoteResumed].map(|order| stand.send(order));
         let reopened = stand.send(Order::ReopenLog);
         let obeyed = stand.look(Phase::Closing);
         assert!(refused.into_iter().all(|answer| answer.wait() == Err(Refusal::Ended)));
-        assert_eq!((reopened.wait(), obeyed.resumed, stand.shared.triggers.counts().len()), (Ok(Reply::Done), false, 1));
+        assert_eq!(
+            (reopened.wait(), obeyed.resumed, stand.shared.triggers.counts().len()),
+            (Ok(Reply::Done), false, 1)
+        );
         let note = "dump of everything by hand: not fired: the run has ended, or waits for its last dumps";
         assert_eq!(stand.notes.take(), [note]);
         let (fire, change) = (stand.send(Order::Fire(Which::Hand)), stand.send(change("b")));

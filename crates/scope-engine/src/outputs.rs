@@ -1,4 +1,5 @@
-//! Where a run writes: folders that are opened once, before rights are given up, and written to under these handles.
+//! Where a run writes: folders that are opened once, before rights are given up, and written to under these
+//! handles.
 
 use crate::plan::{RunPlan, SingleDump};
 use crate::run::EngineError;
@@ -50,7 +51,10 @@ impl Outputs {
         {
             let words = "its file system has no files without a name (O_TMPFILE), and that is how dumps are written; \
                          choose a folder on another one (ext4, XFS, Btrfs, tmpfs), e.g. with --out";
-            return Err(fault(&folder.path().display().to_string())(io::Error::new(io::ErrorKind::Unsupported, words)));
+            return Err(fault(&folder.path().display().to_string())(io::Error::new(
+                io::ErrorKind::Unsupported,
+                words,
+            )));
         }
         let disk = Arc::new(SystemDisk);
         let together = plan.fixed.dump.all.then(|| spool(&target, log.as_deref())).transpose()?;
@@ -74,7 +78,8 @@ impl Outputs {
     /// What stays writable, the dump folder first.
     pub fn writable(&self) -> Vec<Writable<'_>> {
         let own = Place::Own;
-        let log = self.log.iter().map(|folder| Writable { folder, file: OsStr::new(EVENTS_FILE), place: own });
+        let log =
+            self.log.iter().map(|folder| Writable { folder, file: OsStr::new(EVENTS_FILE), place: own });
         let budget = self.dump.budget.as_ref().filter(|budget| budget.limits().bytes_max.is_some());
         let table = self.log.iter().filter(|_| budget.is_some());
         let table = table.map(|folder| Writable { folder, file: OsStr::new(TABLE_FILE), place: own });
@@ -97,8 +102,9 @@ impl Outputs {
     }
 }
 
-/// A file without a name for what all windows gather: where their file will be; for a pipe beside the log, or where temporary files are.
-/// It is opened before rights are given up, and nothing else is opened for it later.
+/// A file without a name for what all windows gather: where their file will be; for a pipe beside the log, or
+/// where temporary files are. It is opened before rights are given up, and nothing else is opened for it
+/// later.
 fn spool(target: &Target, log: Option<&Folder>) -> Result<File, EngineError> {
     let temporary = std::env::temp_dir();
     let opened = match target {

@@ -1,12 +1,13 @@
-//! This program, begun anew as a process beside a run: for what the run can't do itself any more once its rights are given up.
+//! This program, begun anew as a process beside a run: for what the run can't do itself any more once its
+//! rights are given up.
 //!
 //! ```text
 //!  run ──► /proc/self/exe ROLE ...     nothing of the run's memory, its standard input is a socket of the run, no other descriptor
 //!     exec-helper    runs the commands that follow dumps (`exec/process.rs`)
 //!     config-reader  opens the configuration file again (`reread.rs`)
 //! ```
-//! Such a process gives up what it doesn't need before it says that it is ready, can't be looked into by others of its user, and ends
-//! when the run closes the socket, or dies.
+//! Such a process gives up what it doesn't need before it says that it is ready, can't be looked into by
+//! others of its user, and ends when the run closes the socket, or dies.
 
 use crate::{exec, reread};
 use rustix::fs::{FileType, fstat};
@@ -31,7 +32,8 @@ pub(crate) const REFUSED: u8 = 2;
 const LEFT_TO_THE_RUN: [libc::c_int; 7] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM];
 
-/// Begins this program in the role `role`; the run's end of its socket. It ends by itself: nobody waits for it.
+/// Begins this program in the role `role`; the run's end of its socket. It ends by itself: nobody waits for
+/// it.
 pub(crate) fn spawn(
     role: &str,
     argument: Option<&OsStr>,
@@ -41,14 +43,15 @@ pub(crate) fn spawn(
     let mut command = Command::new("/proc/self/exe");
     command.arg0("wirescope").arg(role).args(argument).env_clear().envs(environment);
     command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-    // No terminal's signals, and none of its input. It fails for who leads a session already, which a new process doesn't.
-    // SAFETY: between fork and exec only this system call is made, which takes nothing.
+    // No terminal's signals, and none of its input. It fails for who leads a session already, which a new
+    // process doesn't. SAFETY: between fork and exec only this system call is made, which takes nothing.
     unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from)) };
     drop(command.spawn()?);
     Ok(own)
 }
 
-/// Serves a run, if this process was begun for that: its first argument says so. To be called before anything else.
+/// Serves a run, if this process was begun for that: its first argument says so. To be called before anything
+/// else.
 pub fn serve_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let role = arguments.next()?;

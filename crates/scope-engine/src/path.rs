@@ -1,4 +1,5 @@
-//! The packet path of one worker: the sink that its source pushes into, which sends each batch through the stages.
+//! The packet path of one worker: the sink that its source pushes into, which sends each batch through the
+//! stages.
 //!
 //! ```text
 //!  batch ─► parse: headers, key ─► prefilter, if any ─► triggers, each for the whole batch
@@ -13,10 +14,11 @@
 //! | [`triggers`] | which packets hit which trigger |
 //! | [`append`] | into the lanes, or dropped for a reason |
 //!
-//! A stage is a struct with a function `run` over the batch: sets of packets are bits, so that a stage that isn't asked for costs a look
-//! per batch, and no packet a branch. What comes between prefilter and append (byte rules, signals, flows, duplicates) takes the same
-//! form. What a stage may not do: wait, take a lock, ask the time, or remember a packet's bytes.
-//! This file holds what stands around the stages: capture time, its steps and strays, commits, and what a hit leads to.
+//! A stage is a struct with a function `run` over the batch: sets of packets are bits, so that a stage that
+//! isn't asked for costs a look per batch, and no packet a branch. What comes between prefilter and append
+//! (byte rules, signals, flows, duplicates) takes the same form. What a stage may not do: wait, take a lock,
+//! ask the time, or remember a packet's bytes. This file holds what stands around the stages: capture time,
+//! its steps and strays, commits, and what a hit leads to.
 
 mod append;
 mod batch;
@@ -33,7 +35,8 @@ use prefilter::Prefilters;
 use scope_dump::HitPacket;
 use scope_filter::ASKED_MAX;
 use scope_packet::{
-    BATCH_PACKETS_MAX, DropReason, Gap, GapReason, Headers, Interface, LinkType, Moment, Packet, Sink, Turn, time,
+    BATCH_PACKETS_MAX, DropReason, Gap, GapReason, Headers, Interface, LinkType, Moment, Packet, Sink, Turn,
+    time,
 };
 use scope_ring::ClaimGroup;
 use scope_source::Timing;
@@ -81,7 +84,13 @@ pub(crate) struct Path<'a> {
 
 impl<'a> Path<'a> {
     /// Of worker `index`, whose source has these parts.
-    pub(crate) fn new(index: u32, timing: Timing, grace_ns: i64, parts: Vec<Part>, shared: &'a Shared) -> Path<'a> {
+    pub(crate) fn new(
+        index: u32,
+        timing: Timing,
+        grace_ns: i64,
+        parts: Vec<Part>,
+        shared: &'a Shared,
+    ) -> Path<'a> {
         let waits = timing == Timing::Waits;
         Path {
             index,
@@ -139,14 +148,19 @@ impl<'a> Path<'a> {
     fn note_drops(&mut self) {
         for (reason, Lost { packets, from_ns, to_ns }) in self.append.take_lost() {
             // What is pinned out has passed the prefilters. For what has no lane they weren't evaluated.
-            let sure = reason == DropReason::RingPinned || self.parts.iter().all(|part| part.prefilter.is_none());
+            let sure =
+                reason == DropReason::RingPinned || self.parts.iter().all(|part| part.prefilter.is_none());
             let (lost_min, lost_max) = (if sure { packets } else { 0 }, Some(packets));
-            self.shared.ring.note_gap(self.index, 0, Gap { from_ns, to_ns, reason: gap_reason(reason), lost_min, lost_max });
+            self.shared.ring.note_gap(
+                self.index,
+                0,
+                Gap { from_ns, to_ns, reason: gap_reason(reason), lost_min, lost_max },
+            );
         }
     }
 
-    /// Makes everything visible, notes what is lost, then says how far it reaches: no time counts as settled before the losses up to
-    /// it are known.
+    /// Makes everything visible, notes what is lost, then says how far it reaches: no time counts as settled
+    /// before the losses up to it are known.
     pub(crate) fn commit(&mut self) {
         self.batches = 0;
         for lane in &mut self.append.lanes {
@@ -163,7 +177,10 @@ impl<'a> Path<'a> {
             ring.begin_listening(self.index, self.first_ns, reason);
         }
         ring.publish_worker(self.index, &self.append.counts);
-        ring.set_clock(self.index, self.known_ns.map_or(self.clock_ns, |known_ns| self.clock_ns.min(known_ns)));
+        ring.set_clock(
+            self.index,
+            self.known_ns.map_or(self.clock_ns, |known_ns| self.clock_ns.min(known_ns)),
+        );
         self.committed = self.clock();
         self.enough |= self.waits && self.shared.dumps.enough(self.committed);
     }
@@ -186,7 +203,8 @@ impl<'a> Path<'a> {
         self.shared.ring.begin_listening(self.index, from_ns, GapReason::ClockStep);
     }
 
-    /// Takes a batch whose time is not believed: it moves no clock, and is remembered apart once it is recycled.
+    /// Takes a batch whose time is not believed: it moves no clock, and is remembered apart once it is
+    /// recycled.
     #[cold]
     fn take_stray(&mut self, packets: &[Packet<'_>]) {
         self.note_drops();
@@ -212,7 +230,13 @@ impl<'a> Path<'a> {
         let mut from = 0; // what is before is taken
         for (at, packet) in packets.iter().enumerate() {
             let stamped = self.append.ports[packet.interface as usize].interface.timestamps;
-            match self.times.judge(packet.time_ns, stamped, self.clock(), &self.shared.steps, &*self.shared.clock) {
+            match self.times.judge(
+                packet.time_ns,
+                stamped,
+                self.clock(),
+                &self.shared.steps,
+                &*self.shared.clock,
+            ) {
                 Taken::Believed => self.clock_ns = self.clock_ns.max(packet.time_ns),
                 Taken::Stray => {
                     self.take(&packets[from..at]);
@@ -252,15 +276,17 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Sends at most [`ASKED_MAX`] packets through the stages: all of them are parsed, prefiltered and held against the triggers; then
-    /// those of one interface that follow one another are appended together, up to each hit.
+    /// Sends at most [`ASKED_MAX`] packets through the stages: all of them are parsed, prefiltered and held
+    /// against the triggers; then those of one interface that follow one another are appended together, up to
+    /// each hit.
     fn packets(&mut self, packets: &[Packet<'_>]) {
         let mut batch = Batch::new(packets, |interface| match self.attached(interface as usize) {
             Attached::Lane { lane, .. } => Some(lane),
             Attached::NotYet | Attached::Refused(_) => None,
         });
         self.parse.run(&mut batch, |lane| self.append.lanes[lane].writer.link_type());
-        let refused = self.prefilters.run(&mut batch, |interface| self.append.ports[interface as usize].prefilter);
+        let refused =
+            self.prefilters.run(&mut batch, |interface| self.append.ports[interface as usize].prefilter);
         let hits = self.triggers.run(&batch);
         let asked = batch.asked();
         let mut from = 0; // what is before is appended or dropped
@@ -290,7 +316,8 @@ impl<'a> Path<'a> {
     fn receive(&mut self, packet: &Packet<'_>) -> bool {
         self.append.counts.received_packets += 1;
         self.append.counts.received_bytes += packet.data.len() as u64;
-        self.append.counts.late_packets += u64::from(packet.time_ns < self.clock_ns.saturating_sub(self.grace_ns));
+        self.append.counts.late_packets +=
+            u64::from(packet.time_ns < self.clock_ns.saturating_sub(self.grace_ns));
         if !self.stray {
             self.clock_ns = self.clock_ns.max(packet.time_ns);
             self.first_ns = self.first_ns.min(packet.time_ns);
@@ -317,14 +344,19 @@ impl<'a> Path<'a> {
     fn attach(&mut self, port: usize) -> Result<Attached, DropReason> {
         let interface = self.append.ports[port].interface.clone();
         let Part { group, prefilter } = self.parts.get(interface.part as usize).cloned().unwrap_or_default();
-        let same = |lane: &append::Lane| (lane.writer.link_type(), lane.group) == (interface.link_type, group);
+        let same =
+            |lane: &append::Lane| (lane.writer.link_type(), lane.group) == (interface.link_type, group);
         let lane = match self.append.lanes.iter().position(same) {
             Some(lane) => lane,
             None => self.open_lane(interface.link_type, group)?,
         };
-        let number =
-            self.shared.ring.register(self.append.lanes[lane].writer.lane(), &interface).ok_or(DropReason::Interfaces)?;
-        self.append.ports[port].prefilter = prefilter.map(|filter| self.prefilters.place_for(filter, interface.link_type));
+        let number = self
+            .shared
+            .ring
+            .register(self.append.lanes[lane].writer.lane(), &interface)
+            .ok_or(DropReason::Interfaces)?;
+        self.append.ports[port].prefilter =
+            prefilter.map(|filter| self.prefilters.place_for(filter, interface.link_type));
         self.shared.dumps.evidence().annexes.interface(number, (self.index, interface.part));
         let writer = &mut self.append.lanes[lane].writer;
         Ok(Attached::Lane { lane, index: writer.add_interface(number) })
@@ -334,13 +366,15 @@ impl<'a> Path<'a> {
         if self.append.lanes.len() >= LANES_MAX {
             return Err(DropReason::LinkTypes);
         }
-        let writer = self.shared.ring.open_lane_in(group, self.index, link_type).ok_or(DropReason::LinkTypes)?;
+        let writer =
+            self.shared.ring.open_lane_in(group, self.index, link_type).ok_or(DropReason::LinkTypes)?;
         self.append.open_lane(writer, group);
         self.triggers.open_lane(link_type);
         Ok(self.append.lanes.len() - 1)
     }
 
-    /// As [`Path::packets`] for packets of which some have comments: those alone, so that their place is known beforehand.
+    /// As [`Path::packets`] for packets of which some have comments: those alone, so that their place is
+    /// known beforehand.
     #[cold]
     fn commented_packets(&mut self, packets: &[Packet<'_>]) {
         let comments = std::mem::take(&mut self.comments);
@@ -371,8 +405,8 @@ impl<'a> Path<'a> {
         let link_type = self.append.lanes[lane].writer.link_type();
         let dumps = &self.shared.dumps;
         if self.waits && dumps.places().open() >= dumps.places().max() {
-            // It may wait for a dump to finish. That dump may wait for what this worker has, or for another worker, which
-            // may wait for this one to come on.
+            // It may wait for a dump to finish. That dump may wait for what this worker has, or for another
+            // worker, which may wait for this one to come on.
             self.commit();
             self.shared.lockstep.step(self.index, self.clock());
         }
@@ -400,8 +434,8 @@ impl<'a> Path<'a> {
 #[inline]
 fn all_near(packets: &[Packet<'_>], clock_ns: i64) -> bool {
     let times = || packets.iter().map(|packet| packet.time_ns);
-    let (min_ns, max_ns) =
-        times().fold((i64::MAX, i64::MIN), |(min_ns, max_ns), time_ns| (min_ns.min(time_ns), max_ns.max(time_ns)));
+    let (min_ns, max_ns) = times()
+        .fold((i64::MAX, i64::MIN), |(min_ns, max_ns), time_ns| (min_ns.min(time_ns), max_ns.max(time_ns)));
     min_ns >= clock_ns.saturating_sub(time::STEP_NS) && max_ns <= clock_ns.saturating_add(time::STEP_NS)
 }
 
@@ -449,8 +483,13 @@ impl Sink for Path<'_> {
         if let Attached::Lane { lane, index } = self.attached(interface as usize) {
             self.append.lanes[lane].writer.count_dropped(index, DropReason::Kernel, packets);
         }
-        let gap =
-            Gap { from_ns: since_ns, to_ns: until_ns, reason: GapReason::Kernel, lost_min: packets, lost_max: Some(packets) };
+        let gap = Gap {
+            from_ns: since_ns,
+            to_ns: until_ns,
+            reason: GapReason::Kernel,
+            lost_min: packets,
+            lost_max: Some(packets),
+        };
         self.gap(interface, gap);
     }
 
@@ -463,8 +502,9 @@ impl Sink for Path<'_> {
         if self.waits {
             return self.shared.ring.note_gap(self.index, interface, gap);
         }
-        // Live: a loss is of now, and the packets at hand may be of an earlier era. Of one that lies across a step nobody knows on
-        // which side: it may reach to the end of the era before, and from the begin of this one.
+        // Live: a loss is of now, and the packets at hand may be of an earlier era. Of one that lies across a
+        // step nobody knows on which side: it may reach to the end of the era before, and from the begin of
+        // this one.
         let now = self.shared.steps.look(&*self.shared.clock);
         let is_across = gap.from_ns.saturating_sub(gap.to_ns) >= time::STEP_NS;
         let before = if is_across { self.counted_era.min(now.saturating_sub(1)) } else { self.counted_era };
@@ -512,7 +552,8 @@ impl Sink for Path<'_> {
             self.take_triggers(); // so that what is gone can be freed though nothing comes
         }
         if !self.waits
-            && let Some(era) = self.times.idle(clock_ns, self.clock(), &self.shared.steps, &*self.shared.clock)
+            && let Some(era) =
+                self.times.idle(clock_ns, self.clock(), &self.shared.steps, &*self.shared.clock)
         {
             // The clock of the source keeps its grace: what it said before the step was no time of this era.
             let from_ns = self.shared.steps.begun_ns(era).map_or(clock_ns, |begun_ns| begun_ns.max(clock_ns));

@@ -63,7 +63,8 @@ pub struct RunPlan {
 /// What of a run stays as it is while it goes: a reload names what differs, and leaves it.
 #[derive(Clone, Debug)]
 pub struct Fixed {
-    /// Sources: all live (interfaces, paced generators), or all of those that can wait (files, unpaced generators).
+    /// Sources: all live (interfaces, paced generators), or all of those that can wait (files, unpaced
+    /// generators).
     pub sources: Vec<SourceEntry>,
     /// Sizes of the ring; `workers` and `lanes` as [`Fixed::workers`] and the known link types say.
     pub ring: RingConfig,
@@ -87,7 +88,8 @@ pub struct Fixed {
     pub ring_out: Option<PathBuf>,
     /// The configuration that reproduces this run; goes into the log as it is.
     pub config: String,
-    /// What the process gives up once everything is open; `None`: nothing, because it does other things as well.
+    /// What the process gives up once everything is open; `None`: nothing, because it does other things as
+    /// well.
     pub rights: Option<RightsPlan>,
 }
 
@@ -111,7 +113,8 @@ impl Live {
 }
 
 impl Fixed {
-    /// Worker threads: files share theirs, interfaces with `workers=0` share one, every other source has its own.
+    /// Worker threads: files share theirs, interfaces with `workers=0` share one, every other source has its
+    /// own.
     pub fn workers(sources: &[SourceEntry]) -> u32 {
         let files = sources.iter().filter(|source| source.plan.file().is_some());
         let of_files = files.map(|source| source.plan.workers()).max().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! Hits that started no dump for want of a place, of a field or of a filter: told when they first come, and with their numbers at the end.
+//! Hits that started no dump for want of a place, of a field or of a filter: told when they first come, and
+//! with their numbers at the end.
 
 use crate::few_pins;
 use crate::space;
@@ -54,8 +55,12 @@ impl Refused {
             }
             let known = self.triggers.entry(name.clone()).or_default();
             known.misses = trigger.misses();
-            known.template =
-                trigger.config().response.template.as_ref().map_or(String::new(), |template| template.text().to_string());
+            known.template = trigger
+                .config()
+                .response
+                .template
+                .as_ref()
+                .map_or(String::new(), |template| template.text().to_string());
             let first = |now: u64, told: &mut u64| std::mem::replace(told, now) == 0 && now > 0;
             if first(counts.too_many, &mut known.told.too_many) {
                 news.push(format!("trigger {name}: {}", too_many("a hit", bounds)));
@@ -78,7 +83,8 @@ impl Refused {
             let known = self.triggers.get(name).unwrap_or(&nothing);
             let so_many = |hits: u64| counted(hits, "hit");
             if counts.template_unfilled > 0 {
-                let mut warning = format!("trigger {name}: {}", unfilled(&so_many(counts.template_unfilled), known));
+                let mut warning =
+                    format!("trigger {name}: {}", unfilled(&so_many(counts.template_unfilled), known));
                 if counts.rationed > 0 {
                     warning += &format!(
                         " ({} of them were not evaluated: too many in a second made no filter)",
@@ -88,7 +94,10 @@ impl Refused {
                 warnings.push(warning);
             }
             if counts.filter_uncompiled > 0 {
-                warnings.push(format!("trigger {name}: {}", uncompiled(&so_many(counts.filter_uncompiled), known)));
+                warnings.push(format!(
+                    "trigger {name}: {}",
+                    uncompiled(&so_many(counts.filter_uncompiled), known)
+                ));
             }
             if counts.too_many > 0 {
                 failures.push(format!("trigger {name}: {}", too_many(&so_many(counts.too_many), bounds)));
@@ -96,7 +105,9 @@ impl Refused {
             if counts.no_space > 0 {
                 let (hits, limits) = (so_many(counts.no_space), bounds.limits.unwrap_or_default());
                 let remedy = space::remedy(&limits, bounds.budget_is_another_s);
-                failures.push(format!("trigger {name}: {hits} started no dump: there was no space for it; {remedy}"));
+                failures.push(format!(
+                    "trigger {name}: {hits} started no dump: there was no space for it; {remedy}"
+                ));
             }
         }
         (warnings, failures)
@@ -110,10 +121,13 @@ fn too_many(hits: &str, bounds: &Bounds) -> String {
     let allow = match few_pins::ring_for(more, bounds.pins, bounds.segment_bytes) {
         _ if more <= places => String::new(),
         None => format!("allow more with --dumps-max {more}, or "),
-        Some(ring) => format!("allow more with --dumps-max {more} and --ring {ring}, of which half can be held for dumps, or "),
+        Some(ring) => format!(
+            "allow more with --dumps-max {more} and --ring {ring}, of which half can be held for dumps, or "
+        ),
     };
     format!(
-        "{hits} started no dump: {open} open, the most at once; {allow}have fewer with a shorter --after or a longer --holdoff"
+        "{hits} started no dump: {open} open, the most at once; {allow}have fewer with a shorter --after or \
+         a longer --holdoff"
     )
 }
 
@@ -123,14 +137,18 @@ fn unfilled(hits: &str, known: &Known) -> String {
         Some(name) => name.to_string(),
     };
     format!(
-        "{hits} started no dump: the packet has no {field}; state behind '?:' what such hits keep: --dump '{} ?:' keeps everything",
+        "{hits} started no dump: the packet has no {field}; state behind '?:' what such hits keep: --dump \
+         '{} ?:' keeps everything",
         known.template
     )
 }
 
 fn uncompiled(hits: &str, known: &Known) -> String {
     let cause = known.misses.uncompiled.as_deref().unwrap_or("the packet's link type has no such filter");
-    format!("{hits} started no dump: {cause}; write a --dump that this link type has, or a trigger of its own for it")
+    format!(
+        "{hits} started no dump: {cause}; write a --dump that this link type has, or a trigger of its own \
+         for it"
+    )
 }
 
 #[cfg(test)]
@@ -161,22 +179,39 @@ mod tests {
         let known = Known { misses, template: "port $srcPort".into(), ..Known::default() };
         let refused = Refused { triggers: [("a".to_string(), known)].into() };
         let limits = Some(Limits { bytes_max: Some(5 << 20), ..Limits::default() });
-        let bounds = Bounds { dumps_max: 8, pins: 64, segment_bytes: 2 << 20, limits, budget_is_another_s: false };
-        let (warnings, failures) = refused.end(&[("a".into(), counts), ("b".into(), HitCounts::default())], &bounds);
+        let bounds =
+            Bounds { dumps_max: 8, pins: 64, segment_bytes: 2 << 20, limits, budget_is_another_s: false };
+        let (warnings, failures) =
+            refused.end(&[("a".into(), counts), ("b".into(), HitCounts::default())], &bounds);
         assert_eq!(warnings.len(), 2);
-        assert!(warnings[0].starts_with("trigger a: 2 hits started no dump: the packet has no $srcPort; "), "{warnings:?}");
         assert!(
-            warnings[0].contains("--dump 'port $srcPort ?:'") && warnings[1].contains("4 hits started no dump: no such filter")
+            warnings[0].starts_with("trigger a: 2 hits started no dump: the packet has no $srcPort; "),
+            "{warnings:?}"
         );
-        assert!(warnings[0].ends_with("(1 of them were not evaluated: too many in a second made no filter)"), "{warnings:?}");
+        assert!(
+            warnings[0].contains("--dump 'port $srcPort ?:'")
+                && warnings[1].contains("4 hits started no dump: no such filter")
+        );
+        assert!(
+            warnings[0].ends_with("(1 of them were not evaluated: too many in a second made no filter)"),
+            "{warnings:?}"
+        );
         assert_eq!(failures.len(), 2);
-        assert!(failures[0].starts_with("trigger a: 1 hit started no dump: 8 dumps were open"), "{failures:?}");
+        assert!(
+            failures[0].starts_with("trigger a: 1 hit started no dump: 8 dumps were open"),
+            "{failures:?}"
+        );
         assert!(failures[0].contains("--dumps-max 32, or"), "{failures:?}");
-        let no_space = "3 hits started no dump: there was no space for it; move finished dumps away, raise --dump-budget, or add --dump-rotate";
+        let no_space = "3 hits started no dump: there was no space for it; move finished dumps away, raise \
+            --dump-budget, or add --dump-rotate";
         assert!(failures[1].ends_with(no_space), "{failures:?}");
-        // More places than the ring has segments to hold for: both are named, so that none of the two sends back to the other.
+        // More places than the ring has segments to hold for: both are named, so that none of the two sends
+        // back to the other.
         let said = too_many("a hit", &Bounds { pins: 31, ..bounds.clone() });
-        assert!(said.contains("--dumps-max 32 and --ring 128MiB, of which half can be held for dumps, or"), "{said}");
+        assert!(
+            said.contains("--dumps-max 32 and --ring 128MiB, of which half can be held for dumps, or"),
+            "{said}"
+        );
         let said = too_many("a hit", &Bounds { dumps_max: 4096, ..bounds });
         assert!(said.contains("the most at once; have fewer"), "{said}");
     }

@@ -23,7 +23,9 @@ impl Reload {
     /// What its sender learns when it is done.
     pub(crate) fn reply(&self) -> Result<Reply, Refusal> {
         match self {
-            Reload::Take(change) => Ok(Reply::Reloaded { changed: change.changed.clone(), kept: change.kept.clone() }),
+            Reload::Take(change) => {
+                Ok(Reply::Reloaded { changed: change.changed.clone(), kept: change.kept.clone() })
+            }
             Reload::Refuse(faults) => Err(Refusal::Faults(faults.clone())),
         }
     }
@@ -40,26 +42,36 @@ pub struct Change {
     pub kept: Vec<String>,
 }
 
-/// Does what is asked, from the run's main thread. Machine code is made before any worker sees the triggers. Returns warnings:
-/// what is kept as it was, which filters have no machine code.
-pub(crate) fn reload(order: Reload, shared: &Shared, fixed: &Fixed, is_live: bool, watch: &dyn Watch) -> Vec<Warning> {
+/// Does what is asked, from the run's main thread. Machine code is made before any worker sees the triggers.
+/// Returns warnings: what is kept as it was, which filters have no machine code.
+pub(crate) fn reload(
+    order: Reload,
+    shared: &Shared,
+    fixed: &Fixed,
+    is_live: bool,
+    watch: &dyn Watch,
+) -> Vec<Warning> {
     let Change { live, changed, kept } = match order {
         Reload::Take(change) => *change,
         Reload::Refuse(faults) => {
             let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
             shared.events.log(event::Reload { ok: false, faults: faults.clone(), ..Default::default() });
             // A fault may show a text with a mark below it.
-            faults.iter().for_each(|fault| format!("wirescope: {fault}").lines().for_each(|line| watch.note(line)));
+            faults
+                .iter()
+                .for_each(|fault| format!("wirescope: {fault}").lines().for_each(|line| watch.note(line)));
             watch.note("reload: refused; the old configuration goes on");
             return Vec::new();
         }
     };
-    let links: Vec<LinkType> = (0..shared.ring.lanes()).map(|lane| shared.ring.lane_info(lane).link_type).collect();
+    let links: Vec<LinkType> =
+        (0..shared.ring.lanes()).map(|lane| shared.ring.lane_info(lane).link_type).collect();
     let mut warnings: Vec<Warning> = kept.iter().map(|kept| format!("reload: {kept}").into()).collect();
     let ring = &shared.ring;
     let (pins, segment_bytes) = (ring.budget().segments(), ring.segment_bytes() as u64);
     if live.dumps_max != shared.dumps.places().max() {
-        warnings.extend(few_pins::words(live.dumps_max as u64, pins, segment_bytes, is_live).map(Warning::from));
+        warnings
+            .extend(few_pins::words(live.dumps_max as u64, pins, segment_bytes, is_live).map(Warning::from));
     }
     for trigger in &live.triggers {
         warnings.extend(made_ready(trigger, &links, fixed.filter_engine));

@@ -1,16 +1,19 @@
-//! A file that is read anew while a run goes: opened by a process of its own, since the run can't open it any more.
+//! A file that is read anew while a run goes: opened by a process of its own, since the run can't open it any
+//! more.
 //!
 //! ```text
 //!  run ── one byte ──► config-reader: open(path)
 //!  run ◄── 0, and the open file; or the number of the error ──┘
 //! ```
-//! The process has no capability, and Landlock lets it read files in the folder of that one file, and nothing else. So the run itself
-//! needs no right to that folder, and a file that an editor has put in the place of the old one is read all the same.
+//! The process has no capability, and Landlock lets it read files in the folder of that one file, and nothing
+//! else. So the run itself needs no right to that folder, and a file that an editor has put in the place of
+//! the old one is read all the same.
 
 use crate::own_process::{self, CONFIG_READER, REFUSED};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
 };
 use scope_rights::CommandRules;
 use std::fs::File;
@@ -56,7 +59,8 @@ impl Reread {
         let mut number = [0; 4];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let got = recvmsg(&self.0, &mut [IoSliceMut::new(&mut number)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let got =
+            recvmsg(&self.0, &mut [IoSliceMut::new(&mut number)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
         if got.bytes != number.len() {
             return Err(io::Error::other("the process that reads it has ended"));
         }

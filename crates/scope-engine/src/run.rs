@@ -1,17 +1,21 @@
 //! A run from start to end.
 //!
-//! 1. The folder for dumps and that of `--ring-out` are opened; from here on they are these handles, not paths. Who the run will
+//! 1. The folder for dumps and that of `--ring-out` are opened; from here on they are these handles, not
+//!    paths. Who the run will
 //!    be is decided by who can write there.
 //! 2. The process for commands after dumps is started, as that user: it keeps the right to start processes.
 //! 3. The ring is mapped, locked and made resident; machine code of the filters is made.
 //! 4. The sources are opened, in the order given; nothing is captured before the ring is ready.
-//! 5. Rights are given up, in all threads: root, capabilities, all system calls and files that the rest doesn't need ([`rights`]
+//! 5. Rights are given up, in all threads: root, capabilities, all system calls and files that the rest
+//!    doesn't need ([`rights`]
 //!    tells in which order). Whatever needs a right comes before this line; every byte of a packet is looked at behind it. Up
 //!    to here nothing is created: what can't be opened is refused.
-//! 6. The log is opened, as the user that the run is now. One thread per worker, and one beside that builds summaries of
+//! 6. The log is opened, as the user that the run is now. One thread per worker, and one beside that builds
+//!    summaries of
 //!    what live workers have sealed; the main thread looks after orders, status and events.
 //! 7. The run ends when every source has ended, when somebody says stop, or when it has its dumps.
-//! 8. Workers end: what the kernel still holds is taken, lanes are committed and sealed, clocks go to the end of time.
+//! 8. Workers end: what the kernel still holds is taken, lanes are committed and sealed, clocks go to the end
+//!    of time.
 //! 9. So every dump ends; their reports are waited for, then the commands that follow dumps.
 //! 10. The ring is written out, if asked for; the summary is drawn up from the counters.
 
@@ -65,17 +69,19 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How often it takes the status.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
-/// How long a live dump waits at most, after its window's end, for a worker that has stopped telling the time.
+/// How long a live dump waits at most, after its window's end, for a worker that has stopped telling the
+/// time.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Name that dumps by hand have in the place of a trigger's.
 pub const MANUAL: &str = "manual";
 
-/// Whoever watches a run: called from the run's main thread, never from the packet path (but `prefault` from several threads).
+/// Whoever watches a run: called from the run's main thread, never from the packet path (but `prefault` from
+/// several threads).
 pub trait Watch: Sync {
     /// The ring's memory is being made resident: bytes done so far, of so many.
     fn prefault(&self, done: u64, total: u64);
-    /// Sources are open and the ring is ready, in `memory`: capture begins, with these rights (`None`: none were given up). What else is
-    /// worth a line at the start has been told.
+    /// Sources are open and the ring is ready, in `memory`: capture begins, with these rights (`None`: none
+    /// were given up). What else is worth a line at the start has been told.
     fn started(&self, memory: &RingMemory, rights: Option<&Rights>);
     /// What came of trying, in every thread, what must not be possible any more; where that was asked for.
     fn selftest(&self, facts: &serde_json::Value);
@@ -126,7 +132,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     scope_rights::hide();
     let _over = OverOnDrop(control);
     let outputs = Outputs::open(&plan)?;
-    let decision = plan.fixed.rights.as_ref().map(|plan| scope_rights::decide(plan, &outputs.writable())).transpose()?;
+    let decision =
+        plan.fixed.rights.as_ref().map(|plan| scope_rights::decide(plan, &outputs.writable())).transpose()?;
     let exec = start_exec(&plan.fixed, &outputs, decision.as_ref())?;
     limits::allow_dumps(plan.live.dumps_max); // what runs commands keeps the limit that it found
     let (segment_bytes, segments) = plan.fixed.ring.plan()?;
@@ -137,7 +144,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     })?;
     let memory = ring.memory();
     // Before the sources are opened: live packets would wait meanwhile.
-    let mut warnings = prepare_filters(plan.fixed.filter_engine, &plan.fixed.sources, plan.live.triggers.iter());
+    let mut warnings =
+        prepare_filters(plan.fixed.filter_engine, &plan.fixed.sources, plan.live.triggers.iter());
     warnings.extend(short_snap::warnings(&plan, &plan.fixed.link_types).into_iter().map(Warning::from));
     let own = live::own_traffic(&plan.fixed);
     let sources = open_sources(&plan.fixed, &own).map_err(EngineError::Source)?;
@@ -147,7 +155,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         if live { warnings.push(said.into()) } else { notes.push(said) }
     }
     let nics = NicWatch::begin(&plan.fixed.sources);
-    let mut rights = decision.map(|decision| scope_rights::give_up(decision, &outputs.writable())).transpose()?;
+    let mut rights =
+        decision.map(|decision| scope_rights::give_up(decision, &outputs.writable())).transpose()?;
     if let Some(rights) = &mut rights {
         rights.commands_abi = exec.as_ref().map(|exec| exec.landlock_abi());
     }
@@ -173,7 +182,11 @@ impl Drop for OverOnDrop<'_> {
 }
 
 /// Starts what runs after dumps, if anything does: never as root.
-fn start_exec(fixed: &Fixed, outputs: &Outputs, decision: Option<&Decision>) -> Result<Option<Arc<Exec>>, EngineError> {
+fn start_exec(
+    fixed: &Fixed,
+    outputs: &Outputs,
+    decision: Option<&Decision>,
+) -> Result<Option<Arc<Exec>>, EngineError> {
     let Some(exec) = fixed.dump.exec.clone() else { return Ok(None) };
     if let Some(why) = decision.and_then(|decision| decision.stays_root()) {
         return Err(EngineError::Exec(Fault::of("exec").cause(format!("commands never run as root: {why}"))));
@@ -226,7 +239,8 @@ impl Run {
             threads: Arc::new(SystemThreads),
         };
         // Files don't wait for summaries, and are gone through once.
-        let summarizer = if live && !plan.live.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
+        let summarizer =
+            if live && !plan.live.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
         let scans = Scans::new(&ring, summarizer.as_ref().map(|summarizer| summarizer.summaries().clone()));
         // Workers of files wait for a dump that hangs.
         let keeper = if live { start_keeper(&scans, &events) } else { None };
@@ -259,7 +273,13 @@ impl Run {
     }
 
     /// Workers from start to end, with the main thread beside them.
-    fn go(self, sources: Vec<Feed>, nics: NicWatch, early: Vec<Warning>, watch: &dyn Watch) -> Result<Summary, EngineError> {
+    fn go(
+        self,
+        sources: Vec<Feed>,
+        nics: NicWatch,
+        early: Vec<Warning>,
+        watch: &dyn Watch,
+    ) -> Result<Summary, EngineError> {
         let names: Vec<String> = sources.iter().map(|feed| feed.source.name().to_string()).collect();
         let (reporters, reports): (Vec<_>, Vec<_>) = sources.iter().map(|_| report::begin()).unzip();
         let mut warnings = Vec::new();
@@ -385,16 +405,20 @@ impl Run {
 
     /// Whether the dump goes into a pipe that nobody reads any more.
     fn reader_gone(&self) -> bool {
-        self.fixed.dump.single.is_some() && self.shared.dumps.open().iter().any(|dump| dump.progress.reader_gone())
+        self.fixed.dump.single.is_some()
+            && self.shared.dumps.open().iter().any(|dump| dump.progress.reader_gone())
     }
 
-    /// Tries from inside, where that was asked for, what must not be possible any more; why that is a failure, if it is.
+    /// Tries from inside, where that was asked for, what must not be possible any more; why that is a
+    /// failure, if it is.
     fn try_rights(&self, watch: &dyn Watch) -> Option<Failure> {
-        let rights = self.rights.as_ref().filter(|_| self.fixed.rights.as_ref().is_some_and(|plan| plan.selftest))?;
+        let rights =
+            self.rights.as_ref().filter(|_| self.fixed.rights.as_ref().is_some_and(|plan| plan.selftest))?;
         match scope_rights::selftest(rights, &self.outputs.writable()) {
             Ok(tried) => {
                 watch.selftest(&tried.facts);
-                let fault = Fault::of_thing("rights").cause("something is possible that must not be; the self-test says what");
+                let fault = Fault::of_thing("rights")
+                    .cause("something is possible that must not be; the self-test says what");
                 (!tried.passed).then(|| fault.into())
             }
             Err(error) => Some(Failure::of_error("rights: the self-test couldn't be made", &error)),
@@ -404,21 +428,26 @@ impl Run {
 
 /// Without summaries dumps only take longer.
 fn start_summarizer(ring: &Arc<Ring>, events: &Events) -> Option<Summarizer> {
-    let failed = |error| events.log(Warning::from(format!("no thread for summaries: {error}: dumps scan all segments")));
+    let failed = |error| {
+        events.log(Warning::from(format!("no thread for summaries: {error}: dumps scan all segments")))
+    };
     Summarizer::start(ring).map_err(failed).ok()
 }
 
 /// Without a keeper only dumps whose disk hangs lack more.
 fn start_keeper(scans: &Arc<Scans>, events: &Events) -> Option<Keeper> {
     let failed = |error| {
-        let text =
-            format!("no thread to hold packets for dumps: {error}: a dump whose disk stalls for a turn of the ring loses them");
+        let text = format!(
+            "no thread to hold packets for dumps: {error}: a dump whose disk stalls for a turn of the ring \
+             loses them"
+        );
         events.log(Warning::from(text));
     };
     Keeper::start(scans).map_err(failed).ok()
 }
 
-/// What a fire by hand does where no trigger is named: the last `before` of everything, at once. No holdoff: each counts.
+/// What a fire by hand does where no trigger is named: the last `before` of everything, at once. No holdoff:
+/// each counts.
 pub(crate) fn manual_trigger(live: &Live, vlan: VlanRule) -> TriggerConfig {
     TriggerConfig {
         name: MANUAL.to_string(),
@@ -431,7 +460,13 @@ pub(crate) fn manual_trigger(live: &Live, vlan: VlanRule) -> TriggerConfig {
 }
 
 /// Sizes of the ring for `workers` workers, each of which knows `link_types` link types at the start.
-pub fn ring_config(ring_bytes: u64, segment_bytes: Option<u64>, workers: u32, link_types: usize, run_id: [u8; 16]) -> RingConfig {
+pub fn ring_config(
+    ring_bytes: u64,
+    segment_bytes: Option<u64>,
+    workers: u32,
+    link_types: usize,
+    run_id: [u8; 16],
+) -> RingConfig {
     let lanes = workers.max(1) * link_types.max(1) as u32;
     RingConfig { ring_bytes, segment_bytes, workers: workers.max(1), lanes, run_id }
 }

@@ -1,7 +1,7 @@
 //! Words to the service manager that started this process, as systemd's `sd_notify(3)` defines them.
 //!
-//! The socket is opened before rights are given up and kept: no other can be opened later. Nothing here ever waits for the
-//! manager; what it doesn't take is lost.
+//! The socket is opened before rights are given up and kept: no other can be opened later. Nothing here ever
+//! waits for the manager; what it doesn't take is lost.
 //!
 //! | when | what is said |
 //! |---|---|
@@ -36,7 +36,8 @@ impl Service {
     pub fn from_environment() -> io::Result<Option<Service>> {
         let Some(name) = std::env::var_os(SOCKET).filter(|name| !name.is_empty()) else { return Ok(None) };
         let of_this = |pid: OsString| pid.to_str().is_some_and(|pid| pid == std::process::id().to_string());
-        let watched = std::env::var_os(WATCHDOG_US).is_some() && std::env::var_os(WATCHDOG_PID).is_none_or(of_this);
+        let watched =
+            std::env::var_os(WATCHDOG_US).is_some() && std::env::var_os(WATCHDOG_PID).is_none_or(of_this);
         Service::connect(name.as_bytes(), watched).map(Some)
     }
 

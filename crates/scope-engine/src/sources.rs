@@ -9,8 +9,8 @@ use scope_source::own_traffic::Connection;
 use scope_source::spec::SourcePlan;
 use scope_source::{Source, SourceError, pcap, synth};
 
-/// Opens every source: one entry per worker. All files together are one source, shared out where several workers are asked for;
-/// so are all interfaces with `workers=0`, by one worker.
+/// Opens every source: one entry per worker. All files together are one source, shared out where several
+/// workers are asked for; so are all interfaces with `workers=0`, by one worker.
 pub(crate) fn open_sources(fixed: &Fixed, own: &[Connection]) -> Result<Vec<Feed>, Fault> {
     let mut sources: Vec<Feed> = Vec::new();
     let mut files = FileOptions::default();
@@ -75,7 +75,10 @@ fn of_files(fixed: &Fixed, first: &SourceEntry, error: SourceError) -> Fault {
 }
 
 /// The workers' sources of one entry, each of which has only one part.
-fn feeds<S: Source + 'static>(sources: impl IntoIterator<Item = S>, entry: &SourceEntry) -> impl Iterator<Item = Feed> {
+fn feeds<S: Source + 'static>(
+    sources: impl IntoIterator<Item = S>,
+    entry: &SourceEntry,
+) -> impl Iterator<Item = Feed> {
     sources.into_iter().enumerate().map(|(index, source)| Feed {
         source: Box::new(source),
         parts: vec![Part::of(entry)],

@@ -1,4 +1,5 @@
-//! Whether there is room for dumps: looks at their budget and their folder while a run goes, and says what changes.
+//! Whether there is room for dumps: looks at their budget and their folder while a run goes, and says what
+//! changes.
 
 use crate::folder_watch::FolderWatch;
 use scope_dump::budget::{Change, Standing};
@@ -40,7 +41,15 @@ impl SpaceSummary {
             Some(FreeMin::Ppm(ppm)) => (None, Some(f64::from(ppm) / 1e4)),
             None => (None, None),
         };
-        DumpSpace { used, budget: self.bytes_max, free, min_free: bytes, min_free_percent: percent, full, deleted }
+        DumpSpace {
+            used,
+            budget: self.bytes_max,
+            free,
+            min_free: bytes,
+            min_free_percent: percent,
+            full,
+            deleted,
+        }
     }
 }
 
@@ -70,11 +79,16 @@ impl Space {
     pub(crate) fn summary(&self) -> Option<SpaceSummary> {
         let budget = self.budget.as_ref()?;
         let limits = budget.limits();
-        Some(SpaceSummary { standing: budget.standing(), bytes_max: limits.bytes_max, free_min: limits.free_min })
+        Some(SpaceSummary {
+            standing: budget.standing(),
+            bytes_max: limits.bytes_max,
+            free_min: limits.free_min,
+        })
     }
 }
 
-/// What gives dumps room under these limits. Where the smaller budget of another run `is_another_s`, that one has to change.
+/// What gives dumps room under these limits. Where the smaller budget of another run `is_another_s`, that one
+/// has to change.
 pub(crate) fn remedy(limits: &Limits, is_another_s: bool) -> String {
     let (raise, rotate) = match is_another_s {
         true => ("raise --dump-budget of the other run in this folder", "add --dump-rotate to both runs"),
@@ -107,14 +121,17 @@ fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
         Change::Full(why) => {
             alarm("raised", Some(&why));
             let remedy = remedy(budget.limits(), budget.is_bounded_by_another());
-            Told::Warning(format!("no space for dumps: {why}; new ones are refused until there is room: {remedy}"))
+            Told::Warning(format!(
+                "no space for dumps: {why}; new ones are refused until there is room: {remedy}"
+            ))
         }
         Change::Room => {
             alarm("cleared", None);
             Told::Note("there is space for dumps again".to_string())
         }
         Change::Alone(why) => Told::Warning(format!(
-            "--dump-budget is kept by this run alone, other runs that write into this folder aren't counted while they make dumps: {why}"
+            "--dump-budget is kept by this run alone, other runs that write into this folder aren't counted \
+             while they make dumps: {why}"
         )),
         Change::Deleted { names, bytes } => {
             events.log(Deleted { files: names.clone(), bytes, why: "--dump-rotate".into() });
@@ -130,10 +147,15 @@ mod tests {
     #[test]
     fn the_remedy_names_the_run_whose_budget_holds() {
         let limits = Limits { bytes_max: Some(5 << 20), ..Limits::default() };
-        assert_eq!(remedy(&limits, false), "move finished dumps away, raise --dump-budget, or add --dump-rotate");
+        assert_eq!(
+            remedy(&limits, false),
+            "move finished dumps away, raise --dump-budget, or add --dump-rotate"
+        );
         let said = remedy(&limits, true);
         assert!(
-            said.ends_with(", raise --dump-budget of the other run in this folder, or add --dump-rotate to both runs"),
+            said.ends_with(
+                ", raise --dump-budget of the other run in this folder, or add --dump-rotate to both runs"
+            ),
             "{said}"
         );
     }

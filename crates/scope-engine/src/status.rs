@@ -1,7 +1,7 @@
 //! What a run says of itself while it goes: figures only, once a second; words are the binary's.
 //!
-//! A [`Status`] is the one snapshot of a run. The main thread takes it, and it alone reads the workers' reports. Status line,
-//! log, summary and warnings are drawn from it, and read no report themselves.
+//! A [`Status`] is the one snapshot of a run. The main thread takes it, and it alone reads the workers'
+//! reports. Status line, log, summary and warnings are drawn from it, and read no report themselves.
 
 use crate::dumps::OpenDump;
 use crate::nic_watch::NicStatus;
@@ -92,7 +92,8 @@ pub struct WorkerStatus {
     pub bits_per_s: f64,
     /// How far its clock is behind the wall clock, ns; `None` where its times aren't of now.
     pub lag_ns: Option<i64>,
-    /// Whether it has come round since the last status, whatever time it is; always, where its times aren't of now: then it may wait.
+    /// Whether it has come round since the last status, whatever time it is; always, where its times aren't
+    /// of now: then it may wait.
     pub moves: bool,
     /// How its thread spent the time since the last status; `None`: unknown.
     pub time: Option<WorkerTime>,
@@ -116,7 +117,8 @@ pub struct DumpStatus {
 }
 
 /// The kernel's counters of an interface that a dump's header shows.
-const SHOWN: [&str; 6] = ["rx_packets", "rx_dropped", "rx_errors", "rx_missed_errors", "rx_fifo_errors", "rx_over_errors"];
+const SHOWN: [&str; 6] =
+    ["rx_packets", "rx_dropped", "rx_errors", "rx_missed_errors", "rx_fifo_errors", "rx_over_errors"];
 
 /// What each live interface has counted since the run began: by its capture, then by the kernel.
 pub(crate) fn counter_samples(status: &Status) -> Vec<InterfaceSample> {
@@ -125,7 +127,9 @@ pub(crate) fn counter_samples(status: &Status) -> Vec<InterfaceSample> {
         let own = [("offered", offered), ("received", received), ("kernel_dropped", kernel_dropped)];
         let mut counts: Vec<(&'static str, u64)> = own.to_vec();
         let nic = status.nics.iter().find(|nic| nic.interface[..] == entry.interface[..]);
-        let of_kernel = nic.iter().flat_map(|nic| SHOWN.iter().filter_map(|name| Some((*name, *nic.counters.get(*name)?))));
+        let of_kernel = nic
+            .iter()
+            .flat_map(|nic| SHOWN.iter().filter_map(|name| Some((*name, *nic.counters.get(*name)?))));
         counts.extend(of_kernel);
         InterfaceSample { interface: entry.interface.clone(), counts }
     };
@@ -190,7 +194,14 @@ impl StatusTaker {
                 let rounds = shared.ring.rounds(index as u32);
                 let before = std::mem::replace(&mut self.rounds[index], rounds);
                 let moves = !self.live || rounds != before || clock_ns == i64::MAX;
-                WorkerStatus { source: self.names[index].clone(), packets_per_s, bits_per_s, lag_ns, moves, time: None }
+                WorkerStatus {
+                    source: self.names[index].clone(),
+                    packets_per_s,
+                    bits_per_s,
+                    lag_ns,
+                    moves,
+                    time: None,
+                }
             })
             .collect();
         let (sources, interfaces) = reported(&self.names, &mut self.reports);
@@ -240,8 +251,8 @@ impl StatusTaker {
     }
 }
 
-/// What the workers reported last, one look at each: of each its source, then each live interface, all workers' shares together.
-/// `names` are the workers' sources.
+/// What the workers reported last, one look at each: of each its source, then each live interface, all
+/// workers' shares together. `names` are the workers' sources.
 pub fn reported(names: &[String], reports: &mut [ReportReader]) -> (Vec<SourceStatus>, Vec<InterfaceStatus>) {
     let (mut sources, mut interfaces): (_, Vec<InterfaceStatus>) = (Vec::new(), Vec::new());
     let mut places = HashMap::new();
@@ -251,7 +262,9 @@ pub fn reported(names: &[String], reports: &mut [ReportReader]) -> (Vec<SourceSt
         sources.push(SourceStatus { source: source.clone(), counters, failure });
         for part in &report.interfaces {
             // Two of one name are two as long as one of them is called otherwise.
-            let place = places.entry((source, part.interface.clone(), part.called.clone())).or_insert(interfaces.len());
+            let place = places
+                .entry((source, part.interface.clone(), part.called.clone()))
+                .or_insert(interfaces.len());
             match interfaces.get_mut(*place) {
                 Some(entry) => entry.counters.add(&part.counters),
                 None => interfaces.push(InterfaceStatus {
@@ -329,7 +342,11 @@ mod tests {
 
     #[test]
     fn shares_of_an_interface_are_summed_and_each_report_is_looked_at_once() {
-        let workers = [vec![("va", "va", 1), ("vb", "vb", 10)], vec![("va", "va", 2), ("va", "vx", 4)], vec![("va", "va", 100)]];
+        let workers = [
+            vec![("va", "va", 1), ("vb", "vb", 10)],
+            vec![("va", "va", 2), ("va", "vx", 4)],
+            vec![("va", "va", 100)],
+        ];
         let names = ["afpacket:v*", "afpacket:v*", "afpacket:va"].map(str::to_string);
         let mut reports: Vec<ReportReader> = Vec::new();
         for interfaces in workers {
@@ -339,12 +356,16 @@ mod tests {
             reports.push(reader);
         }
         let (sources, interfaces) = reported(&names, &mut reports);
-        let of_source: Vec<_> = sources.iter().map(|entry| (&entry.source[..], entry.counters.received)).collect();
+        let of_source: Vec<_> =
+            sources.iter().map(|entry| (&entry.source[..], entry.counters.received)).collect();
         assert_eq!(of_source, [("afpacket:v*", 11), ("afpacket:v*", 6), ("afpacket:va", 100)]);
-        let told = |entry: &InterfaceStatus| (entry.interface.to_string(), entry.called.to_string(), entry.counters.received);
+        let told = |entry: &InterfaceStatus| {
+            (entry.interface.to_string(), entry.called.to_string(), entry.counters.received)
+        };
         let found: Vec<_> = interfaces.iter().map(|entry| (&entry.source[..], told(entry))).collect();
-        let entry =
-            |source, interface: &str, called: &str, received| (source, (interface.to_string(), called.to_string(), received));
+        let entry = |source, interface: &str, called: &str, received| {
+            (source, (interface.to_string(), called.to_string(), received))
+        };
         let expected = [
             entry("afpacket:v*", "va", "va", 3),
             entry("afpacket:v*", "vb", "vb", 10),

@@ -4,9 +4,9 @@
 //! wall - monotonic   ─────────┐ set back by 40 s: a new era                  ┌──── set forward: time goes on
 //!                             └──────────────────────────────────────────────┘
 //! ```
-//! Eras of live capture are numbered here, for all workers of a run. Each of them enters a new one by itself, at its first packet that
-//! was stamped after the step, or when nothing comes. Looked at by the run's main thread every 10 ms, and by a worker that meets an odd
-//! time.
+//! Eras of live capture are numbered here, for all workers of a run. Each of them enters a new one by itself,
+//! at its first packet that was stamped after the step, or when nothing comes. Looked at by the run's main
+//! thread every 10 ms, and by a worker that meets an odd time.
 
 use scope_events::event;
 use scope_packet::Clock;
@@ -52,13 +52,17 @@ impl ClockStep {
         let to = iso(self.to_ns);
         match self.by_ns {
             _ if self.of_card => format!(
-                "a card's clock, which stamps packets, is {seconds:.3} s behind the times so far, at {to}: windows that were open end there, windows from now on begin there"
+                "a card's clock, which stamps packets, is {seconds:.3} s behind the times so far, at {to}: \
+                 windows that were open end there, windows from now on begin there"
             ),
             by_ns if by_ns <= -ERA_STEP_NS => format!(
-                "the system's clock was set back by {seconds:.3} s, to {to}: windows that were open end there, windows from now on begin there"
+                "the system's clock was set back by {seconds:.3} s, to {to}: windows that were open end \
+                 there, windows from now on begin there"
             ),
             ..0 => format!("the system's clock was set back by {seconds:.3} s, to {to}"),
-            _ => format!("the system's clock was set forward by {seconds:.3} s, to {to}, or the machine slept"),
+            _ => {
+                format!("the system's clock was set forward by {seconds:.3} s, to {to}, or the machine slept")
+            }
         }
     }
 }
@@ -147,14 +151,16 @@ impl Steps {
         note(&mut state, ClockStep { to_ns: reading.wall_ns, by_ns, of_card: false });
     }
 
-    /// What the system's clock would show, ns, if it were still as it was in `era`, which is over: nothing of that era was stamped later.
+    /// What the system's clock would show, ns, if it were still as it was in `era`, which is over: nothing of
+    /// that era was stamped later.
     pub(crate) fn unset_ns(&self, era: u64, clock: &dyn Clock) -> Option<i64> {
         let state = self.state.lock().expect("no panic while held");
         let past = state.past.iter().rfind(|past| past.era == era)?;
         Some(past.ahead_ns.saturating_add(clock.monotonic().as_nanos() as i64))
     }
 
-    /// What the system's clock showed, ns, when `era` was found to have begun by it: it may have begun a moment before, not later.
+    /// What the system's clock showed, ns, when `era` was found to have begun by it: it may have begun a
+    /// moment before, not later.
     pub(crate) fn begun_ns(&self, era: u64) -> Option<i64> {
         let state = self.state.lock().expect("no panic while held");
         state.past.iter().rfind(|past| past.era + 1 == era).map(|past| past.to_ns)
@@ -199,9 +205,15 @@ mod tests {
         look(&steps, 1001 * S, 2 * S);
         assert_eq!((steps.era(), steps.news()), (0, (Vec::new(), 0)));
         look(&steps, 962 * S, 3 * S);
-        assert_eq!((steps.era(), steps.news().0), (1, vec![ClockStep { to_ns: 962 * S, by_ns: -40 * S, of_card: false }]));
+        assert_eq!(
+            (steps.era(), steps.news().0),
+            (1, vec![ClockStep { to_ns: 962 * S, by_ns: -40 * S, of_card: false }])
+        );
         look(&steps, 4963 * S, 4 * S);
-        assert_eq!((steps.era(), steps.news().0), (1, vec![ClockStep { to_ns: 4963 * S, by_ns: 4000 * S, of_card: false }]));
+        assert_eq!(
+            (steps.era(), steps.news().0),
+            (1, vec![ClockStep { to_ns: 4963 * S, by_ns: 4000 * S, of_card: false }])
+        );
         look(&steps, 4964 * S - S / 2, 5 * S);
         assert_eq!((steps.era(), steps.news().0.len()), (1, 1), "too small for an era, and told");
     }

@@ -10,7 +10,8 @@ use scope_dump::evidence::{Counted, CountedSpan};
 use scope_dump::{DumpReport, Waited};
 use scope_events::Fact;
 use scope_events::counts::{
-    self, ByWord, Clock, CounterReading, CounterSpan, Dump, InterfaceCounts, Offered, SourceCounts, Span, Totals,
+    self, ByWord, Clock, CounterReading, CounterSpan, Dump, InterfaceCounts, Offered, SourceCounts, Span,
+    Totals,
 };
 use scope_events::fact::{Counters, Flat, Rare};
 use scope_machine::ClockState;
@@ -56,7 +57,8 @@ pub struct Summary {
     pub memory: String,
     /// Packets in files that couldn't be read.
     pub unreadable: u64,
-    /// Packets older than their worker's clock less its grace: windows that they belong to may have been over.
+    /// Packets older than their worker's clock less its grace: windows that they belong to may have been
+    /// over.
     pub late: u64,
     /// Every network card under a live source: its counters since the run began, beside the law.
     pub nics: Vec<NicStatus>,
@@ -76,7 +78,8 @@ pub struct Summary {
     pub annexes_left_out: u64,
     /// Packets whose time lay outside of what is stored.
     pub time_clamped: u64,
-    /// Packets that were cut though nobody asked for it: by the kernel, to the most that is kept, or to what a segment can keep.
+    /// Packets that were cut though nobody asked for it: by the kernel, to the most that is kept, or to what
+    /// a segment can keep.
     pub cut: u64,
     /// Of these: cut to what a segment can keep.
     pub cut_by_segment: u64,
@@ -120,7 +123,12 @@ impl Summary {
             strays: self.strays,
             set_back: self.set_back,
             late: self.late,
-            sources: self.sources.iter().enumerate().map(|(worker, (spec, counters))| source(worker, spec, counters)).collect(),
+            sources: self
+                .sources
+                .iter()
+                .enumerate()
+                .map(|(worker, (spec, counters))| source(worker, spec, counters))
+                .collect(),
             interfaces: self.interfaces.iter().map(interface).collect(),
             nic: nic_facts(&self.nics),
             adds_up: self.adds_up,
@@ -245,7 +253,11 @@ fn counted(span: &CountedSpan) -> CounterSpan {
         at: iso(reading.at_ns),
         counts: Counters(reading.counts.iter().map(|(name, count)| (name.to_string(), *count)).collect()),
     };
-    CounterSpan { interface: span.interface.to_string(), begin: reading(&span.begin), end: reading(&span.end) }
+    CounterSpan {
+        interface: span.interface.to_string(),
+        begin: reading(&span.begin),
+        end: reading(&span.end),
+    }
 }
 
 /// For what a dump waited, seconds.

@@ -23,9 +23,14 @@ pub(crate) struct ThreadTimes {
 }
 
 impl ThreadTimes {
-    /// Of a run with so many workers, which begin now; their threads are looked for when they are first asked for.
+    /// Of a run with so many workers, which begin now; their threads are looked for when they are first asked
+    /// for.
     pub(crate) fn new(workers: usize) -> ThreadTimes {
-        ThreadTimes { files: (0..workers).map(|_| None).collect(), last: vec![(0, 0); workers], looked: Instant::now() }
+        ThreadTimes {
+            files: (0..workers).map(|_| None).collect(),
+            last: vec![(0, 0); workers],
+            looked: Instant::now(),
+        }
     }
 
     /// Since the last look; `None` where the kernel doesn't tell.
@@ -50,7 +55,9 @@ impl ThreadTimes {
             let path = task.path();
             let name = std::fs::read_to_string(path.join("comm")).unwrap_or_default();
             let index = name.trim().strip_prefix("worker-").and_then(|number| number.parse::<usize>().ok());
-            if let Some(file) = index.and_then(|index| self.files.get_mut(index)).filter(|file| file.is_none()) {
+            if let Some(file) =
+                index.and_then(|index| self.files.get_mut(index)).filter(|file| file.is_none())
+            {
                 *file = File::open(path.join("schedstat")).ok();
             }
         }

@@ -6,8 +6,8 @@
 //!  main thread: once no worker holds set n any more, what it alone had is folded into counts by name
 //! ```
 //!
-//! A trigger that both sets have goes on as it is: armed or not, holdoff, open windows, counts. A dump that has begun needs its
-//! trigger's name only, so a trigger that is gone finishes its dumps.
+//! A trigger that both sets have goes on as it is: armed or not, holdoff, open windows, counts. A dump that
+//! has begun needs its trigger's name only, so a trigger that is gone finishes its dumps.
 
 use scope_trigger::{HitCounts, Trigger, TriggerConfig};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,8 +93,8 @@ impl Triggers {
         self.lock().current.clone()
     }
 
-    /// Whether `set` is no longer in force. Costs one relaxed load: that a worker may see it a batch later does no harm, and the
-    /// lock of [`Triggers::current`] orders what it then reads.
+    /// Whether `set` is no longer in force. Costs one relaxed load: that a worker may see it a batch later
+    /// does no harm, and the lock of [`Triggers::current`] orders what it then reads.
     #[inline]
     pub fn is_past(&self, set: &TriggerSet) -> bool {
         self.epoch.load(Ordering::Relaxed) != set.epoch
@@ -116,18 +116,19 @@ impl Triggers {
         self.epoch.store(epoch, Ordering::Relaxed);
     }
 
-    /// Folds triggers that nobody holds any more into their counts, and frees them here, off the packet path. Whether none is
-    /// left: every worker has taken the set in force over.
+    /// Folds triggers that nobody holds any more into their counts, and frees them here, off the packet path.
+    /// Whether none is left: every worker has taken the set in force over.
     pub fn settle(&self) -> bool {
         let mut state = self.lock();
-        let (left, free): (Vec<_>, Vec<_>) = state.leaving.drain(..).partition(|trigger| Arc::strong_count(trigger) > 1);
+        let (left, free): (Vec<_>, Vec<_>) =
+            state.leaving.drain(..).partition(|trigger| Arc::strong_count(trigger) > 1);
         state.leaving = left;
         free.iter().for_each(|trigger| add(&mut state.gone, &trigger.config().name, &trigger.counts()));
         state.leaving.is_empty()
     }
 
-    /// Hits by trigger: those in force in the order given, then what is gone, then the fires by hand if there were any. A trigger
-    /// that was changed goes on under its name.
+    /// Hits by trigger: those in force in the order given, then what is gone, then the fires by hand if there
+    /// were any. A trigger that was changed goes on under its name.
     pub fn counts(&self) -> Vec<(String, HitCounts)> {
         let state = self.lock();
         let named = |trigger: &Arc<Trigger>| (trigger.config().name.clone(), trigger.counts());
@@ -143,7 +144,11 @@ impl Triggers {
 
 /// Adds hits under a name.
 fn add(counts: &mut Vec<(String, HitCounts)>, name: &str, hits: &HitCounts) {
-    let name = if counts.len() < GONE_NAMES_MAX || counts.iter().any(|(other, _)| other == name) { name } else { OTHERS };
+    let name = if counts.len() < GONE_NAMES_MAX || counts.iter().any(|(other, _)| other == name) {
+        name
+    } else {
+        OTHERS
+    };
     match counts.iter_mut().find(|(other, _)| other == name) {
         Some((_, sum)) => sum.add(hits),
         None => counts.push((name.to_string(), *hits)),
@@ -224,10 +229,17 @@ mod tests {
     fn the_one_by_hand_is_among_the_triggers_and_costs_no_packet_anything() {
         let triggers = Triggers::new(&[config("a", 1), config("b", 1)], hand());
         let set = triggers.current();
-        let names =
-            |triggers: &[Arc<Trigger>]| -> Vec<String> { triggers.iter().map(|trigger| trigger.config().name.clone()).collect() };
-        assert_eq!((names(set.all()), names(&set.of_packets)), (names(set.all()), vec!["a".into(), "b".into()]));
-        assert_eq!((set.hand().config().name.as_str(), set.named("manual").is_some(), set.all().len()), ("manual", true, 3));
+        let names = |triggers: &[Arc<Trigger>]| -> Vec<String> {
+            triggers.iter().map(|trigger| trigger.config().name.clone()).collect()
+        };
+        assert_eq!(
+            (names(set.all()), names(&set.of_packets)),
+            (names(set.all()), vec!["a".into(), "b".into()])
+        );
+        assert_eq!(
+            (set.hand().config().name.as_str(), set.named("manual").is_some(), set.all().len()),
+            ("manual", true, 3)
+        );
         assert!(set.named("c").is_none());
         assert_eq!(totals(&triggers).len(), 2, "its row comes with its first hit");
         assert_eq!((fire(set.hand()), fire(set.hand())), ("fired", "extended"));

@@ -1,4 +1,5 @@
-//! What waits to be told by a thread that may be held up, bounded: the newest stay, those forgotten are counted.
+//! What waits to be told by a thread that may be held up, bounded: the newest stay, those forgotten are
+//! counted.
 
 use std::collections::VecDeque;
 

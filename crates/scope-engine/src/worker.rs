@@ -1,4 +1,5 @@
-//! One worker: a thread that polls its source until it ends. What comes goes through the packet path (`path.rs`).
+//! One worker: a thread that polls its source until it ends. What comes goes through the packet path
+//! (`path.rs`).
 
 use crate::dumps::Dumps;
 use crate::lockstep::Lockstep;
@@ -42,7 +43,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The last that was heard, from which a fire by hand reaches back; before anything was, what the system's clock shows.
+    /// The last that was heard, from which a fire by hand reaches back; before anything was, what the
+    /// system's clock shows.
     pub fn last_heard(&self) -> Moment {
         let era = self.ring.era();
         match self.ring.heard_in(era) {
@@ -78,7 +80,8 @@ impl Part {
     }
 }
 
-/// Polls the source until it ends. `index` is the worker's number in the run; what it says of itself it says to `reporter`.
+/// Polls the source until it ends. `index` is the worker's number in the run; what it says of itself it says
+/// to `reporter`.
 pub fn work(index: u32, feed: Feed, shared: &Shared, mut reporter: Reporter) {
     let Feed { mut source, parts, cpus } = feed;
     let _ended = EndOnDrop { index, shared };

@@ -64,7 +64,8 @@ impl Source for Chatty {
 #[test]
 fn a_worker_comes_to_its_end_while_somebody_stands_still_in_a_look_at_its_report() {
     let (ring_bytes, segment_bytes) = (2 << 20, Some(64 << 10));
-    let ring = Ring::create(&RingConfig { ring_bytes, segment_bytes, workers: 1, lanes: 1, run_id: [5; 16] }).unwrap();
+    let ring = Ring::create(&RingConfig { ring_bytes, segment_bytes, workers: 1, lanes: 1, run_id: [5; 16] })
+        .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let shared = scripted::shared(&ring, folder.path(), Arc::new(SystemClock::new()), &[]);
     let (reporter, mut reader) = report::begin();

@@ -1,5 +1,5 @@
-//! A worker that feeds two shares of the ring: where one has no segment left, the other one loses nothing; and what a worker says of
-//! the time for which it listened.
+//! A worker that feeds two shares of the ring: where one has no segment left, the other one loses nothing;
+//! and what a worker says of the time for which it listened.
 
 use scope_dump::{DumpOutput, Scans};
 use scope_engine::dumps::{DumpSettings, Dumps};
@@ -10,7 +10,9 @@ use scope_engine::triggers::Triggers;
 use scope_engine::worker::{Feed, Part, Shared, work};
 use scope_events::Events;
 use scope_filter::{Filter, FilterEngine, VlanRule};
-use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType, Packet, Sink, SystemClock, TimestampSource};
+use scope_packet::{
+    DropReason, Gap, GapReason, Interface, LinkType, Packet, Sink, SystemClock, TimestampSource,
+};
 use scope_ring::{ClaimGroup, Ring, RingConfig, Share};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
 use scope_trigger::{Condition, Places, Response, TriggerConfig};
@@ -54,7 +56,13 @@ impl Source for Two {
                     part,
                 });
             }
-            let gap = Gap { from_ns: 600, to_ns: 700, reason: GapReason::InterfaceDown, lost_min: 0, lost_max: None };
+            let gap = Gap {
+                from_ns: 600,
+                to_ns: 700,
+                reason: GapReason::InterfaceDown,
+                lost_min: 0,
+                lost_max: None,
+            };
             sink.gap(1, gap);
             sink.lost(0, 3, 710, 720);
         }
@@ -65,8 +73,14 @@ impl Source for Two {
         }
         self.at += 1;
         let data = [0xee; 1400];
-        let packet =
-            |interface| Packet { data: &data, original_len: 1400, time_ns: 1000 + self.at, interface, flags: 0, lost_before: 0 };
+        let packet = |interface| Packet {
+            data: &data,
+            original_len: 1400,
+            time_ns: 1000 + self.at,
+            interface,
+            flags: 0,
+            lost_before: 0,
+        };
         sink.batch(&[packet(0), packet(1), packet(0), packet(1)]);
         Ok(Polled::Packets)
     }
@@ -113,12 +127,24 @@ fn run(ring: &Arc<Ring>, group: ClaimGroup, prefilter: Option<Filter>, fails: bo
         ended: AtomicUsize::new(0),
         main: std::thread::current(),
     };
-    let parts = vec![Part { group, prefilter: prefilter.clone() }, Part { group: ClaimGroup::COMMON, prefilter }];
-    work(0, Feed { source: Box::new(Two { at: 0, fails }), parts, cpus: Vec::new() }, &shared, report::begin().0);
+    let parts =
+        vec![Part { group, prefilter: prefilter.clone() }, Part { group: ClaimGroup::COMMON, prefilter }];
+    work(
+        0,
+        Feed { source: Box::new(Two { at: 0, fails }), parts, cpus: Vec::new() },
+        &shared,
+        report::begin().0,
+    );
 }
 
 fn config() -> RingConfig {
-    RingConfig { ring_bytes: 100 * (64 << 10), segment_bytes: Some(64 << 10), workers: 1, lanes: 2, run_id: [3; 16] }
+    RingConfig {
+        ring_bytes: 100 * (64 << 10),
+        segment_bytes: Some(64 << 10),
+        workers: 1,
+        lanes: 2,
+        run_id: [3; 16],
+    }
 }
 
 #[test]
@@ -136,9 +162,16 @@ fn a_share_that_is_pinned_makes_no_other_share_drop_a_packet() {
     run(&ring, group, None, false);
     let total = ring.counters().total();
     let of_part = 2 * BATCHES as u64;
-    assert_eq!((total.stored_packets, total.dropped.get(DropReason::RingPinned)), (of_part, of_part), "one half, not more");
-    let gaps: Vec<Gap> =
-        ring.gaps_before(0, (0, i64::MAX)).into_iter().filter(|gap| gap.reason == GapReason::RingPinned).collect();
+    assert_eq!(
+        (total.stored_packets, total.dropped.get(DropReason::RingPinned)),
+        (of_part, of_part),
+        "one half, not more"
+    );
+    let gaps: Vec<Gap> = ring
+        .gaps_before(0, (0, i64::MAX))
+        .into_iter()
+        .filter(|gap| gap.reason == GapReason::RingPinned)
+        .collect();
     assert_eq!(gaps.iter().map(|gap| gap.lost_min).sum::<u64>(), of_part, "{gaps:?}");
 }
 
@@ -155,7 +188,11 @@ fn what_no_share_has_being_pinned_makes_no_share_drop_a_packet() {
     run(&ring, ClaimGroup::of_share(0), None, false);
     let total = ring.counters().total();
     let of_part = 2 * BATCHES as u64;
-    assert_eq!((total.stored_packets, total.dropped.get(DropReason::RingPinned)), (of_part, of_part), "one half, not more");
+    assert_eq!(
+        (total.stored_packets, total.dropped.get(DropReason::RingPinned)),
+        (of_part, of_part),
+        "one half, not more"
+    );
     assert!(of_part * 1400 > 16 * (64 << 10), "the share was full, and turned over");
 }
 
@@ -164,7 +201,9 @@ fn what_a_worker_knows_of_gaps_and_of_its_own_time_comes_to_the_ring() {
     let end_ns = 1000 + BATCHES;
     let gap = |from_ns, to_ns, reason| Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None };
     for (fails, end) in [(false, GapReason::CaptureEnd), (true, GapReason::InterfaceGone)] {
-        for prefilter in [None, Some(Filter::compile("greater 100", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap())] {
+        for prefilter in
+            [None, Some(Filter::compile("greater 100", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap())]
+        {
             let ring = Ring::create(&config()).unwrap();
             run(&ring, ClaimGroup::COMMON, prefilter.clone(), fails);
             let mut found = ring.gaps_before(0, (0, 9999));

@@ -1,4 +1,5 @@
-//! A loss is known before any time behind it counts as settled: a worker's clock waits for its source's word on losses.
+//! A loss is known before any time behind it counts as settled: a worker's clock waits for its source's word
+//! on losses.
 
 mod scripted;
 
@@ -60,7 +61,14 @@ impl Source for Slow {
         sink.counted(self.begin_ns + 100 * MS);
         for n in 0..300 {
             let time_ns = self.begin_ns + n * MS;
-            sink.batch(&[Packet { data: &[0; 60], original_len: 60, time_ns, interface: 0, flags: 0, lost_before: 0 }]);
+            sink.batch(&[Packet {
+                data: &[0; 60],
+                original_len: 60,
+                time_ns,
+                interface: 0,
+                flags: 0,
+                lost_before: 0,
+            }]);
         }
         self.look();
         sink.lost(0, 7, self.begin_ns + 100 * MS, self.begin_ns + 400 * MS);
@@ -77,7 +85,13 @@ impl Source for Slow {
 
 #[test]
 fn no_time_is_settled_before_the_losses_up_to_it_are_known() {
-    let config = RingConfig { ring_bytes: 2 << 20, segment_bytes: Some(64 << 10), workers: 1, lanes: 1, run_id: [5; 16] };
+    let config = RingConfig {
+        ring_bytes: 2 << 20,
+        segment_bytes: Some(64 << 10),
+        workers: 1,
+        lanes: 1,
+        run_id: [5; 16],
+    };
     let ring = Ring::create(&config).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let shared = scripted::shared(&ring, folder.path(), Arc::new(SystemClock::new()), &[]);

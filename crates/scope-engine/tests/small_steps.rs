@@ -1,4 +1,5 @@
-//! Clocks that step a little, or aren't the system's: every packet of a window is in its dump, which is complete.
+//! Clocks that step a little, or aren't the system's: every packet of a window is in its dump, which is
+//! complete.
 
 mod scripted;
 
@@ -124,7 +125,8 @@ impl Source for Player {
         self.world.wall_ns.store(wall_ns, Ordering::Relaxed);
         self.world.monotonic_ns.store(self.at_ms * MS, Ordering::Relaxed);
         (self.look)();
-        let come: Vec<i64> = self.story.packets().filter(|at_ms| (from_ms..self.at_ms).contains(at_ms)).collect();
+        let come: Vec<i64> =
+            self.story.packets().filter(|at_ms| (from_ms..self.at_ms).contains(at_ms)).collect();
         let card_ns = self.ahead_ns();
         if come.is_empty() {
             sink.counted(wall_ns + card_ns);
@@ -136,7 +138,14 @@ impl Source for Player {
             let data = numbered(at_ms as u64, port, 100);
             let time_ns = self.story.stamp_ns(at_ms);
             let original_len = data.len() as u32;
-            sink.batch(&[Packet { data: &data, original_len, time_ns, interface: 0, flags: 0, lost_before: 0 }]);
+            sink.batch(&[Packet {
+                data: &data,
+                original_len,
+                time_ns,
+                interface: 0,
+                flags: 0,
+                lost_before: 0,
+            }]);
         }
         self.met = true;
         sink.counted(wall_ns + self.ahead_ns());
@@ -150,9 +159,16 @@ impl Source for Player {
     fn stop(&mut self) {}
 }
 
-/// Plays a story with triggers of these windows, ms before and after: what became of the dumps, each with its packets.
+/// Plays a story with triggers of these windows, ms before and after: what became of the dumps, each with its
+/// packets.
 fn play(story: &Story, windows: &[(i64, i64)]) -> Vec<(DumpReport, BTreeSet<i64>)> {
-    let config = RingConfig { ring_bytes: 16 << 20, segment_bytes: Some(64 << 10), workers: 1, lanes: 1, run_id: [5; 16] };
+    let config = RingConfig {
+        ring_bytes: 16 << 20,
+        segment_bytes: Some(64 << 10),
+        workers: 1,
+        lanes: 1,
+        run_id: [5; 16],
+    };
     let ring = Ring::create(&config).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let world = Arc::new(World::default());
@@ -176,13 +192,17 @@ fn play(story: &Story, windows: &[(i64, i64)]) -> Vec<(DumpReport, BTreeSet<i64>
     assert!(shared.dumps.wait(Duration::from_secs(120)));
     let packets = |report: &DumpReport| {
         let file = oracle::read(&report.paths[0]).unwrap();
-        file.capture.packets.iter().map(|packet| number_and_port(&packet.data).expect("a number").0 as i64).collect()
+        file.capture
+            .packets
+            .iter()
+            .map(|packet| number_and_port(&packet.data).expect("a number").0 as i64)
+            .collect()
     };
     shared.dumps.reports().kept().into_iter().map(|report| (report.clone(), packets(&report))).collect()
 }
 
-/// Every packet that came before its dump's window was over, and whose time lies in it, is there; so is what came within `after` of
-/// the hit. Nothing else is, but packets that came later and whose times lie inside.
+/// Every packet that came before its dump's window was over, and whose time lies in it, is there; so is what
+/// came within `after` of the hit. Nothing else is, but packets that came later and whose times lie inside.
 fn check(story: &Story, windows: &[(i64, i64)], dumps: &[(DumpReport, BTreeSet<i64>)]) {
     for (report, found) in dumps {
         let (_, after_ms) = windows.iter().find(|(b, a)| report.trigger == format!("w{b}-{a}")).unwrap();
@@ -213,9 +233,13 @@ const WINDOWS: [(i64, i64); 4] = [(0, 0), (0, 50), (100, 20), (1000, 400)];
 fn a_dump_over_a_small_step_back_is_complete_and_has_all_of_its_window() {
     let at_ms = 2000;
     for back_ms in [10, 20, 50, 128, 300, 600, 999, 1000] {
-        for hits_ms in
-            [vec![1700, 1960, 1999], vec![2000], vec![2001, 2030, 2200], vec![2000 + back_ms / 2], vec![2000 + back_ms, 3300]]
-        {
+        for hits_ms in [
+            vec![1700, 1960, 1999],
+            vec![2000],
+            vec![2001, 2030, 2200],
+            vec![2000 + back_ms / 2],
+            vec![2000 + back_ms, 3300],
+        ] {
             let story = Story {
                 steps: vec![(at_ms, -back_ms)],
                 from_ms: 0,
@@ -280,7 +304,11 @@ fn dumps_of_a_card_whose_clock_is_tai_are_complete_from_the_first_packet_on() {
         let reasons: Vec<GapReason> = report.gaps.iter().map(|gap| gap.reason).collect();
         // The run listens for 403 ms when the first one fires.
         let begins_before = report.asked.0 < BEGIN_NS + story.card_ms * MS;
-        assert_eq!(reasons, if begins_before { vec![GapReason::NotStarted] } else { Vec::new() }, "{report:#?}");
+        assert_eq!(
+            reasons,
+            if begins_before { vec![GapReason::NotStarted] } else { Vec::new() },
+            "{report:#?}"
+        );
         assert!(found.len() > 50, "{report:#?}");
     }
     assert_eq!(dumps.iter().filter(|(report, _)| report.complete).count(), 3);

@@ -1,7 +1,8 @@
-//! A packet socket that was opened before rights were given up serves an interface afterwards: bound, with a ring, promiscuous,
-//! in a group.
+//! A packet socket that was opened before rights were given up serves an interface afterwards: bound, with a
+//! ring, promiscuous, in a group.
 //!
-//! Needs root; says so and passes without it, except in CI. The part that gives up its rights is a process of its own.
+//! Needs root; says so and passes without it, except in CI. The part that gives up its rights is a process of
+//! its own.
 
 use scope_folder::Folder;
 use scope_rights::{Place, RightsPlan, UserChoice, Writable};
@@ -26,8 +27,15 @@ fn check(what: &str, result: libc::c_int) -> libc::c_int {
 
 fn set<T>(socket: libc::c_int, what: &str, option: libc::c_int, value: &T) {
     // SAFETY: the value outlives the call, and its own size is given.
-    let result =
-        unsafe { libc::setsockopt(socket, libc::SOL_PACKET, option, (&raw const *value).cast(), size_of_val(value) as u32) };
+    let result = unsafe {
+        libc::setsockopt(
+            socket,
+            libc::SOL_PACKET,
+            option,
+            (&raw const *value).cast(),
+            size_of_val(value) as u32,
+        )
+    };
     check(what, result);
 }
 
@@ -37,8 +45,11 @@ fn a_spare_socket_serves_an_interface_after_rights_are_given_up() {
     let folder = tempfile::tempdir().unwrap();
     let this = std::env::current_exe().unwrap();
     let mut command = lab.b().command(this.to_str().unwrap());
-    let mut child =
-        command.args(["--exact", "gives_up_its_rights_and_captures", "--nocapture"]).env(FOLDER, folder.path()).spawn().unwrap();
+    let mut child = command
+        .args(["--exact", "gives_up_its_rights_and_captures", "--nocapture"])
+        .env(FOLDER, folder.path())
+        .spawn()
+        .unwrap();
     let sender = RawSender::open(lab.a(), "va").unwrap();
     let frames = [frame::ethernet(&[], frame::EXPERIMENT, &[7; 100])];
     let begin = Instant::now();
@@ -59,7 +70,8 @@ fn a_spare_socket_serves_an_interface_after_rights_are_given_up() {
 fn gives_up_its_rights_and_captures() {
     let Some(path) = std::env::var_os(FOLDER) else { return };
     // SAFETY: takes numbers only. Protocol 0: it gets nothing before it is bound.
-    let socket = check("a socket", unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) });
+    let socket =
+        check("a socket", unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) });
     let folder = Folder::open(path.as_ref()).unwrap();
     let plan = RightsPlan { user: UserChoice::Best, selftest: false };
     let writable = [Writable { folder: &folder, file: OsStr::new("log"), place: Place::Own }];
@@ -71,7 +83,8 @@ fn gives_up_its_rights_and_captures() {
     set(socket, "version", libc::PACKET_VERSION, &libc::tpacket_versions::TPACKET_V3);
     // SAFETY: all bytes zero is a request for nothing; what is wanted follows.
     let mut request: libc::tpacket_req3 = unsafe { zeroed() };
-    (request.tp_block_size, request.tp_block_nr, request.tp_frame_size, request.tp_frame_nr) = (1 << 16, 8, 1 << 11, 256);
+    (request.tp_block_size, request.tp_block_nr, request.tp_frame_size, request.tp_frame_nr) =
+        (1 << 16, 8, 1 << 11, 256);
     request.tp_retire_blk_tov = 10;
     set(socket, "ring", libc::PACKET_RX_RING, &request);
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
@@ -87,8 +100,12 @@ fn gives_up_its_rights_and_captures() {
     let bound = unsafe { libc::bind(socket, (&raw const address).cast(), size_of_val(&address) as u32) };
     check("binding", bound);
     set(socket, "group", libc::PACKET_FANOUT, &(4711 | (libc::PACKET_FANOUT_HASH as i32) << 16));
-    let promiscuous =
-        libc::packet_mreq { mr_ifindex: index, mr_type: libc::PACKET_MR_PROMISC as u16, mr_alen: 0, mr_address: [0; 8] };
+    let promiscuous = libc::packet_mreq {
+        mr_ifindex: index,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
     set(socket, "promiscuous", libc::PACKET_ADD_MEMBERSHIP, &promiscuous);
     let mut waiting = libc::pollfd { fd: socket, events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, which outlives the call.
@@ -103,7 +120,9 @@ fn index_of(socket: libc::c_int) -> libc::c_int {
     for (to, from) in request.ifr_name.iter_mut().zip(INTERFACE.bytes()) {
         *to = from as libc::c_char;
     }
-    for (what, order) in [("flags", libc::SIOCGIFFLAGS), ("hardware", libc::SIOCGIFHWADDR), ("number", libc::SIOCGIFINDEX)] {
+    for (what, order) in
+        [("flags", libc::SIOCGIFFLAGS), ("hardware", libc::SIOCGIFHWADDR), ("number", libc::SIOCGIFINDEX)]
+    {
         // SAFETY: the request outlives the call, which fills it in.
         check(what, unsafe { libc::ioctl(socket, order as _, &mut request) });
     }

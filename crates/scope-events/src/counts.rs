@@ -1,4 +1,5 @@
-//! Facts that several events, and the summary, have in common: amounts, sources, cards, dumps, all totals of a run.
+//! Facts that several events, and the summary, have in common: amounts, sources, cards, dumps, all totals of
+//! a run.
 
 use crate::fact::{Counters, Flat, Rare};
 use crate::facts;

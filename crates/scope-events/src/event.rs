@@ -329,8 +329,8 @@ facts! {
     Warning {
         /// in plain words
         text: String,
-        /// `interpreter`: no machine code could be made of a filter; `swapped`: the system took memory of the ring; other warnings,
-        /// and logs of older versions, lack it
+        /// `interpreter`: no machine code could be made of a filter; `swapped`: the system took memory of the
+        /// ring; other warnings, and logs of older versions, lack it
         kind: Rare<String>,
     }
 
@@ -435,7 +435,8 @@ macro_rules! events {
                 }
             }
 
-            /// The event called `name` with the facts that are in `line`; `None` where this version knows none of that name.
+            /// The event called `name` with the facts that are in `line`; `None` where this version knows
+            /// none of that name.
             pub(crate) fn read(name: &str, line: &Value) -> Option<Event> {
                 match name {
                     $($name => $facts::read(line).map(Event::$variant),)+

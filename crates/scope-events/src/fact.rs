@@ -6,11 +6,11 @@
 //!  /// A command has ended.
 //!  Exec { /// The dump that it followed. dump: u64, /// Its exit code. code: Option<i64> }
 //! ```
-//! a struct with these fields, its writer (`{"code":0,"dump":7}`), its reader, and the rows of its page. One declaration, so that
-//! none of them can differ from the others.
+//! a struct with these fields, its writer (`{"code":0,"dump":7}`), its reader, and the rows of its page. One
+//! declaration, so that none of them can differ from the others.
 //!
-//! Reading is lenient, since logs are damaged, foreign or of another version: a key that is missing, or holds another kind of value,
-//! reads as the type's default (0, empty, `None`), and the others stay.
+//! Reading is lenient, since logs are damaged, foreign or of another version: a key that is missing, or holds
+//! another kind of value, reads as the type's default (0, empty, `None`), and the others stay.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -263,14 +263,19 @@ mod tests {
         let part = Part { number: 7, word: Rare(Some("w".into())) };
         let whole = Whole { parts: vec![None, Some(part.clone())], inline: Flat(part), at: Some(1.5) };
         let written = whole.write();
-        assert_eq!(written, json!({"parts": [null, {"number": 7, "word": "w"}], "number": 7, "word": "w", "at": 1.5}));
+        assert_eq!(
+            written,
+            json!({"parts": [null, {"number": 7, "word": "w"}], "number": 7, "word": "w", "at": 1.5})
+        );
         assert_eq!(Whole::read(&written), Some(whole));
         assert_eq!(Whole::default().write(), json!({"parts": [], "number": 0, "at": null}));
     }
 
     #[test]
     fn what_is_missing_or_of_another_kind_reads_as_nothing_and_the_rest_stays() {
-        let read = Whole::read(&json!({"parts": [1, {"number": "x"}], "number": 3, "at": "late", "more": [1]})).unwrap();
+        let read =
+            Whole::read(&json!({"parts": [1, {"number": "x"}], "number": 3, "at": "late", "more": [1]}))
+                .unwrap();
         let part = |number| Part { number, word: Rare(None) };
         assert_eq!(read, Whole { parts: vec![None, Some(part(0))], inline: Flat(part(3)), at: None });
         assert_eq!(Whole::read(&json!([1])), None);
@@ -280,7 +285,10 @@ mod tests {
     fn counters_stand_among_other_keys_and_take_numbers_only() {
         let object = json!({"rx_packets": 5, "driver": {"x": 1}, "rx_dropped": 0});
         let counters = Counters::take("", object.as_object().unwrap());
-        assert_eq!(counters.0, BTreeMap::from([("rx_packets".to_string(), 5), ("rx_dropped".to_string(), 0)]));
+        assert_eq!(
+            counters.0,
+            BTreeMap::from([("rx_packets".to_string(), 5), ("rx_dropped".to_string(), 0)])
+        );
         let mut again = Map::new();
         counters.put("", &mut again);
         assert_eq!(Value::from(again), json!({"rx_packets": 5, "rx_dropped": 0}));

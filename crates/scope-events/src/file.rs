@@ -1,11 +1,13 @@
-//! The file behind `wirescope.jsonl`: lines to its end, each at once, and a new file where it was moved or removed.
+//! The file behind `wirescope.jsonl`: lines to its end, each at once, and a new file where it was moved or
+//! removed.
 //!
 //! ```text
 //!  wirescope.jsonl      start machine status ... | mv, SIGHUP
 //!  wirescope.jsonl                               | start machine status ...
 //! ```
-//! The first lines of the new file are those that said who the run is and, last, how it was; the `start` among them has
-//! `continues`, and `began`, the time of the run's first line. No line is lost: each is in one of the two.
+//! The first lines of the new file are those that said who the run is and, last, how it was; the `start`
+//! among them has `continues`, and `began`, the time of the run's first line. No line is lost: each is in one
+//! of the two.
 
 use crate::EVENTS_FILE;
 use crate::event::{Event, Start};
@@ -60,7 +62,8 @@ impl LogFile {
         written
     }
 
-    /// Goes on in a new file if the log's name doesn't lead to this one any more; whether it does so. On failure this one stays.
+    /// Goes on in a new file if the log's name doesn't lead to this one any more; whether it does so. On
+    /// failure this one stays.
     pub(crate) fn reopen(&mut self, now_ns: i64) -> io::Result<bool> {
         if self.folder.leads_to(OsStr::new(EVENTS_FILE), &self.file)? {
             return Ok(false);

@@ -10,8 +10,9 @@
 //! | `file` | the file behind it, and a new one where it was moved or removed |
 //! | [`page`] | docs/reference/event-log.md |
 //!
-//! The engine writes with it, `doctor` reads with it. Names of events and keys are a contract: users' programs read them. A key may
-//! be added; none changes its meaning. What an older version didn't write reads as a default, so its lines stay readable.
+//! The engine writes with it, `doctor` reads with it. Names of events and keys are a contract: users'
+//! programs read them. A key may be added; none changes its meaning. What an older version didn't write reads
+//! as a default, so its lines stay readable.
 
 pub mod counts;
 pub mod event;

@@ -69,12 +69,16 @@ mod tests {
 
     #[test]
     fn a_line_is_read_as_it_was_written() {
-        let hit = Hit { trigger: "t".into(), time: "T".into(), verdict: "held_off".into(), detail: Rare(None) };
+        let hit =
+            Hit { trigger: "t".into(), time: "T".into(), verdict: "held_off".into(), detail: Rare(None) };
         let warning = Warning::of(WarningKind::Swapped, "w".into());
         for event in [Event::from(hit), warning.into()] {
             let bytes = write(&event, "aa", "2026-11-20T20:31:05Z").to_string();
             let line = Line::read(bytes.as_bytes()).expect("a line");
-            assert_eq!((&*line.run_id, &*line.logged, line.said), ("aa", "2026-11-20T20:31:05Z", Said::Event(event)));
+            assert_eq!(
+                (&*line.run_id, &*line.logged, line.said),
+                ("aa", "2026-11-20T20:31:05Z", Said::Event(event))
+            );
         }
     }
 

@@ -7,11 +7,16 @@ use std::fmt::Write;
 /// What stands in front of the events.
 const HEAD: &str = include_str!("page_head.md");
 
-/// Events whose keys are described in the page of the summary: name, sentence, the key that holds them (empty: all).
+/// Events whose keys are described in the page of the summary: name, sentence, the key that holds them
+/// (empty: all).
 const ELSEWHERE: [(&str, &str, &str); 3] = [
     ("dump", "Its keys are the [keys of a dump](summary.md#keys-of-a-dump).", ""),
     ("together", "Its keys are the [keys of a dump](summary.md#keys-of-a-dump).", ""),
-    ("end", "It has the [keys of the summary](summary.md#keys-of-the-summary) without `dumps`, and these:", "totals"),
+    (
+        "end",
+        "It has the [keys of the summary](summary.md#keys-of-the-summary) without `dumps`, and these:",
+        "totals",
+    ),
 ];
 
 /// The page as it should be.
@@ -19,9 +24,13 @@ pub fn page() -> String {
     let mut text = HEAD.to_string();
     text.push_str("## Events and their keys\n\n");
     text.push_str(
-        "This part of the page is made from the program's own table (`make pages`). Every line has `event`, `logged` (when it\n",
+        "This part of the page is made from the program's own table (`make pages`). Every line has `event`, \
+         `logged` (when it\n",
     );
-    text.push_str("was written) and `run_id` (128 random bits, one value for each run). `a.b` is the key `b` of the object `a`, or of each\n");
+    text.push_str(
+        "was written) and `run_id` (128 random bits, one value for each run). `a.b` is the key `b` \
+        of the object `a`, or of each\n",
+    );
     text.push_str("object that `a` holds.\n");
     for (name, what, keys) in Event::rows() {
         let _ = write!(text, "\n### {name}\n\n{}\n", what.trim());
@@ -61,10 +70,15 @@ fn table(keys: &[Key], above: &str, text: &mut String) {
 /// Names of all keys of the summary and of a dump, which the page of the summary describes.
 pub fn summary_keys() -> Vec<&'static str> {
     fn flat(keys: Vec<Key>) -> Vec<&'static str> {
-        let names = keys.into_iter().map(|key| if key.is_flat { flat((key.inner)()) } else { vec![key.name] });
+        let names =
+            keys.into_iter().map(|key| if key.is_flat { flat((key.inner)()) } else { vec![key.name] });
         names.collect::<Vec<_>>().concat()
     }
-    [flat(<crate::counts::Summary as crate::Fact>::keys()), flat(<crate::counts::Dump as crate::Fact>::keys())].concat()
+    [
+        flat(<crate::counts::Summary as crate::Fact>::keys()),
+        flat(<crate::counts::Dump as crate::Fact>::keys()),
+    ]
+    .concat()
 }
 
 #[cfg(test)]
@@ -83,7 +97,10 @@ mod tests {
             std::fs::write(&path, page()).unwrap();
         }
         let written = std::fs::read_to_string(&path).unwrap();
-        assert!(written == page(), "docs/reference/event-log.md isn't what the events say; write it by: make pages");
+        assert!(
+            written == page(),
+            "docs/reference/event-log.md isn't what the events say; write it by: make pages"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The writer of a run's log: lines in order, by a thread of its own, so that a slow disk keeps nobody waiting.
+//! The writer of a run's log: lines in order, by a thread of its own, so that a slow disk keeps nobody
+//! waiting.
 
 use crate::event::{Event, Hit, Hits};
 use crate::fact::Rare;
@@ -105,7 +106,8 @@ impl Events {
         }
     }
 
-    /// Goes on in a new file if the log was moved or removed. Every line before this is in the old one. Not for workers.
+    /// Goes on in a new file if the log was moved or removed. Every line before this is in the old one. Not
+    /// for workers.
     pub fn reopen(&self) {
         if let Some(sender) = self.sender.lock().expect("no panic while held").as_ref() {
             let _ = sender.send(Order::Reopen);
@@ -133,8 +135,8 @@ impl Events {
                 detail: Rare(detail.map(String::from)),
             };
             // Who logs something else may hold it while the writer is far behind.
-            let sent =
-                try_lock(&self.sender).map(|sender| sender.as_ref().map(|sender| sender.try_send(Order::Line(entry(hit)))));
+            let sent = try_lock(&self.sender)
+                .map(|sender| sender.as_ref().map(|sender| sender.try_send(Order::Line(entry(hit)))));
             if !matches!(sent, None | Some(Some(Err(TrySendError::Full(_))))) {
                 return;
             }
@@ -154,8 +156,8 @@ impl Events {
         }
     }
 
-    /// The last line of a run that ends its process now: nobody logs behind it. Waits `patience` at most, also while others wait for
-    /// the disk; whether everything is written.
+    /// The last line of a run that ends its process now: nobody logs behind it. Waits `patience` at most,
+    /// also while others wait for the disk; whether everything is written.
     pub fn last_words(&self, event: impl Into<Event>, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         let mut last = Some(Order::Line(entry(event)));
@@ -199,7 +201,8 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Writes lines as they come, each at once. A full disk loses lines, not the run: the first error is reported at the end.
+/// Writes lines as they come, each at once. A full disk loses lines, not the run: the first error is reported
+/// at the end.
 fn write_lines(mut file: LogFile, orders: &Receiver<Order>, news: &Mutex<Vec<LogNews>>) -> io::Result<()> {
     let mut result = Ok(());
     for order in orders {
@@ -270,7 +273,10 @@ mod tests {
             (lines.len(), &lines[1000]["event"], &lines[1000]["run_id"]),
             (1001, &"ended_at_once".into(), &"07".repeat(16).into())
         );
-        assert!(Events::nowhere().last_words(EndedAtOnce::default(), ENOUGH), "nothing to be written is written");
+        assert!(
+            Events::nowhere().last_words(EndedAtOnce::default(), ENOUGH),
+            "nothing to be written is written"
+        );
     }
 
     #[test]
@@ -339,9 +345,16 @@ mod tests {
         let begins: Vec<_> = new[..3].iter().map(|line| line["event"].clone()).collect();
         assert_eq!(begins, ["start", "machine", "status"]);
         assert_eq!((&new[0]["continues"], &new[0]["began"]), (&true.into(), &old[0]["logged"]));
-        let dumps = old.iter().chain(&new).filter(|line| line["event"] == "dump").map(|line| line["id"].as_u64().unwrap());
+        let dumps = old
+            .iter()
+            .chain(&new)
+            .filter(|line| line["event"] == "dump")
+            .map(|line| line["id"].as_u64().unwrap());
         assert_eq!(dumps.collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
-        assert!(!new.iter().any(|line| line["event"] == "dump" && line["id"] == 99), "what came before is in the old one");
+        assert!(
+            !new.iter().any(|line| line["event"] == "dump" && line["id"] == 99),
+            "what came before is in the old one"
+        );
     }
 
     #[test]
@@ -354,7 +367,9 @@ mod tests {
         events.reopen();
         events.log(dump(0));
         events.close().unwrap();
-        assert!(matches!(&events.news()[..], [LogNews::Stays(error)] if error.to_string().contains("symbolic link")));
+        assert!(
+            matches!(&events.news()[..], [LogNews::Stays(error)] if error.to_string().contains("symbolic link"))
+        );
         assert!(std::fs::read_to_string(&moved).unwrap().contains("dump"));
     }
 }

@@ -80,7 +80,8 @@ pub enum Kind {
     Missing,
 }
 
-/// One thing that is wrong. Its text is `PLACE: CAUSE; REMEDY`, by `Display`. As large as a pointer: most results hold none.
+/// One thing that is wrong. Its text is `PLACE: CAUSE; REMEDY`, by `Display`. As large as a pointer: most
+/// results hold none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fault(Box<Parts>);
 
@@ -250,7 +251,8 @@ impl Fault {
     }
 }
 
-/// Faults as they are reported: those with a line first, in the order of their lines; the others as they were found.
+/// Faults as they are reported: those with a line first, in the order of their lines; the others as they were
+/// found.
 pub fn in_order(mut faults: Vec<Fault>) -> Vec<Fault> {
     faults.sort_by_key(|fault| fault.line().unwrap_or(usize::MAX));
     faults

@@ -1,4 +1,5 @@
-//! What is wrong with what a person wrote, as a value: made where it is found, rendered once, where it leaves the program.
+//! What is wrong with what a person wrote, as a value: made where it is found, rendered once, where it leaves
+//! the program.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -16,8 +17,8 @@
 //! let fault = fault.in_file("run.toml", Some(3));
 //! assert_eq!(fault.to_string(), "run.toml:3: all: there is no file that would have every window; add write = \"FILE\"");
 //! ```
-//! Absent on purpose: what happens to whoever wrote it. No exit code, no status of HTTP, no escaping for a terminal: that is the
-//! border's, which takes the fault as it is. Nobody reads a rendered fault.
+//! Absent on purpose: what happens to whoever wrote it. No exit code, no status of HTTP, no escaping for a
+//! terminal: that is the border's, which takes the fault as it is. Nobody reads a rendered fault.
 
 mod fault;
 mod limits;

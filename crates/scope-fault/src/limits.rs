@@ -27,7 +27,9 @@ pub fn limit(error: &(dyn Error + 'static)) -> Option<Sentence> {
         error = this.source();
     }
     match number? {
-        EMFILE => Some("more open files must be allowed: ulimit -n 4096, or LimitNOFILE= of a service".into()),
+        EMFILE => {
+            Some("more open files must be allowed: ulimit -n 4096, or LimitNOFILE= of a service".into())
+        }
         ENOMEM => Some(sentence![
             "memory or address space is limited: ulimit -v unlimited, free memory, or a smaller ",
             Setting::of("ring")
@@ -43,9 +45,13 @@ mod tests {
     #[test]
     fn limits_of_the_system_have_a_remedy_whatever_the_words_of_the_error_are() {
         let said = |number| Fault::of_thing("here").error(&io::Error::from_raw_os_error(number)).to_string();
-        assert!(said(EMFILE).starts_with("here: ") && said(EMFILE).contains("; more open files must be allowed: ulimit -n"));
         assert!(
-            said(ENOMEM).contains("; memory or address space is limited: ulimit -v") && said(ENOMEM).ends_with("smaller --ring")
+            said(EMFILE).starts_with("here: ")
+                && said(EMFILE).contains("; more open files must be allowed: ulimit -n")
+        );
+        assert!(
+            said(ENOMEM).contains("; memory or address space is limited: ulimit -v")
+                && said(ENOMEM).ends_with("smaller --ring")
         );
         assert!(!said(2).contains(';'));
         let quoted = io::Error::other("someone wrote (os error 24)");

@@ -41,13 +41,16 @@ impl Fault {
         self.in_words().cause
     }
 
-    /// As JSON: `key`, `value`, `at` (`flag`, or `file` and `line`), `subject`, `cause`, `shown`, `remedy`; null what it hasn't.
+    /// As JSON: `key`, `value`, `at` (`flag`, or `file` and `line`), `subject`, `cause`, `shown`, `remedy`;
+    /// null what it hasn't.
     pub fn to_json(&self) -> Value {
         let Words { subject, cause, remedy, hints } = self.in_words();
         let remedies: Vec<String> = remedy.into_iter().chain(hints).collect();
         let at = match (&self.at, self.key()) {
             (Where::File { path, line }, _) => json!({"file": path.to_string_lossy(), "line": line}),
-            (Where::Flags, Some(key)) => json!({"flag": flag(key.split_once('.').map_or(&*key, |(key, _)| key))}),
+            (Where::Flags, Some(key)) => {
+                json!({"flag": flag(key.split_once('.').map_or(&*key, |(key, _)| key))})
+            }
             (Where::Flags, None) => Value::Null,
         };
         json!({
@@ -62,7 +65,8 @@ impl Fault {
     }
 }
 
-/// What is wrong and what to do, without what it is about and where that stands: `CAUSE; REMEDY`, and the lines below.
+/// What is wrong and what to do, without what it is about and where that stands: `CAUSE; REMEDY`, and the
+/// lines below.
 struct Reason<'a>(&'a Words, Option<&'a str>);
 
 impl fmt::Display for Reason<'_> {
@@ -97,7 +101,8 @@ impl fmt::Display for Fault {
 
 impl Subject {
     fn in_words(&self, in_file: bool) -> Option<String> {
-        let quoted = |texts: &[String]| texts.iter().map(|text| format!("'{text}'")).collect::<Vec<_>>().join(" and ");
+        let quoted =
+            |texts: &[String]| texts.iter().map(|text| format!("'{text}'")).collect::<Vec<_>>().join(" and ");
         Some(match self {
             Subject::Whole => return None,
             Subject::Thing(thing) => thing.clone(),
@@ -109,9 +114,13 @@ impl Subject {
             }
             Subject::Trigger { name, word: None } => format!("trigger '{name}'"),
             Subject::Trigger { name, word: Some(word) } => format!("trigger '{name}': {word}"),
-            Subject::Sources { specs, option: None } if specs.len() > 1 => format!("sources {}", quoted(specs)),
+            Subject::Sources { specs, option: None } if specs.len() > 1 => {
+                format!("sources {}", quoted(specs))
+            }
             Subject::Sources { specs, option: None } => format!("source {}", quoted(specs)),
-            Subject::Sources { specs, option: Some(option) } => format!("source {}: option '{option}'", quoted(specs)),
+            Subject::Sources { specs, option: Some(option) } => {
+                format!("source {}: option '{option}'", quoted(specs))
+            }
         })
     }
 }
@@ -122,7 +131,13 @@ mod tests {
 
     fn both() -> Fault {
         let taken = sentence!["the dump and ", Setting::of("summary"), " can't both have standard output"];
-        let remedy = sentence!["write ", Setting::of("write").example("FILE"), ", or leave ", Setting::of("summary"), " away"];
+        let remedy = sentence![
+            "write ",
+            Setting::of("write").example("FILE"),
+            ", or leave ",
+            Setting::of("summary"),
+            " away"
+        ];
         Fault::of("write").with_value("-").cause(taken).remedy(remedy)
     }
 
@@ -133,8 +148,14 @@ mod tests {
         let remedy = "write -w FILE, or leave --summary away";
         assert_eq!(both().to_string(), format!("-w: {cause}; {remedy}"));
         let json = both().to_json();
-        assert_eq!((&json["cause"], &json["remedy"], &json["value"]), (&cause.into(), &remedy.into(), &"-".into()));
-        assert_eq!((&json["key"], &json["at"]["flag"], &json["at"]["line"]), (&"write".into(), &"-w".into(), &().into()));
+        assert_eq!(
+            (&json["cause"], &json["remedy"], &json["value"]),
+            (&cause.into(), &remedy.into(), &"-".into())
+        );
+        assert_eq!(
+            (&json["key"], &json["at"]["flag"], &json["at"]["line"]),
+            (&"write".into(), &"-w".into(), &().into())
+        );
 
         let placed = both().at(line(3)).located(&|key| (key == "summary").then(|| line(4)));
         let cause = "the dump and summary (t.toml:4) can't both have standard output";
@@ -160,14 +181,24 @@ mod tests {
         check(setting("ring", None, None), Some("ring"), "--ring: no", "f: ring: no");
         check(setting("snap-len", None, None), Some("snap-len"), "-s: no", "f: snap-len: no");
         check(setting("dump", Some("ip"), None), Some("dump"), "--dump 'ip': no", "f: dump 'ip': no");
-        check(setting("trigger", None, Some("name")), Some("trigger.name"), "--trigger: name: no", "f: trigger: name: no");
+        check(
+            setting("trigger", None, Some("name")),
+            Some("trigger.name"),
+            "--trigger: name: no",
+            "f: trigger: name: no",
+        );
         let trigger = Subject::Trigger { name: "a".into(), word: Some("before".into()) };
         check(trigger, Some("trigger.before"), "trigger 'a': before: no", "f: trigger 'a': before: no");
         let sources = |specs: &[&str], option: Option<&str>| Subject::Sources {
             specs: specs.iter().map(ToString::to_string).collect(),
             option: option.map(Into::into),
         };
-        check(sources(&["a", "b"], None), Some("source"), "sources 'a' and 'b': no", "f: sources 'a' and 'b': no");
+        check(
+            sources(&["a", "b"], None),
+            Some("source"),
+            "sources 'a' and 'b': no",
+            "f: sources 'a' and 'b': no",
+        );
         check(
             sources(&["a"], Some("cpus")),
             Some("source.cpus"),
@@ -187,7 +218,10 @@ mod tests {
         assert_eq!(fault.to_string(), "f:1: source: none; write source = \"IFACE\"\n  a b\n  ^\nlook there");
         assert_eq!(fault.to_json()["remedy"], "write source = \"IFACE\"\nlook there");
         let exec = Sentence::from(Setting::of("exec").example("'gzip a'"));
-        assert_eq!(Fault::of("exec").cause("empty").remedy(exec.clone()).to_string(), "--exec: empty; --exec 'gzip a'");
+        assert_eq!(
+            Fault::of("exec").cause("empty").remedy(exec.clone()).to_string(),
+            "--exec: empty; --exec 'gzip a'"
+        );
         assert_eq!(
             Fault::of("exec").cause("empty").remedy(exec).in_file("f", None).to_string(),
             "f: exec: empty; exec = 'gzip a'"

@@ -1,4 +1,5 @@
-//! Sentences in which settings are named by value: a flag to whoever wrote a command line, a key to whoever wrote a file.
+//! Sentences in which settings are named by value: a flag to whoever wrote a command line, a key to whoever
+//! wrote a file.
 
 use crate::fault::Where;
 use std::collections::BTreeSet;
@@ -8,7 +9,10 @@ const SHORT: [(&str, &str); 2] = [("snap-len", "-s"), ("write", "-w")];
 
 /// The flag of a key, as messages name it.
 pub(crate) fn flag(key: &str) -> String {
-    SHORT.iter().find(|(known, _)| *known == key).map_or_else(|| format!("--{key}"), |(_, short)| short.to_string())
+    SHORT
+        .iter()
+        .find(|(known, _)| *known == key)
+        .map_or_else(|| format!("--{key}"), |(_, short)| short.to_string())
 }
 
 /// A setting that a sentence names.
@@ -88,7 +92,8 @@ impl Sentence {
         }
     }
 
-    /// In words that fit a file (`in_file`) or a command line. A setting that stands in a file is named with its line, once.
+    /// In words that fit a file (`in_file`) or a command line. A setting that stands in a file is named with
+    /// its line, once.
     pub(crate) fn render(&self, in_file: bool, named: &mut BTreeSet<String>) -> String {
         self.0.iter().map(|part| part.render(in_file, named)).collect()
     }
@@ -110,7 +115,9 @@ impl Part {
         }
         let is_new = named.insert(key.to_string());
         match at {
-            Some(Where::File { path, line: Some(line) }) if is_new => format!("{name} ({}:{line})", path.display()),
+            Some(Where::File { path, line: Some(line) }) if is_new => {
+                format!("{name} ({}:{line})", path.display())
+            }
             _ => name,
         }
     }

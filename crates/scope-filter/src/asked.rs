@@ -30,8 +30,8 @@ impl Default for Asked<'_> {
 }
 
 impl<'a> Asked<'a> {
-    /// The packet with captured bytes `data`, which had `original_len` bytes on the wire. `headers` is the parse of `data`, `key`
-    /// its entry in the key column.
+    /// The packet with captured bytes `data`, which had `original_len` bytes on the wire. `headers` is the
+    /// parse of `data`, `key` its entry in the key column.
     #[inline]
     pub fn new(headers: &Headers, key: KeyEntry, data: &'a [u8], original_len: u32) -> Asked<'a> {
         Asked::tagged(headers.vlan_tags(), key, data, original_len)
@@ -53,7 +53,8 @@ impl<'a> Asked<'a> {
     /// The captured bytes.
     #[inline]
     pub fn data(&self) -> &'a [u8] {
-        // SAFETY: `tagged`, the only place that makes one, took pointer and length from a slice of lifetime `'a`.
+        // SAFETY: `tagged`, the only place that makes one, took pointer and length from a slice of lifetime
+        // `'a`.
         unsafe { std::slice::from_raw_parts(self.data, self.captured_bytes) }
     }
 

@@ -7,7 +7,8 @@ use crate::bpf::Instruction;
 pub struct Printed {
     /// Which packets are asked it, as "packets without VLAN tags".
     pub asked: &'static str,
-    /// One line for each instruction; none where the text is so long that it was compiled piece by piece and joined here.
+    /// One line for each instruction; none where the text is so long that it was compiled piece by piece and
+    /// joined here.
     pub lines: Vec<String>,
 }
 

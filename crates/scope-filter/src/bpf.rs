@@ -1,7 +1,9 @@
-//! Classic BPF programs, checked once, and their interpreter: the oracle and the fallback of every later engine.
+//! Classic BPF programs, checked once, and their interpreter: the oracle and the fallback of every later
+//! engine.
 //!
-//! The machine (McCanne and Jacobson, "The BSD Packet Filter"): accumulator A, index register X, 16 words of scratch memory,
-//! loads from the packet in network byte order. A load outside the captured bytes and a division by zero reject the packet.
+//! The machine (McCanne and Jacobson, "The BSD Packet Filter"): accumulator A, index register X, 16 words of
+//! scratch memory, loads from the packet in network byte order. A load outside the captured bytes and a
+//! division by zero reject the packet.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -10,9 +12,9 @@
 //! | `join` | makes one program of several |
 //! | `run` | the loop over the ops |
 //!
-//! Most of a run's time goes into stepping from op to op, so the pairs that libpcap's programs are made of take one step, and
-//! a jump to a return ends the run without a step. An op keeps the index of its instruction: a jump into the middle of a fused
-//! pair finds the comparison where it was.
+//! Most of a run's time goes into stepping from op to op, so the pairs that libpcap's programs are made of
+//! take one step, and a jump to a return ends the run without a step. An op keeps the index of its
+//! instruction: a jump into the middle of a fused pair finds the comparison where it was.
 //!
 //! ```text
 //! instructions                          ops
@@ -98,7 +100,8 @@ impl Relation {
     }
 }
 
-/// The constant that A is compared with, and where the run goes on. Targets are indices of ops, [`ACCEPT`] or [`REJECT`].
+/// The constant that A is compared with, and where the run goes on. Targets are indices of ops, [`ACCEPT`] or
+/// [`REJECT`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Branch {
     pub k: u32,
@@ -163,8 +166,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Checks and decodes: known opcodes, jumps and memory inside their bounds, no constant division by zero, a return at
-    /// the end.
+    /// Checks and decodes: known opcodes, jumps and memory inside their bounds, no constant division by zero,
+    /// a return at the end.
     pub fn new(instructions: &[Instruction]) -> Result<Program, ProgramError> {
         Ok(Program::of(decode::decoded(instructions)?))
     }

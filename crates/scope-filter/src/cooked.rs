@@ -1,13 +1,14 @@
-//! VLAN tags in Linux cooked captures, where libpcap's language has no `vlan`: the text's own program, moved behind the tags.
+//! VLAN tags in Linux cooked captures, where libpcap's language has no `vlan`: the text's own program, moved
+//! behind the tags.
 //!
 //! ```text
 //!  LINUX_SLL    0 ... | 14 type                | 16 tag, type | 20 tag, type | 24 network layer
 //!  LINUX_SLL2   0 type | 2 ...                 | 20 tag, type | 24 tag, type | 28 network layer
 //! ```
-//! The moved program reads the last type where the header has its own, and everything behind the header where it stands behind the
-//! tags; so it says of a packet with tags what the text's program says of the same packet without them. `len` stays the length with
-//! them, as under `vlan and` on Ethernet. A text that reads bytes of the link layer by number (`link[14:2]`) means these bytes and isn't
-//! moved.
+//! The moved program reads the last type where the header has its own, and everything behind the header where
+//! it stands behind the tags; so it says of a packet with tags what the text's program says of the same
+//! packet without them. `len` stays the length with them, as under `vlan and` on Ethernet. A text that reads
+//! bytes of the link layer by number (`link[14:2]`) means these bytes and isn't moved.
 
 use scope_packet::LinkType;
 
@@ -16,7 +17,8 @@ use crate::words;
 
 /// Bytes of one tag: its own two, and the type of what follows.
 const TAG_BYTES: u32 = 4;
-/// What loads at a constant place, at a place behind X, and a header's length, by the mode of their instruction.
+/// What loads at a constant place, at a place behind X, and a header's length, by the mode of their
+/// instruction.
 const MODE_MASK: u16 = 0xe0;
 const ABSOLUTE: u16 = 0x20;
 const BEHIND_X: u16 = 0x40;
@@ -46,7 +48,10 @@ impl Cooked {
     pub fn moves(self, text: &str) -> bool {
         let tokens = words::tokens(text);
         let by_number = |pair: &[words::Token<'_>]| {
-            pair[1].text == "[" && ["ether", "link", "fddi", "tr", "wlan", "ppp", "slip"].iter().any(|name| pair[0].is_word(name))
+            pair[1].text == "["
+                && ["ether", "link", "fddi", "tr", "wlan", "ppp", "slip"]
+                    .iter()
+                    .any(|name| pair[0].is_word(name))
         };
         !tokens.windows(2).any(by_number)
     }

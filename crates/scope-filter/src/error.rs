@@ -8,13 +8,15 @@ use std::fmt;
 /// Bytes of the text shown before and behind the place of a fault.
 const SHOWN_BYTES: usize = 60;
 /// What to do where a shell may have taken a name.
-pub(crate) const SHELL_HINT: &str = "a name after '$' may have been taken by the shell: write it in single quotes or as {srcIP}";
+pub(crate) const SHELL_HINT: &str =
+    "a name after '$' may have been taken by the shell: write it in single quotes or as {srcIP}";
 /// What to do about a template's name in a plain filter.
-pub(crate) const TEMPLATE_HINT: &str =
-    "names such as $srcIP stand in dump templates and holdoff keys only, where the packet that fired fills them";
+pub(crate) const TEMPLATE_HINT: &str = "names such as $srcIP stand in dump templates and holdoff keys only, \
+    where the packet that fired fills them";
 
 /// libpcap's words where it has no filters for a link type: but for bytes and lengths, and at all.
-const UNFILTERED: [&str; 3] = ["filtering not implemented", "unknown data link type", "does not know the link type"];
+const UNFILTERED: [&str; 3] =
+    ["filtering not implemented", "unknown data link type", "does not know the link type"];
 
 /// Why a filter text is refused. Offsets are bytes from the start of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +84,8 @@ impl FilterError {
                 hint_of(fault.with_value(text), hint.clone())
             }
             FilterError::Name { text, at, name } => {
-                let fault = Fault::whole(format!("filter: '{name}' at byte {at} is no word of the filter language"));
+                let fault =
+                    Fault::whole(format!("filter: '{name}' at byte {at} is no word of the filter language"));
                 hint_of(fault.with_value(text).showing(excerpt(text, *at)), guess::no_name(text, *at, name))
             }
             FilterError::Link { text, links } => {
@@ -94,7 +97,9 @@ impl FilterError {
                 Fault::whole(cause).remedy("use nets for hosts and portrange for ports")
             }
             FilterError::TooDeep { text, at, nesting_max } => {
-                let fault = Fault::whole(format!("filter: parentheses at byte {at} are nested deeper than {nesting_max}"));
+                let fault = Fault::whole(format!(
+                    "filter: parentheses at byte {at} are nested deeper than {nesting_max}"
+                ));
                 fault.with_value(text).showing(excerpt(text, *at))
             }
         }
@@ -108,7 +113,9 @@ impl FilterError {
     /// Where the fault is, bytes from the start of the text, if it has a place.
     pub fn at(&self) -> Option<usize> {
         match self {
-            FilterError::Syntax { at, .. } | FilterError::Name { at, .. } | FilterError::TooDeep { at, .. } => Some(*at),
+            FilterError::Syntax { at, .. }
+            | FilterError::Name { at, .. }
+            | FilterError::TooDeep { at, .. } => Some(*at),
             FilterError::Link { .. } | FilterError::TooLong { .. } => None,
         }
     }
@@ -147,16 +154,20 @@ impl FilterError {
     }
 }
 
-/// What helps where a text is refused for the link types: another text, or what can be asked of packets that libpcap can't filter.
+/// What helps where a text is refused for the link types: another text, or what can be asked of packets that
+/// libpcap can't filter.
 fn for_links(text: &str, links: &[(String, String)]) -> String {
     let all = |words: &[&str]| links.iter().all(|(_, cause)| words.iter().any(|words| cause.contains(words)));
     match guess::meant(text) {
         Some(meant) => meant,
         None if all(&UNFILTERED[..1]) => {
-            "libpcap asks such packets for bytes and length alone: link[0] = 1, len > 100;\nthe empty filter '' takes all of them"
+            "libpcap asks such packets for bytes and length alone: link[0] = 1, len > 100;\nthe empty filter \
+             '' takes all of them"
                 .into()
         }
-        None if all(&UNFILTERED) => "libpcap knows nothing of such packets: only the empty filter '' works, and takes all".into(),
+        None if all(&UNFILTERED) => "libpcap knows nothing of such packets: only the empty filter '' works, \
+            and takes all"
+            .into(),
         None => String::new(),
     }
 }

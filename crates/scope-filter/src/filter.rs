@@ -4,7 +4,8 @@
 //! E, transparent:   packet with 0 tags -> E     1 tag -> vlan and (E)     2 and more -> vlan and vlan and (E)
 //! E says `vlan`, or VlanRule::Exact, or the link type has no VLANs:   every packet -> E
 //! ```
-//! Linux cooked captures have tags, and no `vlan` in libpcap's language: there E's own program is moved behind the tags, see [`crate::cooked`].
+//! Linux cooked captures have tags, and no `vlan` in libpcap's language: there E's own program is moved
+//! behind the tags, see [`crate::cooked`].
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -21,13 +22,15 @@ use crate::native::{Native, NativeError};
 use crate::screen::{KeyPattern, Screen};
 use crate::{place, reach, template, words};
 
-/// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is asked for.
+/// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is
+/// asked for.
 const LINKS_MAX: usize = 64;
 /// Tags that the VLAN rule tells apart; packets with more are asked the last program.
 pub(crate) const TAGS_MAX: usize = 2;
 /// Programs of one predicate.
 pub(crate) const PROGRAMS: usize = TAGS_MAX + 1;
-/// Patterns that an entry is held against before the interpreter is asked; more cost as much as a short program.
+/// Patterns that an entry is held against before the interpreter is asked; more cost as much as a short
+/// program.
 const PATTERNS_MAX: usize = 8;
 /// Those of them that [`Choice::ByteOrder`] picks from: this host's order and the other.
 pub(crate) const BYTE_ORDERS: usize = 2;
@@ -73,8 +76,8 @@ impl Filter {
         if causes.len() < links.len() { Ok(filter) } else { Err(refusal(text, &causes)) }
     }
 
-    /// Compiles a text that is known to be right, for one link type: a text that can match nothing there (`src host` of two
-    /// different addresses) is a filter that matches nothing.
+    /// Compiles a text that is known to be right, for one link type: a text that can match nothing there
+    /// (`src host` of two different addresses) is a filter that matches nothing.
     ///
     /// # Errors
     /// Where `link` doesn't compile the text for any other reason.
@@ -87,7 +90,8 @@ impl Filter {
         Ok(filter)
     }
 
-    /// As [`Filter::compile_filled`], for a worker: the place of a fault isn't looked for, which takes many times as long.
+    /// As [`Filter::compile_filled`], for a worker: the place of a fault isn't looked for, which takes many
+    /// times as long.
     ///
     /// # Errors
     /// Says why the link type can't have such a filter; `None` where the text is what is wrong.
@@ -132,8 +136,9 @@ impl Filter {
         self.0.everything
     }
 
-    /// The predicate for packets of link type `link`. It is compiled when a link type is first asked for, which takes from
-    /// some µs to milliseconds, and looked up afterwards. Where the text doesn't compile it never matches.
+    /// The predicate for packets of link type `link`. It is compiled when a link type is first asked for,
+    /// which takes from some µs to milliseconds, and looked up afterwards. Where the text doesn't compile it
+    /// never matches.
     pub fn for_link(&self, link: LinkType) -> Predicate {
         let known = self.0.links.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, predicate)) = known.iter().find(|(other, _)| *other == link) {
@@ -145,9 +150,9 @@ impl Filter {
         predicate
     }
 
-    /// The condition that the key entries of all packets of link type `link` fulfil which the filter takes. Derived anew from the
-    /// compiled programs by each call, in some 10 µs to two seconds, where it is given up and everything passes. Where
-    /// the text doesn't compile, only partial entries pass.
+    /// The condition that the key entries of all packets of link type `link` fulfil which the filter takes.
+    /// Derived anew from the compiled programs by each call, in some 10 µs to two seconds, where it is given
+    /// up and everything passes. Where the text doesn't compile, only partial entries pass.
     pub fn screen(&self, link: LinkType) -> Screen {
         Screen::of(&self.for_link(link), link)
     }
@@ -161,8 +166,8 @@ impl Filter {
         listed.map_or(Vec::new(), |(choice, listings)| listing::printed(choice, &listings))
     }
 
-    /// The program with which the kernel may turn packets of link type `link` away before they are captured, cut to `snap_len`
-    /// bytes: see [`crate::kernel`].
+    /// The program with which the kernel may turn packets of link type `link` away before they are captured,
+    /// cut to `snap_len` bytes: see [`crate::kernel`].
     ///
     /// # Errors
     /// Why it isn't proven to mean the same: the filter has to be asked behind the capture only.
@@ -170,8 +175,8 @@ impl Filter {
         kernel::program(&self.0.text, link, self.0.transparent, snap_len)
     }
 
-    /// Bytes that every packet of link type `link` has, at least, that the filter takes: on fewer it never matches. `None` where
-    /// that can't be told, or where it takes no packet at all.
+    /// Bytes that every packet of link type `link` has, at least, that the filter takes: on fewer it never
+    /// matches. `None` where that can't be told, or where it takes no packet at all.
     pub fn bytes_needed(&self, link: LinkType) -> Option<u32> {
         if self.0.everything {
             return Some(0);
@@ -180,23 +185,32 @@ impl Filter {
         reach::bytes_needed(listings.iter().map(listing::Listing::instructions))
     }
 
-    /// Whether packets with one and two VLAN tags are asked the text behind their tags; see [`VlanRule::Transparent`].
+    /// Whether packets with one and two VLAN tags are asked the text behind their tags; see
+    /// [`VlanRule::Transparent`].
     pub fn looks_through_tags(&self) -> bool {
         self.0.transparent
     }
 
-    /// Makes machine code for the link types that have been asked for, where there is none yet: see [`Predicate::make_native`].
+    /// Makes machine code for the link types that have been asked for, where there is none yet: see
+    /// [`Predicate::make_native`].
     ///
     /// # Errors
     /// Says, once for each link type, why there is no machine code: the interpreter goes on answering.
     pub fn make_native(&self) -> Result<(), NativeError> {
-        let known: Vec<Predicate> =
-            self.0.links.read().unwrap_or_else(PoisonError::into_inner).iter().map(|(_, predicate)| predicate.clone()).collect();
+        let known: Vec<Predicate> = self
+            .0
+            .links
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .map(|(_, predicate)| predicate.clone())
+            .collect();
         known.iter().map(Predicate::make_native).fold(Ok(()), Result::and)
     }
 
-    /// Makes ready what `engine` answers with, for the link types that have been asked for: machine code, or, where that isn't
-    /// wanted or can't be made, the test of the keys before the interpreter. What is ready already costs next to nothing.
+    /// Makes ready what `engine` answers with, for the link types that have been asked for: machine code, or,
+    /// where that isn't wanted or can't be made, the test of the keys before the interpreter. What is ready
+    /// already costs next to nothing.
     ///
     /// # Errors
     /// As [`Filter::make_native`].
@@ -234,12 +248,17 @@ impl Filter {
         }
         let (choice, listings) = listing::compile(text, link, self.0.transparent)?;
         let programs = listings.map(|listing| listing.program);
-        Ok(Predicate(Engine::Programs(Arc::new(Programs { choice, programs, native: Native::new(), keys: OnceLock::new() }))))
+        Ok(Predicate(Engine::Programs(Arc::new(Programs {
+            choice,
+            programs,
+            native: Native::new(),
+            keys: OnceLock::new(),
+        }))))
     }
 }
 
-/// The error for a text that no link type compiles. If it compiles for Ethernet, the text is right and the link types are
-/// what doesn't fit.
+/// The error for a text that no link type compiles. If it compiles for Ethernet, the text is right and the
+/// link types are what doesn't fit.
 fn refusal(text: &str, causes: &[(LinkType, String)]) -> FilterError {
     let told = || causes.iter().map(|(link, cause)| (link.name(), cause.clone())).collect();
     match causes.iter().find(|(_, cause)| !about_link(cause)) {
@@ -252,8 +271,8 @@ fn refusal(text: &str, causes: &[(LinkType, String)]) -> FilterError {
     }
 }
 
-/// Whether libpcap's refusal is about the link type (or the filter as a whole) and has no place in the text. Names out of the
-/// text, which it puts in quotes, say nothing of that.
+/// Whether libpcap's refusal is about the link type (or the filter as a whole) and has no place in the text.
+/// Names out of the text, which it puts in quotes, say nothing of that.
 fn about_link(cause: &str) -> bool {
     let own_words: String = cause.split('\'').step_by(2).collect();
     [
@@ -299,7 +318,8 @@ struct Programs {
     programs: [Arc<Program>; PROGRAMS],
     /// Made by whoever has the time: see [`Predicate::make_native`].
     native: Native,
-    /// What entries of packets that the programs take have, one of these or the partial bit: see [`Predicate::make_screen`].
+    /// What entries of packets that the programs take have, one of these or the partial bit: see
+    /// [`Predicate::make_screen`].
     keys: OnceLock<Vec<KeyPattern>>,
 }
 
@@ -308,8 +328,8 @@ struct Programs {
 pub(crate) enum Choice {
     /// By number of VLAN tags, the last program for all beyond.
     Tags,
-    /// BSD loopback writes the address family in the byte order of the host that captured. libpcap learns it from the file's
-    /// own order; here the packet shows it: families are small numbers.
+    /// BSD loopback writes the address family in the byte order of the host that captured. libpcap learns it
+    /// from the file's own order; here the packet shows it: families are small numbers.
     ByteOrder,
 }
 
@@ -331,7 +351,8 @@ impl Predicate {
         Predicate(Engine::Never)
     }
 
-    /// The programs that a packet with `tags` VLAN tags may be asked; `None` where it is asked none and matches.
+    /// The programs that a packet with `tags` VLAN tags may be asked; `None` where it is asked none and
+    /// matches.
     pub(crate) fn programs(&self, tags: usize) -> Option<&[Arc<Program>]> {
         match &self.0 {
             Engine::Everything => None,
@@ -343,8 +364,8 @@ impl Predicate {
         }
     }
 
-    /// Makes machine code, if that wasn't tried before; all clones use it from then on, and answer the same as before. It takes
-    /// some 0.1 to 5 ms, for the longest texts seconds: not on the packet path.
+    /// Makes machine code, if that wasn't tried before; all clones use it from then on, and answer the same
+    /// as before. It takes some 0.1 to 5 ms, for the longest texts seconds: not on the packet path.
     ///
     /// # Errors
     /// Says, once, why there is no machine code: the interpreter goes on answering.
@@ -363,8 +384,8 @@ impl Predicate {
         }
     }
 
-    /// Derives what the interpreter asks of a packet's key before it runs a program, if there is no machine code: with that a
-    /// program is as quick as such a test.
+    /// Derives what the interpreter asks of a packet's key before it runs a program, if there is no machine
+    /// code: with that a program is as quick as such a test.
     fn make_screen(&self, link: LinkType) {
         if let Engine::Programs(programs) = &self.0
             && !programs.native.is_made()
@@ -373,15 +394,16 @@ impl Predicate {
         }
     }
 
-    /// Whether the packet with captured bytes `data` and `original_len` bytes on the wire matches. `headers` is the parse of
-    /// `data` under the predicate's link type.
+    /// Whether the packet with captured bytes `data` and `original_len` bytes on the wire matches. `headers`
+    /// is the parse of `data` under the predicate's link type.
     #[inline]
     pub fn matches(&self, headers: &Headers, data: &[u8], original_len: u32) -> bool {
         self.matches_batch(&[Asked::new(headers, KeyEntry::new(headers), data, original_len)], 1) != 0
     }
 
-    /// Which of at most [`ASKED_MAX`] packets match: bit n is the answer for packet n. Only packets with a bit in `which` are
-    /// asked, the others' bits are 0. Before the interpreter a packet's key is asked, if [`Filter::prepare`] was.
+    /// Which of at most [`ASKED_MAX`] packets match: bit n is the answer for packet n. Only packets with a
+    /// bit in `which` are asked, the others' bits are 0. Before the interpreter a packet's key is asked, if
+    /// [`Filter::prepare`] was.
     #[inline]
     pub fn matches_batch(&self, packets: &[Asked<'_>], which: u64) -> u64 {
         match &self.0 {
@@ -397,9 +419,17 @@ impl Predicate {
 impl Programs {
     fn interpret(&self, packets: &[Asked<'_>], which: u64) -> u64 {
         let keys = self.keys.get().map(Vec::as_slice);
-        let may = |entry: &KeyEntry| keys.is_none_or(|keys| entry.partial() || keys.iter().any(|key| key.takes(entry)));
-        let asked = packets.iter().enumerate().take(ASKED_MAX).filter(|(at, packet)| which >> at & 1 != 0 && may(packet.key()));
-        let accepts = |packet: &Asked<'_>| self.programs[self.choice.of(packet)].accepts(packet.data(), packet.original_len());
+        let may = |entry: &KeyEntry| {
+            keys.is_none_or(|keys| entry.partial() || keys.iter().any(|key| key.takes(entry)))
+        };
+        let asked = packets
+            .iter()
+            .enumerate()
+            .take(ASKED_MAX)
+            .filter(|(at, packet)| which >> at & 1 != 0 && may(packet.key()));
+        let accepts = |packet: &Asked<'_>| {
+            self.programs[self.choice.of(packet)].accepts(packet.data(), packet.original_len())
+        };
         asked.fold(0, |hits, (at, packet)| hits | u64::from(accepts(packet)) << at)
     }
 }

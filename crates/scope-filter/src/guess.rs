@@ -12,8 +12,8 @@
 //! | `eth0`, `host fe80::1%eth0`, `everything` | where that belongs |
 //! | `host 10.0.0.256`, `host fe80:::1`, `host localhost` | what is wrong with the address, or why no name stands there |
 //!
-//! What is proposed passes the compilation of a filter that is typed, and has no name that would be resolved. Where more than one
-//! thing may be meant nothing is proposed: no hint is better than a wrong one.
+//! What is proposed passes the compilation of a filter that is typed, and has no name that would be resolved.
+//! Where more than one thing may be meant nothing is proposed: no hint is better than a wrong one.
 
 mod address;
 mod display;
@@ -36,8 +36,10 @@ use crate::words::{Kind, Token, tokens};
 /// Longer texts are not guessed at.
 const GUESSED_BYTES_MAX: usize = 512;
 /// Names of interfaces begin so, and have a number in them.
-const INTERFACES: [&str; 16] =
-    ["eth", "en", "wl", "ww", "br", "br-", "veth", "tun", "tap", "ppp", "bond", "team", "docker", "virbr", "vmbr", "usb"];
+const INTERFACES: [&str; 16] = [
+    "eth", "en", "wl", "ww", "br", "br-", "veth", "tun", "tap", "ppp", "bond", "team", "docker", "virbr",
+    "vmbr", "usb",
+];
 
 /// Mends one kind of fault in a text; `None` where it isn't there.
 type Repair = fn(&str, &[Token]) -> Option<String>;
@@ -84,13 +86,16 @@ fn did_you_mean(meant: String) -> String {
     format!("did you mean:\n  {meant}")
 }
 
-/// What a display filter is in tcpdump's words; where nothing is known, what is wrong with it, or who can be asked.
+/// What a display filter is in tcpdump's words; where nothing is known, what is wrong with it, or who can be
+/// asked.
 fn of_display_filter(text: &str) -> String {
     let translated = display::in_words_of_tcpdump(text);
     if let Some(meant) = translated.as_deref().and_then(mended) {
         let bytes_of = |protocol: &str| meant.contains(&format!("{protocol}["));
         let limit = if bytes_of("tcp") || bytes_of("udp") { ", for IPv4 alone," } else { "" };
-        return format!("that is a display filter of Wireshark; in tcpdump's language{limit} it is:\n  {meant}");
+        return format!(
+            "that is a display filter of Wireshark; in tcpdump's language{limit} it is:\n  {meant}"
+        );
     }
     if let Some(fault) = translated.as_deref().and_then(address_fault) {
         return fault;
@@ -109,7 +114,11 @@ fn of_display_filter(text: &str) -> String {
 /// A text as one word on one line of a shell's; a word that stands for it where it can't be one.
 fn shell_word(text: &str) -> String {
     let line: String = text.trim().chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
-    if line.contains(char::is_control) { "FILTER".into() } else { format!("'{}'", line.replace('\'', "'\\''")) }
+    if line.contains(char::is_control) {
+        "FILTER".into()
+    } else {
+        format!("'{}'", line.replace('\'', "'\\''"))
+    }
 }
 
 /// What is wrong with an address; of one with a port behind a dot, how that is written.
@@ -124,33 +133,45 @@ fn address_fault(text: &str) -> Option<String> {
 
 /// What isn't said by another text alone.
 fn told(text: &str, found: &[Token]) -> Option<String> {
-    if let Some((zone, meant)) = values::zone(text, found).and_then(|(zone, text)| Some((zone, mended(&text)?))) {
-        return Some(format!("packets have no zone, so '%{zone}' has no place in a filter; did you mean:\n  {meant}"));
+    if let Some((zone, meant)) =
+        values::zone(text, found).and_then(|(zone, text)| Some((zone, mended(&text)?)))
+    {
+        return Some(format!(
+            "packets have no zone, so '%{zone}' has no place in a filter; did you mean:\n  {meant}"
+        ));
     }
     if let Some(meant) = values::around(text, found).and_then(|text| mended(&text)) {
-        return Some(format!("there are no ranges of addresses; the smallest net around this one:\n  {meant}"));
+        return Some(format!(
+            "there are no ranges of addresses; the smallest net around this one:\n  {meant}"
+        ));
     }
     if let Some(field) = display::field(text) {
         return Some(format!(
-            "'{field}' is a field of Wireshark's display filters; beside words of tcpdump's language it has no place"
+            "'{field}' is a field of Wireshark's display filters; beside words of tcpdump's language it has \
+             no place"
         ));
     }
     match text.trim() {
-        "all" | "any" | "everything" | "*" => return Some("every packet is taken by the empty filter: ''".to_string()),
+        "all" | "any" | "everything" | "*" => {
+            return Some("every packet is taken by the empty filter: ''".to_string());
+        }
         _ => {}
     }
     let is_interface = |token: &&Token| {
-        let known = |begin: &str| token.text.starts_with(begin) && token.text.contains(|c: char| c.is_ascii_digit());
+        let known =
+            |begin: &str| token.text.starts_with(begin) && token.text.contains(|c: char| c.is_ascii_digit());
         token.kind == Kind::Name && (token.text == "lo" || INTERFACES.iter().any(|begin| known(begin)))
     };
     let place = match found {
         [flag, i, ..] if flag.text == "-" && i.text == "i" => 2,
         _ => 0,
     };
-    found
-        .get(place)
-        .filter(is_interface)
-        .map(|token| format!("'{0}' seems to be an interface; it is given beside the filter: wirescope run -i {0}", token.text))
+    found.get(place).filter(is_interface).map(|token| {
+        format!(
+            "'{0}' seems to be an interface; it is given beside the filter: wirescope run -i {0}",
+            token.text
+        )
+    })
 }
 
 /// Where something is missing.
@@ -161,7 +182,8 @@ fn incomplete(text: &str, found: &[Token]) -> Option<String> {
 
 /// The text, if it may be proposed, or what the repairs make of it: one alone, or as many as it takes.
 fn mended(text: &str) -> Option<String> {
-    let alone = || REPAIRS.iter().filter_map(|repair| repair(text, &tokens(text))).find_map(|guess| proposed(&guess));
+    let alone =
+        || REPAIRS.iter().filter_map(|repair| repair(text, &tokens(text))).find_map(|guess| proposed(&guess));
     proposed(text).or_else(alone).or_else(|| mended_by(text, &REPAIRS))
 }
 
@@ -190,20 +212,25 @@ pub(crate) fn no_name(text: &str, at: usize, name: &str) -> String {
         return String::new();
     }
     let write = match name {
-        _ if is_behind_ether(&found[..place]) => "write the Ethernet address: ether host 02:00:00:00:00:01".to_string(),
+        _ if is_behind_ether(&found[..place]) => {
+            "write the Ethernet address: ether host 02:00:00:00:00:01".to_string()
+        }
         "localhost" => "write: host 127.0.0.1 or host ::1".to_string(),
         _ => format!("write the address; this prints it: getent ahosts {name}"),
     };
     format!("names are not resolved: who answers for a name would decide what is recorded;\n{write}")
 }
 
-/// Whether the words in front of a place say that a host or a net stands there: `host`, or `and` behind a list of them.
+/// Whether the words in front of a place say that a host or a net stands there: `host`, or `and` behind a
+/// list of them.
 fn is_hosts_place(words: &[Token]) -> bool {
     let is_joint = |token: &&Token| matches!(token.text, "and" | "or" | "not" | "&&" | "||" | "!" | "(");
     let lists = words.last().is_some_and(|last| is_joint(&last));
     let says = words.iter().rev().find(|token| token.kind == Kind::Word && (!lists || !is_joint(token)));
     let last = if lists { says } else { words.last() };
-    last.is_some_and(|token| matches!(token.text, "host" | "net" | "gateway" | "src" | "dst" | "mask" | "ether" | "%"))
+    last.is_some_and(|token| {
+        matches!(token.text, "host" | "net" | "gateway" | "src" | "dst" | "mask" | "ether" | "%")
+    })
 }
 
 /// Whether the qualifiers in front of a place say `ether`.
@@ -214,9 +241,11 @@ fn is_behind_ether(words: &[Token]) -> bool {
 /// Whether a name is sure to be no host's: a word for something else, an address with something behind it.
 fn is_no_host(found: &[Token], place: usize) -> bool {
     let name = found[place].text;
-    let is_word = synonyms::is_one(name) || matches!(name, "all" | "any" | "everything") || name.starts_with('\\');
+    let is_word =
+        synonyms::is_one(name) || matches!(name, "all" | "any" | "everything") || name.starts_with('\\');
     let begins_with_numbers = name.split('.').take(2).all(|part| part.parse::<u8>().is_ok());
-    let has_value = found.get(place + 1).is_some_and(|next| matches!(next.kind, Kind::Address | Kind::Number));
+    let has_value =
+        found.get(place + 1).is_some_and(|next| matches!(next.kind, Kind::Address | Kind::Number));
     is_word || begins_with_numbers || has_value
 }
 
@@ -244,7 +273,11 @@ fn joined_lists(text: &str, _: &[Token]) -> Option<String> {
     text.contains(',').then(|| {
         let spaced = text.replace(", ", ",");
         let word = |word: &str| {
-            if word.contains(',') { format!("({})", word.split(',').collect::<Vec<_>>().join(" or ")) } else { word.into() }
+            if word.contains(',') {
+                format!("({})", word.split(',').collect::<Vec<_>>().join(" or "))
+            } else {
+                word.into()
+            }
         };
         spaced.split(' ').map(word).collect::<Vec<String>>().join(" ")
     })
@@ -266,7 +299,10 @@ mod tests {
         check("tcp.port == 80 || udp.dstport == 53", "tcp port 80 or udp dst port 53");
         check("!(ip.addr == 10.0.0.1)", "not (host 10.0.0.1)");
         check("ip.addr != 10.0.0.1", "ip and not host 10.0.0.1");
-        check("frame.len > 100 and eth.addr == 02:00:00:00:00:01", "len > 100 and ether host 02:00:00:00:00:01");
+        check(
+            "frame.len > 100 and eth.addr == 02:00:00:00:00:01",
+            "len > 100 and ether host 02:00:00:00:00:01",
+        );
         for (text, expected) in rows::MEANT.into_iter().chain(rows::CLOSE_TO_WRONG) {
             check(text, expected);
         }
@@ -294,7 +330,10 @@ mod tests {
         check("host 10.0.0.l", "'10.0.0.l' is no IPv4 address: 'l' is no number; did you mean 10.0.0.1?");
         check("host fe80:::1", "'fe80:::1' is no IPv6 address: ':::' stands in it; did you mean fe80::1?");
         check("host fe80::g", "'fe80::g' is no IPv6 address: 'g' is no hexadecimal digit");
-        check("ether host 02:00:00:00:00", "'02:00:00:00:00' is no Ethernet address: it has 5 bytes, and not 6");
+        check(
+            "ether host 02:00:00:00:00",
+            "'02:00:00:00:00' is no Ethernet address: it has 5 bytes, and not 6",
+        );
         for text in ["tcp and foo", "host example.org", "tcp port htp", "vlan and", "foo", ""] {
             assert_eq!(meant(text), None, "{text}");
         }
@@ -306,15 +345,26 @@ mod tests {
             let said = meant(text).unwrap_or_default();
             assert!(words.iter().all(|word| said.contains(word)), "{text}: {said}");
         };
-        let fields =
-            ["not tcp.analysis.retransmission", "frame contains \"abc\"", "tls.handshake", "http.host == \"a\"", "_ws.malformed"];
+        let fields = [
+            "not tcp.analysis.retransmission",
+            "frame contains \"abc\"",
+            "tls.handshake",
+            "http.host == \"a\"",
+            "_ws.malformed",
+        ];
         for text in fields {
             let ask = format!("tshark -r FILE -Y '{text}'");
             check(text, &["display filter of Wireshark", "no capture filter can say", &ask]);
         }
         check("tcp contains 'a'", &[r"-Y 'tcp contains '\''a'\''"]);
         for text in rows::UNKNOWN {
-            check(text, &["display filter of Wireshark, and this program knows no capture filter for it", "tshark -r FILE -Y '"]);
+            check(
+                text,
+                &[
+                    "display filter of Wireshark, and this program knows no capture filter for it",
+                    "tshark -r FILE -Y '",
+                ],
+            );
         }
         check("frame contains \"a\u{1b}\"", &["no capture filter can say", "-Y FILTER"]);
         check("tcp contains a\nor udp", &["-Y 'tcp contains a or udp'"]);
@@ -337,7 +387,11 @@ mod tests {
             assert!(said.lines().all(|line| line.len() <= 80), "{said}");
         };
         check("host localhost", "localhost", "write: host 127.0.0.1 or host ::1");
-        check("host www.example.org", "www.example.org", "write the address; this prints it: getent ahosts www.example.org");
+        check(
+            "host www.example.org",
+            "www.example.org",
+            "write the address; this prints it: getent ahosts www.example.org",
+        );
         check("ether host foo", "foo", "write the Ethernet address: ether host 02:00:00:00:00:01");
         for (text, name) in [
             ("tcp flag", "flag"),
@@ -356,8 +410,8 @@ mod tests {
     fn nothing_that_is_guessed_would_be_resolved_and_no_text_makes_a_guess_fail() {
         let mut random = crate::specimens::Random::new(31);
         let words = [
-            "tcp.port", "==", "ip.addr", "upd", "prot", "10.0.0.1", "::", ",", "/24", "(", ")", "!", "é", "tcp-rst", "x.y", "in",
-            "{", "80", "host", "$", "\"",
+            "tcp.port", "==", "ip.addr", "upd", "prot", "10.0.0.1", "::", ",", "/24", "(", ")", "!", "é",
+            "tcp-rst", "x.y", "in", "{", "80", "host", "$", "\"",
         ];
         for _ in 0..400 {
             let text: Vec<&str> = (0..random.below(8)).map(|_| random.pick(&words)).collect();

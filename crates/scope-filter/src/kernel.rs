@@ -1,24 +1,28 @@
 //! When the kernel may be asked a filter before a packet is captured, and the program that it is given.
 //!
-//! The kernel's answer is never the last word: what it lets through is asked the filter again where it was captured. So only one
-//! thing has to be proven: *the kernel turns away no packet that the filter takes.* [`program`] is that proof: every way in which
-//! the kernel's run could differ is a condition there, or led past the filter.
+//! The kernel's answer is never the last word: what it lets through is asked the filter again where it was
+//! captured. So only one thing has to be proven: *the kernel turns away no packet that the filter takes.*
+//! [`program`] is that proof: every way in which the kernel's run could differ is a condition there, or led
+//! past the filter.
 //!
-//! - **Tagged frames.** A tag that the card or the kernel stripped is not in the bytes that the kernel's run sees, and is put back
-//!   before the filter is asked; and under the transparent rule a tag in the bytes asks another program. So every frame with a tag,
-//!   stripped (the kernel's extension tells) or in its bytes, is let through. An untagged frame has the same bytes on both sides,
-//!   and is asked the same program, that for no tags.
+//! - **Tagged frames.** A tag that the card or the kernel stripped is not in the bytes that the kernel's run
+//!   sees, and is put back before the filter is asked; and under the transparent rule a tag in the bytes asks
+//!   another program. So every frame with a tag, stripped (the kernel's extension tells) or in its bytes, is
+//!   let through. An untagged frame has the same bytes on both sides, and is asked the same program, that for
+//!   no tags.
 //! - **Length.** `len` is the whole frame's on both sides, as an untagged frame loses and gets nothing.
-//! - **Cut packets.** The kernel sees all bytes, the filter behind it may see fewer. The programs are the same: either both runs
-//!   load the same values and end the same, or the one on fewer bytes loads beyond their end, which takes no packet.
-//! - **Loads from negative places** are the kernel's extensions, and take no packet elsewhere. At fixed places they are refused here;
-//!   at computed ones the kernel can only take more.
-//! - **Long texts** are asked in pieces that mean what libpcap means without optimising: that is what the kernel is given.
+//! - **Cut packets.** The kernel sees all bytes, the filter behind it may see fewer. The programs are the
+//!   same: either both runs load the same values and end the same, or the one on fewer bytes loads beyond
+//!   their end, which takes no packet.
+//! - **Loads from negative places** are the kernel's extensions, and take no packet elsewhere. At fixed
+//!   places they are refused here; at computed ones the kernel can only take more.
+//! - **Long texts** are asked in pieces that mean what libpcap means without optimising: that is what the
+//!   kernel is given.
 //! - **Registers** are 0 at the start on both sides: what stands in front of the program leaves them so.
 
 use libc::{
-    BPF_ABS, BPF_ALU, BPF_H, BPF_IMM, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_LEN, BPF_LSH, BPF_MISC, BPF_RET, BPF_RSH,
-    BPF_TAX, BPF_W, BPF_X, SKF_AD_OFF, SKF_AD_VLAN_TAG_PRESENT, sock_filter,
+    BPF_ABS, BPF_ALU, BPF_H, BPF_IMM, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_LEN, BPF_LSH, BPF_MISC,
+    BPF_RET, BPF_RSH, BPF_TAX, BPF_W, BPF_X, SKF_AD_OFF, SKF_AD_VLAN_TAG_PRESENT, sock_filter,
 };
 use scope_packet::LinkType;
 use std::sync::Arc;
@@ -37,12 +41,19 @@ const ETHERNET_BYTES: u32 = 14;
 const TAG_TYPES: [u32; 3] = [0x8100, 0x88a8, 0x9100];
 
 /// The program for `text` on `link`, or the reason why the kernel must not be asked; see above.
-pub(crate) fn program(text: &str, link: LinkType, transparent: bool, snap_len: u32) -> Result<Vec<sock_filter>, String> {
+pub(crate) fn program(
+    text: &str,
+    link: LinkType,
+    transparent: bool,
+    snap_len: u32,
+) -> Result<Vec<sock_filter>, String> {
     let (choice, listings) = listing::compile(text, link, transparent)?;
     let Choice::Tags = choice else {
         return Err("its link type has several programs, one for each byte order".to_string());
     };
-    if link != LinkType::ETHERNET && listings.iter().any(|other| !Arc::ptr_eq(&other.program, &listings[0].program)) {
+    if link != LinkType::ETHERNET
+        && listings.iter().any(|other| !Arc::ptr_eq(&other.program, &listings[0].program))
+    {
         return Err("its link type has another program for packets with VLAN tags".to_string());
     }
     let untagged = match listings[0].instructions() {
@@ -52,7 +63,10 @@ pub(crate) fn program(text: &str, link: LinkType, transparent: bool, snap_len: u
     let mut program = if link == LinkType::ETHERNET { let_tagged_through(snap_len) } else { Vec::new() };
     program.extend([code(BPF_LD | BPF_IMM, 0), code(BPF_MISC | BPF_TAX, 0)]);
     if program.len() + untagged.len() > INSTRUCTIONS_MAX {
-        return Err(format!("its program has {} instructions, the kernel takes few thousand", untagged.len()));
+        return Err(format!(
+            "its program has {} instructions, the kernel takes few thousand",
+            untagged.len()
+        ));
     }
     for (at, instruction) in untagged.iter().enumerate() {
         program.push(checked(instruction, at, untagged.len(), snap_len)?);
@@ -72,13 +86,16 @@ fn checked(instruction: &Instruction, at: usize, len: usize, snap_len: u32) -> R
         return Err("it loads from a place that means something else in the kernel".to_string());
     }
     if SHIFTS.contains(&(code & !BPF_X as u16)) && (code & BPF_X as u16 != 0 || k >= 32) {
-        return Err("it shifts by a number that is computed, or too large: the kernel does that another way".to_string());
+        return Err("it shifts by a number that is computed, or too large: the kernel does that another way"
+            .to_string());
     }
     if code == JUMP_ALWAYS && k as usize >= len - at {
         return Err("it has a loop (protochain), which the kernel doesn't take".to_string());
     }
     if code == RETURN_A {
-        return Err("what it returns is computed, and the kernel would cut the packet to that length".to_string());
+        return Err(
+            "what it returns is computed, and the kernel would cut the packet to that length".to_string()
+        );
     }
     if code == RETURN_CONSTANT && k != 0 {
         k = snap_len;
@@ -127,7 +144,10 @@ mod tests {
             match (filter.in_kernel(LinkType::ETHERNET, 96), why) {
                 (Ok(program), None) => {
                     let returns = program.iter().filter(|step| step.code == 0x06);
-                    assert!(returns.clone().count() >= 4 && returns.clone().all(|step| matches!(step.k, 0 | 96)), "{text}");
+                    assert!(
+                        returns.clone().count() >= 4 && returns.clone().all(|step| matches!(step.k, 0 | 96)),
+                        "{text}"
+                    );
                 }
                 (Err(cause), Some(why)) => assert!(cause.contains(why), "{text}: {cause}"),
                 (other, _) => panic!("{text}: {other:?}"),
@@ -140,8 +160,9 @@ mod tests {
         check("ip protochain 6", VlanRule::Transparent, Some("loop"));
         check("ip[0] << ip[1] = 4", VlanRule::Transparent, Some("shifts"));
         check("ether[2147483648] = 1", VlanRule::Exact, Some("means something else"));
-        let hosts =
-            |count: u32| (0..count).map(|n| format!("host 10.1.{}.{}", n / 250, n % 250)).collect::<Vec<_>>().join(" or ");
+        let hosts = |count: u32| {
+            (0..count).map(|n| format!("host 10.1.{}.{}", n / 250, n % 250)).collect::<Vec<_>>().join(" or ")
+        };
         check(&hosts(100), VlanRule::Transparent, None);
         check(&hosts(800), VlanRule::Transparent, Some("instructions"));
         let null = Filter::compile("udp", VlanRule::Transparent, &[LinkType::NULL]).unwrap();

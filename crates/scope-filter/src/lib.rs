@@ -22,8 +22,8 @@
 //! | `native` | the programs as machine code |
 //! | `libpcap` | the few functions of libpcap that are called |
 //!
-//! The language and its meaning are libpcap's. Nothing here ever asks the system's name service or the network for a name. Absent
-//! on purpose: any knowledge of triggers, dumps or sockets.
+//! The language and its meaning are libpcap's. Nothing here ever asks the system's name service or the
+//! network for a name. Absent on purpose: any knowledge of triggers, dumps or sockets.
 
 pub mod asked;
 pub mod assembly;
@@ -58,7 +58,7 @@ pub use native::NativeError;
 pub use screen::Screen;
 pub use table::KeyTable;
 pub use template::{
-    NoFilter, Shape, Template, TemplateError, Unfilled, Values, host_pair_default, host_pair_filter, host_pair_shape,
-    host_pair_values,
+    NoFilter, Shape, Template, TemplateError, Unfilled, Values, host_pair_default, host_pair_filter,
+    host_pair_shape, host_pair_values,
 };
 pub use words::is_filter_word;

@@ -23,9 +23,14 @@ pub(crate) struct Listing {
     instructions: Option<Arc<[Instruction]>>,
 }
 
-/// Compiles `text`, or gives libpcap's words for why not. `transparent`: packets with n tags have the program of n times
-/// `vlan and` before the text, or, in cooked captures, the text's own program moved behind the tags: see [`crate::cooked`].
-pub(crate) fn compile(text: &str, link: LinkType, transparent: bool) -> Result<(Choice, [Listing; PROGRAMS]), String> {
+/// Compiles `text`, or gives libpcap's words for why not. `transparent`: packets with n tags have the program
+/// of n times `vlan and` before the text, or, in cooked captures, the text's own program moved behind the
+/// tags: see [`crate::cooked`].
+pub(crate) fn compile(
+    text: &str,
+    link: LinkType,
+    transparent: bool,
+) -> Result<(Choice, [Listing; PROGRAMS]), String> {
     let compiler = Compiler::new(text);
     let plain = compiler.listing(0, link, ByteOrder::Native)?;
     let mut listings: [Listing; PROGRAMS] = std::array::from_fn(|_| plain.clone());

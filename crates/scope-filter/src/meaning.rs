@@ -1,4 +1,5 @@
-//! What a filter means where libpcap's language surprises, in words. Each sentence is held against packets by a test below.
+//! What a filter means where libpcap's language surprises, in words. Each sentence is held against packets by
+//! a test below.
 
 use crate::words::{Kind, Token, tokens};
 
@@ -31,7 +32,9 @@ fn symbol(tokens: &[Token], symbols: &[&str]) -> bool {
 
 /// An IPv4 or IPv6 address or net.
 fn names_address(tokens: &[Token]) -> bool {
-    let is_ip = |token: &Token| token.kind == Kind::Address && (token.text.contains('.') || token.text.contains("::"));
+    let is_ip = |token: &Token| {
+        token.kind == Kind::Address && (token.text.contains('.') || token.text.contains("::"))
+    };
     tokens.iter().any(is_ip) || says(tokens, &["host", "net"])
 }
 
@@ -39,11 +42,16 @@ fn names_address(tokens: &[Token]) -> bool {
 const NOTES: [(Applies, &str); 12] = [
     (
         |tokens| says(tokens, &["not"]) || symbol(tokens, &["!"]),
-        "'not' takes all the rest, also what the word behind it could never be true of: 'not port 53' takes ARP and ICMP",
+        "'not' takes all the rest, also what the word behind it could never be true of: 'not port 53' takes \
+         ARP and ICMP",
     ),
     (
-        |tokens| names_address(tokens) && !says(tokens, &["ip", "ip6", "arp", "rarp", "tcp", "udp", "sctp", "icmp", "ether"]),
-        "an IPv4 address is looked for in IPv4, ARP and RARP packets, an IPv6 address in IPv6 packets; 'ip host' leaves ARP out",
+        |tokens| {
+            names_address(tokens)
+                && !says(tokens, &["ip", "ip6", "arp", "rarp", "tcp", "udp", "sctp", "icmp", "ether"])
+        },
+        "an IPv4 address is looked for in IPv4, ARP and RARP packets, an IPv6 address in IPv6 packets; 'ip \
+         host' leaves ARP out",
     ),
     (
         |tokens| says(tokens, &["port", "portrange"]),
@@ -51,16 +59,22 @@ const NOTES: [(Applies, &str); 12] = [
          stands behind IPv6 extension headers",
     ),
     (
-        |tokens| says(tokens, &["tcp", "udp", "sctp", "icmp6"]) && !reads_bytes(tokens, &["tcp", "udp", "sctp", "icmp6"]),
-        "over IPv6 a protocol is seen directly behind the IPv6 header or its fragment header, not behind other extension headers",
+        |tokens| {
+            says(tokens, &["tcp", "udp", "sctp", "icmp6"])
+                && !reads_bytes(tokens, &["tcp", "udp", "sctp", "icmp6"])
+        },
+        "over IPv6 a protocol is seen directly behind the IPv6 header or its fragment header, not behind \
+         other extension headers",
     ),
     (
         |tokens| reads_bytes(tokens, &["tcp", "udp", "sctp", "icmp", "igmp"]),
-        "bytes of transport headers, as tcp[13], are read from IPv4 packets only, and from no fragments but the first",
+        "bytes of transport headers, as tcp[13], are read from IPv4 packets only, and from no fragments but \
+         the first",
     ),
     (
         |tokens| symbol(tokens, &["["]),
-        "a byte that is asked for and wasn't captured makes the whole packet not match, even under 'not' and on one side of 'or'",
+        "a byte that is asked for and wasn't captured makes the whole packet not match, even under 'not' and \
+         on one side of 'or'",
     ),
     (
         |tokens| says(tokens, &["len", "less", "greater"]),
@@ -78,14 +92,18 @@ const NOTES: [(Applies, &str); 12] = [
     ),
     (
         |tokens| says(tokens, &["protochain"]),
-        "'protochain' follows the headers of each packet one by one: slow, and nothing is known of it beforehand",
+        "'protochain' follows the headers of each packet one by one: slow, and nothing is known of it \
+         beforehand",
     ),
     (
         |tokens| says(tokens, &["multicast", "broadcast"]) && !says(tokens, &["ip", "ip6"]),
         "without 'ip' or 'ip6' before it this asks the link layer's address, not that of IP",
     ),
     (
-        |tokens| names_address(tokens) || says(tokens, &["port", "portrange", "tcp", "udp", "sctp", "icmp", "icmp6"]),
+        |tokens| {
+            names_address(tokens)
+                || says(tokens, &["port", "portrange", "tcp", "udp", "sctp", "icmp", "icmp6"])
+        },
         "the inside of tunnels (GRE, IP in IP, VXLAN) isn't looked at",
     ),
 ];
@@ -96,7 +114,8 @@ fn grouping(text: &str) -> Option<String> {
     let mut at = 0;
     let mut mixed = false;
     let grouped = group(text, &tokens, &mut at, &mut mixed);
-    (mixed && at == tokens.len()).then(|| format!("'and' and 'or' bind equally, from left to right: {grouped}"))
+    (mixed && at == tokens.len())
+        .then(|| format!("'and' and 'or' bind equally, from left to right: {grouped}"))
 }
 
 /// Groups up to the end or the parenthesis that closes; `at` goes behind what was read.
@@ -177,11 +196,15 @@ mod tests {
     }
 
     fn arp() -> Vec<u8> {
-        frame(0x0806, &[&[0, 1, 8, 0, 6, 4, 0, 1][..], &[4; 6], &[10, 0, 0, 1], &[0; 6], &[10, 0, 0, 2]].concat())
+        frame(
+            0x0806,
+            &[&[0, 1, 8, 0, 6, 4, 0, 1][..], &[4; 6], &[10, 0, 0, 1], &[0; 6], &[10, 0, 0, 2]].concat(),
+        )
     }
 
     fn takes(text: &str, data: &[u8]) -> bool {
-        let filter = Filter::compile(text, VlanRule::Exact, &[LINK]).unwrap_or_else(|error| panic!("{error}"));
+        let filter =
+            Filter::compile(text, VlanRule::Exact, &[LINK]).unwrap_or_else(|error| panic!("{error}"));
         filter.for_link(LINK).matches(&Headers::parse(LINK, data), data, data.len() as u32)
     }
 
@@ -207,22 +230,38 @@ mod tests {
         check("host 10.0.0.1", "'ip host' leaves ARP out", &[&tcp, &arp()], &[&ipv6(6, None)]);
         check("src fe80::1", "IPv6 address in IPv6 packets", &[&ipv6(6, None)], &[&tcp, &arp()]);
         assert!(!takes("ip host 10.0.0.1", &arp()));
-        check("port 53", "fragments but the first", &[&tcp, &ipv4(132, 0, HERE), &ipv6(17, None)], &[&ipv4(17, 9, HERE), &icmp]);
+        check(
+            "port 53",
+            "fragments but the first",
+            &[&tcp, &ipv4(132, 0, HERE), &ipv6(17, None)],
+            &[&ipv4(17, 9, HERE), &icmp],
+        );
         check("port 53", "IPv6 extension headers", &[], &[&ipv6(17, Some(0)), &ipv6(17, Some(44))]);
-        check("udp", "directly behind", &[&ipv6(17, None), &ipv6(17, Some(44)), &ipv4(17, 9, HERE)], &[&ipv6(17, Some(60))]);
+        check(
+            "udp",
+            "directly behind",
+            &[&ipv6(17, None), &ipv6(17, Some(44)), &ipv4(17, 9, HERE)],
+            &[&ipv6(17, Some(60))],
+        );
         check("tcp[13] = 0x12", "from IPv4 packets only", &[&tcp], &[&ipv6(6, None), &ipv4(6, 9, HERE)]);
         check("not ip[200] = 5", "even under 'not'", &[&arp()], &[&tcp]);
         check("ip[200] = 5 or port 53", "on one side of 'or'", &[&ipv6(17, None)], &[&tcp]);
         check("less 54", "on the wire", &[&tcp], &[&[&tcp[..], &[0]].concat()]);
         check("greater 54", "the number itself", &[&tcp], &[&tcp[..53]]);
-        let (ones, zeros, net) = (ipv4(17, 0, [255; 4]), ipv4(17, 0, [0; 4]), ipv4(17, 0, [10, 255, 255, 255]));
+        let (ones, zeros, net) =
+            (ipv4(17, 0, [255; 4]), ipv4(17, 0, [0; 4]), ipv4(17, 0, [10, 255, 255, 255]));
         check("ip broadcast", "no netmask", &[&ones, &zeros], &[&net]);
         let tagged = [&udp[..12], &[0x81, 0, 0, 7], &udp[12..]].concat();
         check("not vlan and udp", "also behind 'not'", &[], &[&udp]);
         check("vlan or udp", "and 'or'", &[&tagged], &[&udp]);
         check("udp or vlan", "write them last", &[&tagged, &udp], &[&tcp]);
         check("ip6 protochain 17", "one by one", &[&ipv6(17, Some(60))], &[&tcp]);
-        check("multicast", "link layer's address", &[&[&[0xff; 6][..], &arp()[6..]].concat()], &[&ipv4(17, 0, [224, 0, 0, 1])]);
+        check(
+            "multicast",
+            "link layer's address",
+            &[&[&[0xff; 6][..], &arp()[6..]].concat()],
+            &[&ipv4(17, 0, [224, 0, 0, 1])],
+        );
         let tunnelled = [&ipv4(47, 0, [10, 9, 9, 9])[..34], &[0, 0, 8, 0], &udp[14..]].concat();
         check("host 10.0.0.2", "inside of tunnels", &[&udp], &[&tunnelled]);
         check("", "every packet", &[&arp()], &[]);

@@ -1,7 +1,7 @@
 //! Names of ports and protocols become numbers before libpcap sees a text, so that libpcap looks nothing up.
 //!
-//! libpcap asks the system's name service for `port http`, and that may ask the network (`/etc/nsswitch.conf`). Here the names come
-//! from `/etc/services` and `/etc/protocols`, read once.
+//! libpcap asks the system's name service for `port http`, and that may ask the network
+//! (`/etc/nsswitch.conf`). Here the names come from `/etc/services` and `/etc/protocols`, read once.
 //!
 //! ```text
 //! tcp port http                  tcp port 80
@@ -9,8 +9,9 @@
 //! port domain                    port 53              a service of TCP and of UDP
 //! port http or 443               tcp port 80 or port 443
 //! ```
-//! The last line: `http` is a service of TCP alone, so libpcap takes it for `tcp port 80`, and `443` still for any port 443. Where a
-//! text has such a name, each value behind that `port` gets its qualifiers written out.
+//! The last line: `http` is a service of TCP alone, so libpcap takes it for `tcp port 80`, and `443` still
+//! for any port 443. Where a text has such a name, each value behind that `port` gets its qualifiers written
+//! out.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -92,7 +93,8 @@ impl Lists {
     }
 
     fn protocol(&self, name: &str) -> Result<u8, String> {
-        let unknown = || format!("unknown ip proto '{name}': write its number, {PROTOCOLS_FILE} has no such name");
+        let unknown =
+            || format!("unknown ip proto '{name}': write its number, {PROTOCOLS_FILE} has no such name");
         self.protocols.get(name).copied().ok_or_else(unknown)
     }
 }
@@ -156,9 +158,12 @@ struct Change {
     text: String,
 }
 
-/// The text with numbers for names, or in libpcap's words why it can't be had. The text holds no name then that libpcap would look
-/// up.
-pub(crate) fn numbered<'a>(text: &'a str, lists: impl FnOnce() -> &'static Lists) -> Result<Cow<'a, str>, String> {
+/// The text with numbers for names, or in libpcap's words why it can't be had. The text holds no name then
+/// that libpcap would look up.
+pub(crate) fn numbered<'a>(
+    text: &'a str,
+    lists: impl FnOnce() -> &'static Lists,
+) -> Result<Cow<'a, str>, String> {
     let tokens = tokens(text);
     if tokens.iter().all(|token| token.kind != Kind::Name) {
         return Ok(text.into());
@@ -195,7 +200,11 @@ impl<'a> Reading<'a> {
                     open = false;
                 }
                 (Kind::Word, "and" | "or" | "&&" | "||")
-                    if open && matches!((before, behind), (Some("src"), Some("dst")) | (Some("dst"), Some("src"))) => {}
+                    if open
+                        && matches!(
+                            (before, behind),
+                            (Some("src"), Some("dst")) | (Some("dst"), Some("src"))
+                        ) => {}
                 (Kind::Word, word) if QUALIFIERS.split_ascii_whitespace().any(|known| known == word) => {
                     if !open {
                         head = Head { from: token.at, ..none };
@@ -205,7 +214,8 @@ impl<'a> Reading<'a> {
                     head.take(word);
                 }
                 (Kind::Name | Kind::Number | Kind::Address, _) => {
-                    let first = open || matches!(before, Some("and" | "or" | "&&" | "||" | "not" | "!" | "("));
+                    let first =
+                        open || matches!(before, Some("and" | "or" | "&&" | "||" | "not" | "!" | "("));
                     let last = matches!(behind, None | Some("and" | "or" | "&&" | "||" | ")"));
                     if token.kind == Kind::Name || (first && last) {
                         values.push((*token, head));
@@ -231,15 +241,26 @@ impl<'a> Reading<'a> {
             };
             changes.push(Change { from, to, head: None, only, text: number });
         }
-        // A head of which some value is a service of one transport alone is taken away, and written out in front of each value.
+        // A head of which some value is a service of one transport alone is taken away, and written out in
+        // front of each value.
         let alone = |change: &Change| change.only != Transport::Any;
-        let heads: Vec<Head> =
-            changes.iter().zip(&self.values).filter(|(change, _)| alone(change)).map(|(_, (_, head))| *head).collect();
+        let heads: Vec<Head> = changes
+            .iter()
+            .zip(&self.values)
+            .filter(|(change, _)| alone(change))
+            .map(|(_, (_, head))| *head)
+            .collect();
         for (change, (_, head)) in changes.iter_mut().zip(&self.values) {
             change.head = heads.contains(head).then_some(*head);
         }
         for head in &heads {
-            changes.push(Change { from: head.from, to: head.to, head: None, only: Transport::Any, text: String::new() });
+            changes.push(Change {
+                from: head.from,
+                to: head.to,
+                head: None,
+                only: Transport::Any,
+                text: String::new(),
+            });
         }
         changes.sort_by_key(|change| change.from);
         changes.dedup_by_key(|change| change.from);
@@ -325,7 +346,8 @@ mod tests {
     }
 
     fn check(text: &str, expected: Result<&str, &str>) {
-        let found = numbered(text, lists).map(|text| text.split_ascii_whitespace().collect::<Vec<_>>().join(" "));
+        let found =
+            numbered(text, lists).map(|text| text.split_ascii_whitespace().collect::<Vec<_>>().join(" "));
         match (found, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
             (Err(found), Err(expected)) => assert!(found.starts_with(expected), "{text}: {found}"),
@@ -368,13 +390,18 @@ mod tests {
         check("port odd", Ok("tcp port 1"));
         check("port http or host 10.0.0.1 or 10.0.0.2", Ok("tcp port 80 or host 10.0.0.1 or 10.0.0.2"));
         check("port ssh and port http or 81", Ok("tcp port 22 and tcp port 80 or port 81"));
-        check("host 10.0.0.1 and (port ssh or 23) and 10.0.0.2", Ok("host 10.0.0.1 and ( tcp port 22 or port 23) and 10.0.0.2"));
+        check(
+            "host 10.0.0.1 and (port ssh or 23) and 10.0.0.2",
+            Ok("host 10.0.0.1 and ( tcp port 22 or port 23) and 10.0.0.2"),
+        );
     }
 
     #[test]
     fn a_text_with_numbers_means_what_libpcap_takes_the_names_for() {
         let known = |name: &str| Lists::of_host().services.contains_key(name);
-        if !["http", "ssh", "domain", "ntp"].into_iter().all(known) || !Lists::of_host().protocols.contains_key("ospf") {
+        if !["http", "ssh", "domain", "ntp"].into_iter().all(known)
+            || !Lists::of_host().protocols.contains_key("ospf")
+        {
             eprintln!("skipped: this host has no lists of services and protocols");
             return;
         }
@@ -397,7 +424,11 @@ mod tests {
             "(port ssh) or udp port 53 or ntp",
             "host 10.0.0.1 and (port ssh or 23) and 10.0.0.2",
         ] {
-            let ours = crate::libpcap::compile(text, scope_packet::LinkType::ETHERNET, crate::libpcap::ByteOrder::Native);
+            let ours = crate::libpcap::compile(
+                text,
+                scope_packet::LinkType::ETHERNET,
+                crate::libpcap::ByteOrder::Native,
+            );
             let libpcaps = crate::libpcap::compile_as_it_is(text, scope_packet::LinkType::ETHERNET);
             assert!(ours.is_ok(), "{text}: {ours:?}");
             assert_eq!(ours, libpcaps, "{text}");

@@ -8,9 +8,10 @@
 //! | `table` | the sets, as the code looks into them |
 //! | `emit` | Cranelift's code of the blocks |
 //!
-//! The meaning is the interpreter's, to the last bit. Pages of code are written first and made executable afterwards, never both
-//! at once (`cranelift-jit` maps them writable and then changes them to readable and executable); they are given back when the
-//! last user of the predicate is gone. Making code takes some 0.1 to 5 ms, for the longest texts seconds: whoever has packets waiting leaves it to others.
+//! The meaning is the interpreter's, to the last bit. Pages of code are written first and made executable
+//! afterwards, never both at once (`cranelift-jit` maps them writable and then changes them to readable and
+//! executable); they are given back when the last user of the predicate is gone. Making code takes some 0.1
+//! to 5 ms, for the longest texts seconds: whoever has packets waiting leaves it to others.
 
 mod emit;
 mod facts;
@@ -36,7 +37,8 @@ use crate::filter::Choice;
 use graph::Graph;
 use table::Table;
 
-/// Largest program, in blocks as they are left after rewriting, of which code is made; larger ones are interpreted.
+/// Largest program, in blocks as they are left after rewriting, of which code is made; larger ones are
+/// interpreted.
 const BLOCKS_MAX: usize = 8192;
 
 /// Why no machine code was made: the interpreter answers instead, and answers the same.
@@ -61,7 +63,8 @@ pub enum NativeError {
 /// Of the packets at `packets` that have a bit in `which`, the bits of those that are accepted.
 type Entry = unsafe extern "C" fn(packets: *const Asked<'_>, which: u64) -> u64;
 
-/// Machine code of a predicate's programs, made at most once, by whoever has the time. Until then nobody waits for it.
+/// Machine code of a predicate's programs, made at most once, by whoever has the time. Until then nobody
+/// waits for it.
 #[derive(Debug)]
 pub(crate) struct Native {
     /// An [`Entry`] that lives as long as `made`; null until it can be called.
@@ -87,7 +90,12 @@ impl Code {
     }
 
     /// Makes the code, which can be called once it is finished.
-    fn define(&mut self, graphs: &[Graph], programs: &[usize], choice: Choice) -> Result<FuncId, NativeError> {
+    fn define(
+        &mut self,
+        graphs: &[Graph],
+        programs: &[usize],
+        choice: Choice,
+    ) -> Result<FuncId, NativeError> {
         let mut context = self.module().make_context();
         let signature = &mut context.func.signature;
         signature.params.extend([types::I64, types::I64].map(AbiParam::new));
@@ -113,7 +121,8 @@ impl Drop for Code {
         // SAFETY: the module is taken once, here, and not used afterwards.
         let module = unsafe { ManuallyDrop::take(&mut self.module) };
         let module = module.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the entry stands beside this in `Native`, is private to it and called by its borrowers only: none is left.
+        // SAFETY: the entry stands beside this in `Native`, is private to it and called by its borrowers
+        // only: none is left.
         unsafe { module.free_memory() }
     }
 }
@@ -124,12 +133,12 @@ impl Native {
         Native { entry: AtomicPtr::new(ptr::null_mut()), made: OnceLock::new() }
     }
 
-    /// Makes code of `programs`, of which `choice` picks one for each packet, unless that was tried before. It must be the same
-    /// ones each time.
+    /// Makes code of `programs`, of which `choice` picks one for each packet, unless that was tried before.
+    /// It must be the same ones each time.
     ///
     /// # Errors
-    /// Where the processor isn't known, a program is too large, or the system gives no memory for code; only to the one who
-    /// tried.
+    /// Where the processor isn't known, a program is too large, or the system gives no memory for code; only
+    /// to the one who tried.
     pub fn make(&self, programs: &[Arc<Program>], choice: Choice) -> Result<(), NativeError> {
         let mut told = Ok(());
         self.made.get_or_init(|| match code_of(programs, choice) {
@@ -151,17 +160,20 @@ impl Native {
         matches!(self.made.get(), Some(Some(_)))
     }
 
-    /// Which of `packets`, of those with a bit in `which`, are accepted: a bit each. `None` where there is no code (yet).
+    /// Which of `packets`, of those with a bit in `which`, are accepted: a bit each. `None` where there is no
+    /// code (yet).
     #[inline]
     pub fn accepts(&self, packets: &[Asked<'_>], which: u64) -> Option<u64> {
         let entry = self.entry.load(Ordering::Acquire);
         if entry.is_null() {
             return None;
         }
-        // SAFETY: an address that isn't null is that of a finished function with the signature of `Entry`: see `code_of`.
+        // SAFETY: an address that isn't null is that of a finished function with the signature of `Entry`:
+        // see `code_of`.
         let entry = unsafe { std::mem::transmute::<*mut (), Entry>(entry) };
-        // SAFETY: the code lives as long as `self`, be it in the midst of `make`: whoever made it keeps it in `made`. It reads
-        // packets that have a bit, none beyond the last, and of each the captured bytes only: `emit` checks every load.
+        // SAFETY: the code lives as long as `self`, be it in the midst of `make`: whoever made it keeps it in
+        // `made`. It reads packets that have a bit, none beyond the last, and of each the captured bytes
+        // only: `emit` checks every load.
         Some(unsafe { entry(packets.as_ptr(), which & bits(packets)) })
     }
 }
@@ -212,7 +224,9 @@ fn find_processor() -> Result<OwnedTargetIsa, NativeError> {
         return Err(refused(&"words are big-endian"));
     }
     let mut flags = settings::builder();
-    for (flag, value) in [("opt_level", "none"), ("enable_verifier", "false"), ("is_pic", "false"), ("unwind_info", "false")] {
+    for (flag, value) in
+        [("opt_level", "none"), ("enable_verifier", "false"), ("is_pic", "false"), ("unwind_info", "false")]
+    {
         flags.set(flag, value).map_err(|error| refused(&error))?;
     }
     let isa = cranelift_native::builder().map_err(|cause| refused(&cause))?;

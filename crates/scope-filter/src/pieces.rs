@@ -1,14 +1,17 @@
-//! Long texts are compiled piece by piece, and the pieces' programs joined: libpcap's time grows with the square of a text's
-//! length, its optimiser's with the third power (a hundred hosts take it 40 ms, a thousand half a minute).
+//! Long texts are compiled piece by piece, and the pieces' programs joined: libpcap's time grows with the
+//! square of a text's length, its optimiser's with the third power (a hundred hosts take it 40 ms, a thousand
+//! half a minute).
 //!
 //! ```text
 //! (host 10.0.0.1 or 10.0.0.2) and not port 53
 //!     pieces   host 10.0.0.1      host 10.0.0.2      port 53
 //!     program  of the first, where it accepts on to the third, where it rejects on to the second; and so on
 //! ```
-//! libpcap's own code for `and`, `or` and `not` is that joining, before it optimises it: the program means to the last bit what
-//! libpcap's means without optimising (`tcpdump -O`). A value without qualifiers (`10.0.0.2` above) takes those of the piece
-//! before, or of the one before a closed parenthesis, as in libpcap. Texts with a part that changes what comes behind it (`vlan`), and what isn't understood, are no pieces.
+//! libpcap's own code for `and`, `or` and `not` is that joining, before it optimises it: the program means to
+//! the last bit what libpcap's means without optimising (`tcpdump -O`). A value without qualifiers
+//! (`10.0.0.2` above) takes those of the piece before, or of the one before a closed parenthesis, as in
+//! libpcap. Texts with a part that changes what comes behind it (`vlan`), and what isn't understood, are no
+//! pieces.
 
 use scope_packet::LinkType;
 
@@ -60,7 +63,8 @@ impl Pieces {
         &self.0
     }
 
-    /// The program behind `tags` VLAN tags; `None` where libpcap doesn't compile the pieces, or not for such links one by one.
+    /// The program behind `tags` VLAN tags; `None` where libpcap doesn't compile the pieces, or not for such
+    /// links one by one.
     pub fn program(&self, tags: usize, link: LinkType, order: ByteOrder) -> Option<Program> {
         if !LINKS.contains(&link) {
             return None;
@@ -72,7 +76,8 @@ impl Pieces {
         if tags == 0 {
             return Some(join(&self.0, &compiled)?.program());
         }
-        // The tags are tested once, in front of everything; each piece is what libpcap makes of it behind them.
+        // The tags are tested once, in front of everything; each piece is what libpcap makes of it behind
+        // them.
         let vlan = vec!["vlan"; tags].join(" and ");
         let tagged = compiled(&vlan)?;
         let piece = |text: &str| compiled(&format!("{vlan} and {text}"))?.behind(&tagged);
@@ -81,7 +86,11 @@ impl Pieces {
     }
 
     /// The program with each piece's instructions changed by `moved`; `None` as [`Pieces::program`].
-    pub fn moved_program(&self, link: LinkType, moved: &dyn Fn(Vec<Instruction>) -> Vec<Instruction>) -> Option<Program> {
+    pub fn moved_program(
+        &self,
+        link: LinkType,
+        moved: &dyn Fn(Vec<Instruction>) -> Vec<Instruction>,
+    ) -> Option<Program> {
         if !LINKS.contains(&link) {
             return None;
         }
@@ -166,7 +175,10 @@ impl Parser<'_> {
     /// The tokens up to the next operator or closing parenthesis.
     fn piece(&mut self) -> Option<String> {
         let from = self.at;
-        while self.at < self.tokens.len() && self.word(self.at) != Some(")") && self.operator(self.at).is_none() {
+        while self.at < self.tokens.len()
+            && self.word(self.at) != Some(")")
+            && self.operator(self.at).is_none()
+        {
             if matches!(self.word(self.at), Some("(" | "not")) {
                 return None;
             }
@@ -211,7 +223,9 @@ mod tests {
             Tree::Not(inner) => format!("!{}", shown(inner)),
             Tree::Chain(first, rest) => {
                 let sign = |operator| if operator == Operator::And { "&" } else { "|" };
-                rest.iter().fold(shown(first), |all, (operator, next)| format!("({all}{}{})", sign(*operator), shown(next)))
+                rest.iter().fold(shown(first), |all, (operator, next)| {
+                    format!("({all}{}{})", sign(*operator), shown(next))
+                })
             }
         }
     }
@@ -222,18 +236,32 @@ mod tests {
             assert_eq!(parse(text).as_ref().map(shown), expected.map(String::from), "{text}");
         };
         check("host 10.0.0.1 or 10.0.0.2 and tcp", Some("(([host 10.0.0.1]|[host 10.0.0.2])&[tcp])"));
-        check("tcp dst port 80 or (443 or 8080)", Some("([tcp dst port 80]|([tcp dst port 443]|[tcp dst port 8080]))"));
+        check(
+            "tcp dst port 80 or (443 or 8080)",
+            Some("([tcp dst port 80]|([tcp dst port 443]|[tcp dst port 8080]))"),
+        );
         check("not (not udp) && ! ! arp", Some("(!![udp]&[arp])"));
         check(
             "port 80 or (host 10.0.0.1 or 10.0.0.2) or 443",
             Some("(([port 80]|([host 10.0.0.1]|[host 10.0.0.2]))|[port 443])"),
         );
-        check("src or dst net 10.0.0.0/8 or 11.0.0.0/8", Some("([src or dst net 10.0.0.0/8]|[src or dst net 11.0.0.0/8])"));
+        check(
+            "src or dst net 10.0.0.0/8 or 11.0.0.0/8",
+            Some("([src or dst net 10.0.0.0/8]|[src or dst net 11.0.0.0/8])"),
+        );
         check("tcp[13] & 2 != 0 or ip[8] < 5", Some("([tcp[13] & 2 != 0]|[ip[8] < 5])"));
         check("less 50 or 60", Some("([less 50]|[60])"));
         check("tcp or 80", Some("([tcp]|[80])"));
-        for text in ["vlan and tcp", "host (10.0.0.1 or 10.0.0.2)", "(ip[0] + 1) = 3 or tcp", "tcp and", "(tcp", "tcp)", "é", ""]
-        {
+        for text in [
+            "vlan and tcp",
+            "host (10.0.0.1 or 10.0.0.2)",
+            "(ip[0] + 1) = 3 or tcp",
+            "tcp and",
+            "(tcp",
+            "tcp)",
+            "é",
+            "",
+        ] {
             check(text, None);
         }
     }

@@ -73,7 +73,8 @@ pub(crate) fn find(text: &str, link: LinkType) -> Fault {
     Fault { at, hint }
 }
 
-/// `None` where the time, which counts from `began`, has run out: of a long text one ending alone may take a second.
+/// `None` where the time, which counts from `began`, has run out: of a long text one ending alone may take a
+/// second.
 fn is_alive(text: &str, prefix: &[Token], link: LinkType, began: Instant) -> Option<bool> {
     let Some(last) = prefix.last() else { return Some(true) };
     let mut open = Vec::new();
@@ -104,7 +105,8 @@ pub(crate) fn rejects_all(cause: &str) -> bool {
     cause.contains("rejects all packets")
 }
 
-/// What may help, from the token at the fault and the one before it. A shell that takes a name leaves the blank before it.
+/// What may help, from the token at the fault and the one before it. A shell that takes a name leaves the
+/// blank before it.
 fn hint(text: &str, tokens: &[Token], fault: usize) -> String {
     const VALUED: &str = " host net port portrange proto protochain gateway src dst mask less greater ";
     const JOINTS: &str = " and or && || ";
@@ -127,10 +129,13 @@ fn hint(text: &str, tokens: &[Token], fault: usize) -> String {
             "" => format!("the text ends where an expression is expected: add one, or leave '{before}' out"),
             at => format!("in front of '{at}' an expression is missing: add one, or leave '{before}' out"),
         },
-        "" if !at.is_empty() => format!("in front of '{at}' an expression is missing: add one, or leave '{at}' out"),
+        "" if !at.is_empty() => {
+            format!("in front of '{at}' an expression is missing: add one, or leave '{at}' out")
+        }
         _ => return String::new(),
     };
     let gap = &text[last.map_or(0, Token::end)..here.map_or(text.len(), |token| token.at)];
-    let by_the_shell = is(VALUED, before) || if here.is_some() && last.is_some() { gap.len() > 1 } else { gap.starts_with(' ') };
+    let by_the_shell = is(VALUED, before)
+        || if here.is_some() && last.is_some() { gap.len() > 1 } else { gap.starts_with(' ') };
     if by_the_shell { format!("{missing}\n{SHELL_HINT}") } else { missing }
 }

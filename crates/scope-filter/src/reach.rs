@@ -1,22 +1,24 @@
-//! How many bytes a packet must have before a program can take it: a filter that needs more than a snap length leaves never matches.
+//! How many bytes a packet must have before a program can take it: a filter that needs more than a snap
+//! length leaves never matches.
 //!
 //! ```text
 //! need(return 0) = none     need(return n) = 0     need(jump) = least of its targets
 //! need(load of bytes up to e) = max(e, need(next))          e of [x + k]: least value of X, plus k, plus its size
 //! ```
-//! X is 0 at least, and 20 behind `ldxb 4*([k]&0xf)`: no IPv4 header is shorter. Programs that jump back (`protochain`) and those
-//! joined from pieces have no answer: nothing is said of them.
+//! X is 0 at least, and 20 behind `ldxb 4*([k]&0xf)`: no IPv4 header is shorter. Programs that jump back
+//! (`protochain`) and those joined from pieces have no answer: nothing is said of them.
 
 use crate::bpf::Instruction;
 
 /// Bytes of the shortest IPv4 header.
 const IPV4_BYTES_MIN: u64 = 20;
 
-/// What a program needs from one instruction on, by what is known of X: nothing, or that it is an IPv4 header's length. `None`: it
-/// takes no packet.
+/// What a program needs from one instruction on, by what is known of X: nothing, or that it is an IPv4
+/// header's length. `None`: it takes no packet.
 type Need = [Option<u64>; 2];
 
-/// Bytes that every packet has which one of `programs` takes; `None` where they take none, or it can't be told.
+/// Bytes that every packet has which one of `programs` takes; `None` where they take none, or it can't be
+/// told.
 pub(crate) fn bytes_needed<'a>(programs: impl Iterator<Item = Option<&'a [Instruction]>>) -> Option<u32> {
     let needs: Vec<Option<u64>> = programs.map(|program| need(program?)).collect::<Option<_>>()?;
     needs.into_iter().flatten().min().and_then(|bytes| u32::try_from(bytes).ok())
@@ -26,14 +28,18 @@ pub(crate) fn bytes_needed<'a>(programs: impl Iterator<Item = Option<&'a [Instru
 fn need(program: &[Instruction]) -> Option<Option<u64>> {
     let mut needs: Vec<Need> = vec![[None; 2]; program.len()];
     for (at, instruction) in program.iter().enumerate().rev() {
-        let next = |distance: u32| at.checked_add(1)?.checked_add(distance as usize).filter(|&to| to < program.len());
+        let next = |distance: u32| {
+            at.checked_add(1)?.checked_add(distance as usize).filter(|&to| to < program.len())
+        };
         needs[at] = match instruction.code & 0x07 {
             // return
             0x06 if instruction.code & 0x18 == 0 && instruction.k == 0 => [None; 2],
             0x06 => [Some(0); 2],
             // jumps: always; where two ways are, the shorter one
             0x05 if instruction.code & 0xf0 == 0 => needs[next(instruction.k)?],
-            0x05 => least(needs[next(instruction.jump_true.into())?], needs[next(instruction.jump_false.into())?]),
+            0x05 => {
+                least(needs[next(instruction.jump_true.into())?], needs[next(instruction.jump_false.into())?])
+            }
             _ => before(instruction, needs[next(0)?]),
         };
     }

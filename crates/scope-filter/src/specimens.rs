@@ -59,7 +59,8 @@ pub(crate) const LINKS: [LinkType; 11] = [
 ];
 
 const V4: [[u8; 4]; 4] = [[10, 0, 0, 1], [10, 0, 0, 2], [192, 168, 1, 9], [255, 255, 255, 255]];
-const V6: [[u16; 8]; 3] = [[0xfe80, 0, 0, 0, 0, 0, 0, 1], [0x2001, 0xdb8, 0, 0, 0, 0, 0, 2], [0xff02, 0, 0, 0, 0, 0, 0, 1]];
+const V6: [[u16; 8]; 3] =
+    [[0xfe80, 0, 0, 0, 0, 0, 0, 1], [0x2001, 0xdb8, 0, 0, 0, 0, 0, 2], [0xff02, 0, 0, 0, 0, 0, 0, 1]];
 const PORTS: [u16; 5] = [53, 80, 443, 1000, 60000];
 const MACS: [[u8; 6]; 3] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [0xff; 6]];
 
@@ -223,8 +224,16 @@ pub(crate) fn filter(random: &mut Random, depth: u32) -> String {
 
 /// A long list of hosts, nets and ports, as people paste them, sometimes inside something else.
 pub(crate) fn list(random: &mut Random) -> String {
-    let qualifier =
-        random.pick(&["host", "src host", "net", "port", "tcp port", "udp dst port", "src or dst host", "dst portrange"]);
+    let qualifier = random.pick(&[
+        "host",
+        "src host",
+        "net",
+        "port",
+        "tcp port",
+        "udp dst port",
+        "src or dst host",
+        "dst portrange",
+    ]);
     let mut text = String::new();
     for entry in 0..2 + random.below(40) {
         let known = random.one_in(8);
@@ -232,14 +241,20 @@ pub(crate) fn list(random: &mut Random) -> String {
             Some("port") if known => random.pick(&PORTS).to_string(),
             Some("port") => random.below(65_536).to_string(),
             Some("portrange") => format!("{}-{}", random.below(500), 500 + random.below(600)),
-            Some("net") if known => random.pick(&["10.0.0.0/8", "192.168.1.0/24", "2001:db8::/32", "fe80::/10"]).to_string(),
+            Some("net") if known => {
+                random.pick(&["10.0.0.0/8", "192.168.1.0/24", "2001:db8::/32", "fe80::/10"]).to_string()
+            }
             Some("net") => format!("10.{}.0.0/16", random.below(256)),
             _ if known => address(random),
             _ => format!("10.0.{}.{}", random.below(3), random.below(256)),
         };
         let own = entry == 0 || random.below(4) > 0;
-        let joined = if entry == 0 { "" } else { random.pick(&[" or ", " or ", " or ", " || ", " or not ", " and "]) };
-        text.push_str(&format!("{joined}{}{value}", if own { format!("{qualifier} ") } else { String::new() }));
+        let joined =
+            if entry == 0 { "" } else { random.pick(&[" or ", " or ", " or ", " || ", " or not ", " and "]) };
+        text.push_str(&format!(
+            "{joined}{}{value}",
+            if own { format!("{qualifier} ") } else { String::new() }
+        ));
         if random.one_in(16) {
             text.push_str(&format!(" or ({})", primitive(random)));
         }
@@ -270,24 +285,47 @@ fn primitive(random: &mut Random) -> String {
         0..=3 => format!("{direction}host {}", address(random)),
         4 | 5 => format!("{}{direction}port {port}", random.pick(&["", "tcp ", "udp ", "sctp "])),
         6 => format!("{direction}portrange {}-{}", port.min(500), port.max(500)),
-        7 => format!("{direction}net {}", random.pick(&["10.0.0.0/8", "192.168.1.0/24", "fe80::/10", "10.0", "2001:db8::/32"])),
+        7 => format!(
+            "{direction}net {}",
+            random.pick(&["10.0.0.0/8", "192.168.1.0/24", "fe80::/10", "10.0", "2001:db8::/32"])
+        ),
         8 | 9 => random
-            .pick(&["ip", "ip6", "tcp", "udp", "sctp", "icmp", "icmp6", "arp", "rarp", "igmp", "ah", "esp", "vrrp", "stp"])
+            .pick(&[
+                "ip", "ip6", "tcp", "udp", "sctp", "icmp", "icmp6", "arp", "rarp", "igmp", "ah", "esp",
+                "vrrp", "stp",
+            ])
             .to_string(),
         10 => format!("{} {number}", random.pick(&["less", "greater", "len >", "len <", "len ="])),
-        11 => format!("{}ether host {}", "", random.pick(&["02:00:00:00:00:01", "02-00-00-00-00-02", "ff:ff:ff:ff:ff:ff"])),
-        12 => random.pick(&["ip broadcast", "ether broadcast", "ip multicast", "ip6 multicast", "ether multicast"]).to_string(),
-        13 => format!("{} proto {}", random.pick(&["ip", "ip6"]), random.pick(&["6", "17", "\\udp", "\\tcp", "58"])),
+        11 => format!(
+            "{}ether host {}",
+            "",
+            random.pick(&["02:00:00:00:00:01", "02-00-00-00-00-02", "ff:ff:ff:ff:ff:ff"])
+        ),
+        12 => random
+            .pick(&["ip broadcast", "ether broadcast", "ip multicast", "ip6 multicast", "ether multicast"])
+            .to_string(),
+        13 => format!(
+            "{} proto {}",
+            random.pick(&["ip", "ip6"]),
+            random.pick(&["6", "17", "\\udp", "\\tcp", "58"])
+        ),
         14 => format!("{}protochain {}", random.pick(&["ip6 ", "ip ", ""]), random.pick(&["6", "17"])),
         15 => format!("ether proto {}", random.pick(&["0x800", "\\ip", "\\arp", "0x88cc", "100"])),
         16 | 17 => {
-            format!("{layer}[{}:{}] {operation} {} {relation} {number}", random.below(30), random.pick(&[1, 2, 4]), 1 + number)
+            format!(
+                "{layer}[{}:{}] {operation} {} {relation} {number}",
+                random.below(30),
+                random.pick(&[1, 2, 4]),
+                1 + number
+            )
         }
         18 => format!("{layer}[{layer}[{}] & 0xf] {relation} len {operation} {number}", random.below(20)),
         19 => format!("tcp[tcpflags] & ({}) != 0", random.pick(&["tcp-syn", "tcp-ack|tcp-fin", "tcp-rst"])),
         20 => format!("{layer}[0] {} {} {relation} -{number}", random.pick(&["<<", ">>"]), random.below(32)),
         21 => format!("vlan {}", random.pick(&["", "7", "9", "and ip", "and vlan 9"])),
         22 => format!("len {operation} {layer}[2] {relation} ip[1] << (udp[3] & 63)"),
-        _ => random.pick(&["mpls", "pppoes", "llc", "inbound", "icmp[icmptype] = icmp-echo", "ip[6:2] & 0x1fff = 0"]).to_string(),
+        _ => random
+            .pick(&["mpls", "pppoes", "llc", "inbound", "icmp[icmptype] = icmp-echo", "ip[6:2] & 0x1fff = 0"])
+            .to_string(),
     }
 }

@@ -8,9 +8,10 @@
 //! src host A and port 53                                host A, port 53                  hash of A
 //! icmp                                                  nothing that a key tells         nowhere
 //! ```
-//! A packet is looked up under its four, its two, and each of its hosts, as far as filters stand there: so a thousand exact
-//! filters cost about as much as one. Where the key doesn't tell all that a filter may see (`partial`), every filter is left
-//! open. Different needs may have equal hashes: that leaves one more filter open, no more.
+//! A packet is looked up under its four, its two, and each of its hosts, as far as filters stand there: so a
+//! thousand exact filters cost about as much as one. Where the key doesn't tell all that a filter may see
+//! (`partial`), every filter is left open. Different needs may have equal hashes: that leaves one more filter
+//! open, no more.
 
 mod needs;
 
@@ -26,8 +27,8 @@ use needs::{Need, needs};
 /// A map whose keys nobody chooses to collide.
 type Numbered<T> = HashMap<u64, T, BuildHasherDefault<Hashed>>;
 
-/// Filters by what they need of a key, each under a number of its owner's choice. It holds for every link type. It has none of
-/// their programs: what it leaves open is the owner's to ask.
+/// Filters by what they need of a key, each under a number of its owner's choice. It holds for every link
+/// type. It has none of their programs: what it leaves open is the owner's to ask.
 #[derive(Debug)]
 pub struct KeyTable {
     /// Where each filter stands.
@@ -68,8 +69,8 @@ impl Default for KeyTable {
 }
 
 impl KeyTable {
-    /// Adds a filter, or puts it in the place of the one with the same number. False where no key tells anything of it: it is
-    /// not in the table then, and every packet may be its.
+    /// Adds a filter, or puts it in the place of the one with the same number. False where no key tells
+    /// anything of it: it is not in the table then, and every packet may be its.
     pub fn insert(&mut self, id: u64, filter: &Filter) -> bool {
         self.remove(id);
         let Some(places) = places(filter) else { return false };
@@ -104,8 +105,8 @@ impl KeyTable {
         true
     }
 
-    /// Of `count` packets, at most [`ASKED_MAX`], whose keys `key` tells, those that a filter may take: a bit each. A loop of its
-    /// own for each kind: short ones keep all they need in registers.
+    /// Of `count` packets, at most [`ASKED_MAX`], whose keys `key` tells, those that a filter may take: a bit
+    /// each. A loop of its own for each kind: short ones keep all they need in registers.
     #[inline(never)]
     pub fn maybe(&self, count: usize, key: impl Fn(usize) -> KeyEntry) -> u64 {
         let inhabited = &*self.inhabited;
@@ -124,8 +125,8 @@ impl KeyTable {
         maybe
     }
 
-    /// Calls `found` with the number of each filter that may take a packet with this key, once each. What a partial key leaves
-    /// open, which is every filter, is the caller's to know.
+    /// Calls `found` with the number of each filter that may take a packet with this key, once each. What a
+    /// partial key leaves open, which is every filter, is the caller's to know.
     pub fn each(&self, key: &KeyEntry, mut found: impl FnMut(u64)) {
         let look = Look::new(key);
         let [flows, pairs, hosts] = self.counts.map(|count| count > 0);
@@ -176,13 +177,20 @@ impl Look {
     }
 }
 
-/// Where a filter stands; `None` where no key tells anything of it. A packet finds a filter once at most: only one of its places can be
-/// that of the packet.
+/// Where a filter stands; `None` where no key tells anything of it. A packet finds a filter once at most:
+/// only one of its places can be that of the packet.
 fn places(filter: &Filter) -> Option<Vec<(Kind, u64)>> {
     let needs = needs(filter.text())?;
-    // All of one kind: a packet that is looked up under its pair and its hosts must not find the same filter twice.
-    let kind = needs.iter().map(kind_of).collect::<Option<Vec<_>>>()?.into_iter().max_by_key(|kind| *kind as usize)?;
-    let mut places: Vec<(Kind, u64)> = needs.iter().filter_map(|need| Some((kind, hash_of(need, kind)?))).collect();
+    // All of one kind: a packet that is looked up under its pair and its hosts must not find the same filter
+    // twice.
+    let kind = needs
+        .iter()
+        .map(kind_of)
+        .collect::<Option<Vec<_>>>()?
+        .into_iter()
+        .max_by_key(|kind| *kind as usize)?;
+    let mut places: Vec<(Kind, u64)> =
+        needs.iter().filter_map(|need| Some((kind, hash_of(need, kind)?))).collect();
     places.sort_unstable_by_key(|(_, hash)| *hash);
     places.dedup_by_key(|(_, hash)| *hash);
     // Two hosts of which a packet may have both would find it twice, too.
@@ -230,13 +238,15 @@ fn host_hash(host: u32) -> u64 {
     mixed(host.into(), 3 << 32)
 }
 
-/// The same for two hosts in either order: sum and exclusive or tell nearly all pairs apart, without a comparison.
+/// The same for two hosts in either order: sum and exclusive or tell nearly all pairs apart, without a
+/// comparison.
 #[inline]
 fn either_order([a, b]: [u32; 2]) -> u64 {
     u64::from(a ^ b) << 32 | u64::from(a.wrapping_add(b))
 }
 
-/// The halves of a product of 128 bits, folded: all bits of both words bear on all of the result (wyhash's mixing step).
+/// The halves of a product of 128 bits, folded: all bits of both words bear on all of the result (wyhash's
+/// mixing step).
 #[inline]
 fn mixed(a: u64, b: u64) -> u64 {
     let product = u128::from(a ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ 0xe703_7ed1_a0b4_28db);

@@ -9,16 +9,16 @@
 //! | `$vlan` | identifier of the outermost VLAN tag, decimal |
 //! | `$flow` | a filter in parentheses for the packet's flow, the same for both directions |
 //!
-//! Behind MPLS labels, up to three, addresses, ports and protocol are those of the packet that they carry; the text is then one
-//! that is evaluated behind so many labels and fewer, too, unless it says `mpls` itself. Only on Ethernet and PPP: libpcap's language has no
-//! `mpls` elsewhere.
+//! Behind MPLS labels, up to three, addresses, ports and protocol are those of the packet that they carry;
+//! the text is then one that is evaluated behind so many labels and fewer, too, unless it says `mpls` itself.
+//! Only on Ethernet and PPP: libpcap's language has no `mpls` elsewhere.
 //!
-//! Names are known in any case; `{srcIP}` and `${srcIP}` mean the same as `$srcIP`. `$` with one or two hexadecimal digits
-//! stays what it is to libpcap, an ARCNET address.
+//! Names are known in any case; `{srcIP}` and `${srcIP}` mean the same as `$srcIP`. `$` with one or two
+//! hexadecimal digits stays what it is to libpcap, an ARCNET address.
 //!
-//! `TEMPLATE ?: FALLBACK` states a fallback: a filter without names that is taken where the packet lacks a field that the
-//! template needs (`host $srcIP and port $srcPort ?: arp`). Nothing behind `?:` means everything. Without a fallback such a
-//! packet leaves the template unfilled, and whoever fired counts it.
+//! `TEMPLATE ?: FALLBACK` states a fallback: a filter without names that is taken where the packet lacks a
+//! field that the template needs (`host $srcIP and port $srcPort ?: arp`). Nothing behind `?:` means
+//! everything. Without a fallback such a packet leaves the template unfilled, and whoever fired counts it.
 
 pub(crate) mod fields;
 mod shape;
@@ -94,7 +94,8 @@ impl TemplateError {
         let there_are = || format!("there are {}", fields::known());
         match self {
             TemplateError::UnknownName { text, at, name, nearest } => {
-                let nearest = nearest.as_ref().map_or(String::new(), |nearest| format!("did you mean '{nearest}'? "));
+                let nearest =
+                    nearest.as_ref().map_or(String::new(), |nearest| format!("did you mean '{nearest}'? "));
                 let fault = Fault::whole(format!("template: unknown name '{name}' at byte {at}"));
                 fault.with_value(text).remedy(nearest + &there_are()).showing(excerpt(text, *at))
             }
@@ -103,10 +104,17 @@ impl TemplateError {
                 fault.with_value(text).remedy(there_are()).showing(excerpt(text, *at))
             }
             TemplateError::NameInFallback { text, at } => {
-                let cause = format!("template: a name at byte {at} in the fallback, which is taken when names can't be filled");
-                Fault::whole(cause).with_value(text).remedy("write it without names").showing(excerpt(text, *at))
+                let cause = format!(
+                    "template: a name at byte {at} in the fallback, which is taken when names can't be filled"
+                );
+                Fault::whole(cause)
+                    .with_value(text)
+                    .remedy("write it without names")
+                    .showing(excerpt(text, *at))
             }
-            TemplateError::TooManyNames { names_max } => Fault::whole(format!("template: more than {names_max} names")),
+            TemplateError::TooManyNames { names_max } => {
+                Fault::whole(format!("template: more than {names_max} names"))
+            }
         }
     }
 }
@@ -179,7 +187,8 @@ impl Template {
             None => (text, None),
         };
         let pieces = cut(text, body)?;
-        let names = |pieces: &[Piece]| pieces.iter().filter(|piece| matches!(piece, Piece::Name { .. })).count();
+        let names =
+            |pieces: &[Piece]| pieces.iter().filter(|piece| matches!(piece, Piece::Name { .. })).count();
         if names(&pieces) > NAMES_MAX {
             return Err(TemplateError::TooManyNames { names_max: NAMES_MAX });
         }
@@ -196,8 +205,8 @@ impl Template {
         &self.text
     }
 
-    /// Whether the template has names: only then does a packet change it. A manual fire, which has no packet, then takes
-    /// everything.
+    /// Whether the template has names: only then does a packet change it. A manual fire, which has no packet,
+    /// then takes everything.
     pub fn has_names(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Name { .. }))
     }
@@ -207,34 +216,44 @@ impl Template {
         self.fallback.as_deref()
     }
 
-    /// Fills the template with samples (IPv4, then IPv6) and compiles it, so that its faults are found before it is needed.
+    /// Fills the template with samples (IPv4, then IPv6) and compiles it, so that its faults are found before
+    /// it is needed.
     ///
     /// # Errors
-    /// Where no sample compiles for any of `link_types` (none: Ethernet); places are those in the template's text.
+    /// Where no sample compiles for any of `link_types` (none: Ethernet); places are those in the template's
+    /// text.
     pub fn check(&self, vlan: VlanRule, link_types: &[LinkType]) -> Result<(), FilterError> {
         let links = if link_types.is_empty() { &[LinkType::ETHERNET] } else { link_types };
         if let Some(fallback) = &self.fallback {
-            let at = self.fallback_at + (self.text[self.fallback_at..].len() - self.text[self.fallback_at..].trim_start().len());
-            Filter::compile(fallback, vlan, links).map_err(|error| error.moved(&self.text, |place| at + place))?;
+            let at = self.fallback_at
+                + (self.text[self.fallback_at..].len() - self.text[self.fallback_at..].trim_start().len());
+            Filter::compile(fallback, vlan, links)
+                .map_err(|error| error.moved(&self.text, |place| at + place))?;
         }
         if !self.has_names() {
-            return Filter::compile(&self.plain().text, vlan, links).map(drop).map_err(|error| error.moved(&self.text, |at| at));
+            return Filter::compile(&self.plain().text, vlan, links)
+                .map(drop)
+                .map_err(|error| error.moved(&self.text, |at| at));
         }
         let mut first = None;
         for sample in SAMPLES {
-            let filled = self.fill_with(|field| Ok::<_, Unfilled>(field.sample(sample))).unwrap_or_else(|_| self.plain());
+            let filled = self
+                .fill_with(|field| Ok::<_, Unfilled>(field.sample(sample)))
+                .unwrap_or_else(|_| self.plain());
             for &link in links {
                 match Filter::compile_filled(&filled.text, vlan, link) {
                     Ok(_) => return Ok(()),
-                    Err(error) => drop(first.get_or_insert_with(|| error.moved(&self.text, |at| filled.to_template(at)))),
+                    Err(error) => drop(
+                        first.get_or_insert_with(|| error.moved(&self.text, |at| filled.to_template(at))),
+                    ),
                 }
             }
         }
         first.map_or(Ok(()), Err)
     }
 
-    /// What the template takes from the packet `data` of link type `link`, whose parse is `headers`: two packets with equal values
-    /// fill it with the same text. No text is made.
+    /// What the template takes from the packet `data` of link type `link`, whose parse is `headers`: two
+    /// packets with equal values fill it with the same text. No text is made.
     ///
     /// # Errors
     /// Names the first missing field where the template has no fallback.
@@ -246,15 +265,16 @@ impl Template {
         let mut values = Gatherer::default().part(Part::Labels, &[packet.labels as u8]);
         for shape::Decides { field, .. } in &self.decides {
             if field.gather(&packet, &mut values).is_none() {
-                let fallback = self.fallback.as_ref().map(|_| Gatherer::default().part(Part::Fallback, &[]).values());
+                let fallback =
+                    self.fallback.as_ref().map(|_| Gatherer::default().part(Part::Fallback, &[]).values());
                 return fallback.ok_or(Unfilled { name: field.name() });
             }
         }
         Ok(values.values())
     }
 
-    /// The filter text for the packet `data` of link type `link`, whose parse is `headers`; the fallback where a field is
-    /// missing.
+    /// The filter text for the packet `data` of link type `link`, whose parse is `headers`; the fallback
+    /// where a field is missing.
     ///
     /// # Errors
     /// Names the first missing field where the template has no fallback.
@@ -269,22 +289,31 @@ impl Template {
         }
     }
 
-    /// The compiled filter for the packet: as [`Template::fill`], and a packet whose values make no filter (an IPv6 address
-    /// behind `ip host`) takes the fallback too.
+    /// The compiled filter for the packet: as [`Template::fill`], and a packet whose values make no filter
+    /// (an IPv6 address behind `ip host`) takes the fallback too.
     ///
     /// # Errors
-    /// Names the missing field, or the first name where the values don't fit; or says that the link type can't have such a filter.
-    pub fn fill_filter(&self, headers: &Headers, link: LinkType, data: &[u8], vlan: VlanRule) -> Result<Filter, NoFilter> {
+    /// Names the missing field, or the first name where the values don't fit; or says that the link type
+    /// can't have such a filter.
+    pub fn fill_filter(
+        &self,
+        headers: &Headers,
+        link: LinkType,
+        data: &[u8],
+        vlan: VlanRule,
+    ) -> Result<Filter, NoFilter> {
         let text = self.fill(headers, link, data)?;
         let made = match (Filter::filled(&text, vlan, link), &self.fallback) {
             (Err(_), Some(fallback)) => Filter::filled(fallback, vlan, link),
             (made, _) => made,
         };
-        made.map_err(|error| error.map_or(NoFilter::Unfilled(Unfilled { name: self.first_name() }), NoFilter::Uncompiled))
+        made.map_err(|error| {
+            error.map_or(NoFilter::Unfilled(Unfilled { name: self.first_name() }), NoFilter::Uncompiled)
+        })
     }
 
-    /// What of the packet decides whether [`Template::fill_filter`] makes a filter: packets of one shape all have the same answer.
-    /// No text is made and nothing compiled.
+    /// What of the packet decides whether [`Template::fill_filter`] makes a filter: packets of one shape all
+    /// have the same answer. No text is made and nothing compiled.
     ///
     /// # Errors
     /// As [`Template::fill`].
@@ -340,8 +369,8 @@ impl Template {
     }
 }
 
-/// The filter text for what went between the two hosts of a packet, the same for both directions; empty, which is everything, where it
-/// has no addresses.
+/// The filter text for what went between the two hosts of a packet, the same for both directions; empty,
+/// which is everything, where it has no addresses.
 pub fn host_pair_default(headers: &Headers, link: LinkType, data: &[u8]) -> String {
     let packet = Subject::new(headers, link, data);
     behind_labels(&fields::host_pair(&packet), packet.labels)
@@ -351,7 +380,12 @@ pub fn host_pair_default(headers: &Headers, link: LinkType, data: &[u8]) -> Stri
 ///
 /// # Errors
 /// Says that the link type can't have such a filter.
-pub fn host_pair_filter(headers: &Headers, link: LinkType, data: &[u8], vlan: VlanRule) -> Result<Filter, NoFilter> {
+pub fn host_pair_filter(
+    headers: &Headers,
+    link: LinkType,
+    data: &[u8],
+    vlan: VlanRule,
+) -> Result<Filter, NoFilter> {
     let made = Filter::filled(&host_pair_default(headers, link, data), vlan, link);
     made.map_err(|error| error.map_or(NoFilter::Unfilled(Unfilled { name: "" }), NoFilter::Uncompiled))
 }
@@ -373,7 +407,8 @@ pub fn host_pair_values(headers: &Headers, link: LinkType, data: &[u8]) -> Value
     fields::host_pair_values(&Subject::new(headers, link, data))
 }
 
-/// The text for packets with up to `labels` MPLS labels, which libpcap counts: each `mpls` holds for all that follows.
+/// The text for packets with up to `labels` MPLS labels, which libpcap counts: each `mpls` holds for all that
+/// follows.
 fn behind_labels(text: &str, labels: usize) -> String {
     if labels == 0 || text.is_empty() || tokens(text).iter().any(|token| token.text == "mpls") {
         return text.into();
@@ -382,7 +417,8 @@ fn behind_labels(text: &str, labels: usize) -> String {
     (0..labels).fold(deepest, |inner, _| format!("(({text}) or (mpls and {inner}))"))
 }
 
-/// What a text is compiled to, where it is a template that has names: the text with samples in their place, and its fallback.
+/// What a text is compiled to, where it is a template that has names: the text with samples in their place,
+/// and its fallback.
 pub(crate) fn sampled(text: &str) -> Option<Vec<String>> {
     let template = Template::parse(text).ok().filter(Template::has_names)?;
     let filled = template.fill_with(|field| Ok::<_, Unfilled>(field.sample(SAMPLES[0]))).ok()?;
@@ -406,7 +442,11 @@ fn cut(text: &str, body: &str) -> Result<Vec<Piece>, TemplateError> {
                 continue;
             }
             None => {
-                return Err(TemplateError::NoName { text: text.into(), at: found, found: char::from(body.as_bytes()[found]) });
+                return Err(TemplateError::NoName {
+                    text: text.into(),
+                    at: found,
+                    found: char::from(body.as_bytes()[found]),
+                });
             }
         };
         let Some(field) = Field::by_name(name) else {
@@ -448,8 +488,8 @@ fn name_at(rest: &str) -> Option<(&str, usize)> {
 
 /// `$` with one or two hexadecimal digits and no more of a name.
 fn is_arcnet(rest: &str) -> bool {
-    let digits = rest
-        .strip_prefix('$')
-        .map_or("", |rest| &rest[..rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count()]);
+    let digits = rest.strip_prefix('$').map_or("", |rest| {
+        &rest[..rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count()]
+    });
     matches!(digits.len(), 1 | 2) && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }

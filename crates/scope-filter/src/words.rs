@@ -1,17 +1,18 @@
 //! The language's tokens, cut as libpcap's scanner cuts them, and what is refused before libpcap sees a text.
 //!
-//! libpcap asks the network for names in the place of a host, net or gateway. Which place a name stands in follows from the
-//! qualifiers before it, which `and`, `or`, `not` and parentheses hand on (`port 80 or http`); [`check`] follows them and
-//! refuses every name that would be looked up as anything but a port, a protocol or one of libpcap's own constants. Names of ports
-//! and protocols become numbers (`crate::names`). A name without qualifiers is left to libpcap, which calls it a syntax error
-//! without looking it up.
+//! libpcap asks the network for names in the place of a host, net or gateway. Which place a name stands in
+//! follows from the qualifiers before it, which `and`, `or`, `not` and parentheses hand on
+//! (`port 80 or http`); [`check`] follows them and refuses every name that would be looked up as anything but
+//! a port, a protocol or one of libpcap's own constants. Names of ports and protocols become numbers
+//! (`crate::names`). A name without qualifiers is left to libpcap, which calls it a syntax error without
+//! looking it up.
 
 use std::net::Ipv6Addr;
 
 use crate::error::FilterError;
 
-/// Longest filter text, bytes: about 1300 ports. In pieces that takes about half a second to compile, one sum of so many terms,
-/// which can't be cut, some seconds.
+/// Longest filter text, bytes: about 1300 ports. In pieces that takes about half a second to compile, one sum
+/// of so many terms, which can't be cut, some seconds.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 /// Deepest nesting of parentheses and brackets.
 pub(crate) const NESTING_MAX: usize = 256;
@@ -78,7 +79,8 @@ const RESOLVING: &str = "host net gateway mask src dst link ether ppp slip fddi 
     psnp clnp stp ipx netbeui address1 addr1 address2 addr2 address3 addr3 address4 addr4 ra ta";
 
 /// Words after which a name is looked up in local files or in libpcap's own tables only.
-const LOCAL: &str = "port portrange proto protochain type subtype direction dir llc on ifname rset ruleset reason action";
+const LOCAL: &str =
+    "port portrange proto protochain type subtype direction dir llc on ifname rset ruleset reason action";
 
 fn listed(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == word)
@@ -158,7 +160,11 @@ fn escaped_len(rest: &str) -> usize {
 
 fn symbol_len(rest: &str) -> usize {
     match rest.as_bytes() {
-        [b'&', b'&', ..] | [b'|', b'|', ..] | [b'>' | b'<' | b'!' | b'=', b'=', ..] | [b'<', b'<', ..] | [b'>', b'>', ..] => 2,
+        [b'&', b'&', ..]
+        | [b'|', b'|', ..]
+        | [b'>' | b'<' | b'!' | b'=', b'=', ..]
+        | [b'<', b'<', ..]
+        | [b'>', b'>', ..] => 2,
         [first, ..] if b"+-*/%:[]!<>()&|^=".contains(first) => 1,
         _ => 0,
     }
@@ -203,7 +209,8 @@ fn ipv6_len(rest: &str) -> usize {
     (2..=run).rev().find(|&len| rest[..len].parse::<Ipv6Addr>().is_ok()).unwrap_or(0)
 }
 
-/// Six hexadecimal bytes with `:`, `-` or `.` between them, three words with `.` between them, or twelve digits.
+/// Six hexadecimal bytes with `:`, `-` or `.` between them, three words with `.` between them, or twelve
+/// digits.
 fn mac_len(rest: &str) -> usize {
     let hex = |text: &str, max: usize| count(text, |b| b.is_ascii_hexdigit()).min(max);
     let mut longest = if hex(rest, 12) == 12 { 12 } else { 0 };
@@ -265,7 +272,11 @@ pub(crate) fn check(text: &str) -> Result<(), FilterError> {
             (Kind::Symbol, "(" | "[") => {
                 nesting += 1;
                 if nesting > NESTING_MAX {
-                    return Err(FilterError::TooDeep { text: text.into(), at: token.at, nesting_max: NESTING_MAX });
+                    return Err(FilterError::TooDeep {
+                        text: text.into(),
+                        at: token.at,
+                        nesting_max: NESTING_MAX,
+                    });
                 }
                 outer.push(lookup);
             }
@@ -312,15 +323,33 @@ mod tests {
         );
         check(
             "host fe80::1&&!port 80-90",
-            &[(Word, "host"), (Address, "fe80::1"), (Word, "&&"), (Symbol, "!"), (Word, "port"), (Name, "80-90")],
+            &[
+                (Word, "host"),
+                (Address, "fe80::1"),
+                (Word, "&&"),
+                (Symbol, "!"),
+                (Word, "port"),
+                (Name, "80-90"),
+            ],
         );
-        check("1.2.3.4.5 1.2.3.4 1.2 1", &[(Name, "1.2.3.4.5"), (Address, "1.2.3.4"), (Address, "1.2"), (Number, "1")]);
+        check(
+            "1.2.3.4.5 1.2.3.4 1.2 1",
+            &[(Name, "1.2.3.4.5"), (Address, "1.2.3.4"), (Address, "1.2"), (Number, "1")],
+        );
         check(
             "aa:bb:cc:dd:ee:ff a-b-c-d-e-f abcd.abcd.abcd $1f",
-            &[(Address, "aa:bb:cc:dd:ee:ff"), (Address, "a-b-c-d-e-f"), (Address, "abcd.abcd.abcd"), (Address, "$1f")],
+            &[
+                (Address, "aa:bb:cc:dd:ee:ff"),
+                (Address, "a-b-c-d-e-f"),
+                (Address, "abcd.abcd.abcd"),
+                (Address, "$1f"),
+            ],
         );
         check("\\tcp 0x10 0xzz tcpx", &[(Name, "\\tcp"), (Number, "0x10"), (Name, "0xzz"), (Name, "tcpx")]);
-        check("ether[0:4]", &[(Word, "ether"), (Symbol, "["), (Number, "0"), (Symbol, ":"), (Number, "4"), (Symbol, "]")]);
+        check(
+            "ether[0:4]",
+            &[(Word, "ether"), (Symbol, "["), (Number, "0"), (Symbol, ":"), (Number, "4"), (Symbol, "]")],
+        );
         check("::1 :: é", &[(Address, "::1"), (Address, "::"), (Bad, "é")]);
     }
 

@@ -1,4 +1,5 @@
-//! Machine code and the memory that it stands in. A process of its own: other tests' code would be in the way.
+//! Machine code and the memory that it stands in. A process of its own: other tests' code would be in the
+//! way.
 
 use scope_filter::{Filter, VlanRule};
 use scope_packet::LinkType;

@@ -1,4 +1,5 @@
-//! Templates and filters of any text: an error with its place, never a panic; and packets of any bytes fill them or don't.
+//! Templates and filters of any text: an error with its place, never a panic; and packets of any bytes fill
+//! them or don't.
 
 use proptest::prelude::*;
 use scope_filter::{Filter, Template, VlanRule};

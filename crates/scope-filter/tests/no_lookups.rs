@@ -1,6 +1,8 @@
-//! No filter text makes libpcap ask the system's name service. A process of its own: here the functions that do so are replaced.
+//! No filter text makes libpcap ask the system's name service. A process of its own: here the functions that
+//! do so are replaced.
 //!
-//! A program's own functions come before those of the C library, also for libpcap: so each call of one of them is seen.
+//! A program's own functions come before those of the C library, also for libpcap: so each call of one of
+//! them is seen.
 
 use scope_filter::{Filter, Template, VlanRule};
 use scope_packet::LinkType;
@@ -38,7 +40,8 @@ pub unsafe extern "C" fn getaddrinfo(
     out: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller gives NUL-terminated texts or null.
-    let numeric = !node.is_null() && unsafe { CStr::from_ptr(node) }.to_str().is_ok_and(|text| text.parse::<IpAddr>().is_ok());
+    let numeric = !node.is_null()
+        && unsafe { CStr::from_ptr(node) }.to_str().is_ok_and(|text| text.parse::<IpAddr>().is_ok());
     if !numeric || !service.is_null() {
         // SAFETY: as above.
         unsafe { note("getaddrinfo", if node.is_null() { service } else { node }) };
@@ -105,8 +108,13 @@ fn a_lookup_of_libpcaps_is_seen() {
     assert!(seen.len() >= 2 && seen.iter().all(|name| name == "getaddrinfo(gorp)"), "{seen:?}");
 }
 
-const LINKS: [LinkType; 5] =
-    [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL2, LinkType::NULL, LinkType(105 /* IEEE 802.11 */)];
+const LINKS: [LinkType; 5] = [
+    LinkType::ETHERNET,
+    LinkType::RAW,
+    LinkType::LINUX_SLL2,
+    LinkType::NULL,
+    LinkType(105 /* IEEE 802.11 */),
+];
 
 /// Everything that is done with a text, right or wrong.
 fn use_text(text: &str) {

@@ -1,12 +1,13 @@
 //! A folder that was opened once: everything in it is made under that handle, whatever becomes of its path.
 //!
-//! The handle outlives a change of user, a folder above it that this user may not pass, and a rename. Files made here are never
-//! readable for everybody, whatever the umask says; those of `nobody`, whom several share, for that user alone.
+//! The handle outlives a change of user, a folder above it that this user may not pass, and a rename. Files
+//! made here are never readable for everybody, whatever the umask says; those of `nobody`, whom several
+//! share, for that user alone.
 
 use crate::plain::{expect_own, expect_plain};
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, fsync, linkat, openat, readlinkat, renameat_with, statat,
-    unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, fsync, linkat, openat, readlinkat,
+    renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
@@ -24,7 +25,8 @@ const MODE: Mode = Mode::from_raw_mode(0o640);
 /// What nobody else gets.
 const OTHERS: Mode = Mode::RWXO;
 
-/// Mode of the files of `nobody`, user or group: programs that have nothing to do with each other are that one.
+/// Mode of the files of `nobody`, user or group: programs that have nothing to do with each other are that
+/// one.
 const MODE_OF_NOBODY: Mode = Mode::from_raw_mode(0o600);
 /// The number of `nobody` and of its group.
 const NOBODY: u32 = 65534;
@@ -59,7 +61,8 @@ impl Folder {
         &self.path
     }
 
-    /// Whether it was removed since it was opened: nothing can be made in it any more, even if another one has its path by now.
+    /// Whether it was removed since it was opened: nothing can be made in it any more, even if another one
+    /// has its path by now.
     pub fn is_removed(&self) -> bool {
         match fstat(&self.handle) {
             Ok(stat) => stat.st_nlink == 0 || self.is_called_deleted(),
@@ -70,7 +73,8 @@ impl Folder {
     /// What the kernel says of it: file systems laid over others don't count the links of a folder.
     fn is_called_deleted(&self) -> bool {
         let link = readlinkat(CWD, format!("/proc/self/fd/{}", self.handle.as_raw_fd()), Vec::new());
-        let is_called = |name: &OsStr| name.as_encoded_bytes().ends_with(b" (deleted)") && !Path::new(name).exists();
+        let is_called =
+            |name: &OsStr| name.as_encoded_bytes().ends_with(b" (deleted)") && !Path::new(name).exists();
         link.is_ok_and(|path| is_called(OsStr::from_bytes(path.as_bytes())))
     }
 
@@ -89,8 +93,9 @@ impl Folder {
         }
     }
 
-    /// Opens `count` files without a name ahead, for a time when none can be opened here any more; [`Folder::unnamed`] hands these out,
-    /// and no others, from here on. On a file system without unnamed files nothing is done.
+    /// Opens `count` files without a name ahead, for a time when none can be opened here any more;
+    /// [`Folder::unnamed`] hands these out, and no others, from here on. On a file system without unnamed
+    /// files nothing is done.
     ///
     /// # Errors
     /// The system's.
@@ -130,8 +135,8 @@ impl Folder {
         Ok(linkat(CWD, from, &self.handle, name, AtFlags::SYMLINK_FOLLOW)?)
     }
 
-    /// A file that gets the name `name` when it is whole. Where the file system has no unnamed files it is called `.NAME.part`
-    /// until then.
+    /// A file that gets the name `name` when it is whole. Where the file system has no unnamed files it is
+    /// called `.NAME.part` until then.
     pub fn draft<'a>(&'a self, name: &'a OsStr) -> io::Result<Draft<'a>> {
         match self.unnamed() {
             Ok(file) => Ok(Draft { folder: self, name, file, part: None }),
@@ -154,19 +159,21 @@ impl Folder {
         self.open_file(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
     }
 
-    /// A file to append to, made where it isn't there. Nothing but a plain file with one name is opened, and others lose their rights
-    /// to it.
+    /// A file to append to, made where it isn't there. Nothing but a plain file with one name is opened, and
+    /// others lose their rights to it.
     pub fn append(&self, name: &OsStr) -> io::Result<File> {
         self.open_log(name, OFlags::CREATE)
     }
 
-    /// A file that runs of this user share, made where it isn't there. As [`Folder::append`], for reading and writing at any place.
+    /// A file that runs of this user share, made where it isn't there. As [`Folder::append`], for reading and
+    /// writing at any place.
     pub fn shared(&self, name: &OsStr) -> io::Result<File> {
         if let Some(stat) = self.stat(name)? {
             expect_plain(&stat)?;
             expect_own(&stat)?;
         }
-        let file = self.open_file(name, OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
+        let file =
+            self.open_file(name, OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
         let stat = fstat(&file)?;
         expect_plain(&stat)?;
         expect_own(&stat)?;
@@ -238,10 +245,12 @@ impl Folder {
         }
     }
 
-    /// Looked at before and after: opening a pipe would wait for a reader, and what the name leads to may change in between.
+    /// Looked at before and after: opening a pipe would wait for a reader, and what the name leads to may
+    /// change in between.
     fn open_log(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
         self.is_plain_or_free(name)?;
-        let file = self.open_file(name, flags | OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
+        let file = self
+            .open_file(name, flags | OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
         let stat = fstat(&file)?;
         expect_plain(&stat)?;
         expect_own(&stat)?;
@@ -273,7 +282,9 @@ impl AsFd for Folder {
 
 /// What file systems say that have no unnamed files; the older ones take the flag for a folder to be opened.
 fn has_no_unnamed(error: &io::Error) -> bool {
-    [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// A file that isn't whole yet. Dropped, it leaves nothing behind.
@@ -292,12 +303,19 @@ impl Draft<'_> {
         &mut self.file
     }
 
-    /// Gives the file its name, by one act; fails where that is taken. Then it is on the disk under that name.
+    /// Gives the file its name, by one act; fails where that is taken. Then it is on the disk under that
+    /// name.
     pub fn publish(mut self) -> io::Result<()> {
         match self.part.take() {
             None => self.folder.give_name(&self.file, self.name)?,
             Some(part) => {
-                let renamed = renameat_with(&self.folder.handle, &part, &self.folder.handle, self.name, RenameFlags::NOREPLACE);
+                let renamed = renameat_with(
+                    &self.folder.handle,
+                    &part,
+                    &self.folder.handle,
+                    self.name,
+                    RenameFlags::NOREPLACE,
+                );
                 if renamed.is_err() {
                     self.part = Some(part);
                 }
@@ -337,7 +355,10 @@ mod tests {
         let mut file = folder.unnamed().unwrap();
         file.write_all(b"evidence").unwrap();
         folder.give_name(&file, OsStr::new("x")).unwrap();
-        assert_eq!(folder.give_name(&file, OsStr::new("x")).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            folder.give_name(&file, OsStr::new("x")).unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
         drop(folder.create_new(OsStr::new("y")).unwrap());
         drop(folder.append(OsStr::new("log")).unwrap());
         assert_eq!(std::fs::read(moved.join("x")).unwrap(), b"evidence");
@@ -351,13 +372,19 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = Folder::open(root.path()).unwrap();
         let names = || {
-            let mut names: Vec<String> =
-                root.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            let mut names: Vec<String> = root
+                .path()
+                .read_dir()
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
             names.sort();
             names
         };
-        let drafts: [fn(&Folder) -> Draft<'_>; 2] =
-            [|folder| folder.draft(OsStr::new("ring")).unwrap(), |folder| folder.part(OsStr::new("ring")).unwrap()];
+        let drafts: [fn(&Folder) -> Draft<'_>; 2] = [
+            |folder| folder.draft(OsStr::new("ring")).unwrap(),
+            |folder| folder.part(OsStr::new("ring")).unwrap(),
+        ];
         for draft in drafts {
             let mut written = draft(&folder);
             written.file().write_all(b"half").unwrap();
@@ -402,7 +429,9 @@ mod tests {
         std::os::unix::fs::chown(&log, Some(12_345), None).unwrap();
         let folder = Folder::open(root.path()).unwrap();
         for refused in [folder.append(OsStr::new("log")).map(drop), folder.try_writing(OsStr::new("log"))] {
-            assert!(refused.unwrap_err().to_string().starts_with("it belongs to another user (number 12345)"));
+            assert!(
+                refused.unwrap_err().to_string().starts_with("it belongs to another user (number 12345)")
+            );
         }
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "old\n");
     }
@@ -427,15 +456,23 @@ mod tests {
         let path = |name: &str| root.path().join(name);
         let folder = Folder::open(root.path()).unwrap();
         std::os::unix::fs::symlink("/nowhere", path("link")).unwrap();
-        rustix::fs::mknodat(CWD, path("pipe"), rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+        rustix::fs::mknodat(CWD, path("pipe"), rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o666), 0)
+            .unwrap();
         std::fs::write(path("first"), "").unwrap();
         std::fs::hard_link(path("first"), path("second")).unwrap();
         std::fs::create_dir(path("folder")).unwrap();
-        for (name, what) in [("link", "a symbolic link"), ("pipe", "a pipe"), ("second", "another name"), ("folder", "a folder")]
-        {
+        for (name, what) in [
+            ("link", "a symbolic link"),
+            ("pipe", "a pipe"),
+            ("second", "another name"),
+            ("folder", "a folder"),
+        ] {
             for result in [folder.append(OsStr::new(name)).map(drop), folder.try_writing(OsStr::new(name))] {
                 let error = result.unwrap_err();
-                assert!(error.get_ref().is_some_and(|inner| inner.is::<crate::NotPlain>()), "{name}: {error}");
+                assert!(
+                    error.get_ref().is_some_and(|inner| inner.is::<crate::NotPlain>()),
+                    "{name}: {error}"
+                );
                 assert!(error.to_string().contains(what), "{name}: {error}");
             }
         }
@@ -460,7 +497,13 @@ mod tests {
         let folder = Folder::open(root.path()).unwrap();
         folder.reserve(2).unwrap();
         let files = [folder.unnamed().unwrap(), folder.unnamed().unwrap()];
-        assert!(folder.unnamed().unwrap_err().to_string().contains("all files that could get a name here are used"));
+        assert!(
+            folder
+                .unnamed()
+                .unwrap_err()
+                .to_string()
+                .contains("all files that could get a name here are used")
+        );
         for (file, name) in files.iter().zip(["a", "b"]) {
             folder.give_name(file, OsStr::new(name)).unwrap();
         }

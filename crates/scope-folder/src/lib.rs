@@ -1,4 +1,5 @@
-//! The opened folder that a run writes into, and how a file in it gets its name: whole, at once, over no other file.
+//! The opened folder that a run writes into, and how a file in it gets its name: whole, at once, over no
+//! other file.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Locks on parts of a file, by which processes know of each other. A lock belongs to one opening of the file and ends with it, whatever
-//! ends the process: nothing is left behind by a kill.
+//! Locks on parts of a file, by which processes know of each other. A lock belongs to one opening of the file
+//! and ends with it, whatever ends the process: nothing is left behind by a kill.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,8 @@ use std::os::fd::AsRawFd;
 /// All of a file, however long it gets.
 pub const WHOLE: Range<u64> = 0..i64::MAX as u64;
 
-/// Locks these bytes of a file that is open for writing, without waiting; `false` where another opening has a lock on one of them.
+/// Locks these bytes of a file that is open for writing, without waiting; `false` where another opening has a
+/// lock on one of them.
 ///
 /// # Errors
 /// The system's: a file system may have no locks.
@@ -45,7 +46,8 @@ fn ask(file: &File, command: libc::c_int, kind: libc::c_int, bytes: Range<u64>) 
         l_len: bytes.end.saturating_sub(bytes.start) as libc::off_t,
         l_pid: 0, // so that is asked for of locks of openings
     };
-    // SAFETY: the descriptor is open while `file` is lent, and the kernel reads and writes the one structure, which outlives the call.
+    // SAFETY: the descriptor is open while `file` is lent, and the kernel reads and writes the one structure,
+    // which outlives the call.
     match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(lock),
@@ -60,8 +62,15 @@ mod tests {
     #[test]
     fn a_lock_belongs_to_one_opening_and_ends_with_it() {
         let folder = tempfile::tempdir().unwrap();
-        let open =
-            || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(folder.path().join("x")).unwrap();
+        let open = || {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(folder.path().join("x"))
+                .unwrap()
+        };
         let (first, second) = (open(), open());
         assert!(try_lock(&first, 0..1).unwrap() && try_lock(&first, 64..128).unwrap());
         assert!(!is_locked(&first, WHOLE).unwrap(), "its own");

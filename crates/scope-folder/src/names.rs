@@ -18,7 +18,8 @@ mod tests {
 
     #[test]
     fn the_suffix_goes_in_front_of_the_extension() {
-        let check = |path: &str, expected: &str| assert_eq!(with_suffix(Path::new(path), "RAW"), Path::new(expected));
+        let check =
+            |path: &str, expected: &str| assert_eq!(with_suffix(Path::new(path), "RAW"), Path::new(expected));
         check("a/x.pcapng", "a/x_RAW.pcapng");
         check("x", "x_RAW");
         check("/tmp/x.y.pcap", "/tmp/x.y_RAW.pcap");

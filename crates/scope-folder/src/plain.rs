@@ -22,7 +22,10 @@ pub enum NotPlain {
     #[error("it is a file with another name elsewhere (a hard link); {REMEDY}")]
     SecondName,
     /// Whoever owns it could read it, and change what stands there.
-    #[error("it belongs to another user (number {0}), who could read and change what this run writes there; {REMEDY}")]
+    #[error(
+        "it belongs to another user (number {0}), who could read and change what this run writes there; \
+         {REMEDY}"
+    )]
     Foreign(u32),
 }
 
@@ -36,7 +39,11 @@ impl From<NotPlain> for io::Error {
 
 /// A file of the user that this process is.
 pub(crate) fn expect_own(stat: &Stat) -> Result<(), NotPlain> {
-    if stat.st_uid == rustix::process::geteuid().as_raw() { Ok(()) } else { Err(NotPlain::Foreign(stat.st_uid)) }
+    if stat.st_uid == rustix::process::geteuid().as_raw() {
+        Ok(())
+    } else {
+        Err(NotPlain::Foreign(stat.st_uid))
+    }
 }
 
 /// A plain file with one name.

@@ -26,7 +26,10 @@ impl ClockState {
             ClockState::Unknown => "its state isn't known".to_string(),
             ClockState::NotSynchronised => "not synchronised (adjtimex)".to_string(),
             ClockState::Synchronised { estimated_error_us, error_max_us } => {
-                format!("synchronised, estimated error {estimated_error_us} us, at most {error_max_us} us (adjtimex)")
+                format!(
+                    "synchronised, estimated error {estimated_error_us} us, at most {error_max_us} us \
+                     (adjtimex)"
+                )
             }
         }
     }
@@ -46,8 +49,8 @@ pub fn host() -> (String, String) {
 pub fn now() -> ClockState {
     // SAFETY: all of it are numbers, and zeros ask for nothing to be changed.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes into the struct, whose layout on 64 bits is its own. Not by the C library, whose newer versions
-    // make another call of it than the one on the list of calls that stay possible.
+    // SAFETY: the kernel writes into the struct, whose layout on 64 bits is its own. Not by the C library,
+    // whose newer versions make another call of it than the one on the list of calls that stay possible.
     let told = unsafe { libc::syscall(libc::SYS_adjtimex, &raw mut state) };
     read(told as i32, &state)
 }
@@ -58,7 +61,10 @@ fn read(told: i32, state: &libc::timex) -> ClockState {
         ..0 => ClockState::Unknown,
         libc::TIME_ERROR => ClockState::NotSynchronised,
         _ if state.status & libc::STA_UNSYNC != 0 => ClockState::NotSynchronised,
-        _ => ClockState::Synchronised { estimated_error_us: error_us(state.esterror), error_max_us: error_us(state.maxerror) },
+        _ => ClockState::Synchronised {
+            estimated_error_us: error_us(state.esterror),
+            error_max_us: error_us(state.maxerror),
+        },
     }
 }
 

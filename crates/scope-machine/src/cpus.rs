@@ -1,7 +1,8 @@
-//! Which CPUs workers run on: what is asked for, held against what this process may use, and the pinning itself.
+//! Which CPUs workers run on: what is asked for, held against what this process may use, and the pinning
+//! itself.
 //!
-//! What a process may use is its affinity, which lies within its control group's cpuset: a CPU outside is refused, never
-//! taken by force.
+//! What a process may use is its affinity, which lies within its control group's cpuset: a CPU outside is
+//! refused, never taken by force.
 
 use scope_fault::Fault;
 use scope_spelling::values::{CPUS_MAX, format_cpus, parse_cpus};
@@ -67,14 +68,22 @@ impl Pinning {
     pub fn words(&self) -> Option<String> {
         match self {
             Pinning::Anywhere => None,
-            Pinning::OneEach(cpus) => Some(format!("workers pinned to CPUs {}, one each in turn", format_cpus(cpus))),
+            Pinning::OneEach(cpus) => {
+                Some(format!("workers pinned to CPUs {}, one each in turn", format_cpus(cpus)))
+            }
             Pinning::Among(cpus) => Some(format!("workers on CPUs {}", format_cpus(cpus))),
         }
     }
 }
 
-/// The pinning for `placement` where this process may use the CPUs `allowed` and `node` has these (`None`: there is no such node).
-fn meant(placement: &Placement, spec: &str, allowed: &[u32], node: Option<(u32, Option<&[u32]>)>) -> Result<Pinning, Vec<Fault>> {
+/// The pinning for `placement` where this process may use the CPUs `allowed` and `node` has these (`None`:
+/// there is no such node).
+fn meant(
+    placement: &Placement,
+    spec: &str,
+    allowed: &[u32],
+    node: Option<(u32, Option<&[u32]>)>,
+) -> Result<Pinning, Vec<Fault>> {
     let mut faults = Vec::new();
     let there = format_cpus(allowed);
     let numa = |number: u32| Fault::of_option(spec, "numa").with_value(number.to_string());
@@ -111,7 +120,8 @@ fn meant(placement: &Placement, spec: &str, allowed: &[u32], node: Option<(u32, 
         faults.push(refuse(&refused, is, format!("there are: {there}")));
     }
     if let Some((number, usable)) = of_node.filter(|(_, usable)| !usable.is_empty()) {
-        let outside: Vec<u32> = cpus.iter().copied().filter(|cpu| allowed.contains(cpu) && !usable.contains(cpu)).collect();
+        let outside: Vec<u32> =
+            cpus.iter().copied().filter(|cpu| allowed.contains(cpu) && !usable.contains(cpu)).collect();
         if !outside.is_empty() {
             let is = format!("is not of NUMA node {number}, which has {}", format_cpus(&usable));
             faults.push(refuse(&outside, is, "leave numa= or cpus= away".to_string()));
@@ -188,7 +198,8 @@ mod tests {
     fn what_is_not_there_is_refused_with_what_is() {
         let check = |cpus: Option<&[u32]>, node, there: Option<&[u32]>, words: &[&str]| {
             let node: Option<u32> = node;
-            let faults = meant(&placement(cpus, node), "x", &[0, 1], node.map(|node| (node, there))).unwrap_err();
+            let faults =
+                meant(&placement(cpus, node), "x", &[0, 1], node.map(|node| (node, there))).unwrap_err();
             let faults = faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("\n");
             words.iter().for_each(|word| assert!(faults.contains(word), "no '{word}' in {faults}"));
         };

@@ -1,4 +1,5 @@
-//! Doors for the fuzz targets, and for them alone (feature `fuzzing`), to parsers that nobody else calls from outside of this crate.
+//! Doors for the fuzz targets, and for them alone (feature `fuzzing`), to parsers that nobody else calls from
+//! outside of this crate.
 
 use crate::groups;
 use crate::nic::{counters::Softnet, peer};
@@ -16,6 +17,9 @@ pub fn system_texts(data: &[u8]) {
     let seconds = groups::parse(&text).seconds;
     assert!(seconds.is_finite() && seconds >= 0.0);
     for file in groups::group_files(&text, Path::new("/g"), "cpu", "cpu.stat") {
-        assert!(file.starts_with("/g") && !file.components().any(|part| part.as_os_str() == ".."), "{file:?}");
+        assert!(
+            file.starts_with("/g") && !file.components().any(|part| part.as_os_str() == ".."),
+            "{file:?}"
+        );
     }
 }

@@ -1,10 +1,11 @@
-//! What the run's control groups allow it, in the kernel's own figures: how often their processor time was used up, and how many threads
-//! they may have.
+//! What the run's control groups allow it, in the kernel's own figures: how often their processor time was
+//! used up, and how many threads they may have.
 //!
 //! ```text
 //! /proc/self/cgroup ─► this group and each one above it ─► cpu.stat: nr_throttled, throttled_usec (v1: throttled_time, ns)
 //! ```
-//! A quota holds for all groups below it, so the sums are over all of them. Files are opened once, before rights are given up.
+//! A quota holds for all groups below it, so the sums are over all of them. Files are opened once, before
+//! rights are given up.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -38,7 +39,10 @@ impl Throttle {
     pub fn begin() -> Throttle {
         let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         Throttle::of(
-            group_files(&text, Path::new(GROUPS), "cpu", "cpu.stat").iter().filter_map(|path| File::open(path).ok()).collect(),
+            group_files(&text, Path::new(GROUPS), "cpu", "cpu.stat")
+                .iter()
+                .filter_map(|path| File::open(path).ok())
+                .collect(),
         )
     }
 
@@ -47,14 +51,17 @@ impl Throttle {
         Throttle { files, begin, last: Throttled::default() }
     }
 
-    /// Since the run began, and the seconds since the last look; `None` where no group has a quota that the kernel tells of.
+    /// Since the run began, and the seconds since the last look; `None` where no group has a quota that the
+    /// kernel tells of.
     pub fn look(&mut self) -> Option<(Throttled, f64)> {
         if self.files.is_empty() {
             return None;
         }
         let (now, begin) = (sum(&self.files), self.begin);
-        let since =
-            Throttled { periods: now.periods.saturating_sub(begin.periods), seconds: (now.seconds - begin.seconds).max(0.0) };
+        let since = Throttled {
+            periods: now.periods.saturating_sub(begin.periods),
+            seconds: (now.seconds - begin.seconds).max(0.0),
+        };
         let lately_s = (since.seconds - self.last.seconds).max(0.0);
         self.last = since;
         Some((since, lately_s))
@@ -68,16 +75,21 @@ pub fn threads_max() -> Option<u64> {
     files.iter().filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok()).min()
 }
 
-/// The files called `name` of a process's groups for `controller`, its own first. Some of them may not be there.
+/// The files called `name` of a process's groups for `controller`, its own first. Some of them may not be
+/// there.
 pub fn group_files(cgroup: &str, root: &Path, controller: &str, name: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in cgroup.lines() {
         // NUMBER:CONTROLLERS:PATH; of v2 there are no controllers.
         let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
         let mount = match controllers {
             "" => root.to_path_buf(),
-            _ if !controllers.contains('/') && controllers.split(',').any(|known| known == controller) => root.join(controllers),
+            _ if !controllers.contains('/') && controllers.split(',').any(|known| known == controller) => {
+                root.join(controllers)
+            }
             _ => continue,
         };
         // In a name space of its own a group may stand above what can be seen.
@@ -120,11 +132,20 @@ mod tests {
     #[test]
     fn a_group_and_all_above_it_are_looked_at() {
         let paths = |text: &str| -> Vec<String> {
-            group_files(text, Path::new("/g"), "cpu", "cpu.stat").iter().map(|path| path.to_string_lossy().into_owned()).collect()
+            group_files(text, Path::new("/g"), "cpu", "cpu.stat")
+                .iter()
+                .map(|path| path.to_string_lossy().into_owned())
+                .collect()
         };
-        assert_eq!(paths("0::/a.slice/b.service\n"), ["/g/a.slice/b.service/cpu.stat", "/g/a.slice/cpu.stat", "/g/cpu.stat"]);
+        assert_eq!(
+            paths("0::/a.slice/b.service\n"),
+            ["/g/a.slice/b.service/cpu.stat", "/g/a.slice/cpu.stat", "/g/cpu.stat"]
+        );
         assert_eq!(paths("0::/"), ["/g/cpu.stat"]);
-        assert_eq!(paths("4:memory:/x\n3:cpu,cpuacct:/x\n"), ["/g/cpu,cpuacct/x/cpu.stat", "/g/cpu,cpuacct/cpu.stat"]);
+        assert_eq!(
+            paths("4:memory:/x\n3:cpu,cpuacct:/x\n"),
+            ["/g/cpu,cpuacct/x/cpu.stat", "/g/cpu,cpuacct/cpu.stat"]
+        );
         assert_eq!(paths("0::/../other\nrubbish\n3:/etc,cpu:/x\n"), [""; 0]);
     }
 
@@ -138,7 +159,10 @@ mod tests {
         write("usage_usec 9\nnr_periods 50\nnr_throttled 10\nthrottled_usec 500000\n");
         let mut throttle = Throttle::of(vec![]);
         assert_eq!(throttle.look(), None);
-        assert_eq!(parse("nr_throttled 3\nthrottled_time 2500000000\n"), Throttled { periods: 3, seconds: 2.5 });
+        assert_eq!(
+            parse("nr_throttled 3\nthrottled_time 2500000000\n"),
+            Throttled { periods: 3, seconds: 2.5 }
+        );
         throttle = Throttle::of(vec![file.try_clone().unwrap()]);
         write("usage_usec 9\nnr_periods 90\nnr_throttled 14\nthrottled_usec 900000\n");
         let (since, lately_s) = throttle.look().unwrap();

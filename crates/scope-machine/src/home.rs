@@ -1,5 +1,5 @@
-//! Where a process lives: which machine, since which start of it, in which space of process numbers. So that whoever reads a log
-//! elsewhere or later doesn't take a process for dead that it can't see.
+//! Where a process lives: which machine, since which start of it, in which space of process numbers. So that
+//! whoever reads a log elsewhere or later doesn't take a process for dead that it can't see.
 
 /// Home of a process; `None` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,9 @@ impl Home {
         Home {
             host: line("/proc/sys/kernel/hostname"),
             boot: line("/proc/sys/kernel/random/boot_id"),
-            processes: std::fs::read_link("/proc/self/ns/pid").ok().map(|target| target.to_string_lossy().into_owned()),
+            processes: std::fs::read_link("/proc/self/ns/pid")
+                .ok()
+                .map(|target| target.to_string_lossy().into_owned()),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Limits of this process: files that it may have open, raised, as far as it may be, where many dumps are allowed at once; how far
-//! a file may grow.
+//! Limits of this process: files that it may have open, raised, as far as it may be, where many dumps are
+//! allowed at once; how far a file may grow.
 
 /// Files of a dump: its own, one for late packets, one to merge them into.
 const OF_A_DUMP: u64 = 3;

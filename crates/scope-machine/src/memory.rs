@@ -58,13 +58,15 @@ impl Machine {
         Machine { root: root.to_path_buf() }
     }
 
-    /// Bytes of ordinary memory that this process could still have, and the limit that says so: the machine's, a control
-    /// group's, or that of NUMA node `node` where memory is to come from there.
+    /// Bytes of ordinary memory that this process could still have, and the limit that says so: the
+    /// machine's, a control group's, or that of NUMA node `node` where memory is to come from there.
     pub fn available(&self, node: Option<u32>) -> (u64, String) {
         let machine = self.kib_line("proc/meminfo", "MemAvailable:").unwrap_or(u64::MAX);
         let mut least = (machine, "MemAvailable of this machine".to_string());
-        let group = self.group_available().map(|(bytes, limit)| (bytes, format!("the control group's {limit}")));
-        let node = node.and_then(|node| Some((self.node_available(node)?, format!("free memory of NUMA node {node}"))));
+        let group =
+            self.group_available().map(|(bytes, limit)| (bytes, format!("the control group's {limit}")));
+        let node = node
+            .and_then(|node| Some((self.node_available(node)?, format!("free memory of NUMA node {node}"))));
         for other in [group, node].into_iter().flatten() {
             if other.0 < least.0 {
                 least = other;
@@ -103,7 +105,8 @@ impl Machine {
             let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
             let free = self.number(&format!("{folder}/{name}/free_hugepages"))?;
             // Promised to mappings that haven't touched them yet; only known for all nodes together.
-            let promised = self.number(&format!("sys/kernel/mm/hugepages/{name}/resv_hugepages")).unwrap_or(0);
+            let promised =
+                self.number(&format!("sys/kernel/mm/hugepages/{name}/resv_hugepages")).unwrap_or(0);
             Some(HugePool { page_bytes: kib * 1024, free: free.saturating_sub(promised) })
         };
         let mut pools: Vec<HugePool> = entries.flatten().filter_map(pool).collect();
@@ -133,7 +136,8 @@ impl Machine {
         Some(line("MemFree:")? + of_files)
     }
 
-    /// What this process's control groups leave, and the file that says so: the tightest of them and their parents.
+    /// What this process's control groups leave, and the file that says so: the tightest of them and their
+    /// parents.
     fn group_available(&self) -> Option<(u64, &'static str)> {
         let own = self.read("proc/self/cgroup")?;
         let mounts = self.read("proc/self/mountinfo")?;
@@ -159,7 +163,10 @@ fn left_in(folder: &Path, kind: &GroupKind, limit: &str) -> Option<u64> {
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
     let limit = number(limit).filter(|&limit| limit < GROUP_UNLIMITED)?;
     let stat = read("memory.stat").unwrap_or_default();
-    let of_files = stat.lines().filter_map(|line| line.split_once(' ')).filter(|(name, _)| kind.reclaimable.contains(name));
+    let of_files = stat
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(name, _)| kind.reclaimable.contains(name));
     let reclaimable: u64 = of_files.filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok()).sum();
     Some(limit.saturating_sub(number(kind.used)?.saturating_sub(reclaimable)))
 }
@@ -177,13 +184,15 @@ fn group_of(own: &str, kind: &GroupKind) -> Option<PathBuf> {
     })
 }
 
-/// Where a line of `/proc/self/mountinfo` mounts this kind of group, and where below lies `group`. In a container without a name
-/// space of its own for groups the mount shows only the container's: then that is the group.
+/// Where a line of `/proc/self/mountinfo` mounts this kind of group, and where below lies `group`. In a
+/// container without a name space of its own for groups the mount shows only the container's: then that is
+/// the group.
 fn mounted(line: &str, kind: &GroupKind, group: &Path) -> Option<(PathBuf, PathBuf)> {
     let (before, after) = line.split_once(" - ")?;
     let mut after = after.split(' ');
     let (file_system, options) = (after.next()?, after.nth(1)?);
-    let right = file_system == kind.file_system && (file_system == "cgroup2" || options.split(',').any(|o| o == "memory"));
+    let right = file_system == kind.file_system
+        && (file_system == "cgroup2" || options.split(',').any(|o| o == "memory"));
     let mut before = before.split(' ').skip(3);
     let (root, top) = (before.next()?, before.next()?);
     let below = group.strip_prefix(root).map(Path::to_path_buf).unwrap_or_default();
@@ -247,7 +256,10 @@ mod tests {
                 ("sys/fs/cgroup/outer/inner/memory.current", "5\n"),
                 ("sys/fs/cgroup/outer/memory.max", "500000\n"),
                 ("sys/fs/cgroup/outer/memory.current", "450000\n"),
-                ("sys/fs/cgroup/outer/memory.stat", "anon 1\ninactive_file 200000\nactive_file 100000\nfile 7\n"),
+                (
+                    "sys/fs/cgroup/outer/memory.stat",
+                    "anon 1\ninactive_file 200000\nactive_file 100000\nfile 7\n",
+                ),
             ],
         );
         assert_eq!(fake.available(None), (350_000, "the control group's memory.max".to_string()));
@@ -306,7 +318,8 @@ mod tests {
 
     #[test]
     fn a_node_with_less_than_the_machine_is_the_limit_of_what_comes_from_there() {
-        let text = "Node 1 MemTotal: 900 kB\nNode 1 MemFree: 300 kB\nNode 1 Active(file): 20 kB\nNode 1 Inactive(file): 80 kB\n";
+        let text = "Node 1 MemTotal: 900 kB\nNode 1 MemFree: 300 kB\nNode 1 Active(file): 20 kB\nNode 1 \
+            Inactive(file): 80 kB\n";
         let fake = Fake::new("node", &[MEMINFO, ("sys/devices/system/node/node1/meminfo", text)]);
         assert_eq!(fake.available(Some(1)), (400 * 1024, "free memory of NUMA node 1".to_string()));
         assert_eq!(fake.available(Some(0)).0, 1_024_000);
@@ -314,7 +327,9 @@ mod tests {
 
     #[test]
     fn nodes_are_read_from_lists_and_ranges() {
-        for (text, nodes) in [("0\n", vec![0]), ("0-2,5\n", vec![0, 1, 2, 5]), ("", vec![]), ("what\n", vec![])] {
+        for (text, nodes) in
+            [("0\n", vec![0]), ("0-2,5\n", vec![0, 1, 2, 5]), ("", vec![]), ("what\n", vec![])]
+        {
             let fake = Fake::new("nodes", &[("sys/devices/system/node/has_memory", text)]);
             assert_eq!(Machine::under(&fake.0).nodes(), nodes, "{text}");
         }

@@ -55,7 +55,8 @@ impl Feeder {
     /// # Errors
     /// [`RingError::System`] where the ring's tables are full.
     pub fn new(ring: &Arc<Ring>, worker: u32) -> Result<Feeder, RingError> {
-        let full = || RingError::System { place: "lane table", cause: std::io::ErrorKind::OutOfMemory.into() };
+        let full =
+            || RingError::System { place: "lane table", cause: std::io::ErrorKind::OutOfMemory.into() };
         let mut writer = ring.open_lane(worker, LinkType::ETHERNET).ok_or_else(full)?;
         let interface = Interface {
             name: format!("measured{worker}"),
@@ -92,7 +93,8 @@ impl Feeder {
         self.feed_with(source, packets, |_ring| {}, |_batch| {})
     }
 
-    /// The same; waits before each claim while someone who must not be overrun is half a ring behind (rule 5).
+    /// The same; waits before each claim while someone who must not be overrun is half a ring behind (rule
+    /// 5).
     pub fn feed_waiting(&mut self, source: &Packets, packets: u64) -> Fed {
         let lane = self.writer.lane();
         let wait = |ring: &Ring| {
@@ -103,8 +105,8 @@ impl Feeder {
         self.feed_with(source, packets, wait, |_batch| {})
     }
 
-    /// The same as [`Feeder::feed`] for `span`; looks for the longest pause. `waited` says how long this thread has waited for a core
-    /// so far; it is asked after each pause that is long enough for that.
+    /// The same as [`Feeder::feed`] for `span`; looks for the longest pause. `waited` says how long this
+    /// thread has waited for a core so far; it is asked after each pause that is long enough for that.
     pub fn feed_for(&mut self, source: &Packets, span: Duration, waited: impl Fn() -> Duration) -> Fed {
         /// Shorter than a thread is ever away for another one.
         const WAIT_MIN: Duration = Duration::from_micros(20);
@@ -151,7 +153,8 @@ impl Feeder {
             let count = (end - first).min(BATCH_PACKETS_MAX as u64) as usize;
             let number = first - self.base;
             let frames = source.frames(number, count);
-            self.parsed.parse(LinkType::ETHERNET, u64::MAX >> (BATCH_PACKETS_MAX - count), |index| &frames[index]);
+            self.parsed
+                .parse(LinkType::ETHERNET, u64::MAX >> (BATCH_PACKETS_MAX - count), |index| &frames[index]);
             let fresh = Fresh { frames, first: number, parsed: &self.parsed };
             append(&self.ring, &mut self.writer, self.interface, &fresh, &before_claim);
             batch += 1;
@@ -188,7 +191,13 @@ impl Feeder {
     }
 }
 
-fn append(ring: &Ring, writer: &mut LaneWriter, interface: usize, batch: &impl Arrivals, before_claim: &impl Fn(&Ring)) {
+fn append(
+    ring: &Ring,
+    writer: &mut LaneWriter,
+    interface: usize,
+    batch: &impl Arrivals,
+    before_claim: &impl Fn(&Ring),
+) {
     let mut next = 0;
     loop {
         next += writer.append_batch(interface, batch, next);
@@ -223,13 +232,20 @@ impl Arrivals for Fresh<'_> {
     }
 }
 
-/// Checks what `lane` has in the ring, byte for byte, from packet `base` on, which is packet 0 of `source`, up to the
-/// `packets`-th: every block, every key entry, and no gap between segments that follow one another. Older segments may be
-/// missing between others: one that was pinned when its turn came outlives its successors. The packets that were still there.
+/// Checks what `lane` has in the ring, byte for byte, from packet `base` on, which is packet 0 of `source`,
+/// up to the `packets`-th: every block, every key entry, and no gap between segments that follow one another.
+/// Older segments may be missing between others: one that was pinned when its turn came outlives its
+/// successors. The packets that were still there.
 ///
 /// # Errors
 /// What is wrong, in words.
-pub fn check_ring(ring: &Arc<Ring>, lane: u32, source: &Packets, base: u64, packets: u64) -> Result<u64, String> {
+pub fn check_ring(
+    ring: &Arc<Ring>,
+    lane: u32,
+    source: &Packets,
+    base: u64,
+    packets: u64,
+) -> Result<u64, String> {
     let mut expected = None;
     let mut checked = 0;
     for sequence in ring.oldest_possible(lane)..ring.lane_next(lane) {
@@ -243,7 +259,9 @@ pub fn check_ring(ring: &Arc<Ring>, lane: u32, source: &Packets, base: u64, pack
             return Err(format!("segment {sequence} begins with packet {first}, before packet {base}"));
         }
         if expected.is_some_and(|(before, end)| before + 1 == sequence && end != first) {
-            return Err(format!("segment {sequence} begins with packet {first}, the one before ended at {expected:?}"));
+            return Err(format!(
+                "segment {sequence} begins with packet {first}, the one before ended at {expected:?}"
+            ));
         }
         let mut at = 0;
         let mut count = 0;
@@ -251,8 +269,9 @@ pub fn check_ring(ring: &Arc<Ring>, lane: u32, source: &Packets, base: u64, pack
             let number = first - base + index as u64;
             let frame = source.frame(number);
             let head = block.head();
-            let right =
-                block.data() == frame && head.time_ns == Packets::time_ns(number) && head.original_len as usize == frame.len();
+            let right = block.data() == frame
+                && head.time_ns == Packets::time_ns(number)
+                && head.original_len as usize == frame.len();
             if !right || pinned.entry(index as u32) != Packets::key(frame).at(at) {
                 return Err(format!("packet {number} of the run isn't what was appended"));
             }
@@ -260,7 +279,10 @@ pub fn check_ring(ring: &Arc<Ring>, lane: u32, source: &Packets, base: u64, pack
             count += 1;
         }
         if count != committed.packets || at != committed.bytes {
-            return Err(format!("segment {sequence} holds {count} packets, committed are {}", committed.packets));
+            return Err(format!(
+                "segment {sequence} holds {count} packets, committed are {}",
+                committed.packets
+            ));
         }
         checked += count as u64;
         expected = Some((sequence, first + count as u64));

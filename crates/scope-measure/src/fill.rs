@@ -7,7 +7,8 @@ const LINE: usize = 64;
 /// What [`fill`] writes: no zero byte.
 const PATTERN: u64 = 0x9d1c_57a3_e64b_f218;
 
-/// Whether this machine has AVX-512 and [`fill`] uses it; else it uses SSE2, or plain stores on other processors.
+/// Whether this machine has AVX-512 and [`fill`] uses it; else it uses SSE2, or plain stores on other
+/// processors.
 pub fn uses_avx512() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx512f");

@@ -1,4 +1,5 @@
-//! Readers that follow all lanes to the end, counting: one looks at every packet, the other at the key column only.
+//! Readers that follow all lanes to the end, counting: one looks at every packet, the other at the key column
+//! only.
 
 use super::packets::Packets;
 use scope_ring::{Batch, Follower, KeyTest, Reader, Ring};

@@ -1,4 +1,5 @@
-//! What a machine's memory takes, and what the ring makes of it: shared by `wirescope bench` and the project's benches.
+//! What a machine's memory takes, and what the ring makes of it: shared by `wirescope bench` and the
+//! project's benches.
 //!
 //! ```text
 //! packets   512 made packets of one size or mix, small enough for a core's own cache
@@ -7,8 +8,8 @@
 //! run       all of them together, the result checked
 //! follow    readers that follow a lane: by its packets, or by its key column only
 //! ```
-//! Nothing here is in the packet path. Every measurement can check its own result; never with zero bytes, which memory takes
-//! at twice the real speed.
+//! Nothing here is in the packet path. Every measurement can check its own result; never with zero bytes,
+//! which memory takes at twice the real speed.
 
 mod feed;
 mod fill;

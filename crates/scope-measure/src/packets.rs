@@ -1,7 +1,9 @@
-//! The packets that are measured with: 512 different frames of one size or mix, with real headers and random payload.
+//! The packets that are measured with: 512 different frames of one size or mix, with real headers and random
+//! payload.
 //!
-//! Ethernet; a tenth IPv6, the rest IPv4; two thirds TCP, the rest UDP; every 128th is UDP to port 60000, which followers look
-//! for. Packet `number` of a run is frame `number mod 512`, so everything that lies in a ring can be checked by its number.
+//! Ethernet; a tenth IPv6, the rest IPv4; two thirds TCP, the rest UDP; every 128th is UDP to port 60000,
+//! which followers look for. Packet `number` of a run is frame `number mod 512`, so everything that lies in a
+//! ring can be checked by its number.
 
 use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::pcapng::PacketHead;
@@ -45,10 +47,14 @@ impl Packets {
         let mut random = Random(1);
         let mut lengths: Vec<usize> = (0..SOURCES).map(|index| length(sizes, index)).collect();
         (1..SOURCES).rev().for_each(|index| lengths.swap(index, random.below(index as u64 + 1) as usize));
-        let mut frames: Vec<Box<[u8]>> =
-            lengths.iter().enumerate().map(|(index, &length)| frame(&mut random, index, length).into()).collect();
+        let mut frames: Vec<Box<[u8]>> = lengths
+            .iter()
+            .enumerate()
+            .map(|(index, &length)| frame(&mut random, index, length).into())
+            .collect();
         let stored_bytes = |frame: &[u8]| (head(0, frame).block_bytes() + KEY_ENTRY_BYTES) as u64;
-        let (bytes, longest) = (frames.iter().map(|frame| frame.len()).sum(), frames.iter().map(|frame| frame.len()).max());
+        let (bytes, longest) =
+            (frames.iter().map(|frame| frame.len()).sum(), frames.iter().map(|frame| frame.len()).max());
         let stored_bytes = frames.iter().map(|frame| stored_bytes(frame)).sum();
         frames.extend_from_within(..BATCH_PACKETS_MAX);
         Packets {
@@ -158,7 +164,12 @@ fn length(sizes: Sizes, index: usize) -> usize {
 #[inline(always)]
 pub(super) fn head(number: u64, frame: &[u8]) -> PacketHead {
     let length = frame.len() as u32;
-    PacketHead { time_ns: Packets::time_ns(number), captured_len: length, original_len: length, ..Default::default() }
+    PacketHead {
+        time_ns: Packets::time_ns(number),
+        captured_len: length,
+        original_len: length,
+        ..Default::default()
+    }
 }
 
 /// A frame of `length` bytes.
@@ -232,11 +243,18 @@ mod tests {
             let packets = Packets::new(sizes);
             let frames: HashSet<&[u8]> = (0..SOURCES as u64).map(|number| packets.frame(number)).collect();
             assert_eq!(frames.len(), SOURCES);
-            let keys: Vec<KeyEntry> = (0..SOURCES as u64).map(|number| Packets::key(packets.frame(number))).collect();
-            assert!(keys.iter().all(|key| matches!(key.kind(), Kind::Ipv4 | Kind::Ipv6) && key.source_port >= 1000));
+            let keys: Vec<KeyEntry> =
+                (0..SOURCES as u64).map(|number| Packets::key(packets.frame(number))).collect();
+            assert!(
+                keys.iter()
+                    .all(|key| matches!(key.kind(), Kind::Ipv4 | Kind::Ipv6) && key.source_port >= 1000)
+            );
             let hits = |number: &u64| Packets::is_hit(packets.frame(*number));
             assert_eq!((0..SOURCES as u64).filter(hits).count() as u64, packets.hits(SOURCES as u64));
-            assert!((0..SOURCES as u64).all(|number| hits(&number) == Packets::key_test().takes(&keys[number as usize])));
+            assert!(
+                (0..SOURCES as u64)
+                    .all(|number| hits(&number) == Packets::key_test().takes(&keys[number as usize]))
+            );
             let bytes: u64 = (0..700).map(|number| packets.frame(number).len() as u64).sum();
             assert_eq!(packets.captured_bytes(700), bytes);
         }
@@ -247,7 +265,9 @@ mod tests {
     #[test]
     fn the_mix_has_its_shares_and_stays_in_a_cores_cache() {
         let packets = Packets::new(Sizes::Imix);
-        let count = |length: usize| (0..SOURCES as u64).filter(|&number| packets.frame(number).len() == length).count();
+        let count = |length: usize| {
+            (0..SOURCES as u64).filter(|&number| packets.frame(number).len() == length).count()
+        };
         assert_eq!((count(64) / 42, count(594) / 42, count(1518) / 42), (7, 4, 1));
         assert!(packets.bytes_mean() * (SOURCES as f64) < 256e3);
         assert!(Packets::new(Sizes::Fixed(1518)).bytes_mean() * (SOURCES as f64) < 800e3);

@@ -1,4 +1,5 @@
-//! One run: writers that are fed at the same time, perhaps with a follower beside them, and everything checked afterwards.
+//! One run: writers that are fed at the same time, perhaps with a follower beside them, and everything
+//! checked afterwards.
 
 use super::feed::{Feeder, check_ring};
 use super::fill::{check_filled, fill};
@@ -21,7 +22,8 @@ pub enum Beside {
     Column,
 }
 
-/// Does all of `works` at the same time, each on a thread of its own; from the first one's begin to the last one's end.
+/// Does all of `works` at the same time, each on a thread of its own; from the first one's begin to the last
+/// one's end.
 ///
 /// Each thread looks at the clock itself: whoever only waits for them may be put on a core much later.
 pub fn together<W: FnOnce() + Send>(works: impl IntoIterator<Item = W>) -> Duration {
@@ -71,8 +73,9 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The time of a packet, ns, from the first writer's begin to the last one's end, and what the follower found. What lies
-    /// in the ring afterwards is compared byte for byte, and what the follower saw by number, bytes and hits.
+    /// The time of a packet, ns, from the first writer's begin to the last one's end, and what the follower
+    /// found. What lies in the ring afterwards is compared byte for byte, and what the follower saw by
+    /// number, bytes and hits.
     ///
     /// # Errors
     /// In words, what is wrong with the result.
@@ -110,7 +113,8 @@ impl Run<'_> {
         feeder.feed(self.source, self.packets);
     }
 
-    /// What was seen and missed must be what was written; where nothing was missed, hits and bytes must be right as well.
+    /// What was seen and missed must be what was written; where nothing was missed, hits and bytes must be
+    /// right as well.
     fn check_followed(&self, followed: &Followed, writers: u64) -> Result<(), String> {
         let packets = self.packets * writers;
         if followed.seen + followed.missed != packets {
@@ -122,7 +126,10 @@ impl Run<'_> {
             _ => 0,
         };
         if followed.missed == 0 && (followed.hits, followed.bytes) != (hits, bytes) {
-            return Err(format!("{} hits in {} B, expected {hits} in {bytes} B", followed.hits, followed.bytes));
+            return Err(format!(
+                "{} hits in {} B, expected {hits} in {bytes} B",
+                followed.hits, followed.bytes
+            ));
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! The time of a process as a parameter: what the machine's clocks say, and waiting for them, so that a test can stand in for both.
+//! The time of a process as a parameter: what the machine's clocks say, and waiting for them, so that a test
+//! can stand in for both.
 
 use std::fmt::Debug;
 use std::thread::sleep;

@@ -16,7 +16,8 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [DropReason; 4] = [DropReason::Kernel, DropReason::RingPinned, DropReason::LinkTypes, DropReason::Interfaces];
+    pub const ALL: [DropReason; 4] =
+        [DropReason::Kernel, DropReason::RingPinned, DropReason::LinkTypes, DropReason::Interfaces];
 
     /// The name under which summaries, logs and counters show the reason.
     pub const fn name(self) -> &'static str {

@@ -1,6 +1,7 @@
 //! What a span of capture time lacks, and why: the closed list of reasons, and one gap as a value.
 
-/// Why packets of a span of capture time are missing, or may be. The names are the ones that files, logs and JSON show.
+/// Why packets of a span of capture time are missing, or may be. The names are the ones that files, logs and
+/// JSON show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GapReason {
     /// The ring had recycled them before they were read.
@@ -76,8 +77,8 @@ impl GapReason {
         }
     }
 
-    /// Whether packets that were promised were lost, which is a failure of the run (exit code 1). A stop by the user, an interface
-    /// that was not there, a file's begin or end are reasons, not failures.
+    /// Whether packets that were promised were lost, which is a failure of the run (exit code 1). A stop by
+    /// the user, an interface that was not there, a file's begin or end are reasons, not failures.
     pub const fn is_loss(self) -> bool {
         matches!(
             self,

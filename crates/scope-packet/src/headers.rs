@@ -1,8 +1,9 @@
 //! One parse per packet: where the layers begin, addresses, ports and tags, for all link types that carry IP.
 //!
-//! The parse serves as a *screen* for filters with libpcap's meaning, so it reads what libpcap's programs read, at the
-//! same offsets, and sets [`Headers::partial`] wherever a filter could see more than the parse does: tunnels, IPv6
-//! extension headers, headers cut short, headers with odd lengths, link types it doesn't know.
+//! The parse serves as a *screen* for filters with libpcap's meaning, so it reads what libpcap's programs
+//! read, at the same offsets, and sets [`Headers::partial`] wherever a filter could see more than the parse
+//! does: tunnels, IPv6 extension headers, headers cut short, headers with odd lengths, link types it doesn't
+//! know.
 
 use crate::key::KeyEntry;
 use crate::link::LinkType;
@@ -24,12 +25,13 @@ pub enum Kind {
 
 /// The result of one parse. Offsets are bytes from the start of the packet.
 ///
-/// Fields are words that are read and written whole: a load that spans several narrower stores waits until these have reached
-/// the cache, and with them all stores to the ring before them (measured: a fifth of a worker's time).
+/// Fields are words that are read and written whole: a load that spans several narrower stores waits until
+/// these have reached the cache, and with them all stores to the ring before them (measured: a fifth of a
+/// worker's time).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Headers {
-    /// Source address in the low half, destination address in the high half, each folded to 32 bits, its bytes as they stand
-    /// in the packet; 0 where there are none.
+    /// Source address in the low half, destination address in the high half, each folded to 32 bits, its
+    /// bytes as they stand in the packet; 0 where there are none.
     addresses: u64,
     /// Source port in the low half, destination port in the high half; 0 where there are none.
     ports: u32,
@@ -117,7 +119,8 @@ impl Headers {
         self.word & FRAGMENT != 0
     }
 
-    /// A filter may see more than this parse: tunnels, extension headers, cut or odd headers, unknown link types.
+    /// A filter may see more than this parse: tunnels, extension headers, cut or odd headers, unknown link
+    /// types.
     pub fn partial(&self) -> bool {
         self.word & PARTIAL != 0
     }
@@ -127,7 +130,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
 
-// What most packets are: Ethernet, untagged, IPv4 without options and no fragment, or IPv6 without extensions, with ports.
+// What most packets are: Ethernet, untagged, IPv4 without options and no fragment, or IPv6 without
+// extensions, with ports.
 /// Bytes of such a packet with IPv4 up to its ports.
 pub(crate) const PLAIN4_BYTES: usize = 38;
 /// The same with IPv6.
@@ -145,7 +149,8 @@ fn le32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Whether packets of this protocol begin with their ports: a table, since nobody can foresee which of them comes next.
+/// Whether packets of this protocol begin with their ports: a table, since nobody can foresee which of them
+/// comes next.
 pub(crate) const HAS_PORTS_TABLE: [bool; 256] = {
     let mut table = [false; 256];
     table[TCP as usize] = true;
@@ -159,7 +164,8 @@ fn has_ports(protocol: u8) -> bool {
     HAS_PORTS_TABLE[protocol as usize]
 }
 
-/// Source port in the low half, destination port in the high half, from four bytes of the packet as a little-endian number.
+/// Source port in the low half, destination port in the high half, from four bytes of the packet as a
+/// little-endian number.
 #[inline]
 fn port_pair(bytes: u32) -> u32 {
     bytes.swap_bytes().rotate_left(16)
@@ -197,7 +203,8 @@ impl Headers {
         headers
     }
 
-    /// Source and destination address: 4 bytes each for IPv4 and ARP, 16 for IPv6. `data` is the packet that was parsed.
+    /// Source and destination address: 4 bytes each for IPv4 and ARP, 16 for IPv6. `data` is the packet that
+    /// was parsed.
     pub fn address_bytes<'a>(&self, data: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         let (source, destination, len) = match (self.parts & HAS_ADDRESSES != 0, self.kind()) {
             (false, _) | (_, Kind::Other) => return None,
@@ -216,12 +223,15 @@ impl Headers {
         }
     }
 
-    /// The short way for what most packets are; the other way comes to the same. `None`: it isn't such a packet.
+    /// The short way for what most packets are; the other way comes to the same. `None`: it isn't such a
+    /// packet.
     #[inline(always)]
     pub(crate) fn plain(data: &[u8]) -> Option<Headers> {
         match data.first_chunk::<PLAIN4_BYTES>() {
             Some(start) if le32(start, 12) & 0xff_ffff == PLAIN4_START => Headers::plain_ipv4(start),
-            Some(start) if le32(start, 12) & 0xf0_ffff == PLAIN6_START => Headers::plain_ipv6(data.first_chunk()?, start[20]),
+            Some(start) if le32(start, 12) & 0xf0_ffff == PLAIN6_START => {
+                Headers::plain_ipv6(data.first_chunk()?, start[20])
+            }
             _ => None,
         }
     }
@@ -249,14 +259,21 @@ impl Headers {
     }
 
     /// What plain packets have in common.
-    const PLAIN: Headers =
-        Headers { addresses: 0, ports: 0, word: 0, network_offset: 14, vlan: 0, parts: HAS_ETHERNET | HAS_ADDRESSES | HAS_PORTS };
+    const PLAIN: Headers = Headers {
+        addresses: 0,
+        ports: 0,
+        word: 0,
+        network_offset: 14,
+        vlan: 0,
+        parts: HAS_ETHERNET | HAS_ADDRESSES | HAS_PORTS,
+    };
 
     /// The headers of a plain packet, of which its key entry tells all.
     #[inline]
     pub(crate) fn of_plain(key: &KeyEntry) -> Headers {
         Headers {
-            addresses: u32::from_le_bytes(key.source) as u64 | (u32::from_le_bytes(key.destination) as u64) << 32,
+            addresses: u32::from_le_bytes(key.source) as u64
+                | (u32::from_le_bytes(key.destination) as u64) << 32,
             ports: key.source_port as u32 | (key.destination_port as u32) << 16,
             word: key.word,
             ..Headers::PLAIN

@@ -6,10 +6,11 @@
 //!
 //!  word:  protocol 8 bits (0..8) | kind 2 (8..10) | vlan 1 (10) | fragment 1 (11) | partial 1 (12) | offset / 4: 19 (13..32)
 //! ```
-//! Addresses as they stand in the packet: IPv4 as is, IPv6 folded to 32 bits by exclusive or of its four words, ARP its
-//! protocol addresses. Ports and word are little-endian numbers. The entry may say yes wrongly, it must never say no
-//! wrongly: where a filter could see more than the parse (a tunnel's inside), the `partial` bit says maybe. DESIGN calls that
-//! bit "tunnel"; it is set for headers cut short and extension headers, too.
+//! Addresses as they stand in the packet: IPv4 as is, IPv6 folded to 32 bits by exclusive or of its four
+//! words, ARP its protocol addresses. Ports and word are little-endian numbers. The entry may say yes
+//! wrongly, it must never say no wrongly: where a filter could see more than the parse (a tunnel's inside),
+//! the `partial` bit says maybe. DESIGN calls that bit "tunnel"; it is set for headers cut short and
+//! extension headers, too.
 
 use crate::headers::{self, FRAGMENT, Headers, Kind, PARTIAL, VLAN};
 
@@ -41,7 +42,8 @@ pub fn fold(address: &[u8]) -> [u8; 4] {
 }
 
 impl KeyEntry {
-    /// The entry of a packet whose headers were parsed. The block's offset is set by [`KeyEntry::at`] when it is stored.
+    /// The entry of a packet whose headers were parsed. The block's offset is set by [`KeyEntry::at`] when it
+    /// is stored.
     #[inline(always)]
     pub fn new(headers: &Headers) -> KeyEntry {
         let (addresses, ports, word) = headers.key_parts();
@@ -106,7 +108,8 @@ impl KeyEntry {
     /// The entry as one little-endian number. Put together in registers: see [`Headers::read`] on why.
     #[inline(always)]
     pub fn to_number(self) -> u128 {
-        let addresses = u32::from_le_bytes(self.source) as u128 | (u32::from_le_bytes(self.destination) as u128) << 32;
+        let addresses =
+            u32::from_le_bytes(self.source) as u128 | (u32::from_le_bytes(self.destination) as u128) << 32;
         let ports = self.source_port as u128 | (self.destination_port as u128) << 16;
         addresses | ports << 64 | (self.word as u128) << 96
     }
@@ -141,7 +144,9 @@ mod tests {
     fn the_entry_has_the_layout_of_the_format() {
         let mut frame = vec![0u8; 14];
         frame[12] = 8;
-        frame.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 53, 0xea, 0x60, 0, 8, 0, 0]);
+        frame.extend([
+            0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 53, 0xea, 0x60, 0, 8, 0, 0,
+        ]);
         let headers = Headers::parse(LinkType::ETHERNET, &frame);
         let entry = KeyEntry::new(&headers).at(4096);
         let word = 17u32 | 1 << 8 | 1024 << 13;
@@ -150,7 +155,10 @@ mod tests {
         assert_eq!(entry.to_bytes().to_vec(), expected);
         assert_eq!(KeyEntry::number_at(entry.at(8).to_number(), 4096), entry.to_number());
         assert_eq!(KeyEntry::from_bytes(&entry.to_bytes()), entry);
-        assert_eq!((entry.offset(), entry.protocol(), entry.kind(), entry.partial()), (4096, 17, Kind::Ipv4, false));
+        assert_eq!(
+            (entry.offset(), entry.protocol(), entry.kind(), entry.partial()),
+            (4096, 17, Kind::Ipv4, false)
+        );
     }
 
     #[test]

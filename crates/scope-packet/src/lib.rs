@@ -1,4 +1,5 @@
-//! Packet, key, header parse, pcapng blocks, segment layout and time: what every other room speaks, without any I/O.
+//! Packet, key, header parse, pcapng blocks, segment layout and time: what every other room speaks, without
+//! any I/O.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -31,9 +31,9 @@ impl LinkType {
 
     /// The other number that this type goes by in files, where there is one: libpcap's own (its DLT_ value).
     ///
-    /// libpcap 1.10.3 refuses a pcapng file with several interfaces of a type whose two numbers differ: it holds the second
-    /// interface's number against its own number of the first. Under libpcap's own number such a file is read by it, and by
-    /// Wireshark's programs as well.
+    /// libpcap 1.10.3 refuses a pcapng file with several interfaces of a type whose two numbers differ: it
+    /// holds the second interface's number against its own number of the first. Under libpcap's own number
+    /// such a file is read by it, and by Wireshark's programs as well.
     pub const fn alias(self) -> Option<LinkType> {
         match self.0 {
             100 => Some(LinkType(11)),

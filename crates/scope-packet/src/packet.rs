@@ -1,4 +1,5 @@
-//! The packet as it is lent from room to room, the interface it came through, and the sink that sources push into.
+//! The packet as it is lent from room to room, the interface it came through, and the sink that sources push
+//! into.
 
 use crate::gap::Gap;
 use crate::link::LinkType;
@@ -17,7 +18,8 @@ pub struct Packet<'a> {
     pub time_ns: i64,
     /// The source's own number of the interface, as [`Sink::interface`] was told it.
     pub interface: u32,
-    /// The `epb_flags` word of pcapng: bits 0 and 1 are the direction (1 in, 2 out), 0 where nothing is known.
+    /// The `epb_flags` word of pcapng: bits 0 and 1 are the direction (1 in, 2 out), 0 where nothing is
+    /// known.
     pub flags: u32,
     /// Packets that the source knows to be lost on this interface directly before this one.
     pub lost_before: u64,
@@ -64,8 +66,8 @@ pub struct Interface {
     pub snap_len: u32,
     /// Where its times come from.
     pub timestamps: TimestampSource,
-    /// Which part of its source it belongs to, from 0: the number of the file, or of what was asked for live, where several are fed
-    /// as one, else 0.
+    /// Which part of its source it belongs to, from 0: the number of the file, or of what was asked for live,
+    /// where several are fed as one, else 0.
     pub part: u32,
 }
 
@@ -80,33 +82,37 @@ pub enum Turn {
 
 /// Where a source pushes its packets: the worker that polls it.
 ///
-/// A trait because sources are tested without a worker, and because a call per batch costs nothing against the walk
-/// over its packets. A live source's sink never blocks; an unpaced source's may wait for the ring.
+/// A trait because sources are tested without a worker, and because a call per batch costs nothing against
+/// the walk over its packets. A live source's sink never blocks; an unpaced source's may wait for the ring.
 pub trait Sink {
     /// Makes an interface known. Numbers are the source's own, given in this order from 0.
     fn interface(&mut self, interface: &Interface);
 
-    /// Takes a batch of 1 to [`BATCH_PACKETS_MAX`] packets in arrival order. The bytes are the source's again on return.
+    /// Takes a batch of 1 to [`BATCH_PACKETS_MAX`] packets in arrival order. The bytes are the source's again
+    /// on return.
     fn batch(&mut self, packets: &[Packet<'_>]);
 
-    /// Reports packets that were lost on `interface` before they reached the source, somewhere in `since_ns..=until_ns`
-    /// of capture time. The count of the next packet's `lost_before` holds them too. Where a live clock was set back by [`ERA_STEP_NS`](crate::time::ERA_STEP_NS) or more
-    /// since the last report, `since_ns` is what it showed before, and `until_ns` what it shows now, be that less. So is a gap's end.
+    /// Reports packets that were lost on `interface` before they reached the source, somewhere in
+    /// `since_ns..=until_ns` of capture time. The count of the next packet's `lost_before` holds them too.
+    /// Where a live clock was set back by [`ERA_STEP_NS`](crate::time::ERA_STEP_NS) or more since the last
+    /// report, `since_ns` is what it showed before, and `until_ns` what it shows now, be that less. So is a
+    /// gap's end.
     fn lost(&mut self, interface: u32, packets: u64, since_ns: i64, until_ns: i64);
 
-    /// Reports a span of capture time in which `interface` could bring nothing, or of which packets are missing for another reason
-    /// than a full kernel ring ([`Sink::lost`]).
+    /// Reports a span of capture time in which `interface` could bring nothing, or of which packets are
+    /// missing for another reason than a full kernel ring ([`Sink::lost`]).
     fn gap(&mut self, interface: u32, gap: Gap) {
         let _ = (interface, gap);
     }
 
-    /// Says, before the batch that it speaks of, how capture time goes on. Of a source that waits; a live one is held against the
-    /// system's clock by whoever takes its batches.
+    /// Says, before the batch that it speaks of, how capture time goes on. Of a source that waits; a live one
+    /// is held against the system's clock by whoever takes its batches.
     fn turn(&mut self, turn: Turn) {
         let _ = turn;
     }
 
-    /// Every packet up to `clock_ns` (capture time) has been seen by the source, those included that fell to other workers.
+    /// Every packet up to `clock_ns` (capture time) has been seen by the source, those included that fell to
+    /// other workers.
     fn reached(&mut self, clock_ns: i64) {
         let _ = clock_ns;
     }
@@ -121,8 +127,8 @@ pub trait Sink {
         let _ = comments;
     }
 
-    /// Hands over what a capture says beside its packets: a whole pcapng block, little-endian, with names for addresses or with
-    /// secrets. It belongs to all interfaces of `part` (see [`Interface::part`]).
+    /// Hands over what a capture says beside its packets: a whole pcapng block, little-endian, with names for
+    /// addresses or with secrets. It belongs to all interfaces of `part` (see [`Interface::part`]).
     fn annex(&mut self, part: u32, block: &[u8]) {
         let _ = (part, block);
     }

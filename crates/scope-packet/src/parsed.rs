@@ -27,7 +27,11 @@ pub struct Parsed {
 impl Default for Parsed {
     /// As if all packets were empty and of an unknown kind.
     fn default() -> Parsed {
-        Parsed { keys: [KeyEntry::default(); BATCH_PACKETS_MAX], odd: !0, odd_headers: [Headers::default(); BATCH_PACKETS_MAX] }
+        Parsed {
+            keys: [KeyEntry::default(); BATCH_PACKETS_MAX],
+            odd: !0,
+            odd_headers: [Headers::default(); BATCH_PACKETS_MAX],
+        }
     }
 }
 
@@ -131,25 +135,35 @@ mod tests {
         let change = proptest::collection::vec((0usize..40, any::<u8>()), 3);
         let shape = (prop_oneof![3 => Just(0usize), 1 => 0..FRONTS.len()], 0..STARTS.len(), protocol);
         let len = prop_oneof![2 => Just(80usize), 1 => 0usize..80];
-        (shape, rest, changes, change, len).prop_map(|((front, start, protocol), rest, changes, change, len)| {
-            let mut packet = [FRONTS[front], STARTS[start], &[protocol], &rest].concat();
-            for (at, byte) in change.into_iter().take(changes) {
-                packet[at] = byte;
-            }
-            packet.truncate(len);
-            packet
-        })
+        (shape, rest, changes, change, len).prop_map(
+            |((front, start, protocol), rest, changes, change, len)| {
+                let mut packet = [FRONTS[front], STARTS[start], &[protocol], &rest].concat();
+                for (at, byte) in change.into_iter().take(changes) {
+                    packet[at] = byte;
+                }
+                packet.truncate(len);
+                packet
+            },
+        )
     }
 
     fn check(link_type: LinkType, packets: &[Vec<u8>], which: u64, parsed: &Parsed, before: &Parsed) {
         for (at, data) in packets.iter().enumerate() {
             let found = (parsed.headers(at), parsed.vlan_tags(at), *parsed.key(at));
             if which >> at & 1 == 0 {
-                assert_eq!(found, (before.headers(at), before.vlan_tags(at), *before.key(at)), "packet {at} isn't asked for");
+                assert_eq!(
+                    found,
+                    (before.headers(at), before.vlan_tags(at), *before.key(at)),
+                    "packet {at} isn't asked for"
+                );
                 continue;
             }
             let headers = Headers::read(link_type, data);
-            assert_eq!(found, (headers, headers.vlan_tags(), KeyEntry::new(&headers)), "{link_type:?} {data:x?}");
+            assert_eq!(
+                found,
+                (headers, headers.vlan_tags(), KeyEntry::new(&headers)),
+                "{link_type:?} {data:x?}"
+            );
         }
     }
 
@@ -172,7 +186,8 @@ mod tests {
     fn every_byte_of_a_plain_head_counts() {
         let plain = [FRONTS[0], STARTS[0], &[17], &[9; 40]].concat();
         for at in 0..plain.len() {
-            let packets: Vec<Vec<u8>> = (0..=255).map(|byte| [&plain[..at], &[byte], &plain[at + 1..]].concat()).collect();
+            let packets: Vec<Vec<u8>> =
+                (0..=255).map(|byte| [&plain[..at], &[byte], &plain[at + 1..]].concat()).collect();
             for packets in packets.chunks(64) {
                 let mut parsed = Parsed::default();
                 parsed.parse(LinkType::ETHERNET, u64::MAX, |at| &packets[at]);

@@ -1,7 +1,7 @@
 //! The pcapng blocks that Wirescope stores: how each is written and how a stored packet block is read back.
 //!
-//! All numbers are little-endian and times are nanoseconds (`if_tsresol` 9). The format is that of the IETF draft
-//! "PCAP Next Generation (pcapng) Capture File Format".
+//! All numbers are little-endian and times are nanoseconds (`if_tsresol` 9). The format is that of the IETF
+//! draft "PCAP Next Generation (pcapng) Capture File Format".
 //!
 //! ```text
 //! Enhanced Packet Block, as every packet lies in its segment:
@@ -33,7 +33,8 @@ pub const KEY_COLUMN: u32 = 0x8000_0002;
 pub const BLOCK_BYTES_MIN: usize = 12;
 /// Bytes of a packet block in front of the packet.
 pub const PACKET_HEAD_BYTES: usize = 28;
-/// 4-byte words behind the packet of a packet block, at most: both options, their end, and the closing length.
+/// 4-byte words behind the packet of a packet block, at most: both options, their end, and the closing
+/// length.
 pub const CLOSING_WORDS_MAX: usize = 7;
 /// Bytes of a statistics block as written here.
 pub const STATISTICS_BYTES: usize = 52;
@@ -91,8 +92,8 @@ pub fn section_header_on(out: &mut Vec<u8>, application: &str, comment: &str, sy
     block(out, SECTION_HEADER, &body);
 }
 
-/// Appends the packet block `block` with `comments` as further options, in front of those that it has. Nothing else of it
-/// changes. Of each comment at most [`COMMENT_BYTES_MAX`] are written.
+/// Appends the packet block `block` with `comments` as further options, in front of those that it has.
+/// Nothing else of it changes. Of each comment at most [`COMMENT_BYTES_MAX`] are written.
 pub fn commented<'a>(out: &mut Vec<u8>, block: &[u8], comments: impl Iterator<Item = &'a str>) {
     let Some(packet) = PacketBlock::first(block) else { return out.extend(block) };
     let bytes = packet.bytes();
@@ -118,7 +119,8 @@ pub fn beginning(text: &str, bytes_max: usize) -> &str {
     &text[..end]
 }
 
-/// Appends an interface description. Its snap length is always 0: libpcap refuses a file whose interfaces differ there.
+/// Appends an interface description. Its snap length is always 0: libpcap refuses a file whose interfaces
+/// differ there.
 pub fn interface(out: &mut Vec<u8>, link_type: LinkType, name: &str, description: &str) {
     let mut body = Vec::new();
     body.extend(link_type.0.to_le_bytes());
@@ -196,8 +198,8 @@ impl PacketHead {
         }
     }
 
-    /// The [`PACKET_HEAD_BYTES`] in front of the packet of a block of `total` bytes, as little-endian numbers; the upper half
-    /// of the last one is 0 and belongs to the packet's bytes.
+    /// The [`PACKET_HEAD_BYTES`] in front of the packet of a block of `total` bytes, as little-endian
+    /// numbers; the upper half of the last one is 0 and belongs to the packet's bytes.
     #[inline]
     pub fn opening(&self, total: usize) -> [u64; 4] {
         let pair = |low: u32, high: u32| low as u64 | (high as u64) << 32;
@@ -209,8 +211,8 @@ impl PacketHead {
         ]
     }
 
-    /// What stands behind the padded packet, options and the closing length, as little-endian numbers, and how many they are;
-    /// the others are 0.
+    /// What stands behind the padded packet, options and the closing length, as little-endian numbers, and
+    /// how many they are; the others are 0.
     #[inline]
     pub fn closing(&self, total: usize) -> ([u32; CLOSING_WORDS_MAX], usize) {
         let option = |code: u16, bytes: u32| code as u32 | bytes << 16;
@@ -296,7 +298,8 @@ impl<'a> PacketBlock<'a> {
             flags: 0,
             lost_before: 0,
         };
-        let mut rest = &self.bytes[PACKET_HEAD_BYTES + padded(head.captured_len as usize)..self.bytes.len() - 4];
+        let mut rest =
+            &self.bytes[PACKET_HEAD_BYTES + padded(head.captured_len as usize)..self.bytes.len() - 4];
         while let [c0, c1, l0, l1, value @ ..] = rest {
             let len = u16::from_le_bytes([*l0, *l1]) as usize;
             match (u16::from_le_bytes([*c0, *c1]), len) {
@@ -313,13 +316,20 @@ impl<'a> PacketBlock<'a> {
     }
 }
 
-/// Appends an interface statistics block: packets received and dropped on `interface`, cumulative since the run began.
+/// Appends an interface statistics block: packets received and dropped on `interface`, cumulative since the
+/// run began.
 pub fn statistics(out: &mut Vec<u8>, interface: u32, time_ns: i64, received: u64, dropped: u64) {
     statistics_with(out, interface, time_ns, (received, dropped), "");
 }
 
 /// The same with a comment, where it isn't empty.
-pub fn statistics_with(out: &mut Vec<u8>, interface: u32, time_ns: i64, (received, dropped): (u64, u64), comment: &str) {
+pub fn statistics_with(
+    out: &mut Vec<u8>,
+    interface: u32,
+    time_ns: i64,
+    (received, dropped): (u64, u64),
+    comment: &str,
+) {
     let mut body = Vec::with_capacity(STATISTICS_BYTES - BLOCK_BYTES_MIN);
     body.extend(interface.to_le_bytes());
     body.extend(((time_ns as u64 >> 32) as u32).to_le_bytes());
@@ -333,8 +343,8 @@ pub fn statistics_with(out: &mut Vec<u8>, interface: u32, time_ns: i64, (receive
     block(out, STATISTICS, &body);
 }
 
-/// Writes a padding block over all of `out` (at least 12 bytes, a multiple of 4): its body is zero, so that no stale
-/// packet leaks into a file.
+/// Writes a padding block over all of `out` (at least 12 bytes, a multiple of 4): its body is zero, so that
+/// no stale packet leaks into a file.
 pub fn padding(out: &mut [u8]) {
     let total = out.len();
     assert!(total >= BLOCK_BYTES_MIN && total.is_multiple_of(4));
@@ -351,8 +361,9 @@ mod tests {
 
     #[test]
     fn overhead_is_what_the_design_states() {
-        let head =
-            |flags, lost_before| PacketHead { captured_len: 64, flags, lost_before, ..Default::default() }.block_bytes() - 64;
+        let head = |flags, lost_before| {
+            PacketHead { captured_len: 64, flags, lost_before, ..Default::default() }.block_bytes() - 64
+        };
         assert_eq!((head(0, 0), head(2, 0), head(0, 7), head(2, 7)), (32, 44, 48, 56));
     }
 

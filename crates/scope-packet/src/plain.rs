@@ -1,4 +1,5 @@
-//! Key entries of plain packets by vectors: Ethernet, untagged, IPv4 without options, no fragment, with ports.
+//! Key entries of plain packets by vectors: Ethernet, untagged, IPv4 without options, no fragment, with
+//! ports.
 //!
 //! ```text
 //! byte     12                                23      26                34          38
@@ -35,8 +36,9 @@ pub fn keys<'a>(mut which: u64, data: impl Fn(usize) -> &'a [u8], keys: &mut [Ke
         which &= which - 1;
         let key = data(at).first_chunk::<PLAIN4_BYTES>().and_then(|packet| {
             // SAFETY: 16 bytes from byte 12 and from byte 22 on lie among the packet's first 38.
-            let (head, end) =
-                unsafe { (_mm_loadu_si128(packet[12..].as_ptr().cast()), _mm_loadu_si128(packet[22..].as_ptr().cast())) };
+            let (head, end) = unsafe {
+                (_mm_loadu_si128(packet[12..].as_ptr().cast()), _mm_loadu_si128(packet[22..].as_ptr().cast()))
+            };
             let differs = _mm_xor_si128(_mm_and_si128(head, start_mask), start);
             let is_plain = _mm_testz_si128(differs, differs) != 0 && HAS_PORTS_TABLE[packet[23] as usize];
             is_plain.then(|| _mm_or_si128(_mm_shuffle_epi8(end, places), kind))

@@ -27,9 +27,11 @@ pub const FOOT_MAGIC: [u8; 8] = *b"WSSEG\0\0\x01";
 
 // The largest offset / 4 fits the 19 bits of the key entry.
 const _: () = assert!(SEGMENT_BYTES_MAX / 4 == 1 << 19);
-// The smallest segment holds its largest packet with all statistics: a quarter, a block's overhead, an entry, the tail.
+// The smallest segment holds its largest packet with all statistics: a quarter, a block's overhead, an entry,
+// the tail.
 const _: () = assert!(
-    SEGMENT_BYTES_MIN / 4 + 64 + KEY_ENTRY_BYTES + 64 * STATISTICS_BYTES + 2 * BLOCK_BYTES_MIN + FOOT_BYTES < SEGMENT_BYTES_MIN
+    SEGMENT_BYTES_MIN / 4 + 64 + KEY_ENTRY_BYTES + 64 * STATISTICS_BYTES + 2 * BLOCK_BYTES_MIN + FOOT_BYTES
+        < SEGMENT_BYTES_MIN
 );
 
 /// Whether `bytes` is a size that a segment can have: a power of two from 64 KiB to 2 MiB.
@@ -49,16 +51,17 @@ pub const fn entry_offset(segment_bytes: usize, index: usize) -> usize {
     segment_bytes - FOOT_BYTES - (index + 1) * KEY_ENTRY_BYTES
 }
 
-/// Bytes that packet blocks and key entries may take together, so that there is room for the statistics of `interfaces`
-/// interfaces, the heads and the padding.
+/// Bytes that packet blocks and key entries may take together, so that there is room for the statistics of
+/// `interfaces` interfaces, the heads and the padding.
 #[inline]
 pub const fn room_bytes(segment_bytes: usize, interfaces: usize) -> usize {
-    let statistics = (if interfaces < STATISTICS_MAX { interfaces } else { STATISTICS_MAX }) * STATISTICS_BYTES;
+    let statistics =
+        (if interfaces < STATISTICS_MAX { interfaces } else { STATISTICS_MAX }) * STATISTICS_BYTES;
     segment_bytes - (BLOCK_BYTES_MIN + statistics + 8 + FOOT_BYTES)
 }
 
-/// Whether blocks up to `block_bytes` and `packets` entries leave room for the statistics of `interfaces` interfaces,
-/// the heads and the padding.
+/// Whether blocks up to `block_bytes` and `packets` entries leave room for the statistics of `interfaces`
+/// interfaces, the heads and the padding.
 #[inline]
 pub const fn fits(segment_bytes: usize, block_bytes: usize, packets: usize, interfaces: usize) -> bool {
     block_bytes + packets * KEY_ENTRY_BYTES <= room_bytes(segment_bytes, interfaces)
@@ -173,11 +176,11 @@ impl Foot {
     }
 }
 
-/// Writes the end of a full or closing segment: padding over the gap, `statistics` (whole blocks), the key column's head,
-/// the foot and the closing length.
+/// Writes the end of a full or closing segment: padding over the gap, `statistics` (whole blocks), the key
+/// column's head, the foot and the closing length.
 ///
-/// `gap` is what lies between the last block and the last key entry, `tail` the segment's last [`FOOT_BYTES`]; the entries
-/// between them are in place and are not touched.
+/// `gap` is what lies between the last block and the last key entry, `tail` the segment's last
+/// [`FOOT_BYTES`]; the entries between them are in place and are not touched.
 pub fn seal(gap: &mut [u8], tail: &mut [u8], foot: &Foot, statistics: &[u8]) {
     let column_bytes = (8 + foot.packets as usize * KEY_ENTRY_BYTES + FOOT_BYTES) as u32;
     let head_at = gap.len() - 8;
@@ -254,7 +257,10 @@ mod tests {
             kinds.push(pcapng::le32(&segment, at));
             at += total;
         }
-        assert_eq!((at, kinds), (segment_bytes, vec![pcapng::PADDING, pcapng::STATISTICS, pcapng::KEY_COLUMN]));
+        assert_eq!(
+            (at, kinds),
+            (segment_bytes, vec![pcapng::PADDING, pcapng::STATISTICS, pcapng::KEY_COLUMN])
+        );
         assert!(!segment.contains(&0xee));
     }
 }

@@ -2,15 +2,15 @@
 
 /// Nanoseconds in one second.
 pub const NS_PER_SECOND: i64 = 1_000_000_000;
-/// A time that lies farther than this from the clock, ns, is a step of time, or wrong: which of both is decided before it moves
-/// a clock.
+/// A time that lies farther than this from the clock, ns, is a step of time, or wrong: which of both is
+/// decided before it moves a clock.
 pub const STEP_NS: i64 = NS_PER_SECOND;
-/// Where a live clock has been set back by so much, ns, an era begins: more than what makes a packet's time odd, so that a worker that is
-/// never idle meets one.
+/// Where a live clock has been set back by so much, ns, an era begins: more than what makes a packet's time
+/// odd, so that a worker that is never idle meets one.
 pub const ERA_STEP_NS: i64 = STEP_NS + STEP_NS / 4;
 
-/// A place in the course of a run: the era, then capture time. A new era begins whenever capture time is set back, so moments never
-/// fall though times do; the same time in two eras is two moments.
+/// A place in the course of a run: the era, then capture time. A new era begins whenever capture time is set
+/// back, so moments never fall though times do; the same time in two eras is two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     /// How often time was set back before.
@@ -47,7 +47,8 @@ impl Moment {
     }
 }
 
-/// Clamps a time that may lie outside what is stored (0..=`i64::MAX` ns since the epoch); the flag says that it did.
+/// Clamps a time that may lie outside what is stored (0..=`i64::MAX` ns since the epoch); the flag says that
+/// it did.
 pub fn clamp_ns(time_ns: i128) -> (i64, bool) {
     match i64::try_from(time_ns) {
         Ok(ns) if ns >= 0 => (ns, false),
@@ -63,7 +64,9 @@ mod tests {
 
     #[test]
     fn moments_go_by_era_and_then_by_time() {
-        let check = |a: (u64, i64), b: (u64, i64)| assert!(Moment::new(a.0, a.1) < Moment::new(b.0, b.1), "{a:?} {b:?}");
+        let check = |a: (u64, i64), b: (u64, i64)| {
+            assert!(Moment::new(a.0, a.1) < Moment::new(b.0, b.1), "{a:?} {b:?}")
+        };
         check((0, 5), (0, 6));
         check((0, 6), (1, 5));
         assert_eq!([2, 3, 4].map(|era| Moment::new(3, 7).within(era)), [i64::MAX, 7, i64::MIN]);

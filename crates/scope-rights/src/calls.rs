@@ -1,13 +1,15 @@
-//! seccomp: the system calls that stay possible, each with what it is needed for; every other one is refused with EPERM.
+//! seccomp: the system calls that stay possible, each with what it is needed for; every other one is refused
+//! with EPERM.
 //!
-//! Two filters. The list itself; and one that says of `clone3` that there is no such call: its flags lie in memory, where no
-//! filter can look, so the C library makes threads by `clone`, whose flags the list can check: threads, no processes.
+//! Two filters. The list itself; and one that says of `clone3` that there is no such call: its flags lie in
+//! memory, where no filter can look, so the C library makes threads by `clone`, whose flags the list can
+//! check: threads, no processes.
 
 use super::checked;
 use libc::*;
 use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +17,8 @@ use std::io;
 /// Calls that may be made with any arguments.
 #[rustfmt::skip]
 const FREE: &[&[c_long]] = &[
-    // Files and pipes: capture files, dumps, the log, standard output, figures of the kernel. Landlock says which may be opened.
+    // Files and pipes: capture files, dumps, the log, standard output, figures of the kernel. Landlock says
+    // which may be opened.
     &[SYS_read, SYS_readv, SYS_pread64, SYS_preadv, SYS_write, SYS_writev, SYS_pwrite64, SYS_pwritev, SYS_lseek],
     &[SYS_openat, SYS_close, SYS_close_range, SYS_fcntl, SYS_dup, SYS_dup3, SYS_flock, SYS_getdents64, SYS_getcwd],
     &[SYS_newfstatat, SYS_fstat, SYS_statx, SYS_fstatfs, SYS_statfs, SYS_readlinkat, SYS_faccessat, SYS_faccessat2],
@@ -34,8 +37,8 @@ const FREE: &[&[c_long]] = &[
     // Time; of adjtimex only reading is left, since setting takes a capability.
     &[SYS_adjtimex],
     &[SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday],
-    // Sockets that were opened before: packets, news of interfaces, words to the service manager. New ones are refused; spare
-    // packet sockets are bound when an interface comes.
+    // Sockets that were opened before: packets, news of interfaces, words to the service manager. New ones
+    // are refused; spare packet sockets are bound when an interface comes.
     &[SYS_ppoll, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_eventfd2, SYS_bind, SYS_getsockname, SYS_accept4],
     &[SYS_getsockopt, SYS_setsockopt, SYS_sendto, SYS_sendmsg, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_shutdown],
     // Who and where this is, what it may have: asked, not changed.
@@ -71,13 +74,20 @@ pub struct Filter(Vec<sock_filter>);
 
 impl Filter {
     fn new(program: BpfProgram) -> Filter {
-        Filter(program.iter().map(|line| sock_filter { code: line.code, jt: line.jt, jf: line.jf, k: line.k }).collect())
+        Filter(
+            program
+                .iter()
+                .map(|line| sock_filter { code: line.code, jt: line.jt, jf: line.jf, k: line.k })
+                .collect(),
+        )
     }
 
-    /// Applies it to the calling thread, which must have given up the right to gain capabilities. For signal handlers.
+    /// Applies it to the calling thread, which must have given up the right to gain capabilities. For signal
+    /// handlers.
     pub fn apply(&self) -> Result<(), i32> {
         let program = sock_fprog { len: self.0.len() as c_ushort, filter: self.0.as_ptr().cast_mut() };
-        // Without the flag, kernels before 5.16 slow down each thread that has a filter, for the sake of browsers.
+        // Without the flag, kernels before 5.16 slow down each thread that has a filter, for the sake of
+        // browsers.
         let flags = SECCOMP_FILTER_FLAG_SPEC_ALLOW;
         // SAFETY: the program and its lines outlive the call, and the kernel only reads them.
         checked(unsafe { syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &raw const program) })
@@ -105,7 +115,8 @@ fn architecture() -> Result<TargetArch, BackendError> {
 
 fn without_clone3() -> Result<BpfProgram, BackendError> {
     let rules = BTreeMap::from([(SYS_clone3, Vec::new())]);
-    SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(ENOSYS as u32), architecture()?)?.try_into()
+    SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(ENOSYS as u32), architecture()?)?
+        .try_into()
 }
 
 fn list() -> Result<BpfProgram, BackendError> {
@@ -116,12 +127,20 @@ fn list() -> Result<BpfProgram, BackendError> {
     rules.insert(SYS_clone3, Vec::new()); // for the other filter to answer
     rules.insert(SYS_clone, vec![with(0, SeccompCmpOp::MaskedEq(thread), thread)?]);
     rules.insert(SYS_tgkill, vec![with(0, SeccompCmpOp::Eq, own)?]); // abort, and what is asked of all threads
-    rules.insert(SYS_ioctl, REQUESTS.iter().map(|&request| with(1, SeccompCmpOp::Eq, request)).collect::<Result<_, _>>()?);
-    rules.insert(SYS_prctl, PRCTL.iter().map(|&what| with(0, SeccompCmpOp::Eq, what as u64)).collect::<Result<_, _>>()?);
-    // Limits are read, by pthread_getattr_np and the watch over memory; new ones would lie where the third argument points to.
+    rules.insert(
+        SYS_ioctl,
+        REQUESTS.iter().map(|&request| with(1, SeccompCmpOp::Eq, request)).collect::<Result<_, _>>()?,
+    );
+    rules.insert(
+        SYS_prctl,
+        PRCTL.iter().map(|&what| with(0, SeccompCmpOp::Eq, what as u64)).collect::<Result<_, _>>()?,
+    );
+    // Limits are read, by pthread_getattr_np and the watch over memory; new ones would lie where the third
+    // argument points to.
     let no_pointer = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
     rules.insert(SYS_prlimit64, vec![SeccompRule::new(vec![no_pointer])?]);
-    SeccompFilter::new(rules, SeccompAction::Errno(EPERM as u32), SeccompAction::Allow, architecture()?)?.try_into()
+    SeccompFilter::new(rules, SeccompAction::Errno(EPERM as u32), SeccompAction::Allow, architecture()?)?
+        .try_into()
 }
 
 /// A rule for one argument. Flags, requests and numbers have 32 bits; the kernel looks at no more.

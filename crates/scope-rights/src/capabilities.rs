@@ -1,4 +1,5 @@
-//! Capabilities of the calling thread, given up by plain system calls: these run in signal handlers, where nothing may be allocated.
+//! Capabilities of the calling thread, given up by plain system calls: these run in signal handlers, where
+//! nothing may be allocated.
 
 use super::checked;
 
@@ -7,8 +8,8 @@ const VERSION: u32 = 0x2008_0522;
 /// No kernel has more capabilities.
 const CAPABILITIES_MAX: libc::c_ulong = 64;
 
-/// Takes every capability out of what programs could gain that this thread starts. Without CAP_SETPCAP that isn't possible, and
-/// without privileges of the program's files ([`gain_none`]) of no use to anybody.
+/// Takes every capability out of what programs could gain that this thread starts. Without CAP_SETPCAP that
+/// isn't possible, and without privileges of the program's files ([`gain_none`]) of no use to anybody.
 pub fn drop_bounding() {
     for capability in 0..CAPABILITIES_MAX {
         // SAFETY: takes numbers only; beyond the last capability it fails and changes nothing.
@@ -20,8 +21,9 @@ pub fn drop_bounding() {
 pub fn drop_all() -> Result<(), i32> {
     let header = [VERSION, 0u32]; // 0: the calling thread
     let none = [0u32; 6]; // twice effective, permitted, inheritable
-    // SAFETY: both are arrays of the size that this version says, and outlive the calls. An ambient capability is always
-    // permitted and inheritable, so the kernel has emptied that set with the others; a kernel without it refuses, rightly.
+    // SAFETY: both are arrays of the size that this version says, and outlive the calls. An ambient
+    // capability is always permitted and inheritable, so the kernel has emptied that set with the others; a
+    // kernel without it refuses, rightly.
     unsafe {
         checked(libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()))?;
         libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);

@@ -1,27 +1,42 @@
 //! Landlock: what of the file system stays within reach. Everything that is open already stays open.
 //!
-//! A rule names a file or a folder itself, never the folder above it. One right is given above: to give a new file its name in the
-//! folder of `-w FILE` or `--ring-out FILE`. By that nothing there can be read, written or removed.
+//! A rule names a file or a folder itself, never the folder above it. One right is given above: to give a new
+//! file its name in the folder of `-w FILE` or `--ring-out FILE`. By that nothing there can be read, written
+//! or removed.
 
 use super::{Place, Writable, checked};
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
-    RulesetError, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetError, Scope,
 };
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
-/// What stays readable for a run: the kernel's figures, settings of names and services that filters are compiled with, libraries.
+/// What stays readable for a run: the kernel's figures, settings of names and services that filters are
+/// compiled with, libraries.
 const READABLE: [&str; 6] = ["/proc", "/sys", "/etc", "/usr", "/lib", "/lib64"];
 /// Programs, and what they are made of: what commands may read and execute.
-const PROGRAMS: [&str; 11] =
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/etc", "/nix/store", "/gnu/store"];
+const PROGRAMS: [&str; 11] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/etc",
+    "/nix/store",
+    "/gnu/store",
+];
 /// What else of the system commands may read: the kernel's figures, and where the network's names are asked.
-const SYSTEM: [&str; 6] = ["/proc", "/sys", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/nscd"];
+const SYSTEM: [&str; 6] =
+    ["/proc", "/sys", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/nscd"];
 /// Devices that hold nothing.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-/// The newest interface whose rights of files and ports are known here; what an older kernel lacks is omitted.
+/// The newest interface whose rights of files and ports are known here; what an older kernel lacks is
+/// omitted.
 const KNOWN: ABI = ABI::V5;
 /// For commands also: they signal no process but their own kind.
 const KNOWN_OF_COMMANDS: ABI = ABI::V6;
@@ -35,7 +50,8 @@ pub struct FileRules {
 }
 
 impl FileRules {
-    /// Files may be made, written and removed in folders that are the run's, and get names in the others; read in [`READABLE`]. No TCP.
+    /// Files may be made, written and removed in folders that are the run's, and get names in the others;
+    /// read in [`READABLE`]. No TCP.
     pub fn new(writable: &[Writable<'_>]) -> io::Result<FileRules> {
         let abi = in_force(KNOWN);
         if abi == 0 {
@@ -59,8 +75,10 @@ impl FileRules {
 fn rules(writable: &[Writable<'_>]) -> Result<RulesetCreated, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = read | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
-    let mut rules =
-        Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?.handle_access(AccessNet::from_all(KNOWN))?.create()?;
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .create()?;
     for Writable { folder, place, .. } in writable {
         let rights = match place {
             Place::Own => write,
@@ -82,7 +100,11 @@ pub fn is_readable(path: &Path) -> bool {
 }
 
 /// A rule for `path`, if that is there: what isn't needn't be read. Of a file, folders' rights mean nothing.
-fn add(rules: RulesetCreated, path: &Path, rights: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
+fn add(
+    rules: RulesetCreated,
+    path: &Path,
+    rights: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
     match PathFd::new(path) {
         Ok(handle) => rules.add_rule(PathBeneath::new(&handle, rights_for(&handle, rights))),
         Err(_) => Ok(rules),
@@ -91,12 +113,14 @@ fn add(rules: RulesetCreated, path: &Path, rights: BitFlags<AccessFs>) -> Result
 
 /// Those of `rights` that a file can have, where `handle` is one.
 fn rights_for(handle: &impl AsFd, rights: BitFlags<AccessFs>) -> BitFlags<AccessFs> {
-    let is_folder = rustix::fs::fstat(handle)
-        .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory);
+    let is_folder = rustix::fs::fstat(handle).is_ok_and(|stat| {
+        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory
+    });
     if is_folder { rights } else { rights & AccessFs::from_file(KNOWN) }
 }
 
-/// Rules for commands, put together while everything can still be opened, and taken on by a process with one thread.
+/// Rules for commands, put together while everything can still be opened, and taken on by a process with one
+/// thread.
 pub struct CommandRules(Option<RulesetCreated>);
 
 impl CommandRules {
@@ -115,7 +139,8 @@ impl CommandRules {
         Ok(CommandRules(Some(rules.map_err(io::Error::other)?)))
     }
 
-    /// Allows what every command needs of the system: programs to execute, files to read, devices that hold nothing.
+    /// Allows what every command needs of the system: programs to execute, files to read, devices that hold
+    /// nothing.
     ///
     /// # Errors
     /// As [`CommandRules::new`].
@@ -127,7 +152,9 @@ impl CommandRules {
         for path in SYSTEM {
             self.add(Path::new(path), read)?;
         }
-        DEVICES.iter().try_for_each(|path| self.add(Path::new(path), AccessFs::ReadFile | AccessFs::WriteFile))
+        DEVICES
+            .iter()
+            .try_for_each(|path| self.add(Path::new(path), AccessFs::ReadFile | AccessFs::WriteFile))
     }
 
     /// Allows files in `folder` to be read, and to be listed where `listed`.

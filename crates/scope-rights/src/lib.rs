@@ -1,18 +1,23 @@
 //! Giving up rights: what a run keeps once its sockets, its files and its memory are there.
 //!
-//! 1. Who to be is decided (`user`): the named user; or, started as root without a name, `wirescope`, the owner of the dump folder
+//! 1. Who to be is decided (`user`): the named user; or, started as root without a name, `wirescope`, the
+//!    owner of the dump folder
 //!    or `nobody`, the first of them who can write there; else root, without capabilities. A thread takes on each identity for a
 //!    moment and tries.
-//! 2. Landlock's rules and the list of system calls are made (`files`, `calls`), while everything can still be opened.
-//! 3. Every thread gives up what programs that it would start could have (the bounding set), which takes a capability itself.
-//! 4. The process changes its groups and its user; files that get a name later in a folder of others are opened, without one.
-//! 5. Every thread gives up all capabilities and the right to gain any, then writing outside of the folders, then all system
+//! 2. Landlock's rules and the list of system calls are made (`files`, `calls`), while everything can still
+//!    be opened.
+//! 3. Every thread gives up what programs that it would start could have (the bounding set), which takes a
+//!    capability itself.
+//! 4. The process changes its groups and its user; files that get a name later in a folder of others are
+//!    opened, without one.
+//! 5. Every thread gives up all capabilities and the right to gain any, then writing outside of the folders,
+//!    then all system
 //!    calls that aren't on the list; in this order, since each step forbids the ones before. Threads that begin later inherit it.
 //!
-//! From the first of these on no process of the same user may look into this one, take its sockets or have its memory written to
-//! disk by a crash ([`hide`]). No thread is left out. Commands after dumps run in a process of their own, which is begun between 1 and 2,
-//! as the same user, and has other rights.
-//! What the kernel lacks is said; the other steps are taken all the same.
+//! From the first of these on no process of the same user may look into this one, take its sockets or have
+//! its memory written to disk by a crash ([`hide`]). No thread is left out. Commands after dumps run in a
+//! process of their own, which is begun between 1 and 2, as the same user, and has other rights. What the
+//! kernel lacks is said; the other steps are taken all the same.
 
 mod calls;
 mod capabilities;
@@ -60,7 +65,8 @@ pub struct Writable<'a> {
 pub enum Place {
     /// The run's own: files are made, read, written and removed there.
     Own,
-    /// A file of the run gets its name there, and the rest is others'. What may get a name is opened before rights are given up.
+    /// A file of the run gets its name there, and the rest is others'. What may get a name is opened before
+    /// rights are given up.
     NewName,
 }
 
@@ -68,7 +74,8 @@ pub enum Place {
 fn give_to(user: &str, places: &[Writable<'_>]) -> String {
     let user = shell_word(user);
     let of = |wanted: Place| {
-        let wanted: Vec<Writable<'_>> = places.iter().filter(|writable| writable.place == wanted).copied().collect();
+        let wanted: Vec<Writable<'_>> =
+            places.iter().filter(|writable| writable.place == wanted).copied().collect();
         user::folders(&wanted)
     };
     let own = of(Place::Own);
@@ -173,12 +180,16 @@ impl RightsError {
     pub fn fault(&self) -> Fault {
         match self {
             RightsError::NotWritable { user, places, give } => {
-                let fault = Fault::of("user").with_value(user).cause(format!("{user} can't write to {}", in_words(places)));
+                let fault = Fault::of("user")
+                    .with_value(user)
+                    .cause(format!("{user} can't write to {}", in_words(places)));
                 fault.remedy(remedy(places, give))
             }
             RightsError::File { path, cause } => Fault::of_thing(path.to_string_lossy()).error(cause),
             RightsError::NotAllowed { user, cause } => {
-                let fault = Fault::of("user").with_value(user).cause(format!("this process may not become {user}: {cause}"));
+                let fault = Fault::of("user")
+                    .with_value(user)
+                    .cause(format!("this process may not become {user}: {cause}"));
                 fault.remedy("it needs CAP_SETUID and CAP_SETGID, as root has them, or leave the flag away")
             }
             RightsError::Step { step, cause } => {
@@ -193,7 +204,8 @@ impl RightsError {
     }
 }
 
-/// What was given up, in words by `Display`: `rights: user nobody, no capabilities, seccomp, Landlock (ABI 5)`.
+/// What was given up, in words by `Display`:
+/// `rights: user nobody, no capabilities, seccomp, Landlock (ABI 5)`.
 #[derive(Clone, Debug)]
 pub struct Rights {
     /// Who the run is now, and why where that isn't what is expected.
@@ -211,32 +223,49 @@ impl fmt::Display for Rights {
         write!(f, "rights: user {}, no capabilities", self.user)?;
         match self.seccomp {
             true => f.write_str(", seccomp")?,
-            false => f.write_str(", no seccomp in this kernel: any system call that this user may make stays possible")?,
+            false => f.write_str(
+                ", no seccomp in this kernel: any system call that this user may make stays possible",
+            )?,
         }
         match self.landlock_abi {
-            0 => f.write_str(", no Landlock in this kernel: files are kept only from whom this user may not write to")?,
+            0 => f.write_str(
+                ", no Landlock in this kernel: files are kept only from whom this user may not write to",
+            )?,
             abi => write!(f, ", Landlock (ABI {abi})")?,
         }
         match self.commands_abi {
             None => Ok(()),
             Some(0) => f.write_str(
-                "; commands: a process of their own, no Landlock in this kernel: they may write wherever this user may",
+                "; commands: a process of their own, no Landlock in this kernel: they may write wherever \
+                 this user may",
             ),
             Some(abi) => {
                 write!(f, "; commands: a process of their own, Landlock (ABI {abi})")?;
-                // The one rule of that version that is in force: the run has no use for it, it signals no other process at all.
-                if abi > self.landlock_abi { f.write_str(", which also keeps them from signalling others") } else { Ok(()) }
+                // The one rule of that version that is in force: the run has no use for it, it signals no
+                // other process at all.
+                if abi > self.landlock_abi {
+                    f.write_str(", which also keeps them from signalling others")
+                } else {
+                    Ok(())
+                }
             }
         }
     }
 }
 
-/// Files that are opened for each folder where some get their names later: a dump takes up to three for each link type.
+/// Files that are opened for each folder where some get their names later: a dump takes up to three for each
+/// link type.
 const NAMES_RESERVED: usize = 48;
 
 /// Steps of the last part, for the error.
-const STEPS: [&str; 6] =
-    ["", "giving up capabilities", "giving up the right to gain any", "Landlock", "the filter of clone3", "seccomp"];
+const STEPS: [&str; 6] = [
+    "",
+    "giving up capabilities",
+    "giving up the right to gain any",
+    "Landlock",
+    "the filter of clone3",
+    "seccomp",
+];
 
 /// Who the run will be: decided before anything is begun, since nobody may be fit.
 pub struct Decision {
@@ -249,25 +278,28 @@ impl Decision {
         self.choice.become_user.as_ref()
     }
 
-    /// Why the run would be root, without capabilities, and what to do about it; `None`: it will be somebody else.
+    /// Why the run would be root, without capabilities, and what to do about it; `None`: it will be somebody
+    /// else.
     pub fn stays_root(&self) -> Option<&str> {
         self.choice.stays_root.as_deref()
     }
 }
 
-/// No other process of the same user can look into this one from here on: not into its memory, not at its descriptors. Nor does a
-/// crash write its memory to disk. A change of the user undoes it, so it is done again then. And programs that this one starts get
-/// none of its descriptors, not even those that whoever started this one left open for it.
+/// No other process of the same user can look into this one from here on: not into its memory, not at its
+/// descriptors. Nor does a crash write its memory to disk. A change of the user undoes it, so it is done
+/// again then. And programs that this one starts get none of its descriptors, not even those that whoever
+/// started this one left open for it.
 pub fn hide() {
-    // SAFETY: these take numbers only. A kernel before 5.11 has not the second one: there what was left open stays so.
+    // SAFETY: these take numbers only. A kernel before 5.11 has not the second one: there what was left open
+    // stays so.
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
         libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
     }
 }
 
-/// Makes a process with one thread powerless for good, as `user` where one is named: no capability, and none to gain. What it may
-/// open is for Landlock's rules to say.
+/// Makes a process with one thread powerless for good, as `user` where one is named: no capability, and none
+/// to gain. What it may open is for Landlock's rules to say.
 ///
 /// # Errors
 /// Some rights may be given up already then: the caller must not go on.
@@ -286,8 +318,8 @@ pub fn become_powerless(user: Option<&User>) -> Result<(), RightsError> {
 /// Decides who to be; `writable` is the dump folder and whatever else the run will write. Changes nothing.
 ///
 /// # Errors
-/// What the run will write is there and is no plain file, the user that was named can't write there, or this process can't become
-/// that user.
+/// What the run will write is there and is no plain file, the user that was named can't write there, or this
+/// process can't become that user.
 pub fn decide(plan: &RightsPlan, writable: &[Writable<'_>]) -> Result<Decision, RightsError> {
     for Writable { folder, file, .. } in writable {
         let fault = |cause| RightsError::File { path: folder.path().join(file), cause };
@@ -296,7 +328,8 @@ pub fn decide(plan: &RightsPlan, writable: &[Writable<'_>]) -> Result<Decision, 
     Ok(Decision { choice: user::choose(&plan.user, writable)? })
 }
 
-/// Gives up, for all threads of the process, everything that a run with these folders doesn't need. For good: there is no way back.
+/// Gives up, for all threads of the process, everything that a run with these folders doesn't need. For good:
+/// there is no way back.
 ///
 /// # Errors
 /// Some rights may be given up already then: the caller must not go on.
@@ -305,13 +338,17 @@ pub fn give_up(decision: Decision, writable: &[Writable<'_>]) -> Result<Rights, 
     let files = FileRules::new(writable).map_err(RightsError::step("making Landlock's rules"))?;
     let calls = calls::filters().map_err(RightsError::step("making the list of system calls"))?;
     let seccomp = calls.is_some();
-    threads::in_each(threads::lasting(|_| capabilities::drop_bounding())).map_err(RightsError::step("asking every thread"))?;
+    threads::in_each(threads::lasting(|_| capabilities::drop_bounding()))
+        .map_err(RightsError::step("asking every thread"))?;
     if let Some(user) = &choice.become_user {
         user.take_on().map_err(RightsError::step("changing the user"))?;
     }
     hide();
     for named in writable.iter().filter(|writable| writable.place == Place::NewName) {
-        named.folder.reserve(NAMES_RESERVED).map_err(RightsError::step("opening files that get their names later"))?;
+        named
+            .folder
+            .reserve(NAMES_RESERVED)
+            .map_err(RightsError::step("opening files that get their names later"))?;
     }
     let landlock_abi = files.abi();
     let landlock = files.ruleset();
@@ -351,9 +388,9 @@ impl Failed {
     fn result(&self) -> Result<(), RightsError> {
         match self.step.load(Ordering::Acquire) {
             0 => Ok(()),
-            step => {
-                Err(RightsError::step(STEPS[step as usize])(io::Error::from_raw_os_error(self.errno.load(Ordering::Acquire))))
-            }
+            step => Err(RightsError::step(STEPS[step as usize])(io::Error::from_raw_os_error(
+                self.errno.load(Ordering::Acquire),
+            ))),
         }
     }
 }
@@ -374,16 +411,42 @@ mod tests {
     #[test]
     fn what_the_kernel_lacks_is_said() {
         let check = |seccomp, landlock_abi, expected: &str| {
-            let said = Rights { user: "nobody".into(), seccomp, landlock_abi, commands_abi: None }.to_string();
-            assert!(said.starts_with("rights: user nobody, no capabilities, ") && said.ends_with(expected), "{said}");
+            let said =
+                Rights { user: "nobody".into(), seccomp, landlock_abi, commands_abi: None }.to_string();
+            assert!(
+                said.starts_with("rights: user nobody, no capabilities, ") && said.ends_with(expected),
+                "{said}"
+            );
         };
         check(true, 7, ", seccomp, Landlock (ABI 7)");
-        check(true, 0, "seccomp, no Landlock in this kernel: files are kept only from whom this user may not write to");
-        check(false, 1, "no seccomp in this kernel: any system call that this user may make stays possible, Landlock (ABI 1)");
-        let commands = |abi| Rights { user: "a".into(), seccomp: true, landlock_abi: 5, commands_abi: Some(abi) }.to_string();
+        check(
+            true,
+            0,
+            "seccomp, no Landlock in this kernel: files are kept only from whom this user may not write to",
+        );
+        check(
+            false,
+            1,
+            "no seccomp in this kernel: any system call that this user may make stays possible, Landlock \
+             (ABI 1)",
+        );
+        let commands = |abi| {
+            Rights { user: "a".into(), seccomp: true, landlock_abi: 5, commands_abi: Some(abi) }.to_string()
+        };
         let said = commands(6);
-        assert!(said.contains(", Landlock (ABI 5); commands: a process of their own, Landlock (ABI 6), which also "), "{said}");
-        assert!(commands(5).ends_with("; commands: a process of their own, Landlock (ABI 5)"), "one number needs no words");
-        assert!(commands(0).contains("; commands: a process of their own, no Landlock in this kernel: they may write"));
+        assert!(
+            said.contains(
+                ", Landlock (ABI 5); commands: a process of their own, Landlock (ABI 6), which also "
+            ),
+            "{said}"
+        );
+        assert!(
+            commands(5).ends_with("; commands: a process of their own, Landlock (ABI 5)"),
+            "one number needs no words"
+        );
+        assert!(
+            commands(0)
+                .contains("; commands: a process of their own, no Landlock in this kernel: they may write")
+        );
     }
 }

@@ -48,14 +48,18 @@ struct Slot {
 
 /// Tries everything in every thread. `writable` are the folders of the run.
 pub fn run(rights: &Rights, writable: &[Writable<'_>]) -> io::Result<SelfTest> {
-    let is_outside =
-        |path: &&&str| writable.iter().all(|writable| writable.folder.path() != Path::new(path)) && Path::new(path).is_dir();
-    let outside = OPEN_TO_ALL.iter().find(is_outside).ok_or_else(|| io::Error::other("no folder outside to try"))?;
+    let is_outside = |path: &&&str| {
+        writable.iter().all(|writable| writable.folder.path() != Path::new(path)) && Path::new(path).is_dir()
+    };
+    let outside =
+        OPEN_TO_ALL.iter().find(is_outside).ok_or_else(|| io::Error::other("no folder outside to try"))?;
     let outside = CString::new(format!("{outside}/wirescope-selftest-{}", std::process::id()))?;
     let slot = |_| Slot { thread: AtomicI32::new(0), errors: [const { AtomicI32::new(0) }; TRIES.len()] };
     let slots: &'static Vec<Slot> = threads::lasting((0..THREADS_MAX).map(slot).collect());
     let asked = threads::in_each(threads::lasting(move |thread| {
-        let is_free = |slot: &&Slot| slot.thread.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        let is_free = |slot: &&Slot| {
+            slot.thread.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        };
         if let Some(slot) = slots.iter().find(is_free) {
             for (error, found) in slot.errors.iter().zip(try_all(&outside)) {
                 error.store(found, Ordering::Release);
@@ -66,13 +70,16 @@ pub fn run(rights: &Rights, writable: &[Writable<'_>]) -> io::Result<SelfTest> {
     let mut listed = Vec::new();
     for thread in asked {
         let found = slots.iter().find(|slot| slot.thread.load(Ordering::Acquire) == thread);
-        let Ok(status) = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")) else { continue };
+        let Ok(status) = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")) else {
+            continue;
+        };
         let (facts, good) = of_thread(thread, &status, found, rights.landlock_abi > 0);
         passed &= good;
         listed.push(facts);
     }
     let inside = writable.iter().try_for_each(|writable| writable.folder.unnamed().map(drop));
-    let beside: Vec<[i32; 2]> = writable.iter().filter(|writable| writable.place == Place::NewName).map(try_beside).collect();
+    let beside: Vec<[i32; 2]> =
+        writable.iter().filter(|writable| writable.place == Place::NewName).map(try_beside).collect();
     passed &= beside.iter().flatten().all(|error| *error == libc::EACCES);
     passed &= inside.is_ok() && rights.landlock_abi > 0 && !listed.is_empty();
     let mut facts = sum(rights, listed, inside.err(), passed);
@@ -82,12 +89,15 @@ pub fn run(rights: &Rights, writable: &[Writable<'_>]) -> io::Result<SelfTest> {
     Ok(SelfTest { facts, passed })
 }
 
-/// Tries, in a folder where the run only gives a file its name, to list what is there, and to open a new file; nothing is left behind.
+/// Tries, in a folder where the run only gives a file its name, to list what is there, and to open a new
+/// file; nothing is left behind.
 fn try_beside(writable: &Writable<'_>) -> [i32; 2] {
     let flags = OFlags::CLOEXEC | OFlags::DIRECTORY;
-    [OFlags::RDONLY, OFlags::RDWR | OFlags::TMPFILE].map(|how| match openat(writable.folder, ".", flags | how, Mode::RUSR) {
-        Ok(_) => 0,
-        Err(error) => error.raw_os_error(),
+    [OFlags::RDONLY, OFlags::RDWR | OFlags::TMPFILE].map(|how| {
+        match openat(writable.folder, ".", flags | how, Mode::RUSR) {
+            Ok(_) => 0,
+            Err(error) => error.raw_os_error(),
+        }
     })
 }
 
@@ -114,7 +124,8 @@ fn of_thread(thread: threads::Tid, status: &str, found: Option<&Slot>, landlock:
     let mut facts = json!({"name": threads::name(thread), "capabilities": 0});
     let mut good = found.is_some() && landlock;
     for (key, word, due) in STATUS {
-        let value = status.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix(":")).unwrap_or("").trim();
+        let value =
+            status.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix(":")).unwrap_or("").trim();
         facts[key] = value.into();
         // A thread without capabilities can't empty the bounding set; by no_new_privs that set is of no use.
         good &= value == due || key == "bounding";
@@ -131,8 +142,8 @@ fn of_thread(thread: threads::Tid, status: &str, found: Option<&Slot>, landlock:
     (facts, good)
 }
 
-/// Tries everything in the calling thread, in the order of [`TRIES`]; 0 where it was possible. For signal handlers. What is
-/// possible although it must not be is undone: closed, removed, ended.
+/// Tries everything in the calling thread, in the order of [`TRIES`]; 0 where it was possible. For signal
+/// handlers. What is possible although it must not be is undone: closed, removed, ended.
 fn try_all(outside: &CString) -> [i32; TRIES.len()] {
     let nothing: *const libc::c_char = std::ptr::null();
     let opened = |handle: libc::c_long| match handle {
@@ -140,8 +151,8 @@ fn try_all(outside: &CString) -> [i32; TRIES.len()] {
         0.. => unsafe { libc::close(handle as i32) },
         _ => errno(),
     };
-    // SAFETY: the paths and the lists of no words outlive the calls; there is no such program, and no process 0 to be traced; a
-    // child that is made although none may be ends at once. All else is numbers.
+    // SAFETY: the paths and the lists of no words outlive the calls; there is no such program, and no process
+    // 0 to be traced; a child that is made although none may be ends at once. All else is numbers.
     unsafe {
         let socket = opened(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).into());
         let all = i32::from((libc::ETH_P_ALL as u16).to_be());

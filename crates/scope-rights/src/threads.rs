@@ -1,4 +1,5 @@
-//! The same task in every thread of the process: what Linux keeps per thread can only be given up by each thread itself.
+//! The same task in every thread of the process: what Linux keeps per thread can only be given up by each
+//! thread itself.
 //!
 //! ```text
 //!  for each thread that /proc/self/task lists and that hasn't answered: signal it, wait for its answer
@@ -15,7 +16,8 @@ use std::time::{Duration, Instant};
 /// A thread's number in the system.
 pub type Tid = i32;
 
-/// A thread that doesn't answer for so long is an error. Long, since a process may be stopped by hand meanwhile.
+/// A thread that doesn't answer for so long is an error. Long, since a process may be stopped by hand
+/// meanwhile.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Pause between two looks for an answer.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
@@ -31,7 +33,8 @@ static TASK: AtomicPtr<Task> = AtomicPtr::new(std::ptr::null_mut());
 static ANSWERED: AtomicI32 = AtomicI32::new(0);
 /// One task at a time.
 static ONE: Mutex<()> = Mutex::new(());
-/// Keeps a value for as long as the process lives: a late answer must find it. A few hundred bytes, two or three times a process.
+/// Keeps a value for as long as the process lives: a late answer must find it. A few hundred bytes, two or
+/// three times a process.
 pub fn lasting<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
@@ -48,9 +51,11 @@ pub fn in_each(task: &'static (impl Fn(Tid) + Sync)) -> io::Result<Vec<Tid>> {
     let this = this_thread();
     let mut answered = Vec::new();
     for _ in 0..LISTINGS_MAX {
-        let new: Vec<Tid> = listed()?.into_iter().filter(|thread| *thread != this && !answered.contains(thread)).collect();
+        let new: Vec<Tid> =
+            listed()?.into_iter().filter(|thread| *thread != this && !answered.contains(thread)).collect();
         if new.is_empty() {
-            // SAFETY: `before` is what the system itself gave; nothing else of this process takes this signal.
+            // SAFETY: `before` is what the system itself gave; nothing else of this process takes this
+            // signal.
             unsafe { libc::sigaction(signal(), &before, std::ptr::null_mut()) };
             TASK.store(std::ptr::null_mut(), Ordering::Release);
             task(this);
@@ -68,7 +73,8 @@ pub fn in_each(task: &'static (impl Fn(Tid) + Sync)) -> io::Result<Vec<Tid>> {
 /// Signals one thread and waits until it has done the task, or has ended.
 fn ask(thread: Tid) -> io::Result<()> {
     ANSWERED.store(0, Ordering::Release);
-    // SAFETY: takes numbers only. The handler is installed; a thread that has ended is an error, not somebody else.
+    // SAFETY: takes numbers only. The handler is installed; a thread that has ended is an error, not somebody
+    // else.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) };
     if sent < 0 {
         let error = io::Error::last_os_error();
@@ -110,8 +116,8 @@ extern "C" fn answer(_: libc::c_int) {
     if task.is_null() {
         return;
     }
-    // SAFETY: what TASK points to was leaked, so it lives for ever, and nobody changes it; `errno` is this thread's own, and
-    // whoever was interrupted finds it as it was.
+    // SAFETY: what TASK points to was leaked, so it lives for ever, and nobody changes it; `errno` is this
+    // thread's own, and whoever was interrupted finds it as it was.
     unsafe {
         let errno = libc::__errno_location();
         let kept = *errno;
@@ -134,7 +140,10 @@ fn listed() -> io::Result<Vec<Tid>> {
 
 /// A thread's name, for words.
 pub fn name(thread: Tid) -> String {
-    std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default().trim_end().to_string()
+    std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"))
+        .unwrap_or_default()
+        .trim_end()
+        .to_string()
 }
 
 #[cfg(test)]
@@ -177,7 +186,8 @@ mod tests {
         let answered = in_each(lasting(move |thread| done.lock().unwrap().push(thread))).unwrap();
         stop.store(true, Ordering::Relaxed);
         drop(told);
-        let threads = [computes.join().unwrap(), waits.join().unwrap(), sleeps.join().unwrap(), this_thread()];
+        let threads =
+            [computes.join().unwrap(), waits.join().unwrap(), sleeps.join().unwrap(), this_thread()];
         let done = done.lock().unwrap().clone();
         for thread in threads {
             assert_eq!(done.iter().filter(|&&one| one == thread).count(), 1, "{done:?}");

@@ -60,18 +60,22 @@ impl User {
     pub fn named(name: &str) -> io::Result<Option<User>> {
         let Ok(name) = CString::new(name) else { return Ok(None) };
         // SAFETY: the name outlives the call; the other arguments are as `look_up` says.
-        let found = look_up(|entry, buffer, len, found| unsafe { libc::getpwnam_r(name.as_ptr(), entry, buffer, len, found) })?;
+        let found = look_up(|entry, buffer, len, found| unsafe {
+            libc::getpwnam_r(name.as_ptr(), entry, buffer, len, found)
+        })?;
         Ok(found.map(|(user, _)| user))
     }
 
     /// The user with this number; `None` if the user database has none.
     pub fn numbered(uid: u32) -> io::Result<Option<User>> {
         // SAFETY: the arguments are as `look_up` says.
-        let found = look_up(|entry, buffer, len, found| unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) })?;
+        let found =
+            look_up(|entry, buffer, len, found| unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) })?;
         Ok(found.map(|(user, _)| user))
     }
 
-    /// The folder of the user who this process is by now: what HOME says if it is that user's, else what the user database says, else `/`.
+    /// The folder of the user who this process is by now: what HOME says if it is that user's, else what the
+    /// user database says, else `/`.
     pub fn own_home() -> PathBuf {
         // SAFETY: takes nothing and never fails.
         let uid = unsafe { libc::geteuid() };
@@ -80,13 +84,14 @@ impl User {
             return own;
         }
         // SAFETY: the arguments are as `look_up` says.
-        let found = look_up(|entry, buffer, len, found| unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) });
+        let found =
+            look_up(|entry, buffer, len, found| unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) });
         let home = found.ok().flatten().map(|(_, home)| home).filter(|home| home.is_dir());
         home.unwrap_or_else(|| PathBuf::from("/"))
     }
 
-    /// The user with this number, whom the user database needn't know. Without a group it is that of the entry, or, where there is
-    /// none, the one with the user's number.
+    /// The user with this number, whom the user database needn't know. Without a group it is that of the
+    /// entry, or, where there is none, the one with the user's number.
     pub fn with_numbers(uid: u32, gid: Option<u32>) -> io::Result<User> {
         let known = User::numbered(uid)?;
         let gid = gid.or(known.as_ref().map(|user| user.gid)).unwrap_or(uid);
@@ -103,7 +108,8 @@ impl User {
 
     /// The whole process becomes this user, without any other groups. For good.
     pub fn take_on(&self) -> io::Result<()> {
-        // SAFETY: these take numbers only (no groups: no list is read). The C library does it in all threads, or in none.
+        // SAFETY: these take numbers only (no groups: no list is read). The C library does it in all threads,
+        // or in none.
         let done = unsafe {
             (libc::getgroups(0, null_mut()) == 0 || libc::setgroups(0, null_mut()) == 0)
                 && libc::setresgid(self.gid, self.gid, self.gid) == 0
@@ -112,25 +118,31 @@ impl User {
         if done { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Tries in a thread, which alone takes on the user for its short life, whether all of `writable` can be written.
+    /// Tries in a thread, which alone takes on the user for its short life, whether all of `writable` can be
+    /// written.
     fn try_on(&self, writable: &[Writable<'_>]) -> Result<(), Obstacle> {
         let attempt = || {
             self.take_on_in_thread().map_err(Obstacle::Change)?;
             let tried = writable.iter().map(|Writable { folder, file, .. }| folder.try_writing(file));
-            let failed: Vec<_> = tried.enumerate().filter_map(|(at, tried)| Some((at, tried.err()?))).collect();
+            let failed: Vec<_> =
+                tried.enumerate().filter_map(|(at, tried)| Some((at, tried.err()?))).collect();
             if failed.is_empty() { Ok(()) } else { Err(Obstacle::Write(failed)) }
         };
-        std::thread::scope(|scope| match std::thread::Builder::new().name("rights".to_string()).spawn_scoped(scope, attempt) {
-            Ok(thread) => thread.join().unwrap_or_else(|_| Err(Obstacle::Change(io::Error::other("the thread panicked")))),
-            Err(error) => Err(Obstacle::Change(error)),
+        std::thread::scope(|scope| {
+            match std::thread::Builder::new().name("rights".to_string()).spawn_scoped(scope, attempt) {
+                Ok(thread) => thread
+                    .join()
+                    .unwrap_or_else(|_| Err(Obstacle::Change(io::Error::other("the thread panicked")))),
+                Err(error) => Err(Obstacle::Change(error)),
+            }
         })
     }
 
     fn take_on_in_thread(&self) -> io::Result<()> {
         let no_change: libc::c_long = -1;
         let (uid, gid) = (libc::c_long::from(self.uid), libc::c_long::from(self.gid));
-        // SAFETY: the calls themselves, below the C library, change the calling thread only; the groups' list is not read. The
-        // saved user stays root: who tries only asks what the effective one may.
+        // SAFETY: the calls themselves, below the C library, change the calling thread only; the groups' list
+        // is not read. The saved user stays root: who tries only asks what the effective one may.
         let done = unsafe {
             libc::syscall(libc::SYS_setgroups, 0, null_mut::<libc::gid_t>()) == 0
                 && libc::syscall(libc::SYS_setresgid, no_change, gid, no_change) == 0
@@ -148,7 +160,9 @@ pub fn choose(choice: &UserChoice, writable: &[Writable<'_>]) -> Result<Choice, 
     let current = User::current();
     match choice {
         UserChoice::Named(user) => named(user, &current, writable),
-        UserChoice::Best if current.uid != 0 => Ok(Choice { become_user: None, words: current.name, stays_root: None }),
+        UserChoice::Best if current.uid != 0 => {
+            Ok(Choice { become_user: None, words: current.name, stays_root: None })
+        }
         UserChoice::Best => best(current, writable),
     }
 }
@@ -197,7 +211,9 @@ fn not_writable(user: String, writable: &[Writable<'_>], mut failed: Vec<(usize,
 
 /// What gives `user` the folders where another owner is what helps; where it helps nowhere, that.
 fn what_helps(user: &str, writable: &[Writable<'_>], failed: &[(usize, io::Error)]) -> String {
-    let owned = |(at, cause): &(usize, io::Error)| (cause.raw_os_error() == Some(libc::EACCES)).then_some(writable[*at]);
+    let owned = |(at, cause): &(usize, io::Error)| {
+        (cause.raw_os_error() == Some(libc::EACCES)).then_some(writable[*at])
+    };
     let owned: Vec<Writable<'_>> = failed.iter().filter_map(owned).collect();
     if owned.is_empty() { MEND.to_string() } else { give_to(user, &owned) }
 }
@@ -218,11 +234,12 @@ pub(super) fn folders<'a>(places: &[Writable<'a>]) -> Vec<&'a Path> {
     folders
 }
 
-/// Root has named nobody: the first who can write, else root itself, whom no capabilities leave with the files of root. What is said then
-/// is of the one who can write to the most folders.
+/// Root has named nobody: the first who can write, else root itself, whom no capabilities leave with the
+/// files of root. What is said then is of the one who can write to the most folders.
 fn best(root: User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
     let owner = writable.first().and_then(owner);
-    let candidates = [by_name(OWN_USER).map(|user| (user, "")), owner, by_name(NOBODY).map(|user| (user, ""))];
+    let candidates =
+        [by_name(OWN_USER).map(|user| (user, "")), owner, by_name(NOBODY).map(|user| (user, ""))];
     let mut refused: Vec<(User, Vec<(usize, io::Error)>)> = Vec::new();
     for (user, remark) in candidates.into_iter().flatten() {
         if refused.iter().any(|(other, _)| other.uid == user.uid) {
@@ -243,11 +260,15 @@ fn best(root: User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
         Some((user, failed)) => {
             let lacking = places(writable, failed);
             let (user, give) = (&user.name, what_helps(&user.name, writable, failed));
-            let folders: Vec<String> = folders(&lacking).iter().map(|folder| folder.display().to_string()).collect();
+            let folders: Vec<String> =
+                folders(&lacking).iter().map(|folder| folder.display().to_string()).collect();
             let are = if folders.len() == 1 { "is" } else { "are" };
             let folders = folders.join(" and ");
             (
-                format!("root ({folders} {are} not writable for {user}; to have another user: {give}; or name one by --user)"),
+                format!(
+                    "root ({folders} {are} not writable for {user}; to have another user: {give}; or name \
+                     one by --user)"
+                ),
                 format!("this run stays root, because {folders} {are} not writable for {user}; {give}"),
             )
         }
@@ -259,7 +280,9 @@ fn best(root: User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
             Err(not_writable(user.name, writable, failed))
         }
         // A namespace of an ordinary user, most likely: that user's rights are all that root has here.
-        Err(Obstacle::Change(_)) => Ok(Choice { become_user: None, words: format!("{words} with its groups"), stays_root }),
+        Err(Obstacle::Change(_)) => {
+            Ok(Choice { become_user: None, words: format!("{words} with its groups"), stays_root })
+        }
         Ok(()) => Ok(Choice { become_user: Some(root), words, stays_root }),
     }
 }
@@ -274,8 +297,8 @@ fn owner(writable: &Writable<'_>) -> Option<(User, &'static str)> {
     Some((user, " (the dump folder's owner)"))
 }
 
-/// Asks the user database for a user and the user's folder: `ask` gets room for an entry, room for its strings and the length of that, and where to say that it
-/// found one.
+/// Asks the user database for a user and the user's folder: `ask` gets room for an entry, room for its
+/// strings and the length of that, and where to say that it found one.
 fn look_up(
     ask: impl Fn(*mut libc::passwd, *mut libc::c_char, usize, *mut *mut libc::passwd) -> libc::c_int,
 ) -> io::Result<Option<(User, PathBuf)>> {
@@ -284,7 +307,8 @@ fn look_up(
     let mut found = null_mut();
     match ask(entry.as_mut_ptr(), strings.as_mut_ptr(), strings.len(), &mut found) {
         0 if found.is_null() => Ok(None),
-        // SAFETY: it was found, so the entry is filled, and its name and folder point into `strings`, which is still there.
+        // SAFETY: it was found, so the entry is filled, and its name and folder point into `strings`, which
+        // is still there.
         0 => unsafe {
             let entry = entry.assume_init();
             let name = CStr::from_ptr(entry.pw_name).to_string_lossy().into_owned();

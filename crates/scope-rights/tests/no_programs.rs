@@ -1,4 +1,5 @@
-//! No thread starts a program once rights are given up, whenever it began: in a process of its own, since there is no way back.
+//! No thread starts a program once rights are given up, whenever it began: in a process of its own, since
+//! there is no way back.
 
 use scope_folder::Folder;
 use scope_rights::{Place, RightsPlan, UserChoice, Writable};

@@ -1,4 +1,5 @@
-//! One writer, one reader: a thousand packets go through a ring of 1 MiB, and the reader knows what it saw and missed.
+//! One writer, one reader: a thousand packets go through a ring of 1 MiB, and the reader knows what it saw
+//! and missed.
 
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
@@ -7,7 +8,8 @@ use std::error::Error;
 
 /// Writes, reads, and prints the reader's counts.
 pub fn main() -> Result<(), Box<dyn Error>> {
-    let config = RingConfig { ring_bytes: 1 << 20, segment_bytes: None, workers: 1, lanes: 1, run_id: [7; 16] };
+    let config =
+        RingConfig { ring_bytes: 1 << 20, segment_bytes: None, workers: 1, lanes: 1, run_id: [7; 16] };
     let ring = Ring::ready(&config, &[], &MemoryOptions::default(), &|_bytes| true)?;
     let mut writer = ring.open_lane(0, LinkType::ETHERNET).ok_or("the lane table is full")?;
     let interface = Interface {
@@ -24,7 +26,8 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     let frame = [0u8; 600];
     let key = KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &frame));
     for number in 0..1000 {
-        let head = PacketHead { time_ns: number * 1000, captured_len: 600, original_len: 600, ..Default::default() };
+        let head =
+            PacketHead { time_ns: number * 1000, captured_len: 600, original_len: 600, ..Default::default() };
         while writer.append(index, &head, key, &frame) == Append::NeedsSegment {
             if !writer.claim() {
                 return Err("every segment is pinned".into());

@@ -62,7 +62,12 @@ impl RingConfig {
         for (index, share) in shares.iter().enumerate() {
             let (own, needed) = (own(share) as u64, needed(share.lanes.max(1)));
             if own < needed {
-                faults.push(RingError::ShareTooSmall { index, percent: share.percent, segments: own, needed });
+                faults.push(RingError::ShareTooSmall {
+                    index,
+                    percent: share.percent,
+                    segments: own,
+                    needed,
+                });
             }
         }
         let common = segments.saturating_sub(shares.iter().map(own).sum());
@@ -72,11 +77,16 @@ impl RingConfig {
             let percent = shares.iter().map(|share| share.percent as u64).sum();
             faults.push(RingError::SharesTooLarge { percent, segments: common as u64, needed });
         }
-        if faults.is_empty() { Ok(std::iter::once(common).chain(shares.iter().map(own)).collect()) } else { Err(faults) }
+        if faults.is_empty() {
+            Ok(std::iter::once(common).chain(shares.iter().map(own)).collect())
+        } else {
+            Err(faults)
+        }
     }
 
-    /// The same ring where the size of its segments is its own choice: the largest size, up to the one that it would choose
-    /// without shares, at which every share has the segments that it needs. As it is where none will do.
+    /// The same ring where the size of its segments is its own choice: the largest size, up to the one that
+    /// it would choose without shares, at which every share has the segments that it needs. As it is where
+    /// none will do.
     pub fn sized_for(&self, shares: &[Share]) -> RingConfig {
         let Ok((largest, _)) = self.plan() else { return *self };
         let sizes = std::iter::successors(Some(largest as u64), |bytes| Some(bytes / 2));
@@ -125,8 +135,13 @@ impl Claims {
         self.queues[group].sealing.push_back(slot);
     }
 
-    /// Takes the oldest segment of `group`, by order of sealing, that `recycle` can take: slot and generation.
-    pub(crate) fn claim(&mut self, group: ClaimGroup, recycle: impl Fn(u32) -> Option<u64>) -> Option<(u32, u64)> {
+    /// Takes the oldest segment of `group`, by order of sealing, that `recycle` can take: slot and
+    /// generation.
+    pub(crate) fn claim(
+        &mut self,
+        group: ClaimGroup,
+        recycle: impl Fn(u32) -> Option<u64>,
+    ) -> Option<(u32, u64)> {
         let queue = &mut self.queues[group.0 as usize];
         if let Some(claimed) = queue.claim_held(HELD_PROBES, &recycle) {
             return Some(claimed);
@@ -143,8 +158,8 @@ impl Claims {
 }
 
 impl Queue {
-    /// Looks at up to `probes` held segments. Where there are more, it goes on where the last look ended, so that a few that
-    /// stay pinned hide no other; else the oldest comes first.
+    /// Looks at up to `probes` held segments. Where there are more, it goes on where the last look ended, so
+    /// that a few that stay pinned hide no other; else the oldest comes first.
     fn claim_held(&mut self, probes: usize, recycle: &impl Fn(u32) -> Option<u64>) -> Option<(u32, u64)> {
         let held = self.held.len();
         if held <= probes {

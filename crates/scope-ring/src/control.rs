@@ -102,7 +102,8 @@ pub struct WorkerControl {
     dropped: [AtomicU64; REASONS],
     /// How often capture time was set back for this worker. Changes while `clock_ns` is 0.
     pub era: AtomicU64,
-    /// Capture time, ns, up to which everything of this worker is committed; never falls within an era, `i64::MAX` when it has ended.
+    /// Capture time, ns, up to which everything of this worker is committed; never falls within an era,
+    /// `i64::MAX` when it has ended.
     pub clock_ns: AtomicI64,
     /// How much older than the clock a packet may still be, ns.
     pub grace_ns: AtomicI64,
@@ -113,7 +114,8 @@ pub struct WorkerControl {
     padding: [u64; 15 - REASONS],
 }
 
-/// What one worker did with what it received. `received = stored + filtered + duplicate + dropped in the worker`.
+/// What one worker did with what it received.
+/// `received = stored + filtered + duplicate + dropped in the worker`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerCounts {
     /// Packets that the source handed over.
@@ -134,7 +136,8 @@ pub struct WorkerCounts {
     pub cut_by_segment_packets: u64,
     /// Packets that were recognised as duplicates.
     pub duplicate_packets: u64,
-    /// Packets older than the worker's clock less its grace: windows that they belong to may be over (they count as stored).
+    /// Packets older than the worker's clock less its grace: windows that they belong to may be over (they
+    /// count as stored).
     pub late_packets: u64,
     /// Packets whose time is not believed: it moved no clock (they count as stored).
     pub stray_packets: u64,
@@ -173,8 +176,8 @@ impl WorkerControl {
         self.turn.load(Ordering::Relaxed) / 2
     }
 
-    /// Where the worker stands. Whoever reads the era before the clock never takes the one of a later era for that of this one, or,
-    /// if so, this era is over for the worker.
+    /// Where the worker stands. Whoever reads the era before the clock never takes the one of a later era for
+    /// that of this one, or, if so, this era is over for the worker.
     pub fn moment(&self) -> Moment {
         let era = self.era.load(Ordering::Acquire);
         match self.clock_ns.load(Ordering::Acquire) {
@@ -234,8 +237,8 @@ pub struct SegmentControl {
     pub first_packet: AtomicU64,
     /// The lane's captured bytes before it.
     pub bytes_before: AtomicU64,
-    /// Times of the first and last packet (valid once sealed), the smallest and the largest (of what is committed, perhaps of
-    /// later packets, too), ns.
+    /// Times of the first and last packet (valid once sealed), the smallest and the largest (of what is
+    /// committed, perhaps of later packets, too), ns.
     pub times: [AtomicI64; 4],
     /// Place in the order of sealing over all lanes. Valid once sealed.
     pub sealed_order: AtomicU64,

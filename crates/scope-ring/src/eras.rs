@@ -1,16 +1,17 @@
-//! Eras: which packets of a lane came between two moments at which capture time was set back, what each era spans, and which packets
-//! have a time that is not believed.
+//! Eras: which packets of a lane came between two moments at which capture time was set back, what each era
+//! spans, and which packets have a time that is not believed.
 //!
 //! ```text
 //! lane   packet 0 ... era 0 ... | packet n ... era 1 ... | packet m ... era 2 ...        (first packet, era), rising
 //! ```
-//! A worker notes where its lanes enter an era before it commits the first packet of it, and a stray likewise: whoever has seen a packet
-//! committed finds here what is to be known of it.
+//! A worker notes where its lanes enter an era before it commits the first packet of it, and a stray
+//! likewise: whoever has seen a packet committed finds here what is to be known of it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Eras that are remembered, of each lane and of all together; the oldest are forgotten: their windows are over long since.
+/// Eras that are remembered, of each lane and of all together; the oldest are forgotten: their windows are
+/// over long since.
 const ERAS_MAX: usize = 65_536;
 /// Strays of a lane that are remembered; one that is forgotten counts as any other packet.
 const STRAYS_MAX: usize = 65_536;
@@ -45,12 +46,15 @@ impl Eras {
         eras.push_back((packet, era));
     }
 
-    /// The packets of `lane` that belong to `era`, as far as is known: the end is open while no other has begun.
+    /// The packets of `lane` that belong to `era`, as far as is known: the end is open while no other has
+    /// begun.
     pub(crate) fn packets(&self, lane: u32, era: u64) -> Range<u64> {
         let eras = &self.lanes[lane as usize];
         let at = eras.partition_point(|entry| entry.1 < era);
         match eras.get(at) {
-            Some(&(first, entered)) if entered == era => first..eras.get(at + 1).map_or(u64::MAX, |next| next.0),
+            Some(&(first, entered)) if entered == era => {
+                first..eras.get(at + 1).map_or(u64::MAX, |next| next.0)
+            }
             Some(&(first, _)) => first..first,
             None => u64::MAX..u64::MAX,
         }
@@ -101,7 +105,9 @@ mod tests {
     #[test]
     fn each_packet_belongs_to_the_era_that_its_lane_entered_last() {
         let mut eras = Eras::new(2);
-        let check = |eras: &Eras, lane, era, expected: Range<u64>| assert_eq!(eras.packets(lane, era), expected, "{lane} {era}");
+        let check = |eras: &Eras, lane, era, expected: Range<u64>| {
+            assert_eq!(eras.packets(lane, era), expected, "{lane} {era}")
+        };
         check(&eras, 0, 0, 0..u64::MAX);
         check(&eras, 0, 1, u64::MAX..u64::MAX);
         eras.enter(0, 10, 1);

@@ -1,4 +1,5 @@
-//! What is remembered of recycled segments, so that a loss can be bounded: times and packet numbers, for a bounded while.
+//! What is remembered of recycled segments, so that a loss can be bounded: times and packet numbers, for a
+//! bounded while.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -49,7 +50,8 @@ impl Lost {
 
 /// The bounded memory of one lane's recycled segments, in order of recycling.
 pub(crate) struct History {
-    /// Each with the largest time of itself and all before it, so that a look from the newest backward knows when to end.
+    /// Each with the largest time of itself and all before it, so that a look from the newest backward knows
+    /// when to end.
     evicted: VecDeque<(Evicted, i64)>,
     evicted_max: usize,
     newest_ns: i64,
@@ -77,8 +79,8 @@ impl History {
         self.evicted.push_back((evicted, self.newest_ns));
     }
 
-    /// What packets of the lane, all of them gone, mean for the window `window` (ns, both ends inclusive): of each span of their
-    /// numbers, which come in order and don't touch.
+    /// What packets of the lane, all of them gone, mean for the window `window` (ns, both ends inclusive): of
+    /// each span of their numbers, which come in order and don't touch.
     pub(crate) fn lost(&self, spans: &[Range<u64>], window: (i64, i64)) -> Vec<Lost> {
         let mut lost = vec![Lost::default(); spans.len()];
         for (evicted, newest_ns) in self.evicted.iter().rev() {
@@ -87,7 +89,9 @@ impl History {
             }
             let (from, to) = (evicted.first_packet, evicted.first_packet + evicted.packets);
             let first = spans.partition_point(|span| span.end <= from);
-            for (span, lost) in spans.iter().zip(&mut lost).skip(first).take_while(|(span, _)| span.start < to) {
+            for (span, lost) in
+                spans.iter().zip(&mut lost).skip(first).take_while(|(span, _)| span.start < to)
+            {
                 *lost = lost.and(part(evicted, span.end.min(to) - span.start.max(from), window));
             }
         }
@@ -98,9 +102,9 @@ impl History {
     }
 }
 
-/// Recycled segments that aren't remembered by themselves any more: spans of time apart from each other, and how many packets were in
-/// each. Where there are too many, the two that lie nearest become one. So a time that was wrong once stays a span of its own, and
-/// concerns no window but those of that time.
+/// Recycled segments that aren't remembered by themselves any more: spans of time apart from each other, and
+/// how many packets were in each. Where there are too many, the two that lie nearest become one. So a time
+/// that was wrong once stays a span of its own, and concerns no window but those of that time.
 #[derive(Default)]
 struct Faded {
     /// In order of time.
@@ -150,7 +154,8 @@ impl Faded {
     fn lost(&self, numbers: &Range<u64>, (from_ns, to_ns): (i64, i64)) -> Lost {
         let inside = self.spans.iter().filter(|span| span.max_ns >= from_ns && span.min_ns <= to_ns);
         let bounds = inside.map(|span| {
-            let shared = span.numbers.end.min(numbers.end).saturating_sub(span.numbers.start.max(numbers.start));
+            let shared =
+                span.numbers.end.min(numbers.end).saturating_sub(span.numbers.start.max(numbers.start));
             Lost::between(0, shared.min(span.packets), span.min_ns.max(from_ns), span.max_ns.min(to_ns))
         });
         bounds.fold(Lost::default(), Lost::and)
@@ -183,7 +188,12 @@ mod tests {
     fn a_loss_is_never_stated_more_exactly_than_it_is() {
         let mut history = History::default();
         for n in 0..4u64 {
-            history.push(Evicted { first_packet: n * 10, packets: 10, min_ns: n as i64 * 100, max_ns: n as i64 * 100 + 90 });
+            history.push(Evicted {
+                first_packet: n * 10,
+                packets: 10,
+                min_ns: n as i64 * 100,
+                max_ns: n as i64 * 100 + 90,
+            });
         }
         let check = |range: (u64, u64), window, expected: (u64, u64, Option<(i64, i64)>)| {
             let lost = history.lost(std::slice::from_ref(&(range.0..range.1)), window)[0];
@@ -220,7 +230,10 @@ mod tests {
         assert_eq!((late.packets_min, late.packets_max), (EVICTED_MAX as u64 - 90, EVICTED_MAX as u64 - 90));
         assert_eq!(history.faded.spans.len(), 10, "one for each: they are few");
         let first = history.lost(&[2..4, 8..12], (0, i64::MAX));
-        assert_eq!(first.iter().map(|lost| (lost.packets_min, lost.packets_max)).collect::<Vec<_>>(), [(0, 2), (2, 4)]);
+        assert_eq!(
+            first.iter().map(|lost| (lost.packets_min, lost.packets_max)).collect::<Vec<_>>(),
+            [(0, 2), (2, 4)]
+        );
     }
 
     #[test]
@@ -243,7 +256,11 @@ mod tests {
         let lost = |window| history.lost(std::slice::from_ref(&(0..first_packet)), window)[0];
         assert_eq!(lost((now, now + 1_000_000)), Lost::default());
         assert_eq!(lost((now, hours(9))), Lost::default());
-        assert_eq!(lost((hours(10) - 5, hours(10) + 5)), Lost::between(0, 1, hours(10), hours(10)), "nor is it forgotten");
+        assert_eq!(
+            lost((hours(10) - 5, hours(10) + 5)),
+            Lost::between(0, 1, hours(10), hours(10)),
+            "nor is it forgotten"
+        );
         let past = lost((segment(50).0, segment(60).1));
         assert!(past.packets_min == 0 && past.packets_max >= 11_000, "{past:?}");
     }

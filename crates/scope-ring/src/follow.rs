@@ -1,7 +1,8 @@
 //! Who must not be overrun: followers whose place in the ring makes workers wait that can wait (rule 5).
 //!
-//! A worker of a live source never asks. A worker that feeds from files asks before each claim, and waits while some follower
-//! is half a ring behind. A follower takes in what is committed at once, whatever it waits for itself, so nobody waits for ever.
+//! A worker of a live source never asks. A worker that feeds from files asks before each claim, and waits
+//! while some follower is half a ring behind. A follower takes in what is committed at once, whatever it
+//! waits for itself, so nobody waits for ever.
 
 use crate::claims::ClaimGroup;
 use crate::lock::Mutex;
@@ -24,7 +25,8 @@ impl Follower {
         self.positions[lane as usize].store(sequence, Ordering::Release);
     }
 
-    /// Closed segments that the follower still needs, over all lanes of `group`. Open ones don't count: they can't be recycled.
+    /// Closed segments that the follower still needs, over all lanes of `group`. Open ones don't count: they
+    /// can't be recycled.
     fn behind(&self, ring: &Ring, group: ClaimGroup) -> u64 {
         let of_lane = |lane: u32| {
             let position = self.positions[lane as usize].load(Ordering::Acquire);

@@ -7,7 +7,15 @@ use std::time::Duration;
 pub(crate) fn wait(word: &AtomicU32, expected: u32, limit: Duration) {
     let timeout = libc::timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos() as i64 };
     // SAFETY: word and timeout outlive the call; a spurious return is allowed.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &timeout as *const libc::timespec) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            expected,
+            &timeout as *const libc::timespec,
+        )
+    };
 }
 
 /// Wakes all who sleep on `word`.

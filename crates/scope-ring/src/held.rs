@@ -1,5 +1,5 @@
-//! Pins that one holder keeps within its allowance: of each claim group no more than the group's part of it, so that holders
-//! never take a share's last segments while the ring has others.
+//! Pins that one holder keeps within its allowance: of each claim group no more than the group's part of it,
+//! so that holders never take a share's last segments while the ring has others.
 
 use crate::pin::{Allowance, Pinned};
 use crate::ring::Ring;
@@ -19,7 +19,12 @@ pub struct Held {
 impl Held {
     /// Nothing yet.
     pub fn new(ring: &Arc<Ring>, allowance: Allowance) -> Held {
-        Held { ring: ring.clone(), allowance, pins: BTreeMap::new(), counts: vec![0; ring.group_segments().len()] }
+        Held {
+            ring: ring.clone(),
+            allowance,
+            pins: BTreeMap::new(),
+            counts: vec![0; ring.group_segments().len()],
+        }
     }
 
     /// Segments that are held.

@@ -1,8 +1,10 @@
-//! The ring: segments, lanes, writers, readers, pins and loss, in one shared memory region; no files, no sockets.
+//! The ring: segments, lanes, writers, readers, pins and loss, in one shared memory region; no files, no
+//! sockets.
 //!
-//! A worker writes packets into the open segment of its lane and publishes them by one release store. When the segment is
-//! full it is sealed, and the worker claims the oldest segment that nobody has pinned. Readers pin a segment, read what is
-//! committed, and unpin; they never slow a worker, and always know exactly what they missed.
+//! A worker writes packets into the open segment of its lane and publishes them by one release store. When
+//! the segment is full it is sealed, and the worker claims the oldest segment that nobody has pinned. Readers
+//! pin a segment, read what is committed, and unpin; they never slow a worker, and always know exactly what
+//! they missed.
 //!
 //! ```text
 //!  lane 0   | seg 0 | seg 1 | seg 2 (open) |          each lane: segments numbered from 0, packets numbered from 0
@@ -92,7 +94,8 @@ pub enum RingError {
     },
     /// The ring can't give its lanes what they need.
     #[error(
-        "ring of {ring_bytes} B is too small: {lanes} lane(s) need at least {needed} B ({per_lane} segments of {segment_bytes} B each); enlarge --ring or choose a smaller --segment"
+        "ring of {ring_bytes} B is too small: {lanes} lane(s) need at least {needed} B ({per_lane} segments \
+         of {segment_bytes} B each); enlarge --ring or choose a smaller --segment"
     )]
     TooSmall {
         /// As asked for, bytes.
@@ -107,7 +110,10 @@ pub enum RingError {
         segment_bytes: u64,
     },
     /// A share is too small for the lanes that have it.
-    #[error("share={percent}%: {segments} segments are too few, its lanes need {needed}; enlarge --ring or the share")]
+    #[error(
+        "share={percent}%: {segments} segments are too few, its lanes need {needed}; enlarge --ring or the \
+         share"
+    )]
     ShareTooSmall {
         /// Which of the shares, from 0.
         index: usize,
@@ -120,7 +126,8 @@ pub enum RingError {
     },
     /// The shares leave too little for everybody else.
     #[error(
-        "shares of {percent}% together leave {segments} segments for everything else, which needs {needed}; enlarge --ring or choose smaller shares"
+        "shares of {percent}% together leave {segments} segments for everything else, which needs {needed}; \
+         enlarge --ring or choose smaller shares"
     )]
     SharesTooLarge {
         /// Their sum.
@@ -132,7 +139,8 @@ pub enum RingError {
     },
     /// The machine doesn't have that much memory.
     #[error(
-        "ring of {ring_bytes} B: only {available} B of memory are available ({limit}), and some of it has to stay free; choose a smaller --ring"
+        "ring of {ring_bytes} B: only {available} B of memory are available ({limit}), and some of it has to \
+         stay free; choose a smaller --ring"
     )]
     NoMemory {
         /// As asked for, bytes.
@@ -144,7 +152,8 @@ pub enum RingError {
     },
     /// The machine has the memory, but didn't give it.
     #[error(
-        "ring of {ring_bytes} B: the system gave less memory ({cause}); choose a smaller --ring, or look at ulimit -v and vm.overcommit_memory"
+        "ring of {ring_bytes} B: the system gave less memory ({cause}); choose a smaller --ring, or look at \
+         ulimit -v and vm.overcommit_memory"
     )]
     Refused {
         /// As asked for, bytes.
@@ -155,7 +164,8 @@ pub enum RingError {
     },
     /// Reserved huge pages that can't be had after all.
     #[error(
-        "ring memory: huge pages of {page_bytes} B from hugetlbfs: {cause}; do without them, or raise the control group's hugetlb limit"
+        "ring memory: huge pages of {page_bytes} B from hugetlbfs: {cause}; do without them, or raise the \
+         control group's hugetlb limit"
     )]
     Hugetlb {
         /// Bytes of one.
@@ -166,7 +176,8 @@ pub enum RingError {
     },
     /// The memory can't be locked.
     #[error(
-        "locking {bytes} B of the ring: {cause}; this process may lock {limit}: raise it with ulimit -l, or give it CAP_IPC_LOCK: setcap cap_net_raw,cap_ipc_lock=ep WIRESCOPE"
+        "locking {bytes} B of the ring: {cause}; this process may lock {limit}: raise it with ulimit -l, or \
+         give it CAP_IPC_LOCK: setcap cap_net_raw,cap_ipc_lock=ep WIRESCOPE"
     )]
     Lock {
         /// To be locked, bytes.
@@ -187,7 +198,8 @@ pub enum RingError {
     },
     /// The memory can't be bound to its NUMA node.
     #[error(
-        "NUMA node {node}: the ring's memory can't be bound to it: {cause}; look at this process's cpuset, or leave the node to the system"
+        "NUMA node {node}: the ring's memory can't be bound to it: {cause}; look at this process's cpuset, \
+         or leave the node to the system"
     )]
     Node {
         /// As asked for.

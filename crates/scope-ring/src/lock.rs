@@ -1,7 +1,8 @@
 //! The lock that this crate uses: the standard library's, with a form for ThreadSanitizer.
 //!
-//! The sanitizer sees only code that was compiled for it. The standard library's wait for a lock was not, so that it would take
-//! whatever the lock protects for a race; built with `--cfg sanitized`, waiting is trying again, which it sees.
+//! The sanitizer sees only code that was compiled for it. The standard library's wait for a lock was not, so
+//! that it would take whatever the lock protects for a race; built with `--cfg sanitized`, waiting is trying
+//! again, which it sees.
 
 #[cfg(not(sanitized))]
 pub(crate) use std::sync::Mutex;

@@ -1,4 +1,5 @@
-//! What never came into the ring: spans of capture time that lack packets, by reason, and the time for which each worker listened.
+//! What never came into the ring: spans of capture time that lack packets, by reason, and the time for which
+//! each worker listened.
 
 use scope_packet::{Gap, GapReason};
 use std::collections::VecDeque;
@@ -75,12 +76,13 @@ pub(crate) struct LossLog {
 }
 
 impl LossLog {
-    /// Notes a gap. One that ends at `i64::MAX` lasts until the same interface's next one of the same reason, which says where both
-    /// of them end.
+    /// Notes a gap. One that ends at `i64::MAX` lasts until the same interface's next one of the same reason,
+    /// which says where both of them end.
     pub(crate) fn push(&mut self, worker: u32, interface: u32, era: u64, gap: Gap) {
         let gap = Gap { from_ns: gap.from_ns.min(gap.to_ns), to_ns: gap.to_ns.max(gap.from_ns), ..gap };
         let mut span = Span { worker, interface, era, gap };
-        let is_it = |open: &Span| (open.worker, open.interface, open.gap.reason) == (worker, interface, gap.reason);
+        let is_it =
+            |open: &Span| (open.worker, open.interface, open.gap.reason) == (worker, interface, gap.reason);
         if let Some(at) = self.open.iter().position(is_it) {
             let open = self.open.swap_remove(at);
             span.gap.from_ns = span.gap.from_ns.min(open.gap.from_ns);
@@ -113,7 +115,8 @@ impl LossLog {
         self.of_worker(worker).to.get_or_insert((to_ns, reason));
     }
 
-    /// Capture time was set back for `worker`, when its clock was at `clock_ns`. What isn't over goes on in the new era.
+    /// Capture time was set back for `worker`, when its clock was at `clock_ns`. What isn't over goes on in
+    /// the new era.
     pub(crate) fn begin_era(&mut self, worker: u32, era: u64, clock_ns: i64) {
         let listened = self.of_worker(worker);
         let mut over = std::mem::replace(listened, Listened { era, ..Listened::default() });
@@ -122,7 +125,8 @@ impl LossLog {
             self.past.pop_front();
         }
         self.past.push_back(over);
-        let (open, others) = std::mem::take(&mut self.open).into_iter().partition(|open: &Span| open.worker == worker);
+        let (open, others) =
+            std::mem::take(&mut self.open).into_iter().partition(|open: &Span| open.worker == worker);
         self.open = others;
         for span in open {
             let closed = Gap { to_ns: clock_ns.max(span.gap.from_ns), ..span.gap };
@@ -143,21 +147,29 @@ impl LossLog {
         self.past.iter().chain(&self.listened).filter(move |listened| listened.era == era)
     }
 
-    /// From when to when somebody listened in `era`, as far as anybody has said: `i64::MAX` where some worker still does.
+    /// From when to when somebody listened in `era`, as far as anybody has said: `i64::MAX` where some worker
+    /// still does.
     pub(crate) fn listened(&self, era: u64) -> Option<(i64, i64)> {
-        let known = self.listeners(era).filter_map(|worker| Some((worker.from?.0, worker.to.map_or(i64::MAX, |to| to.0))));
+        let known = self
+            .listeners(era)
+            .filter_map(|worker| Some((worker.from?.0, worker.to.map_or(i64::MAX, |to| to.0))));
         known.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// What of `window` (ns, both ends inclusive) of `era` never came in. Of a span that lies only partly inside, nobody knows how many of its
-    /// packets do.
+    /// What of `window` (ns, both ends inclusive) of `era` never came in. Of a span that lies only partly
+    /// inside, nobody knows how many of its packets do.
     pub(crate) fn gaps(&self, era: u64, window: (i64, i64)) -> Vec<Gap> {
         let unheard = |from_ns, to_ns, reason| Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None };
         let before = self.listeners(era).filter_map(|worker| worker.from);
-        let before = before.filter(|(from_ns, _)| *from_ns > 0).map(|(from_ns, reason)| unheard(0, from_ns - 1, reason));
+        let before = before
+            .filter(|(from_ns, _)| *from_ns > 0)
+            .map(|(from_ns, reason)| unheard(0, from_ns - 1, reason));
         let behind = self.listeners(era).filter_map(|worker| worker.to);
-        let behind = behind.filter(|(to_ns, _)| *to_ns < i64::MAX).map(|(to_ns, reason)| unheard(to_ns + 1, i64::MAX, reason));
-        let spans = self.spans.iter().flatten().chain(&self.open).filter(|span| span.era == era).map(|span| span.gap);
+        let behind = behind
+            .filter(|(to_ns, _)| *to_ns < i64::MAX)
+            .map(|(to_ns, reason)| unheard(to_ns + 1, i64::MAX, reason));
+        let spans =
+            self.spans.iter().flatten().chain(&self.open).filter(|span| span.era == era).map(|span| span.gap);
         spans.chain(before).chain(behind).filter_map(|gap| inside(gap, window)).collect()
     }
 }
@@ -166,7 +178,12 @@ impl LossLog {
 fn inside(gap: Gap, window: (i64, i64)) -> Option<Gap> {
     let (from_ns, to_ns) = (gap.from_ns.max(window.0), gap.to_ns.min(window.1));
     let whole = (from_ns, to_ns) == (gap.from_ns, gap.to_ns);
-    (from_ns <= to_ns).then_some(Gap { from_ns, to_ns, lost_min: if whole { gap.lost_min } else { 0 }, ..gap })
+    (from_ns <= to_ns).then_some(Gap {
+        from_ns,
+        to_ns,
+        lost_min: if whole { gap.lost_min } else { 0 },
+        ..gap
+    })
 }
 
 #[cfg(test)]
@@ -184,7 +201,9 @@ mod tests {
     }
 
     fn sum(log: &LossLog, window: (i64, i64)) -> (u64, u64) {
-        log.gaps(0, window).iter().fold((0, 0), |(min, max), gap| (min + gap.lost_min, max + gap.lost_max.unwrap()))
+        log.gaps(0, window)
+            .iter()
+            .fold((0, 0), |(min, max), gap| (min + gap.lost_min, max + gap.lost_max.unwrap()))
     }
 
     #[test]
@@ -215,7 +234,11 @@ mod tests {
         log.push(0, 4, 0, down(180, 190));
         assert_eq!(log.gaps(0, ALL), [down(100, 120), down(150, 190)], "from where it began");
         log.push(0, 4, 0, down(191, 200));
-        assert_eq!(log.gaps(0, ALL), [down(100, 120), down(150, 200)], "one goes on where the last one ended");
+        assert_eq!(
+            log.gaps(0, ALL),
+            [down(100, 120), down(150, 200)],
+            "one goes on where the last one ended"
+        );
     }
 
     #[test]

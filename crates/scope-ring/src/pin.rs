@@ -1,5 +1,5 @@
-//! Pins: holding a segment while its bytes are read, and the budget that bounds how much can be held. Who may have a slot is
-//! decided through one word, see [`protocol`].
+//! Pins: holding a segment while its bytes are read, and the budget that bounds how much can be held. Who may
+//! have a slot is decided through one word, see [`protocol`].
 
 use crate::control::SEALED;
 use crate::lock::Mutex;
@@ -27,7 +27,11 @@ pub struct Committed {
 
 impl Committed {
     pub(crate) fn from_word(word: u64) -> Committed {
-        Committed { sealed: word & SEALED != 0, packets: (word >> 32 & 0x7fff_ffff) as u32, bytes: word as u32 }
+        Committed {
+            sealed: word & SEALED != 0,
+            packets: (word >> 32 & 0x7fff_ffff) as u32,
+            bytes: word as u32,
+        }
     }
 
     pub(crate) fn to_word(self) -> u64 {
@@ -69,7 +73,8 @@ impl Pinned {
 
     /// One more hold on the same segment; `None` where it has as many as can be counted.
     pub(crate) fn again(&self) -> Option<Pinned> {
-        protocol::pin_again(&self.ring.region().segment(self.slot).word).then(|| Pinned { ring: self.ring.clone(), ..*self })
+        protocol::pin_again(&self.ring.region().segment(self.slot).word)
+            .then(|| Pinned { ring: self.ring.clone(), ..*self })
     }
 
     /// By what the segment is known.
@@ -101,7 +106,8 @@ impl Pinned {
     pub fn times(&self) -> Option<SegmentTimes> {
         self.committed().sealed.then(|| {
             let control = self.ring.region().segment(self.slot);
-            let [first_ns, last_ns, min_ns, max_ns] = [0, 1, 2, 3].map(|index| control.times[index].load(Ordering::Relaxed));
+            let [first_ns, last_ns, min_ns, max_ns] =
+                [0, 1, 2, 3].map(|index| control.times[index].load(Ordering::Relaxed));
             SegmentTimes {
                 first_ns,
                 last_ns,
@@ -113,7 +119,8 @@ impl Pinned {
         })
     }
 
-    /// The packet blocks that lie in `from..to` (bytes from the segment's start, block boundaries, at most what is committed).
+    /// The packet blocks that lie in `from..to` (bytes from the segment's start, block boundaries, at most
+    /// what is committed).
     pub fn blocks(&self, from: u32, to: u32) -> Blocks<'_> {
         assert!(from <= to && to <= self.committed().bytes);
         // SAFETY: committed bytes aren't written again until the slot is recycled, which this pin forbids.
@@ -133,22 +140,24 @@ impl Pinned {
     /// Entries `from..to` of the key column, in place; `to` is at most the committed number of packets.
     pub fn column(&self, from: u32, to: u32) -> Column<'_> {
         assert!(from <= to && to <= self.committed().packets);
-        let at =
-            |index: u32| segment::entry_offset(self.ring.segment_bytes(), 0) + KEY_ENTRY_BYTES - index as usize * KEY_ENTRY_BYTES;
+        let at = |index: u32| {
+            segment::entry_offset(self.ring.segment_bytes(), 0) + KEY_ENTRY_BYTES
+                - index as usize * KEY_ENTRY_BYTES
+        };
         // SAFETY: as in `blocks`; entries are committed with their packets.
         let bytes = unsafe { self.ring.region().bytes(self.slot, at(to)..at(from)) };
         Column::new(bytes)
     }
 
-    /// Smallest and largest time of what is committed (ns), and whether times step back somewhere inside. Of an open segment
-    /// they may speak of later packets, too. `None`: no packet yet.
+    /// Smallest and largest time of what is committed (ns), and whether times step back somewhere inside. Of
+    /// an open segment they may speak of later packets, too. `None`: no packet yet.
     pub fn span(&self) -> Option<(i64, i64, bool)> {
         let control = self.ring.region().segment(self.slot);
         (self.committed().packets > 0).then(|| protocol::span(control))
     }
 
-    /// Of packets `stretch` (indices in the segment, committed) those that are `picked`, by their indices in the
-    /// stretch.
+    /// Of packets `stretch` (indices in the segment, committed) those that are `picked`, by their indices in
+    /// the stretch.
     pub fn packets(&self, stretch: Range<u32>, picked: Matches) -> Packets<'_> {
         let first_packet = self.first_packet + u64::from(stretch.start);
         let blocks = self.blocks(0, self.committed().bytes).bytes();
@@ -163,7 +172,9 @@ impl Pinned {
     /// The whole segment as it goes to disk, once sealed.
     pub fn whole(&self) -> Option<&[u8]> {
         // SAFETY: a sealed segment isn't written until the slot is recycled, which this pin forbids.
-        self.committed().sealed.then(|| unsafe { self.ring.region().bytes(self.slot, 0..self.ring.segment_bytes()) })
+        self.committed()
+            .sealed
+            .then(|| unsafe { self.ring.region().bytes(self.slot, 0..self.ring.segment_bytes()) })
     }
 }
 
@@ -209,9 +220,9 @@ impl<'a> Iterator for Blocks<'a> {
 
 /// How many segments dumps may hold together, and how it is shared out.
 ///
-/// Every allowed dump has a share. A dump that begins may take all that is free, less one share for each further dump that
-/// may still come; so none can starve the next. Where more dumps are allowed than there are segments, the last ones get none, which
-/// is counted: they hold nothing ahead of their reading.
+/// Every allowed dump has a share. A dump that begins may take all that is free, less one share for each
+/// further dump that may still come; so none can starve the next. Where more dumps are allowed than there are
+/// segments, the last ones get none, which is counted: they hold nothing ahead of their reading.
 #[derive(Debug)]
 pub struct PinBudget {
     /// Segments in all.
@@ -233,7 +244,8 @@ impl PinBudget {
         PinBudget { segments, state: Mutex::default() }
     }
 
-    /// Charges up to `wanted` segments for a new holder among at most `holders_max`: at least one where any is free.
+    /// Charges up to `wanted` segments for a new holder among at most `holders_max`: at least one where any
+    /// is free.
     pub fn take(self: &Arc<Self>, wanted: u64, holders_max: u64) -> Allowance {
         let mut state = self.state.lock().expect("no panic while held");
         state.holders += 1;

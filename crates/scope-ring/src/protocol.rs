@@ -1,5 +1,6 @@
-//! The steps whose order matters: every release, acquire and fence by which segments are claimed, opened, committed, sealed,
-//! pinned and given back, and by which counters are read as of one moment. Nothing else of the ring orders bytes.
+//! The steps whose order matters: every release, acquire and fence by which segments are claimed, opened,
+//! committed, sealed, pinned and given back, and by which counters are read as of one moment. Nothing else of
+//! the ring orders bytes.
 //!
 //! ```text
 //! pin word = generation (40 bits) << 24 | pins (24 bits)
@@ -11,9 +12,10 @@
 //! pin      entry, acquire ─► word {g, n} ──compare-and-swap, Acquire──► {g, n + 1}     only at the entry's generation
 //! unpin    word {g, n} ──fetch_sub, Release────────► {g, n - 1}
 //! ```
-//! Acquire of a claim pairs with release of every unpin: what readers did with the old bytes is over before new ones are
-//! written. Acquire of a pin pairs with the claim's release: the reader sees the words of this generation.
-//! `models/` runs this file and its users through every order that the memory model allows, and with seeded faults.
+//! Acquire of a claim pairs with release of every unpin: what readers did with the old bytes is over before
+//! new ones are written. Acquire of a pin pairs with the claim's release: the reader sees the words of this
+//! generation. `models/` runs this file and its users through every order that the memory model allows, and
+//! with seeded faults.
 
 use crate::control::{LaneControl, PIN_BITS, PINS, Published, SegmentControl};
 use crate::pin::{Committed, SegmentTimes};
@@ -104,8 +106,8 @@ pub(crate) fn holds(control: &SegmentControl, lane: u32, sequence: u64) -> bool 
     control.lane.load(Ordering::Relaxed) == lane && control.sequence.load(Ordering::Relaxed) == sequence
 }
 
-/// Makes packets visible whose bytes and entries are written (and fenced, where by non-temporal stores). `span`: their smallest
-/// and largest time, ns, and whether times step back.
+/// Makes packets visible whose bytes and entries are written (and fenced, where by non-temporal stores).
+/// `span`: their smallest and largest time, ns, and whether times step back.
 pub(crate) fn commit(
     control: &SegmentControl,
     lane: &LaneControl,
@@ -118,7 +120,8 @@ pub(crate) fn commit(
     control.committed.store(committed.to_word(), Ordering::Release); // bytes, entries and span before the word that publishes them
 }
 
-/// Closes a segment whose foot is written (and fenced, where by non-temporal stores), and lets the owner's pin go.
+/// Closes a segment whose foot is written (and fenced, where by non-temporal stores), and lets the owner's
+/// pin go.
 pub(crate) fn seal(
     control: &SegmentControl,
     lane: &LaneControl,
@@ -140,15 +143,16 @@ pub(crate) fn committed(control: &SegmentControl) -> Committed {
     Committed::from_word(control.committed.load(Ordering::Acquire))
 }
 
-/// Smallest and largest time of an open segment so far, ns, and whether times step back; no reader looks before the commit.
+/// Smallest and largest time of an open segment so far, ns, and whether times step back; no reader looks
+/// before the commit.
 fn publish_span(control: &SegmentControl, (min_ns, max_ns, unordered): (i64, i64, bool)) {
     control.times[2].store(min_ns, Ordering::Relaxed);
     control.times[3].store(max_ns, Ordering::Relaxed);
     control.unordered.store(u32::from(unordered), Ordering::Relaxed);
 }
 
-/// The span of a pinned segment, for who has looked at its committed word before: it speaks of these packets, perhaps of later
-/// ones, too.
+/// The span of a pinned segment, for who has looked at its committed word before: it speaks of these packets,
+/// perhaps of later ones, too.
 pub(crate) fn span(control: &SegmentControl) -> (i64, i64, bool) {
     let [min_ns, max_ns] = [2, 3].map(|index: usize| control.times[index].load(Ordering::Relaxed));
     (min_ns, max_ns, control.unordered.load(Ordering::Relaxed) != 0)

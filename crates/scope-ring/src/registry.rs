@@ -1,7 +1,8 @@
 //! Interface numbers for the whole run: append-only, in order of appearance, never reused.
 //!
-//! One entry per lane and interface, so that a packet block's interface number is right wherever its segment goes. The
-//! descriptions lie as whole pcapng blocks in the region's interface area, too, for whoever finds the region after a crash.
+//! One entry per lane and interface, so that a packet block's interface number is right wherever its segment
+//! goes. The descriptions lie as whole pcapng blocks in the region's interface area, too, for whoever finds
+//! the region after a crash.
 
 use crate::INTERFACES_MAX;
 use crate::lock::Mutex;
@@ -15,7 +16,8 @@ const NAME_BYTES_MAX: usize = 64;
 const DESCRIPTION_BYTES_MAX: usize = 120;
 
 // The area holds the largest description of every interface that a run may know.
-const _: () = assert!((NAME_BYTES_MAX + DESCRIPTION_BYTES_MAX + 60) * INTERFACES_MAX as usize <= INTERFACE_AREA_BYTES);
+const _: () =
+    assert!((NAME_BYTES_MAX + DESCRIPTION_BYTES_MAX + 60) * INTERFACES_MAX as usize <= INTERFACE_AREA_BYTES);
 
 /// One registered interface of one lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +53,10 @@ pub trait Interfaces {
 
     /// Number of the first interface with this link type.
     fn interface_of(&self, link_type: LinkType) -> Option<u32> {
-        (0..).zip(self.interfaces_from(0)).find(|(_, entry)| entry.link_type == link_type).map(|(number, _)| number)
+        (0..)
+            .zip(self.interfaces_from(0))
+            .find(|(_, entry)| entry.link_type == link_type)
+            .map(|(number, _)| number)
     }
 }
 
@@ -105,7 +110,8 @@ fn describe(lane: u32, interface: &Interface) -> String {
         0 => "none".to_string(),
         bytes => bytes.to_string(),
     };
-    let own = if interface.description.is_empty() { String::new() } else { format!("; {}", interface.description) };
+    let own =
+        if interface.description.is_empty() { String::new() } else { format!("; {}", interface.description) };
     format!("lane {lane}; snap length {snap}; timestamps {}{own}", interface.timestamps.name())
 }
 

@@ -26,7 +26,8 @@ use std::time::{Duration, Instant};
 const SEGMENTS_PER_LANE_AIM: u64 = 64;
 /// Workers wake waiting readers at most this often.
 const WAKE_INTERVAL: Duration = Duration::from_micros(50);
-/// Beats in one turn of the smallest claim group: who reads at each of them is never overrun, unless reading takes longer.
+/// Beats in one turn of the smallest claim group: who reads at each of them is never overrun, unless reading
+/// takes longer.
 const BEATS_PER_TURN: u32 = 4;
 
 /// What a ring is made of.
@@ -71,7 +72,11 @@ impl RingConfig {
         MemoryOptions::default().check(self.ring_bytes, &Machine::this())?;
         if segments > PINS {
             let limit = "the most that segments of this size can make".to_string();
-            return Err(RingError::NoMemory { ring_bytes: self.ring_bytes, available: PINS * segment_bytes, limit });
+            return Err(RingError::NoMemory {
+                ring_bytes: self.ring_bytes,
+                available: PINS * segment_bytes,
+                limit,
+            });
         }
         Ok((segment_bytes as usize, segments as usize))
     }
@@ -107,7 +112,8 @@ pub struct RingCounters {
     pub lanes: Vec<Published>,
 }
 
-/// What is remembered of packets that are gone. Its lock is taken once per recycled segment or loss, and by whoever asks.
+/// What is remembered of packets that are gone. Its lock is taken once per recycled segment or loss, and by
+/// whoever asks.
 struct Memory {
     /// Per lane.
     evicted: Vec<History>,
@@ -154,8 +160,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Makes a ring in whatever memory is best; its pages become resident as they are used. Its lanes write in the fastest form
-    /// of this processor, or the one that the environment asks for: see [`Form::choose`].
+    /// Makes a ring in whatever memory is best; its pages become resident as they are used. Its lanes write
+    /// in the fastest form of this processor, or the one that the environment asks for: see [`Form::choose`].
     ///
     /// # Errors
     /// The sizes don't fit, or the system refuses the memory.
@@ -182,11 +188,16 @@ impl Ring {
     fn build(config: &RingConfig, shares: &[Share], form: Form) -> Result<Arc<Ring>, RingError> {
         let form = form.supported().map_err(|cause| RingError::System { place: "form of writing", cause })?;
         let group_segments = config.plan_shares(shares).map_err(|mut faults| faults.remove(0))?;
-        Ok(Ring::inside(Region::map(config.layout()?, MemoryOptions::default())?, config, group_segments, form))
+        Ok(Ring::inside(
+            Region::map(config.layout()?, MemoryOptions::default())?,
+            config,
+            group_segments,
+            form,
+        ))
     }
 
-    /// As [`Ring::create_shared`], in memory as `options` say, all of it resident. `progress` is told the bytes done so far,
-    /// and says whether to go on; if not, the ring works all the same.
+    /// As [`Ring::create_shared`], in memory as `options` say, all of it resident. `progress` is told the
+    /// bytes done so far, and says whether to go on; if not, the ring works all the same.
     ///
     /// # Errors
     /// The sizes don't fit, or the system refuses the memory, its node or its lock.
@@ -214,7 +225,8 @@ impl Ring {
         header.lanes.store(layout.lanes as u64, Ordering::Relaxed);
         header.magic.store(REGION_MAGIC, Ordering::Release);
         let claims = Claims::new(&group_segments);
-        let seals_per_beat = group_segments.iter().min().map_or(1, |&least| (least as u32 / BEATS_PER_TURN).max(1));
+        let seals_per_beat =
+            group_segments.iter().min().map_or(1, |&least| (least as u32 / BEATS_PER_TURN).max(1));
         let memory = Memory {
             evicted: (0..layout.lanes).map(|_| History::default()).collect(),
             parts: HashMap::new(),
@@ -295,14 +307,20 @@ impl Ring {
         self.region.lane(lane).next.load(Ordering::Acquire)
     }
 
-    /// Opens a lane for `worker`. `None` where the lane table is full (each worker has room for [`LINK_TYPES_MAX`]).
-    /// The lane claims its first segment with its first packet.
+    /// Opens a lane for `worker`. `None` where the lane table is full (each worker has room for
+    /// [`LINK_TYPES_MAX`]). The lane claims its first segment with its first packet.
     pub fn open_lane(self: &Arc<Self>, worker: u32, link_type: LinkType) -> Option<LaneWriter> {
         self.open_lane_in(ClaimGroup::COMMON, worker, link_type)
     }
 
-    /// As [`Ring::open_lane`], for a lane that claims only the segments of `group`, which no other lane evicts.
-    pub fn open_lane_in(self: &Arc<Self>, group: ClaimGroup, worker: u32, link_type: LinkType) -> Option<LaneWriter> {
+    /// As [`Ring::open_lane`], for a lane that claims only the segments of `group`, which no other lane
+    /// evicts.
+    pub fn open_lane_in(
+        self: &Arc<Self>,
+        group: ClaimGroup,
+        worker: u32,
+        link_type: LinkType,
+    ) -> Option<LaneWriter> {
         assert!((group.0 as usize) < self.group_segments.len(), "the ring was created with this share");
         let _one_at_a_time = self.claims.lock().expect("no panic while held");
         let header = self.region.header();
@@ -343,7 +361,8 @@ impl Ring {
         claims.give_back(slot);
     }
 
-    /// Takes the oldest segment that `lane` may have, by order of sealing, and that nobody has pinned: slot and generation.
+    /// Takes the oldest segment that `lane` may have, by order of sealing, and that nobody has pinned: slot
+    /// and generation.
     pub(crate) fn claim(&self, lane: u32) -> Option<(u32, u64)> {
         let mut claims = self.claims.lock().expect("no panic while held");
         let (slot, generation) = claims.claim(self.lane_group(lane), |slot| self.recycle(slot))?;
@@ -359,7 +378,8 @@ impl Ring {
     /// Takes one slot if nobody holds it, and remembers what was in it.
     fn recycle(&self, slot: u32) -> Option<u64> {
         let control = self.region.segment(slot);
-        // Locked before the slot is taken: whoever finds it recycled and asks afterwards finds the memory of it, too.
+        // Locked before the slot is taken: whoever finds it recycled and asks afterwards finds the memory of
+        // it, too.
         let mut memory = self.memory.lock().expect("no panic while held");
         let generation = protocol::claim(&control.word)?;
         if !memory.stragglers.is_empty() {
@@ -426,8 +446,9 @@ impl Ring {
         self.pin_at((straggler.slot, straggler.generation), id)
     }
 
-    /// Called before the directory's entry for segment `sequence` of `lane` leads to a new slot: where the segment that it leads to is
-    /// still in the ring, since somebody holds it, that is remembered, so that it stays reachable.
+    /// Called before the directory's entry for segment `sequence` of `lane` leads to a new slot: where the
+    /// segment that it leads to is still in the ring, since somebody holds it, that is remembered, so that it
+    /// stays reachable.
     pub(crate) fn keep_reachable(&self, lane: u32, sequence: u64) {
         let Some((slot, generation)) = protocol::find(self.region.directory(lane, sequence)) else { return };
         let is_there = || protocol::is_at(&self.region.segment(slot).word, generation);
@@ -450,7 +471,8 @@ impl Ring {
         if self.straggling.load(Ordering::Acquire) > 0 {
             let memory = self.memory.lock().expect("no panic while held");
             let of_lane = memory.stragglers.iter().map(|it| it.id).filter(|id| id.lane == lane);
-            stragglers.extend(of_lane.map(|id| id.sequence).filter(|sequence| (from..oldest).contains(sequence)));
+            stragglers
+                .extend(of_lane.map(|id| id.sequence).filter(|sequence| (from..oldest).contains(sequence)));
             stragglers.sort_unstable();
         }
         let run = self.run_id;
@@ -458,25 +480,32 @@ impl Ring {
         sequences.map(move |sequence| SegmentId { run, lane, sequence })
     }
 
-    /// Smallest sequence of `lane` that may still be in the ring, but for those that somebody has held for a turn of it.
+    /// Smallest sequence of `lane` that may still be in the ring, but for those that somebody has held for a
+    /// turn of it.
     pub fn oldest_possible(&self, lane: u32) -> u64 {
         self.lane_next(lane).saturating_sub(self.segments() as u64)
     }
 
-    /// What packets of `lane`, all of them gone, mean for the window `window` (ns, both ends inclusive): of each span of their
-    /// numbers, which come in order and don't touch.
+    /// What packets of `lane`, all of them gone, mean for the window `window` (ns, both ends inclusive): of
+    /// each span of their numbers, which come in order and don't touch.
     pub fn lost(&self, lane: u32, spans: &[Range<u64>], window: (i64, i64)) -> Vec<Lost> {
         self.memory.lock().expect("no panic while held").evicted[lane as usize].lost(spans, window)
     }
 
-    /// Notes packets that the kernel dropped before `worker` got them, somewhere in `from_ns..=to_ns` of capture time.
+    /// Notes packets that the kernel dropped before `worker` got them, somewhere in `from_ns..=to_ns` of
+    /// capture time.
     pub fn note_loss(&self, worker: u32, packets: u64, from_ns: i64, to_ns: i64) {
-        self.note_gap(worker, 0, Gap { from_ns, to_ns, reason: GapReason::Kernel, lost_min: packets, lost_max: Some(packets) });
+        self.note_gap(
+            worker,
+            0,
+            Gap { from_ns, to_ns, reason: GapReason::Kernel, lost_min: packets, lost_max: Some(packets) },
+        );
     }
 
-    /// Notes that packets are missing, or may be, which never came to be stored: of `interface`, by the number that `worker`'s source
-    /// gives it. A gap that ends at `i64::MAX` lasts until the next one of the same worker, interface and reason, which says where
-    /// both of them end. It speaks of the era that the worker is in.
+    /// Notes that packets are missing, or may be, which never came to be stored: of `interface`, by the
+    /// number that `worker`'s source gives it. A gap that ends at `i64::MAX` lasts until the next one of the
+    /// same worker, interface and reason, which says where both of them end. It speaks of the era that the
+    /// worker is in.
     pub fn note_gap(&self, worker: u32, interface: u32, gap: Gap) {
         self.note_gap_in(worker, interface, self.region.worker(worker).era.load(Ordering::Relaxed), gap);
     }
@@ -486,17 +515,20 @@ impl Ring {
         self.memory.lock().expect("no panic while held").losses.push(worker, interface, era, gap);
     }
 
-    /// Says that in its era `worker` listens from `from_ns` on, and what there was before. The last word holds.
+    /// Says that in its era `worker` listens from `from_ns` on, and what there was before. The last word
+    /// holds.
     pub fn begin_listening(&self, worker: u32, from_ns: i64, reason: GapReason) {
         self.memory.lock().expect("no panic while held").losses.begin(worker, from_ns, reason);
     }
 
-    /// Says up to when `worker` has listened, and why it doesn't any more: before its clock ends. The first word holds.
+    /// Says up to when `worker` has listened, and why it doesn't any more: before its clock ends. The first
+    /// word holds.
     pub fn end_listening(&self, worker: u32, to_ns: i64, reason: GapReason) {
         self.memory.lock().expect("no panic while held").losses.end(worker, to_ns, reason);
     }
 
-    /// From when to when (ns) some worker has listened in `era`, `i64::MAX` where one still does; `None`: nobody has said.
+    /// From when to when (ns) some worker has listened in `era`, `i64::MAX` where one still does; `None`:
+    /// nobody has said.
     pub fn listened(&self, era: u64) -> Option<(i64, i64)> {
         self.memory.lock().expect("no panic while held").losses.listened(era)
     }
@@ -511,7 +543,8 @@ impl Ring {
         self.region.worker(worker).grace_ns.store(grace_ns, Ordering::Relaxed);
     }
 
-    /// Moves `worker`'s clock on to `clock_ns`; everything up to there, less the grace, is committed. It never falls within an era.
+    /// Moves `worker`'s clock on to `clock_ns`; everything up to there, less the grace, is committed. It
+    /// never falls within an era.
     pub fn set_clock(&self, worker: u32, clock_ns: i64) {
         let control = self.region.worker(worker);
         let clock_ns = clock_ns.min(i64::MAX - 1); // the end of time means that the worker has ended
@@ -521,8 +554,9 @@ impl Ring {
         }
     }
 
-    /// Capture time was set back for `worker`: what it appends from now on belongs to `era`, which it has never been in; `lanes` are
-    /// all of its lanes with the number of the next packet of each. Called when all that was before is committed.
+    /// Capture time was set back for `worker`: what it appends from now on belongs to `era`, which it has
+    /// never been in; `lanes` are all of its lanes with the number of the next packet of each. Called when
+    /// all that was before is committed.
     pub fn begin_era(&self, worker: u32, era: u64, lanes: impl Iterator<Item = (u32, u64)>) {
         let control = self.region.worker(worker);
         let mut eras = self.eras.lock().expect("no panic while held");
@@ -535,21 +569,22 @@ impl Ring {
         control.begin_era(era);
     }
 
-    /// The packets of `lane` that belong to `era`, by their numbers: of all that were committed before this is asked.
+    /// The packets of `lane` that belong to `era`, by their numbers: of all that were committed before this
+    /// is asked.
     pub fn era_packets(&self, lane: u32, era: u64) -> Range<u64> {
         self.eras.lock().expect("no panic while held").packets(lane, era)
     }
 
-    /// The times of these packets of `lane` are not believed: they came when `worker`'s clock was at `clock_ns`. Called before they are
-    /// committed.
+    /// The times of these packets of `lane` are not believed: they came when `worker`'s clock was at
+    /// `clock_ns`. Called before they are committed.
     pub fn note_strays(&self, lane: u32, packets: Range<u64>, clock_ns: i64) {
         let mut eras = self.eras.lock().expect("no panic while held");
         packets.for_each(|packet| eras.stray(lane, packet, clock_ns));
         self.any_stray.store(true, Ordering::Release);
     }
 
-    /// Which of these packets of `lane`, by number and rising, have a time that is not believed, and for each: windows that ended before
-    /// this (ns) were over when it came.
+    /// Which of these packets of `lane`, by number and rising, have a time that is not believed, and for
+    /// each: windows that ended before this (ns) were over when it came.
     pub fn strays(&self, lane: u32, packets: Range<u64>) -> Vec<(u64, i64)> {
         if !self.any_stray.load(Ordering::Acquire) {
             return Vec::new();
@@ -599,7 +634,8 @@ impl Ring {
         self.workers().map(of_worker).min().unwrap_or(Moment::END)
     }
 
-    /// In the latest era, from the first packet to the last moment in which some worker listened; `None`: nothing received yet.
+    /// In the latest era, from the first packet to the last moment in which some worker listened; `None`:
+    /// nothing received yet.
     pub fn heard(&self) -> Option<(i64, i64)> {
         self.heard_in(self.era())
     }
@@ -607,7 +643,8 @@ impl Ring {
     /// The same of `era`.
     pub fn heard_in(&self, era: u64) -> Option<(i64, i64)> {
         let eras = self.eras.lock().expect("no panic while held");
-        let now = self.workers().filter(|control| control.era.load(Ordering::Acquire) == era).filter_map(heard_of);
+        let now =
+            self.workers().filter(|control| control.era.load(Ordering::Acquire) == era).filter_map(heard_of);
         let all = now.chain(eras.span(era)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         all.filter(|(first_ns, last_ns)| first_ns <= last_ns)
     }
@@ -617,7 +654,8 @@ impl Ring {
         &self.budget
     }
 
-    /// A place for someone who must not be overrun by workers that can wait. It counts until the `Arc` is dropped.
+    /// A place for someone who must not be overrun by workers that can wait. It counts until the `Arc` is
+    /// dropped.
     pub fn follower(&self, positions: impl Fn(u32) -> u64) -> Arc<Follower> {
         let follower = Arc::new(Follower::new(self.region.layout().lanes));
         for lane in 0..self.lanes() {
@@ -640,7 +678,9 @@ impl Ring {
     /// One consistent snapshot per worker and lane.
     pub fn counters(&self) -> RingCounters {
         RingCounters {
-            workers: (0..self.region.layout().workers as u32).map(|worker| self.region.worker(worker).counts()).collect(),
+            workers: (0..self.region.layout().workers as u32)
+                .map(|worker| self.region.worker(worker).counts())
+                .collect(),
             lanes: (0..self.lanes()).map(|lane| self.region.lane(lane).published()).collect(),
         }
     }
@@ -650,9 +690,10 @@ impl Ring {
         self.region.header().beats.load(Ordering::Acquire)
     }
 
-    /// Sleeps until the next beat, at most `limit`: for who needn't see packets at once, but mustn't be overrun. There is a beat
-    /// whenever so many segments were sealed as are a quarter of the smallest claim group, and when a worker ends: a thousand
-    /// who wait are woken a few times in a turn of the ring, and none too late. The caller read `looked_at`, then looked.
+    /// Sleeps until the next beat, at most `limit`: for who needn't see packets at once, but mustn't be
+    /// overrun. There is a beat whenever so many segments were sealed as are a quarter of the smallest claim
+    /// group, and when a worker ends: a thousand who wait are woken a few times in a turn of the ring, and
+    /// none too late. The caller read `looked_at`, then looked.
     pub fn wait_for_beat(&self, looked_at: u32, limit: Duration) {
         let header = self.region.header();
         header.waiting_for_beat.fetch_add(1, Ordering::SeqCst);
@@ -676,8 +717,8 @@ impl Ring {
         }
     }
 
-    /// Sleeps until a worker commits, at most `limit`; not at all if `ready` says at a last look that something has come: whoever
-    /// commits after that look knows that somebody waits.
+    /// Sleeps until a worker commits, at most `limit`; not at all if `ready` says at a last look that
+    /// something has come: whoever commits after that look knows that somebody waits.
     pub(crate) fn wait_unless(&self, limit: Duration, ready: impl Fn() -> bool) {
         let header = self.region.header();
         header.waiting.fetch_add(1, Ordering::SeqCst);
@@ -688,7 +729,8 @@ impl Ring {
         header.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Wakes waiting readers, if there are any and the last wake-up is long enough ago. Called after a commit.
+    /// Wakes waiting readers, if there are any and the last wake-up is long enough ago. Called after a
+    /// commit.
     pub(crate) fn wake(&self) {
         let header = self.region.header();
         if header.waiting.load(Ordering::Relaxed) == 0 {
@@ -715,7 +757,8 @@ impl Interfaces for Ring {
 
 /// First and last capture time of a worker in its era.
 fn heard_of(control: &WorkerControl) -> Option<(i64, i64)> {
-    let (first_ns, last_ns) = (control.first_ns.load(Ordering::Relaxed), control.heard_ns.load(Ordering::Relaxed));
+    let (first_ns, last_ns) =
+        (control.first_ns.load(Ordering::Relaxed), control.heard_ns.load(Ordering::Relaxed));
     let first_ns = if control.counts().received_packets > 0 { first_ns } else { i64::MAX };
     (first_ns != i64::MAX || last_ns != 0).then_some((first_ns, last_ns))
 }
@@ -745,7 +788,10 @@ impl RingCounters {
     pub fn add_up(&self) -> bool {
         self.workers.iter().all(|worker| {
             worker.received_packets
-                == worker.stored_packets + worker.filtered_packets + worker.duplicate_packets + worker.dropped.in_worker()
+                == worker.stored_packets
+                    + worker.filtered_packets
+                    + worker.duplicate_packets
+                    + worker.dropped.in_worker()
         })
     }
 }

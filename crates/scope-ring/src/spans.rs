@@ -1,12 +1,14 @@
-//! Times of all segments, small enough to be searched in microseconds: 16 bytes a segment, and 16 bytes for every 64 of them.
+//! Times of all segments, small enough to be searched in microseconds: 16 bytes a segment, and 16 bytes for
+//! every 64 of them.
 //!
 //! ```text
 //! groups   | min max | min max | ...          64 segments each: one look tells that none of them concerns a window
 //! slots    | min max | min max | min max | ...      sealed segments; free and open ones are empty (min > max)
 //! ```
-//! Outside the region. Written under the claim lock, read without one: bounds of a group hold at any moment for every segment
-//! that stays in it, and a segment enters before its lane's next one appears in the directory. So whoever first looks at each
-//! lane's newest segment and then here misses nothing that was committed when it began.
+//! Outside the region. Written under the claim lock, read without one: bounds of a group hold at any moment
+//! for every segment that stays in it, and a segment enters before its lane's next one appears in the
+//! directory. So whoever first looks at each lane's newest segment and then here misses nothing that was
+//! committed when it began.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -65,9 +67,14 @@ impl SpanTable {
         self.groups[group].set(slots.map(Bounds::get).fold((i64::MAX, i64::MIN), wider));
     }
 
-    /// Tells `found` every slot whose bounds `wanted` takes. `wanted` is asked for whole groups first; `state` is what `found`
-    /// learns and `wanted` goes by.
-    pub(crate) fn each<S>(&self, state: &mut S, wanted: impl Fn(&S, i64, i64) -> bool, mut found: impl FnMut(&mut S, u32)) {
+    /// Tells `found` every slot whose bounds `wanted` takes. `wanted` is asked for whole groups first;
+    /// `state` is what `found` learns and `wanted` goes by.
+    pub(crate) fn each<S>(
+        &self,
+        state: &mut S,
+        wanted: impl Fn(&S, i64, i64) -> bool,
+        mut found: impl FnMut(&mut S, u32),
+    ) {
         for (group, bounds) in self.groups.iter().enumerate() {
             let (min_ns, max_ns) = bounds.get();
             if min_ns > max_ns || !wanted(state, min_ns, max_ns) {
@@ -89,7 +96,11 @@ mod tests {
 
     fn overlapping(table: &SpanTable, from_ns: i64, to_ns: i64) -> Vec<u32> {
         let mut found = Vec::new();
-        table.each(&mut found, |_, min_ns, max_ns| max_ns >= from_ns && min_ns <= to_ns, |found, slot| found.push(slot));
+        table.each(
+            &mut found,
+            |_, min_ns, max_ns| max_ns >= from_ns && min_ns <= to_ns,
+            |found, slot| found.push(slot),
+        );
         found
     }
 

@@ -1,4 +1,5 @@
-//! The thread that builds summaries of segments as they are sealed, when the processor has nothing better to do.
+//! The thread that builds summaries of segments as they are sealed, when the processor has nothing better to
+//! do.
 
 use crate::ring::Ring;
 use crate::summary::Summaries;
@@ -7,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The thread beside looks for sealed segments this often. It never waits for workers, so they never have to wake it.
+/// The thread beside looks for sealed segments this often. It never waits for workers, so they never have to
+/// wake it.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The thread that builds summaries as segments are sealed; it ends when this is dropped.

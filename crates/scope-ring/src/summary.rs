@@ -1,5 +1,6 @@
-//! Summaries of sealed segments, so that a search skips whole ones: a Bloom filter of addresses and ports, and the protocols and
-//! kinds that occur. Built from the key column by a thread beside; workers hash nothing.
+//! Summaries of sealed segments, so that a search skips whole ones: a Bloom filter of addresses and ports,
+//! and the protocols and kinds that occur. Built from the key column by a thread beside; workers hash
+//! nothing.
 //!
 //! ```text
 //! table   one place for each slot of the ring, outside the region: it says whose summary it is
@@ -42,7 +43,9 @@ impl Summary {
             self.protocols[entry.protocol() as usize / 64] |= 1 << (entry.protocol() % 64);
             self.kinds |= 1 << entry.kind() as u8;
             self.partial |= entry.partial();
-            let flow = |entry: &KeyEntry| (entry.source, entry.destination, entry.source_port, entry.destination_port);
+            let flow = |entry: &KeyEntry| {
+                (entry.source, entry.destination, entry.source_port, entry.destination_port)
+            };
             if index == 0 || flow(&entry) != flow(&before) {
                 keys(&entry).into_iter().for_each(|key| self.add(key));
                 before = entry;
@@ -76,12 +79,14 @@ impl Summary {
             && (!destination || self.has(of_destination))
             && (!source_port || self.has(of_source_port))
             && (!destination_port || self.has(of_destination_port))
-            && (!protocol || self.protocols[value.protocol() as usize / 64] & 1 << (value.protocol() % 64) != 0)
+            && (!protocol
+                || self.protocols[value.protocol() as usize / 64] & 1 << (value.protocol() % 64) != 0)
             && (!kind || self.kinds & 1 << value.kind() as u8 != 0)
     }
 }
 
-/// What an entry leaves in the bits: source, destination, source port, destination port. Sides make no difference.
+/// What an entry leaves in the bits: source, destination, source port, destination port. Sides make no
+/// difference.
 fn keys(entry: &KeyEntry) -> [u64; 4] {
     const PORT: u64 = 1 << 32;
     [
@@ -125,7 +130,9 @@ impl Summaries {
     /// Whether the segment can hold an entry that `test` takes. True where nothing is known of it.
     pub fn may_hold(&self, pinned: &Pinned, test: &KeyTest) -> bool {
         let Ok(summary) = self.table[pinned.slot() as usize].try_lock() else { return true };
-        summary.of != Some(pinned.id()) || summary.partial || test.patterns().iter().any(|pattern| summary.may_hold(pattern))
+        summary.of != Some(pinned.id())
+            || summary.partial
+            || test.patterns().iter().any(|pattern| summary.may_hold(pattern))
     }
 
     /// Summaries built so far.

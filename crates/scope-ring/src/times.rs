@@ -1,4 +1,5 @@
-//! First, last, smallest and largest time of the packets of the open segment, and whether time ever stepped back.
+//! First, last, smallest and largest time of the packets of the open segment, and whether time ever stepped
+//! back.
 
 /// Times of the packets of the open segment, ns.
 #[derive(Clone)]
@@ -14,9 +15,11 @@ pub struct Times {
 }
 
 impl Times {
-    pub const NONE: Times = Times { empty: true, first_ns: 0, last_ns: 0, min_ns: i64::MAX, max_ns: i64::MAX, unordered: false };
+    pub const NONE: Times =
+        Times { empty: true, first_ns: 0, last_ns: 0, min_ns: i64::MAX, max_ns: i64::MAX, unordered: false };
 
-    /// Notes packets whose times never fall, from `first_ns` to `last_ns`. False: that begins before what was noted, and nothing is.
+    /// Notes packets whose times never fall, from `first_ns` to `last_ns`. False: that begins before what was
+    /// noted, and nothing is.
     #[inline]
     pub fn note_run(&mut self, first_ns: i64, last_ns: i64) -> bool {
         if self.empty {
@@ -67,14 +70,24 @@ impl Times {
     /// First, last, smallest and largest time; zeros, and no smallest one, where there was none. Begins anew.
     pub fn take(&mut self) -> [i64; 4] {
         let times = std::mem::replace(self, Times::NONE);
-        if times.empty { [0, 0, i64::MAX, 0] } else { [times.first_ns, times.last_ns, times.min_ns, times.max_ns] }
+        if times.empty {
+            [0, 0, i64::MAX, 0]
+        } else {
+            [times.first_ns, times.last_ns, times.min_ns, times.max_ns]
+        }
     }
 
     #[inline(never)]
     fn note_odd(&mut self, time_ns: i64) {
         if self.empty {
-            *self =
-                Times { empty: false, first_ns: time_ns, last_ns: time_ns, min_ns: time_ns, max_ns: time_ns, unordered: false };
+            *self = Times {
+                empty: false,
+                first_ns: time_ns,
+                last_ns: time_ns,
+                min_ns: time_ns,
+                max_ns: time_ns,
+                unordered: false,
+            };
             return;
         }
         self.unordered |= time_ns < self.last_ns;

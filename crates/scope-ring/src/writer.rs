@@ -7,8 +7,8 @@
 //! seal     padding over the gap, statistics, column head, foot; times; committed word with the sealed bit; unpin;
 //!          the segment goes to the end of the order of sealing
 //! ```
-//! How bytes go to memory is the matter of module [`crate::stream`]. Committed bytes and entries are never written again
-//! until recycling.
+//! How bytes go to memory is the matter of module [`crate::stream`]. Committed bytes and entries are never
+//! written again until recycling.
 
 use crate::control::Published;
 use crate::evicted::Evicted;
@@ -111,8 +111,8 @@ impl LaneWriter {
         segment::kept_bytes_max(self.ring.segment_bytes())
     }
 
-    /// Makes room in the statistics for an interface with this number in the run; returns its index in the lane. An open
-    /// segment without that room is sealed first.
+    /// Makes room in the statistics for an interface with this number in the run; returns its index in the
+    /// lane. An open segment without that room is sealed first.
     pub fn add_interface(&mut self, number: u32) -> usize {
         if self.open.is_some() && !self.stream.reserve(self.interfaces.len() + 1) {
             self.seal();
@@ -129,10 +129,10 @@ impl LaneWriter {
         self.drops.add(reason, packets);
     }
 
-    /// Appends packets `from` and later of a batch. `index` is what [`LaneWriter::add_interface`] returned; each packet has at
-    /// most [`LaneWriter::kept_bytes_max`] bytes. How many are stored, the first one under the number that
-    /// [`LaneWriter::next_packet`] had; they are visible with the next commit. Where it isn't all of them, there is no open
-    /// segment any more: [`LaneWriter::claim`] first.
+    /// Appends packets `from` and later of a batch. `index` is what [`LaneWriter::add_interface`] returned;
+    /// each packet has at most [`LaneWriter::kept_bytes_max`] bytes. How many are stored, the first one under
+    /// the number that [`LaneWriter::next_packet`] had; they are visible with the next commit. Where it isn't
+    /// all of them, there is no open segment any more: [`LaneWriter::claim`] first.
     ///
     /// # Panics
     /// Where a packet is longer, and there is no room for it.
@@ -155,7 +155,10 @@ impl LaneWriter {
     /// A packet that no segment takes would ask for one after another for ever.
     fn assert_kept(&self, len: usize) {
         let most = self.kept_bytes_max();
-        assert!(len <= most, "a packet of {len} bytes for a lane that keeps {most}: cut it to `kept_bytes_max` first");
+        assert!(
+            len <= most,
+            "a packet of {len} bytes for a lane that keeps {most}: cut it to `kept_bytes_max` first"
+        );
     }
 
     #[inline]
@@ -176,7 +179,8 @@ impl LaneWriter {
     fn note_times<B: Arrivals>(&mut self, batch: &B, from: usize, appended: &Appended) {
         let first_ns = batch.packet(from).head.time_ns;
         if !(appended.is_ordered() && self.times.note_run(first_ns, appended.last_ns)) {
-            (from..from + appended.packets).for_each(|index| self.times.note(batch.packet(index).head.time_ns));
+            (from..from + appended.packets)
+                .for_each(|index| self.times.note(batch.packet(index).head.time_ns));
         }
     }
 
@@ -188,8 +192,9 @@ impl LaneWriter {
         }
     }
 
-    /// What is appended from here on is another part of the segment: when both are gone, the times of the one are not remembered as those
-    /// of the other. For packets whose time is wrong, and where capture time was set back.
+    /// What is appended from here on is another part of the segment: when both are gone, the times of the one
+    /// are not remembered as those of the other. For packets whose time is wrong, and where capture time was
+    /// set back.
     pub fn begin_part(&mut self) {
         if self.open.as_ref().is_some_and(|open| open.parts.len() + 1 < PARTS_MAX) {
             self.end_part();
@@ -198,7 +203,8 @@ impl LaneWriter {
 
     fn end_part(&mut self) {
         let Some(open) = self.open.as_mut().filter(|_| !self.times.is_empty()) else { return };
-        let first_packet = open.parts.last().map_or(open.first_packet, |part| part.first_packet + part.packets);
+        let first_packet =
+            open.parts.last().map_or(open.first_packet, |part| part.first_packet + part.packets);
         let (min_ns, max_ns, _) = self.times.span();
         open.parts.push(Evicted { first_packet, packets: self.packets - first_packet, min_ns, max_ns });
         open.before = open.before.and(&self.times);
@@ -210,11 +216,14 @@ impl LaneWriter {
         if let Some(open) = &mut self.open
             && open.committed.packets != self.stream.packets()
         {
-            // The packets' bytes and entries are in place, fenced where they were streamed, before the word that publishes them.
+            // The packets' bytes and entries are in place, fenced where they were streamed, before the word
+            // that publishes them.
             self.stream.publish();
-            open.committed = Committed { sealed: false, packets: self.stream.packets(), bytes: self.stream.bytes() };
+            open.committed =
+                Committed { sealed: false, packets: self.stream.packets(), bytes: self.stream.bytes() };
             let (control, committed) = (self.ring.region().segment(open.slot), open.committed);
-            let span = if open.parts.is_empty() { self.times.span() } else { open.before.and(&self.times).span() };
+            let span =
+                if open.parts.is_empty() { self.times.span() } else { open.before.and(&self.times).span() };
             let published = Published { packets: self.packets, bytes: self.captured_bytes };
             protocol::commit(control, self.ring.region().lane(self.lane), published, committed, span);
             self.ring.wake();
@@ -257,7 +266,14 @@ impl LaneWriter {
         };
         self.stream.seal(&foot, &statistics);
         let control = ring.region().segment(open.slot);
-        let times = SegmentTimes { first_ns, last_ns, min_ns, max_ns, unordered, sealed_order: ring.next_sealed_order() };
+        let times = SegmentTimes {
+            first_ns,
+            last_ns,
+            min_ns,
+            max_ns,
+            unordered,
+            sealed_order: ring.next_sealed_order(),
+        };
         let sealed = Committed { sealed: true, packets: foot.packets, bytes: foot.block_bytes };
         protocol::seal(control, ring.region().lane(self.lane), self.published(), sealed, &times);
         ring.give_back(open.slot);
@@ -282,7 +298,8 @@ impl LaneWriter {
         blocks
     }
 
-    /// Claims a segment to write on. False: every segment that could be recycled is pinned; try again with the next batch.
+    /// Claims a segment to write on. False: every segment that could be recycled is pinned; try again with
+    /// the next batch.
     pub fn claim(&mut self) -> bool {
         if self.open.is_some() {
             return true;
@@ -302,9 +319,11 @@ impl LaneWriter {
         let (control, entry) = (ring.region().segment(slot), ring.region().directory(self.lane, sequence));
         ring.keep_reachable(self.lane, sequence);
         protocol::open(control, entry, lane_control, claimed, &start);
-        // SAFETY: the claim gives this lane the slot, until `seal` gives it back; the region lives as long as `self.ring`, and
-        // readers look no farther than `committed`, which is stored after what was written.
-        unsafe { self.stream.open(ring.region().slot_base(slot), ring.segment_bytes(), self.interfaces.len()) };
+        // SAFETY: the claim gives this lane the slot, until `seal` gives it back; the region lives as long as
+        // `self.ring`, and readers look no farther than `committed`, which is stored after what was written.
+        unsafe {
+            self.stream.open(ring.region().slot_base(slot), ring.segment_bytes(), self.interfaces.len())
+        };
         self.open = Some(Open::new(slot, sequence, self.packets, self.captured_bytes, self.drops));
         true
     }

@@ -11,5 +11,7 @@ fn the_example_runs() {
 #[test]
 fn the_readme_shows_the_example_as_it_is() {
     let readme = include_str!("../README.md");
-    assert!(readme.contains(&format!("```rust\n{}```\n", include_str!("../examples/one_writer_one_reader.rs"))));
+    assert!(
+        readme.contains(&format!("```rust\n{}```\n", include_str!("../examples/one_writer_one_reader.rs")))
+    );
 }

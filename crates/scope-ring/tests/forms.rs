@@ -1,4 +1,5 @@
-//! The forms of writing: each leaves the same bytes, rewrites nothing that was committed, and reads nothing beyond a packet.
+//! The forms of writing: each leaves the same bytes, rewrites nothing that was committed, and reads nothing
+//! beyond a packet.
 
 mod stand;
 
@@ -46,7 +47,11 @@ struct Watched {
 
 impl Watched {
     fn new(ring: &Arc<Ring>, sequence: u64) -> Option<Watched> {
-        Some(Watched { pinned: ring.pin(ring.segment_id(0, sequence))?, blocks: Vec::new(), entries: Vec::new() })
+        Some(Watched {
+            pinned: ring.pin(ring.segment_id(0, sequence))?,
+            blocks: Vec::new(),
+            entries: Vec::new(),
+        })
     }
 
     fn look(&mut self) {
@@ -78,8 +83,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let lost = prop_oneof![6 => Just(0u64), 1 => any::<u64>()];
     let flags = prop_oneof![2 => Just(0u32), 1 => 1..=u32::MAX];
     let packet = (len, flags, lost, 0..i64::MAX, any::<[u8; 16]>(), 0u32..1000);
-    (prop_oneof![Just(0u32), Just(5), Just(30), Just(300), Just(1000)], prop::collection::vec(packet, 1..700)).prop_map(
-        |(chance, packets)| {
+    (prop_oneof![Just(0u32), Just(5), Just(30), Just(300), Just(1000)], prop::collection::vec(packet, 1..700))
+        .prop_map(|(chance, packets)| {
             let step = |(len, flags, lost_before, time_ns, key, dice)| Step {
                 len,
                 flags,
@@ -89,8 +94,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
                 commits: dice < chance,
             };
             packets.into_iter().map(step).collect()
-        },
-    )
+        })
 }
 
 /// Packets to append together.
@@ -119,8 +123,8 @@ impl Together {
     }
 }
 
-/// Plays the steps in one form, `together` packets at a time, watching every segment at every commit; every sealed segment as it
-/// lies in memory.
+/// Plays the steps in one form, `together` packets at a time, watching every segment at every commit; every
+/// sealed segment as it lies in memory.
 fn play(form: Form, steps: &[Step], together: usize) -> Vec<Vec<u8>> {
     let (ring, mut writer) = lane_in(form, 160);
     let mut batch = Together::default();
@@ -134,7 +138,8 @@ fn play(form: Form, steps: &[Step], together: usize) -> Vec<Vec<u8>> {
     };
     for (number, step) in steps.iter().enumerate() {
         let Step { flags, lost_before, .. } = *step;
-        let head = PacketHead { flags, lost_before, original_len: number as u32, ..head(step.len, step.time_ns) };
+        let head =
+            PacketHead { flags, lost_before, original_len: number as u32, ..head(step.len, step.time_ns) };
         batch.0.push((head, KeyEntry::from_bytes(&step.key), bytes_of(0, number as u64, step.len)));
         if step.commits || batch.count() >= together {
             batch.append(&mut writer);
@@ -168,7 +173,8 @@ proptest! {
 #[test]
 fn every_length_at_every_place_in_a_line_is_written_alike() {
     for base in (0..300).step_by(4) {
-        let step = |len| Step { len, flags: 0, lost_before: 0, time_ns: 7, key: [len as u8; 16], commits: false };
+        let step =
+            |len| Step { len, flags: 0, lost_before: 0, time_ns: 7, key: [len as u8; 16], commits: false };
         let steps: Vec<Step> = std::iter::once(base).chain(0..200).map(step).collect();
         let plain = play(Form::Plain, &steps, 1);
         for form in supported() {
@@ -185,14 +191,21 @@ fn a_follower_of_the_open_segment_never_sees_a_byte_change() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !stop.load(Ordering::Acquire) {
-                    let Some(mut newest) = Watched::new(&ring, ring.lane_next(0).saturating_sub(1)) else { continue };
+                    let Some(mut newest) = Watched::new(&ring, ring.lane_next(0).saturating_sub(1)) else {
+                        continue;
+                    };
                     while !newest.pinned.committed().sealed && !stop.load(Ordering::Acquire) {
                         newest.look();
                     }
                     newest.look();
                     let first = newest.pinned.first_packet();
-                    for (number, block) in (first..).zip(newest.pinned.blocks(0, newest.pinned.committed().bytes)) {
-                        assert!(block.data() == bytes_of(0, number, block.data().len()), "{form:?}: packet {number}");
+                    for (number, block) in
+                        (first..).zip(newest.pinned.blocks(0, newest.pinned.committed().bytes))
+                    {
+                        assert!(
+                            block.data() == bytes_of(0, number, block.data().len()),
+                            "{form:?}: packet {number}"
+                        );
                     }
                 }
             });
@@ -215,7 +228,8 @@ fn a_follower_of_the_open_segment_never_sees_a_byte_change() {
 fn scribble(bytes: &[u8]) {
     let (from, len) = (bytes.as_ptr().cast_mut(), bytes.len());
     for at in 0..len {
-        // SAFETY: the ring's mapping may be written; nobody else reads or writes it, and no borrowed byte is used again.
+        // SAFETY: the ring's mapping may be written; nobody else reads or writes it, and no borrowed byte is
+        // used again.
         unsafe { from.add(at).write_volatile(!from.add(at).read_volatile()) };
     }
 }
@@ -242,12 +256,15 @@ fn what_is_committed_is_not_written_again_not_even_with_the_same_bytes() {
             let (pinned, blocks_done, entries_done) = done.last_mut().expect("a segment is open");
             let committed = pinned.committed();
             scribble(&pinned.blocks(0, committed.bytes).bytes()[*blocks_done..]);
-            // Entries lie below one another in front of the foot; the segment's end is found from its first block.
+            // Entries lie below one another in front of the foot; the segment's end is found from its first
+            // block.
             let start = pinned.blocks(0, committed.bytes).bytes().as_ptr();
             let entries = committed.packets as usize * 16;
             let foot = SEGMENT_BYTES as usize - 4096;
             // SAFETY: inside the pinned segment; committed.
-            scribble(unsafe { std::slice::from_raw_parts(start.add(foot - entries), entries - *entries_done) });
+            scribble(unsafe {
+                std::slice::from_raw_parts(start.add(foot - entries), entries - *entries_done)
+            });
             (*blocks_done, *entries_done) = (committed.bytes as usize, entries);
         }
         drop(writer);
@@ -259,9 +276,15 @@ fn what_is_committed_is_not_written_again_not_even_with_the_same_bytes() {
             let foot = SEGMENT_BYTES as usize - 4096;
             turned[foot - entries_done..foot].iter_mut().for_each(|byte| *byte = !*byte);
             for (_, data) in account(&turned).packets {
-                assert!(data.iter().all(|&byte| byte == 0x55), "{form:?}: a committed byte was written again");
+                assert!(
+                    data.iter().all(|&byte| byte == 0x55),
+                    "{form:?}: a committed byte was written again"
+                );
             }
-            assert!(turned[foot - entries_done..foot].chunks_exact(16).all(|entry| entry[..12] == [0x55; 12]), "{form:?}");
+            assert!(
+                turned[foot - entries_done..foot].chunks_exact(16).all(|entry| entry[..12] == [0x55; 12]),
+                "{form:?}"
+            );
         }
     }
 }
@@ -279,7 +302,14 @@ impl Fenced {
         // SAFETY: a fresh private mapping of our own; two of its pages are then forbidden.
         unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let base = libc::mmap(std::ptr::null_mut(), 3 * PAGE, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+            let base = libc::mmap(
+                std::ptr::null_mut(),
+                3 * PAGE,
+                protection,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
             assert!(base != libc::MAP_FAILED);
             let base = base.cast::<u8>();
             assert_eq!(libc::mprotect(base.cast(), PAGE, libc::PROT_NONE), 0);

@@ -18,7 +18,8 @@ fn an_idle_lane_holds_nobody_up() {
     let (mut idle, mut busy) = (lane(&ring, 0), lane(&ring, 1));
     feed(&mut idle, 1, 100);
     feed_segments(&ring, &mut busy, 32 * 10);
-    let open = ring.pin(ring.segment_id(0, 0)).expect("the idle lane's open segment stays, and costs one segment");
+    let open =
+        ring.pin(ring.segment_id(0, 0)).expect("the idle lane's open segment stays, and costs one segment");
     assert_eq!(open.committed().packets, 1);
     feed(&mut idle, 1, 100);
     assert_eq!(open.committed().packets, 2, "and goes on where it stopped");
@@ -51,7 +52,8 @@ fn a_reader_that_holds_a_segment_for_a_second_and_a_half_stops_no_writer() {
             let begun = Instant::now();
             held.store(true, Ordering::Release);
             std::thread::sleep(Duration::from_millis(1500));
-            // Held until the writer has done its laps, however fast the machine is; one that waits for the reader does none.
+            // Held until the writer has done its laps, however fast the machine is; one that waits for the
+            // reader does none.
             while laps.load(Ordering::Acquire) <= 50 && begun.elapsed() < LIMIT {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -114,7 +116,8 @@ fn a_reader_that_lost_all_of_a_lane_that_paused_knows_it_and_goes_on_sleeping() 
 fn a_waiting_reader_sleeps_about_a_millisecond_at_most() {
     let ring = ring(16, 64 * KIB, 1);
     let mut reader = Reader::new(&ring);
-    // Where others have the processors, one that wakes up waits for its turn: those count to which that did not happen.
+    // Where others have the processors, one that wakes up waits for its turn: those count to which that did
+    // not happen.
     let (begun, mut short) = (Instant::now(), 0);
     while short < 10 {
         let began = Instant::now();
@@ -142,7 +145,9 @@ fn records_are_never_visible_before_their_bytes() {
         assert_eq!(open.committed().packets, round * 8);
         let batch = reader.next_batch().expect("now all of it is");
         let numbers = batch.first_packet()..batch.first_packet() + 8;
-        assert!(batch.blocks().zip(numbers).all(|(block, number)| block.data() == stand::bytes_of(0, number, 60)));
+        assert!(
+            batch.blocks().zip(numbers).all(|(block, number)| block.data() == stand::bytes_of(0, number, 60))
+        );
         assert_eq!(open.entry(round * 8 - 1).source, key.source);
     }
 }
@@ -151,10 +156,14 @@ fn records_are_never_visible_before_their_bytes() {
 fn every_packet_keeps_its_own_time_and_original_length() {
     let ring = ring(16, 64 * KIB, 1);
     let mut writer = lane(&ring, 0);
-    let of = |n: i64| PacketHead { original_len: 9000 + n as u32, ..head(64, 1_700_000_000_000_000_000 + n * n % 977) };
+    let of = |n: i64| PacketHead {
+        original_len: 9000 + n as u32,
+        ..head(64, 1_700_000_000_000_000_000 + n * n % 977)
+    };
     (0..5000).for_each(|n| assert!(append(&mut writer, 0, of(n), KeyEntry::default())));
     drop(writer);
-    let heads: Vec<_> = accounts(&ring, 0).into_iter().flat_map(|account| account.packets).map(|(head, _)| head).collect();
+    let heads: Vec<_> =
+        accounts(&ring, 0).into_iter().flat_map(|account| account.packets).map(|(head, _)| head).collect();
     assert_eq!(heads, (0..5000).map(of).collect::<Vec<_>>());
 }
 
@@ -191,12 +200,19 @@ fn a_packet_dated_2106_does_not_live_for_ever() {
     let year_2106_ns = (1i64 << 32) * 1_000_000_000;
     assert!(append(&mut writer, 0, head(100, year_2106_ns), KeyEntry::default()));
     feed_segments(&ring, &mut writer, 16);
-    assert_eq!(ring.pin(ring.segment_id(0, 0)).expect("still there").times().expect("sealed").max_ns, year_2106_ns);
+    assert_eq!(
+        ring.pin(ring.segment_id(0, 0)).expect("still there").times().expect("sealed").max_ns,
+        year_2106_ns
+    );
     feed_segments(&ring, &mut writer, 17);
     assert!(ring.pin(ring.segment_id(0, 0)).is_none(), "the order of sealing decides, not the time");
     let first = 0..1;
     let lost = ring.lost(0, &[first], (year_2106_ns, i64::MAX))[0];
-    assert_eq!(lost.span_ns, Some((year_2106_ns, year_2106_ns)), "and what went is remembered with its times");
+    assert_eq!(
+        lost.span_ns,
+        Some((year_2106_ns, year_2106_ns)),
+        "and what went is remembered with its times"
+    );
 }
 
 #[test]
@@ -207,12 +223,17 @@ fn a_second_dump_finds_a_past_to_hold() {
     assert!(second.segments() >= 4 && first.segments() + second.segments() <= 32, "half the ring, shared");
     let mut writer = lane(&ring, 0);
     feed_segments(&ring, &mut writer, 40);
-    let pins: Vec<_> =
-        (0..first.segments() + second.segments()).map(|sequence| ring.pin(ring.segment_id(0, sequence)).unwrap()).collect();
+    let pins: Vec<_> = (0..first.segments() + second.segments())
+        .map(|sequence| ring.pin(ring.segment_id(0, sequence)).unwrap())
+        .collect();
     feed_segments(&ring, &mut writer, 400);
     for pinned in pins {
         let account = stand::account(pinned.whole().unwrap());
-        assert_eq!(account.packets[0].1, stand::bytes_of(0, pinned.first_packet(), 1000), "held through many laps");
+        assert_eq!(
+            account.packets[0].1,
+            stand::bytes_of(0, pinned.first_packet(), 1000),
+            "held through many laps"
+        );
     }
 }
 
@@ -260,7 +281,9 @@ fn one_mebibyte_is_ring_enough() {
 }
 
 #[test]
-#[should_panic(expected = "a packet of 65536 bytes for a lane that keeps 16384: cut it to `kept_bytes_max` first")]
+#[should_panic(
+    expected = "a packet of 65536 bytes for a lane that keeps 16384: cut it to `kept_bytes_max` first"
+)]
 fn a_packet_that_no_segment_takes_is_told_as_the_mistake_that_it_is_and_not_tried_for_ever() {
     let ring = ring(16, 64 * KIB, 1);
     let mut writer = lane(&ring, 0);

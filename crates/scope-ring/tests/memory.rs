@@ -1,4 +1,5 @@
-//! The memory of a ring: how much of it there is, in which pages, where it stays, and what is refused with which words.
+//! The memory of a ring: how much of it there is, in which pages, where it stays, and what is refused with
+//! which words.
 
 mod stand;
 
@@ -59,7 +60,10 @@ fn a_ring_takes_at_most_three_percent_more_than_was_asked_for() {
         write_a_turn(&ring);
         let ratio = |bytes: u64| bytes as f64 / (256 * MIB) as f64;
         let (fresh, turned) = (ratio(untouched), ratio(resident() - before));
-        println!("segments of {segment_bytes} B, {}: {fresh:.4} of the ring resident, {turned:.4} after a turn", ring.memory());
+        println!(
+            "segments of {segment_bytes} B, {}: {fresh:.4} of the ring resident, {turned:.4} after a turn",
+            ring.memory()
+        );
         assert!(fresh >= 0.999 && turned <= 1.03, "{fresh} {turned}");
     }
 }
@@ -68,7 +72,8 @@ fn a_ring_takes_at_most_three_percent_more_than_was_asked_for() {
 fn making_it_resident_ends_when_progress_says_so() {
     let _alone = alone();
     let before = resident();
-    let ring = Ring::ready(&config(512 * MIB, 2 * MIB), &[], &MemoryOptions::default(), &|_| false).expect("a ring");
+    let ring =
+        Ring::ready(&config(512 * MIB, 2 * MIB), &[], &MemoryOptions::default(), &|_| false).expect("a ring");
     // Every thread may have begun one piece of 32 MiB more.
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(8) as u64;
     let most = (threads + 1) * 32 * MIB;
@@ -88,7 +93,8 @@ fn nothing_is_resident_before_it_is_made_so() {
 #[test]
 fn the_pages_are_told_and_add_up_to_the_ring() {
     let _alone = alone();
-    let ring = ready(64 * MIB, MIB, &MemoryOptions { without_hugetlb: true, ..MemoryOptions::default() }).expect("memory");
+    let ring = ready(64 * MIB, MIB, &MemoryOptions { without_hugetlb: true, ..MemoryOptions::default() })
+        .expect("memory");
     match ring.memory().kind {
         MemoryKind::Transparent { huge_bytes, bytes } => {
             assert!(huge_bytes <= bytes && bytes == 64 * MIB);
@@ -106,7 +112,11 @@ fn the_pages_are_told_and_add_up_to_the_ring() {
 fn locked_memory_is_locked_or_refused_with_the_remedy() {
     let _alone = alone();
     let before = status("VmLck:");
-    match ready(32 * MIB, MIB, &MemoryOptions { locked: true, without_hugetlb: true, ..MemoryOptions::default() }) {
+    match ready(
+        32 * MIB,
+        MIB,
+        &MemoryOptions { locked: true, without_hugetlb: true, ..MemoryOptions::default() },
+    ) {
         Ok(ring) => {
             assert!(status("VmLck:") - before >= 32 * MIB);
             assert!(ring.memory().to_string().starts_with("locked, "), "{}", ring.memory());
@@ -136,7 +146,8 @@ fn a_ring_lies_on_the_node_that_was_asked_for() {
     let Some(&node) = scope_machine::Machine::this().nodes().first() else {
         return eprintln!("skipped: this kernel knows no NUMA nodes");
     };
-    let ring = ready(32 * MIB, MIB, &MemoryOptions { node: Some(node), ..MemoryOptions::default() }).expect("memory");
+    let ring = ready(32 * MIB, MIB, &MemoryOptions { node: Some(node), ..MemoryOptions::default() })
+        .expect("memory");
     assert!(ring.memory().to_string().contains(&format!("on NUMA node {node}")));
     let maps = std::fs::read_to_string("/proc/self/numa_maps").unwrap_or_default();
     let bound = |line: &&str| line.contains("wirescope-ring") || line.contains("wirescope-tables");
@@ -203,6 +214,7 @@ fn reserved_huge_pages_are_taken_and_what_they_can_t_hold_goes_elsewhere() {
     assert!(!matches!(declined.memory().kind, MemoryKind::Hugetlb { .. }), "{}", declined.memory());
 
     let locked = MemoryOptions { locked: true, ..MemoryOptions::default() };
-    let locked = ready(32 * MIB, MIB, &locked).expect("huge pages can't be swapped out, and the tables are small");
+    let locked =
+        ready(32 * MIB, MIB, &locked).expect("huge pages can't be swapped out, and the tables are small");
     assert_eq!(locked.memory().to_string(), "locked, 2 MiB huge pages from hugetlbfs");
 }

@@ -1,4 +1,5 @@
-//! The ring against a naive model: vectors of packets per lane, a list of segments, and the rules as they read.
+//! The ring against a naive model: vectors of packets per lane, a list of segments, and the rules as they
+//! read.
 
 mod stand;
 
@@ -166,22 +167,30 @@ impl Model {
         self.notice_sealing(lane);
     }
 
-    /// The open segment may have been sealed to make room for an interface: the ring says so, the packets are then visible.
+    /// The open segment may have been sealed to make room for an interface: the ring says so, the packets are
+    /// then visible.
     fn notice_sealing(&mut self, lane: usize) {
         let sequence = self.lanes[lane].next.wrapping_sub(1);
-        if self.ring.pin(self.ring.segment_id(lane as u32, sequence)).is_some_and(|pinned| pinned.committed().sealed) {
+        if self
+            .ring
+            .pin(self.ring.segment_id(lane as u32, sequence))
+            .is_some_and(|pinned| pinned.committed().sealed)
+        {
             self.seal(lane);
         }
     }
 
     fn segment(&mut self, lane: usize, sequence: u64) -> &mut Segment {
-        let found = self.segments.iter_mut().find(|segment| segment.lane == lane && segment.sequence == sequence);
+        let found =
+            self.segments.iter_mut().find(|segment| segment.lane == lane && segment.sequence == sequence);
         found.expect("a pinned or open segment is there")
     }
 
     fn seal(&mut self, lane: usize) {
         let order = self.sealed;
-        if let Some(open) = self.segments.iter_mut().find(|segment| segment.lane == lane && segment.sealed.is_none()) {
+        if let Some(open) =
+            self.segments.iter_mut().find(|segment| segment.lane == lane && segment.sealed.is_none())
+        {
             open.sealed = Some(order);
             self.sealed += 1;
             self.lanes[lane].committed = self.lanes[lane].sent.len() as u64;
@@ -277,7 +286,9 @@ impl Model {
             let next = self.lanes[segment.lane].next + u64::from(segment.lane == claimer);
             segment.sequence + depth >= next
         };
-        let gone = |segment: &&Segment| self.ring.pin(self.ring.segment_id(segment.lane as u32, segment.sequence)).is_none();
+        let gone = |segment: &&Segment| {
+            self.ring.pin(self.ring.segment_id(segment.lane as u32, segment.sequence)).is_none()
+        };
         let mut gone = self.segments.iter().filter(reachable).filter(gone);
         let first = gone.next().copied();
         assert_eq!(gone.next(), None, "one claim recycles one segment");
@@ -289,7 +300,10 @@ impl Model {
         for (number, lane) in self.lanes.iter().enumerate() {
             assert_eq!(self.ring.lane_next(number as u32), lane.next);
             for sequence in self.ring.oldest_possible(number as u32)..lane.next + 2 {
-                let there = self.segments.iter().any(|segment| (segment.lane, segment.sequence) == (number, sequence));
+                let there = self
+                    .segments
+                    .iter()
+                    .any(|segment| (segment.lane, segment.sequence) == (number, sequence));
                 assert_eq!(
                     self.ring.pin(self.ring.segment_id(number as u32, sequence)).is_some(),
                     there,
@@ -338,7 +352,8 @@ impl Model {
         for index in 0..committed.packets {
             let entry = self.lanes[lane].sent[(segment.first_packet + index as u64) as usize].key.at(offset);
             assert_eq!(pinned.entry(index), entry);
-            offset += self.lanes[lane].sent[(segment.first_packet + index as u64) as usize].head.block_bytes() as u32;
+            offset += self.lanes[lane].sent[(segment.first_packet + index as u64) as usize].head.block_bytes()
+                as u32;
         }
         assert_eq!(offset, committed.bytes);
         self.check_blocks(lane, segment.first_packet, visible, blocks.bytes());
@@ -346,7 +361,10 @@ impl Model {
             let account = stand::account(whole);
             let order = pinned.times().unwrap().sealed_order;
             assert_eq!(Some(order), segment.sealed.map(|order| order + 1));
-            assert_eq!((account.foot.sequence, account.foot.first_packet), (segment.sequence, segment.first_packet));
+            assert_eq!(
+                (account.foot.sequence, account.foot.first_packet),
+                (segment.sequence, segment.first_packet)
+            );
         }
     }
 
@@ -368,12 +386,15 @@ impl Model {
         let lanes = self.lanes.len();
         self.readers[index].places.resize(lanes, Place::default());
         let turn = self.readers[index].turn;
-        let found = (0..lanes).map(|step| (turn + step) % lanes).find_map(|lane| Some((lane, self.look_at(index, lane)?)));
+        let found = (0..lanes)
+            .map(|step| (turn + step) % lanes)
+            .find_map(|lane| Some((lane, self.look_at(index, lane)?)));
         let following = &mut self.readers[index];
         let batch = following.reader.next_batch();
         assert_eq!(batch.is_some(), found.is_some());
         let (Some(batch), Some((lane, (first, packets, missed)))) = (batch, found) else { return };
-        let lent = (batch.lane() as usize, batch.first_packet(), batch.packets() as u64, batch.missed_before());
+        let lent =
+            (batch.lane() as usize, batch.first_packet(), batch.packets() as u64, batch.missed_before());
         assert_eq!(lent, (lane, first, packets, missed));
         let blocks = batch.blocks().bytes().to_vec();
         assert_eq!(batch.blocks().count() as u64, packets);
@@ -392,7 +413,9 @@ impl Model {
             .segments
             .iter()
             .filter(|segment| segment.lane == lane && end(segment) > place.packet.max(segment.first_packet))
-            .filter(|segment| Some(segment.sequence) == before || segment.sequence + depth >= self.lanes[lane].next)
+            .filter(|segment| {
+                Some(segment.sequence) == before || segment.sequence + depth >= self.lanes[lane].next
+            })
             .min_by_key(|segment| segment.sequence)
             .copied();
         let first = oldest.map_or(committed, |segment| segment.first_packet.max(place.packet));
@@ -449,7 +472,9 @@ impl Model {
         for reader in 0..3 {
             (0..200 * self.lanes.len()).for_each(|_| self.look(reader));
             let lanes = 0..self.lanes.len() as u32;
-            assert!(lanes.map(|lane| self.readers[reader].reader.counts(lane).behind).all(|behind| behind == 0));
+            assert!(
+                lanes.map(|lane| self.readers[reader].reader.counts(lane).behind).all(|behind| behind == 0)
+            );
         }
         while !self.held.is_empty() {
             self.unpin(0);

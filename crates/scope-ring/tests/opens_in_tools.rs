@@ -1,4 +1,5 @@
-//! A head and sealed segments as they lie in memory are a file that tcpdump, capinfos and tshark open without a complaint.
+//! A head and sealed segments as they lie in memory are a file that tcpdump, capinfos and tshark open without
+//! a complaint.
 
 mod stand;
 
@@ -13,7 +14,8 @@ use std::sync::Arc;
 /// Bytes that the file's head is a multiple of.
 const HEAD_ALIGN: usize = 4096;
 
-/// Writes section header, interfaces and padding, then every sealed segment of all lanes; returns the heads in file order.
+/// Writes section header, interfaces and padding, then every sealed segment of all lanes; returns the heads
+/// in file order.
 fn write_file(ring: &Arc<Ring>, path: &Path) -> Vec<PacketHead> {
     let mut file = Vec::new();
     pcapng::section_header(&mut file, "ring test", "");
@@ -42,7 +44,11 @@ fn example(segment_bytes: u64, lanes: u32) -> Arc<Ring> {
         let mut writer = ring.open_lane(0, LinkType::ETHERNET).expect("room");
         let indices = [stand::add_interface(&ring, &mut writer), stand::add_interface(&ring, &mut writer)];
         for number in 0..1500 {
-            let time_ns = if number == 700 { (1i64 << 32) * 1_000_000_000 } else { 1_700_000_000_000_000_000 + number * 1001 };
+            let time_ns = if number == 700 {
+                (1i64 << 32) * 1_000_000_000
+            } else {
+                1_700_000_000_000_000_000 + number * 1001
+            };
             let spread = if dice.one_in(2) { 50 } else { 1505 };
             let len = 14 + dice.below(spread) as usize;
             let head = PacketHead {
@@ -93,14 +99,21 @@ fn head_and_segments_open_in_tcpdump_capinfos_and_tshark() {
 fn check_tcpdump(path: &Path, heads: &[PacketHead]) {
     let Some(output) = run("tcpdump", &["-nn", "-r", "-", "--count"], path) else { return };
     let complaint = String::from_utf8_lossy(&output.stderr).to_string();
-    assert!(output.status.success() && complaint.lines().all(|line| line.starts_with("reading from file")), "{complaint}");
+    assert!(
+        output.status.success() && complaint.lines().all(|line| line.starts_with("reading from file")),
+        "{complaint}"
+    );
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), format!("{} packets", heads.len()));
 }
 
 fn check_capinfos(path: &Path, heads: &[PacketHead]) {
     let name = path.to_str().expect("a plain path");
     let Some(output) = run("capinfos", &["-M", "-c", "-d", "-T", "-r", name], path) else { return };
-    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let bytes: u64 = heads.iter().map(|head| head.original_len as u64).sum();
     let row = String::from_utf8_lossy(&output.stdout).trim().to_string();
     assert_eq!(row, format!("{name}\t{}\t{bytes}", heads.len()));
@@ -108,7 +121,18 @@ fn check_capinfos(path: &Path, heads: &[PacketHead]) {
 
 fn check_tshark(path: &Path, heads: &[PacketHead]) {
     let name = path.to_str().expect("a plain path");
-    let fields = ["-T", "fields", "-e", "frame.time_epoch", "-e", "frame.cap_len", "-e", "frame.len", "-e", "frame.interface_id"];
+    let fields = [
+        "-T",
+        "fields",
+        "-e",
+        "frame.time_epoch",
+        "-e",
+        "frame.cap_len",
+        "-e",
+        "frame.len",
+        "-e",
+        "frame.interface_id",
+    ];
     let arguments = [&["-n", "-r", name], &fields[..]].concat();
     let Some(output) = run("tshark", &arguments, path) else { return };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -54,13 +54,23 @@ fn a_picked_size_always_gives_every_lane_its_sixteen_segments() {
             let (segment_bytes, segments) = plan(ring_bytes, None, lanes as u32).expect("a plan");
             assert!(segments as u64 >= 16 * lanes && segments * segment_bytes <= ring_bytes as usize);
         }
-        check_refused(least - 1, None, lanes as u32, &["too small", &format!("{lanes} lane(s)"), &format!("at least {least} B")]);
+        check_refused(
+            least - 1,
+            None,
+            lanes as u32,
+            &["too small", &format!("{lanes} lane(s)"), &format!("at least {least} B")],
+        );
     }
 }
 
 #[test]
 fn a_ring_too_small_for_its_lanes_names_what_would_do() {
-    check_refused(31 * MIB, Some(2 * MIB), 1, &["32505856 B", "33554432 B", "16 segments of 2097152 B", "--ring", "--segment"]);
+    check_refused(
+        31 * MIB,
+        Some(2 * MIB),
+        1,
+        &["32505856 B", "33554432 B", "16 segments of 2097152 B", "--ring", "--segment"],
+    );
     check_refused(MIB, None, 2, &["too small", "2 lane(s)", "2097152 B"]);
     check_refused(0, None, 1, &["too small"]);
 }
@@ -68,7 +78,12 @@ fn a_ring_too_small_for_its_lanes_names_what_would_do() {
 #[test]
 fn a_segment_that_is_no_power_of_two_or_out_of_range_is_refused() {
     for bytes in [0, 1, 4096, 32 * KIB, 96 * KIB, MIB + 1, 3 * MIB, 4 * MIB, u64::MAX] {
-        check_refused(1024 * MIB, Some(bytes), 1, &[&format!("{bytes} B"), "power of two from 64 KiB to 2 MiB"]);
+        check_refused(
+            1024 * MIB,
+            Some(bytes),
+            1,
+            &[&format!("{bytes} B"), "power of two from 64 KiB to 2 MiB"],
+        );
     }
 }
 
@@ -78,9 +93,17 @@ fn a_ring_larger_than_memory_names_what_there_is() {
         match plan(ring_bytes, None, 1) {
             Err(RingError::NoMemory { ring_bytes: asked, available, limit }) => {
                 assert!(
-                    asked == ring_bytes && available > 0 && available < asked && limit.contains("mem") | limit.contains("Mem")
+                    asked == ring_bytes
+                        && available > 0
+                        && available < asked
+                        && limit.contains("mem") | limit.contains("Mem")
                 );
-                check_refused(ring_bytes, None, 1, &[&ring_bytes.to_string(), "of memory are available", "smaller --ring"]);
+                check_refused(
+                    ring_bytes,
+                    None,
+                    1,
+                    &[&ring_bytes.to_string(), "of memory are available", "smaller --ring"],
+                );
             }
             other => panic!("{other:?}"),
         }
@@ -89,7 +112,13 @@ fn a_ring_larger_than_memory_names_what_there_is() {
 
 #[test]
 fn prefaulting_tells_its_progress_up_to_the_whole_ring() {
-    let config = RingConfig { ring_bytes: 64 * MIB, segment_bytes: Some(MIB), workers: 1, lanes: 1, run_id: stand::RUN_ID };
+    let config = RingConfig {
+        ring_bytes: 64 * MIB,
+        segment_bytes: Some(MIB),
+        workers: 1,
+        lanes: 1,
+        run_id: stand::RUN_ID,
+    };
     let most = std::sync::atomic::AtomicU64::new(0);
     let progress = |bytes| {
         most.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
@@ -102,7 +131,8 @@ fn prefaulting_tells_its_progress_up_to_the_whole_ring() {
 #[test]
 fn the_lane_table_is_bounded_by_eight_link_types_a_worker() {
     let ring: std::sync::Arc<Ring> = stand::ring(32, 64 * KIB, 2);
-    let lanes: Vec<_> = (0..16).map(|lane| ring.open_lane(lane % 2, scope_packet::LinkType(lane as u16)).unwrap()).collect();
+    let lanes: Vec<_> =
+        (0..16).map(|lane| ring.open_lane(lane % 2, scope_packet::LinkType(lane as u16)).unwrap()).collect();
     assert!(ring.open_lane(0, scope_packet::LinkType::RAW).is_none());
     assert_eq!((ring.lanes(), lanes.len()), (16, 16));
     assert_eq!(ring.lane_info(5), scope_ring::LaneInfo { worker: 1, link_type: scope_packet::LinkType(5) });

@@ -1,4 +1,5 @@
-//! Kinds of readers: holding, groups, steering by flow, waiting; for each `published = seen + missed + behind`.
+//! Kinds of readers: holding, groups, steering by flow, waiting; for each
+//! `published = seen + missed + behind`.
 
 mod stand;
 
@@ -17,7 +18,10 @@ fn read_all(reader: &mut Reader) -> Vec<u64> {
     let mut numbers = Vec::new();
     while let Some(batch) = reader.next_batch() {
         for (number, block) in (batch.first_packet()..).zip(batch.blocks()) {
-            assert!(block.data() == stand::bytes_of(batch.lane(), number, block.data().len()), "packet {number}");
+            assert!(
+                block.data() == stand::bytes_of(batch.lane(), number, block.data().len()),
+                "packet {number}"
+            );
             numbers.push(number);
         }
     }
@@ -41,7 +45,12 @@ fn a_batch_lends_its_key_entries_with_its_blocks() {
     for packets in [1, 5, 64, 700, 3] {
         for _ in 0..packets {
             number += 1;
-            assert!(append(&mut writer, 0, head(100, 7), KeyEntry { source_port: number, ..Default::default() }));
+            assert!(append(
+                &mut writer,
+                0,
+                head(100, 7),
+                KeyEntry { source_port: number, ..Default::default() }
+            ));
         }
         writer.commit();
         while let Some(batch) = reader.next_batch() {
@@ -63,10 +72,13 @@ fn a_lossy_reader_keeps_the_open_segment_that_it_stands_in_until_it_has_read_it_
     feed(&mut writer, 10, 1000);
     assert_eq!((read_all(&mut reader).len(), reader.held()), (10, 1));
     feed_segments(&ring, &mut writer, 100);
-    let second = ring.pin(ring.segment_id(0, 85)).expect("the oldest but the one that is held").first_packet();
+    let second =
+        ring.pin(ring.segment_id(0, 85)).expect("the oldest but the one that is held").first_packet();
     let end = ring.pin(ring.segment_id(0, 0)).map(|pinned| pinned.committed().packets as u64);
     assert!(end.is_some(), "its entry in the directory is used again; it is held, so it stays reachable");
-    let rest = reader.next_batch().map(|batch| (batch.first_packet(), batch.missed_before(), batch.packets() as u64));
+    let rest = reader
+        .next_batch()
+        .map(|batch| (batch.first_packet(), batch.missed_before(), batch.packets() as u64));
     let Some((10, 0, packets)) = rest else { panic!("the rest of the first segment: {rest:?}") };
     let next = reader.next_batch().map(|batch| (batch.first_packet(), batch.missed_before()));
     assert_eq!(next, Some((second, second - 10 - packets)));
@@ -147,7 +159,10 @@ fn every_segment_goes_to_one_member_and_a_member_that_ends_leaves_its_own_to_the
     feed(&mut writer, 100, 1000);
     let first = one.next_batch().map(|batch| (batch.first_packet(), batch.packets()));
     let second = two.next_batch().map(|batch| batch.first_packet());
-    assert!(first.is_some() && second.is_some() && first.map(|first| first.0) != second, "{first:?} {second:?}");
+    assert!(
+        first.is_some() && second.is_some() && first.map(|first| first.0) != second,
+        "{first:?} {second:?}"
+    );
     feed_segments(&ring, &mut writer, 10);
     let mut numbers: Vec<u64> = (first.unwrap().0..).take(first.unwrap().1 as usize).collect();
     drop(one);
@@ -181,7 +196,9 @@ fn a_group_that_was_lapped_knows_exactly_what_it_missed() {
         for _ in 0..batches {
             let Some(batch) = reader.next_batch() else { break };
             told += batch.missed_before();
-            (batch.first_packet()..).take(batch.packets() as usize).for_each(|number| assert!(seen.insert(number)));
+            (batch.first_packet()..)
+                .take(batch.packets() as usize)
+                .for_each(|number| assert!(seen.insert(number)));
         }
         check_law(&ring, 0, group.counts(0));
     }
@@ -253,7 +270,8 @@ fn three_members_share_what_two_writers_write() {
                 }
             })
         });
-        let members = [0, 0, 3].map(|slow_ms| scope.spawn(move || follow_as_member(ring, group, ended, slow_ms)));
+        let members =
+            [0, 0, 3].map(|slow_ms| scope.spawn(move || follow_as_member(ring, group, ended, slow_ms)));
         std::thread::sleep(Duration::from_millis(1500));
         let begun = Instant::now();
         while (0..2).any(|lane| group.counts(lane).seen == 0) && begun.elapsed() < Duration::from_secs(120) {
@@ -275,15 +293,22 @@ fn three_members_share_what_two_writers_write() {
     }
 }
 
-/// Follows until the writers have ended and nothing is left; lane and number of each packet. A slow one ends again and again in
-/// the middle of its segments.
-fn follow_as_member(ring: &Ring, group: &Arc<ReaderGroup>, ended: &AtomicBool, slow_ms: u64) -> Vec<(u32, u64)> {
+/// Follows until the writers have ended and nothing is left; lane and number of each packet. A slow one ends
+/// again and again in the middle of its segments.
+fn follow_as_member(
+    ring: &Ring,
+    group: &Arc<ReaderGroup>,
+    ended: &AtomicBool,
+    slow_ms: u64,
+) -> Vec<(u32, u64)> {
     let mut seen = Vec::new();
     let mut reader = group.member();
     loop {
         let last = ended.load(Ordering::Acquire);
         while let Some(batch) = reader.next_batch() {
-            seen.extend((batch.first_packet()..).take(batch.packets() as usize).map(|number| (batch.lane(), number)));
+            seen.extend(
+                (batch.first_packet()..).take(batch.packets() as usize).map(|number| (batch.lane(), number)),
+            );
             std::thread::sleep(Duration::from_millis(slow_ms));
             check_now(ring, group);
         }
@@ -322,9 +347,15 @@ fn an_idle_reader_sees_a_packet_soon_after_its_commit() {
 
 /// Any entry, few flows, so that both directions occur.
 fn entry() -> impl Strategy<Value = KeyEntry> {
-    (0u8..6, 0u8..6, 0u16..4, 0u16..4, 0u32..1 << 13).prop_map(|(source, destination, source_port, destination_port, word)| {
-        KeyEntry { source: [10, 0, 0, source], destination: [10, 0, 0, destination], source_port, destination_port, word }
-    })
+    (0u8..6, 0u8..6, 0u16..4, 0u16..4, 0u32..1 << 13).prop_map(
+        |(source, destination, source_port, destination_port, word)| KeyEntry {
+            source: [10, 0, 0, source],
+            destination: [10, 0, 0, destination],
+            source_port,
+            destination_port,
+            word,
+        },
+    )
 }
 
 proptest! {
@@ -376,7 +407,8 @@ fn steering_deals_flows_out_evenly() {
             source_port: 1024 + n,
             ..Default::default()
         };
-        let member = (0..4).position(|member| Steering::new(member, 4).takes(&entry)).expect("somebody takes it");
+        let member =
+            (0..4).position(|member| Steering::new(member, 4).takes(&entry)).expect("somebody takes it");
         taken[member] += 1;
     }
     assert!(taken.iter().all(|&flows| (850..1150).contains(&flows)), "{taken:?}");

@@ -1,4 +1,5 @@
-//! A race on purpose: under ThreadSanitizer this must be reported, else its silence about the other tests proves nothing.
+//! A race on purpose: under ThreadSanitizer this must be reported, else its silence about the other tests
+//! proves nothing.
 //!
 //! Only there when built by `scripts/tsan.sh`, which wants it to fail.
 #![cfg(sanitized)]

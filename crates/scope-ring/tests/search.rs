@@ -108,8 +108,14 @@ fn check_time(ring: &Arc<Ring>, dice: &mut Dice) {
             .filter(|seen| seen.time_ns >= from_ns)
             .min_by_key(|seen| (seen.time_ns, seen.lane, seen.sequence, seen.index));
         let found = ring.find_time(from_ns);
-        let place = found.as_ref().map(|found| (found.time_ns, found.pinned.lane(), found.pinned.sequence(), found.index));
-        assert_eq!(place, expected.map(|seen| (seen.time_ns, seen.lane, seen.sequence, seen.index)), "from {from_ns}");
+        let place = found
+            .as_ref()
+            .map(|found| (found.time_ns, found.pinned.lane(), found.pinned.sequence(), found.index));
+        assert_eq!(
+            place,
+            expected.map(|seen| (seen.time_ns, seen.lane, seen.sequence, seen.index)),
+            "from {from_ns}"
+        );
         let to_ns = from_ns + dice.below(60_000) as i64;
         let expected: BTreeSet<_> = all
             .iter()
@@ -119,7 +125,11 @@ fn check_time(ring: &Arc<Ring>, dice: &mut Dice) {
         let mut found = Vec::new();
         for span in ring.overlapping(from_ns, to_ns) {
             let pinned = ring.pin(span.segment).expect("nobody writes");
-            found.extend(pinned.within(from_ns, to_ns).map(|(index, _)| (span.segment.lane, span.segment.sequence, index)));
+            found.extend(
+                pinned
+                    .within(from_ns, to_ns)
+                    .map(|(index, _)| (span.segment.lane, span.segment.sequence, index)),
+            );
         }
         assert_eq!(found.len(), expected.len(), "each once");
         assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
@@ -131,8 +141,11 @@ fn check_key(ring: &Arc<Ring>, dice: &mut Dice, summaries: &Arc<Summaries>) {
     let all = walk(ring);
     for _ in 0..20 {
         let test = test(dice);
-        let expected: Vec<_> =
-            all.iter().filter(|seen| test.takes(&seen.entry)).map(|seen| (seen.lane, seen.sequence, seen.index)).collect();
+        let expected: Vec<_> = all
+            .iter()
+            .filter(|seen| test.takes(&seen.entry))
+            .map(|seen| (seen.lane, seen.sequence, seen.index))
+            .collect();
         let queue = SegmentQueue::new(ring, test.clone(), (0, i64::MAX), Some(summaries.clone()));
         let mut found = Vec::new();
         while let Some(pinned) = queue.take() {
@@ -206,7 +219,10 @@ fn summaries_skip_segments_without_the_host_and_only_those() {
     };
     let segments = ring.lane_next(0);
     let one = search(KeyTest::host([10, 0, 0, 7]));
-    assert!(one.scanned >= 2 && one.scanned <= 8 && one.skipped + one.scanned == segments, "{one:?} of {segments}");
+    assert!(
+        one.scanned >= 2 && one.scanned <= 8 && one.skipped + one.scanned == segments,
+        "{one:?} of {segments}"
+    );
     assert_eq!(search(KeyTest::destination_port(53)).skipped, 0);
     assert!(search(KeyTest::protocol(6)).scanned == 1, "only the open one");
     assert!(search(KeyTest::host([10, 9, 9, 9]).and(KeyTest::port(1003))).skipped > segments / 2);

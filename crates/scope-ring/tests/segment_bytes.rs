@@ -28,8 +28,11 @@ fn every_byte_of_every_sealed_segment_is_accounted_for() {
                 *history.last_mut().unwrap() = (received, dropped, bytes, drops);
             }
             let len = if dice.one_in(40) { dice.below(16_000) } else { dice.below(400) } as usize;
-            let head =
-                PacketHead { flags: dice.below(3) as u32, interface: index as u32, ..head(len, dice.below(1 << 40) as i64) };
+            let head = PacketHead {
+                flags: dice.below(3) as u32,
+                interface: index as u32,
+                ..head(len, dice.below(1 << 40) as i64)
+            };
             assert!(append(&mut writer, index, head, KeyEntry::default()));
             received[index] += 1;
             bytes += len as u64;
@@ -41,10 +44,12 @@ fn every_byte_of_every_sealed_segment_is_accounted_for() {
         assert_eq!(found.len() as u64, segments, "the ring is full of sealed segments");
         for account in found {
             let foot = &account.foot;
-            let (first, end) = (foot.first_packet as usize, (foot.first_packet + foot.packets as u64) as usize);
+            let (first, end) =
+                (foot.first_packet as usize, (foot.first_packet + foot.packets as u64) as usize);
             assert_eq!((foot.run_id, foot.lane, foot.link_type), (stand::RUN_ID, 0, LinkType::ETHERNET));
             assert_eq!(foot.bytes_before, history[first].2);
-            // Drops between the last packet of the segment before and the first of this one may stand on either side.
+            // Drops between the last packet of the segment before and the first of this one may stand on
+            // either side.
             let drops = foot.drops_before.get(DropReason::RingPinned);
             assert!(
                 drops == history[first].3.get(DropReason::RingPinned)
@@ -63,14 +68,16 @@ fn every_byte_of_every_sealed_segment_is_accounted_for() {
 fn check_statistics(stated: &[Stated], received: &[u64; 3], dropped: &[u64; 3], time_ns: i64) {
     assert_eq!(stated.len(), 3);
     for (index, stated) in stated.iter().enumerate() {
-        let expected = Stated { interface: index as u32, time_ns, received: received[index], dropped: dropped[index] };
+        let expected =
+            Stated { interface: index as u32, time_ns, received: received[index], dropped: dropped[index] };
         assert_eq!(*stated, expected, "cumulative, one for each interface");
     }
 }
 
 #[test]
 fn full_segments_are_used_as_far_as_promised() {
-    let imix = |dice: &mut Dice| [64, 64, 64, 64, 64, 64, 64, 594, 594, 594, 594, 1518][dice.below(12) as usize];
+    let imix =
+        |dice: &mut Dice| [64, 64, 64, 64, 64, 64, 64, 594, 594, 594, 594, 1518][dice.below(12) as usize];
     let sizes: [fn(&mut Dice) -> usize; 4] =
         [imix, |_| 1518, |dice| dice.below(1519) as usize, |dice| if dice.one_in(3) { 1518 } else { 1400 }];
     for (segment_bytes, segments, least) in [(64 * KIB, 64, 0.90), (MIB, 20, 0.99), (2 * MIB, 20, 0.99)] {
@@ -121,10 +128,16 @@ fn with_more_than_64_interfaces_each_ones_statistics_come_round() {
     for (number, account) in found.iter().enumerate() {
         assert_eq!(account.statistics.len(), 64);
         for stated in &account.statistics {
-            assert_eq!(stated.received, at_end[number][stated.interface as usize], "cumulative at the segment's end");
+            assert_eq!(
+                stated.received, at_end[number][stated.interface as usize],
+                "cumulative at the segment's end"
+            );
             last_stated[stated.interface as usize] = number + 1;
         }
-        assert!(last_stated.iter().all(|&stated| number + 1 - stated < 3), "within three segments, the busiest one, too");
+        assert!(
+            last_stated.iter().all(|&stated| number + 1 - stated < 3),
+            "within three segments, the busiest one, too"
+        );
     }
 }
 
@@ -141,7 +154,10 @@ fn an_interface_that_comes_late_finds_room_for_its_statistics() {
         }
         writer.seal();
         let found = accounts(&ring, 0);
-        assert_eq!(found.iter().map(|account| account.packets.len() as u64).sum::<u64>(), writer.next_packet());
+        assert_eq!(
+            found.iter().map(|account| account.packets.len() as u64).sum::<u64>(),
+            writer.next_packet()
+        );
     }
 }
 
@@ -171,7 +187,12 @@ fn packets_without_bytes_are_kept_as_packets() {
     let ring = ring(16, 64 * KIB, 1);
     let mut writer = lane(&ring, 0);
     for number in 0..5000 {
-        assert!(append(&mut writer, 0, PacketHead { original_len: 1500, ..head(0, number) }, KeyEntry::default()));
+        assert!(append(
+            &mut writer,
+            0,
+            PacketHead { original_len: 1500, ..head(0, number) },
+            KeyEntry::default()
+        ));
     }
     drop(writer);
     let heads = accounts(&ring, 0).into_iter().flat_map(|account| account.packets);
@@ -191,7 +212,10 @@ fn whatever_is_left_of_a_segment_is_covered_by_padding() {
         let pinned = ring.pin(ring.segment_id(0, sequence)).expect("the one before the newest");
         gaps.insert(account(pinned.whole().expect("sealed")).padding_bytes);
     }
-    assert!(gaps.len() > 90 && gaps.first() == Some(&12), "gaps of many sizes, the smallest one, too: {gaps:?}");
+    assert!(
+        gaps.len() > 90 && gaps.first() == Some(&12),
+        "gaps of many sizes, the smallest one, too: {gaps:?}"
+    );
 }
 
 #[test]
@@ -210,5 +234,8 @@ fn a_segment_is_known_by_run_lane_and_sequence() {
         SegmentId { lane: u32::MAX, ..id },
         SegmentId { sequence: 99, ..id },
     ];
-    assert!(others.into_iter().all(|other| ring.pin(other).is_none()), "another run's, no lane, not yet there");
+    assert!(
+        others.into_iter().all(|other| ring.pin(other).is_none()),
+        "another run's, no lane, not yet there"
+    );
 }

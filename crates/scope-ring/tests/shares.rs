@@ -8,7 +8,13 @@ use stand::{KIB, feed, feed_segments, lane};
 use std::sync::Arc;
 
 fn config(segments: u64, lanes: u32) -> RingConfig {
-    RingConfig { ring_bytes: segments * 64 * KIB, segment_bytes: Some(64 * KIB), workers: 2, lanes, run_id: stand::RUN_ID }
+    RingConfig {
+        ring_bytes: segments * 64 * KIB,
+        segment_bytes: Some(64 * KIB),
+        workers: 2,
+        lanes,
+        run_id: stand::RUN_ID,
+    }
 }
 
 fn shared_ring(segments: u64, percent: u32) -> Arc<Ring> {
@@ -85,7 +91,11 @@ fn a_holder_takes_no_more_of_a_share_than_its_part_of_it() {
     feed_segments(&ring, &mut quiet, 100);
     feed_segments(&ring, &mut loud, 200);
     assert_eq!((held.oldest(0), held.oldest(1)), (Some(0), Some(0)));
-    assert!(held.take(ring.segment_id(0, 0)).is_some() && held.take(ring.segment_id(0, 0)).is_none() && held.has_room(0));
+    assert!(
+        held.take(ring.segment_id(0, 0)).is_some()
+            && held.take(ring.segment_id(0, 0)).is_none()
+            && held.has_room(0)
+    );
 }
 
 #[test]
@@ -137,9 +147,16 @@ fn a_segment_size_of_the_rings_own_choice_suits_its_shares() {
     let config = RingConfig { segment_bytes: None, ..config(2048, 2) }; // 128 MiB
     let sized = |percent| config.sized_for(&[Share { percent, lanes: 1 }]).segment_bytes;
     assert_eq!(config.plan().unwrap(), (1 << 20, 128));
-    assert_eq!((sized(30), sized(13), sized(12), sized(1)), (Some(1 << 20), Some(1 << 20), Some(512 << 10), Some(64 << 10)));
+    assert_eq!(
+        (sized(30), sized(13), sized(12), sized(1)),
+        (Some(1 << 20), Some(1 << 20), Some(512 << 10), Some(64 << 10))
+    );
     let tiny = RingConfig { segment_bytes: None, ..self::config(64, 2) };
     assert_eq!(tiny.sized_for(&[Share { percent: 1, lanes: 1 }]).segment_bytes, None, "nothing will do");
     let given = RingConfig { segment_bytes: Some(1 << 20), ..config };
-    assert_eq!(given.sized_for(&[Share { percent: 12, lanes: 1 }]).segment_bytes, Some(1 << 20), "as it was asked for");
+    assert_eq!(
+        given.sized_for(&[Share { percent: 12, lanes: 1 }]).segment_bytes,
+        Some(1 << 20),
+        "as it was asked for"
+    );
 }

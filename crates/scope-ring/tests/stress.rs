@@ -1,4 +1,5 @@
-//! Writers and readers at once, for a few seconds: no foreign byte, no packet twice, every loss known, no pin left behind.
+//! Writers and readers at once, for a few seconds: no foreign byte, no packet twice, every loss known, no pin
+//! left behind.
 
 mod stand;
 
@@ -20,7 +21,13 @@ const LIMIT: Duration = Duration::from_secs(120);
 const LEN_MIN: u64 = 16;
 
 /// Writes like an engine's worker until `stop`: batches of up to 64, a commit and its counters after each.
-fn write(ring: &Ring, mut writer: LaneWriter, worker: u32, stop: &AtomicBool, pause: Duration) -> WorkerCounts {
+fn write(
+    ring: &Ring,
+    mut writer: LaneWriter,
+    worker: u32,
+    stop: &AtomicBool,
+    pause: Duration,
+) -> WorkerCounts {
     let mut dice = Dice(worker as u64);
     let mut counts = WorkerCounts::default();
     let mut data = [0; 1518];
@@ -87,7 +94,8 @@ fn check_packet(lane: u32, number: u64, data: &[u8]) {
     assert!(data == &expected[..data.len()], "lane {lane} packet {number}: foreign or torn bytes");
 }
 
-/// Reads until `stop` and then to the end, pausing `pause` (with the last batch's segment pinned) one batch in sixteen.
+/// Reads until `stop` and then to the end, pausing `pause` (with the last batch's segment pinned) one batch
+/// in sixteen.
 fn read(ring: &Arc<Ring>, stop: &AtomicBool, pause: Duration) -> (Reader, Seen) {
     let (mut reader, mut seen) = (Reader::new(ring), Seen::default());
     let mut batches = 0u64;
@@ -123,7 +131,9 @@ fn hold(ring: &Arc<Ring>, stop: &AtomicBool, seed: u64) {
         std::thread::sleep(Duration::from_millis(dice.below(80)));
         for pinned in &pins {
             let numbers = pinned.first_packet()..;
-            numbers.zip(pinned.blocks(0, pinned.committed().bytes)).for_each(|(n, block)| check_packet(lane, n, block.data()));
+            numbers
+                .zip(pinned.blocks(0, pinned.committed().bytes))
+                .for_each(|(n, block)| check_packet(lane, n, block.data()));
             if let Some(whole) = pinned.whole() {
                 assert_eq!(stand::account(whole).foot.sequence, pinned.sequence());
             }
@@ -155,9 +165,17 @@ fn audit(ring: &Ring, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let now = ring.counters();
         assert!(now.add_up(), "received = stored + filtered + duplicate + dropped: {now:?}");
-        assert!(now.workers.iter().zip(&before.workers).all(|(now, before)| now.received_packets >= before.received_packets));
+        assert!(
+            now.workers
+                .iter()
+                .zip(&before.workers)
+                .all(|(now, before)| now.received_packets >= before.received_packets)
+        );
         assert!(now.lanes.iter().zip(&before.lanes).all(|(now, before)| now.packets >= before.packets));
-        assert!(now.lanes.iter().all(|lane| lane.bytes >= lane.packets * LEN_MIN), "packets and bytes of one moment: {now:?}");
+        assert!(
+            now.lanes.iter().all(|lane| lane.bytes >= lane.packets * LEN_MIN),
+            "packets and bytes of one moment: {now:?}"
+        );
         before = now;
         std::thread::sleep(Duration::from_micros(200));
     }
@@ -177,7 +195,8 @@ fn three_writers_and_seven_readers() {
             .zip(lanes.into_iter().zip(pauses))
             .map(|(worker, (writer, pause))| scope.spawn(move || write(ring, writer, worker, stop, pause)))
             .collect();
-        let readers = [0, 0, 3, 40].map(|pause_ms| scope.spawn(move || read(ring, written, Duration::from_millis(pause_ms))));
+        let readers = [0, 0, 3, 40]
+            .map(|pause_ms| scope.spawn(move || read(ring, written, Duration::from_millis(pause_ms))));
         (1..3).for_each(|seed| drop(scope.spawn(move || hold(ring, stop, seed))));
         scope.spawn(|| die(ring, stop));
         scope.spawn(|| audit(ring, stop));
@@ -194,7 +213,12 @@ fn three_writers_and_seven_readers() {
     });
     assert_eq!(ring.counters().workers[..3], counts);
     for (worker, counts) in (1..).zip(&counts) {
-        assert_eq!(ring.counters().lanes[worker].packets, counts.stored_packets, "lane of worker {}", worker - 1);
+        assert_eq!(
+            ring.counters().lanes[worker].packets,
+            counts.stored_packets,
+            "lane of worker {}",
+            worker - 1
+        );
     }
     assert!(counts[0].stored_packets > PACKETS_MIN, "{counts:?}");
     assert_eq!(ring.budget().taken(), 0);

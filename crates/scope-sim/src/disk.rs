@@ -44,7 +44,11 @@ impl StageDisk {
     fn act(&self) {
         let took_ns = {
             let dice = &mut self.state.lock().expect("no panic while held").0;
-            if dice.chance(5) { dice.within(0..10 * self.manner.act_ns) } else { dice.within(0..self.manner.act_ns) }
+            if dice.chance(5) {
+                dice.within(0..10 * self.manner.act_ns)
+            } else {
+                dice.within(0..self.manner.act_ns)
+            }
         };
         self.stage.pause(took_ns);
         let now_ns = self.stage.now_ns();
@@ -58,7 +62,9 @@ impl StageDisk {
     fn expect_writable(&self) -> io::Result<()> {
         let now_ns = self.stage.now_ns();
         match self.manner.read_only_ns {
-            Some((from_ns, to_ns)) if (from_ns..to_ns).contains(&now_ns) => Err(ErrorKind::ReadOnlyFilesystem.into()),
+            Some((from_ns, to_ns)) if (from_ns..to_ns).contains(&now_ns) => {
+                Err(ErrorKind::ReadOnlyFilesystem.into())
+            }
             _ => Ok(()),
         }
     }

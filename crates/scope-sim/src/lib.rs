@@ -1,5 +1,5 @@
-//! Whole runs on a stage: the engine's workers, ring, triggers and dumps with a simulated source, clock and disk, so that the truth is
-//! known: every packet that was sent, and what became of it.
+//! Whole runs on a stage: the engine's workers, ring, triggers and dumps with a simulated source, clock and
+//! disk, so that the truth is known: every packet that was sent, and what became of it.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -12,7 +12,8 @@
 //! | `run` | the engine's parts, wired as a run wires them |
 //! | `truth` | what each dump says, held against what was sent |
 //!
-//! A run depends on its seed alone. Absent on purpose: sockets, real time, and any knowledge of how a dump is cut.
+//! A run depends on its seed alone. Absent on purpose: sockets, real time, and any knowledge of how a dump is
+//! cut.
 
 mod dice;
 mod disk;
@@ -43,7 +44,8 @@ pub struct Outcome {
 /// # Panics
 /// Where no folder can be made, or no thread.
 pub fn trial(seed: u64, folder: &Path) -> Outcome {
-    let folder = tempfile::Builder::new().prefix("sim-").tempdir_in(folder).expect("a folder for the dumps of a run");
+    let folder =
+        tempfile::Builder::new().prefix("sim-").tempdir_in(folder).expect("a folder for the dumps of a run");
     let ran = run::play(seed, folder.path());
     let (tally, faults) = truth::check(&ran);
     Outcome { seed, tally, faults }
@@ -67,7 +69,9 @@ mod tests {
             let folder = folder.path().join(name);
             std::fs::create_dir(&folder).expect("a folder");
             let ran = run::play(seed, &folder);
-            let said = |report: &scope_dump::DumpReport| (report.packets, report.gaps.clone(), report.complete, report.hits);
+            let said = |report: &scope_dump::DumpReport| {
+                (report.packets, report.gaps.clone(), report.complete, report.hits)
+            };
             ran.reports.iter().map(said).collect::<Vec<_>>()
         };
         for seed in 0..6 {
@@ -76,11 +80,15 @@ mod tests {
     }
 
     /// The faults of a run after its dumps' statements were changed, for the first seed of which a dump fits.
-    fn faults(fits: impl Fn(&scope_dump::DumpReport) -> bool, change: impl Fn(&mut scope_dump::DumpReport)) -> Vec<String> {
+    fn faults(
+        fits: impl Fn(&scope_dump::DumpReport) -> bool,
+        change: impl Fn(&mut scope_dump::DumpReport),
+    ) -> Vec<String> {
         for seed in 0.. {
             let folder = tempfile::tempdir().expect("a folder");
             let mut ran = run::play(seed, folder.path());
-            if let Some(report) = ran.reports.iter_mut().find(|report| report.error.is_none() && fits(report)) {
+            if let Some(report) = ran.reports.iter_mut().find(|report| report.error.is_none() && fits(report))
+            {
                 change(report);
                 let id = format!("dump {}: ", report.id);
                 return truth::check(&ran).1.into_iter().filter(|fault| fault.starts_with(&id)).collect();
@@ -98,13 +106,16 @@ mod tests {
         check(faults(lacking, |report| report.complete = true), "says complete and lacks");
         check(faults(lacking, |report| report.lost_max = report.lost_min - 1), "lacks");
         check(faults(lacking, |report| report.gaps.clear()), "outside of all gaps");
-        let whole = |report: &scope_dump::DumpReport| report.complete && report.packets > 3 && !report.to_stream;
+        let whole =
+            |report: &scope_dump::DumpReport| report.complete && report.packets > 3 && !report.to_stream;
         check(faults(whole, |report| report.lost_min = 1), "lacks 0 packets and says");
         check(faults(whole, |report| report.packets += 1), "and says");
         check(faults(whole, |report| report.filter = "tcp".to_string()), "doesn't belong");
         check(faults(whole, |report| report.asked.1 += 1), "it was asked for");
         check(faults(whole, |report| report.paths.clear()), "lacks");
-        let cut = |report: &scope_dump::DumpReport| report.gaps.iter().any(|gap| gap.reason.name() == "interface_down");
+        let cut = |report: &scope_dump::DumpReport| {
+            report.gaps.iter().any(|gap| gap.reason.name() == "interface_down")
+        };
         check(faults(cut, |report| report.complete = true), "nobody listened");
     }
 

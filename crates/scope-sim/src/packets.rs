@@ -25,7 +25,9 @@ pub(crate) const FILTERS: [(&str, Naive); 5] = [
     ("", |_| true),
     ("udp port 53", |kind| kind.port == 53),
     ("host 10.0.0.1", |kind| kind.source == 1 || kind.destination == 1),
-    ("host 10.0.0.2 and not port 443", |kind| (kind.source == 2 || kind.destination == 2) && kind.port != 443),
+    ("host 10.0.0.2 and not port 443", |kind| {
+        (kind.source == 2 || kind.destination == 2) && kind.port != 443
+    }),
     ("tcp", |_| false),
 ];
 /// The kinds that fire the triggers, and the triggers' conditions.
@@ -68,7 +70,28 @@ impl Sent {
         }
         let ip_bytes = (self.bytes as usize - frame.len()) as u16;
         let [high, low] = ip_bytes.to_be_bytes();
-        frame.extend([0x45, 0, high, low, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, self.kind.source, 10, 0, 0, self.kind.destination]);
+        frame.extend([
+            0x45,
+            0,
+            high,
+            low,
+            0,
+            1,
+            0,
+            0,
+            64,
+            17,
+            0,
+            0,
+            10,
+            0,
+            0,
+            self.kind.source,
+            10,
+            0,
+            0,
+            self.kind.destination,
+        ]);
         frame.extend(4000u16.to_be_bytes());
         frame.extend(self.kind.port.to_be_bytes());
         frame.extend((ip_bytes - 20).to_be_bytes());

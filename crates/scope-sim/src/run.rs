@@ -1,4 +1,5 @@
-//! One run from its seed to its reports: the engine's own parts on a stage, with the simulated source, clock and disk.
+//! One run from its seed to its reports: the engine's own parts on a stage, with the simulated source, clock
+//! and disk.
 
 use crate::dice::Dice;
 use crate::disk::StageDisk;
@@ -50,7 +51,9 @@ pub(crate) struct Ran {
 fn compiled(text: &'static str) -> Filter {
     static KNOWN: OnceLock<Mutex<BTreeMap<&'static str, Filter>>> = OnceLock::new();
     let mut known = KNOWN.get_or_init(Mutex::default).lock().expect("no panic while held");
-    let compile = || Filter::compile(text, VlanRule::Transparent, &LINK_TYPES).expect("the simulator's filters compile");
+    let compile = || {
+        Filter::compile(text, VlanRule::Transparent, &LINK_TYPES).expect("the simulator's filters compile")
+    };
     known.entry(text).or_insert_with(compile).clone()
 }
 
@@ -88,11 +91,13 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
         lanes: scene.lanes,
         run_id: [7; 16],
     };
-    let own_lanes: BTreeSet<_> = scene.ports.iter().filter(|port| port.worker == 0).map(|port| port.link_type).collect();
+    let own_lanes: BTreeSet<_> =
+        scene.ports.iter().filter(|port| port.worker == 0).map(|port| port.link_type).collect();
     let share = scene.share_percent.map(|percent| Share { percent, lanes: own_lanes.len() as u32 });
     let ring = Ring::create_shared(&config, share.as_slice()).expect("a small ring can be had");
     let fates = Fates::new(scene.packets.len());
-    let sources: Vec<Box<dyn Source>> = (0..scene.workers).map(|worker| source(worker, &scene, &stage, &fates)).collect();
+    let sources: Vec<Box<dyn Source>> =
+        (0..scene.workers).map(|worker| source(worker, &scene, &stage, &fates)).collect();
     let grace_ns = sources.iter().map(|source| source.grace_ns()).max().unwrap_or(0);
     let stream = scene.stream.then(|| folder.join("pipe"));
     let target = match &stream {
@@ -102,7 +107,8 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
     let disk = Arc::new(StageDisk::new(&stage, scene.disk.clone(), dice.fork()));
     let spool = || tempfile::tempfile_in(folder).expect("a folder for tests can be written to");
     let together = scene.all.then(|| Together::new(spool(), disk.clone()));
-    let output = Arc::new(DumpOutput { format: scene.format, target, budget: None, disk, together: together.clone() });
+    let output =
+        Arc::new(DumpOutput { format: scene.format, target, budget: None, disk, together: together.clone() });
     let exit_after = (scene.stream && !scene.all).then_some(1);
     let places = Places::new(scene.dumps_max, grace_ns, exit_after);
     let threads = Arc::new(StageThreads {
@@ -152,7 +158,8 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
 }
 
 fn source(worker: u32, scene: &Scene, stage: &Arc<Stage>, fates: &Arc<Fates>) -> Box<dyn Source> {
-    let ports: Vec<_> = scene.ports.iter().cloned().enumerate().filter(|(_, port)| port.worker == worker).collect();
+    let ports: Vec<_> =
+        scene.ports.iter().cloned().enumerate().filter(|(_, port)| port.worker == worker).collect();
     let own = |packet: &&Sent| scene.ports[packet.interface].worker == worker;
     let supply = Supply {
         stage: stage.clone(),
@@ -207,7 +214,8 @@ fn conduct(scene: &Scene, stage: &Arc<Stage>, shared: &Arc<Shared>) {
                 Act::Reload => reload(scene, shared),
             }
         }
-        let over = scene.live && now_ns >= scene.stop_ns || scene.stream && !scene.all && shared.dumps.all_done();
+        let over =
+            scene.live && now_ns >= scene.stop_ns || scene.stream && !scene.all && shared.dumps.all_done();
         if over {
             shared.stop.store(true, Ordering::Relaxed);
         }
@@ -221,7 +229,10 @@ fn fire(index: usize, shared: &Shared) {
 }
 
 fn reload(scene: &Scene, shared: &Shared) {
-    let changed: Vec<TriggerScene> =
-        scene.triggers.iter().map(|trigger| TriggerScene { before_ns: trigger.before_ns / 2, ..trigger.clone() }).collect();
+    let changed: Vec<TriggerScene> = scene
+        .triggers
+        .iter()
+        .map(|trigger| TriggerScene { before_ns: trigger.before_ns / 2, ..trigger.clone() })
+        .collect();
     shared.triggers.replace(&triggers(&changed), manual());
 }

@@ -1,4 +1,5 @@
-//! What happens in a run, drawn by the dice before it begins: sources, traffic, ring, triggers, disk, and what is done to them.
+//! What happens in a run, drawn by the dice before it begins: sources, traffic, ring, triggers, disk, and
+//! what is done to them.
 
 use crate::dice::Dice;
 use crate::disk::Manner;
@@ -98,7 +99,8 @@ impl Scene {
         let length_ns = dice.within(200 * MS..2500 * MS);
         let several_types = dice.chance(30);
         let ports = ports(dice, live, workers, several_types, length_ns);
-        let mut lanes: Vec<(u32, LinkType)> = ports.iter().map(|port| (port.worker, port.link_type)).collect();
+        let mut lanes: Vec<(u32, LinkType)> =
+            ports.iter().map(|port| (port.worker, port.link_type)).collect();
         lanes.sort_unstable();
         lanes.dedup();
         let lanes = lanes.len() as u32;
@@ -114,11 +116,16 @@ impl Scene {
         };
         let wall = if live && dice.chance(20) { wall(dice, length_ns) } else { Wall::default() };
         let packets = packets(dice, live, &ports, &kernel, segments, length_ns, &wall);
-        let triggers = (0..1 + dice.below(2) as usize).map(|condition| trigger(dice, condition, length_ns)).collect();
+        let triggers =
+            (0..1 + dice.below(2) as usize).map(|condition| trigger(dice, condition, length_ns)).collect();
         let stream = dice.chance(10);
         let all = dice.chance(15);
         let format = if dice.chance(15) { DumpFormat::Pcap } else { DumpFormat::Pcapng };
-        let stop_ns = if dice.chance(50) { dice.within(length_ns / 2..length_ns) } else { length_ns + dice.within(0..500 * MS) };
+        let stop_ns = if dice.chance(50) {
+            dice.within(length_ns / 2..length_ns)
+        } else {
+            length_ns + dice.within(0..500 * MS)
+        };
         Scene {
             live,
             workers,
@@ -151,12 +158,13 @@ impl Scene {
     }
 }
 
-/// The clock is set once. (Of two steps within one standstill nobody sees more than their sum.) Times of different eras are so far from
-/// each other that no window holds both: so a time says to which it belongs.
+/// The clock is set once. (Of two steps within one standstill nobody sees more than their sum.) Times of
+/// different eras are so far from each other that no window holds both: so a time says to which it belongs.
 fn wall(dice: &mut Dice, length_ns: i64) -> Wall {
     const APART_NS: i64 = 60_000 * MS;
     let size_ns =
-        dice.pick(&[10 * MS, 500 * MS, 3000 * MS, 61_000 * MS, 61_000 * MS, 3_600_000 * MS, 3_600_000 * MS]) + dice.within(0..MS);
+        dice.pick(&[10 * MS, 500 * MS, 3000 * MS, 61_000 * MS, 61_000 * MS, 3_600_000 * MS, 3_600_000 * MS])
+            + dice.within(0..MS);
     let is_back = size_ns > APART_NS && dice.chance(80);
     Wall { steps: vec![(dice.within(0..length_ns), if is_back { -size_ns } else { size_ns })] }
 }
@@ -214,8 +222,13 @@ fn packets(
         }
         let kind = if dice.chance(hits_percent) { 3 + dice.below(2) } else { dice.below(3) } as usize;
         let late_ns = dice.within(0..jitter_ns + 1);
-        let time_ns = ((arrives_ns - late_ns).max(0) / quantum_ns * quantum_ns).max(arrives_ns - late_ns - jitter_ns);
-        let stamped_ns = if quantum_ns > 1 && jitter_ns == 0 && !live { arrives_ns / quantum_ns * quantum_ns } else { time_ns };
+        let time_ns =
+            ((arrives_ns - late_ns).max(0) / quantum_ns * quantum_ns).max(arrives_ns - late_ns - jitter_ns);
+        let stamped_ns = if quantum_ns > 1 && jitter_ns == 0 && !live {
+            arrives_ns / quantum_ns * quantum_ns
+        } else {
+            time_ns
+        };
         packets.push(Sent {
             number: packets.len() as u32,
             interface,
@@ -234,7 +247,13 @@ fn trigger(dice: &mut Dice, condition: usize, length_ns: i64) -> TriggerScene {
     let filter = if dice.chance(60) { 0 } else { dice.below(FILTERS.len() as u64) as usize };
     let long = dice.chance(30);
     let of = |dice: &mut Dice| if long { dice.within(0..length_ns) } else { dice.within(0..length_ns / 8) };
-    TriggerScene { condition, filter, before_ns: of(dice), after_ns: of(dice), holdoff_ns: dice.pick(&[0, 0, 50 * MS, 300 * MS]) }
+    TriggerScene {
+        condition,
+        filter,
+        before_ns: of(dice),
+        after_ns: of(dice),
+        holdoff_ns: dice.pick(&[0, 0, 50 * MS, 300 * MS]),
+    }
 }
 
 fn manner(dice: &mut Dice, stream: bool, length_ns: i64) -> Manner {

@@ -120,7 +120,11 @@ impl Supply {
 
     fn await_turn(&self) {
         let starved = self.starved_ns > 0 && self.stage.within(0..100) < 3;
-        self.stage.pause(if starved { self.stage.within(0..self.starved_ns) } else { self.stage.within(100_000..6_000_000) });
+        self.stage.pause(if starved {
+            self.stage.within(0..self.starved_ns)
+        } else {
+            self.stage.within(100_000..6_000_000)
+        });
     }
 }
 
@@ -157,7 +161,14 @@ pub(crate) struct LiveSource {
 impl LiveSource {
     pub(crate) fn new(supply: Supply, kernel: &Kernel) -> LiveSource {
         let rings = supply.ports.iter().map(|_| Ring::default()).collect();
-        LiveSource { supply, kernel: kernel.clone(), rings, promised: (0, 0), announced: false, stopped_ns: None }
+        LiveSource {
+            supply,
+            kernel: kernel.clone(),
+            rings,
+            promised: (0, 0),
+            announced: false,
+            stopped_ns: None,
+        }
     }
 
     fn look(&self) -> Look {
@@ -176,7 +187,8 @@ impl LiveSource {
                 open.packets.push(packet);
                 open.closed = open.packets.len() >= self.kernel.block_packets;
             } else if ring.blocks.len() < self.kernel.blocks {
-                let closes_ns = packet.arrives_ns + self.supply.stage.within(self.kernel.block_ns..2 * self.kernel.block_ns);
+                let closes_ns = packet.arrives_ns
+                    + self.supply.stage.within(self.kernel.block_ns..2 * self.kernel.block_ns);
                 ring.blocks.push_back(Block { packets: vec![packet], closes_ns, closed: false });
             } else {
                 ring.dropped += 1;
@@ -213,27 +225,34 @@ impl LiveSource {
                     continue;
                 }
                 let wall = self.supply.stage.wall();
-                // Where the clock was set back meanwhile, nobody can say any more when it ended by the clock of before.
-                let to_ns = if wall.era(to_ns) == wall.era(now_ns) { wall.at(to_ns) } else { wall.at(now_ns) };
+                // Where the clock was set back meanwhile, nobody can say any more when it ended by the clock
+                // of before.
+                let to_ns =
+                    if wall.era(to_ns) == wall.era(now_ns) { wall.at(to_ns) } else { wall.at(now_ns) };
                 let from_ns = wall.at(from_ns);
-                let gap = Gap { from_ns, to_ns, reason: GapReason::InterfaceDown, lost_min: 0, lost_max: None };
+                let gap =
+                    Gap { from_ns, to_ns, reason: GapReason::InterfaceDown, lost_min: 0, lost_max: None };
                 sink.gap(number as u32, gap);
             }
             ring.down_told_ns = now_ns;
         }
     }
 
-    /// Hands over the closed blocks, the oldest first; `wall_ns` bounds the times that were stamped since the clock was set.
+    /// Hands over the closed blocks, the oldest first; `wall_ns` bounds the times that were stamped since the
+    /// clock was set.
     fn take_blocks(&mut self, wall_ns: i64, sink: &mut dyn Sink) -> usize {
         let mut handed_over = 0;
         loop {
-            let first_ns = |ring: &Ring| ring.blocks.front().filter(|block| block.closed).map(|block| block.packets[0].time_ns);
+            let first_ns = |ring: &Ring| {
+                ring.blocks.front().filter(|block| block.closed).map(|block| block.packets[0].time_ns)
+            };
             let ready = self.rings.iter_mut().filter_map(|ring| Some((first_ns(ring)?, ring)));
             let oldest = ready.min_by_key(|(first_ns, _)| block_order(*first_ns, wall_ns));
             let Some((_, ring)) = oldest else { return handed_over };
             let block = ring.blocks.pop_front().expect("it was looked at");
             for packet in &block.packets {
-                let late = (packet.era, packet.time_ns) < (self.promised.0, self.promised.1 - self.grace_ns());
+                let late =
+                    (packet.era, packet.time_ns) < (self.promised.0, self.promised.1 - self.grace_ns());
                 self.supply.fates.set(packet, if late { Fate::Late } else { Fate::HandedOver });
                 self.promised = self.promised.max((packet.era, packet.time_ns));
             }

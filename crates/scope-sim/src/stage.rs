@@ -1,12 +1,13 @@
-//! The stage: threads of which one runs at a time, by the dice, in a time that passes only while all of them wait.
+//! The stage: threads of which one runs at a time, by the dice, in a time that passes only while all of them
+//! wait.
 //!
 //! ```text
 //!  actor 0 (the run's main thread)   ──┐ runs ┌─────── waits until now + 3 ms ───────┐
 //!  actor 1 (a worker)             waits└──────┘ runs ──┐                             │
 //!  actor 2 (a dump)                                    └ runs ─ ... none is due: time goes on to the first who is
 //! ```
-//! An actor gives the turn away where it waits: at the clock, at its disk, at its source. Nothing else is random, so a run depends
-//! on its seed alone.
+//! An actor gives the turn away where it waits: at the clock, at its disk, at its source. Nothing else is
+//! random, so a run depends on its seed alone.
 
 use crate::dice::Dice;
 use scope_engine::threads::Work;
@@ -51,9 +52,14 @@ impl Wall {
         self.steps.iter().filter(|(at_ns, by_ns)| *at_ns <= now_ns && *by_ns < 0).count()
     }
 
-    /// The parts of a span of the run between which the clock is set, each as the wall clock shows it, its end exclusive.
+    /// The parts of a span of the run between which the clock is set, each as the wall clock shows it, its
+    /// end exclusive.
     pub(crate) fn parts(&self, span: std::ops::Range<i64>) -> Vec<std::ops::Range<i64>> {
-        let inner = self.steps.iter().map(|(at_ns, _)| *at_ns).filter(|at_ns| span.start < *at_ns && *at_ns < span.end);
+        let inner = self
+            .steps
+            .iter()
+            .map(|(at_ns, _)| *at_ns)
+            .filter(|at_ns| span.start < *at_ns && *at_ns < span.end);
         let bounds: Vec<i64> = std::iter::once(span.start).chain(inner).chain([span.end]).collect();
         let part = |bounds: &[i64]| {
             let begin_ns = self.at(bounds[0]);
@@ -210,8 +216,13 @@ impl State {
         self.turns += 1;
         if self.turns > TURNS_MAX {
             let alive = self.actors.iter().filter(|actor| actor.alive);
-            let there: Vec<String> = alive.map(|actor| format!("{} in {} ns", actor.name, actor.due_ns - self.now_ns)).collect();
-            eprintln!("seed {seed}: the run doesn't end: {} ns have passed; there are: {}", self.now_ns, there.join(", "));
+            let there: Vec<String> =
+                alive.map(|actor| format!("{} in {} ns", actor.name, actor.due_ns - self.now_ns)).collect();
+            eprintln!(
+                "seed {seed}: the run doesn't end: {} ns have passed; there are: {}",
+                self.now_ns,
+                there.join(", ")
+            );
             std::process::abort();
         }
         let alive = self.actors.iter().filter(|actor| actor.alive);
@@ -221,7 +232,13 @@ impl State {
         let due = |actor: &Actor| actor.alive && actor.due_ns <= now_ns;
         let count = self.actors.iter().filter(|actor| due(actor)).count() as u64;
         let nth = self.dice.below(count) as usize;
-        let next = self.actors.iter().enumerate().filter(|(_, actor)| due(actor)).nth(nth).map_or(0, |(next, _)| next);
+        let next = self
+            .actors
+            .iter()
+            .enumerate()
+            .filter(|(_, actor)| due(actor))
+            .nth(nth)
+            .map_or(0, |(next, _)| next);
         self.running = next;
         self.actors[next].turn.notify_one();
     }

@@ -67,7 +67,8 @@ struct Written {
 /// Checks all dumps of a run.
 pub(crate) fn check(ran: &Ran) -> (Tally, Vec<String>) {
     let mut faults: Vec<String> = ran.panics.iter().map(|thread| format!("thread {thread} failed")).collect();
-    let fate = |fate: Fate| ran.scene.packets.iter().filter(|packet| ran.fates.of(packet) == fate).count() as u64;
+    let fate =
+        |fate: Fate| ran.scene.packets.iter().filter(|packet| ran.fates.of(packet) == fate).count() as u64;
     let counts = ran.ring.counters();
     let mut tally = Tally {
         runs: 1,
@@ -94,7 +95,11 @@ pub(crate) fn check(ran: &Ran) -> (Tally, Vec<String>) {
         faults.push(format!("{} dumps began and {} were reported", ran.windows.len(), ran.reports.len()));
     }
     if ran.scene.all && ran.all.is_none() != ran.windows.is_empty() {
-        faults.push(format!("{} dumps began, and the file of all windows says {:?}", ran.windows.len(), ran.all));
+        faults.push(format!(
+            "{} dumps began, and the file of all windows says {:?}",
+            ran.windows.len(),
+            ran.all
+        ));
     }
     for statement in statements(ran) {
         let (found, wrong) = check_statement(ran, &statement);
@@ -123,14 +128,25 @@ struct Asked<'a> {
 fn statements(ran: &Ran) -> Vec<Statement<'_>> {
     let asked = |report| {
         let window: &DumpReport = report;
-        ran.windows.get(&window.id).map(|of| Asked { report: window, from_ns: of.from_ns(), to_ns: of.to_ns() })
+        ran.windows.get(&window.id).map(|of| Asked {
+            report: window,
+            from_ns: of.from_ns(),
+            to_ns: of.to_ns(),
+        })
     };
     if !ran.scene.all {
-        let of_dump = |report| Statement { name: name(report), said: report, windows: asked(report).into_iter().collect() };
+        let of_dump = |report| Statement {
+            name: name(report),
+            said: report,
+            windows: asked(report).into_iter().collect(),
+        };
         return ran.reports.iter().map(of_dump).collect();
     }
-    let of_all =
-        |said| Statement { name: "all windows".to_string(), said, windows: ran.reports.iter().filter_map(asked).collect() };
+    let of_all = |said| Statement {
+        name: "all windows".to_string(),
+        said,
+        windows: ran.reports.iter().filter_map(asked).collect(),
+    };
     ran.all.iter().map(of_all).collect()
 }
 
@@ -150,17 +166,21 @@ fn check_statement(ran: &Ran, statement: &Statement<'_>) -> (Tally, Vec<String>)
     let of_windows = || windows.iter().map(|window| (window.from_ns, window.to_ns));
     for packet in written.numbers.iter().map(|&number| &ran.scene.packets[number as usize]) {
         if !belongs(packet) && !fired(packet) {
-            let hits: Vec<_> = windows.iter().map(|window| (&window.report.trigger, window.report.time_ns)).collect();
+            let hits: Vec<_> =
+                windows.iter().map(|window| (&window.report.trigger, window.report.time_ns)).collect();
             let spans: Vec<_> = of_windows().collect();
             faults.push(format!("{} doesn't belong to {spans:?}, fired by {hits:?}", words(ran, packet)));
         }
     }
-    let was_sent = |packet: &&Sent| matches!(ran.fates.of(packet), Fate::HandedOver | Fate::Dropped | Fate::Late);
+    let was_sent =
+        |packet: &&Sent| matches!(ran.fates.of(packet), Fate::HandedOver | Fate::Dropped | Fate::Late);
     let lacked = |packet: &&Sent| belongs(packet) && !written.numbers.contains(&packet.number);
     let mut missing: Vec<&Sent> = ran.scene.packets.iter().filter(was_sent).filter(lacked).collect();
-    // The packet that fired is kept whatever the filter says: where it is known which one did, it may be missing, too.
+    // The packet that fired is kept whatever the filter says: where it is known which one did, it may be
+    // missing, too.
     for window in windows {
-        let hits: Vec<&Sent> = ran.scene.packets.iter().filter(|packet| may_have_fired(ran, window.report, packet)).collect();
+        let hits: Vec<&Sent> =
+            ran.scene.packets.iter().filter(|packet| may_have_fired(ran, window.report, packet)).collect();
         if !hits.iter().any(|hit| written.numbers.contains(&hit.number) || belongs(hit)) {
             missing.extend(hits.first());
         }
@@ -171,9 +191,15 @@ fn check_statement(ran: &Ran, statement: &Statement<'_>) -> (Tally, Vec<String>)
     let certain = missing.iter().filter(|packet| ran.fates.of(packet) != Fate::Late).count() as u64;
     let said = || {
         let cause = report.error.as_deref().unwrap_or("no error");
-        let gaps: Vec<_> =
-            report.gaps.iter().map(|gap| (gap.reason.name(), gap.from_ns, gap.to_ns, gap.lost_min, gap.lost_max)).collect();
-        format!("{} packets, lacks {} to {} in {gaps:?}, {cause}", report.packets, report.lost_min, report.lost_max)
+        let gaps: Vec<_> = report
+            .gaps
+            .iter()
+            .map(|gap| (gap.reason.name(), gap.from_ns, gap.to_ns, gap.lost_min, gap.lost_max))
+            .collect();
+        format!(
+            "{} packets, lacks {} to {} in {gaps:?}, {cause}",
+            report.packets, report.lost_min, report.lost_max
+        )
     };
     if report.packets != written.numbers.len() as u64 {
         faults.push(format!("it has {} packets and says: {}", written.numbers.len(), said()));
@@ -182,20 +208,29 @@ fn check_statement(ran: &Ran, statement: &Statement<'_>) -> (Tally, Vec<String>)
     if Some(report.asked) != hull {
         faults.push(format!("it was asked for {hull:?} and says {:?}", report.asked));
     }
-    let heard_all = |span: &(i64, i64)| of_windows().all(|(from_ns, to_ns)| span.0 > to_ns || span.1 < from_ns);
+    let heard_all =
+        |span: &(i64, i64)| of_windows().all(|(from_ns, to_ns)| span.0 > to_ns || span.1 < from_ns);
     if let Some(unheard) = unheard(ran).into_iter().find(|span| report.complete && !heard_all(span)) {
         faults.push(format!("it says complete for {hull:?}, and nobody listened in {unheard:?}"));
     }
     if report.complete && certain > 0 {
-        faults.push(format!("it says complete and lacks {certain} packets, such as {}", words(ran, missing[0])));
+        faults.push(format!(
+            "it says complete and lacks {certain} packets, such as {}",
+            words(ran, missing[0])
+        ));
     }
     if certain > report.lost_max {
-        faults.push(format!("it lacks {certain} packets, such as {}, and says: {}", words(ran, missing[0]), said()));
+        faults.push(format!(
+            "it lacks {certain} packets, such as {}, and says: {}",
+            words(ran, missing[0]),
+            said()
+        ));
     }
     if report.lost_min > missing.len() as u64 {
         faults.push(format!("it lacks {} packets and says: {}", missing.len(), said()));
     }
-    let stated = |packet: &Sent| report.gaps.iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&packet.time_ns));
+    let stated =
+        |packet: &Sent| report.gaps.iter().any(|gap| (gap.from_ns..=gap.to_ns).contains(&packet.time_ns));
     let outside = |packet: &&&Sent| ran.fates.of(packet) != Fate::Late && !stated(packet);
     if let Some(packet) = missing.iter().find(outside) {
         faults.push(format!("{} is missing outside of all gaps: {}", words(ran, packet), said()));
@@ -212,16 +247,27 @@ fn check_statement(ran: &Ran, statement: &Statement<'_>) -> (Tally, Vec<String>)
 }
 
 fn words(ran: &Ran, packet: &Sent) -> String {
-    format!("packet {} of {} ns ({:?}, {})", packet.number, packet.time_ns, ran.fates.of(packet), packet.link_type.name())
+    format!(
+        "packet {} of {} ns ({:?}, {})",
+        packet.number,
+        packet.time_ns,
+        ran.fates.of(packet),
+        packet.link_type.name()
+    )
 }
 
 /// Whether the packet may be the one that fired the dump.
 fn may_have_fired(ran: &Ran, report: &DumpReport, packet: &Sent) -> bool {
-    let condition =
-        ran.scene.triggers.iter().map(|trigger| trigger.condition).find(|condition| report.trigger == format!("t{condition}"));
+    let condition = ran
+        .scene
+        .triggers
+        .iter()
+        .map(|trigger| trigger.condition)
+        .find(|condition| report.trigger == format!("t{condition}"));
     let is_hit = condition.is_some_and(|condition| packet.kind == HITS[condition]);
     // One that came late, when the clock had been set, fires at the clock's time.
-    let is_of_time = packet.time_ns == report.time_ns || ran.fates.of(packet) == Fate::Late && !ran.scene.wall.steps.is_empty();
+    let is_of_time = packet.time_ns == report.time_ns
+        || ran.fates.of(packet) == Fate::Late && !ran.scene.wall.steps.is_empty();
     is_hit && report.why != "by hand" && is_of_time && ran.fates.of(packet) != Fate::NotSent
 }
 
@@ -234,11 +280,19 @@ fn unheard(ran: &Ran) -> Vec<(i64, i64)> {
     }
     let stopped_ns = ran.fates.stopped_ns();
     let wall = &ran.scene.wall;
-    let downs = ran.scene.ports.iter().flat_map(|port| &port.down).map(|down| down.start..down.end.min(stopped_ns));
-    let downs = downs.filter(|down| !down.is_empty()).flat_map(|down| wall.parts(down)).map(|part| (part.start, part.end - 1));
+    let downs =
+        ran.scene.ports.iter().flat_map(|port| &port.down).map(|down| down.start..down.end.min(stopped_ns));
+    let downs = downs
+        .filter(|down| !down.is_empty())
+        .flat_map(|down| wall.parts(down))
+        .map(|part| (part.start, part.end - 1));
     // Where the clock was set back, what it showed before ends, and begins anew.
-    let backs: Vec<i64> =
-        wall.steps.iter().filter(|(at_ns, by_ns)| *by_ns < 0 && *at_ns < stopped_ns).map(|step| step.0).collect();
+    let backs: Vec<i64> = wall
+        .steps
+        .iter()
+        .filter(|(at_ns, by_ns)| *by_ns < 0 && *at_ns < stopped_ns)
+        .map(|step| step.0)
+        .collect();
     let begins = std::iter::once(0).chain(backs.iter().copied());
     let ends = backs.iter().copied().chain([stopped_ns + 1]);
     let mut heard: Vec<(i64, i64)> =
@@ -272,7 +326,8 @@ fn written(ran: &Ran, report: &DumpReport) -> Written {
 }
 
 fn read(ran: &Ran, report: &DumpReport, path: &Path, written: &mut Written) {
-    // What of the last write has come through a pipe that failed, isn't known to who writes: its own count holds.
+    // What of the last write has come through a pipe that failed, isn't known to who writes: its own count
+    // holds.
     let failed_stream = report.to_stream && report.error.is_some();
     let file = match std::fs::read(path) {
         Ok(file) => file,

@@ -1,4 +1,5 @@
-//! Doors for the fuzz targets, and for them alone (feature `fuzzing`), to parsers that nobody else calls from outside of this crate.
+//! Doors for the fuzz targets, and for them alone (feature `fuzzing`), to parsers that nobody else calls from
+//! outside of this crate.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,10 +26,14 @@ pub fn route_messages(data: &[u8]) {
     assert_eq!(&followed, table.known());
 }
 
-/// One byte of rules, then a block of the kernel's ring: every frame lies within it, and there are no more than it promises.
+/// One byte of rules, then a block of the kernel's ring: every frame lies within it, and there are no more
+/// than it promises.
 pub fn block(data: &[u8]) {
     let Some((&rules, block)) = data.split_first() else { return };
-    let rules = Rules { ethernet: rules & 1 != 0, snap_len: if rules & 2 != 0 { usize::from(rules) } else { usize::MAX } };
+    let rules = Rules {
+        ethernet: rules & 1 != 0,
+        snap_len: if rules & 2 != 0 { usize::from(rules) } else { usize::MAX },
+    };
     let mut block = block.to_vec();
     let mut walk = Walk::begin(&block);
     let promised = u64::from(walk.left());
@@ -40,7 +45,10 @@ pub fn block(data: &[u8]) {
         }
         found += count as u64;
         for frame in &frames[..count] {
-            assert!(frame.len <= rules.snap_len && block.get(frame.start..frame.start + frame.len).is_some(), "{frame:?}");
+            assert!(
+                frame.len <= rules.snap_len && block.get(frame.start..frame.start + frame.len).is_some(),
+                "{frame:?}"
+            );
         }
     }
     assert_eq!(found + u64::from(walk.unreadable()), promised);

@@ -1,4 +1,5 @@
-//! Where packets come from: live interfaces, capture files, the traffic generator, behind one trait that lends batches.
+//! Where packets come from: live interfaces, capture files, the traffic generator, behind one trait that
+//! lends batches.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -41,7 +42,8 @@ pub enum Timing {
 pub enum Polled {
     /// At least one packet was pushed.
     Packets,
-    /// Nothing came within the source's poll time (10 ms at most). [`Sink::idle`] was told where that leaves the clock.
+    /// Nothing came within the source's poll time (10 ms at most). [`Sink::idle`] was told where that leaves
+    /// the clock.
     Nothing,
     /// Nothing will come any more.
     Ended,
@@ -52,7 +54,8 @@ pub enum Polled {
 pub struct SourceCounters {
     /// Handed to the sink, packets.
     pub received: u64,
-    /// Live: offered by the network, what the kernel dropped included. Files: packets found in the file. Generator: generated.
+    /// Live: offered by the network, what the kernel dropped included. Files: packets found in the file.
+    /// Generator: generated.
     pub offered: u64,
     /// Live: dropped by the kernel because its ring was full.
     pub kernel_dropped: u64,
@@ -158,8 +161,8 @@ pub struct InterfaceNews {
 
 /// A source of packets, polled by one worker thread.
 ///
-/// A trait object per worker: one call per poll of up to some thousand packets costs nothing. It lends what it has and
-/// copies nothing but what it must change (a stripped VLAN tag that is put back).
+/// A trait object per worker: one call per poll of up to some thousand packets costs nothing. It lends what
+/// it has and copies nothing but what it must change (a stripped VLAN tag that is put back).
 pub trait Source: Send {
     /// What the operator calls it, for messages: the spec as typed.
     fn name(&self) -> &str;
@@ -167,11 +170,12 @@ pub trait Source: Send {
     /// Who waits for whom.
     fn timing(&self) -> Timing;
 
-    /// How long, in ns of capture time, packets may still come that are older than the newest: 1 s for what waits, the block
-    /// timeout for live capture.
+    /// How long, in ns of capture time, packets may still come that are older than the newest: 1 s for what
+    /// waits, the block timeout for live capture.
     fn grace_ns(&self) -> i64;
 
-    /// Pushes what is there, in batches, and returns after some thousand packets or 10 ms. Interfaces are made known first.
+    /// Pushes what is there, in batches, and returns after some thousand packets or 10 ms. Interfaces are
+    /// made known first.
     fn poll(&mut self, sink: &mut dyn Sink) -> Result<Polled, SourceError>;
 
     /// Counters so far.
@@ -182,17 +186,20 @@ pub trait Source: Send {
         0
     }
 
-    /// Live: the system's time, ns, from which on every interface that was there is listened to. `None`: from the first poll on.
+    /// Live: the system's time, ns, from which on every interface that was there is listened to. `None`: from
+    /// the first poll on.
     fn listens_from_ns(&self) -> Option<i64> {
         None
     }
 
-    /// Capture time, ns, of the next packet if it is known without reading on: lets several files run in step.
+    /// Capture time, ns, of the next packet if it is known without reading on: lets several files run in
+    /// step.
     fn next_time_ns(&mut self) -> Option<i64> {
         None
     }
 
-    /// No more packets are wanted: a live source takes what the kernel still holds, then ends. Called once, before the last polls.
+    /// No more packets are wanted: a live source takes what the kernel still holds, then ends. Called once,
+    /// before the last polls.
     fn stop(&mut self);
 
     /// What was decided when the source was opened and is worth a word at the start, in plain words.
@@ -200,22 +207,26 @@ pub trait Source: Send {
         Vec::new()
     }
 
-    /// Warnings in plain words that came up since the last call (a file that was cut, an interface that went down).
+    /// Warnings in plain words that came up since the last call (a file that was cut, an interface that went
+    /// down).
     fn warnings(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Counters of each live interface so far, into what the call before filled: a new one is added behind, and of the others those
-    /// are put right that may have changed since then. Their numbers are added to `changed`, some perhaps twice.
+    /// Counters of each live interface so far, into what the call before filled: a new one is added behind,
+    /// and of the others those are put right that may have changed since then. Their numbers are added to
+    /// `changed`, some perhaps twice.
     fn interfaces(&mut self, _into: &mut Vec<InterfaceCounters>, _changed: &mut Vec<usize>) {}
 
-    /// What became of live interfaces since the last call. Where several workers share them, one of them tells.
+    /// What became of live interfaces since the last call. Where several workers share them, one of them
+    /// tells.
     fn news(&mut self) -> Vec<InterfaceNews> {
         Vec::new()
     }
 }
 
-/// Why a source can't be opened or failed while running: place, cause and remedy, see [`SourceError::reason`].
+/// Why a source can't be opened or failed while running: place, cause and remedy, see
+/// [`SourceError::reason`].
 #[derive(Debug)]
 pub enum SourceError {
     /// The text of a source is not understood, or what it asks for can't be.
@@ -299,7 +310,10 @@ impl SourceError {
 
     /// For `interface`, with the remedy for this very program.
     pub fn no_permission(interface: &str) -> SourceError {
-        SourceError::NoPermission { interface: interface.to_string(), program: scope_machine::nic::this_program() }
+        SourceError::NoPermission {
+            interface: interface.to_string(),
+            program: scope_machine::nic::this_program(),
+        }
     }
 
     /// What is wrong, and what helps.
@@ -311,7 +325,8 @@ impl SourceError {
                 Fault::whole(format!("no interface '{name}'")).remedy(format!("there are: {known}{all}"))
             }
             SourceError::NoPermission { interface, program } => {
-                let fault = Fault::whole(format!("no permission to capture on '{interface}': missing CAP_NET_RAW"));
+                let fault =
+                    Fault::whole(format!("no permission to capture on '{interface}': missing CAP_NET_RAW"));
                 fault.remedy(format!("run as root, or once: setcap cap_net_raw=ep {program}"))
             }
             SourceError::File { path, reason } => {
@@ -319,21 +334,27 @@ impl SourceError {
                 reason.clone().cause(cause)
             }
             SourceError::NoSocket { interface, cause } => {
-                let fault = Fault::whole(format!("no packet socket is left for interface '{interface}' ({cause})"));
+                let fault =
+                    Fault::whole(format!("no packet socket is left for interface '{interface}' ({cause})"));
                 fault.remedy("start again with a larger spare=, or with the right to open them")
             }
             SourceError::NotAgain { interface, cause } => {
                 let cause = format!(
-                    "interface '{interface}' was removed, and libpcap can't capture it again without the right to open packet sockets ({cause})"
+                    "interface '{interface}' was removed, and libpcap can't capture it again without the \
+                     right to open packet sockets ({cause})"
                 );
                 let instead = format!("--source 'afpacket:{interface},spare=1'");
-                Fault::whole(cause).remedy(format!("start again with {instead}, which opens its sockets beforehand"))
+                Fault::whole(cause)
+                    .remedy(format!("start again with {instead}, which opens its sockets beforehand"))
             }
             // It names what needs less.
             SourceError::CaptureRing { mib, interface, cause } => Fault::whole(format!(
-                "making a capture ring of {mib} MiB on {interface} (fewer workers or a smaller ring need less): {cause}"
+                "making a capture ring of {mib} MiB on {interface} (fewer workers or a smaller ring need \
+                 less): {cause}"
             )),
-            SourceError::System { place, cause } => Fault::default().error(cause).cause(format!("{place}: {cause}")),
+            SourceError::System { place, cause } => {
+                Fault::default().error(cause).cause(format!("{place}: {cause}"))
+            }
         }
     }
 

@@ -1,17 +1,19 @@
-//! The traffic that this program causes by being watched: the ssh session that it was started from, so that it can be left out.
+//! The traffic that this program causes by being watched: the ssh session that it was started from, so that
+//! it can be left out.
 //!
-//! sshd says in `SSH_CONNECTION` (older ones in `SSH_CLIENT`) whom a session connects. sudo takes the variable away, so the
-//! processes above this one are asked, too. What is found is one TCP connection with both addresses and ports; a classic BPF
-//! program drops exactly its packets, both ways, in the kernel: nobody counts them, and they are no loss. Fragments have no ports
-//! and are not dropped, nor are packets with a VLAN tag in their bytes.
+//! sshd says in `SSH_CONNECTION` (older ones in `SSH_CLIENT`) whom a session connects. sudo takes the
+//! variable away, so the processes above this one are asked, too. What is found is one TCP connection with
+//! both addresses and ports; a classic BPF program drops exactly its packets, both ways, in the kernel:
+//! nobody counts them, and they are no loss. Fragments have no ports and are not dropped, nor are packets
+//! with a VLAN tag in their bytes.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use libc::{
-    BPF_ABS, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_LDX, BPF_LEN, BPF_MSH, BPF_RET,
-    BPF_W, BPF_X, sock_filter,
+    BPF_ABS, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_LDX, BPF_LEN,
+    BPF_MSH, BPF_RET, BPF_W, BPF_X, sock_filter,
 };
 use scope_packet::LinkType;
 
@@ -53,7 +55,9 @@ fn sessions(own: &[u8], proc: &Path, process: u32) -> Vec<Connection> {
         let Some(process) = above.filter(|&process| process > 0) else { break };
         // Another user's environment can't be read without privileges: then its parent may still tell.
         let environment = std::fs::read(proc.join(process.to_string()).join("environ")).unwrap_or_default();
-        if let Some(connection) = session_of(&environment[..environment.len().min(ENVIRONMENT_BYTES_MAX)], proc) {
+        if let Some(connection) =
+            session_of(&environment[..environment.len().min(ENVIRONMENT_BYTES_MAX)], proc)
+        {
             found.push(connection);
             break;
         }
@@ -72,8 +76,12 @@ fn parent(proc: &Path, process: u32) -> Option<u32> {
 /// What the environment, `NAME=VALUE` ended by zeros each, says of an ssh session.
 pub(crate) fn session_of(environment: &[u8], proc: &Path) -> Option<Connection> {
     let value = |name: &str| {
-        let of_name =
-            |entry: &[u8]| Some(String::from_utf8_lossy(entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?).into_owned());
+        let of_name = |entry: &[u8]| {
+            Some(
+                String::from_utf8_lossy(entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?)
+                    .into_owned(),
+            )
+        };
         environment.split(|&byte| byte == 0).find_map(of_name)
     };
     if let Some(text) = value("SSH_CONNECTION") {
@@ -101,9 +109,11 @@ fn connection(here: SocketAddr, there: SocketAddr) -> Option<Connection> {
     (here.is_ipv4() == there.is_ipv4()).then_some(Connection { here, there })
 }
 
-/// The local end, with `port`, of the connection to `there`, as the kernel's table has it: `SSH_CLIENT` doesn't name its address.
+/// The local end, with `port`, of the connection to `there`, as the kernel's table has it: `SSH_CLIENT`
+/// doesn't name its address.
 fn local_end(proc: &Path, there: SocketAddr, port: u16) -> Option<SocketAddr> {
-    let tables = ["tcp", "tcp6"].map(|name| std::fs::read_to_string(proc.join("net").join(name)).unwrap_or_default());
+    let tables =
+        ["tcp", "tcp6"].map(|name| std::fs::read_to_string(proc.join("net").join(name)).unwrap_or_default());
     let ends = tables.iter().flat_map(|table| table.lines().skip(1)).filter_map(|line| {
         let mut words = line.split_whitespace().skip(1);
         Some((table_end(words.next()?)?, table_end(words.next()?)?))
@@ -126,8 +136,8 @@ pub(crate) fn table_end(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// Classic BPF that drops the packets of `connections` and falls through to what stands behind it for all others; `None` for link
-/// types whose IP header it can't find.
+/// Classic BPF that drops the packets of `connections` and falls through to what stands behind it for all
+/// others; `None` for link types whose IP header it can't find.
 pub fn dropping(connections: &[Connection], link: LinkType) -> Option<Vec<sock_filter>> {
     let ip_at = match link {
         LinkType::ETHERNET => 14,
@@ -149,7 +159,8 @@ enum Step {
     MustNot(u32, u32),
 }
 
-/// Drops packets from `from` to `to`. No load may fail: that would drop the packet, so lengths are looked at before.
+/// Drops packets from `from` to `to`. No load may fail: that would drop the packet, so lengths are looked at
+/// before.
 fn dropping_one_way(from: SocketAddr, to: SocketAddr, ip_at: u32) -> Vec<sock_filter> {
     use Step::{Do, Must, MustNot};
     const TCP: u32 = 6;
@@ -158,7 +169,9 @@ fn dropping_one_way(from: SocketAddr, to: SocketAddr, ip_at: u32) -> Vec<sock_fi
     let load = |size, at| Do(BPF_LD | size | BPF_ABS, ip_at + at);
     let equals = |k| Must(BPF_JEQ | BPF_K, k);
     let version = |k: u32, ethertype: u32| match ip_at {
-        0 => [load(BPF_B, 0), Do(libc::BPF_ALU | libc::BPF_AND | BPF_K, 0xf0), equals(k << 4)].into_iter().collect::<Vec<_>>(),
+        0 => [load(BPF_B, 0), Do(libc::BPF_ALU | libc::BPF_AND | BPF_K, 0xf0), equals(k << 4)]
+            .into_iter()
+            .collect::<Vec<_>>(),
         _ => vec![Do(BPF_LD | BPF_H | BPF_ABS, ip_at - 2), equals(ethertype)],
     };
     let longer_than = |bytes: u32| [Do(BPF_LD | BPF_W | BPF_LEN, 0), Must(BPF_JGE | BPF_K, ip_at + bytes)];
@@ -231,16 +244,25 @@ mod tests {
     fn a_session_is_found_in_both_variables() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("net")).unwrap();
-        let table =
-            "  sl  local_address rem_address   st\n   0: 0100007F:0016 0200007F:C350 01\n   1: 0300007F:0016 0400007F:C350 01\n";
+        let table = "  sl  local_address rem_address   st\n   0: 0100007F:0016 0200007F:C350 01\n   1: \
+            0300007F:0016 0400007F:C350 01\n";
         std::fs::write(folder.path().join("net/tcp"), table).unwrap();
         let check = |entries: &[&str], expected: Option<Connection>| {
             assert_eq!(session_of(&environment(entries), folder.path()), expected, "{entries:?}");
         };
-        check(&["A=b", "SSH_CONNECTION=10.0.0.9 50000 10.0.0.1 22", "Z="], Some(ends("10.0.0.1:22", "10.0.0.9:50000")));
-        check(&["SSH_CONNECTION=2001:db8::9 50000 2001:db8::1 22"], Some(ends("[2001:db8::1]:22", "[2001:db8::9]:50000")));
+        check(
+            &["A=b", "SSH_CONNECTION=10.0.0.9 50000 10.0.0.1 22", "Z="],
+            Some(ends("10.0.0.1:22", "10.0.0.9:50000")),
+        );
+        check(
+            &["SSH_CONNECTION=2001:db8::9 50000 2001:db8::1 22"],
+            Some(ends("[2001:db8::1]:22", "[2001:db8::9]:50000")),
+        );
         check(&["SSH_CONNECTION=fe80::9%eth0 5 fe80::1%eth0 22"], Some(ends("[fe80::1]:22", "[fe80::9]:5")));
-        check(&["SSH_CONNECTION=::ffff:10.0.0.9 5 ::ffff:10.0.0.1 22"], Some(ends("10.0.0.1:22", "10.0.0.9:5")));
+        check(
+            &["SSH_CONNECTION=::ffff:10.0.0.9 5 ::ffff:10.0.0.1 22"],
+            Some(ends("10.0.0.1:22", "10.0.0.9:5")),
+        );
         check(&["SSH_CLIENT=127.0.0.4 50000 22"], Some(ends("127.0.0.3:22", "127.0.0.4:50000")));
         check(&["SSH_CLIENT=127.0.0.9 50000 22"], None);
         for wrong in [
@@ -268,7 +290,10 @@ mod tests {
         process(1, 0, &[]);
         let found = ends("10.0.0.1:22", "10.0.0.9:50000");
         assert_eq!(sessions(&[], folder.path(), 30), [found]);
-        assert_eq!(sessions(&environment(&["SSH_CONNECTION=10.0.0.9 50000 10.0.0.1 22"]), folder.path(), 30), [found]);
+        assert_eq!(
+            sessions(&environment(&["SSH_CONNECTION=10.0.0.9 50000 10.0.0.1 22"]), folder.path(), 30),
+            [found]
+        );
         assert_eq!(sessions(&[], folder.path(), 1), []);
     }
 

@@ -6,9 +6,10 @@
 //! file:PATH,pace=1
 //! synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
 //! ```
-//! A comma inside WHAT or a value is written `\,` and a backslash `\\`; before any other character a backslash is itself. `synth` has
-//! no WHAT: its options follow at once. All faults of a text are reported at once. The options are the tables [`AFPACKET`],
-//! [`PCAP`], [`FILE`] and [`SYNTH`], from which the parser, its messages and the help are made.
+//! A comma inside WHAT or a value is written `\,` and a backslash `\\`; before any other character a
+//! backslash is itself. `synth` has no WHAT: its options follow at once. All faults of a text are reported at
+//! once. The options are the tables [`AFPACKET`], [`PCAP`], [`FILE`] and [`SYNTH`], from which the parser,
+//! its messages and the help are made.
 //!
 //! Absent on purpose: whether an interface or a file exists is for those to say who open it.
 
@@ -20,7 +21,9 @@ use crate::synth::{Prepare, Size, SynthOptions};
 use scope_fault::Fault;
 use scope_machine::cpus::Placement;
 use scope_machine::nic::SNAP_LEN_MAX;
-use scope_spelling::values::{BadValue, parse_count, parse_cpus, parse_duration_ns, parse_percent, parse_size, parse_time_ns};
+use scope_spelling::values::{
+    BadValue, parse_count, parse_cpus, parse_duration_ns, parse_percent, parse_size, parse_time_ns,
+};
 
 /// Percent of the ring that the shares of all sources together may have.
 pub const SHARES_MAX: u32 = 90;
@@ -52,14 +55,23 @@ pub const AFPACKET: &[OptionHelp] = &[
     option(
         "spare",
         "4",
-        "sockets kept by each thread for interfaces that come once rights are dropped (4; one interface, one thread: 0)",
+        "sockets kept by each thread for interfaces that come once rights are dropped (4; one interface, one \
+         thread: 0)",
     ),
     option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
     option("promisc", "off", "on or off: take packets for other hosts, too (on)"),
-    option("block", "1MiB", "bytes of a block of the kernel's ring, a power of two (chosen from the link's speed)"),
+    option(
+        "block",
+        "1MiB",
+        "bytes of a block of the kernel's ring, a power of two (chosen from the link's speed)",
+    ),
     option("blocks", "64", "blocks of each worker's ring (chosen from the link's speed)"),
     option("timeout", "4ms", "how long the kernel keeps a block with packets (chosen from the link's speed)"),
-    option("exclude-self", "on", "on or off: leave out the ssh session that this program was started from (off)"),
+    option(
+        "exclude-self",
+        "on",
+        "on or off: leave out the ssh session that this program was started from (off)",
+    ),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
     option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
     option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
@@ -72,7 +84,11 @@ pub const PCAP: &[OptionHelp] = &[
     option("promisc", "off", "on or off: take packets for other hosts, too (on)"),
     option("timeout", "4ms", "how long the system may hold packets back (4ms)"),
     option("buffer", "64MiB", "the system's memory for packets that wait (64MiB)"),
-    option("exclude-self", "on", "on or off: leave out the ssh session that this program was started from (off)"),
+    option(
+        "exclude-self",
+        "on",
+        "on or off: leave out the ssh session that this program was started from (off)",
+    ),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
     option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
     option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
@@ -101,8 +117,16 @@ pub const SYNTH: &[OptionHelp] = &[
     option("time", "30s", "how long (without an end)"),
     option("packets", "1M", "how many packets, the trigger packet not counted (without an end)"),
     option("trigger-at", "5s", "when the one trigger packet, UDP to port 60000, is sent (never)"),
-    option("start", "2026-11-20T20:31:05.123456789Z", "time of the first packet, ISO 8601 or seconds since 1970 (now)"),
-    option("pace", "max", "1: in real time, like live traffic; max: as fast as it goes, needs time= or packets= (1)"),
+    option(
+        "start",
+        "2026-11-20T20:31:05.123456789Z",
+        "time of the first packet, ISO 8601 or seconds since 1970 (now)",
+    ),
+    option(
+        "pace",
+        "max",
+        "1: in real time, like live traffic; max: as fast as it goes, needs time= or packets= (1)",
+    ),
     option("prepare", "on", "frames made beforehand and repeated: on, off, or their bytes (on)"),
     option("workers", "2", "threads that share the flows (1)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
@@ -112,8 +136,12 @@ pub const SYNTH: &[OptionHelp] = &[
 ];
 
 /// Every kind of source: its name, what WHAT is (empty: there is none), its options.
-pub const KINDS: &[(&str, &str, &[OptionHelp])] =
-    &[("afpacket", "INTERFACE", AFPACKET), ("pcap", "INTERFACE", PCAP), ("file", "PATH", FILE), ("synth", "", SYNTH)];
+pub const KINDS: &[(&str, &str, &[OptionHelp])] = &[
+    ("afpacket", "INTERFACE", AFPACKET),
+    ("pcap", "INTERFACE", PCAP),
+    ("file", "PATH", FILE),
+    ("synth", "", SYNTH),
+];
 
 /// Live capture as meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,7 +218,8 @@ pub struct FilePlan {
 pub struct SourceSpec {
     /// The source.
     pub plan: SourcePlan,
-    /// Percent of the ring that no other source evicts, 1 to [`SHARES_MAX`]; `None`: it shares the rest with all others.
+    /// Percent of the ring that no other source evicts, 1 to [`SHARES_MAX`]; `None`: it shares the rest with
+    /// all others.
     pub share: Option<u32>,
     /// Only packets that this filter takes are recorded; `None`: all.
     pub prefilter: Option<String>,
@@ -330,7 +359,11 @@ pub fn parse(text: &str) -> Result<SourceSpec, Vec<Fault>> {
         "file" => SourcePlan::File(file(what, &mut options)),
         _ => SourcePlan::Synth(synth(&mut options)),
     };
-    if options.faults.is_empty() { Ok(SourceSpec { plan, share, prefilter, placement }) } else { Err(options.faults) }
+    if options.faults.is_empty() {
+        Ok(SourceSpec { plan, share, prefilter, placement })
+    } else {
+        Err(options.faults)
+    }
 }
 
 /// Writes WHAT so that [`parse`] reads it back.
@@ -456,7 +489,10 @@ fn buffer_bytes(text: &str) -> Result<u32, BadValue> {
 
 fn filter(text: &str) -> Result<String, BadValue> {
     match text.trim().is_empty() {
-        true => Err(BadValue { value: text.to_string(), cause: "it is empty, which takes everything".to_string() }),
+        true => Err(BadValue {
+            value: text.to_string(),
+            cause: "it is empty, which takes everything".to_string(),
+        }),
         false => Ok(text.to_string()),
     }
 }
@@ -498,7 +534,11 @@ fn synth_pace(text: &str) -> Result<bool, BadValue> {
 }
 
 fn size(text: &str) -> Result<Size, BadValue> {
-    if text.eq_ignore_ascii_case("imix") { Ok(Size::Imix) } else { Ok(Size::Fixed(narrowed(text, parse_size(text)?)?)) }
+    if text.eq_ignore_ascii_case("imix") {
+        Ok(Size::Imix)
+    } else {
+        Ok(Size::Fixed(narrowed(text, parse_size(text)?)?))
+    }
 }
 
 fn prepare(text: &str) -> Result<Prepare, BadValue> {
@@ -542,7 +582,9 @@ impl<'a> Options<'a> {
     fn add(&mut self, part: &'a str, kind: &str) -> Result<(), Fault> {
         let fault = || Fault::of_source(self.spec);
         if part.is_empty() {
-            return Err(fault().cause("nothing stands between two commas or at the end").remedy("leave the comma out"));
+            return Err(fault()
+                .cause("nothing stands between two commas or at the end")
+                .remedy("leave the comma out"));
         }
         let (name, value) = part.split_once('=').map_or((part, None), |(name, value)| (name, Some(value)));
         let Some(help) = self.known.iter().find(|help| help.name == name) else {
@@ -562,7 +604,8 @@ impl<'a> Options<'a> {
     fn unknown(&self, name: &str, kind: &str) -> Fault {
         let names: Vec<&str> = self.known.iter().map(|help| help.name).collect();
         let hint = nearest(name, &names).map_or(String::new(), |near| format!("did you mean '{near}'? "));
-        let fault = Fault::of_source(self.spec).with_value(name).cause(format!("{kind} has no option '{name}'"));
+        let fault =
+            Fault::of_source(self.spec).with_value(name).cause(format!("{kind} has no option '{name}'"));
         fault.remedy(format!("{hint}it has {}", names.join(", ")))
     }
 
@@ -581,7 +624,8 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Splits at the commas that no backslash stands before, and takes the backslashes away. Empty text is one empty part.
+/// Splits at the commas that no backslash stands before, and takes the backslashes away. Empty text is one
+/// empty part.
 fn split(rest: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut chars = rest.chars().peekable();
@@ -621,7 +665,10 @@ fn unknown_kind(text: &str, name: &str) -> Fault {
 fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word: Vec<char> = word.chars().take(32).collect();
     let distances = known.iter().map(|candidate| (distance(&word, candidate), *candidate));
-    distances.filter(|(edits, candidate)| *edits <= (candidate.len() / 2).clamp(1, 3)).min().map(|(_, candidate)| candidate)
+    distances
+        .filter(|(edits, candidate)| *edits <= (candidate.len() / 2).clamp(1, 3))
+        .min()
+        .map(|(_, candidate)| candidate)
 }
 
 /// How many letters must be inserted, deleted or replaced (Levenshtein).

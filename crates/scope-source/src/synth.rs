@@ -1,8 +1,10 @@
-//! The built-in traffic generator: the published FlowScope test, deterministic for a seed, paced or as fast as it goes.
+//! The built-in traffic generator: the published FlowScope test, deterministic for a seed, paced or as fast
+//! as it goes.
 //!
-//! Random flows inside 10.0.0.0/16 (the IPv6 share inside fd00::10.0.0.0/112), half of them UDP and half TCP, both ports 1000
-//! to 10000, packets in both directions, right checksums, text as payload. On wish one trigger packet: UDP over IPv4 to port
-//! 60000 with the words of [`TRIGGER_TEXT`] and its time. It is an extra packet, not counted by `packets=`.
+//! Random flows inside 10.0.0.0/16 (the IPv6 share inside fd00::10.0.0.0/112), half of them UDP and half TCP,
+//! both ports 1000 to 10000, packets in both directions, right checksums, text as payload. On wish one
+//! trigger packet: UDP over IPv4 to port 60000 with the words of [`TRIGGER_TEXT`] and its time. It is an
+//! extra packet, not counted by `packets=`.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -11,10 +13,10 @@
 //! | [`schedule`] | its time |
 //! | [`feed`] | where its bytes come from: a prepared pool (the default) or made afresh |
 //!
-//! Packet n has time start + n / rate, whatever the pace, and belongs to worker (flow of n) modulo workers. So the same
-//! options with a start give the same bytes and times at every run, and k workers together feed just what one feeds. The
-//! trigger packet is worker 0's. With a pool of p packets, packet n has the bytes of packet n modulo p; `prepare=` changes
-//! nothing else, and no times.
+//! Packet n has time start + n / rate, whatever the pace, and belongs to worker (flow of n) modulo workers.
+//! So the same options with a start give the same bytes and times at every run, and k workers together feed
+//! just what one feeds. The trigger packet is worker 0's. With a pool of p packets, packet n has the bytes of
+//! packet n modulo p; `prepare=` changes nothing else, and no times.
 
 pub mod feed;
 pub mod frame;
@@ -63,8 +65,8 @@ const NAP_MAX: Duration = Duration::from_millis(1);
 const GRACE_PACED_NS: i64 = 10_000_000;
 const GRACE_UNPACED_NS: i64 = 1_000_000_000;
 
-/// Length of the frames as captured: Ethernet header and tag included, checksum at the end not. A frame is never shorter
-/// than its headers need (78 bytes for tagged IPv6 TCP).
+/// Length of the frames as captured: Ethernet header and tag included, checksum at the end not. A frame is
+/// never shorter than its headers need (78 bytes for tagged IPv6 TCP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// All the same, bytes.
@@ -143,7 +145,9 @@ impl SynthOptions {
 
     /// How many packets the run sends, the trigger packet not counted; `None`: it doesn't end by itself.
     pub fn packets_total(&self) -> Option<u64> {
-        let by_time = self.time_ns.map(|span_ns| schedule::packets_before(span_ns.max(0) as u64, self.rate_or_default()));
+        let by_time = self
+            .time_ns
+            .map(|span_ns| schedule::packets_before(span_ns.max(0) as u64, self.rate_or_default()));
         match (by_time, self.packets) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (one, other) => one.or(other),
@@ -155,8 +159,11 @@ impl SynthOptions {
         let mut faults = Vec::new();
         let mut within = |what: &str, value: u64, min: u64, max: u64| {
             if !(min..=max).contains(&value) {
-                faults
-                    .push(Fault::of_source(spec).cause(format!("{what} is {value}")).remedy(format!("it may be {min} to {max}")));
+                faults.push(
+                    Fault::of_source(spec)
+                        .cause(format!("{what} is {value}"))
+                        .remedy(format!("it may be {min} to {max}")),
+                );
             }
         };
         within("rate", self.rate_or_default(), 1, RATE_MAX);
@@ -178,7 +185,9 @@ impl SynthOptions {
             faults.push(Fault::of_source(spec).cause(cause).remedy("give at least as many flows"));
         }
         if self.pace_max && self.packets_total().is_none() {
-            faults.push(Fault::of_source(spec).cause("synth with pace=max needs time= or packets=, e.g. time=30s"));
+            faults.push(
+                Fault::of_source(spec).cause("synth with pace=max needs time= or packets=, e.g. time=30s"),
+            );
         }
         if faults.is_empty() {
             faults.extend(self.fault_of_the_end(spec));
@@ -193,14 +202,21 @@ impl SynthOptions {
         if trigger_at_ns < 0 {
             return fault("trigger-at lies before the start", "give a time after it, e.g. trigger-at=5s");
         }
-        let span_ns = self.packets_total().map(|packets| schedule::offset_ns(packets, self.rate_or_default()));
+        let span_ns =
+            self.packets_total().map(|packets| schedule::offset_ns(packets, self.rate_or_default()));
         let span_ns = span_ns.map(|span_ns| span_ns.min(self.time_ns.map_or(u64::MAX, |ns| ns as u64)));
         if span_ns.is_some_and(|span_ns| self.trigger_at_ns.is_some() && trigger_at_ns as u64 >= span_ns) {
-            return fault("trigger-at lies behind the end of the traffic", "give an earlier time or a longer time=");
+            return fault(
+                "trigger-at lies behind the end of the traffic",
+                "give an earlier time or a longer time=",
+            );
         }
         let last_ns = i128::from(span_ns.unwrap_or(0)) + i128::from(self.start_ns.unwrap_or(0));
         match last_ns > i128::from(i64::MAX) {
-            true => fault("the traffic would end after the year 2262", "give fewer packets, a higher rate or an earlier start"),
+            true => fault(
+                "the traffic would end after the year 2262",
+                "give fewer packets, a higher rate or an earlier start",
+            ),
             false => None,
         }
     }
@@ -263,8 +279,8 @@ pub struct SynthSource {
     stopped: bool,
 }
 
-/// Opens the generator as `options.workers` sources that share one traffic and one start; `spec` is what the operator typed.
-/// Frames are prepared here, which takes about 0.2 us for each and worker.
+/// Opens the generator as `options.workers` sources that share one traffic and one start; `spec` is what the
+/// operator typed. Frames are prepared here, which takes about 0.2 us for each and worker.
 ///
 /// Options that contradict each other or leave their bounds are refused, by the first [`SourceError::Spec`].
 pub fn open(options: &SynthOptions, spec: &str) -> Result<Vec<SynthSource>, SourceError> {
@@ -273,7 +289,9 @@ pub fn open(options: &SynthOptions, spec: &str) -> Result<Vec<SynthSource>, Sour
     }
     let traffic = Arc::new(Traffic::new(options));
     let epoch = Arc::new(OnceLock::new());
-    let sources = (0..options.workers).map(|worker| SynthSource::new(options, spec, worker, &traffic, &epoch)).collect();
+    let sources = (0..options.workers)
+        .map(|worker| SynthSource::new(options, spec, worker, &traffic, &epoch))
+        .collect();
     if options.pace_max {
         epoch.get_or_init(|| Epoch::now(options.start_ns));
     }
@@ -281,7 +299,13 @@ pub fn open(options: &SynthOptions, spec: &str) -> Result<Vec<SynthSource>, Sour
 }
 
 impl SynthSource {
-    fn new(options: &SynthOptions, spec: &str, worker: u32, traffic: &Arc<Traffic>, epoch: &Arc<OnceLock<Epoch>>) -> SynthSource {
+    fn new(
+        options: &SynthOptions,
+        spec: &str,
+        worker: u32,
+        traffic: &Arc<Traffic>,
+        epoch: &Arc<OnceLock<Epoch>>,
+    ) -> SynthSource {
         let rate = options.rate_or_default();
         let packets = options.packets_total().unwrap_or(u64::MAX);
         let trigger_at_ns = options.trigger_at_ns.filter(|_| worker == 0).map(|ns| ns as u64);
@@ -305,7 +329,8 @@ impl SynthSource {
             epoch: epoch.clone(),
             traffic: traffic.clone(),
             feed: Feed::new(traffic, options, packets, Share { worker, workers: options.workers }),
-            trigger: trigger_at_ns.map(|at_ns| Trigger { at_ns, before_number: schedule::packets_before(at_ns, rate) }),
+            trigger: trigger_at_ns
+                .map(|at_ns| Trigger { at_ns, before_number: schedule::packets_before(at_ns, rate) }),
             sent: 0,
             stopped: false,
         }
@@ -356,8 +381,9 @@ impl SynthSource {
         self.push_due(sink, epoch.start_ns, Due { number, offset_ns: elapsed_ns })
     }
 
-    /// Pushes what is due, at most [`POLL_PACKETS_MAX`] packets, the trigger packet in its place; tells whether that was
-    /// anything. What doesn't fit comes with the next poll: a slow worker gets everything, only later.
+    /// Pushes what is due, at most [`POLL_PACKETS_MAX`] packets, the trigger packet in its place; tells
+    /// whether that was anything. What doesn't fit comes with the next poll: a slow worker gets everything,
+    /// only later.
     fn push_due(&mut self, sink: &mut dyn Sink, start_ns: i64, due: Due) -> bool {
         let sent_before = self.sent;
         let mut room = POLL_PACKETS_MAX;
@@ -370,7 +396,9 @@ impl SynthSource {
                 continue;
             }
             match self.trigger {
-                Some(trigger) if trigger.at_ns <= due.offset_ns => self.push_trigger(sink, start_ns, trigger.at_ns),
+                Some(trigger) if trigger.at_ns <= due.offset_ns => {
+                    self.push_trigger(sink, start_ns, trigger.at_ns)
+                }
                 _ => break,
             }
         }

@@ -1,4 +1,5 @@
-//! Whole capture files, odd and damaged ones: packet counts agree with tcpdump or capinfos, and no mutant does harm.
+//! Whole capture files, odd and damaged ones: packet counts agree with tcpdump or capinfos, and no mutant
+//! does harm.
 
 mod file_support;
 
@@ -38,7 +39,11 @@ fn tool_count(command: &mut Command) -> Told {
     let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
     Told {
         packets: numbers.split_whitespace().filter_map(|word| word.parse().ok()).next_back(),
-        complaint: complaints.lines().rfind(|line| !line.starts_with("reading from")).unwrap_or_default().to_string(),
+        complaint: complaints
+            .lines()
+            .rfind(|line| !line.starts_with("reading from"))
+            .unwrap_or_default()
+            .to_string(),
     }
 }
 
@@ -70,13 +75,17 @@ fn disagreement(path: &Path) -> Option<String> {
         return None;
     }
     let capinfos = capinfos_count(path);
-    let excused = CLEAR_BUT_REFUSED.iter().any(|reason| tcpdump.complaint.contains(reason)) && packets == capinfos.packets;
+    let excused = CLEAR_BUT_REFUSED.iter().any(|reason| tcpdump.complaint.contains(reason))
+        && packets == capinfos.packets;
     let (tcpdump, complaint) = (tcpdump.packets, tcpdump.complaint);
-    (!excused).then(|| format!("{path:?}: ours {ours:?}, tcpdump {tcpdump:?} ({complaint}), capinfos {:?}", capinfos.packets))
+    (!excused).then(|| {
+        format!("{path:?}: ours {ours:?}, tcpdump {tcpdump:?} ({complaint}), capinfos {:?}", capinfos.packets)
+    })
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|p| p.is_file()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|p| p.is_file()).collect();
     files.sort();
     files
 }
@@ -102,8 +111,11 @@ fn same_bytes_as_tcpdump(folder: &Path) {
     let mut wrong = Vec::new();
     for path in files(folder) {
         let arguments = ["-nr", "-", "-w", "-", "--time-stamp-precision=nano"];
-        let output = Command::new("tcpdump").args(arguments).stdin(File::open(&path).unwrap()).output().unwrap();
-        let (Ok(ours), Ok(theirs)) = (open(&path).and_then(read_all), read_bytes(&output.stdout)) else { continue };
+        let output =
+            Command::new("tcpdump").args(arguments).stdin(File::open(&path).unwrap()).output().unwrap();
+        let (Ok(ours), Ok(theirs)) = (open(&path).and_then(read_all), read_bytes(&output.stdout)) else {
+            continue;
+        };
         if ours.counters.time_clamped > 0 {
             continue; // before 1970: tcpdump writes a wrapped time, we clamp
         }
@@ -132,7 +144,8 @@ fn the_committed_captures_are_what_the_table_makes_and_read_as_it_says() {
             Expected::Refused => None,
         };
         let got = count(&path);
-        let summary = got.as_ref().ok().map(|(packets, unreadable, warnings)| (*packets, *unreadable, warnings.len()));
+        let summary =
+            got.as_ref().ok().map(|(packets, unreadable, warnings)| (*packets, *unreadable, warnings.len()));
         assert_eq!(summary, expected, "{}: {got:?}", odd.name);
         let text = match got {
             Ok((_, _, warnings)) => warnings.join(""),
@@ -142,7 +155,8 @@ fn the_committed_captures_are_what_the_table_makes_and_read_as_it_says() {
     }
 }
 
-/// Writes the committed captures anew: `cargo test -p scope-source --test file_captures -- --ignored generate`.
+/// Writes the committed captures anew:
+/// `cargo test -p scope-source --test file_captures -- --ignored generate`.
 #[test]
 #[ignore = "writes into the source tree"]
 fn generate() {
@@ -225,7 +239,10 @@ fn two_thousand_cut_and_flipped_mutants_do_no_harm() {
                 let mut sink = Collect::default();
                 while source.poll(&mut sink).unwrap() != Polled::Ended {}
                 let buffer_bytes = source.buffer_bytes_max();
-                assert!(buffer_bytes <= BUFFER_BYTES_MAX.min((2 * len).max(1 << 20)), "{buffer_bytes} bytes for {len}");
+                assert!(
+                    buffer_bytes <= BUFFER_BYTES_MAX.min((2 * len).max(1 << 20)),
+                    "{buffer_bytes} bytes for {len}"
+                );
                 let counters = source.counters();
                 assert_eq!(counters.offered, counters.received + counters.unreadable);
                 assert!(counters.received <= len as u64 / 16 && counters.unreadable <= 1);
@@ -236,7 +253,9 @@ fn two_thousand_cut_and_flipped_mutants_do_no_harm() {
             }
         }
     }
-    println!("{MUTANTS} mutants: {refused} refused, {cut} read to a damaged place, {whole} read to their end");
+    println!(
+        "{MUTANTS} mutants: {refused} refused, {cut} read to a damaged place, {whole} read to their end"
+    );
     assert!(refused > 0 && cut > 0 && whole > 0);
 }
 

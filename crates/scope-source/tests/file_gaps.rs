@@ -1,4 +1,5 @@
-//! What a capture file says itself that it lacks: damage, its own counts of drops, times that can't be stored.
+//! What a capture file says itself that it lacks: damage, its own counts of drops, times that can't be
+//! stored.
 
 mod file_support;
 
@@ -68,11 +69,16 @@ fn a_gap_is_told_before_the_packets_behind_it() {
     let last_ns = (PACKETS as i64 / 2 - 2) * S;
     let [(before, 0, found)] = read.sink.gaps[..] else { panic!("{:?}", read.sink.gaps) };
     assert_eq!(found, gap(last_ns, i64::MAX, GapReason::Unreadable, None));
-    assert!(read.sink.packets[..before].iter().all(|packet| packet.time_ns <= last_ns), "told behind {before} packets");
+    assert!(
+        read.sink.packets[..before].iter().all(|packet| packet.time_ns <= last_ns),
+        "told behind {before} packets"
+    );
 
     // Of several workers one tells it, and counts it.
     let shares: Vec<_> = (0..3)
-        .map(|index| read_all(FileSource::open(FileOptions { share: Some((index, 3)), ..options() }).unwrap()).unwrap())
+        .map(|index| {
+            read_all(FileSource::open(FileOptions { share: Some((index, 3)), ..options() }).unwrap()).unwrap()
+        })
         .collect();
     assert_eq!(shares.iter().map(|read| read.sink.gaps.len()).sum::<usize>(), 1);
     assert_eq!(shares.iter().map(|read| read.counters.unreadable).sum::<u64>(), 1);
@@ -164,7 +170,11 @@ fn times_that_can_t_be_stored_are_warned_of_once() {
     ng.interface(1, 0, &[(9, &[0])]).packet(0, 1_700_000_000, &DATA);
     let read = read_bytes(&ng.packet(0, 9_300_000_000, &DATA).packet(0, u64::MAX, &DATA).done()).unwrap();
     assert_eq!((read.counters.time_clamped, read.warnings.len()), (2, 1));
-    assert!(read.warnings[0].starts_with("test: packet 2 has a time after 2262-04-11"), "{:?}", read.warnings);
+    assert!(
+        read.warnings[0].starts_with("test: packet 2 has a time after 2262-04-11"),
+        "{:?}",
+        read.warnings
+    );
     let times: Vec<_> = read.sink.packets.iter().map(|packet| packet.time_ns).collect();
     assert_eq!(times, [1_700_000_000 * S, i64::MAX, i64::MAX]);
 }

@@ -1,4 +1,5 @@
-//! What can't be opened says place, cause and remedy; pipes and paces keep a source waiting without holding it up.
+//! What can't be opened says place, cause and remedy; pipes and paces keep a source waiting without holding
+//! it up.
 
 mod file_support;
 
@@ -15,7 +16,10 @@ use scope_source::file::{FILES_MAX, FileOptions, FileSource};
 use scope_source::{Polled, Source, Timing};
 
 fn options(paths: &[&Path]) -> FileOptions {
-    FileOptions { paths: paths.iter().map(|path| path.display().to_string()).collect(), ..FileOptions::default() }
+    FileOptions {
+        paths: paths.iter().map(|path| path.display().to_string()).collect(),
+        ..FileOptions::default()
+    }
 }
 
 fn refusal(options: FileOptions) -> String {
@@ -60,7 +64,12 @@ fn a_file_without_permission_says_so() {
 
 #[test]
 fn contradictory_options_are_refused_all_at_once() {
-    let text = refusal(FileOptions { paths: vec!["-".into(), "-".into()], pace: Some(0.0), share: Some((2, 2)), snap_len: None });
+    let text = refusal(FileOptions {
+        paths: vec!["-".into(), "-".into()],
+        pace: Some(0.0),
+        share: Some((2, 2)),
+        snap_len: None,
+    });
     for cause in ["standard input twice", "pace must be", "share must lie below"] {
         assert!(text.contains(cause), "{text}");
     }
@@ -75,7 +84,11 @@ fn link_types_of_all_files_are_known_at_opening() {
     let (a, b) = (folder.path().join("a"), folder.path().join("b"));
     fs::write(&a, Pcap::new(true, NANO, 4, 0, 113).done()).unwrap();
     let mut ng = Ng::new(false);
-    fs::write(&b, ng.interface(101, 0, &[]).interface(1, 0, &[]).packet(0, 0, b"x").interface(9, 0, &[]).done()).unwrap();
+    fs::write(
+        &b,
+        ng.interface(101, 0, &[]).interface(1, 0, &[]).packet(0, 0, b"x").interface(9, 0, &[]).done(),
+    )
+    .unwrap();
     let source = FileSource::open(options(&[&a, &b])).unwrap();
     assert_eq!(source.link_types(), [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL]);
     assert_eq!((source.timing(), source.grace_ns()), (Timing::Waits, 1_000_000_000));
@@ -104,7 +117,11 @@ fn a_silent_pipe_does_not_hold_up_a_poll() {
     while sink.packets.is_empty() {
         source.poll(&mut sink).unwrap();
     }
-    assert_eq!(source.poll(&mut sink).unwrap(), Polled::Nothing, "nothing more comes before the writer is told to go on");
+    assert_eq!(
+        source.poll(&mut sink).unwrap(),
+        Polled::Nothing,
+        "nothing more comes before the writer is told to go on"
+    );
     assert_eq!(sink.idle.last(), Some(&5_000));
     assert_eq!(source.next_time_ns(), None);
     go.send(()).unwrap();

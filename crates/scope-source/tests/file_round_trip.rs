@@ -1,4 +1,5 @@
-//! Random packets, written in every variant of both formats, come back as they were; several files come in order of time.
+//! Random packets, written in every variant of both formats, come back as they were; several files come in
+//! order of time.
 
 mod file_support;
 
@@ -20,7 +21,8 @@ fn options(paths: Vec<String>) -> FileOptions {
     FileOptions { paths, ..FileOptions::default() }
 }
 
-/// Link types whose bytes are handed on as they are: headers that a capturing host writes in its own byte order are turned.
+/// Link types whose bytes are handed on as they are: headers that a capturing host writes in its own byte
+/// order are turned.
 fn as_captured() -> impl Strategy<Value = u16> {
     (0u16..300).prop_filter("turned", |link| ![113, 189, 220, 239].contains(link))
 }
@@ -111,7 +113,8 @@ proptest! {
             paths.push(path.display().to_string());
             queues.push(queue);
         }
-        // The model: again and again, of all files' next packets the one of the smallest time, then of the first file.
+        // The model: again and again, of all files' next packets the one of the smallest time, then of the
+        // first file.
         let mut heads = vec![0; queues.len()];
         let mut expected = Vec::new();
         while let Some((_, f)) = (0..queues.len()).filter_map(|f| Some((queues[f].get(heads[f])?.0, f))).min() {
@@ -154,7 +157,10 @@ fn an_interface_keeps_its_name_description_and_snap_length() {
     ng.interface(1, 96, &[(2, b"eth7"), (3, b"the seventh")]).interface(101, 0, &[]).packet(0, 0, b"x");
     let read = read_bytes(&ng.done()).unwrap();
     let [first, second] = &read.sink.interfaces[..] else { panic!("{:?}", read.sink.interfaces) };
-    assert_eq!((first.name.as_str(), first.description.as_str(), first.snap_len), ("eth7", "the seventh", 96));
+    assert_eq!(
+        (first.name.as_str(), first.description.as_str(), first.snap_len),
+        ("eth7", "the seventh", 96)
+    );
     assert_eq!((second.name.as_str(), second.link_type, second.snap_len), ("test", LinkType::RAW, 0));
     assert_eq!(first.timestamps, TimestampSource::File);
 }
@@ -163,8 +169,11 @@ fn an_interface_keeps_its_name_description_and_snap_length() {
 fn a_snap_length_cuts_bytes_and_keeps_original_lengths() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("long.pcap");
-    fs::write(&path, Pcap::new(false, MICRO, 4, 65_535, 1).packet(0, &[7; 500]).packet(0, &[8; 10]).done()).unwrap();
-    let source = FileSource::open(FileOptions { snap_len: Some(64), ..options(vec![path.display().to_string()]) }).unwrap();
+    fs::write(&path, Pcap::new(false, MICRO, 4, 65_535, 1).packet(0, &[7; 500]).packet(0, &[8; 10]).done())
+        .unwrap();
+    let source =
+        FileSource::open(FileOptions { snap_len: Some(64), ..options(vec![path.display().to_string()]) })
+            .unwrap();
     assert_eq!(source.link_types(), [LinkType::ETHERNET]);
     let read = read_all(source).unwrap();
     let lens: Vec<_> = read.sink.packets.iter().map(|p| (p.data.len(), p.original_len)).collect();
@@ -188,9 +197,15 @@ fn long_packets_cross_the_buffers_end_whole() {
 fn a_block_of_almost_16_mib_is_stepped_over_and_a_longer_one_is_damage() {
     let check = |body: usize, packets: usize, warnings: usize| {
         let mut ng = Ng::new(false);
-        ng.interface(1, 0, &[]).packet(0, 0, b"before").block(0x8000_0001, &vec![0; body]).packet(0, 0, b"after");
+        ng.interface(1, 0, &[])
+            .packet(0, 0, b"before")
+            .block(0x8000_0001, &vec![0; body])
+            .packet(0, 0, b"after");
         let read = read_bytes(&ng.done()).unwrap();
-        assert_eq!((read.sink.packets.len(), read.warnings.len(), read.counters.unreadable), (packets, warnings, 0));
+        assert_eq!(
+            (read.sink.packets.len(), read.warnings.len(), read.counters.unreadable),
+            (packets, warnings, 0)
+        );
     };
     check((16 << 20) - 12, 2, 0);
     check((16 << 20) - 8, 1, 1);

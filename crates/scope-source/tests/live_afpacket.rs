@@ -1,4 +1,5 @@
-//! Live capture on veth pairs in namespaces of the test's own: what is sent arrives, whole, once, and is accounted for.
+//! Live capture on veth pairs in namespaces of the test's own: what is sent arrives, whole, once, and is
+//! accounted for.
 //!
 //! Needs root; says so and passes without it, except in CI.
 
@@ -82,7 +83,8 @@ fn options(workers: u32) -> AfPacketOptions {
     AfPacketOptions { workers, block_bytes: 256 << 10, blocks: 32, ..AfPacketOptions::new("va") }
 }
 
-/// The same where the kernel may hand packets over late, as it does on a busy machine: the clock waits for them.
+/// The same where the kernel may hand packets over late, as it does on a busy machine: the clock waits for
+/// them.
 fn patient(workers: u32) -> AfPacketOptions {
     AfPacketOptions { block_timeout_ms: 200, ..options(workers) }
 }
@@ -92,7 +94,11 @@ fn open_in(namespace: &Namespace, options: &AfPacketOptions) -> Vec<AfPacketSour
 }
 
 /// Polls `source` until `done`.
-fn poll_until(source: &mut AfPacketSource, kept: &mut Kept, mut done: impl FnMut(&Kept, Polled) -> bool) -> Polled {
+fn poll_until(
+    source: &mut AfPacketSource,
+    kept: &mut Kept,
+    mut done: impl FnMut(&Kept, Polled) -> bool,
+) -> Polled {
     let begun = Instant::now();
     loop {
         let polled = source.poll(kept).unwrap();
@@ -149,18 +155,30 @@ impl Watch {
     }
 
     fn wait_for_state(&self, state: &InterfaceState) {
-        self.wait(&format!("not told: {state:?}"), |watch| watch.news.lock().unwrap().iter().any(|news| news.state == *state));
+        self.wait(&format!("not told: {state:?}"), |watch| {
+            watch.news.lock().unwrap().iter().any(|news| news.state == *state)
+        });
     }
 
     /// What was told of interfaces that warns.
     fn told(&self) -> Vec<String> {
-        self.news.lock().unwrap().iter().filter(|news| news.state.warns()).map(|news| news.text.clone()).collect()
+        self.news
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|news| news.state.warns())
+            .map(|news| news.text.clone())
+            .collect()
     }
 }
 
-/// Captures on all `sources` at once, a thread each, while `task` runs and until so many packets came: on a busy machine the kernel
-/// receives in a thread of its own, a moment later.
-fn capture_packets<T>(packets: usize, sources: &mut [AfPacketSource], task: impl FnOnce() -> T) -> Vec<(Kept, SourceCounters)> {
+/// Captures on all `sources` at once, a thread each, while `task` runs and until so many packets came: on a
+/// busy machine the kernel receives in a thread of its own, a moment later.
+fn capture_packets<T>(
+    packets: usize,
+    sources: &mut [AfPacketSource],
+    task: impl FnOnce() -> T,
+) -> Vec<(Kept, SourceCounters)> {
     let watched = |watch: &Watch| {
         task();
         watch.wait_for_packets(packets as u64);
@@ -169,7 +187,10 @@ fn capture_packets<T>(packets: usize, sources: &mut [AfPacketSource], task: impl
 }
 
 /// The same with a task that sees what the workers do.
-fn capture_watched<T>(sources: &mut [AfPacketSource], task: impl FnOnce(&Watch) -> T) -> (Vec<(Kept, SourceCounters)>, Watch) {
+fn capture_watched<T>(
+    sources: &mut [AfPacketSource],
+    task: impl FnOnce(&Watch) -> T,
+) -> (Vec<(Kept, SourceCounters)>, Watch) {
     let (over, watch) = (AtomicBool::new(false), Watch::default());
     let kept = std::thread::scope(|scope| {
         let (over, watch) = (&over, &watch);
@@ -184,7 +205,9 @@ fn capture_watched<T>(sources: &mut [AfPacketSource], task: impl FnOnce(&Watch) 
                         watch.idle_ns.fetch_max(kept.idle_ns, Ordering::Relaxed);
                         watch.news.lock().unwrap().extend(source.news());
                         if kept.packets.len() > before {
-                            watch.took_ns.store(kept.packets[kept.packets.len() - 1].took_ns, Ordering::Relaxed);
+                            watch
+                                .took_ns
+                                .store(kept.packets[kept.packets.len() - 1].took_ns, Ordering::Relaxed);
                             watch.packets.fetch_add((kept.packets.len() - before) as u64, Ordering::Relaxed);
                         }
                     }
@@ -202,7 +225,8 @@ fn capture_watched<T>(sources: &mut [AfPacketSource], task: impl FnOnce(&Watch) 
     (kept, watch)
 }
 
-/// An Ethernet frame with a UDP packet of flow `flow`, `tags` in front, `len` bytes altogether, its bytes told by `number`.
+/// An Ethernet frame with a UDP packet of flow `flow`, `tags` in front, `len` bytes altogether, its bytes
+/// told by `number`.
 fn frame(tags: &[(u16, u16)], flow: u8, number: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     for (tpid, tci) in tags {
@@ -269,14 +293,20 @@ fn check_mixed_frames_arrive(workers: u32) {
     assert_eq!(packets.len(), frames.len());
     assert!(counted(packets.iter().map(|packet| &packet.data)) == counted(&frames), "frames differ");
     for packet in &packets {
-        assert_eq!((packet.original_len as usize, packet.flags, packet.lost_before), (packet.data.len(), 0, 0));
+        assert_eq!(
+            (packet.original_len as usize, packet.flags, packet.lost_before),
+            (packet.data.len(), 0, 0)
+        );
         assert!((begun_ns..=now_ns()).contains(&packet.time_ns));
     }
     for (kept, counters) in &kept {
         assert_eq!((counters.kernel_dropped, kept.late), (0, 0));
         assert!(!kept.packets.is_empty(), "a worker got nothing of 16 flows");
         let [interface] = &kept.interfaces[..] else { panic!("{:?}", kept.interfaces) };
-        assert_eq!((interface.name.as_str(), interface.link_type, interface.snap_len), ("va", LinkType::ETHERNET, 0));
+        assert_eq!(
+            (interface.name.as_str(), interface.link_type, interface.snap_len),
+            ("va", LinkType::ETHERNET, 0)
+        );
         assert_eq!(interface.timestamps, TimestampSource::Kernel);
     }
 }
@@ -296,7 +326,8 @@ fn a_single_workers_packets_keep_their_order() {
     let Some(lab) = Lab::or_skip() else { return };
     let sender = RawSender::open(lab.b(), "vb").unwrap();
     let frames = mixed_frames();
-    let kept = capture_packets(frames.len(), &mut open_in(lab.a(), &options(1)), || sender.send(&frames).unwrap());
+    let kept =
+        capture_packets(frames.len(), &mut open_in(lab.a(), &options(1)), || sender.send(&frames).unwrap());
     assert!(kept[0].0.packets.iter().map(|packet| &packet.data).eq(frames.iter()));
 }
 
@@ -350,17 +381,20 @@ fn check_nothing_is_lost_at_50k(workers: u32) {
     let Some(lab) = Lab::or_skip() else { return };
     let sender = RawSender::open(lab.b(), "vb").unwrap();
     let frames: Vec<_> = (0..100_000).map(|number| frame(&[], number as u8, number, 120)).collect();
-    // The ring of one worker holds all of them, so that none is lost either where the worker hardly ever runs.
+    // The ring of one worker holds all of them, so that none is lost either where the worker hardly ever
+    // runs.
     let mut sources = open_in(lab.a(), &AfPacketOptions { blocks: 160, ..patient(workers) });
     let mut sent = 0;
     let (kept, _) = capture_watched(&mut sources, |watch| {
         sent = sender.send_paced(&frames, 50_000).unwrap();
         watch.wait_for_packets(sent);
     });
-    let total = |count: fn(&SourceCounters) -> u64| kept.iter().map(|(_, counters)| count(counters)).sum::<u64>();
+    let total =
+        |count: fn(&SourceCounters) -> u64| kept.iter().map(|(_, counters)| count(counters)).sum::<u64>();
     assert_eq!((total(|c| c.received), total(|c| c.offered), total(|c| c.kernel_dropped)), (sent, sent, 0));
     assert_eq!(kept.iter().map(|(kept, _)| kept.late).sum::<u64>(), 0);
-    let mut numbers: Vec<_> = kept.iter().flat_map(|(kept, _)| kept.packets.iter().map(|p| p.data[42..46].to_vec())).collect();
+    let mut numbers: Vec<_> =
+        kept.iter().flat_map(|(kept, _)| kept.packets.iter().map(|p| p.data[42..46].to_vec())).collect();
     numbers.sort();
     numbers.dedup();
     assert_eq!(numbers.len(), frames.len());
@@ -380,7 +414,8 @@ fn nothing_is_lost_at_50k_packets_a_second_with_two_workers() {
 fn nothing_of_another_interface_slips_in() {
     let Some(lab) = Lab::or_skip() else { return };
     let (_, other_end) = lab.another_link().unwrap();
-    let (noise, sender) = (RawSender::open(lab.b(), &other_end).unwrap(), RawSender::open(lab.b(), "vb").unwrap());
+    let (noise, sender) =
+        (RawSender::open(lab.b(), &other_end).unwrap(), RawSender::open(lab.b(), "vb").unwrap());
     let noise_frames: Vec<_> = (0..100).map(|number| frame(&[], 99, number, 300)).collect();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -407,7 +442,8 @@ fn a_snap_length_cuts_and_the_original_length_stays() {
     let sender = RawSender::open(lab.b(), "vb").unwrap();
     let frames = mixed_frames();
     let with_snap = AfPacketOptions { snap_len: Some(96), ..options(1) };
-    let kept = capture_packets(frames.len(), &mut open_in(lab.a(), &with_snap), || sender.send(&frames).unwrap());
+    let kept =
+        capture_packets(frames.len(), &mut open_in(lab.a(), &with_snap), || sender.send(&frames).unwrap());
     assert_eq!(kept[0].0.interfaces[0].snap_len, 96);
     assert_eq!(kept[0].0.packets.len(), frames.len());
     for (packet, frame) in kept[0].0.packets.iter().zip(&frames) {
@@ -471,7 +507,9 @@ fn a_slow_consumer_with_a_tiny_ring_learns_exactly_what_it_lost() {
     assert!(counters.kernel_dropped > 10_000, "{counters:?}");
     assert_eq!(kept.packets.iter().map(|packet| packet.lost_before).sum::<u64>(), counters.kernel_dropped);
     check_gaps_lie_in_reported_spans(&kept, &frames);
-    assert!(kept.losses.iter().all(|&(_, since_ns, until_ns)| since_ns <= last_loss_ns && until_ns <= now_ns()));
+    assert!(
+        kept.losses.iter().all(|&(_, since_ns, until_ns)| since_ns <= last_loss_ns && until_ns <= now_ns())
+    );
 }
 
 /// Wherever packet numbers jump, a reported span of loss touches the time between the two packets.
@@ -479,7 +517,9 @@ fn check_gaps_lie_in_reported_spans(kept: &Kept, frames: &[Vec<u8>]) {
     let number = |packet: &Arrived| u32::from_be_bytes(packet.data[42..46].try_into().unwrap());
     for pair in kept.packets.windows(2) {
         let expected = (number(&pair[0]) + 1) % frames.len() as u32;
-        let touches = |&(_, since_ns, until_ns): &(u64, i64, i64)| since_ns <= pair[1].time_ns && until_ns >= pair[0].time_ns;
+        let touches = |&(_, since_ns, until_ns): &(u64, i64, i64)| {
+            since_ns <= pair[1].time_ns && until_ns >= pair[0].time_ns
+        };
         assert!(number(&pair[1]) == expected || kept.losses.iter().any(touches));
     }
 }
@@ -503,7 +543,11 @@ fn an_interface_that_goes_down_is_waited_for() {
     });
     let packets = kept.iter().flat_map(|(kept, _)| kept.packets.iter().map(|packet| &packet.data));
     assert!(counted(packets) == counted(frames.iter().chain(&frames)));
-    assert_eq!(watch.told(), ["interface va went down; waiting for it", "interface va is up again"], "one of them tells");
+    assert_eq!(
+        watch.told(),
+        ["interface va went down; waiting for it", "interface va is up again"],
+        "one of them tells"
+    );
     assert!(sources.iter_mut().all(|source| source.news().is_empty() && source.warnings().is_empty()));
 }
 
@@ -546,7 +590,8 @@ fn drop_capabilities() {
     // Version 3 of the header, this thread; two times effective, permitted, inheritable.
     let header: [u32; 2] = [0x2008_0522, 0];
     let none = [0u32; 6];
-    // SAFETY: both live through the call and have the layout that version 3 asks for; the kernel only reads them.
+    // SAFETY: both live through the call and have the layout that version 3 asks for; the kernel only reads
+    // them.
     let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
@@ -569,7 +614,10 @@ fn options_that_can_not_be_are_refused() {
     let check = |change: fn(&mut AfPacketOptions)| {
         let mut options = AfPacketOptions::new("lo");
         change(&mut options);
-        assert!(matches!(afpacket::open(&options, "afpacket:lo"), Err(SourceError::Spec { .. })), "{options:?}");
+        assert!(
+            matches!(afpacket::open(&options, "afpacket:lo"), Err(SourceError::Spec { .. })),
+            "{options:?}"
+        );
     };
     check(|options| options.spares = Some(afpacket::SPARES_MAX + 1));
     check(|options| options.workers = afpacket::WORKERS_MAX + 1);
@@ -631,8 +679,8 @@ fn capture_is_promiscuous_unless_told_otherwise() {
 fn packets_come_from_the_wire_to_the_sink_within_20_ms() {
     let Some(lab) = Lab::or_skip() else { return };
     let sender = RawSender::open(lab.b(), "vb").unwrap();
-    // Each is alone: nothing that follows pushes it out. Where others have the processors it comes later, so those count to which
-    // that did not happen; the bench has the median and the p99.
+    // Each is alone: nothing that follows pushes it out. Where others have the processors it comes later, so
+    // those count to which that did not happen; the bench has the median and the p99.
     capture_watched(&mut open_in(lab.a(), &options(1)), |watch| {
         let (begun, mut sent, mut soon) = (Instant::now(), 0, 0);
         while soon < 50 {
@@ -657,7 +705,8 @@ fn what_tcpreplay_sends_arrives() {
     let path = folder.path().join("mixed.pcap");
     std::fs::write(&path, pcap(&frames)).unwrap();
     let kept = capture_packets(frames.len(), &mut open_in(lab.a(), &options(2)), || {
-        let output = lab.b().command("tcpreplay").args(["-q", "--pps=5000", "-i", "vb"]).arg(&path).output().unwrap();
+        let output =
+            lab.b().command("tcpreplay").args(["-q", "--pps=5000", "-i", "vb"]).arg(&path).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     });
     let packets = kept.iter().flat_map(|(kept, _)| kept.packets.iter().map(|packet| &packet.data));

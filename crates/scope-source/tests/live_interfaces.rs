@@ -1,4 +1,5 @@
-//! Interfaces that come, go, flap and change while they are captured, with rights and without, alone and many by one worker.
+//! Interfaces that come, go, flap and change while they are captured, with rights and without, alone and many
+//! by one worker.
 //!
 //! Needs root; says so and passes without it, except in CI.
 
@@ -45,7 +46,11 @@ impl Seen {
     fn wait_for_packets(&self, received: u64) {
         let begun = Instant::now();
         while self.received.load(Ordering::Relaxed) < received {
-            assert!(begun.elapsed() < LIMIT, "{} of {received} packets", self.received.load(Ordering::Relaxed));
+            assert!(
+                begun.elapsed() < LIMIT,
+                "{} of {received} packets",
+                self.received.load(Ordering::Relaxed)
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -98,10 +103,16 @@ fn poll_to_the_end(source: &mut AfPacketSource, seen: &Seen) -> Ended {
 }
 
 /// Captures by `sources`, a thread of namespace a each, while `task` runs.
-fn capture_during(lab: &Lab, sources: Vec<AfPacketSource>, rights: Rights, task: impl FnOnce(&Seen)) -> (Vec<Ended>, Seen) {
+fn capture_during(
+    lab: &Lab,
+    sources: Vec<AfPacketSource>,
+    rights: Rights,
+    task: impl FnOnce(&Seen),
+) -> (Vec<Ended>, Seen) {
     let received = Arc::new(AtomicU64::new(0));
     let polls: Arc<Vec<AtomicU64>> = Arc::new(sources.iter().map(|_| AtomicU64::new(0)).collect());
-    let of_worker = |worker| Seen { received: received.clone(), polls: polls.clone(), worker, ..Seen::default() };
+    let of_worker =
+        |worker| Seen { received: received.clone(), polls: polls.clone(), worker, ..Seen::default() };
     let seen: Vec<Seen> = (0..sources.len()).map(of_worker).collect();
     let ended = std::thread::scope(|scope| {
         let workers: Vec<_> = sources
@@ -138,7 +149,8 @@ fn options(interface: &str, workers: u32) -> AfPacketOptions {
     AfPacketOptions { workers, ..AfPacketOptions::new(interface) }.with_small_ring()
 }
 
-/// Waits until so many packet sockets are bound to `interface`, and until the polls that bound them, and do the rest, are over.
+/// Waits until so many packet sockets are bound to `interface`, and until the polls that bound them, and do
+/// the rest, are over.
 fn wait_for_sockets(lab: &Lab, seen: &Seen, interface: &str, sockets: usize) {
     let begun = Instant::now();
     let bound = || {
@@ -195,45 +207,50 @@ fn check_flaps_lose_nothing(workers: u32) {
     let sender = RawSender::open(lab.b(), "vb").unwrap();
     let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let (mut bursts, mut down) = (Vec::new(), Vec::new());
-    let (ended, seen) = capture_during(&lab, open_in(lab.a(), &options("va", workers)), Rights::Kept, |seen| {
-        std::thread::scope(|scope| {
-            let set_at_end = SetAtEnd(&over);
-            let sending = scope.spawn(|| send_bursts(&sender, &over, &sent));
-            // At least six bursts begin and end in it.
-            let pass_load = || {
-                let (begun, before) = (Instant::now(), sent.load(Ordering::Relaxed));
-                while sent.load(Ordering::Relaxed) < before + 7 {
-                    assert!(begun.elapsed() < LIMIT, "{before} bursts sent, and no more");
-                    std::thread::sleep(Duration::from_millis(1));
+    let (ended, seen) =
+        capture_during(&lab, open_in(lab.a(), &options("va", workers)), Rights::Kept, |seen| {
+            std::thread::scope(|scope| {
+                let set_at_end = SetAtEnd(&over);
+                let sending = scope.spawn(|| send_bursts(&sender, &over, &sent));
+                // At least six bursts begin and end in it.
+                let pass_load = || {
+                    let (begun, before) = (Instant::now(), sent.load(Ordering::Relaxed));
+                    while sent.load(Ordering::Relaxed) < before + 7 {
+                        assert!(begun.elapsed() < LIMIT, "{before} bursts sent, and no more");
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                };
+                for flap in 1..=FLAPS {
+                    pass_load();
+                    let from = Instant::now();
+                    lab.a().ip(&["link", "set", "va", "down"]).unwrap();
+                    lab.a().ip(&["link", "set", "va", "up"]).unwrap();
+                    wait_for_link(lab.b(), "vb");
+                    down.push((from, Instant::now()));
+                    seen.wait_for("va", InterfaceState::Up, flap);
                 }
-            };
-            for flap in 1..=FLAPS {
                 pass_load();
-                let from = Instant::now();
-                lab.a().ip(&["link", "set", "va", "down"]).unwrap();
-                lab.a().ip(&["link", "set", "va", "up"]).unwrap();
-                wait_for_link(lab.b(), "vb");
-                down.push((from, Instant::now()));
-                seen.wait_for("va", InterfaceState::Up, flap);
-            }
-            pass_load();
-            drop(set_at_end);
-            bursts = sending.join().unwrap();
+                drop(set_at_end);
+                bursts = sending.join().unwrap();
+            });
+            seen.wait_for_packets(due(&bursts, &down).len() as u64);
+            std::thread::sleep(Duration::from_millis(100));
         });
-        seen.wait_for_packets(due(&bursts, &down).len() as u64);
-        std::thread::sleep(Duration::from_millis(100));
-    });
     let received: BTreeSet<&[u8]> = ended.iter().flat_map(|ended| ended.kept.of("va")).collect();
     let due = due(&bursts, &down);
     let lost = due.iter().filter(|frame| !received.contains(&frame[..])).count();
     eprintln!(
-        "{workers} workers, {FLAPS} flaps: {} packets sent, {} of them while the interface was up, interface_flap_loss {lost}",
+        "{workers} workers, {FLAPS} flaps: {} packets sent, {} of them while the interface was up, \
+         interface_flap_loss {lost}",
         20 * bursts.len(),
         due.len()
     );
     assert!(due.len() > 5000, "{}: no load", due.len());
     assert_eq!(lost, 0);
-    assert_eq!((seen.count("va", InterfaceState::Down), seen.count("va", InterfaceState::Up)), (FLAPS, FLAPS));
+    assert_eq!(
+        (seen.count("va", InterfaceState::Down), seen.count("va", InterfaceState::Up)),
+        (FLAPS, FLAPS)
+    );
     assert!(ended.iter().all(|ended| ended.kept.interfaces.len() == 1 && ended.error.is_none()));
 }
 
@@ -266,11 +283,21 @@ fn check_one_made_again_is_captured_again(options: &AfPacketOptions, rights: Rig
     let mut received: Vec<&[u8]> = ended.iter().flat_map(|ended| ended.kept.of("va")).collect();
     let sent: Vec<Vec<u8>> = (0..=times).flat_map(load).collect();
     received.sort();
-    assert!(received == sent, "{} of {} received: {:?}", received.len(), sent.len(), seen.news.lock().unwrap());
+    assert!(
+        received == sent,
+        "{} of {} received: {:?}",
+        received.len(),
+        sent.len(),
+        seen.news.lock().unwrap()
+    );
     assert_eq!(seen.count("va", InterfaceState::Gone), times as usize);
     for ended in &ended {
         assert!(ended.error.is_none(), "{:?}", ended.error);
-        assert_eq!((ended.kept.interfaces.len(), ended.interfaces.len()), (1, 1), "it is the same interface again");
+        assert_eq!(
+            (ended.kept.interfaces.len(), ended.interfaces.len()),
+            (1, 1),
+            "it is the same interface again"
+        );
     }
 }
 
@@ -285,12 +312,20 @@ fn an_interface_that_is_made_again_is_captured_again() {
 fn without_rights_one_socket_serves_its_interface_again_and_again() {
     let bare = AfPacketOptions { spares: Some(0), ..options("va", 1) };
     check_one_made_again_is_captured_again(&bare, Rights::Dropped, 5);
-    check_one_made_again_is_captured_again(&AfPacketOptions { spares: Some(0), ..options("v*", 1) }, Rights::Dropped, 5);
+    check_one_made_again_is_captured_again(
+        &AfPacketOptions { spares: Some(0), ..options("v*", 1) },
+        Rights::Dropped,
+        5,
+    );
 }
 
 #[test]
 fn without_rights_spare_sockets_serve_an_interface_of_two_workers_again() {
-    check_one_made_again_is_captured_again(&AfPacketOptions { spares: Some(2), ..options("va", 2) }, Rights::Dropped, 2);
+    check_one_made_again_is_captured_again(
+        &AfPacketOptions { spares: Some(2), ..options("va", 2) },
+        Rights::Dropped,
+        2,
+    );
 }
 
 #[test]
@@ -377,7 +412,8 @@ fn a_pattern_takes_so_many_interfaces_and_says_which_it_does_not() {
     let tiny = AfPacketOptions { block_bytes: 64 << 10, blocks: 2, ..AfPacketOptions::new("*") };
     let mut source = open_in(lab.a(), &tiny).remove(0);
     let news = source.news();
-    let of = |state| news.iter().filter(|news| news.state == state).map(|news| &news.text).collect::<Vec<_>>();
+    let of =
+        |state| news.iter().filter(|news| news.state == state).map(|news| &news.text).collect::<Vec<_>>();
     // These, lo and va.
     assert_eq!((of(InterfaceState::New).len(), of(InterfaceState::Refused).len()), (PORTS_MAX, 4));
     assert!(of(InterfaceState::Refused).iter().all(|text| text.contains("at most 64")), "{news:?}");
@@ -424,12 +460,26 @@ fn more_changes_than_can_be_told_are_found_all_the_same() {
     let Some(lab) = Lab::or_skip() else { return };
     let mut sources = open_in(lab.a(), &options("va", 1));
     let index = lab.a().enter(|| index_of("va"));
-    // Nobody reads meanwhile. At the end there is another interface of the same name and number, and one is gone for good.
+    // Nobody reads meanwhile. At the end there is another interface of the same name and number, and one is
+    // gone for good.
     for round in 0..400 {
         lab.a().ip(&["link", "set", "va", "mtu", &(1000 + round).to_string()]).unwrap();
     }
     lab.a().ip(&["link", "del", "va"]).unwrap();
-    let made = ["link", "add", "va", "index", &index.to_string(), "arp", "off", "type", "veth", "peer", "name", "vb"];
+    let made = [
+        "link",
+        "add",
+        "va",
+        "index",
+        &index.to_string(),
+        "arp",
+        "off",
+        "type",
+        "veth",
+        "peer",
+        "name",
+        "vb",
+    ];
     lab.a().ip(&[&made[..], &["netns", lab.b().name()]].concat()).unwrap();
     take_up(&lab, "va", "vb");
     let mut kept = Kept::default();
@@ -520,18 +570,22 @@ fn one_that_takes_the_name_of_a_renamed_one_is_another_interface() {
     let Some(lab) = Lab::or_skip() else { return };
     let mut source = open_in(lab.a(), &options("v*", 1)).remove(0);
     let (mut kept, mut told) = (Kept::default(), Vec::new());
-    let mut poll_until = |source: &mut AfPacketSource, kept: &mut Kept, state: InterfaceState, times: usize| {
-        let begun = Instant::now();
-        while told.iter().filter(|told| **told == state).count() < times {
-            source.poll(kept).unwrap();
-            told.extend(source.news().into_iter().map(|news| news.state));
-            assert!(begun.elapsed() < LIMIT, "{state:?}: {told:?}");
-        }
-    };
+    let mut poll_until =
+        |source: &mut AfPacketSource, kept: &mut Kept, state: InterfaceState, times: usize| {
+            let begun = Instant::now();
+            while told.iter().filter(|told| **told == state).count() < times {
+                source.poll(kept).unwrap();
+                told.extend(source.news().into_iter().map(|news| news.state));
+                assert!(begun.elapsed() < LIMIT, "{state:?}: {told:?}");
+            }
+        };
     let names = |source: &mut AfPacketSource| {
         let mut interfaces = Vec::new();
         source.interfaces(&mut interfaces, &mut Vec::new());
-        interfaces.iter().map(|entry| (entry.interface.to_string(), entry.called.to_string())).collect::<Vec<_>>()
+        interfaces
+            .iter()
+            .map(|entry| (entry.interface.to_string(), entry.called.to_string()))
+            .collect::<Vec<_>>()
     };
     lab.a().ip(&["link", "set", "va", "down"]).unwrap();
     lab.a().ip(&["link", "set", "va", "name", "vx"]).unwrap();
@@ -555,7 +609,10 @@ fn counts_of_interfaces_that_are_gone_are_not_copied_at_each_poll() {
     add_link(&lab, "v2", "w2");
     let begun = Instant::now();
     // Long enough that the socket of the one that is gone has served its time.
-    while kept.packets.len() < 100 || !states.contains(&InterfaceState::Gone) || begun.elapsed() < Duration::from_millis(300) {
+    while kept.packets.len() < 100
+        || !states.contains(&InterfaceState::Gone)
+        || begun.elapsed() < Duration::from_millis(300)
+    {
         source.poll(&mut kept).unwrap();
         source.interfaces(&mut interfaces, &mut Vec::new());
         states.extend(source.news().into_iter().map(|news| news.state));
@@ -584,13 +641,22 @@ fn one_worker_serves_three_interfaces_and_none_is_starved() {
     let Some(lab) = Lab::or_skip() else { return };
     let others: Vec<(String, String)> = (0..2).map(|_| lab.another_link().unwrap()).collect();
     // Each ring holds all that is sent, so that nothing is lost either where the worker hardly ever runs.
-    let spec = |name: &str| (AfPacketOptions { blocks: 160, ..options(name, 0) }, format!("afpacket:{name},workers=0"));
-    let source = lab.a().enter(|| afpacket::open_shared(&[spec("va"), spec(&others[0].0), spec(&others[1].0)])).unwrap();
+    let spec = |name: &str| {
+        (AfPacketOptions { blocks: 160, ..options(name, 0) }, format!("afpacket:{name},workers=0"))
+    };
+    let source = lab
+        .a()
+        .enter(|| afpacket::open_shared(&[spec("va"), spec(&others[0].0), spec(&others[1].0)]))
+        .unwrap();
     assert_eq!(source.name(), "afpacket:va,workers=0 + afpacket:va1,workers=0 + afpacket:va2,workers=0");
     let (flood, slow) = (frames(0, 60_000, 100), [frames(1, 200, 100), frames(2, 200, 100)]);
     let (mut ended, _) = capture_during(&lab, vec![source], Rights::Kept, |seen| {
         let flooding = RawSender::open(lab.b(), "vb").unwrap();
-        let slowly = others.iter().map(|(_, end_b)| RawSender::open(lab.b(), end_b).unwrap()).zip(&slow).collect::<Vec<_>>();
+        let slowly = others
+            .iter()
+            .map(|(_, end_b)| RawSender::open(lab.b(), end_b).unwrap())
+            .zip(&slow)
+            .collect::<Vec<_>>();
         // 60 of the flood in each millisecond, and in the first fifth of it one of each slow one.
         for (step, part) in flood.chunks(60).enumerate() {
             flooding.send(part).unwrap();

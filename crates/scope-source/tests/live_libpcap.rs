@@ -1,4 +1,5 @@
-//! Capture through libpcap on an interface that goes down, is renamed, is removed and made again, with rights and without.
+//! Capture through libpcap on an interface that goes down, is renamed, is removed and made again, with rights
+//! and without.
 //!
 //! Needs root; says so and passes without it, except in CI.
 
@@ -75,7 +76,10 @@ impl Polling {
         let counters = entry.counters;
         assert_eq!((interfaces.len(), counters), (0, self.source.counters()));
         assert_eq!(counters.offered, counters.received + counters.kernel_dropped, "{entry:?}");
-        assert_eq!((counters.received, counters.kernel_dropped), (self.kept.packets.len() as u64, self.kept.dropped));
+        assert_eq!(
+            (counters.received, counters.kernel_dropped),
+            (self.kept.packets.len() as u64, self.kept.dropped)
+        );
         entry
     }
 }
@@ -128,7 +132,8 @@ fn with_rights_it_is_captured_again_and_the_last_packets_before_a_removal_are_no
 
 #[test]
 fn without_rights_it_says_at_once_that_a_removal_is_the_end_and_loses_nothing_before_it() {
-    // The longer the system holds packets back, the more of them lie in a block that is still open when the interface goes.
+    // The longer the system holds packets back, the more of them lie in a block that is still open when the
+    // interface goes.
     for timeout_ms in [4, 400] {
         let Some(lab) = Lab::or_skip() else { return };
         let mut polling = Polling::begin(&lab, timeout_ms);
@@ -141,7 +146,8 @@ fn without_rights_it_says_at_once_that_a_removal_is_the_end_and_loses_nothing_be
         });
         assert!(matches!(error, SourceError::NotAgain { .. }), "{error}");
         assert!(error.to_string().contains("--source 'afpacket:va,spare=1'"), "{error}");
-        let states: Vec<_> = polling.told.iter().map(|(state, _)| state.name()).filter(|state| *state != "down").collect();
+        let states: Vec<_> =
+            polling.told.iter().map(|(state, _)| state.name()).filter(|state| *state != "down").collect();
         assert_eq!(states, ["gone", "refused"], "{:?}", polling.told);
         assert_eq!(polling.books().counters.received, 500, "timeout={timeout_ms}ms");
         assert!(polling.kept.of("va") == frames(1, 500, 120));

@@ -1,4 +1,5 @@
-//! Settings of live capture on a veth pair of the test's own: what is cut in the kernel, and what libpcap's counts say.
+//! Settings of live capture on a veth pair of the test's own: what is cut in the kernel, and what libpcap's
+//! counts say.
 //!
 //! Needs root; says so and passes without it, except in CI.
 
@@ -52,8 +53,14 @@ fn frames(count: usize, len: usize, tagged: bool) -> Vec<Vec<u8>> {
 fn a_snap_length_cuts_in_the_kernel_and_the_original_length_stays() {
     let Some(lab) = Lab::or_skip() else { return };
     let sender = RawSender::open(lab.b(), "vb").unwrap();
-    // 600 KB of frames and a ring of 192 KiB that nobody empties: only what is cut before it is copied finds room.
-    let tiny = AfPacketOptions { block_bytes: 64 << 10, blocks: 3, block_timeout_ms: 500, ..AfPacketOptions::new("va") };
+    // 600 KB of frames and a ring of 192 KiB that nobody empties: only what is cut before it is copied finds
+    // room.
+    let tiny = AfPacketOptions {
+        block_bytes: 64 << 10,
+        blocks: 3,
+        block_timeout_ms: 500,
+        ..AfPacketOptions::new("va")
+    };
     for (snap_len, tagged) in [(Some(64), false), (Some(64), true), (None, false)] {
         let options = AfPacketOptions { snap_len, ..tiny.clone() };
         let mut source = lab.a().enter(|| afpacket::open(&options, "afpacket:va")).unwrap().remove(0);
@@ -62,7 +69,9 @@ fn a_snap_length_cuts_in_the_kernel_and_the_original_length_stays() {
         assert_eq!(counters.offered, 400, "{counters:?}");
         match snap_len {
             Some(bytes) => assert_eq!(lengths.packets, vec![(bytes as usize, 1500); 400]),
-            None => assert!(counters.kernel_dropped > 0, "whole packets can't all have found room: {counters:?}"),
+            None => {
+                assert!(counters.kernel_dropped > 0, "whole packets can't all have found room: {counters:?}")
+            }
         }
     }
 }
@@ -93,7 +102,8 @@ fn libpcap_s_drops_are_counted_and_add_up() {
     assert!(lengths.packets.iter().all(|&(len, original_len)| (len, original_len) == (1500, 1500)));
 }
 
-/// A worker that needs 5 ms for each batch: how many it took in all, and at most between two words of what is counted.
+/// A worker that needs 5 ms for each batch: how many it took in all, and at most between two words of what is
+/// counted.
 #[derive(Default)]
 struct Slow {
     batches: u32,
@@ -129,8 +139,19 @@ fn a_slow_worker_s_clock_waits_for_counts_that_come_within_a_long_poll() {
         let begun = Instant::now();
         while slow.batches < 25 {
             source.poll(&mut slow).unwrap();
-            assert!(begun.elapsed() < Duration::from_secs(120), "{}: {} batches", source.name(), slow.batches);
+            assert!(
+                begun.elapsed() < Duration::from_secs(120),
+                "{}: {} batches",
+                source.name(),
+                slow.batches
+            );
         }
-        assert!(slow.uncounted_max <= 12, "{}: {} of {} batches", source.name(), slow.uncounted_max, slow.batches);
+        assert!(
+            slow.uncounted_max <= 12,
+            "{}: {} of {} batches",
+            source.name(),
+            slow.uncounted_max,
+            slow.batches
+        );
     }
 }

@@ -22,7 +22,12 @@ fn file(path: &str) -> FilePlan {
 fn the_examples_of_the_manual_mean_what_they_say() {
     assert_eq!(
         plan("afpacket:eth0,workers=2,snaplen=128,promisc=off"),
-        SourcePlan::AfPacket(AfPacketPlan { workers: 2, snap_len: Some(128), promiscuous: false, ..AfPacketPlan::new("eth0") })
+        SourcePlan::AfPacket(AfPacketPlan {
+            workers: 2,
+            snap_len: Some(128),
+            promiscuous: false,
+            ..AfPacketPlan::new("eth0")
+        })
     );
     assert_eq!(
         plan("afpacket:eth0,block=2MiB,blocks=16,timeout=10ms,exclude-self=on"),
@@ -52,7 +57,10 @@ fn the_examples_of_the_manual_mean_what_they_say() {
     );
     assert_eq!(plan("file:x.pcap,pace=1"), SourcePlan::File(FilePlan { pace: Some(1.0), ..file("x.pcap") }));
     assert_eq!(plan("file:-,pace=max,workers=4"), SourcePlan::File(FilePlan { workers: 4, ..file("-") }));
-    assert_eq!(plan("file:C:/a=b.pcap,pace=2.5"), SourcePlan::File(FilePlan { pace: Some(2.5), ..file("C:/a=b.pcap") }));
+    assert_eq!(
+        plan("file:C:/a=b.pcap,pace=2.5"),
+        SourcePlan::File(FilePlan { pace: Some(2.5), ..file("C:/a=b.pcap") })
+    );
     assert_eq!(
         plan("synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s"),
         SourcePlan::Synth(SynthOptions {
@@ -64,7 +72,9 @@ fn the_examples_of_the_manual_mean_what_they_say() {
         })
     );
     assert_eq!(
-        plan("synth:size=128,ipv6=5,packets=10k,start=2026-11-20T20:31:05.123456789Z,pace=max,prepare=1MiB,workers=2"),
+        plan(
+            "synth:size=128,ipv6=5,packets=10k,start=2026-11-20T20:31:05.123456789Z,pace=max,prepare=1MiB,workers=2"
+        ),
         SourcePlan::Synth(SynthOptions {
             size: Size::Fixed(128),
             ipv6_ppm: 50_000,
@@ -120,7 +130,10 @@ fn each_fault_names_its_cause_and_remedy() {
     check("synth", &["':' is missing", "synth:rate=1M"]);
     check("file:", &["PATH is missing", "file:PATH,pace=1"]);
     check("afpacket:,workers=2", &["INTERFACE is missing"]);
-    check("file:x,speed=1", &["file has no option 'speed'", "it has pace, workers, snaplen, share, prefilter, cpus, numa"]);
+    check(
+        "file:x,speed=1",
+        &["file has no option 'speed'", "it has pace, workers, snaplen, share, prefilter, cpus, numa"],
+    );
     check("file:x,pase=1", &["did you mean 'pace'"]);
     check("synth:flow=7", &["did you mean 'flows'"]);
     check("file:x,pace=1,pace=2", &["'pace' is given twice"]);
@@ -159,7 +172,9 @@ fn every_kind_of_source_takes_a_share_of_the_ring() {
     assert_eq!(share("file:x,share=1"), Some(1));
     assert_eq!(share("synth:seed=2,share=90%"), Some(90));
     assert_eq!(share("synth:"), None);
-    for (text, cause) in [("0%", "not 1% to 90%"), ("91%", "not 1% to 90%"), ("2.5%", "no whole percentage"), ("x", "'x'")] {
+    for (text, cause) in
+        [("0%", "not 1% to 90%"), ("91%", "not 1% to 90%"), ("2.5%", "no whole percentage"), ("x", "'x'")]
+    {
         let said = faults(&format!("file:x,share={text}"));
         assert!(said.len() == 1 && said[0].contains(cause) && said[0].contains("share=30%"), "{said:?}");
     }

@@ -83,7 +83,8 @@ fn the_clock_goes_on_between_packets_and_to_the_end_of_the_time() {
 
 #[test]
 fn a_slow_worker_gets_everything_later_in_bounded_polls() {
-    let mut source = open(SynthOptions { packets: Some(20_000), trigger_at_ns: Some(1_000_000), ..paced(1_000_000) });
+    let mut source =
+        open(SynthOptions { packets: Some(20_000), trigger_at_ns: Some(1_000_000), ..paced(1_000_000) });
     let mut seen = Seen::default();
     source.poll(&mut seen).expect("no failure");
     std::thread::sleep(Duration::from_millis(60));
@@ -94,7 +95,10 @@ fn a_slow_worker_gets_everything_later_in_bounded_polls() {
         }
         assert!(seen.packets - before <= 4097);
     }
-    assert_eq!((seen.packets, source.counters().offered, source.counters().received), (20_001, 20_001, 20_001));
+    assert_eq!(
+        (seen.packets, source.counters().offered, source.counters().received),
+        (20_001, 20_001, 20_001)
+    );
 }
 
 #[test]
@@ -102,14 +106,16 @@ fn without_a_start_it_begins_now_and_all_workers_at_once() {
     let options = SynthOptions { start_ns: None, workers: 2, packets: Some(100), ..paced(100_000) };
     let mut sources = synth::open(&options, "synth:").expect("good");
     assert_eq!(sources[0].next_time_ns(), None);
-    let now_ns = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_nanos() as i64;
+    let now_ns =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_nanos() as i64;
     let mut firsts = Vec::new();
     for source in &mut sources {
         let mut seen = Seen::default();
         while source.poll(&mut seen).expect("no failure") != Polled::Ended {}
         firsts.push(seen.last_ns);
     }
-    // Packets 0 to 99 are 10 us apart: the last ones of both workers lie within a millisecond, though polled one after another.
+    // Packets 0 to 99 are 10 us apart: the last ones of both workers lie within a millisecond, though polled
+    // one after another.
     assert!(firsts.iter().all(|ns| *ns >= now_ns && *ns < now_ns + 120_000_000_000));
     assert!(firsts[0].abs_diff(firsts[1]) < 1_000_000, "{firsts:?}");
 }

@@ -1,4 +1,5 @@
-//! What the generator sends: the same for a seed at any pace and number of workers, well-formed, in the promised shares.
+//! What the generator sends: the same for a seed at any pace and number of workers, well-formed, in the
+//! promised shares.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hasher};
@@ -28,7 +29,10 @@ impl Sink for Kept {
     fn batch(&mut self, packets: &[Packet<'_>]) {
         assert!(!self.interfaces.is_empty() && (1..=BATCH_PACKETS_MAX).contains(&packets.len()));
         for packet in packets {
-            assert_eq!((packet.original_len as usize, packet.interface, packet.lost_before), (packet.data.len(), 0, 0));
+            assert_eq!(
+                (packet.original_len as usize, packet.interface, packet.lost_before),
+                (packet.data.len(), 0, 0)
+            );
             self.packets.push((packet.time_ns, packet.data.to_vec()));
         }
     }
@@ -63,7 +67,12 @@ impl Sink for Times {
 }
 
 fn options() -> SynthOptions {
-    SynthOptions { start_ns: Some(START_NS), pace_max: true, packets: Some(40_000), ..SynthOptions::default() }
+    SynthOptions {
+        start_ns: Some(START_NS),
+        pace_max: true,
+        packets: Some(40_000),
+        ..SynthOptions::default()
+    }
 }
 
 fn drain(source: &mut dyn Source, sink: &mut dyn Sink) {
@@ -105,7 +114,8 @@ fn is_trigger(data: &[u8]) -> bool {
 
 #[test]
 fn a_seed_decides_every_byte_and_time_and_another_seed_others() {
-    let options = SynthOptions { vlan_ppm: 100_000, ipv6_ppm: 200_000, trigger_at_ns: Some(50_000_000), ..options() };
+    let options =
+        SynthOptions { vlan_ppm: 100_000, ipv6_ppm: 200_000, trigger_at_ns: Some(50_000_000), ..options() };
     let first = hashed(&run(&options).packets);
     assert_eq!(first, hashed(&run(&options).packets));
     assert_ne!(first, hashed(&run(&SynthOptions { seed: 2, ..options }).packets));
@@ -113,17 +123,26 @@ fn a_seed_decides_every_byte_and_time_and_another_seed_others() {
 
 #[test]
 fn the_bytes_of_a_seed_stay_the_same_from_version_to_version() {
-    let options = SynthOptions { vlan_ppm: 100_000, ipv6_ppm: 200_000, trigger_at_ns: Some(50_000_000), ..options() };
+    let options =
+        SynthOptions { vlan_ppm: 100_000, ipv6_ppm: 200_000, trigger_at_ns: Some(50_000_000), ..options() };
     let sum = run(&options).packets.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, (time_ns, data)| {
         let bytes = time_ns.to_le_bytes();
-        bytes.iter().chain(data).fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+        bytes
+            .iter()
+            .chain(data)
+            .fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
     });
     assert_eq!(sum, FNV_OF_SEED_1);
 }
 
 #[test]
 fn pace_changes_neither_bytes_nor_times() {
-    let options = SynthOptions { packets: Some(5000), trigger_at_ns: Some(7_000_000), rate: Some(100_000), ..options() };
+    let options = SynthOptions {
+        packets: Some(5000),
+        trigger_at_ns: Some(7_000_000),
+        rate: Some(100_000),
+        ..options()
+    };
     let paced = SynthOptions { pace_max: false, ..options.clone() };
     assert_eq!(hashed(&run(&options).packets), hashed(&run(&paced).packets));
 }
@@ -131,20 +150,24 @@ fn pace_changes_neither_bytes_nor_times() {
 #[test]
 fn workers_together_send_exactly_what_one_sends() {
     for prepare in [Prepare::On, Prepare::Off, Prepare::Bytes(100_000)] {
-        let options = SynthOptions { prepare, packets: Some(10_000), trigger_at_ns: Some(10_000_000), ..options() };
+        let options =
+            SynthOptions { prepare, packets: Some(10_000), trigger_at_ns: Some(10_000_000), ..options() };
         let alone = run(&options).packets;
         for workers in [2, 4, 7] {
             let mut together = Vec::new();
             let mut flows_seen = HashSet::new();
-            for (worker, mut source) in
-                synth::open(&SynthOptions { workers, ..options.clone() }, "synth:").expect("good").into_iter().enumerate()
+            for (worker, mut source) in synth::open(&SynthOptions { workers, ..options.clone() }, "synth:")
+                .expect("good")
+                .into_iter()
+                .enumerate()
             {
                 let mut kept = Kept::default();
                 drain(&mut source, &mut kept);
                 assert_eq!(kept.interfaces[0].name, format!("synth{worker}"));
                 assert!(kept.packets.is_sorted_by_key(|(time_ns, _)| *time_ns));
                 assert_eq!(kept.packets.iter().any(|(_, data)| is_trigger(data)), worker == 0);
-                let flows: HashSet<_> = kept.packets.iter().filter(|(_, data)| !is_trigger(data)).map(|(_, d)| flow(d)).collect();
+                let flows: HashSet<_> =
+                    kept.packets.iter().filter(|(_, data)| !is_trigger(data)).map(|(_, d)| flow(d)).collect();
                 assert!(flows.is_disjoint(&flows_seen));
                 flows_seen.extend(flows);
                 together.extend(kept.packets);
@@ -187,7 +210,13 @@ fn a_pool_repeats_its_packets_with_new_times_and_without_one_all_differ() {
 #[test]
 fn ten_million_packets_do_not_drift() {
     for (rate, prepare) in [(999_983, Prepare::On), (14_880_952, Prepare::On)] {
-        let options = SynthOptions { rate: Some(rate), size: Size::Fixed(64), prepare, packets: Some(10_000_000), ..options() };
+        let options = SynthOptions {
+            rate: Some(rate),
+            size: Size::Fixed(64),
+            prepare,
+            packets: Some(10_000_000),
+            ..options()
+        };
         let mut times = Times { rate, ..Times::default() };
         let mut source = synth::open(&options, "synth:").expect("good").remove(0);
         drain(&mut source, &mut times);
@@ -198,7 +227,9 @@ fn ten_million_packets_do_not_drift() {
 
 #[test]
 fn time_and_packets_end_the_traffic_whichever_comes_first() {
-    let count = |time_ns, packets| run(&SynthOptions { rate: Some(1000), time_ns, packets, ..options() }).packets.len();
+    let count = |time_ns, packets| {
+        run(&SynthOptions { rate: Some(1000), time_ns, packets, ..options() }).packets.len()
+    };
     assert_eq!(count(Some(2_000_000_000), None), 2000);
     assert_eq!(count(Some(2_000_000_001), None), 2001);
     assert_eq!(count(Some(2_000_000_000), Some(7)), 7);
@@ -213,7 +244,10 @@ fn check_frame(data: &[u8]) {
             let header = ip.header().to_header();
             assert_eq!(header.header_checksum, header.calc_header_checksum());
             for address in [header.source, header.destination] {
-                assert!(address[..2] == [10, 0] && !matches!(address[2..], [0, 0] | [255, 255]), "{address:?}");
+                assert!(
+                    address[..2] == [10, 0] && !matches!(address[2..], [0, 0] | [255, 255]),
+                    "{address:?}"
+                );
             }
             let end = data.len();
             let at = end - ip.payload().payload.len();
@@ -239,7 +273,11 @@ fn check_frame(data: &[u8]) {
     let segment = &data[transport..];
     let sum = u32_16bit_word::add_2bytes(pseudo, [0, protocol]);
     let sum = u32_16bit_word::add_2bytes(sum, (segment.len() as u16).to_be_bytes());
-    assert_eq!(u32_16bit_word::ones_complement(u32_16bit_word::add_slice(sum, segment)), 0, "transport checksum");
+    assert_eq!(
+        u32_16bit_word::ones_complement(u32_16bit_word::add_slice(sum, segment)),
+        0,
+        "transport checksum"
+    );
     assert!((1000..=10_000).contains(&ports.0), "{ports:?}");
     assert!((1000..=10_000).contains(&ports.1) || ports.1 == TRIGGER_PORT, "{ports:?}");
     assert!(!payload.contains(&0));
@@ -247,7 +285,14 @@ fn check_frame(data: &[u8]) {
 
 #[test]
 fn every_frame_is_well_formed_inside_the_network_and_its_ports() {
-    for size in [Size::Imix, Size::Fixed(60), Size::Fixed(64), Size::Fixed(129), Size::Fixed(9000), Size::Fixed(65_535)] {
+    for size in [
+        Size::Imix,
+        Size::Fixed(60),
+        Size::Fixed(64),
+        Size::Fixed(129),
+        Size::Fixed(9000),
+        Size::Fixed(65_535),
+    ] {
         let options = SynthOptions {
             size,
             vlan_ppm: 300_000,
@@ -258,7 +303,8 @@ fn every_frame_is_well_formed_inside_the_network_and_its_ports() {
             ..options()
         };
         let packets = run(&options).packets;
-        let kinds: HashSet<_> = packets.iter().map(|(_, data)| (headers(data).kind() as u8, headers(data).protocol())).collect();
+        let kinds: HashSet<_> =
+            packets.iter().map(|(_, data)| (headers(data).kind() as u8, headers(data).protocol())).collect();
         assert_eq!(kinds.len(), 4);
         for (_, data) in &packets {
             check_frame(data);
@@ -275,7 +321,8 @@ fn every_frame_is_well_formed_inside_the_network_and_its_ports() {
 #[test]
 fn imix_is_seven_four_one() {
     let mut counts = BTreeMap::new();
-    for (_, data) in run(&SynthOptions { packets: Some(120_000), prepare: Prepare::Off, ..options() }).packets {
+    for (_, data) in run(&SynthOptions { packets: Some(120_000), prepare: Prepare::Off, ..options() }).packets
+    {
         *counts.entry(data.len()).or_insert(0u32) += 1;
     }
     assert_eq!(counts.keys().copied().collect::<Vec<_>>(), [64, 594, 1518]);
@@ -329,7 +376,12 @@ fn there_is_one_trigger_packet_in_its_place_with_its_words_and_time() {
 
 #[test]
 fn the_next_time_is_that_of_the_next_packet() {
-    let options = SynthOptions { rate: Some(1000), packets: Some(10_000), trigger_at_ns: Some(4_096_000_000), ..options() };
+    let options = SynthOptions {
+        rate: Some(1000),
+        packets: Some(10_000),
+        trigger_at_ns: Some(4_096_000_000),
+        ..options()
+    };
     let mut source = synth::open(&options, "synth:").expect("good").remove(0);
     let mut kept = Kept::default();
     loop {
@@ -345,7 +397,13 @@ fn the_next_time_is_that_of_the_next_packet() {
 
 #[test]
 fn options_that_make_no_sense_are_refused_all_at_once() {
-    let bad = SynthOptions { rate: Some(0), flows: 0, pace_max: true, size: Size::Fixed(10), ..SynthOptions::default() };
+    let bad = SynthOptions {
+        rate: Some(0),
+        flows: 0,
+        pace_max: true,
+        size: Size::Fixed(10),
+        ..SynthOptions::default()
+    };
     let faults = bad.faults("synth:rate=0");
     let first = synth::open(&bad, "synth:rate=0").expect_err("refused").to_string();
     assert_eq!(first, faults[0].to_string());
@@ -365,9 +423,14 @@ fn options_that_make_no_sense_are_refused_all_at_once() {
 #[test]
 fn what_is_typed_is_what_is_sent() {
     let text = "synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30ms,trigger-at=5ms,start=2026-11-20T20:31:05.123456789Z,pace=max";
-    let Ok(SourceSpec { plan: SourcePlan::Synth(options), .. }) = spec::parse(text) else { panic!("{:?}", spec::parse(text)) };
+    let Ok(SourceSpec { plan: SourcePlan::Synth(options), .. }) = spec::parse(text) else {
+        panic!("{:?}", spec::parse(text))
+    };
     let source = synth::open(&options, text).expect("good").remove(0);
     assert_eq!((source.name(), source.timing(), source.grace_ns()), (text, Timing::Waits, 1_000_000_000));
     let packets = run(&options).packets;
-    assert_eq!((packets.len(), packets[0].0, packets.last().map(|(ns, _)| *ns)), (30_001, START_NS, Some(START_NS + 29_999_000)));
+    assert_eq!(
+        (packets.len(), packets[0].0, packets.last().map(|(ns, _)| *ns)),
+        (30_001, START_NS, Some(START_NS + 29_999_000))
+    );
 }

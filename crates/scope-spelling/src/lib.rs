@@ -1,4 +1,5 @@
-//! How values are spelled for people and read from them: sizes, counts, durations, times, figures, foreign text.
+//! How values are spelled for people and read from them: sizes, counts, durations, times, figures, foreign
+//! text.
 //!
 //! | module | what it holds |
 //! |---|---|

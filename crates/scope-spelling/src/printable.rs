@@ -1,8 +1,9 @@
-//! Foreign text made fit to be shown, and to be a word of a command line that is proposed: the one place where that is done.
+//! Foreign text made fit to be shown, and to be a word of a command line that is proposed: the one place
+//! where that is done.
 //!
-//! Names of interfaces, drivers and files, what a log says, what a command said, an error of the system: none of it reaches a terminal
-//! or a proposed command line as it is. What is shown to people goes through [`printable`], words of a command line through
-//! [`shell_word`], lines of JSON through [`json_line`].
+//! Names of interfaces, drivers and files, what a log says, what a command said, an error of the system: none
+//! of it reaches a terminal or a proposed command line as it is. What is shown to people goes through
+//! [`printable`], words of a command line through [`shell_word`], lines of JSON through [`json_line`].
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -25,7 +26,8 @@ pub fn printable_lines(text: &str) -> String {
     text.split('\n').map(columns).collect::<Vec<_>>().join("\n")
 }
 
-/// A line of JSON whose strings have the characters that [`printable`] spells out as `\u001b` and the like: the same JSON.
+/// A line of JSON whose strings have the characters that [`printable`] spells out as `\u001b` and the like:
+/// the same JSON.
 pub fn json_line(json: &str) -> Cow<'_, str> {
     spelled(json, |letter, out| {
         for unit in letter.encode_utf16(&mut [0; 2]) {
@@ -34,13 +36,15 @@ pub fn json_line(json: &str) -> Cow<'_, str> {
     })
 }
 
-/// `word` as one word of a shell's command line, whatever is in it: as it is, quoted, or, with characters that can't be shown,
-/// in the form `$'a\x1b'` of bash, ksh and zsh.
+/// `word` as one word of a shell's command line, whatever is in it: as it is, quoted, or, with characters
+/// that can't be shown, in the form `$'a\x1b'` of bash, ksh and zsh.
 pub fn shell_word(word: impl AsRef<OsStr>) -> String {
     let bytes = word.as_ref().as_bytes();
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || PLAIN.contains(char::from(*byte));
     match std::str::from_utf8(bytes) {
-        Ok(text) if !bytes.is_empty() && !text.starts_with('=') && bytes.iter().all(is_plain) => text.to_string(),
+        Ok(text) if !bytes.is_empty() && !text.starts_with('=') && bytes.iter().all(is_plain) => {
+            text.to_string()
+        }
         Ok(text) if !text.chars().any(is_odd) => format!("'{}'", text.replace('\'', r"'\''")),
         _ => {
             let mut out = String::from("$'");
@@ -71,7 +75,8 @@ fn spelled(text: &str, spell: impl Fn(char, &mut String)) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Control characters, separators of lines, marks that turn the direction of writing, and letters without a shape.
+/// Control characters, separators of lines, marks that turn the direction of writing, and letters without a
+/// shape.
 fn is_odd(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
@@ -112,7 +117,20 @@ mod tests {
         check("it's", r"'it'\''s'");
         check("a\u{1b}'\\b\n", r"$'a\x1b\'\\b\x0a'");
         check("\u{202e}x", r"$'\xe2\x80\xaex'");
-        let words = ["a b", "it's", "$(echo x)", "!x", "\\", "\"", "\u{e9}", "{a,b}", "#", "x\ny", "\u{1b}[2J", HOSTILE];
+        let words = [
+            "a b",
+            "it's",
+            "$(echo x)",
+            "!x",
+            "\\",
+            "\"",
+            "\u{e9}",
+            "{a,b}",
+            "#",
+            "x\ny",
+            "\u{1b}[2J",
+            HOSTILE,
+        ];
         for word in words {
             let line = format!("printf %s {}", shell_word(word));
             // bash is on every system that this is developed on.

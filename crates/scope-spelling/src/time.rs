@@ -5,7 +5,8 @@ pub fn iso(time_ns: i64) -> String {
     timestamp(time_ns).strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string()
 }
 
-/// A span for people, without zeros at the end of a second: `2026-11-20T20:31:05.1Z WORD 20:31:06Z`, its second time with its date only where that is another one.
+/// A span for people, without zeros at the end of a second: `2026-11-20T20:31:05.1Z WORD 20:31:06Z`, its
+/// second time with its date only where that is another one.
 pub fn between(from_ns: i64, word: &str, to_ns: i64) -> String {
     format!("{} {word} {}", short(from_ns), without_date_of(from_ns, &short(to_ns)))
 }
@@ -43,7 +44,10 @@ mod tests {
         assert_eq!(iso(1_795_206_665_123_456_789), "2026-11-20T20:31:05.123456789Z");
         assert_eq!(iso(0), "1970-01-01T00:00:00.000000000Z");
         assert_eq!(between(0, "to", 1_500_000_000), "1970-01-01T00:00:00Z to 00:00:01.5Z");
-        assert_eq!(between(10_000_000_000, "and", 86_400_000_000_001), "1970-01-01T00:00:10Z and 1970-01-02T00:00:00.000000001Z");
+        assert_eq!(
+            between(10_000_000_000, "and", 86_400_000_000_001),
+            "1970-01-01T00:00:10Z and 1970-01-02T00:00:00.000000001Z"
+        );
         assert_eq!(for_file_name(i64::MAX), "2262-04-11T23-47-16.854775807Z");
     }
 }

@@ -1,6 +1,7 @@
 //! Values as operators write them: sizes, counts, durations, shares, times. The command line uses them, too.
 //!
-//! All arithmetic is in integers: what is written is what is meant, and what doesn't fit is refused with the reason.
+//! All arithmetic is in integers: what is written is what is meant, and what doesn't fit is refused with the
+//! reason.
 
 use jiff::Timestamp;
 
@@ -49,7 +50,10 @@ impl Decimal<'_> {
             return Err(BadValue::new(text, "is not a number"));
         }
         if fraction.len() > FRACTION_DIGITS_MAX {
-            return Err(BadValue::new(text, format!("has more than {FRACTION_DIGITS_MAX} digits behind the point")));
+            return Err(BadValue::new(
+                text,
+                format!("has more than {FRACTION_DIGITS_MAX} digits behind the point"),
+            ));
         }
         let scale = 10u128.pow(fraction.len() as u32);
         // A u64 has 20 digits; with 18 more behind the point they still fit.
@@ -75,8 +79,8 @@ fn unknown_unit(text: &str, unit: &str, known: &str) -> BadValue {
     BadValue { value: text.to_string(), cause }
 }
 
-/// Reads a size in bytes: `128`, `64KiB`, `1.5GiB`, `2M`. K, M, G, T with or without `iB` are powers of 1024; kB, MB, GB,
-/// TB powers of 1000. A fraction of a byte under a larger unit is dropped.
+/// Reads a size in bytes: `128`, `64KiB`, `1.5GiB`, `2M`. K, M, G, T with or without `iB` are powers of 1024;
+/// kB, MB, GB, TB powers of 1000. A fraction of a byte under a larger unit is dropped.
 pub fn parse_size(text: &str) -> Result<u64, BadValue> {
     let decimal = Decimal::read(text)?;
     let factor = match decimal.unit {
@@ -89,7 +93,13 @@ pub fn parse_size(text: &str) -> Result<u64, BadValue> {
         "MB" => 1_000_000,
         "GB" => 1_000_000_000,
         "TB" => 1_000_000_000_000,
-        unit => return Err(unknown_unit(text, unit, "B, K, M, G, T and KiB, MiB, GiB, TiB (x 1024), kB, MB, GB, TB (x 1000)")),
+        unit => {
+            return Err(unknown_unit(
+                text,
+                unit,
+                "B, K, M, G, T and KiB, MiB, GiB, TiB (x 1024), kB, MB, GB, TB (x 1000)",
+            ));
+        }
     };
     let (value, whole) = decimal.times(factor).ok_or_else(|| too_large(text))?;
     if factor == 1 && !whole {
@@ -158,8 +168,9 @@ pub fn parse_time_ns(text: &str) -> Result<i64, BadValue> {
     if text.split_once('.').is_some_and(|(_, rest)| rest.bytes().take_while(u8::is_ascii_digit).count() > 9) {
         return Err(BadValue::new(text, "is finer than 1 ns"));
     }
-    let timestamp: Timestamp =
-        text.parse().map_err(|_| BadValue::new(text, "is no time; write it like 2026-11-20T20:31:05.123456789Z"))?;
+    let timestamp: Timestamp = text
+        .parse()
+        .map_err(|_| BadValue::new(text, "is no time; write it like 2026-11-20T20:31:05.123456789Z"))?;
     match i64::try_from(timestamp.as_nanosecond()) {
         Ok(ns) if ns >= 0 => Ok(ns),
         _ => Err(BadValue::new(text, "lies outside 1970 to 2262")),
@@ -169,7 +180,10 @@ pub fn parse_time_ns(text: &str) -> Result<i64, BadValue> {
 fn parse_epoch_seconds(text: &str) -> Result<i64, BadValue> {
     let decimal = Decimal::read(text)?;
     if !matches!(decimal.unit, "" | "s") {
-        return Err(BadValue::new(text, "is no time; write it like 2026-11-20T20:31:05Z or as seconds since 1970"));
+        return Err(BadValue::new(
+            text,
+            "is no time; write it like 2026-11-20T20:31:05Z or as seconds since 1970",
+        ));
     }
     match decimal.times(1_000_000_000) {
         Some((_, false)) => Err(BadValue::new(text, "is finer than 1 ns")),
@@ -185,7 +199,9 @@ pub const CPUS_MAX: u32 = 1024;
 pub fn parse_cpus(text: &str) -> Result<Vec<u32>, BadValue> {
     let number = |part: &str| match part.trim().parse::<u32>() {
         Ok(cpu) if cpu < CPUS_MAX => Ok(cpu),
-        Ok(_) => Err(BadValue::new(part, format!("is too large for a CPU's number; at most {}", CPUS_MAX - 1))),
+        Ok(_) => {
+            Err(BadValue::new(part, format!("is too large for a CPU's number; at most {}", CPUS_MAX - 1)))
+        }
         Err(_) => Err(BadValue::new(text, "is no list of CPUs such as 2-3")),
     };
     let mut cpus = std::collections::BTreeSet::new();

@@ -1,12 +1,13 @@
-//! The store file: a head of k x 4 KiB, then segments as they lie in memory, so that every segment begins on a 4 KiB boundary.
+//! The store file: a head of k x 4 KiB, then segments as they lie in memory, so that every segment begins on
+//! a 4 KiB boundary.
 //!
 //! ```text
 //!  | SHB | IDB 0 | IDB 1 ... | padding to 4 KiB | segment | segment | ...
 //! ```
-//! A packet block names its interface by the run's number, so the head describes all interfaces of the run in order. libpcap
-//! refuses a file whose interfaces differ in link type: an interface of another link type, which has no packet here, stands
-//! in with this file's, and its description says so. Where there are several, link types stand under the number that
-//! libpcap reads in such files ([`LinkType::alias`]).
+//! A packet block names its interface by the run's number, so the head describes all interfaces of the run in
+//! order. libpcap refuses a file whose interfaces differ in link type: an interface of another link type,
+//! which has no packet here, stands in with this file's, and its description says so. Where there are
+//! several, link types stand under the number that libpcap reads in such files ([`LinkType::alias`]).
 
 use scope_folder::{Folder, with_suffix};
 use scope_packet::{LinkType, SegmentId, pcapng};
@@ -31,8 +32,9 @@ pub struct StoreError {
     pub cause: io::Error,
 }
 
-/// Writes all sealed segments of `ring` to the new file `name` in `folder`, oldest first by order of sealing; a second link type gives a second file,
-/// `NAME_LINKTYPE.EXT`. Nothing that exists is overwritten, and a file that has its name is whole. The writers are closed already, so nothing changes meanwhile.
+/// Writes all sealed segments of `ring` to the new file `name` in `folder`, oldest first by order of sealing;
+/// a second link type gives a second file, `NAME_LINKTYPE.EXT`. Nothing that exists is overwritten, and a
+/// file that has its name is whole. The writers are closed already, so nothing changes meanwhile.
 pub fn write_ring(ring: &Arc<Ring>, folder: &Folder, name: &OsStr) -> Result<Vec<PathBuf>, StoreError> {
     let mut link_types: Vec<LinkType> = Vec::new();
     for lane in 0..ring.lanes() {
@@ -46,7 +48,8 @@ pub fn write_ring(ring: &Arc<Ring>, folder: &Folder, name: &OsStr) -> Result<Vec
     }
     let mut paths = Vec::new();
     for (index, link_type) in link_types.into_iter().enumerate() {
-        let name = if index == 0 { PathBuf::from(name) } else { with_suffix(Path::new(name), &link_type.name()) };
+        let name =
+            if index == 0 { PathBuf::from(name) } else { with_suffix(Path::new(name), &link_type.name()) };
         let path = folder.path().join(&name);
         write_file(ring, link_type, folder, name.as_os_str())
             .map_err(|cause| StoreError { path: path.display().to_string(), cause })?;
@@ -133,7 +136,8 @@ mod tests {
         for number in 0..40u64 {
             assert!(writer.claim());
             let data = [number as u8 + 1; 900];
-            let head = PacketHead { captured_len: 900, original_len: 900, time_ns: 1, ..PacketHead::default() };
+            let head =
+                PacketHead { captured_len: 900, original_len: 900, time_ns: 1, ..PacketHead::default() };
             writer.append(0, &head, KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &data)), &data);
             writer.commit();
             writer.seal();
@@ -154,6 +158,8 @@ mod tests {
             assert!(writer.claim());
             writer.seal();
         }
-        assert!(ring.pin(ring.segment_id(0, 3)).is_none() && ring.segment_ids(0, 0).all(|id| id.sequence > 3));
+        assert!(
+            ring.pin(ring.segment_id(0, 3)).is_none() && ring.segment_ids(0, 0).all(|id| id.sequence > 3)
+        );
     }
 }

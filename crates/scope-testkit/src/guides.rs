@@ -1,9 +1,11 @@
-//! Runnable blocks of the documents: found, run, and compared with what they show. Tests and `make bench` share this.
+//! Runnable blocks of the documents: found, run, and compared with what they show. Tests and `make bench`
+//! share this.
 //!
-//! A block is runnable if its language is `console`. Lines that begin with `$ ` are commands, `> ` continues one; what follows is what they print, on
-//! standard output and standard error together. A line `...` stands for any lines, `...` inside a line for any text: for times, sizes and ids. Nobody
-//! may show `...` alone. `# exit code N` before a command says how it ends, else it ends with 0. All blocks of a page run one after the other in one
-//! folder, as a user without rights.
+//! A block is runnable if its language is `console`. Lines that begin with `$ ` are commands, `> ` continues
+//! one; what follows is what they print, on standard output and standard error together. A line `...` stands
+//! for any lines, `...` inside a line for any text: for times, sizes and ids. Nobody may show `...` alone.
+//! `# exit code N` before a command says how it ends, else it ends with 0. All blocks of a page run one after
+//! the other in one folder, as a user without rights.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -66,7 +68,11 @@ fn pages_in(folder: &Path) -> Vec<PathBuf> {
 
 /// README, and all other documents of the workspace at `root`.
 pub fn all_pages(root: &Path) -> Vec<PathBuf> {
-    let mut pages = vec![root.join("README.md"), root.join("benches/record/README.md"), root.join("crates/scope-ring/README.md")];
+    let mut pages = vec![
+        root.join("README.md"),
+        root.join("benches/record/README.md"),
+        root.join("crates/scope-ring/README.md"),
+    ];
     pages.extend(pages_in(&root.join("docs")));
     pages
 }
@@ -104,7 +110,11 @@ fn blocks(text: &str) -> Result<Vec<Block>, String> {
         }
         let steps = &mut blocks.last_mut().expect("one was begun").steps;
         if let Some(command) = text.strip_prefix("$ ") {
-            steps.push(Step { command: command.to_string(), code: std::mem::take(&mut code), prints: Vec::new() });
+            steps.push(Step {
+                command: command.to_string(),
+                code: std::mem::take(&mut code),
+                prints: Vec::new(),
+            });
             continue;
         }
         if let Some(number) = text.strip_prefix("# exit code ") {
@@ -113,14 +123,17 @@ fn blocks(text: &str) -> Result<Vec<Block>, String> {
         }
         let step = steps.last_mut().ok_or_else(|| format!("line {line}: a block begins with a command"))?;
         match text.strip_prefix("> ") {
-            Some(more) if step.prints.is_empty() && step.command.ends_with('\\') => step.command += &format!("\n{more}"),
+            Some(more) if step.prints.is_empty() && step.command.ends_with('\\') => {
+                step.command += &format!("\n{more}")
+            }
             _ => step.prints.push(text.to_string()),
         }
     }
     if let Some(empty) = blocks.iter().find(|block| block.steps.is_empty()) {
         return Err(format!("line {}: a block without a command", empty.line));
     }
-    let shows_nothing = |step: &Step| !step.prints.is_empty() && step.prints.iter().all(|line| line.trim() == "...");
+    let shows_nothing =
+        |step: &Step| !step.prints.is_empty() && step.prints.iter().all(|line| line.trim() == "...");
     match blocks.iter().find(|block| block.steps.iter().any(shows_nothing)) {
         Some(block) => Err(format!("line {}: a command of which only '...' is shown", block.line)),
         None => Ok(blocks),
@@ -143,8 +156,12 @@ fn line_matches(pattern: &str, text: &str) -> bool {
 fn lines_match(patterns: &[String], lines: &[&str]) -> bool {
     match patterns {
         [] => lines.is_empty(),
-        [any, rest @ ..] if any == "..." => (0..=lines.len()).any(|left_out| lines_match(rest, &lines[left_out..])),
-        [first, rest @ ..] => lines.first().is_some_and(|line| line_matches(first, line)) && lines_match(rest, &lines[1..]),
+        [any, rest @ ..] if any == "..." => {
+            (0..=lines.len()).any(|left_out| lines_match(rest, &lines[left_out..]))
+        }
+        [first, rest @ ..] => {
+            lines.first().is_some_and(|line| line_matches(first, line)) && lines_match(rest, &lines[1..])
+        }
     }
 }
 
@@ -179,7 +196,8 @@ fn faults_of(page: &Path, blocks: &[Block], binary: &Path) -> Vec<String> {
     std::fs::copy(binary, &copy).unwrap_or_else(|e| panic!("{}: {e}", binary.display()));
     std::fs::set_permissions(&copy, open()).expect("own file");
     std::fs::create_dir(&folder).expect("own folder");
-    let search = format!("{}:{}:/usr/sbin:/sbin", place.path().display(), std::env::var("PATH").unwrap_or_default());
+    let search =
+        format!("{}:{}:/usr/sbin:/sbin", place.path().display(), std::env::var("PATH").unwrap_or_default());
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if root {
         std::os::unix::fs::chown(&folder, Some(NOBODY), Some(NOBODY)).expect("root may");
@@ -236,11 +254,15 @@ mod tests {
         check(&["...a...b"], &["xaxb"], true);
         check(&["...a...b"], &["xbxa"], false);
         check(&["aa...a"], &["aa"], false);
-        let faulty = "```console\n$ echo one\ntwo\n$ false\n# exit code 1\n$ false\n$ echo \\\n> three\nthree\n```\n";
+        let faulty =
+            "```console\n$ echo one\ntwo\n$ false\n# exit code 1\n$ false\n$ echo \\\n> three\nthree\n```\n";
         let faulty = blocks(faulty).unwrap();
         let faults = faults_of(Path::new("page"), &faulty, Path::new("/bin/true"));
         assert_eq!(faults.len(), 2, "{faults:?}");
-        assert!(faults[0].contains("page:1: $ echo one") && faults[1].contains("exit code 1, not 0"), "{faults:?}");
+        assert!(
+            faults[0].contains("page:1: $ echo one") && faults[1].contains("exit code 1, not 0"),
+            "{faults:?}"
+        );
         assert!(blocks("```console\nwords\n```\n").is_err());
         assert!(blocks("```console\n$ echo one\n...\n```\n").unwrap_err().contains("only '...'"));
     }

@@ -3,8 +3,9 @@
 //! ```text
 //!  namespace a: va ───────── vb :namespace b
 //! ```
-//! Nothing moves on the link but what the test sends: IPv6 is switched off before the link goes up, ARP is off, there are no
-//! addresses. Names carry the process id, so that what a killed run left behind is found and removed by the next one.
+//! Nothing moves on the link but what the test sends: IPv6 is switched off before the link goes up, ARP is
+//! off, there are no addresses. Names carry the process id, so that what a killed run left behind is found
+//! and removed by the next one.
 
 pub mod disk;
 pub mod witness;
@@ -68,7 +69,8 @@ impl Lab {
             return Err("needs root".to_string());
         }
         remove_leftovers();
-        let name = format!("{NAME_PREFIX}-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("{NAME_PREFIX}-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
         let (a, b) = (Namespace::make(format!("{name}-a"))?, Namespace::make(format!("{name}-b"))?);
         let lab = Lab { a, b, links: AtomicU32::new(0) };
         lab.add_link("va", "vb")?;
@@ -106,8 +108,9 @@ impl Lab {
         self.wait_for_link(end_a, end_b)
     }
 
-    /// Waits until the kernel passes packets from `end_a` in a to `end_b` in b and back. It notices a link a while after that came
-    /// up, on a busy machine a second and more; until then what is sent is gone, and nobody is told.
+    /// Waits until the kernel passes packets from `end_a` in a to `end_b` in b and back. It notices a link a
+    /// while after that came up, on a busy machine a second and more; until then what is sent is gone, and
+    /// nobody is told.
     ///
     /// # Errors
     /// What `ip` said; or that there is no link for minutes.
@@ -177,13 +180,15 @@ impl Namespace {
     /// When `task` does, or when the namespace is gone.
     pub fn enter<T: Send>(&self, task: impl FnOnce() -> T + Send) -> T {
         let inside = || {
-            let namespace = File::open(Path::new(NAMESPACES_AT).join(&self.name)).expect("the namespace exists");
+            let namespace =
+                File::open(Path::new(NAMESPACES_AT).join(&self.name)).expect("the namespace exists");
             // SAFETY: plain system call on a descriptor that lives; it changes this thread only.
             let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
             assert_eq!(result, 0, "entering {}: {}", self.name, io::Error::last_os_error());
             task()
         };
-        std::thread::scope(|scope| scope.spawn(inside).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        std::thread::scope(|scope| scope.spawn(inside).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
@@ -227,7 +232,8 @@ fn owner(name: &str) -> Option<u32> {
     (parts.next() == Some(NAME_PREFIX)).then(|| parts.next()?.parse().ok()).flatten()
 }
 
-/// Switches off what joins, cuts or leaves packets unfinished on the way; what a driver doesn't have it doesn't do.
+/// Switches off what joins, cuts or leaves packets unfinished on the way; what a driver doesn't have it
+/// doesn't do.
 fn switch_offloads_off(interface: &str) {
     for (word, _) in OFFLOADS {
         let _ = switch_off(interface, word);
@@ -239,7 +245,11 @@ const OFFLOADS: [(&str, u32); 5] = [("rx", 0x15), ("tx", 0x17), ("tso", 0x1f), (
 
 /// Switches an offload of an interface in this thread's namespace off.
 fn switch_off(interface: &str, word: &str) -> io::Result<()> {
-    let order = OFFLOADS.iter().find(|(known, _)| *known == word).map(|(_, order)| *order).ok_or(io::ErrorKind::Unsupported)?;
+    let order = OFFLOADS
+        .iter()
+        .find(|(known, _)| *known == word)
+        .map(|(_, order)| *order)
+        .ok_or(io::ErrorKind::Unsupported)?;
     let socket = raw_socket()?;
     let mut value: [u32; 2] = [order, 0];
     // SAFETY: all-zero bytes are a valid ifreq.
@@ -342,7 +352,10 @@ impl RawSender {
     fn send_burst<F: AsRef<[u8]>>(&self, frames: &[F]) -> io::Result<u64> {
         let mut parts: Vec<libc::iovec> = frames
             .iter()
-            .map(|frame| libc::iovec { iov_base: frame.as_ref().as_ptr().cast_mut().cast(), iov_len: frame.as_ref().len() })
+            .map(|frame| libc::iovec {
+                iov_base: frame.as_ref().as_ptr().cast_mut().cast(),
+                iov_len: frame.as_ref().len(),
+            })
             .collect();
         let mut messages: Vec<libc::mmsghdr> = parts
             .iter_mut()
@@ -357,12 +370,20 @@ impl RawSender {
         let mut sent = 0;
         while sent < messages.len() {
             let rest = &mut messages[sent..];
-            // SAFETY: messages, their parts and the frames live through the call; sending only reads the frames.
-            let count = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as libc::c_uint, 0) };
+            // SAFETY: messages, their parts and the frames live through the call; sending only reads the
+            // frames.
+            let count = unsafe {
+                libc::sendmmsg(self.socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as libc::c_uint, 0)
+            };
             match count {
                 0.. => sent += count as usize,
                 _ => match io::Error::last_os_error() {
-                    cause if matches!(cause.raw_os_error(), Some(libc::EINTR | libc::ENOBUFS | libc::EAGAIN)) => {
+                    cause
+                        if matches!(
+                            cause.raw_os_error(),
+                            Some(libc::EINTR | libc::ENOBUFS | libc::EAGAIN)
+                        ) =>
+                    {
                         std::thread::yield_now();
                     }
                     cause => return Err(cause),

@@ -1,4 +1,5 @@
-//! Traffic, oracles, runnable documents and the network-namespace lab that the tests of all crates share (dev only, never shipped).
+//! Traffic, oracles, runnable documents and the network-namespace lab that the tests of all crates share (dev
+//! only, never shipped).
 
 pub mod guides;
 pub mod lab;

@@ -1,5 +1,5 @@
-//! Second opinions: tcpdump on which packets a filter selects, capinfos and tshark on whether a file is sound, and a
-//! plain reader of capture files that shares no code with the product.
+//! Second opinions: tcpdump on which packets a filter selects, capinfos and tshark on whether a file is
+//! sound, and a plain reader of capture files that shares no code with the product.
 //!
 //! | module | what it holds |
 //! |---|---|

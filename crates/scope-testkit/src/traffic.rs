@@ -98,8 +98,8 @@ impl Capture {
         Capture { interfaces: vec![Interface::new(name, ETHERNET)], packets: Vec::new() }
     }
 
-    /// Puts `record` where its time belongs if the capture is in order: before the first packet that is later.
-    /// Returns its index.
+    /// Puts `record` where its time belongs if the capture is in order: before the first packet that is
+    /// later. Returns its index.
     pub fn insert(&mut self, record: Record) -> usize {
         let at = self.packets.iter().position(|p| p.time_ns > record.time_ns).unwrap_or(self.packets.len());
         self.packets.insert(at, record);
@@ -127,7 +127,8 @@ impl Capture {
 
     /// Only the packets of one link type, in order.
     pub fn of_link_type(&self, link_type: u16) -> Capture {
-        let indices: Vec<usize> = (0..self.packets.len()).filter(|&at| self.link_type(at) == link_type).collect();
+        let indices: Vec<usize> =
+            (0..self.packets.len()).filter(|&at| self.link_type(at) == link_type).collect();
         self.subset(&indices)
     }
 
@@ -137,10 +138,11 @@ impl Capture {
         Some((times.clone().min()?, times.max()?))
     }
 
-    /// Lets packets arrive late by less than `late_ns` each: their order changes, their times don't, and no packet is
-    /// `late_ns` or more older than one before it.
+    /// Lets packets arrive late by less than `late_ns` each: their order changes, their times don't, and no
+    /// packet is `late_ns` or more older than one before it.
     pub fn disorder(&mut self, random: &mut Random, late_ns: i64) {
-        let arrivals: Vec<i64> = self.packets.iter().map(|p| p.time_ns + random.below(late_ns as u64) as i64).collect();
+        let arrivals: Vec<i64> =
+            self.packets.iter().map(|p| p.time_ns + random.below(late_ns as u64) as i64).collect();
         let mut order: Vec<usize> = (0..self.packets.len()).collect();
         order.sort_by_key(|&at| arrivals[at]);
         *self = self.subset(&order);

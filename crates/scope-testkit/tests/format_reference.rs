@@ -1,7 +1,9 @@
-//! Holds scope-packet's code against docs/FORMAT.md: what the page's tables say is written here by other code.
+//! Holds scope-packet's code against docs/FORMAT.md: what the page's tables say is written here by other
+//! code.
 //!
-//! The page is read as it stands. Fields are placed by the offsets and bits of its tables, so that a table that is wrong and code
-//! that is wrong both fail; a whole store file made this way is then read by the code, and by tcpdump.
+//! The page is read as it stands. Fields are placed by the offsets and bits of its tables, so that a table
+//! that is wrong and code that is wrong both fail; a whole store file made this way is then read by the code,
+//! and by tcpdump.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,15 +21,23 @@ struct Place {
     len: usize,
 }
 
-/// Rows of the first table behind `heading` whose head row begins with the cell `first`, cells trimmed and without backticks.
+/// Rows of the first table behind `heading` whose head row begins with the cell `first`, cells trimmed and
+/// without backticks.
 fn table(heading: &str, first: &str) -> Vec<Vec<String>> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FORMAT.md");
     let page = fs::read_to_string(page).expect("docs/FORMAT.md can be read");
-    let behind = page.split_once(&format!("# {heading}\n")).unwrap_or_else(|| panic!("no heading '{heading}'")).1;
-    let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect::<Vec<_>>();
+    let behind =
+        page.split_once(&format!("# {heading}\n")).unwrap_or_else(|| panic!("no heading '{heading}'")).1;
+    let cells = |line: &str| {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect::<Vec<_>>()
+    };
     let is_head = |line: &&str| line.starts_with('|') && cells(line)[0] == first;
-    let rows: Vec<_> =
-        behind.lines().skip_while(|line| !is_head(line)).skip(2).take_while(|line| line.starts_with('|')).collect();
+    let rows: Vec<_> = behind
+        .lines()
+        .skip_while(|line| !is_head(line))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .collect();
     assert!(!rows.is_empty(), "no table that begins with '{first}' behind '{heading}'");
     rows.into_iter().map(cells).collect()
 }
@@ -42,19 +52,26 @@ fn number(cell: &str) -> usize {
 
 fn foot_places() -> BTreeMap<String, Place> {
     let rows = table("Foot", "name");
-    rows.into_iter().map(|row| (row[0].clone(), Place { at: number(&row[1]), len: number(&row[2]) })).collect()
+    rows.into_iter()
+        .map(|row| (row[0].clone(), Place { at: number(&row[1]), len: number(&row[2]) }))
+        .collect()
 }
 
 /// Offset of the field of a block's table whose description begins with `field`.
 fn offset(heading: &str, field: &str) -> usize {
     let rows = table(heading, "offset");
-    let row = rows.iter().find(|row| row[2].starts_with(field)).unwrap_or_else(|| panic!("{heading} has no '{field}'"));
+    let row = rows
+        .iter()
+        .find(|row| row[2].starts_with(field))
+        .unwrap_or_else(|| panic!("{heading} has no '{field}'"));
     number(&row[0])
 }
 
 fn block_type(name: &str) -> u32 {
     let rows = table("Block types", "type");
-    number(&rows.iter().find(|row| row[1].contains(name)).unwrap_or_else(|| panic!("no block type '{name}'"))[0]) as u32
+    number(
+        &rows.iter().find(|row| row[1].contains(name)).unwrap_or_else(|| panic!("no block type '{name}'"))[0],
+    ) as u32
 }
 
 fn put(out: &mut [u8], at: usize, value: u64, len: usize) {
@@ -132,7 +149,10 @@ fn statistics_block(interface: u32, time_ns: u64, received: u64, dropped: u64) -
 fn key_word(fields: &[(&str, u32)]) -> u32 {
     let rows = table("Key entry", "bits");
     fields.iter().fold(0, |word, (name, value)| {
-        let row = rows.iter().find(|row| row[2].starts_with(name)).unwrap_or_else(|| panic!("no field '{name}' in the word"));
+        let row = rows
+            .iter()
+            .find(|row| row[2].starts_with(name))
+            .unwrap_or_else(|| panic!("no field '{name}' in the word"));
         word | value << number(row[0].split("..").next().unwrap_or(""))
     })
 }
@@ -197,7 +217,8 @@ fn foot_bytes(foot: &Foot) -> Vec<u8> {
     let places = foot_places();
     let mut out = vec![0; segment::FOOT_BYTES - 4];
     let mut set = |name: &str, value: &[u8]| {
-        let Place { at, len } = *places.get(name).unwrap_or_else(|| panic!("the foot's table has no '{name}'"));
+        let Place { at, len } =
+            *places.get(name).unwrap_or_else(|| panic!("the foot's table has no '{name}'"));
         assert_eq!(value.len(), len, "{name}");
         out[at..at + len].copy_from_slice(value);
     };
@@ -218,7 +239,10 @@ fn foot_bytes(foot: &Foot) -> Vec<u8> {
     set("bytes_before", &foot.bytes_before.to_le_bytes());
     let mut drops = [0; 128];
     for row in table("Foot", "reason") {
-        let reason = DropReason::ALL.into_iter().find(|reason| reason.name() == row[1]).expect("the page's reason exists");
+        let reason = DropReason::ALL
+            .into_iter()
+            .find(|reason| reason.name() == row[1])
+            .expect("the page's reason exists");
         put(&mut drops, number(&row[0]) * 8, foot.drops_before.get(reason), 8);
     }
     set("drops_before", &drops);
@@ -272,7 +296,10 @@ fn reference_head() -> Vec<u8> {
     let mut out = around("Section Header", body);
     for name in ["eth0", "eth10"] {
         let mut body = vec![1, 0, 0, 0, 0, 0, 0, 0];
-        body.extend([text_option(2, name), text_option(3, "lane 0"), vec![9, 0, 1, 0, 9, 0, 0, 0], vec![0; 4]].concat());
+        body.extend(
+            [text_option(2, name), text_option(3, "lane 0"), vec![9, 0, 1, 0, 9, 0, 0, 0], vec![0; 4]]
+                .concat(),
+        );
         out.extend(around("Interface Description", body));
     }
     let gap = 4096 - out.len();
@@ -295,13 +322,16 @@ fn the_limits_of_the_page_are_those_of_the_code() {
     ];
     let page = table("1. Limits", "name").into_iter().map(|row| (row[0].clone(), number(&row[1])));
     assert_eq!(page.collect::<Vec<_>>(), code.map(|(name, value)| (name.to_string(), value)));
-    let sizes: Vec<usize> = (0..24).map(|bit| 1 << bit).filter(|&bytes| segment::is_segment_size(bytes)).collect();
+    let sizes: Vec<usize> =
+        (0..24).map(|bit| 1 << bit).filter(|&bytes| segment::is_segment_size(bytes)).collect();
     assert_eq!(sizes, [64, 128, 256, 512, 1024, 2048].map(|kib| kib << 10));
     assert!(!segment::is_segment_size(96 << 10));
     for segment_bytes in sizes {
         assert_eq!(segment::kept_bytes_max(segment_bytes), (256 << 10).min(segment_bytes / 4));
         assert_eq!(segment::entry_offset(segment_bytes, 5), segment_bytes - 4096 - 16 * 6);
-        let room = |packets: usize, interfaces: usize| segment_bytes - 12 - 52 * interfaces.min(64) - 8 - 16 * packets - 4096;
+        let room = |packets: usize, interfaces: usize| {
+            segment_bytes - 12 - 52 * interfaces.min(64) - 8 - 16 * packets - 4096
+        };
         for (packets, interfaces) in [(1, 1), (40, 3), (100, 64), (100, 65)] {
             assert!(segment::fits(segment_bytes, room(packets, interfaces), packets, interfaces));
             assert!(!segment::fits(segment_bytes, room(packets, interfaces) + 4, packets, interfaces));
@@ -312,8 +342,14 @@ fn the_limits_of_the_page_are_those_of_the_code() {
 #[test]
 fn the_block_types_of_the_page_are_those_of_the_code() {
     let page: Vec<u32> = table("Block types", "type").iter().map(|row| number(&row[0]) as u32).collect();
-    let code =
-        [pcapng::SECTION_HEADER, pcapng::INTERFACE, pcapng::STATISTICS, pcapng::PACKET, pcapng::PADDING, pcapng::KEY_COLUMN];
+    let code = [
+        pcapng::SECTION_HEADER,
+        pcapng::INTERFACE,
+        pcapng::STATISTICS,
+        pcapng::PACKET,
+        pcapng::PADDING,
+        pcapng::KEY_COLUMN,
+    ];
     assert_eq!(page, code);
 }
 
@@ -337,14 +373,16 @@ fn a_foot_written_by_the_page_is_the_foot_of_the_code() {
     let mut by_code = vec![0xee; segment::FOOT_BYTES - 4];
     foot.write(&mut by_code);
     assert_eq!(by_code, by_page);
-    let names: Vec<(usize, String)> = table("Foot", "reason").iter().map(|row| (number(&row[0]), row[1].clone())).collect();
+    let names: Vec<(usize, String)> =
+        table("Foot", "reason").iter().map(|row| (number(&row[0]), row[1].clone())).collect();
     assert_eq!(names, DropReason::ALL.map(|reason| (reason as usize, reason.name().to_string())));
 }
 
 #[test]
 fn a_key_entry_written_by_the_page_is_that_of_the_code() {
-    let by_page =
-        |fields: &[(&str, u32)]| KeyEntry::from_bytes(&key_entry([1, 2, 3, 4], [5, 6, 7, 8], (9, 10), key_word(fields)));
+    let by_page = |fields: &[(&str, u32)]| {
+        KeyEntry::from_bytes(&key_entry([1, 2, 3, 4], [5, 6, 7, 8], (9, 10), key_word(fields)))
+    };
     let entry = by_page(&[("IP protocol", 255), ("kind", 3), ("offset", (1 << 19) - 1)]);
     assert_eq!((entry.source, entry.destination), ([1, 2, 3, 4], [5, 6, 7, 8]));
     assert_eq!((entry.source_port, entry.destination_port), (9, 10));
@@ -357,8 +395,9 @@ fn a_key_entry_written_by_the_page_is_that_of_the_code() {
     let kinds = [0, 1, 2, 3].map(|kind| by_page(&[("kind", kind)]).kind());
     assert_eq!(kinds, [Kind::Other, Kind::Ipv4, Kind::Ipv6, Kind::Arp]);
     let bits = table("Key entry", "bits");
-    let spans =
-        bits.iter().map(|row| row[0].split_once("..").map(|(from, to)| (number(from), number(to))).expect("a span of bits"));
+    let spans = bits.iter().map(|row| {
+        row[0].split_once("..").map(|(from, to)| (number(from), number(to))).expect("a span of bits")
+    });
     let end = spans.zip(&bits).fold(0, |end, ((from, to), row)| {
         assert_eq!((from, to - from), (end, number(&row[1])));
         to
@@ -457,7 +496,8 @@ fn a_store_file_is_read_by_the_steps_of_the_page() {
             let entry = KeyEntry::from_bytes(segment[entry_at..entry_at + 16].try_into().expect("16 bytes"));
             assert_eq!(entry.offset(), expected_offset);
             let block =
-                pcapng::PacketBlock::first(&segment[entry.offset() as usize..foot.block_bytes as usize]).expect("a block");
+                pcapng::PacketBlock::first(&segment[entry.offset() as usize..foot.block_bytes as usize])
+                    .expect("a block");
             assert_eq!((block.time_ns() as u64, block.data()), (sample.time_ns, &sample.data[..]));
             expected_offset += block.bytes().len() as u32;
         }

@@ -1,4 +1,5 @@
-//! The fuzz targets and their kept inputs belong together: `make fuzz` builds and runs them, this looks at the files alone.
+//! The fuzz targets and their kept inputs belong together: `make fuzz` builds and runs them, this looks at
+//! the files alone.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,13 +16,18 @@ fn folder() -> PathBuf {
 fn every_fuzz_target_has_kept_inputs_and_every_folder_of_inputs_is_a_target() {
     let text = fs::read_to_string(folder().join("src/targets.rs")).unwrap();
     let table = text.split_once("pub const ALL").and_then(|(_, rest)| rest.split_once("];")).unwrap().0;
-    let names: BTreeSet<String> =
-        table.lines().filter_map(|line| line.trim().strip_prefix("(\"")?.split('"').next().map(String::from)).collect();
+    let names: BTreeSet<String> = table
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("(\"")?.split('"').next().map(String::from))
+        .collect();
     let mut folders = BTreeSet::new();
     let mut bytes = 0;
     for entry in fs::read_dir(folder().join("corpus")).unwrap() {
         let entry = entry.unwrap();
-        let inputs: Vec<_> = fs::read_dir(entry.path()).unwrap().map(|input| input.unwrap().metadata().unwrap().len()).collect();
+        let inputs: Vec<_> = fs::read_dir(entry.path())
+            .unwrap()
+            .map(|input| input.unwrap().metadata().unwrap().len())
+            .collect();
         assert!(inputs.len() >= 4, "{:?} has {} inputs", entry.path(), inputs.len());
         bytes += inputs.iter().sum::<u64>();
         folders.insert(entry.file_name().into_string().unwrap());

@@ -1,7 +1,8 @@
-//! The house rules that a compiler doesn't check: layers, names, opening sentences, sizes, safety comments, promises.
+//! The house rules that a compiler doesn't check: layers, names, opening sentences, sizes, safety comments,
+//! promises.
 //!
-//! Each rule is a function from text to complaints, tried below on made-up texts that break it, then asked of the whole
-//! workspace. The layer table is that of docs/ARCHITECTURE.md; a crate that isn't in it fails.
+//! Each rule is a function from text to complaints, tried below on made-up texts that break it, then asked of
+//! the whole workspace. The layer table is that of docs/ARCHITECTURE.md; a crate that isn't in it fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,8 @@ const HOMELESS_NAMES: [&str; 8] = ["common", "util", "utils", "helper", "helpers
 const FILE_LINES_MAX: usize = 1000;
 /// A SAFETY comment stands at most this many lines of code above what it speaks of.
 const SAFETY_LINES_MAX: usize = 6;
-/// Places that only exist on the machine where something was written. Spelled in parts, so that this file names none.
+/// Places that only exist on the machine where something was written. Spelled in parts, so that this file
+/// names none.
 const MACHINE_PATHS: [&str; 2] = [concat!("/wo", "rk/"), concat!("../sha", "red")];
 /// The one file that may look for captures beside the repository.
 const MACHINE_PATH_EXCEPTION: &str = ".ci/run";
@@ -62,15 +64,20 @@ struct Arrow {
     dev: bool,
 }
 
-/// Reads package name and arrows out of a Cargo.toml: `[dependencies]` and its kin, for one target or all, as a table or as
-/// `[dependencies.NAME]`, renamed or not.
+/// Reads package name and arrows out of a Cargo.toml: `[dependencies]` and its kin, for one target or all, as
+/// a table or as `[dependencies.NAME]`, renamed or not.
 fn manifest(text: &str) -> (String, Vec<Arrow>) {
     let (mut package, mut arrows, mut section) = (String::new(), Vec::new(), String::new());
     for line in text.lines().map(|line| line.split('#').next().unwrap_or("").trim()) {
         if let Some(inner) = line.strip_prefix('[') {
             section = inner.trim_end_matches(']').to_string();
-            if let Some((kind, name)) = section.rsplit_once('.').filter(|(kind, _)| kind.ends_with("dependencies")) {
-                arrows.push(Arrow { to: name.trim_matches('"').to_string(), dev: kind.ends_with("dev-dependencies") });
+            if let Some((kind, name)) =
+                section.rsplit_once('.').filter(|(kind, _)| kind.ends_with("dependencies"))
+            {
+                arrows.push(Arrow {
+                    to: name.trim_matches('"').to_string(),
+                    dev: kind.ends_with("dev-dependencies"),
+                });
             }
             continue;
         }
@@ -94,10 +101,13 @@ fn check_arrows(folder: &str, text: &str) -> Vec<String> {
     let (package, arrows) = manifest(text);
     let mut complaints = Vec::new();
     if package != folder {
-        complaints.push(format!("crates/{folder}: the crate calls itself '{package}'; name it like its folder"));
+        complaints
+            .push(format!("crates/{folder}: the crate calls itself '{package}'; name it like its folder"));
     }
     let Some(from) = layer(folder) else {
-        complaints.push(format!("crates/{folder}: not in the layer table; add it to docs/ARCHITECTURE.md and to this test"));
+        complaints.push(format!(
+            "crates/{folder}: not in the layer table; add it to docs/ARCHITECTURE.md and to this test"
+        ));
         return complaints;
     };
     for Arrow { to, dev } in arrows {
@@ -106,10 +116,13 @@ fn check_arrows(folder: &str, text: &str) -> Vec<String> {
         }
         // The testkit's own tests may look at everything below it, which the comparison allows.
         match layer(&to) {
-            None => complaints.push(format!("crates/{folder}: depends on '{to}', which is not in the layer table")),
+            None => complaints
+                .push(format!("crates/{folder}: depends on '{to}', which is not in the layer table")),
             Some(_) if to == TESTKIT => complaints.push(format!("crates/{folder}: '{to}' is for tests only")),
             Some(layer) if layer >= from => {
-                complaints.push(format!("crates/{folder}: layer {from} depends on '{to}' of layer {layer}; arrows point down"));
+                complaints.push(format!(
+                    "crates/{folder}: layer {from} depends on '{to}' of layer {layer}; arrows point down"
+                ));
             }
             Some(_) => {}
         }
@@ -119,7 +132,8 @@ fn check_arrows(folder: &str, text: &str) -> Vec<String> {
 
 /// A file opens with a `//!` paragraph that ends with a full stop or a colon.
 fn check_opening(path: &str, text: &str) -> Vec<String> {
-    let paragraph = text.lines().map_while(|line| line.strip_prefix("//!")).take_while(|line| !line.trim().is_empty());
+    let paragraph =
+        text.lines().map_while(|line| line.strip_prefix("//!")).take_while(|line| !line.trim().is_empty());
     match paragraph.last().map(str::trim_end) {
         Some(end) if end.ends_with(['.', ':']) => Vec::new(),
         Some(_) => vec![format!("{path}: the opening sentence ends without a full stop")],
@@ -130,7 +144,10 @@ fn check_opening(path: &str, text: &str) -> Vec<String> {
 fn check_size(path: &str, text: &str) -> Vec<String> {
     let lines = text.lines().count();
     let too_long = lines > FILE_LINES_MAX;
-    too_long.then(|| format!("{path}: {lines} lines, more than {FILE_LINES_MAX}; it is missing a noun")).into_iter().collect()
+    too_long
+        .then(|| format!("{path}: {lines} lines, more than {FILE_LINES_MAX}; it is missing a noun"))
+        .into_iter()
+        .collect()
 }
 
 /// No folder, file or module bears a homeless name.
@@ -144,7 +161,10 @@ fn check_names(path: &str, text: &str) -> Vec<String> {
     }
     for line in text.lines().map(code) {
         let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
-        let module = (words.next() == Some("mod")).then(|| words.next()).flatten().map(|name| name.trim_end_matches([';', '{']));
+        let module = (words.next() == Some("mod"))
+            .then(|| words.next())
+            .flatten()
+            .map(|name| name.trim_end_matches([';', '{']));
         if let Some(name) = module.filter(|name| HOMELESS_NAMES.contains(name)) {
             complaints.push(format!("{path}: module '{name}' says nothing; name the thing that lives there"));
         }
@@ -179,7 +199,8 @@ fn check_safety(path: &str, text: &str) -> Vec<String> {
 /// Whether `first` stands in `line` as a word, directly followed by `second`.
 fn has_words(line: &str, first: &str, second: &str) -> bool {
     line.match_indices(first).any(|(at, _)| {
-        let free = !line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_' || before == '"');
+        let free =
+            !line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_' || before == '"');
         free && line[at + first.len()..].trim_start().starts_with(second)
     })
 }
@@ -201,8 +222,8 @@ struct Promise {
     text: String,
 }
 
-/// Collects promises: each begins with `` `S-12` `` behind list mark and check box, and goes on to the next one, a blank line
-/// or a heading.
+/// Collects promises: each begins with `` `S-12` `` behind list mark and check box, and goes on to the next
+/// one, a blank line or a heading.
 fn promises(text: &str) -> Vec<Promise> {
     let mut found: Vec<Promise> = Vec::new();
     let mut open = false;
@@ -228,8 +249,8 @@ fn promises(text: &str) -> Vec<Promise> {
     found
 }
 
-/// Numbers rise without doubles, and every promise ends in `(test: ...)` with tests that exist, or in `(pending: ...)`.
-/// `read` gives the text of a file named relative to the repository.
+/// Numbers rise without doubles, and every promise ends in `(test: ...)` with tests that exist, or in
+/// `(pending: ...)`. `read` gives the text of a file named relative to the repository.
 fn check_promises(text: &str, read: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut last = 0;
@@ -241,18 +262,29 @@ fn check_promises(text: &str, read: &dyn Fn(&str) -> Option<String>) -> Vec<Stri
         let place = format!("docs/SPECIFICATION.md:{}", promise.line);
         match promise.number {
             Some(number) if number > last => last = number,
-            Some(number) => complaints.push(format!("{place}: S-{number} stands behind S-{last}; numbers rise and are unique")),
+            Some(number) => complaints
+                .push(format!("{place}: S-{number} stands behind S-{last}; numbers rise and are unique")),
             None => complaints.push(format!("{place}: the promise's number is not understood; write `S-12`")),
         }
-        let links = promise.text.rsplit_once("(test: ").and_then(|(_, rest)| rest.split_once(')')).map(|(links, _)| links);
+        let links = promise
+            .text
+            .rsplit_once("(test: ")
+            .and_then(|(_, rest)| rest.split_once(')'))
+            .map(|(links, _)| links);
         let pending = promise.text.contains("(pending: ");
         match (links, pending, promise.checked) {
             (Some(links), false, Some(true) | None) => complaints.extend(check_links(&place, links, read)),
             (None, true, Some(false) | None) => {}
             (Some(_), true, _) => complaints.push(format!("{place}: both proven and pending; keep one")),
-            (None, false, _) => complaints.push(format!("{place}: neither (test: `path.rs::name`) nor (pending: issue)")),
-            (Some(_), ..) => complaints.push(format!("{place}: the box is empty though a test is named; write [x]")),
-            (None, ..) => complaints.push(format!("{place}: the box is checked though it is pending; write [ ]")),
+            (None, false, _) => {
+                complaints.push(format!("{place}: neither (test: `path.rs::name`) nor (pending: issue)"))
+            }
+            (Some(_), ..) => {
+                complaints.push(format!("{place}: the box is empty though a test is named; write [x]"))
+            }
+            (None, ..) => {
+                complaints.push(format!("{place}: the box is checked though it is pending; write [ ]"))
+            }
         }
     }
     complaints
@@ -274,13 +306,19 @@ fn check_links(place: &str, links: &str, read: &dyn Fn(&str) -> Option<String>) 
     links.split(',').map(|link| link.trim().trim_matches('`')).filter_map(complaint).collect()
 }
 
-/// Whether `text` defines the function `name` with a test attribute above it, or in an example that must not compile.
+/// Whether `text` defines the function `name` with a test attribute above it, or in an example that must not
+/// compile.
 fn has_test(text: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let defines = |line: &str| line.split_once("fn ").is_some_and(|(_, rest)| rest.split('(').next() == Some(name));
+    let defines =
+        |line: &str| line.split_once("fn ").is_some_and(|(_, rest)| rest.split('(').next() == Some(name));
     let is_mark = |line: &&&str| line.starts_with("#[") || line.starts_with("//");
     let tested = |index: usize| {
-        lines[..index].iter().rev().take_while(is_mark).any(|line| line.ends_with("test]") || line.ends_with("```compile_fail"))
+        lines[..index]
+            .iter()
+            .rev()
+            .take_while(is_mark)
+            .any(|line| line.ends_with("test]") || line.ends_with("```compile_fail"))
     };
     lines.iter().enumerate().any(|(index, line)| defines(line) && tested(index))
 }
@@ -288,15 +326,22 @@ fn has_test(text: &str, name: &str) -> bool {
 // --- the rules asked of the workspace ---
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies two folders deep").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the crate lies two folders deep")
+        .to_path_buf()
 }
 
-/// Files of the repository, relative to its root: what git tracks or would take; without git, all but hidden and built ones.
+/// Files of the repository, relative to its root: what git tracks or would take; without git, all but hidden
+/// and built ones.
 fn files() -> Vec<String> {
     let root = root();
     let listing = ["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let paths = match Command::new("git").current_dir(&root).args(listing).output() {
-        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).split('\0').map(String::from).collect(),
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).split('\0').map(String::from).collect()
+        }
         _ => {
             let mut found = Vec::new();
             walk(&root, &root, &mut found);
@@ -386,7 +431,10 @@ fn an_arrow_that_points_up_or_sideways_is_found() {
     let crate_with = |lines: &str| format!("[package]\nname = \"scope-dump\"\n\n{lines}\n");
     let rule = |lines: &str| check_arrows("scope-dump", &crate_with(lines));
     check(rule("[dependencies]\nlibc.workspace = true\nscope-ring.workspace = true"), &[]);
-    check(rule("[dependencies]\nscope-engine.workspace = true"), &["layer 4 depends on 'scope-engine' of layer 5"]);
+    check(
+        rule("[dependencies]\nscope-engine.workspace = true"),
+        &["layer 4 depends on 'scope-engine' of layer 5"],
+    );
     check(rule("[dependencies]\nscope-stats = { path = \"../scope-stats\" }"), &["'scope-stats' of layer 4"]);
     check(rule("[dependencies]\nring = { package = \"scope-api\", path = \"x\" }"), &["'scope-api'"]);
     check(rule("[dependencies.scope-engine]\nworkspace = true"), &["'scope-engine'"]);
@@ -396,7 +444,10 @@ fn an_arrow_that_points_up_or_sideways_is_found() {
     check(rule("[dev-dependencies]\nscope-testkit.workspace = true\nscope-filter.workspace = true"), &[]);
     check(rule("[dev-dependencies]\nscope-engine.workspace = true"), &["'scope-engine'"]);
     check(rule("[dependencies]\n# scope-engine.workspace = true"), &[]);
-    check(rule("[dependencies]\nscope-gossip.workspace = true"), &["'scope-gossip', which is not in the layer table"]);
+    check(
+        rule("[dependencies]\nscope-gossip.workspace = true"),
+        &["'scope-gossip', which is not in the layer table"],
+    );
 }
 
 #[test]
@@ -427,7 +478,10 @@ fn a_homeless_name_is_found() {
     check(check_names("crates/scope-utils/src/lib.rs", ""), &["'scope-utils'"]);
     check(check_names("tests/common/mod.rs", ""), &["'common'"]);
     check(check_names("src/file_helpers.rs", ""), &["'file_helpers'"]);
-    check(check_names("src/lib.rs", "pub(crate) mod utils;\nmod base {\n// mod helpers;"), &["'utils'", "'base'"]);
+    check(
+        check_names("src/lib.rs", "pub(crate) mod utils;\nmod base {\n// mod helpers;"),
+        &["'utils'", "'base'"],
+    );
 }
 
 #[test]
@@ -452,13 +506,14 @@ fn a_machine_path_is_found() {
 
 #[test]
 fn a_promise_without_proof_is_found() {
-    let file =
-        "#[test]\n#[ignore]\nfn it_holds() {}\nproptest! {\n    #[test]\n    fn always(a in 0..9) {}\n}\nfn not_a_test() {}";
+    let file = "#[test]\n#[ignore]\nfn it_holds() {}\nproptest! {\n    #[test]\n    fn always(a in 0..9) {}\n}\nfn not_a_test() {}";
     let read = |path: &str| (path == "a/b.rs").then(|| file.to_string());
     let rule = |text: &str| check_promises(text, &read);
     check(rule("- `S-1` It holds. (test: `a/b.rs::it_holds`)\n- `S-3` Later. (pending: the store)"), &[]);
     check(
-        rule("- [x] `S-1` It holds,\n  always. (test: `a/b.rs::it_holds`,\n  `a/b.rs::always`)\n- [ ] `S-2` x (pending: y)"),
+        rule(
+            "- [x] `S-1` It holds,\n  always. (test: `a/b.rs::it_holds`,\n  `a/b.rs::always`)\n- [ ] `S-2` x (pending: y)",
+        ),
         &[],
     );
     check(rule("`S-1` It holds. (test: `a/b.rs::it_breaks`)"), &["no test 'it_breaks'"]);
@@ -468,7 +523,10 @@ fn a_promise_without_proof_is_found() {
     check(rule("`S-1` It holds."), &["neither"]);
     check(rule("- [x] `S-1` Later. (pending: y)"), &["write [ ]"]);
     check(rule("- [ ] `S-1` It holds. (test: `a/b.rs::always`)"), &["write [x]"]);
-    check(rule("`S-2` x (pending: y)\n`S-2` x (pending: y)\n`S-1` x (pending: y)"), &["S-2 stands behind", "S-1 stands behind"]);
+    check(
+        rule("`S-2` x (pending: y)\n`S-2` x (pending: y)\n`S-1` x (pending: y)"),
+        &["S-2 stands behind", "S-1 stands behind"],
+    );
     check(rule("`S-a` x (pending: y)"), &["number is not understood"]);
     check(rule("nothing here"), &["no promise found"]);
 }

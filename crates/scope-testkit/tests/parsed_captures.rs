@@ -27,9 +27,15 @@ fn batches_of_recorded_captures_are_parsed_as_their_packets_one_by_one() {
             let which = records.iter().enumerate().filter(|(_, record)| of_first(record.interface));
             parsed.parse(first, which.map(|(at, _)| 1 << at).sum(), |at| &records[at].data);
             for (at, record) in records.iter().enumerate() {
-                let headers = Headers::parse(LinkType(capture.interfaces[record.interface].link_type), &record.data);
+                let headers =
+                    Headers::parse(LinkType(capture.interfaces[record.interface].link_type), &record.data);
                 let expected = (headers, headers.vlan_tags(), KeyEntry::new(&headers));
-                assert_eq!((parsed.headers(at), parsed.vlan_tags(at), *parsed.key(at)), expected, "{}", file.display());
+                assert_eq!(
+                    (parsed.headers(at), parsed.vlan_tags(at), *parsed.key(at)),
+                    expected,
+                    "{}",
+                    file.display()
+                );
             }
             packets += records.len();
         }

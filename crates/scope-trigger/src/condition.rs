@@ -1,5 +1,5 @@
-//! Conditions: when something that a trigger waits for has happened. All are of equal rank: whatever kind held yields occurrences, which
-//! share verdicts, counts, holdoff, modes and places.
+//! Conditions: when something that a trigger waits for has happened. All are of equal rank: whatever kind
+//! held yields occurrences, which share verdicts, counts, holdoff, modes and places.
 //!
 //! | kind | who evaluates it | its occurrences |
 //! |---|---|---|
@@ -40,13 +40,21 @@ impl Condition {
         }
     }
 
-    /// The occurrence of an order at `now`, when packets of `link_types` have come. A holdoff that is set for a condition by
-    /// hand is the whole trigger's; one that is set for packets holds no order off.
+    /// The occurrence of an order at `now`, when packets of `link_types` have come. A holdoff that is set for
+    /// a condition by hand is the whole trigger's; one that is set for packets holds no order off.
     pub fn ordered<'a>(&self, now: Moment, link_types: &'a [LinkType]) -> Occurrence<'a> {
         let key = match self {
             Condition::Hand => Key::Whole,
             Condition::Filter(_) => Key::Exempt,
         };
-        Occurrence { at: now, clock_ns: now.time_ns, key, why: Why::Hand, packet: None, link_types, asker: Asker::Person }
+        Occurrence {
+            at: now,
+            clock_ns: now.time_ns,
+            key,
+            why: Why::Hand,
+            packet: None,
+            link_types,
+            asker: Asker::Person,
+        }
     }
 }

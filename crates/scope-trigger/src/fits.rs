@@ -1,4 +1,5 @@
-//! What one trigger has learnt of which hits make a dump filter, so that a hostile sender can't have the same failure found again and again.
+//! What one trigger has learnt of which hits make a dump filter, so that a hostile sender can't have the same
+//! failure found again and again.
 //!
 //! ```text
 //! shape known        the answer is kept: some 100 ns
@@ -6,8 +7,8 @@
 //!                    at most FAILURES_AT_ONCE such texts in a row fail, then FAILURES_PER_S in a second of capture time:
 //!                    beyond that a hit of a shape that isn't known counts as one that makes no filter
 //! ```
-//! Only templates whose values, not only their kinds, decide have more shapes than that: see [`Shape`]. A worker that can wait
-//! compiles every text: nothing read from a file is decided by speed.
+//! Only templates whose values, not only their kinds, decide have more shapes than that: see [`Shape`]. A
+//! worker that can wait compiles every text: nothing read from a file is decided by speed.
 
 use scope_filter::Shape;
 use std::collections::{HashMap, VecDeque};
@@ -64,7 +65,8 @@ impl Fits {
         self.answers.get(shape)
     }
 
-    /// Whether a filter may be compiled for a hit of `shape` at the worker's clock; `waits`: the worker can wait.
+    /// Whether a filter may be compiled for a hit of `shape` at the worker's clock; `waits`: the worker can
+    /// wait.
     pub fn ask(&mut self, shape: &Shape, clock_ns: i64, waits: bool) -> Next {
         if waits || self.answers.get(shape) == Some(&Answer::Fits) || self.may_fail(clock_ns) {
             return Next::Compile;
@@ -122,7 +124,9 @@ mod tests {
 
     /// The shape of a packet from port `port`, for a template whose values decide.
     fn shape(port: u16) -> Shape {
-        let mut data = vec![2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 8, 0, 0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1];
+        let mut data = vec![
+            2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 8, 0, 0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1,
+        ];
         data.extend([10, 0, 0, 2, 0, 0, 0xea, 0x60, 0, 12, 0, 0, 1, 2, 3, 4]);
         data[34..36].copy_from_slice(&port.to_be_bytes());
         let headers = Headers::parse(LinkType::ETHERNET, &data);
@@ -138,7 +142,10 @@ mod tests {
         assert_eq!(fits.ask(&shape(1), S, false), Next::Compile);
         fits.learn(&shape(1), UNFIT);
         fits.learn(&shape(2), Answer::Fits);
-        assert_eq!([1, 2, 3].map(|port| fits.known(&shape(port)).cloned()), [Some(UNFIT), Some(Answer::Fits), None]);
+        assert_eq!(
+            [1, 2, 3].map(|port| fits.known(&shape(port)).cloned()),
+            [Some(UNFIT), Some(Answer::Fits), None]
+        );
         assert_eq!((fits.failures_left(), fits.rationed()), (FAILURES_AT_ONCE - 1, 0));
     }
 
@@ -157,8 +164,16 @@ mod tests {
             (asked, fits.ask(&shape(7), at_ns, waits), fits.rationed())
         };
         assert_eq!(fail(S, 100..200, false), (FAILURES_AT_ONCE, Next::Compile, 68));
-        assert_eq!(fail(2 * S, 200..300, false), (FAILURES_PER_S, Next::Compile, 158), "some are given back in a second");
-        assert_eq!(fail(S, 300..310, false), (0, Next::Compile, 168), "a clock that stepped back gives nothing back");
+        assert_eq!(
+            fail(2 * S, 200..300, false),
+            (FAILURES_PER_S, Next::Compile, 158),
+            "some are given back in a second"
+        );
+        assert_eq!(
+            fail(S, 300..310, false),
+            (0, Next::Compile, 168),
+            "a clock that stepped back gives nothing back"
+        );
         assert_eq!(fail(S, 310..330, true), (20, Next::Compile, 168), "a worker that can wait asks them all");
     }
 

@@ -1,16 +1,18 @@
-//! Holdoff: the time after a fire in which the same trigger doesn't fire again for a hit with the same values.
+//! Holdoff: the time after a fire in which the same trigger doesn't fire again for a hit with the same
+//! values.
 //!
 //! ```text
 //!  fires   oldest ► (values, time) | (values, time) | ... ◄ newest     at most HOLDOFF_KEYS_MAX
 //!  latest  values -> time of their last fire
 //! ```
-//! A hit forgets at most two of the oldest fires that are over, however many there are: it costs the same with a full table.
+//! A hit forgets at most two of the oldest fires that are over, however many there are: it costs the same
+//! with a full table.
 
 use scope_filter::Values;
 use std::collections::{HashMap, VecDeque};
 
-/// Fires that one trigger remembers. At the bound fires that are over are forgotten; where the oldest isn't over, a hit with new values
-/// is held off.
+/// Fires that one trigger remembers. At the bound fires that are over are forgotten; where the oldest isn't
+/// over, a hit with new values is held off.
 pub const HOLDOFF_KEYS_MAX: usize = 65_536;
 /// Fires that one hit forgets at most: more than it adds, so that the table empties.
 const FORGOTTEN_MAX: usize = 2;
@@ -30,7 +32,8 @@ impl Holdoff {
         Holdoff { holdoff_ns, ..Holdoff::default() }
     }
 
-    /// Whether a hit with `values` at `hit_ns` is held off. Time may have stepped back: both directions count.
+    /// Whether a hit with `values` at `hit_ns` is held off. Time may have stepped back: both directions
+    /// count.
     pub fn holds(&mut self, values: Values, hit_ns: i64) -> bool {
         if self.holdoff_ns <= 0 {
             return false;
@@ -59,7 +62,9 @@ impl Holdoff {
     /// Forgets a few of the oldest fires, if they are over.
     fn forget(&mut self, now_ns: i64) {
         for _ in 0..FORGOTTEN_MAX {
-            let Some(&(values, fired_ns)) = self.fires.front().filter(|(_, fired_ns)| self.is_over(*fired_ns, now_ns)) else {
+            let Some(&(values, fired_ns)) =
+                self.fires.front().filter(|(_, fired_ns)| self.is_over(*fired_ns, now_ns))
+            else {
                 return;
             };
             self.fires.pop_front();
@@ -109,10 +114,18 @@ mod tests {
         assert!(holdoff.holds(new, 1050), "full of keys that still hold");
         assert!(holdoff.holds(keys[0], 1050) && holdoff.fires.len() == HOLDOFF_KEYS_MAX);
         assert!(!holdoff.holds(new, 1100), "what is over makes room");
-        assert_eq!(holdoff.fires.len(), HOLDOFF_KEYS_MAX - FORGOTTEN_MAX, "and a hit looks at no more than a few");
+        assert_eq!(
+            holdoff.fires.len(),
+            HOLDOFF_KEYS_MAX - FORGOTTEN_MAX,
+            "and a hit looks at no more than a few"
+        );
         holdoff.fired(new, 1100);
         (0..HOLDOFF_KEYS_MAX).for_each(|_| assert!(holdoff.holds(new, 1101)));
-        assert_eq!(holdoff.fires.len(), HOLDOFF_KEYS_MAX - FORGOTTEN_MAX + 1, "who is held off looks at none");
+        assert_eq!(
+            holdoff.fires.len(),
+            HOLDOFF_KEYS_MAX - FORGOTTEN_MAX + 1,
+            "who is held off looks at none"
+        );
         for _ in 0..HOLDOFF_KEYS_MAX {
             assert!(!holdoff.holds(values(7), 5000));
         }

@@ -1,4 +1,5 @@
-//! Conditions with a name and their responses: what is a hit, what becomes of it, and the windows that it opens or extends.
+//! Conditions with a name and their responses: what is a hit, what becomes of it, and the windows that it
+//! opens or extends.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -13,7 +14,8 @@
 //! | [`fits`] | which hits make a dump filter, as far as it is known |
 //! | [`holdoff`] | the time after a fire in which nothing fires, by the values of the hits |
 //!
-//! Everything here runs in capture time: a file gives the same verdicts at any speed. Absent on purpose: rings, threads, files.
+//! Everything here runs in capture time: a file gives the same verdicts at any speed. Absent on purpose:
+//! rings, threads, files.
 
 pub mod condition;
 pub mod fits;

@@ -1,4 +1,5 @@
-//! An occurrence: one packet or moment for which a condition held. Whatever the condition, a trigger decides on this alone.
+//! An occurrence: one packet or moment for which a condition held. Whatever the condition, a trigger decides
+//! on this alone.
 //!
 //! It is lent, and making one allocates nothing: what it says becomes text only where somebody reads it.
 
@@ -9,10 +10,11 @@ use std::fmt;
 /// That a condition held once.
 #[derive(Clone, Copy, Debug)]
 pub struct Occurrence<'a> {
-    /// When it counts as having come: at its packet's capture time or, where that isn't believed, at that of the clock.
+    /// When it counts as having come: at its packet's capture time or, where that isn't believed, at that of
+    /// the clock.
     pub at: Moment,
-    /// What its window's end counts from, ns: its time, or the clock's where that is far ahead of it. Up to there
-    /// everything may be settled already.
+    /// What its window's end counts from, ns: its time, or the clock's where that is far ahead of it. Up to
+    /// there everything may be settled already.
     pub clock_ns: i64,
     /// What the trigger's holdoff tells it apart by.
     pub key: Key,
@@ -29,7 +31,8 @@ pub struct Occurrence<'a> {
 /// What a holdoff tells occurrences apart by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// What the trigger's holdoff key, else its template, takes from the packet. Without a packet: [`Key::Whole`].
+    /// What the trigger's holdoff key, else its template, takes from the packet. Without a packet:
+    /// [`Key::Whole`].
     OfPacket,
     /// Nothing: the trigger has one holdoff.
     Whole,

@@ -64,7 +64,8 @@ pub struct Place {
 }
 
 impl Places {
-    /// `max` places at once, for at most `total` dumps in all; dumps end when the clock is `grace_ns` beyond their window.
+    /// `max` places at once, for at most `total` dumps in all; dumps end when the clock is `grace_ns` beyond
+    /// their window.
     pub fn new(max: usize, grace_ns: i64, total: Option<u64>) -> Arc<Places> {
         let open = Open { windows: Vec::new(), begun: 0, total: total.unwrap_or(u64::MAX) };
         let (no_space, max) = (OnceLock::new(), AtomicUsize::new(max));
@@ -81,7 +82,8 @@ impl Places {
         self.no_space.get().is_some_and(|full| full.load(Ordering::Relaxed))
     }
 
-    /// From now on `max` places at once and `total` dumps in all, those that have begun included. Who has a place keeps it.
+    /// From now on `max` places at once and `total` dumps in all, those that have begun included. Who has a
+    /// place keeps it.
     pub fn set_limits(&self, max: usize, total: Option<u64>) {
         let mut open = self.lock();
         open.total = total.unwrap_or(u64::MAX);
@@ -106,8 +108,8 @@ impl Places {
 
     /// Takes a place for a dump of `window`, without waiting.
     ///
-    /// For a worker that can wait the cap runs in capture time: only windows that are still open at that time count. What has
-    /// closed, but isn't finished, is bounded by [`CLOSING_MAX`].
+    /// For a worker that can wait the cap runs in capture time: only windows that are still open at that time
+    /// count. What has closed, but isn't finished, is bounded by [`CLOSING_MAX`].
     pub fn take(self: &Arc<Self>, window: &Arc<Window>, asker: Asker) -> Result<Place, Full> {
         let mut open = self.lock();
         self.room(&open, asker)?;
@@ -137,7 +139,11 @@ impl Places {
             return Ok(());
         }
         let ends_by_itself = |at| open.windows.iter().any(|window| window.end().plus(self.grace_ns) < at);
-        Err(if matches!(asker, Asker::Waiting(at) if ends_by_itself(at)) { Full::ForNow } else { Full::ForGood })
+        Err(if matches!(asker, Asker::Waiting(at) if ends_by_itself(at)) {
+            Full::ForNow
+        } else {
+            Full::ForGood
+        })
     }
 
     /// Waits a little for a place to become free.
@@ -183,15 +189,24 @@ mod tests {
     fn who_can_wait_counts_open_windows_only() {
         let places = Places::new(1, 5, None);
         let _first = places.take(&window(10), waiting(0)).unwrap();
-        assert_eq!(places.take(&window(30), waiting(10)).unwrap_err(), Full::ForGood, "the first one is open at that time");
+        assert_eq!(
+            places.take(&window(30), waiting(10)).unwrap_err(),
+            Full::ForGood,
+            "the first one is open at that time"
+        );
         let _second = places.take(&window(30), waiting(11)).unwrap();
     }
 
     #[test]
     fn what_is_finishing_is_bounded_and_waited_for_only_if_that_helps() {
         let places = Places::new(1, 5, None);
-        let held: Vec<Place> = (0..=CLOSING_MAX).map(|_| places.take(&window(10), waiting(11)).unwrap()).collect();
-        assert_eq!(places.take(&window(30), waiting(15)).unwrap_err(), Full::ForGood, "all still need this worker's clock");
+        let held: Vec<Place> =
+            (0..=CLOSING_MAX).map(|_| places.take(&window(10), waiting(11)).unwrap()).collect();
+        assert_eq!(
+            places.take(&window(30), waiting(15)).unwrap_err(),
+            Full::ForGood,
+            "all still need this worker's clock"
+        );
         assert_eq!(places.take(&window(30), waiting(16)).unwrap_err(), Full::ForNow);
         drop(held);
         assert!(places.take(&window(30), waiting(16)).is_ok());
@@ -207,7 +222,11 @@ mod tests {
         assert_eq!(places.take(&window(10), Asker::Live).unwrap_err(), Full::Enough, "two have begun");
         places.set_limits(1, None);
         assert_eq!((places.open(), places.max()), (1, 1));
-        assert_eq!(places.take(&window(10), Asker::Live).unwrap_err(), Full::ForGood, "the first one keeps its place");
+        assert_eq!(
+            places.take(&window(10), Asker::Live).unwrap_err(),
+            Full::ForGood,
+            "the first one keeps its place"
+        );
     }
 
     #[test]

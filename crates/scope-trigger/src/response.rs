@@ -1,13 +1,15 @@
 //! The response of a trigger: which window an occurrence opens, and which packets of it the dump keeps.
 
 use crate::occurrence::{Matched, Occurrence};
-use scope_filter::{Filter, NoFilter, Shape, Template, Values, VlanRule, host_pair_filter, host_pair_shape, host_pair_values};
+use scope_filter::{
+    Filter, NoFilter, Shape, Template, Values, VlanRule, host_pair_filter, host_pair_shape, host_pair_values,
+};
 
 /// What is dumped.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// What dumps keep; `None`: what went between the packet's two hosts. Without a packet a template with names, and `None`,
-    /// keep everything.
+    /// What dumps keep; `None`: what went between the packet's two hosts. Without a packet a template with
+    /// names, and `None`, keep everything.
     pub template: Option<Template>,
     /// Window in front of an occurrence, ns.
     pub before_ns: i64,
@@ -37,9 +39,9 @@ impl Response {
         match (packet, &self.template) {
             (None, _) => Ok(Values::everything()),
             (Some(packet), None) => Ok(host_pair_values(packet.headers, packet.link_type, packet.data)),
-            (Some(packet), Some(template)) => {
-                template.values(packet.headers, packet.link_type, packet.data).map_err(|unfilled| unfilled.name)
-            }
+            (Some(packet), Some(template)) => template
+                .values(packet.headers, packet.link_type, packet.data)
+                .map_err(|unfilled| unfilled.name),
         }
     }
 
@@ -55,10 +57,15 @@ impl Response {
     /// The dump filter.
     pub(crate) fn filter(&self, occurrence: &Occurrence<'_>) -> Result<Filter, NoFilter> {
         match (&occurrence.packet, &self.template) {
-            (Some(packet), None) => host_pair_filter(packet.headers, packet.link_type, packet.data, self.vlan),
-            (Some(packet), Some(template)) => template.fill_filter(packet.headers, packet.link_type, packet.data, self.vlan),
+            (Some(packet), None) => {
+                host_pair_filter(packet.headers, packet.link_type, packet.data, self.vlan)
+            }
+            (Some(packet), Some(template)) => {
+                template.fill_filter(packet.headers, packet.link_type, packet.data, self.vlan)
+            }
             (None, template) => {
-                let text = template.as_ref().filter(|template| !template.has_names()).map_or("", Template::text);
+                let text =
+                    template.as_ref().filter(|template| !template.has_names()).map_or("", Template::text);
                 Filter::compile(text, self.vlan, occurrence.link_types).map_err(NoFilter::Uncompiled)
             }
         }

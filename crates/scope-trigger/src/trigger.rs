@@ -1,9 +1,11 @@
 //! One trigger: a condition and a response, and between them what becomes of each occurrence.
 //!
-//! Each occurrence is counted once, by the first that applies: `disarmed`, `extended`, `held_off`, `template_unfilled`,
-//! `no_space`, `too_many`, `filter_uncompiled`, `fired`. The numbers add up to the trigger's hits, whatever its condition.
+//! Each occurrence is counted once, by the first that applies: `disarmed`, `extended`, `held_off`,
+//! `template_unfilled`, `no_space`, `too_many`, `filter_uncompiled`, `fired`. The numbers add up to the
+//! trigger's hits, whatever its condition.
 //!
-//! Up to the last two nothing is made for an occurrence but the values that the response takes from it: no text, no filter.
+//! Up to the last two nothing is made for an occurrence but the values that the response takes from it: no
+//! text, no filter.
 
 use crate::condition::Condition;
 use crate::fits::{Answer, Fits, Next};
@@ -37,9 +39,13 @@ pub struct TriggerConfig {
 impl TriggerConfig {
     /// Whether both say the same in every point, so that one may go on in the place of the other.
     pub fn same_as(&self, other: &TriggerConfig) -> bool {
-        let key = |config: &TriggerConfig| config.holdoff_key.as_ref().map(|template| template.text().to_string());
-        let rest = |config: &TriggerConfig| (config.name.clone(), key(config), config.holdoff_ns, config.single);
-        self.condition.same_as(&other.condition) && self.response.same_as(&other.response) && rest(self) == rest(other)
+        let key =
+            |config: &TriggerConfig| config.holdoff_key.as_ref().map(|template| template.text().to_string());
+        let rest =
+            |config: &TriggerConfig| (config.name.clone(), key(config), config.holdoff_ns, config.single);
+        self.condition.same_as(&other.condition)
+            && self.response.same_as(&other.response)
+            && rest(self) == rest(other)
     }
 }
 
@@ -137,7 +143,13 @@ impl Trigger {
         Terms { values, shape: self.config.response.shape(packet), key }
     }
 
-    fn decide(&self, occurrence: &Occurrence<'_>, terms: &Terms, compile: Compile<'_>, places: &Arc<Places>) -> Verdict {
+    fn decide(
+        &self,
+        occurrence: &Occurrence<'_>,
+        terms: &Terms,
+        compile: Compile<'_>,
+        places: &Arc<Places>,
+    ) -> Verdict {
         loop {
             let mut state = self.state.lock().expect("no panic while held");
             if let Some(verdict) = self.verdict(&mut state, occurrence, terms, compile, places) {
@@ -170,7 +182,9 @@ impl Trigger {
             match window.extend(hit, to_ns) {
                 Extended::Yes => return Some(Verdict::Extended),
                 // A window that had to stop growing: the new one begins where it ended.
-                Extended::No { full_to_ns: Some(end_ns) } if end_ns < hit_ns => from_ns = from_ns.max(end_ns + 1),
+                Extended::No { full_to_ns: Some(end_ns) } if end_ns < hit_ns => {
+                    from_ns = from_ns.max(end_ns + 1)
+                }
                 Extended::No { .. } => {}
             }
         }
@@ -187,7 +201,9 @@ impl Trigger {
         };
         match shape.and_then(|shape| state.fits.known(&shape)) {
             Some(Answer::Unfilled(name)) => return Some(Verdict::TemplateUnfilled { name }),
-            Some(Answer::Uncompiled(cause)) => return Some(Verdict::FilterUncompiled { cause: cause.clone() }),
+            Some(Answer::Uncompiled(cause)) => {
+                return Some(Verdict::FilterUncompiled { cause: cause.clone() });
+            }
             Some(Answer::Fits) | None => {}
         }
         if places.no_space() {
@@ -219,8 +235,12 @@ impl Trigger {
         }
         let filter = match compiled {
             Ok(filter) => filter,
-            Err(NoFilter::Unfilled(unfilled)) => return Some(Verdict::TemplateUnfilled { name: unfilled.name }),
-            Err(NoFilter::Uncompiled(error)) => return Some(Verdict::FilterUncompiled { cause: error.cause() }),
+            Err(NoFilter::Unfilled(unfilled)) => {
+                return Some(Verdict::TemplateUnfilled { name: unfilled.name });
+            }
+            Err(NoFilter::Uncompiled(error)) => {
+                return Some(Verdict::FilterUncompiled { cause: error.cause() });
+            }
         };
         let window = Arc::new(Window::in_era(hit.era, from_ns, to_ns, hit_ns));
         let place = match places.take(&window, asker) {

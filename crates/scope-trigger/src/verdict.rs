@@ -132,8 +132,17 @@ impl HitCounts {
     /// Adds the hits of another trigger.
     pub fn add(&mut self, other: &HitCounts) {
         // All fields by name: what is added later can't be forgotten here.
-        let HitCounts { fired, extended, held_off, no_space, too_many, template_unfilled, filter_uncompiled, disarmed, rationed } =
-            *other;
+        let HitCounts {
+            fired,
+            extended,
+            held_off,
+            no_space,
+            too_many,
+            template_unfilled,
+            filter_uncompiled,
+            disarmed,
+            rationed,
+        } = *other;
         self.fired += fired;
         self.extended += extended;
         self.held_off += held_off;

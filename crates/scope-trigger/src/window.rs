@@ -8,8 +8,8 @@ pub const WINDOW_GROWTH_MAX_NS: i64 = 600 * 1_000_000_000;
 /// Hits whose times are kept, for the dump's header; the rest is a count.
 pub const WINDOW_HITS_MAX: usize = 1000;
 
-/// One window. Both ends are inclusive, ns of capture time. It belongs to one era: packets and hits of another are none of its own,
-/// whatever their times.
+/// One window. Both ends are inclusive, ns of capture time. It belongs to one era: packets and hits of
+/// another are none of its own, whatever their times.
 #[derive(Debug)]
 pub struct Window {
     era: u64,
@@ -96,8 +96,8 @@ impl Window {
         Extended::Yes
     }
 
-    /// Closes the window for good if everything up to its end is settled, its era is over or nothing comes any more: no hit extends
-    /// it from then on.
+    /// Closes the window for good if everything up to its end is settled, its era is over or nothing comes
+    /// any more: no hit extends it from then on.
     pub fn close_if_settled(&self, settled: Moment) -> bool {
         let mut state = self.lock();
         state.closed |= settled > Moment::new(self.era, state.to_ns);
@@ -151,7 +151,10 @@ mod tests {
             hit += 4 * S;
         }
         assert_eq!(window.to_ns(), WINDOW_GROWTH_MAX_NS);
-        assert_eq!(window.extend(at(hit), hit + 5 * S), Extended::No { full_to_ns: Some(WINDOW_GROWTH_MAX_NS) });
+        assert_eq!(
+            window.extend(at(hit), hit + 5 * S),
+            Extended::No { full_to_ns: Some(WINDOW_GROWTH_MAX_NS) }
+        );
     }
 
     #[test]

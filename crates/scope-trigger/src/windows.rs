@@ -1,4 +1,5 @@
-//! The windows of one trigger that may still take in hits, or say where the next one begins; by the values of the hits that opened them.
+//! The windows of one trigger that may still take in hits, or say where the next one begins; by the values of
+//! the hits that opened them.
 
 use crate::window::Window;
 use scope_filter::Values;
@@ -59,7 +60,8 @@ mod tests {
         windows.add(values, &second, 2);
         second.close();
         windows.add(values, &third, 2);
-        let ends = |windows: &Windows| windows.of(values).iter().map(|window| window.to_ns()).collect::<Vec<_>>();
+        let ends =
+            |windows: &Windows| windows.of(values).iter().map(|window| window.to_ns()).collect::<Vec<_>>();
         assert_eq!(ends(&windows), [10, 30]);
         windows.add(values, &fourth, 2);
         assert_eq!(ends(&windows), [30, 40]);

@@ -10,10 +10,16 @@ use std::path::PathBuf;
 
 /// What `--version` says behind the program's name.
 fn version() -> String {
-    format!("{} ({})\n{}", env!("CARGO_PKG_VERSION"), env!("WIRESCOPE_BUILD"), scope_filter::libpcap_version())
+    format!(
+        "{} ({})\n{}",
+        env!("CARGO_PKG_VERSION"),
+        env!("WIRESCOPE_BUILD"),
+        scope_filter::libpcap_version()
+    )
 }
 
-/// A storage oscilloscope for networks: records every packet all the time, and hands over those around a trigger.
+/// A storage oscilloscope for networks: records every packet all the time, and hands over those around a
+/// trigger.
 #[derive(Debug, Parser)]
 #[command(name = "wirescope", version = version(), after_help = help::EXAMPLES, max_term_width = 80)]
 #[command(disable_help_flag = true, args = help::help_flags())]
@@ -93,7 +99,8 @@ pub struct RunArgs {
     /// Keep so many bytes of each packet, where a source has no snaplen= of its own; 0: all
     #[arg(short = 's', long, value_name = "BYTES", help_heading = "Record", allow_hyphen_values = true)]
     pub snap_len: Option<String>,
-    /// Record only packets that match this filter, where a source has no prefilter= of its own; in the kernel where it means the same
+    /// Record only packets that match this filter, where a source has no prefilter= of its own; in the kernel
+    /// where it means the same
     #[arg(long, value_name = "EXPR", help_heading = "Record")]
     pub prefilter: Option<String>,
     /// Omit the ssh session that this was started from: exclude-self=on for every interface
@@ -101,7 +108,13 @@ pub struct RunArgs {
     pub exclude_self: bool,
 
     /// Memory for packets
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Keep in memory", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "1GiB",
+        help_heading = "Keep in memory",
+        allow_hyphen_values = true
+    )]
     pub ring: String,
     /// Size of a segment, 64KiB to 2MiB [default: picked to fit the ring and its lanes]
     #[arg(long, value_name = "SIZE", help_heading = "Keep in memory", allow_hyphen_values = true)]
@@ -118,7 +131,8 @@ pub struct RunArgs {
     /// May be given several times; unnamed triggers are trigger1, trigger2 ...; =EXPR forces an expression.
     #[arg(long, value_name = "[NAME=]EXPR", alias = "trigger-expr", help_heading = "Watch for triggers")]
     pub trigger: Vec<String>,
-    /// What a dump keeps, as 'host $srcIP' or '$flow'; '' is everything [default: what went between the hit's two hosts]
+    /// What a dump keeps, as 'host $srcIP' or '$flow'; '' is everything [default: what went between the hit's
+    /// two hosts]
     ///
     /// The n-th is for the n-th trigger, a single one for all.
     #[arg(long, value_name = "TEMPLATE", alias = "dumper-expr", help_heading = "Watch for triggers")]
@@ -143,10 +157,12 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub after: String,
-    /// How long a trigger that has fired doesn't fire again for a hit with the same values [default: 1s; of capture files 0]
+    /// How long a trigger that has fired doesn't fire again for a hit with the same values [default: 1s; of
+    /// capture files 0]
     #[arg(long, value_name = "TIME", help_heading = "Watch for triggers", allow_hyphen_values = true)]
     pub holdoff: Option<String>,
-    /// Hold off by these values instead, such as '$srcIP'; '' for the whole trigger [default: those that the template takes]
+    /// Hold off by these values instead, such as '$srcIP'; '' for the whole trigger [default: those that the
+    /// template takes]
     #[arg(long, value_name = "TEMPLATE", help_heading = "Watch for triggers")]
     pub holdoff_key: Option<String>,
     /// Disarm each trigger after its first fire
@@ -178,10 +194,12 @@ pub struct RunArgs {
     /// Each packet stands there once, in order. The file is written when the run ends.
     #[arg(long, help_heading = "Write dumps")]
     pub all: bool,
-    /// Form of dumps: pcapng, or pcap with the facts in a text file beside it [default: pcap for -w FILE.pcap, else pcapng]
+    /// Form of dumps: pcapng, or pcap with the facts in a text file beside it [default: pcap for -w
+    /// FILE.pcap, else pcapng]
     #[arg(long, value_name = "FORM", help_heading = "Write dumps", value_parser = Words(&["pcapng", "pcap"]))]
     pub dump_format: Option<String>,
-    /// Bytes that all dumps in the folder may take, those of earlier runs and of others that go on there included; then new ones are refused
+    /// Bytes that all dumps in the folder may take, those of earlier runs and of others that go on there
+    /// included; then new ones are refused
     #[arg(long, value_name = "SIZE", help_heading = "Write dumps", allow_hyphen_values = true)]
     pub dump_budget: Option<String>,
     /// Free space of the folder's file system that dumps leave, as 5GiB or 10%; then new ones are refused
@@ -194,7 +212,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", help_heading = "Write dumps", value_hint = ValueHint::FilePath)]
     pub ring_out: Option<PathBuf>,
 
-    /// Run this command after each dump, by /bin/sh -c, with the facts in its environment: WIRESCOPE_FILE and others
+    /// Run this command after each dump, by /bin/sh -c, with the facts in its environment: WIRESCOPE_FILE and
+    /// others
     #[arg(long, value_name = "CMD", help_heading = "Run a command after each dump", value_hint = ValueHint::CommandString)]
     pub exec: Option<String>,
     /// Most commands at once; further dumps wait for theirs
@@ -218,7 +237,8 @@ pub struct RunArgs {
     /// Folder where commands may write, besides a temporary one of their own; may be given several times
     #[arg(long, value_name = "DIR", help_heading = "Run a command after each dump", value_hint = ValueHint::DirPath)]
     pub exec_write: Vec<PathBuf>,
-    /// Variable of this environment that commands find, besides PATH, LANG, HOME and TZ; may be given several times
+    /// Variable of this environment that commands find, besides PATH, LANG, HOME and TZ; may be given several
+    /// times
     #[arg(long, value_name = "NAME", help_heading = "Run a command after each dump")]
     pub exec_env: Vec<String>,
 
@@ -229,7 +249,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Report", value_parser = Words(&["text", "json"]))]
     pub log_format: String,
     /// How often the log has a status line, at least 1s
-    #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Report", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        help_heading = "Report",
+        allow_hyphen_values = true
+    )]
     pub status_every: String,
     /// Say only warnings and failures, and no summary in words
     #[arg(short = 'q', long, help_heading = "Report")]
@@ -238,8 +264,9 @@ pub struct RunArgs {
     #[arg(short = 'v', long, action = ArgAction::Count, help_heading = "Report")]
     pub verbose: u8,
 
-    /// User to be once sockets and files are open, when started as root: NAME, UID or UID:GID; root: stay root, without
-    /// capabilities [default: the first who can write to the folder of wirescope, that folder's owner, nobody, root]
+    /// User to be once sockets and files are open, when started as root: NAME, UID or UID:GID; root: stay
+    /// root, without capabilities [default: the first who can write to the folder of wirescope, that folder's
+    /// owner, nobody, root]
     #[arg(long, value_name = "NAME", help_heading = "Rights", allow_hyphen_values = true)]
     pub user: Option<String>,
     /// Try in every thread what must not be possible any more; one JSON object on standard output
@@ -332,8 +359,8 @@ pub struct ManArgs {
     pub out: Option<PathBuf>,
 }
 
-/// Gives a switch an optional value, so that a flag can undo what a file says: `--single`, `--single=true`, `--single=false`.
-/// The last one holds.
+/// Gives a switch an optional value, so that a flag can undo what a file says: `--single`, `--single=true`,
+/// `--single=false`. The last one holds.
 fn can_say_no(arg: Arg) -> Arg {
     let (parser, off, on) = match arg.get_action() {
         ArgAction::SetTrue => (ValueParser::bool(), "false", "true"),
@@ -341,8 +368,17 @@ fn can_say_no(arg: Arg) -> Arg {
         _ => return arg,
     };
     let id = arg.get_id().clone();
-    let arg = arg.action(ArgAction::Set).value_parser(parser).value_name("true|false").num_args(0..=1).require_equals(true);
-    arg.default_missing_value(on).default_value(off).overrides_with(id).hide_default_value(true).hide_possible_values(true)
+    let arg = arg
+        .action(ArgAction::Set)
+        .value_parser(parser)
+        .value_name("true|false")
+        .num_args(0..=1)
+        .require_equals(true);
+    arg.default_missing_value(on)
+        .default_value(off)
+        .overrides_with(id)
+        .hide_default_value(true)
+        .hide_possible_values(true)
 }
 
 /// A count in words or as a number.
@@ -389,7 +425,8 @@ mod tests {
 
     #[test]
     fn aliases_are_the_same_flags() {
-        let args = run(&["--trigger-expr", "udp", "--dumper-expr", "ip", "--dump-past", "5", "--dump-future", "6"]);
+        let args =
+            run(&["--trigger-expr", "udp", "--dumper-expr", "ip", "--dump-past", "5", "--dump-future", "6"]);
         assert_eq!((args.trigger, args.dump), (vec!["udp".to_string()], vec!["ip".to_string()]));
         assert_eq!((args.before.as_str(), args.after.as_str()), ("5", "6"));
     }
@@ -399,13 +436,19 @@ mod tests {
         let (mut cli, mut switches) = (Cli::command(), 0);
         cli.build();
         for arg in cli.find_subcommand("run").unwrap().get_arguments() {
-            let Some(flag) = arg.get_long().filter(|_| arg.get_value_parser().type_id() == ValueParser::bool().type_id()) else {
+            let Some(flag) =
+                arg.get_long().filter(|_| arg.get_value_parser().type_id() == ValueParser::bool().type_id())
+            else {
                 assert!(!matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count), "{arg:?}");
                 continue;
             };
             let on = |arguments: &[&str]| {
                 let line = [&["wirescope", "run"], arguments].concat();
-                Cli::command().get_matches_from(line).subcommand_matches("run").unwrap().get_flag(arg.get_id().as_str())
+                Cli::command()
+                    .get_matches_from(line)
+                    .subcommand_matches("run")
+                    .unwrap()
+                    .get_flag(arg.get_id().as_str())
             };
             let (plain, yes, no) = (format!("--{flag}"), format!("--{flag}=true"), format!("--{flag}=false"));
             assert!(on(&[&plain]) && on(&[&yes]) && !on(&[&no]) && !on(&[]), "{flag}");
@@ -413,7 +456,10 @@ mod tests {
             switches += 1;
         }
         assert!(switches >= 4, "{switches}");
-        assert_eq!([run(&["-v"]).verbose, run(&["-vv", "--verbose=false"]).verbose, run(&["-v", "-i", "a"]).verbose], [1, 0, 1]);
+        assert_eq!(
+            [run(&["-v"]).verbose, run(&["-vv", "--verbose=false"]).verbose, run(&["-v", "-i", "a"]).verbose],
+            [1, 0, 1]
+        );
     }
 
     #[test]
@@ -425,6 +471,10 @@ mod tests {
     fn defaults_are_those_of_the_help() {
         let args = run(&[]);
         assert_eq!((args.ring.as_str(), args.before.as_str(), args.after.as_str()), ("1GiB", "30s", "10s"));
-        assert_eq!((args.holdoff, args.dumps_max, args.vlan.as_str()), (None, None, "transparent"), "what depends on the source");
+        assert_eq!(
+            (args.holdoff, args.dumps_max, args.vlan.as_str()),
+            (None, None, "transparent"),
+            "what depends on the source"
+        );
     }
 }

@@ -5,8 +5,8 @@
 //! rows     packet sizes, each with one worker, one worker and a reader, and as many workers as there are cores
 //! rounds   every row once, three times; the middle value counts; every run checks what lies in the ring, byte for byte
 //! ```
-//! Packets are made, parsed, keyed and appended as a worker does it. What the kernel and the card need to deliver them comes
-//! on top, and isn't measured here.
+//! Packets are made, parsed, keyed and appended as a worker does it. What the kernel and the card need to
+//! deliver them comes on top, and isn't measured here.
 
 mod words;
 
@@ -83,7 +83,10 @@ pub fn bench(args: &BenchArgs) -> Result<String, NoResult> {
     let ring_bytes = ring_bytes(args.ring.as_deref()).map_err(|fault| NoResult::Refused(vec![fault]))?;
     say(
         Level::Info,
-        &format!("measuring for some 10 to 20 s with {} of memory; keep the machine quiet", crate::words::size(ring_bytes)),
+        &format!(
+            "measuring for some 10 to 20 s with {} of memory; keep the machine quiet",
+            crate::words::size(ring_bytes)
+        ),
     );
     let figures = measure(ring_bytes, form)?;
     Ok(words::report(&figures))
@@ -99,7 +102,8 @@ fn ring_bytes(asked: Option<&str>) -> Result<u64, Fault> {
             return Ok(bytes);
         }
         let (free, needed) = (size(available), size(RING_BYTES_MIN * FREE_SHARE));
-        let fault = Fault::whole(format!("too little memory: {free} are free ({limit}), {needed} are needed"));
+        let fault =
+            Fault::whole(format!("too little memory: {free} are free ({limit}), {needed} are needed"));
         return Err(fault.remedy("end other programs"));
     };
     let fault = Fault::of("ring");
@@ -108,9 +112,14 @@ fn ring_bytes(asked: Option<&str>) -> Result<u64, Fault> {
         Err(cause) => return Err(bad(fault, cause).remedy(such_as("ring", "1GiB"))),
     };
     match bytes {
-        ..RING_BYTES_MIN => Err(fault.value(text, "is too small: caches hold it").remedy("write 64MiB or more")),
+        ..RING_BYTES_MIN => {
+            Err(fault.value(text, "is too small: caches hold it").remedy("write 64MiB or more"))
+        }
         bytes if bytes + bytes / ARENA_SHARE > available => {
-            let is = format!("and a quarter beside it is more than the {} that are free ({limit})", size(available));
+            let is = format!(
+                "and a quarter beside it is more than the {} that are free ({limit})",
+                size(available)
+            );
             Err(fault.value(text, is).remedy("write less"))
         }
         bytes => Ok(bytes),
@@ -155,9 +164,17 @@ fn measure(ring_bytes: u64, form: Form) -> Result<Figures, NoResult> {
 
 /// All lines: what one core can do with several is left out where there is only one.
 fn rows(workers: usize) -> Vec<Row> {
-    let forms: &[(usize, bool)] = if workers == 1 { &[(1, false)] } else { &[(1, false), (1, true), (workers, false)] };
+    let forms: &[(usize, bool)] =
+        if workers == 1 { &[(1, false)] } else { &[(1, false), (1, true), (workers, false)] };
     let of_size = |(index, (size, _)): (usize, &(&'static str, Sizes))| {
-        let row = |&(workers, reader): &(usize, bool)| Row { size, packets: index, workers, reader, ns: Vec::new(), missed: 0.0 };
+        let row = |&(workers, reader): &(usize, bool)| Row {
+            size,
+            packets: index,
+            workers,
+            reader,
+            ns: Vec::new(),
+            missed: 0.0,
+        };
         forms.iter().map(row).collect::<Vec<_>>()
     };
     SIZES.iter().enumerate().flat_map(of_size).collect()
@@ -169,7 +186,10 @@ impl Row {
         let beside = if self.reader { Beside::Packets } else { Beside::Nobody };
         let run = |packets: u64, feeders: &mut [Feeder]| {
             Run { ring, source, packets, beside }.measure(&mut feeders[..self.workers]).map_err(|fault| {
-                format!("{} with {} worker(s): {fault}; this is a defect, please report it", self.size, self.workers)
+                format!(
+                    "{} with {} worker(s): {fault}; this is a defect, please report it",
+                    self.size, self.workers
+                )
             })
         };
         let known = match self.ns.first() {
@@ -179,7 +199,8 @@ impl Row {
         let packets = (RUN.as_nanos() as f64 / known.max(1.0)) as u64 / self.workers as u64;
         let (ns, followed) = run(packets.max(10_000), feeders)?;
         self.ns.push(ns);
-        let missed = followed.map_or(0.0, |followed| followed.missed as f64 / (followed.seen + followed.missed) as f64);
+        let missed = followed
+            .map_or(0.0, |followed| followed.missed as f64 / (followed.seen + followed.missed) as f64);
         self.missed = self.missed.max(missed);
         Ok(())
     }
@@ -195,7 +216,9 @@ fn middle(values: &[f64]) -> f64 {
 /// The CPU as the kernel calls it, and the kernel.
 fn machine() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()));
+    let name = cpu
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()));
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("{}, kernel {}", name.unwrap_or("unknown CPU"), kernel.trim())
 }

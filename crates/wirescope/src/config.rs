@@ -1,4 +1,5 @@
-//! Settings of a run: the configuration file and the flags laid over each other, checked, shown, and read again.
+//! Settings of a run: the configuration file and the flags laid over each other, checked, shown, and read
+//! again.
 
 pub mod keys;
 pub mod reload;
@@ -17,19 +18,23 @@ use scope_packet::LinkType;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-/// The settings of `wirescope run`, of which `matches` are the flags, with those of the file that `--config` names.
+/// The settings of `wirescope run`, of which `matches` are the flags, with those of the file that `--config`
+/// names.
 ///
 /// # Errors
 /// All faults of the file: of its form, and of what its words mean.
 pub fn read(matches: &ArgMatches) -> Result<RunArgs, Vec<Fault>> {
     let keys = keys::all();
-    let args =
-        laid_over(written(matches.get_one::<PathBuf>("config").map(PathBuf::as_path), &keys), &keys::given(matches, &keys))?;
+    let args = laid_over(
+        written(matches.get_one::<PathBuf>("config").map(PathBuf::as_path), &keys),
+        &keys::given(matches, &keys),
+    )?;
     // What a test asks for is no setting.
     Ok(RunArgs { rights_selftest: matches.get_flag("rights_selftest"), ..args })
 }
 
-/// What faults of a configuration are told in: what the flags say of it, or else what can be read of the file.
+/// What faults of a configuration are told in: what the flags say of it, or else what can be read of the
+/// file.
 pub fn log_format(matches: &ArgMatches) -> LogFormat {
     let keys = keys::all();
     let path = matches.get_one::<PathBuf>("config");
@@ -61,7 +66,8 @@ fn laid_over(written: Result<Option<Written>, FileError>, flags: &Given) -> Resu
 /// Faults of a file's form, and those of the rest of it that have a line there.
 fn all_faults(FileError { mut faults, rest }: FileError, keys: &Keys, flags: &Given) -> Vec<Fault> {
     let Some(rest) = rest else { return faults };
-    let meaning = meant(Settings::merge(keys, Some(rest), flags)).and_then(|args| plan::plan(&args, Look::Nowhere));
+    let meaning =
+        meant(Settings::merge(keys, Some(rest), flags)).and_then(|args| plan::plan(&args, Look::Nowhere));
     faults.extend(meaning.err().into_iter().flatten().filter(|fault| fault.line().is_some()));
     in_order(faults)
 }
@@ -135,7 +141,8 @@ pub fn check(path: &Path) -> u8 {
                 say(Level::Warning, &format!("{file}: {line}"));
             }
             let line = format!(
-                "{file}: in order; what only a start can tell was not looked at: interfaces and files of sources, CPUs and nodes, the folders of out, write and ring-out, memory, the user\n"
+                "{file}: in order; what only a start can tell was not looked at: interfaces and files of \
+                 sources, CPUs and nodes, the folders of out, write and ring-out, memory, the user\n"
             );
             print_text(&line)
         }
@@ -153,7 +160,8 @@ fn of_file(file: &Path, fault: Fault) -> Fault {
 /// `wirescope config show`.
 ///
 /// # Errors
-/// All faults of the file and the flags; but what is still to be said, where from and where to, may be missing.
+/// All faults of the file and the flags; but what is still to be said, where from and where to, may be
+/// missing.
 pub fn show(matches: &ArgMatches) -> Result<String, NoResult> {
     let args = read(matches).map_err(NoResult::Refused)?;
     let mut faults = plan::plan(&args, Look::Nowhere).err().unwrap_or_default();
@@ -162,5 +170,11 @@ pub fn show(matches: &ArgMatches) -> Result<String, NoResult> {
         return Err(NoResult::Refused(faults));
     }
     // What can't be shown is written as TOML's strings, like those of JSON, have it.
-    Ok(args.settings.to_toml().split('\n').map(scope_spelling::printable::json_line).collect::<Vec<_>>().join("\n"))
+    Ok(args
+        .settings
+        .to_toml()
+        .split('\n')
+        .map(scope_spelling::printable::json_line)
+        .collect::<Vec<_>>()
+        .join("\n"))
 }

@@ -47,7 +47,8 @@ pub fn demo(args: &DemoArgs) -> u8 {
     }
 }
 
-/// The folder for the dump, made if it isn't there: the given one, or a new one in the build folder or in this one.
+/// The folder for the dump, made if it isn't there: the given one, or a new one in the build folder or in
+/// this one.
 fn folder(given: Option<&Path>) -> Result<PathBuf, Fault> {
     let told = |path: &Path, error: io::Error| {
         let fault = Fault::of_thing(path.to_string_lossy()).cause(format!("can't be made: {error}"));
@@ -59,7 +60,8 @@ fn folder(given: Option<&Path>) -> Result<PathBuf, Fault> {
     let built_here = Path::new("target/CACHEDIR.TAG").exists();
     let first = if built_here { "target/demo" } else { "wirescope-demo" };
     for number in 1..=FOLDERS_MAX {
-        let path = if number == 1 { PathBuf::from(first) } else { PathBuf::from(format!("{first}-{number}")) };
+        let path =
+            if number == 1 { PathBuf::from(first) } else { PathBuf::from(format!("{first}-{number}")) };
         match std::fs::create_dir(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             result => return result.map(|()| path.clone()).map_err(|error| told(&path, error)),
@@ -86,7 +88,8 @@ fn generated(folder: &Path) -> u8 {
 /// The command line that does the demo's work.
 fn arguments(source: &str, template: &str, folder: &Path) -> Vec<String> {
     let flags = ["run", "--source", source, "--ring", RING, "--trigger", TRIGGER, "--dump", template];
-    let window = ["--before", BEFORE_S, "--after", AFTER_S, "--out", &folder.to_string_lossy()].map(str::to_string);
+    let window =
+        ["--before", BEFORE_S, "--after", AFTER_S, "--out", &folder.to_string_lossy()].map(str::to_string);
     flags.into_iter().map(str::to_string).chain(window).collect()
 }
 
@@ -133,8 +136,12 @@ fn told(ended: Ended) -> u8 {
     let dropped: u64 = summary.dropped.iter().map(|(_, packets)| packets).sum();
     let (packets, dropped) = (words::counted(summary.received.packets, "packet"), words::number(dropped));
     tell(&format!("\nWhat happened\n  {packets} were recorded, {dropped} dropped."));
-    let Some((dump, path)) = summary.dumps.first().and_then(|dump| dump.paths.first().map(|path| (dump, path))) else {
-        return failed(&Fault::of_thing("demo").cause("it ended before the trigger packet came, so there is no dump"));
+    let Some((dump, path)) =
+        summary.dumps.first().and_then(|dump| dump.paths.first().map(|path| (dump, path)))
+    else {
+        return failed(
+            &Fault::of_thing("demo").cause("it ended before the trigger packet came, so there is no dump"),
+        );
     };
     match contents(dump, path) {
         Ok(text) => tell(&text),
@@ -154,7 +161,10 @@ fn code(summary: &Summary) -> u8 {
 /// What the dump holds, read back from the file itself.
 fn contents(dump: &DumpSummary, path: &Path) -> Result<String, SourceError> {
     let mut count = AroundHit { time_ns: dump.time_ns, ..AroundHit::default() };
-    let mut file = FileSource::open(FileOptions { paths: vec![path.to_string_lossy().into_owned()], ..FileOptions::default() })?;
+    let mut file = FileSource::open(FileOptions {
+        paths: vec![path.to_string_lossy().into_owned()],
+        ..FileOptions::default()
+    })?;
     while file.poll(&mut count)? != Polled::Ended {}
     let whole = match dump.complete {
         true => "It is complete: of what was asked for, nothing is missing.".to_string(),

@@ -35,7 +35,9 @@ pub fn devices(args: &DevicesArgs) -> u8 {
 
 fn list(json: bool) -> Result<String, NoResult> {
     let failed = |cause: io::Error| {
-        NoResult::Failed(Fault::default().error(&cause).cause(format!("interfaces can't be asked for: {cause}")))
+        NoResult::Failed(
+            Fault::default().error(&cause).cause(format!("interfaces can't be asked for: {cause}")),
+        )
     };
     let mut ethtool = Ethtool::open().map_err(failed)?;
     let nics = Nic::all(&mut ethtool);
@@ -52,7 +54,9 @@ fn list(json: bool) -> Result<String, NoResult> {
     }
     if !elsewhere.is_empty() {
         text.push_str("Interfaces of other network namespaces are seen from inside only:\n");
-        elsewhere.iter().for_each(|name| text.push_str(&format!("  ip netns exec {} wirescope devices\n", shell_word(name))));
+        elsewhere.iter().for_each(|name| {
+            text.push_str(&format!("  ip netns exec {} wirescope devices\n", shell_word(name)))
+        });
     }
     Ok(text)
 }
@@ -63,7 +67,8 @@ fn other_namespaces() -> Vec<String> {
     let own = number(Path::new("/proc/self/ns/net"));
     let entries = std::fs::read_dir(NAMESPACES_AT).into_iter().flatten().flatten();
     let entries = entries.filter(|entry| own.is_none() || number(&entry.path()) != own);
-    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
@@ -82,7 +87,8 @@ fn link_state(nic: &Nic) -> &'static str {
 }
 
 fn lines(nic: &Nic, permission: &io::Result<()>) -> Vec<String> {
-    let link_type = nic.link_type.map_or_else(|| format!("link type of kind {}", nic.link.kind), |known| known.name());
+    let link_type =
+        nic.link_type.map_or_else(|| format!("link type of kind {}", nic.link.kind), |known| known.name());
     let speed = nic.bits_per_s.map_or_else(|| format!("speed {UNKNOWN}"), |bits| bit_rate(bits as f64));
     let mut lines = vec![
         format!("{:<12} {}", nic.name, spec(nic)),
@@ -97,8 +103,12 @@ fn lines(nic: &Nic, permission: &io::Result<()>) -> Vec<String> {
     if missing.is_empty() {
         lines.push("    to capture  nothing is missing".to_string());
     }
-    lines.extend(missing.iter().map(|missing| format!("    to capture  {}: {}", missing.what, missing.remedy)));
-    lines.extend(advise(nic).iter().map(|advice| format!("    better      {}: {}", advice.what, advice.remedy)));
+    lines.extend(
+        missing.iter().map(|missing| format!("    to capture  {}: {}", missing.what, missing.remedy)),
+    );
+    lines.extend(
+        advise(nic).iter().map(|advice| format!("    better      {}: {}", advice.what, advice.remedy)),
+    );
     lines
 }
 
@@ -114,7 +124,9 @@ fn driver(driver: &Driver) -> String {
 }
 
 fn queues(nic: &Nic) -> String {
-    let of_driver = |queues: Queues| format!("{} of {} rx, {} of {} tx", queues.rx, queues.rx_max, queues.tx, queues.tx_max);
+    let of_driver = |queues: Queues| {
+        format!("{} of {} rx, {} of {} tx", queues.rx, queues.rx_max, queues.tx, queues.tx_max)
+    };
     let of_kernel = |(rx, tx)| format!("{rx} rx, {tx} tx (most unknown)");
     nic.queues.map(of_driver).or(nic.kernel_queues.map(of_kernel)).unwrap_or(UNKNOWN.to_string())
 }
@@ -138,7 +150,8 @@ fn offloads(nic: &Nic) -> String {
         return UNKNOWN.to_string();
     }
     let named = |on| {
-        let names: Vec<&str> = OFFLOADS_TOLD.into_iter().filter(|name| nic.feature(name) == Some(on)).collect();
+        let names: Vec<&str> =
+            OFFLOADS_TOLD.into_iter().filter(|name| nic.feature(name) == Some(on)).collect();
         if names.is_empty() { "none".to_string() } else { names.join(" ") }
     };
     format!("on: {}; off: {}", named(true), named(false))
@@ -148,7 +161,8 @@ fn offloads(nic: &Nic) -> String {
 fn object(nic: &Nic, permission: &io::Result<()>) -> Value {
     let missing = nic.missing(permission);
     let features = nic.features.as_ref().map(|features| {
-        let features: Map<String, Value> = features.iter().map(|(name, on)| (name.clone(), (*on).into())).collect();
+        let features: Map<String, Value> =
+            features.iter().map(|(name, on)| (name.clone(), (*on).into())).collect();
         Value::Object(features)
     });
     json!({
@@ -196,16 +210,28 @@ mod tests {
 
     fn nic() -> Nic {
         let link = Link { index: 3, kind: libc::ARPHRD_ETHER, up: true, running: true, mtu: 9000 };
-        Nic { name: "ens1f0".to_string(), link, link_type: Some(scope_packet::LinkType::ETHERNET), ..Nic::default() }
+        Nic {
+            name: "ens1f0".to_string(),
+            link,
+            link_type: Some(scope_packet::LinkType::ETHERNET),
+            ..Nic::default()
+        }
     }
 
     #[test]
     fn what_a_driver_does_not_answer_is_unknown() {
         let text = lines(&nic(), &Ok(())).join("\n");
-        for line in ["ens1f0       -i ens1f0", "up, speed unknown, MTU 9000", "driver      unknown", "queues      unknown"] {
+        for line in [
+            "ens1f0       -i ens1f0",
+            "up, speed unknown, MTU 9000",
+            "driver      unknown",
+            "queues      unknown",
+        ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
-        for line in ["NIC rings   unknown", "timestamps  unknown", "offloads    unknown", "nothing is missing"] {
+        for line in
+            ["NIC rings   unknown", "timestamps  unknown", "offloads    unknown", "nothing is missing"]
+        {
             assert!(text.contains(line), "{line}\n{text}");
         }
         let object = object(&nic(), &Ok(()));
@@ -218,10 +244,19 @@ mod tests {
     fn a_full_answer_is_told_in_full() {
         let full = Nic {
             bits_per_s: Some(10_000_000_000),
-            driver: Some(Driver { name: "ixgbe".to_string(), version: "6.1".to_string(), ..Driver::default() }),
+            driver: Some(Driver {
+                name: "ixgbe".to_string(),
+                version: "6.1".to_string(),
+                ..Driver::default()
+            }),
             queues: Some(Queues { rx: 8, rx_max: 16, tx: 8, tx_max: 16 }),
             rings: Some(RingSizes { rx: 512, rx_max: 4096, tx: 512, tx_max: 4096 }),
-            timestamping: Some(Timestamping { software: true, hardware_all: true, hardware_some: true, clock: Some(0) }),
+            timestamping: Some(Timestamping {
+                software: true,
+                hardware_all: true,
+                hardware_some: true,
+                clock: Some(0),
+            }),
             features: Some(vec![("rx-gro".to_string(), true), ("rx-lro".to_string(), false)]),
             ..nic()
         };

@@ -23,7 +23,11 @@ pub fn doctor(args: &DoctorArgs) -> u8 {
         Err(fault) => return told(Err(NoResult::Refused(vec![fault]))),
     };
     let lost = found.iter().any(|finding| finding.loses);
-    let text = if args.json { format!("{}\n", json_line(&object(&facts, &found).to_string())) } else { words(&facts, &found) };
+    let text = if args.json {
+        format!("{}\n", json_line(&object(&facts, &found).to_string()))
+    } else {
+        words(&facts, &found)
+    };
     match told(Ok(text)) {
         0 if lost => UNDONE,
         0 => 0,
@@ -33,7 +37,8 @@ pub fn doctor(args: &DoctorArgs) -> u8 {
 
 fn look(args: &DoctorArgs) -> Result<(Facts, Vec<Finding>), Fault> {
     let (path, pid) = place(args)?;
-    let mut facts = log::read(&path, &Wanted { pid, run: args.run.clone() }).map_err(|error| Fault::default().error(&error))?;
+    let mut facts = log::read(&path, &Wanted { pid, run: args.run.clone() })
+        .map_err(|error| Fault::default().error(&error))?;
     system::look(&mut facts, &path);
     let found = scope_doctor::findings(&facts);
     Ok((facts, found))
@@ -49,7 +54,9 @@ fn place(args: &DoctorArgs) -> Result<(PathBuf, Option<u64>), Fault> {
             let pid = text.parse().map_err(|_| fault().remedy("find it with: pgrep -a wirescope"))?;
             Ok((system::log_of(pid).map_err(Fault::whole)?, Some(pid)))
         }
-        _ => Err(Fault::whole("which run? give its folder with --out, its log with --log, or its process with --pid")),
+        _ => Err(Fault::whole(
+            "which run? give its folder with --out, its log with --log, or its process with --pid",
+        )),
     }
 }
 
@@ -60,9 +67,13 @@ fn log_in(folder: &Path) -> Result<PathBuf, Fault> {
         let fault = fault(format!("{} is a file, not the folder of a run", folder.display()));
         return Err(fault.remedy("if it is a log, give it with --log"));
     }
-    if folder.is_dir() && log.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+    if folder.is_dir()
+        && log.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+    {
         let shown = folder.display();
-        let fault = fault(format!("{shown} holds no {EVENTS_FILE}: no run has had it as its folder, or its log was moved"));
+        let fault = fault(format!(
+            "{shown} holds no {EVENTS_FILE}: no run has had it as its folder, or its log was moved"
+        ));
         return Err(fault.remedy("give a log with --log"));
     }
     Ok(log)
@@ -82,7 +93,11 @@ fn state(facts: &Facts) -> String {
 
 /// What was captured, as typed.
 fn subject(facts: &Facts) -> String {
-    if facts.specs.is_empty() { "The run".to_string() } else { format!("The run on {}", facts.specs.join(" ")) }
+    if facts.specs.is_empty() {
+        "The run".to_string()
+    } else {
+        format!("The run on {}", facts.specs.join(" "))
+    }
 }
 
 /// Where the log holds several runs: how many, which one this is, and how the others are asked for.
@@ -91,7 +106,11 @@ fn several(facts: &Facts) -> String {
         return String::new();
     }
     let this = if facts.newest { "this is the one that began last" } else { "this is the one asked for" };
-    let mut text = format!("The log holds {} runs; {this}{}. For another one:\n", number(facts.runs), began(facts.began));
+    let mut text = format!(
+        "The log holds {} runs; {this}{}. For another one:\n",
+        number(facts.runs),
+        began(facts.began)
+    );
     for run in facts.other_runs.iter().rev().take(NAMED_MAX) {
         text.push_str(&format!("     {}\n", other(run)));
     }
@@ -103,7 +122,11 @@ fn several(facts: &Facts) -> String {
 }
 
 fn other(run: &OtherRun) -> String {
-    let name = if run.run_id.is_empty() { "(without a name)".to_string() } else { format!("--run {}", name(&run.run_id)) };
+    let name = if run.run_id.is_empty() {
+        "(without a name)".to_string()
+    } else {
+        format!("--run {}", name(&run.run_id))
+    };
     let ended = if run.last_words { "" } else { ", without a last line" };
     let beside = if run.beside { ", at the same time as this one" } else { "" };
     format!("{name}{}{ended}{beside}", began(run.began))
@@ -137,7 +160,9 @@ fn words(facts: &Facts, found: &[Finding]) -> String {
         text.push_str("What it captured its log doesn't say.\n");
     }
     if facts.continues {
-        text.push_str("Its log was moved meanwhile: dumps and warnings of before are in the file before this one.\n");
+        text.push_str(
+            "Its log was moved meanwhile: dumps and warnings of before are in the file before this one.\n",
+        );
     }
     if let Some(age_s) = facts.counts_age_s {
         text.push_str(&format!("Losses are told within a second; its other counts are {age_s:.0} s old.\n"));
@@ -157,8 +182,11 @@ fn words(facts: &Facts, found: &[Finding]) -> String {
             text.push_str(next);
             part = next;
         }
-        let from: Vec<String> =
-            (1..).zip(found).filter(|(_, other)| finding.follows.contains(&other.kind)).map(|(at, _)| at.to_string()).collect();
+        let from: Vec<String> = (1..)
+            .zip(found)
+            .filter(|(_, other)| finding.follows.contains(&other.kind))
+            .map(|(at, _)| at.to_string())
+            .collect();
         let from = if from.is_empty() { String::new() } else { format!("; see {}", from.join(" and ")) };
         text.push_str(&format!("{}. {}{from}\n", at + 1, finding_words(finding)));
         finding.remedies.iter().for_each(|remedy| text.push_str(&format!("     - {remedy}\n")));

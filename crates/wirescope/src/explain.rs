@@ -1,4 +1,5 @@
-//! `wirescope filter`: what a filter means, its programs, its screen, what it takes of a file, and what it costs.
+//! `wirescope filter`: what a filter means, its programs, its screen, what it takes of a file, and what it
+//! costs.
 //!
 //! ```text
 //! filter ─► meaning        sentences where libpcap's language surprises
@@ -37,7 +38,8 @@ struct OfLink {
     screen: Screen,
     /// What the file's packets of this type came to; `None` without a file.
     tally: Option<Tally>,
-    /// Time of a packet by engine, ns, over how many packets; `None` where there are no packets to measure with.
+    /// Time of a packet by engine, ns, over how many packets; `None` where there are no packets to measure
+    /// with.
     cost: Option<(Vec<Cost>, usize)>,
 }
 
@@ -97,12 +99,17 @@ fn failed(cause: String) -> NoResult {
 
 fn of_file(filter: &Filter, file: FileSource) -> Result<(Vec<OfLink>, u64), NoResult> {
     let (taken, beyond) = packets::of_file(filter, file).map_err(failed)?;
-    let links = taken.into_iter().map(|(link, taken)| told(filter, link, taken, true)).collect::<Result<_, _>>()?;
+    let links =
+        taken.into_iter().map(|(link, taken)| told(filter, link, taken, true)).collect::<Result<_, _>>()?;
     Ok((links, beyond))
 }
 
 fn of_link(filter: &Filter, link: LinkType) -> Result<OfLink, NoResult> {
-    let taken = if link == LinkType::ETHERNET { packets::generated(filter).map_err(failed)? } else { Taken::none(filter, link) };
+    let taken = if link == LinkType::ETHERNET {
+        packets::generated(filter).map_err(failed)?
+    } else {
+        Taken::none(filter, link)
+    };
     told(filter, link, taken, false)
 }
 
@@ -116,5 +123,11 @@ fn told(filter: &Filter, link: LinkType, taken: Taken, counted: bool) -> Result<
         true => None,
         false => Some((packets::cost(filter, link, &taken.sample).map_err(failed)?, taken.sample.len())),
     };
-    Ok(OfLink { link, filter: filter.clone(), screen: taken.screen, tally: counted.then_some(taken.tally), cost })
+    Ok(OfLink {
+        link,
+        filter: filter.clone(),
+        screen: taken.screen,
+        tally: counted.then_some(taken.tally),
+        cost,
+    })
 }

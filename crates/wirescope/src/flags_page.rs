@@ -53,7 +53,11 @@ fn section(command: &Command, above: &str, keys: &BTreeSet<String>, text: &mut S
             let _ = write!(text, "\n### {heading}\n");
         }
         text.push_str("\n| flag | default | what |\n|---|---|---|\n");
-        for arg in command.get_arguments().filter(shown).filter(|arg| arg.get_help_heading().unwrap_or("") == heading) {
+        for arg in command
+            .get_arguments()
+            .filter(shown)
+            .filter(|arg| arg.get_help_heading().unwrap_or("") == heading)
+        {
             let is_key = arg.get_long().is_some_and(|long| keys.contains(long));
             let mark = if command.get_name() == "run" && !is_key { " *" } else { "" };
             let _ = writeln!(text, "| {}{mark} | {} | {} |", spelled(arg), default(arg), meaning(arg));
@@ -69,14 +73,20 @@ fn section(command: &Command, above: &str, keys: &BTreeSet<String>, text: &mut S
 
 /// A flag with its value, or an argument's name.
 fn spelled(arg: &Arg) -> String {
-    let value = arg.get_value_names().map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
+    let value = arg
+        .get_value_names()
+        .map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
     let takes = arg.get_action().takes_values() && !is_switch(arg);
     let behind = value.filter(|_| takes).map(|value| format!(" {value}")).unwrap_or_default();
-    let flags: Vec<String> = [arg.get_short().map(|short| format!("-{short}")), arg.get_long().map(|long| format!("--{long}"))]
-        .into_iter()
-        .flatten()
-        .collect();
-    cell(&format!("`{}`", if flags.is_empty() { behind.trim().to_string() } else { format!("{}{behind}", flags.join(", ")) }))
+    let flags: Vec<String> =
+        [arg.get_short().map(|short| format!("-{short}")), arg.get_long().map(|long| format!("--{long}"))]
+            .into_iter()
+            .flatten()
+            .collect();
+    cell(&format!(
+        "`{}`",
+        if flags.is_empty() { behind.trim().to_string() } else { format!("{}{behind}", flags.join(", ")) }
+    ))
 }
 
 /// A flag that is given or not; `=true` and `=false` may follow it.
@@ -85,15 +95,21 @@ fn is_switch(arg: &Arg) -> bool {
 }
 
 fn default(arg: &Arg) -> String {
-    let text = arg.get_default_values().first().filter(|_| !is_switch(arg)).map(|text| text.to_string_lossy().into_owned());
+    let text = arg
+        .get_default_values()
+        .first()
+        .filter(|_| !is_switch(arg))
+        .map(|text| text.to_string_lossy().into_owned());
     text.map(|text| cell(&format!("`{text}`"))).unwrap_or_default()
 }
 
 fn meaning(arg: &Arg) -> String {
     let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
     let help = help.replace("\n\n", ". ").trim_end_matches('.').to_string();
-    let words: Vec<String> = arg.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
-    let choice = if words.is_empty() || is_switch(arg) { String::new() } else { format!(": {}", words.join(", ")) };
+    let words: Vec<String> =
+        arg.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
+    let choice =
+        if words.is_empty() || is_switch(arg) { String::new() } else { format!(": {}", words.join(", ")) };
     cell(&format!("{help}{choice}"))
 }
 

@@ -1,18 +1,32 @@
-//! What help says around the table of flags: `--help` what a first user needs, `--help-all` and the manual pages everything.
+//! What help says around the table of flags: `--help` what a first user needs, `--help-all` and the manual
+//! pages everything.
 //!
-//! Of `run`, and of `config show`, which has the same flags, `--help` shows [`FIRST_FLAGS`] alone. Other commands have few
-//! flags: there both flags show all of them.
+//! Of `run`, and of `config show`, which has the same flags, `--help` shows [`FIRST_FLAGS`] alone. Other
+//! commands have few flags: there both flags show all of them.
 
 use clap::{Arg, ArgAction};
 
 /// The flags of `run` that `--help` shows, besides those for help.
-const FIRST_FLAGS: [&str; 12] =
-    ["interface", "read", "source", "ring", "trigger", "dump", "before", "after", "out", "write", "all", "config"];
+const FIRST_FLAGS: [&str; 12] = [
+    "interface",
+    "read",
+    "source",
+    "ring",
+    "trigger",
+    "dump",
+    "before",
+    "after",
+    "out",
+    "write",
+    "all",
+    "config",
+];
 
 /// The flags for help that every command has. `run` shows the second one too, in a place of its own.
 pub fn help_flags() -> [Arg; 2] {
     let short = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print help");
-    let long = Arg::new("help_all").long("help-all").action(ArgAction::HelpLong).help("Print help on everything");
+    let long =
+        Arg::new("help_all").long("help-all").action(ArgAction::HelpLong).help("Print help on everything");
     [short.global(true), long.global(true).hide(true)]
 }
 
@@ -22,17 +36,22 @@ pub fn help_flags_of_many() -> [Arg; 2] {
     let heading = "Configuration and help";
     [
         short.global(false).help_heading(heading).help("Print this help: what a first user needs"),
-        long.global(false).help_heading(heading).hide(false).help("Print help on all flags, sources, templates and signals"),
+        long.global(false)
+            .help_heading(heading)
+            .hide(false)
+            .help("Print help on all flags, sources, templates and signals"),
     ]
 }
 
 /// Leaves a flag that a first user doesn't need to `--help-all`.
 pub fn first_flags_first(arg: Arg) -> Arg {
-    let first = FIRST_FLAGS.contains(&arg.get_id().as_str()) || matches!(arg.get_id().as_str(), "help" | "help_all");
+    let first =
+        FIRST_FLAGS.contains(&arg.get_id().as_str()) || matches!(arg.get_id().as_str(), "help" | "help_all");
     arg.hide_short_help(!first)
 }
 
-// Lines of at most 75 letters: in a manual page, five columns further to the right, they must stay whole in a terminal of 80.
+// Lines of at most 75 letters: in a manual page, five columns further to the right, they must stay whole in a
+// terminal of 80.
 pub const EXAMPLES: &str = "\
 Examples:
   # record an interface; for each packet to UDP port 60000 keep what its

@@ -1,4 +1,5 @@
-//! Whether what is said goes to systemd's journal, which takes each line's priority from its beginning (`sd-daemon(3)`).
+//! Whether what is said goes to systemd's journal, which takes each line's priority from its beginning
+//! (`sd-daemon(3)`).
 
 use crate::speech::Level;
 use std::io;

@@ -48,7 +48,8 @@ fn main() -> ExitCode {
     }
     let matches = Cli::command().try_get_matches().unwrap_or_else(|error| not_understood(error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    // A limit on file sizes is then an error of the write that meets it, as a full disk is, and no sudden end.
+    // A limit on file sizes is then an error of the write that meets it, as a full disk is, and no sudden
+    // end.
     let met = Arc::new(AtomicBool::new(false));
     if let Err(error) = signal_hook::flag::register(libc::SIGXFSZ, met) {
         return ExitCode::from(failed(&Fault::of_thing("signals").error(&error)));
@@ -59,7 +60,9 @@ fn main() -> ExitCode {
         Verb::Filter(args) => told(explain::explain(&args)),
         Verb::Bench(args) => told(bench::bench(&args)),
         Verb::Config { what: ConfigVerb::Check { file } } => config::check(&file),
-        Verb::Config { what: ConfigVerb::Show(_) } => told(config::show(below(&matches, &["config", "show"]))),
+        Verb::Config { what: ConfigVerb::Show(_) } => {
+            told(config::show(below(&matches, &["config", "show"])))
+        }
         Verb::Devices(args) => devices::devices(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Completions { shell } => print(&manual::completions(shell)),
@@ -68,14 +71,15 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Ends at a command line that can't be understood; in the form that it asks for all the same, if that can be seen in it.
+/// Ends at a command line that can't be understood; in the form that it asks for all the same, if that can be
+/// seen in it.
 fn not_understood(error: clap::Error) -> ! {
     if !error.use_stderr() {
         error.exit();
     }
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let json =
-        words.iter().any(|word| word == "--log-format=json") || words.windows(2).any(|two| two == ["--log-format", "json"]);
+    let json = words.iter().any(|word| word == "--log-format=json")
+        || words.windows(2).any(|two| two == ["--log-format", "json"]);
     if json {
         speech::choose(LogFormat::Json);
     }
@@ -92,8 +96,8 @@ fn not_understood(error: clap::Error) -> ! {
     std::process::exit(code)
 }
 
-/// The parser ends at the first flag that it doesn't know. This finds the others: what it complains of is left out, with the
-/// words behind it that may be its value, and the rest is parsed again.
+/// The parser ends at the first flag that it doesn't know. This finds the others: what it complains of is
+/// left out, with the words behind it that may be its value, and the rest is parsed again.
 fn with_other_unknown_flags(error: clap::Error, words: &[String]) -> Vec<clap::Error> {
     let mut left = words.to_vec();
     let mut errors = vec![error];
@@ -141,7 +145,9 @@ fn known_elsewhere(error: &clap::Error, words: &[String]) -> Option<String> {
         (ErrorKind::InvalidSubcommand, "config") => {
             let file = words.get(2).filter(|file| file.ends_with(".toml"))?;
             let file = shell_word(file);
-            return Some(format!("which of both? wirescope config check {file}, or: wirescope config show --config {file}"));
+            return Some(format!(
+                "which of both? wirescope config check {file}, or: wirescope config show --config {file}"
+            ));
         }
         (ErrorKind::InvalidSubcommand, command) => return tcpdump_words::no_command(command, &words[2..]),
         _ => {}
@@ -155,7 +161,8 @@ fn known_elsewhere(error: &clap::Error, words: &[String]) -> Option<String> {
     }
     // From the first word that belongs to no flag on, as far as no flag comes: one filter.
     let from = words.iter().skip(2).position(|word| word == unknown)? + 2;
-    let free: Vec<&str> = words[from..].iter().map(String::as_str).take_while(|word| !word.starts_with('-')).collect();
+    let free: Vec<&str> =
+        words[from..].iter().map(String::as_str).take_while(|word| !word.starts_with('-')).collect();
     Some(tcpdump_words::free_words(&free.join(" ")))
 }
 
@@ -182,7 +189,9 @@ fn run(matches: &ArgMatches) -> u8 {
     }
     let (json, stdout_taken, quiet) = (planned.json, planned.stdout_taken, planned.quiet);
     if json || stdout_taken {
-        stdio::closed_stdout().into_iter().for_each(|warning| say(Level::Warning, &format!("wirescope: {warning}")));
+        stdio::closed_stdout()
+            .into_iter()
+            .for_each(|warning| say(Level::Warning, &format!("wirescope: {warning}")));
     }
     match record::record(planned, &Arc::new(Control::default())) {
         Ended::Refused(fault) => {
@@ -262,7 +271,8 @@ fn man(args: &ManArgs) -> u8 {
                 let typed = args.command.join(" ");
                 let all = pages.iter().map(|page| page.words.join(" ")).filter(|words| !words.is_empty());
                 let all = all.collect::<Vec<_>>().join(", ");
-                let fault = Fault::of_thing("man").with_value(&typed).cause(format!("there is no command '{typed}'"));
+                let fault =
+                    Fault::of_thing("man").with_value(&typed).cause(format!("there is no command '{typed}'"));
                 refused(&[fault.remedy(format!("there are: {all}"))])
             }
         };
@@ -276,7 +286,8 @@ fn man(args: &ManArgs) -> u8 {
     DONE
 }
 
-/// Prints lines of words, or of JSON that is fit to be shown: nothing of what foreign data brought reaches a terminal as it is.
+/// Prints lines of words, or of JSON that is fit to be shown: nothing of what foreign data brought reaches a
+/// terminal as it is.
 fn print_text(text: &str) -> u8 {
     print(printable_lines(text).as_bytes())
 }
@@ -285,7 +296,9 @@ fn print_text(text: &str) -> u8 {
 fn print(text: &[u8]) -> u8 {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&Fault::of_thing("standard output").error(&error)),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            failed(&Fault::of_thing("standard output").error(&error))
+        }
         _ => DONE,
     }
 }

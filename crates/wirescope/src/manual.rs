@@ -39,7 +39,8 @@ pub fn pages() -> io::Result<Vec<Page>> {
     let names: Vec<String> = commands.iter().map(|(words, _)| page_name(words)).collect();
     let mut pages = Vec::new();
     for (words, command) in commands {
-        let others: Vec<&str> = names.iter().map(String::as_str).filter(|name| *name != page_name(&words)).collect();
+        let others: Vec<&str> =
+            names.iter().map(String::as_str).filter(|name| *name != page_name(&words)).collect();
         pages.push(Page { text: page(command, &others)?, words });
     }
     Ok(pages)
@@ -59,9 +60,17 @@ fn all_commands<'a>(command: &'a Command, words: Vec<String>, found: &mut Vec<(V
 
 /// A page; `others` are the names of all other ones.
 fn page(command: &Command, others: &[&str]) -> io::Result<Vec<u8>> {
-    // What stands behind the flags becomes sections with names; flags that only --help-all shows are as good as others.
-    let mut bare = command.clone().version(Resettable::Reset).after_help(Resettable::Reset).after_long_help(Resettable::Reset);
-    bare = bare.mut_args(|arg| arg.hide_short_help(false)).subcommand_help_heading("COMMANDS").subcommand_value_name("COMMAND");
+    // What stands behind the flags becomes sections with names; flags that only --help-all shows are as good
+    // as others.
+    let mut bare = command
+        .clone()
+        .version(Resettable::Reset)
+        .after_help(Resettable::Reset)
+        .after_long_help(Resettable::Reset);
+    bare = bare
+        .mut_args(|arg| arg.hide_short_help(false))
+        .subcommand_help_heading("COMMANDS")
+        .subcommand_value_name("COMMAND");
     if bare.find_subcommand("help").is_some() {
         bare = bare.mut_subcommand("help", |help| help.hide(true));
     }
@@ -88,7 +97,8 @@ fn page(command: &Command, others: &[&str]) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What help says behind the flags: a line that ends with a colon is a heading, what is indented stays as it is.
+/// What help says behind the flags: a line that ends with a colon is a heading, what is indented stays as it
+/// is.
 fn sections(words: &str, roff: &mut Roff) {
     let mut begun = false;
     let mut as_it_is = false;
@@ -142,17 +152,25 @@ mod tests {
         whole.build();
         let mut flags = 0;
         for page in &pages {
-            let text = String::from_utf8(page.text.clone()).unwrap().replace("\\-", "-").replace("\\*(Aq", "'");
-            let command = page.words.iter().fold(&whole, |command, word| command.find_subcommand(word).unwrap());
+            let text =
+                String::from_utf8(page.text.clone()).unwrap().replace("\\-", "-").replace("\\*(Aq", "'");
+            let command =
+                page.words.iter().fold(&whole, |command, word| command.find_subcommand(word).unwrap());
             assert!(text.contains(&format!(".TH {} 1", page.name())), "{}", page.name());
             for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
                 let header = match arg.get_long() {
                     Some(long) => format!("\\fB--{long}\\fR"),
-                    None => arg.get_short().map_or_else(|| "\n[\\fI".to_string(), |short| format!("\\fB-{short}\\fR")),
+                    None => arg
+                        .get_short()
+                        .map_or_else(|| "\n[\\fI".to_string(), |short| format!("\\fB-{short}\\fR")),
                 };
                 let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
                 let says = text.contains(&help) || text.contains(&format!("{help}."));
-                assert!((text.contains(&header) || arg.is_positional()) && says, "{}: {header}: {help}", page.name());
+                assert!(
+                    (text.contains(&header) || arg.is_positional()) && says,
+                    "{}: {header}: {help}",
+                    page.name()
+                );
                 flags += 1;
             }
         }

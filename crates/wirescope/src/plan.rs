@@ -1,4 +1,5 @@
-//! From the command line as written to the run as meant: everything is checked, all faults are told at once, nothing is created.
+//! From the command line as written to the run as meant: everything is checked, all faults are told at once,
+//! nothing is created.
 
 mod capture;
 pub mod faults;
@@ -28,7 +29,8 @@ use triggers::Times;
 const DURATION_NS_MAX: i64 = 366 * 86_400 * 1_000_000_000;
 /// Status lines come this far apart at least.
 const STATUS_NS_MIN: i64 = 1_000_000_000;
-/// Dumps at once where nothing else is said: of live traffic, and of sources that can wait, where nothing is lost to speed.
+/// Dumps at once where nothing else is said: of live traffic, and of sources that can wait, where nothing is
+/// lost to speed.
 const DUMPS_LIVE: u64 = 8;
 const DUMPS_WAITING: u64 = 1024;
 /// Holdoff where nothing else is said, ns: of live traffic; sources that can wait have none.
@@ -93,7 +95,11 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
         "interpreter" => FilterEngine::Interpreter,
         other => {
             if other != "native" {
-                faults.add(Fault::of("filter-engine").value(other, "is no engine").remedy("write native or interpreter"));
+                faults.add(
+                    Fault::of("filter-engine")
+                        .value(other, "is no engine")
+                        .remedy("write native or interpreter"),
+                );
             }
             FilterEngine::Native
         }
@@ -101,7 +107,8 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
     let triggers = triggers::plan(args, &times, vlan, &sources.link_types, &mut faults);
     let (ring, segments) = ring(args, &sources, &mut faults);
     let memory = memory(args, &ring, &sources, segments.1 > 0, look, &mut faults);
-    let free_bytes = (look == Look::Machine).then(|| Machine::this().available(None).0.saturating_sub(ring.ring_bytes));
+    let free_bytes =
+        (look == Look::Machine).then(|| Machine::this().available(None).0.saturating_sub(ring.ring_bytes));
     capture::rings(&mut sources.entries, free_bytes, &mut faults);
     let dumps_max = match &args.dumps_max {
         Some(text) => count("dumps-max", text, DUMPS_MAX, &mut faults),
@@ -119,7 +126,11 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
         faults.add(Fault::of("summary").value(form, "is no form of a summary").remedy(remedy));
     }
     if !["text", "json"].contains(&args.log_format.as_str()) {
-        faults.add(Fault::of("log-format").value(&args.log_format, "is no form of a log").remedy("write text or json"));
+        faults.add(
+            Fault::of("log-format")
+                .value(&args.log_format, "is no form of a log")
+                .remedy("write text or json"),
+        );
     }
     if args.quiet && args.verbose > 0 {
         let cause = sentence!["it says less, and ", Setting::of("verbose"), " says more"];
@@ -127,9 +138,12 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
     }
     outputs::something_is_written(args, &sources, &mut faults);
     let rights = rights::plan(args, look, &mut faults);
-    let status_every_ns = duration(Fault::of("status-every"), "status-every", &args.status_every, &mut faults);
+    let status_every_ns =
+        duration(Fault::of("status-every"), "status-every", &args.status_every, &mut faults);
     if (0..STATUS_NS_MIN).contains(&status_every_ns) && faults.is_empty() {
-        faults.add(Fault::of("status-every").value(&args.status_every, "is too often").remedy("write at least 1s"));
+        faults.add(
+            Fault::of("status-every").value(&args.status_every, "is too often").remedy("write at least 1s"),
+        );
     }
     if !faults.is_empty() {
         return Err(faults.into_vec());
@@ -170,7 +184,8 @@ fn duration(fault: Fault, key: &'static str, text: &str, faults: &mut Faults<'_>
         Ok(ns) if ns <= DURATION_NS_MAX => return ns,
         Ok(_) => fault.value(text, "is more than a year").remedy("write less"),
         Err(cause) => {
-            let remedy = sentence!["write e.g. ", setting().example("30s"), " or ", setting().example("250ms")];
+            let remedy =
+                sentence!["write e.g. ", setting().example("30s"), " or ", setting().example("250ms")];
             faults::bad(fault, cause).remedy(remedy)
         }
     });
@@ -225,7 +240,8 @@ fn ring(args: &RunArgs, sources: &Sources, faults: &mut Faults<'_>) -> (RingConf
     (config, config.plan().unwrap_or_default())
 }
 
-/// What is asked of the ring's memory, checked against the machine's nodes, and their memory if the ring's sizes are right.
+/// What is asked of the ring's memory, checked against the machine's nodes, and their memory if the ring's
+/// sizes are right.
 fn memory(
     args: &RunArgs,
     ring: &RingConfig,

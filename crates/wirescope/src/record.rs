@@ -82,8 +82,9 @@ pub fn kept_promises(summary: &Summary) -> bool {
     summary.failures.is_empty() && summary.dump_totals.failed == 0
 }
 
-/// From here on SIGINT and SIGTERM stop the run, the second time at once; SIGUSR1 fires by hand; SIGHUP goes on in a
-/// new log where that was moved, and reads the configuration file again, where there is one; SIGCONT is noted in the log.
+/// From here on SIGINT and SIGTERM stop the run, the second time at once; SIGUSR1 fires by hand; SIGHUP goes
+/// on in a new log where that was moved, and reads the configuration file again, where there is one; SIGCONT
+/// is noted in the log.
 fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCONT])?;
     let reload = reload.map(|reload| reload.listen(control.clone())).transpose()?;
@@ -117,8 +118,8 @@ fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<(
     Ok(())
 }
 
-/// Sends an order of a signal. What comes of it the run says itself; here only what it didn't take, behind `place`. A run that
-/// has ended refuses by having ended.
+/// Sends an order of a signal. What comes of it the run says itself; here only what it didn't take, behind
+/// `place`. A run that has ended refuses by having ended.
 fn send(control: &Control, order: Order, place: &str) {
     if let Err(Unsent { refusal: refusal @ Refusal::Busy, .. }) = control.send(order) {
         say(Level::Warning, &format!("{place}: {refusal}"));
@@ -155,7 +156,11 @@ fn rate(plan: &RunPlan) -> (f64, String) {
             }
         }
     }
-    if wire_bits > 0.0 { (ring_bits, words::bit_rate(wire_bits)) } else { (RATE_ASSUMED, words::bit_rate(RATE_ASSUMED)) }
+    if wire_bits > 0.0 {
+        (ring_bits, words::bit_rate(wire_bits))
+    } else {
+        (RATE_ASSUMED, words::bit_rate(RATE_ASSUMED))
+    }
 }
 
 fn mean_bytes(options: &SynthOptions) -> f64 {

@@ -1,7 +1,7 @@
 //! What is said on standard error: lines of text for people, or one JSON object a line for programs.
 //!
-//! No control character of foreign text (names of interfaces in capture files, output of commands) is said as it is. In systemd's
-//! journal each line has its priority in front.
+//! No control character of foreign text (names of interfaces in capture files, output of commands) is said as
+//! it is. In systemd's journal each line has its priority in front.
 
 use crate::journal;
 use scope_events::now_ns;
@@ -91,7 +91,9 @@ pub fn say(level: Level, text: &str) {
 pub fn say_fault(fault: &Fault) {
     let text = format!("wirescope: {fault}");
     match is_json() {
-        true => say_event(Level::Error, "note", &text, Map::from_iter([("fault".to_string(), fault.to_json())])),
+        true => {
+            say_event(Level::Error, "note", &text, Map::from_iter([("fault".to_string(), fault.to_json())]))
+        }
         false => say(Level::Error, &text),
     }
 }
@@ -101,7 +103,12 @@ pub fn say_event(level: Level, event: &str, text: &str, facts: Map<String, Value
     if level == Level::Info && is_quiet() {
         return;
     }
-    let _ = writeln!(std::io::stderr(), "{}{}", priority(level), json_line(&object(level, event, text, facts).to_string()));
+    let _ = writeln!(
+        std::io::stderr(),
+        "{}{}",
+        priority(level),
+        json_line(&object(level, event, text, facts).to_string())
+    );
 }
 
 fn object(level: Level, event: &str, text: &str, facts: Map<String, Value>) -> Value {
@@ -127,12 +134,17 @@ mod tests {
 
     #[test]
     fn an_object_is_one_line_whatever_its_text_and_facts_replace_none_of_its_keys() {
-        let facts: Map<String, Value> =
-            [("time", 1), ("packets", 2)].into_iter().map(|(key, value)| (key.to_string(), value.into())).collect();
+        let facts: Map<String, Value> = [("time", 1), ("packets", 2)]
+            .into_iter()
+            .map(|(key, value)| (key.to_string(), value.into()))
+            .collect();
         let line = object(Level::Warning, "status", "a\nb\u{1b}[2J", facts).to_string();
         assert!(!line.contains(['\n', '\u{1b}']), "{line}");
         let read: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!((&read["level"], &read["event"], &read["packets"]), (&"warning".into(), &"status".into(), &2.into()));
+        assert_eq!(
+            (&read["level"], &read["event"], &read["packets"]),
+            (&"warning".into(), &"status".into(), &2.into())
+        );
         assert!(read["time"].is_string() && read["text"] == "a\nb\u{1b}[2J");
     }
 }

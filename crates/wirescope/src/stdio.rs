@@ -1,8 +1,9 @@
 //! The standard descriptors at the start: what is said where standard output seems to have been closed.
 //!
-//! Before `main` begins, Rust's runtime opens /dev/null, for reading and writing, in place of each of the three that is closed: so no
-//! file of a run ever gets one of their numbers. From inside, that can't be told from a caller's own /dev/null opened this
-//! way, so it is a warning and no refusal. A shell's `>/dev/null` is for writing only, and meant.
+//! Before `main` begins, Rust's runtime opens /dev/null, for reading and writing, in place of each of the
+//! three that is closed: so no file of a run ever gets one of their numbers. From inside, that can't be told
+//! from a caller's own /dev/null opened this way, so it is a warning and no refusal. A shell's `>/dev/null`
+//! is for writing only, and meant.
 
 use std::fs;
 use std::os::linux::fs::MetadataExt;
@@ -17,13 +18,15 @@ pub fn closed_stdout() -> Option<&'static str> {
     let is_null = fs::metadata("/proc/self/fd/1").ok()?.st_rdev() == NULL;
     let facts = fs::read_to_string("/proc/self/fdinfo/1").ok()?;
     (is_null && is_for_both(&facts)).then_some(
-        "standard output: it was closed, or is /dev/null for reading and writing: what goes there is lost; give it a file or a pipe",
+        "standard output: it was closed, or is /dev/null for reading and writing: what goes there is lost; \
+         give it a file or a pipe",
     )
 }
 
 /// By the facts that the kernel tells of an open file.
 fn is_for_both(facts: &str) -> bool {
-    let flags = facts.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
+    let flags =
+        facts.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
     flags.is_some_and(|flags| flags & ACCESS_MODE == 2)
 }
 

@@ -1,4 +1,5 @@
-//! What people type who know tcpdump, tshark or dumpcap: which flag or command does it here, or that nothing does.
+//! What people type who know tcpdump, tshark or dumpcap: which flag or command does it here, or that nothing
+//! does.
 
 use crate::args::Cli;
 use clap::{Arg, CommandFactory};
@@ -10,30 +11,66 @@ use std::collections::VecDeque;
 const FLAGS: [(&str, &str); 43] = [
     (
         "-c",
-        "no flag ends a run after so many packets; --exit-after N ends it after N dumps, and 'timeout 60 wirescope run ...' after a time",
+        "no flag ends a run after so many packets; --exit-after N ends it after N dumps, and 'timeout 60 \
+         wirescope run ...' after a time",
     ),
-    ("-C", "files aren't cut by size: each dump is a file of its own; --dump-budget 50GiB bounds what all of them take"),
-    ("-G", "files aren't cut by time: each dump is a file of its own, from --before to --after around its trigger"),
+    (
+        "-C",
+        "files aren't cut by size: each dump is a file of its own; --dump-budget 50GiB bounds what all of \
+         them take",
+    ),
+    (
+        "-G",
+        "files aren't cut by time: each dump is a file of its own, from --before to --after around its trigger",
+    ),
     ("-W", "files aren't counted; --dump-budget 50GiB --dump-rotate keeps the newest"),
-    ("-b", "there is no ring of files: the ring is in memory, --ring 8GiB; --dump-budget 50GiB --dump-rotate bounds dumps"),
+    (
+        "-b",
+        "there is no ring of files: the ring is in memory, --ring 8GiB; --dump-budget 50GiB --dump-rotate \
+         bounds dumps",
+    ),
     ("-a", "--exit-after N ends a run after N dumps, and 'timeout 60 wirescope run ...' after a time"),
     ("-n", "names are never resolved; leave it out"),
     ("-N", "names are never resolved; leave it out"),
-    ("-A", "packets aren't printed; read a dump with: tcpdump -A -r FILE, or: wirescope run ... -w - | tcpdump -A -r -"),
-    ("-X", "packets aren't printed; read a dump with: tcpdump -X -r FILE, or: wirescope run ... -w - | tcpdump -X -r -"),
-    ("-x", "packets aren't printed; read a dump with: tcpdump -x -r FILE, or: wirescope run ... -w - | tcpdump -x -r -"),
-    ("-e", "packets aren't printed; read a dump with: tcpdump -e -r FILE, or: wirescope run ... -w - | tcpdump -e -r -"),
+    (
+        "-A",
+        "packets aren't printed; read a dump with: tcpdump -A -r FILE, or: wirescope run ... -w - | tcpdump \
+         -A -r -",
+    ),
+    (
+        "-X",
+        "packets aren't printed; read a dump with: tcpdump -X -r FILE, or: wirescope run ... -w - | tcpdump \
+         -X -r -",
+    ),
+    (
+        "-x",
+        "packets aren't printed; read a dump with: tcpdump -x -r FILE, or: wirescope run ... -w - | tcpdump \
+         -x -r -",
+    ),
+    (
+        "-e",
+        "packets aren't printed; read a dump with: tcpdump -e -r FILE, or: wirescope run ... -w - | tcpdump \
+         -e -r -",
+    ),
     ("-t", "packets aren't printed; read a dump with: tcpdump -t -r FILE; times are kept in nanoseconds"),
     ("-j", "time stamps are the kernel's, in nanoseconds; nothing chooses others"),
     ("-l", "nothing is printed for each packet, so nothing is buffered; leave it out"),
     ("-U", "a pipe (-w -) is handed each packet as it comes; leave it out"),
     ("-p", "promiscuous mode is switched off in the source: --source afpacket:eth0,promisc=off"),
-    ("-B", "the kernel's buffer is part of the source: --source afpacket:eth0,block=1MiB,blocks=64, or pcap:eth0,buffer=64MiB"),
+    (
+        "-B",
+        "the kernel's buffer is part of the source: --source afpacket:eth0,block=1MiB,blocks=64, or \
+         pcap:eth0,buffer=64MiB",
+    ),
     ("-D", "interfaces are listed by: wirescope devices"),
     ("-L", "link types are listed by: wirescope devices"),
     ("-d", "a filter's program is shown by: wirescope filter EXPR"),
     ("-F", "settings come from a file by --config FILE; a filter stands behind --trigger, quoted"),
-    ("-f", "a capture filter is --prefilter 'EXPR' (what else comes is never recorded); a trigger is --trigger 'EXPR'"),
+    (
+        "-f",
+        "a capture filter is --prefilter 'EXPR' (what else comes is never recorded); a trigger is --trigger \
+         'EXPR'",
+    ),
     ("-Y", "a trigger is --trigger 'EXPR', in the language of tcpdump; 'wirescope filter EXPR' explains one"),
     ("-Z", "the user to become is --user NAME"),
     ("-K", "checksums aren't checked; leave it out"),
@@ -41,14 +78,23 @@ const FLAGS: [(&str, &str); 43] = [
     ("-T", "packets aren't printed; read a dump with: tshark -T json -r FILE"),
     ("-z", "a command after each dump is --exec 'CMD'"),
     ("-y", "an interface is captured with the link type that it has; nothing chooses another"),
-    ("-Q", "both directions are recorded; a filter on addresses picks one: --prefilter 'src host ADDRESS', or dst"),
+    (
+        "-Q",
+        "both directions are recorded; a filter on addresses picks one: --prefilter 'src host ADDRESS', or \
+         dst",
+    ),
     ("-o", "the folder for dumps is --out DIR; a single dump goes into -w FILE"),
     (
         "-I",
-        "a wireless card is put into monitor mode before the run: ip link set wlan0 down; iw dev wlan0 set type monitor; ip link set wlan0 up",
+        "a wireless card is put into monitor mode before the run: ip link set wlan0 down; iw dev wlan0 set \
+         type monitor; ip link set wlan0 up",
     ),
     ("-J", "times are kept in nanoseconds; leave it out"),
-    ("-O", "filters are compiled as fast as they can be; leave it out. 'wirescope filter EXPR' shows the program"),
+    (
+        "-O",
+        "filters are compiled as fast as they can be; leave it out. 'wirescope filter EXPR' shows the \
+         program",
+    ),
     ("-R", "a trigger is --trigger 'EXPR', in the language of tcpdump; a capture file is read by -r FILE"),
     ("-P", "packets aren't printed, and what is recorded can be piped: -w - | tshark -r -"),
     ("-V", "packets aren't printed; read a dump with: tshark -V -r FILE"),
@@ -97,8 +143,8 @@ const LONG: [(&str, &str); 34] = [
 ];
 /// Flags of [`FLAGS`] that can be left out, and the line does the same.
 const NEEDLESS: [&str; 11] = ["-n", "-N", "-l", "-U", "-K", "-S", "-J", "-O", "-k", "-M", "-#"];
-/// Commands of others, and those that do it here, with the flag that a word behind them is the value of; and what stands for words that
-/// are missing, or are no words of that command.
+/// Commands of others, and those that do it here, with the flag that a word behind them is the value of; and
+/// what stands for words that are missing, or are no words of that command.
 const COMMANDS: [(&str, &str, &str); 19] = [
     ("capture", "run -i", "IFACE"),
     ("record", "run -i", "IFACE"),
@@ -139,8 +185,10 @@ pub fn instead_of(flag: &str) -> Option<String> {
         None => flag.get(..2).unwrap_or(flag),
     };
     let own = [("-i", "IFACE"), ("-r", "FILE"), ("-w", "FILE"), ("-s", "BYTES")];
-    let of_run = own.iter().find(|(known, _)| *known == short).map(|(flag, value)| format!("write {flag} {value}"));
-    let of_others = || FLAGS.iter().find(|(known, _)| *known == short).map(|(_, instead)| instead.to_string());
+    let of_run =
+        own.iter().find(|(known, _)| *known == short).map(|(flag, value)| format!("write {flag} {value}"));
+    let of_others =
+        || FLAGS.iter().find(|(known, _)| *known == short).map(|(_, instead)| instead.to_string());
     of_run.filter(|_| long.is_some()).or_else(of_others)
 }
 
@@ -174,7 +222,8 @@ pub fn no_command(word: &str, rest: &[String]) -> Option<String> {
     match line.filter.filter(|_| !is_flag(word)) {
         None => Some(format!("{word}: a command stands in front of it: {}", in_words(&line.words))),
         Some(filter) => Some(format!(
-            "'{}' begins with no command; with such a filter one records, or has it explained:\n  {}\n  wirescope filter {}",
+            "'{}' begins with no command; with such a filter one records, or has it explained:\n  {}\n  \
+             wirescope filter {}",
             printable(&filter),
             in_words(&line.words),
             shell_word(&filter)
@@ -200,12 +249,13 @@ struct RunLine {
     filter: Option<String>,
 }
 
-/// The line of `run` that does what was typed. If there is none: what helps instead of the first flag that stands in the way, if that is
-/// known.
+/// The line of `run` that does what was typed. If there is none: what helps instead of the first flag that
+/// stands in the way, if that is known.
 fn run_line(typed: &[String]) -> Result<RunLine, Option<String>> {
     let mut cli = Cli::command();
     cli.build();
-    let args: Vec<&Arg> = cli.find_subcommand("run").map(|run| run.get_arguments().collect()).unwrap_or_default();
+    let args: Vec<&Arg> =
+        cli.find_subcommand("run").map(|run| run.get_arguments().collect()).unwrap_or_default();
     let mut line = RunLine { words: vec!["run".to_string()], filter: None };
     let mut rest: VecDeque<String> = typed.iter().cloned().collect();
     while let Some(word) = rest.pop_front() {
@@ -254,7 +304,8 @@ fn run_line(typed: &[String]) -> Result<RunLine, Option<String>> {
     }
     if line.filter.is_some() {
         let has = |flags: &[&str]| line.words.iter().any(|word| flags.contains(&word.as_str()));
-        let (has_source, has_place) = (has(&["-i", "-r", "--source", "--config"]), has(&["--out", "-w", "--write", "--config"]));
+        let (has_source, has_place) =
+            (has(&["-i", "-r", "--source", "--config"]), has(&["--out", "-w", "--write", "--config"]));
         if !has_source {
             line.words.insert(1, "-i".to_string());
             line.words.insert(2, "IFACE".to_string());
@@ -291,13 +342,16 @@ fn is_flag(word: &str) -> bool {
 /// Whether a text begins as a filter does.
 fn is_filter(text: &str) -> bool {
     let text = text.trim_start_matches(['(', '!', ' ']);
-    let end = text.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').unwrap_or(text.len());
+    let end =
+        text.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').unwrap_or(text.len());
     is_filter_word(&text[..end]) && !text[end..].starts_with(['.', '_'])
 }
 
 fn is_called(arg: &Arg, flag: &str) -> bool {
     match flag.strip_prefix("--") {
-        Some(long) => arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|all| all.contains(&long)),
+        Some(long) => {
+            arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|all| all.contains(&long))
+        }
         None => arg.get_short() == flag.chars().nth(1),
     }
 }
@@ -328,14 +382,25 @@ mod tests {
 
     #[test]
     fn flags_of_others_have_an_answer() {
-        let long = ["--interface", "--count", "--duration", "--direction", "--snapshot-length", "--filter", "--list-interfaces"];
-        for flag in ["-c", "-C", "-G", "-n", "-A", "-nn", "-c5", "-y", "-Q", "-o", "-O", "-V"].into_iter().chain(long) {
+        let long = [
+            "--interface",
+            "--count",
+            "--duration",
+            "--direction",
+            "--snapshot-length",
+            "--filter",
+            "--list-interfaces",
+        ];
+        for flag in
+            ["-c", "-C", "-G", "-n", "-A", "-nn", "-c5", "-y", "-Q", "-o", "-O", "-V"].into_iter().chain(long)
+        {
             assert!(instead_of(flag).is_some(), "{flag}");
         }
         assert_eq!(instead_of("--interface").as_deref(), Some("write -i IFACE"));
         assert!(instead_of("--frobnicate").is_none() && instead_of("-9").is_none());
         assert!(
-            instead_of("--monitor-mode").is_some_and(|instead| instead.contains("set wlan0 down; iw dev wlan0 set type monitor"))
+            instead_of("--monitor-mode")
+                .is_some_and(|instead| instead.contains("set wlan0 down; iw dev wlan0 set type monitor"))
         );
         for (long, short) in LONG {
             assert!(instead_of(long).is_some(), "{long} {short}");
@@ -381,7 +446,8 @@ mod tests {
         let check = |typed: &[&str], expected: &str| {
             let said = said(typed);
             let lines = said.lines().flat_map(|line| line.split(", or: "));
-            let proposed: Vec<&str> = lines.filter_map(|line| Some(line.split_once("wirescope ")?.1)).collect();
+            let proposed: Vec<&str> =
+                lines.filter_map(|line| Some(line.split_once("wirescope ")?.1)).collect();
             assert!(proposed.contains(&expected), "{typed:?}: {said}");
             for line in proposed {
                 assert!(is_understood(&words_of(line)), "{typed:?}: {line}");
@@ -449,14 +515,18 @@ mod tests {
         cli.build();
         let run = cli.find_subcommand("run").unwrap();
         for (flag, _) in LONG {
-            assert!(run.get_arguments().all(|arg| arg.get_long().is_none_or(|long| format!("--{long}") != flag)), "{flag}");
+            assert!(
+                run.get_arguments().all(|arg| arg.get_long().is_none_or(|long| format!("--{long}") != flag)),
+                "{flag}"
+            );
         }
         for (command, ..) in COMMANDS {
             assert!(cli.find_subcommand(command).is_none(), "{command}");
         }
         for (flag, _) in FLAGS {
             assert!(
-                run.get_arguments().all(|arg| arg.get_short().map(|short| format!("-{short}")).as_deref() != Some(flag)),
+                run.get_arguments()
+                    .all(|arg| arg.get_short().map(|short| format!("-{short}")).as_deref() != Some(flag)),
                 "{flag}"
             );
         }

@@ -1,4 +1,5 @@
-//! What a run tells while it goes, on standard error: on a terminal rewritten in place, otherwise now and then a plain line.
+//! What a run tells while it goes, on standard error: on a terminal rewritten in place, otherwise now and
+//! then a plain line.
 
 use crate::speech::{self, Level, say};
 use crate::words;
@@ -46,12 +47,19 @@ struct Shown {
 impl Teller {
     /// Tells a line for each worker and dump, too, if `verbose`; `ready` when capture begins.
     pub fn new(verbose: bool, ready: String) -> Teller {
-        let shown = Shown { progress: None, lines: Vec::new(), progress_told: Instant::now(), next_plain_s: PLAIN_EVERY_S };
+        let shown = Shown {
+            progress: None,
+            lines: Vec::new(),
+            progress_told: Instant::now(),
+            next_plain_s: PLAIN_EVERY_S,
+        };
         let rewrites = std::io::stderr().is_terminal() && !speech::is_json() && !speech::is_quiet();
         let bars = rewrites.then(MultiProgress::new);
         let service = Service::from_environment();
-        let fault =
-            service.as_ref().err().map(|error| format!("NOTIFY_SOCKET: {error}: the service manager isn't told anything"));
+        let fault = service
+            .as_ref()
+            .err()
+            .map(|error| format!("NOTIFY_SOCKET: {error}: the service manager isn't told anything"));
         fault.iter().for_each(|fault| say(Level::Warning, fault));
         let service = service.ok().flatten();
         Teller { verbose, ready, bars, service, started: AtomicBool::new(false), shown: Mutex::new(shown) }
@@ -119,8 +127,9 @@ impl Watch for Teller {
         };
         let progress = shown.progress.get_or_insert_with(|| {
             let bar = bars.add(ProgressBar::new(total));
-            if let Ok(style) = ProgressStyle::with_template("ring: {binary_bytes} of {binary_total_bytes} ready {wide_bar} {eta}")
-            {
+            if let Ok(style) = ProgressStyle::with_template(
+                "ring: {binary_bytes} of {binary_total_bytes} ready {wide_bar} {eta}",
+            ) {
                 bar.set_style(style);
             }
             bar
@@ -192,7 +201,10 @@ impl Watch for Teller {
         let line = words::dump(report);
         let level = if report.has_failed() { Level::Warning } else { Level::Info };
         if speech::is_json() {
-            let facts = Map::from_iter([("dump".to_string(), scope_events::Fact::write(&scope_engine::summary::dump(report)))]);
+            let facts = Map::from_iter([(
+                "dump".to_string(),
+                scope_events::Fact::write(&scope_engine::summary::dump(report)),
+            )]);
             return speech::say_event(level, "dump", &line, facts);
         }
         self.tell(level, &line);
@@ -204,8 +216,12 @@ impl Watch for Teller {
 
 /// The figures of a status.
 fn facts(status: &Status) -> Map<String, Value> {
-    let dropped: Map<String, Value> =
-        status.counts.dropped.iter().map(|(reason, packets)| (reason.name().to_string(), packets.into())).collect();
+    let dropped: Map<String, Value> = status
+        .counts
+        .dropped
+        .iter()
+        .map(|(reason, packets)| (reason.name().to_string(), packets.into()))
+        .collect();
     let facts = json!({
         "elapsed_s": status.elapsed_s,
         "packets_per_s": status.packets_per_s,
@@ -231,8 +247,12 @@ mod tests {
     fn the_figures_of_a_status_say_how_a_run_goes_and_whether_there_is_space() {
         let space = scope_dump::budget::Standing { used: 5, full: true, ..Default::default() };
         let counts = WorkerCounts { received_packets: 7, ..WorkerCounts::default() };
-        let facts = facts(&Status { counts, hits: 2, dumps_open: 1, space: Some(space), ..Status::default() });
-        assert_eq!((&facts["packets"], &facts["hits"], &facts["dumps_open"]), (&7.into(), &2.into(), &1.into()));
+        let facts =
+            facts(&Status { counts, hits: 2, dumps_open: 1, space: Some(space), ..Status::default() });
+        assert_eq!(
+            (&facts["packets"], &facts["hits"], &facts["dumps_open"]),
+            (&7.into(), &2.into(), &1.into())
+        );
         assert_eq!((&facts["dump_bytes"], &facts["no_space"]), (&5.into(), &true.into()));
         assert_eq!(facts["dropped"]["kernel"], 0);
         assert_eq!(super::facts(&Status::default())["dump_bytes"], Value::Null);

@@ -10,17 +10,27 @@ use scope_spelling::printable::printable;
 use scope_spelling::time::iso;
 
 /// Counters of a network card that tell of lost packets.
-const NIC_LOSSES: [&str; 6] =
-    ["rx_dropped", "rx_missed_errors", "rx_fifo_errors", "rx_over_errors", "rx_crc_errors", "rx_length_errors"];
+const NIC_LOSSES: [&str; 6] = [
+    "rx_dropped",
+    "rx_missed_errors",
+    "rx_fifo_errors",
+    "rx_over_errors",
+    "rx_crc_errors",
+    "rx_length_errors",
+];
 
 /// Of each trigger whose filter is empty, that every packet fires it.
 pub fn everything_fires(plan: &RunPlan) -> Vec<String> {
     let in_force = plan.live.triggers.iter();
-    let empty = in_force.filter(|trigger| trigger.condition.filter().is_some_and(|filter| filter.is_everything()));
-    empty.map(|trigger| format!("trigger '{}': its filter is empty, so every packet fires it", trigger.name)).collect()
+    let empty =
+        in_force.filter(|trigger| trigger.condition.filter().is_some_and(|filter| filter.is_everything()));
+    empty
+        .map(|trigger| format!("trigger '{}': its filter is empty, so every packet fires it", trigger.name))
+        .collect()
 }
 
-/// What a ring holds: bytes, how long that lasts at a rate, and what of a packet, where that isn't the most that can be kept.
+/// What a ring holds: bytes, how long that lasts at a rate, and what of a packet, where that isn't the most
+/// that can be kept.
 pub fn ring(segment_bytes: u64, segments: u64, bits_per_s: f64, rate: &str) -> String {
     let bytes = segment_bytes * segments;
     let lasts_ns = (bytes as f64 * 8e9 / bits_per_s.max(1.0)).min(i64::MAX as f64) as i64;
@@ -82,16 +92,27 @@ pub fn details(status: &Status) -> Vec<String> {
     let workers = status.workers.iter().enumerate().map(|(number, worker)| {
         let lag = worker.lag_ns.map_or("times are not of now".to_string(), |ns| format!("lag {}", span(ns)));
         let busy = worker.time.map_or(String::new(), |time| format!("  busy {:.0} %", time.busy * 100.0));
-        format!("      worker {number} {}  {}  {lag}{busy}", worker.source, rates(worker.packets_per_s, worker.bits_per_s))
+        format!(
+            "      worker {number} {}  {}  {lag}{busy}",
+            worker.source,
+            rates(worker.packets_per_s, worker.bits_per_s)
+        )
     });
     let interfaces = status.interfaces.iter().map(|entry| format!("      interface {}", interface(entry)));
     let nics = status.nics.iter().map(|status| format!("      nic {}", nic(status)));
     let dumps = status.dumps.iter().map(|dump| {
         let rates = rates(dump.packets_per_s, dump.bits_per_s);
         let written = counted(dump.packets, "packet");
-        format!("      dump {} {}  {written}  {rates}  {} to its end", dump.id, dump.trigger, span(dump.lag_ns))
+        format!(
+            "      dump {} {}  {written}  {rates}  {} to its end",
+            dump.id,
+            dump.trigger,
+            span(dump.lag_ns)
+        )
     });
-    let space = status.space.map(|space| format!("      dumps take {}; {} are free", size(space.used), size(space.free)));
+    let space = status
+        .space
+        .map(|space| format!("      dumps take {}; {} are free", size(space.used), size(space.free)));
     workers.chain(interfaces).chain(nics).chain(dumps).chain(space).collect()
 }
 
@@ -103,14 +124,18 @@ fn nic(status: &NicStatus) -> String {
     };
     let losses = NIC_LOSSES.iter().map(|name| (*name, status.count(name)));
     let driver = status.driver.iter().map(|(name, count)| (name.as_str(), *count));
-    let told: Vec<String> =
-        losses.chain(driver).filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {}", number(count))).collect();
+    let told: Vec<String> = losses
+        .chain(driver)
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{name} {}", number(count)))
+        .collect();
     let told = if told.is_empty() { "nothing lost that it knows of".to_string() } else { told.join(", ") };
     format!("{}: {what}, {told}", status.interface)
 }
 
-/// The summary at the end. What matters most stands last: dumps, a line each, then what isn't complete, what failed, what was lost. Where
-/// `told`, each dump has been told already where this is read: then only those that aren't complete are.
+/// The summary at the end. What matters most stands last: dumps, a line each, then what isn't complete, what
+/// failed, what was lost. Where `told`, each dump has been told already where this is read: then only those
+/// that aren't complete are.
 pub fn summary(summary: &Summary, told: bool) -> String {
     let mut text = String::new();
     let amount = |packets: u64, bytes: u64| format!("{}, {}", counted(packets, "packet"), size(bytes));
@@ -134,7 +159,10 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     }
     if let Some(exec) = &summary.exec {
         let fates = [(exec.failed, "failed"), (exec.timed_out, "took too long"), (exec.skipped, "skipped")];
-        let told = fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!(", {} {fate}", number(*count)));
+        let told = fates
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, fate)| format!(", {} {fate}", number(*count)));
         line(&mut text, format!("commands  {} run{}", number(exec.started), told.collect::<String>()));
     }
     if let Some(space) = &summary.space {
@@ -145,7 +173,11 @@ pub fn summary(summary: &Summary, told: bool) -> String {
         let of = space.bytes_max.map_or(String::new(), |bytes| format!(" of {}", size(bytes)));
         line(
             &mut text,
-            format!("space     dumps take {}{of}, {} are free{deleted}", size(space.standing.used), size(space.standing.free)),
+            format!(
+                "space     dumps take {}{of}, {} are free{deleted}",
+                size(space.standing.used),
+                size(space.standing.free)
+            ),
         );
     }
     let odd = [
@@ -169,7 +201,8 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     whole.iter().filter(|_| !told).chain(&lacking).for_each(|report| line(&mut text, dump(report)));
     if told && summary.dump_totals.dumps > 0 {
         let totals = &summary.dump_totals;
-        let lacking = if totals.failed > 0 { format!(", {} failed", number(totals.failed)) } else { String::new() };
+        let lacking =
+            if totals.failed > 0 { format!(", {} failed", number(totals.failed)) } else { String::new() };
         line(&mut text, format!("dumps     {}{lacking}", number(totals.dumps)));
     }
     other_failures(summary).for_each(|failure| line(&mut text, format!("failure   {}", failure.fault)));
@@ -209,7 +242,11 @@ fn interface(entry: &InterfaceStatus) -> String {
         0 => "none dropped by the kernel".to_string(),
         packets => format!("{} dropped by the kernel", number(packets)),
     };
-    let called = if entry.called == entry.interface { String::new() } else { format!(" (called {} now)", entry.called) };
+    let called = if entry.called == entry.interface {
+        String::new()
+    } else {
+        format!(" (called {} now)", entry.called)
+    };
     format!("{}{called}: {}, {dropped}", entry.interface, counted(entry.counters.received, "packet"))
 }
 
@@ -271,7 +308,13 @@ pub fn dump(report: &DumpSummary) -> String {
     let kept = counted(report.packets, "packet");
     let files: Vec<String> = report.paths.iter().map(|path| path.display().to_string()).collect();
     let files = if files.is_empty() { String::new() } else { format!("; {}", files.join(", ")) };
-    format!("dump      {} of {}: {kept}, {}, {}{files}", report.id, report.trigger, size(report.bytes), completeness(report))
+    format!(
+        "dump      {} of {}: {kept}, {}, {}{files}",
+        report.id,
+        report.trigger,
+        size(report.bytes),
+        completeness(report)
+    )
 }
 
 /// More of it: its hit, filter and window.
@@ -297,7 +340,10 @@ mod tests {
             ..Status::default()
         };
         let said = super::status(&busy);
-        assert_eq!(said, "10000 s  2,345,678 packets/s  9.87 Gbit/s  ring 12.3 s  dropped 0  dumps 0 open, 0 done");
+        assert_eq!(
+            said,
+            "10000 s  2,345,678 packets/s  9.87 Gbit/s  ring 12.3 s  dropped 0  dumps 0 open, 0 done"
+        );
     }
 
     #[test]
@@ -337,9 +383,9 @@ mod tests {
         let said = ring(2 << 20, 512, 10e9, "10 Gbit/s");
         assert_eq!(said, "ring: 1 GiB in 512 segments of 2 MiB; that is 859 ms of traffic at 10 Gbit/s");
         let small = ring(64 << 10, 64, 10e9, "10 Gbit/s");
-        assert!(
-            small.ends_with("; of a packet at most 16 KiB are kept (a larger --ring, or --segment 1MiB, keeps up to 256 KiB)")
-        );
+        assert!(small.ends_with(
+            "; of a packet at most 16 KiB are kept (a larger --ring, or --segment 1MiB, keeps up to 256 KiB)"
+        ));
     }
 
     #[test]
@@ -354,11 +400,14 @@ mod tests {
         };
         let mut finished = Summary { dumps: vec![dump(1, false), dump(2, true)], ..Summary::default() };
         finished.dropped.add(scope_packet::DropReason::Kernel, 7);
-        let of_dump = Failure { dump: Some(1), ..Failure::from("dump 1 is incomplete: disk full".to_string()) };
+        let of_dump =
+            Failure { dump: Some(1), ..Failure::from("dump 1 is incomplete: disk full".to_string()) };
         finished.failures = vec![of_dump, "source failed".to_string().into()];
         finished.dump_totals.dumps = 2;
         finished.dump_totals.failed = 1;
-        let last = |told| super::summary(&finished, told).lines().rev().take(4).map(str::to_string).collect::<Vec<_>>();
+        let last = |told| {
+            super::summary(&finished, told).lines().rev().take(4).map(str::to_string).collect::<Vec<_>>()
+        };
         let lost = "lost      7 packets (kernel)";
         let lacking = "dump      1 of hit: 0 packets, 0 B, not complete: disk full; /d/1.pcapng";
         let whole = "dump      2 of hit: 0 packets, 0 B, complete; /d/2.pcapng";
@@ -366,8 +415,14 @@ mod tests {
         assert_eq!(last(true), [lost, "failure   source failed", "dumps     2, 1 failed", lacking]);
         let totals = |lost_min, lost_max| DumpTotals { lost_min, lost_max, ..DumpTotals::default() };
         let nothing = Drops::default();
-        assert_eq!(super::lost(&nothing, &totals(20_169, 20_169)), "lost      nothing in capture; dumps lack 20,169 packets");
-        assert_eq!(super::lost(&finished.dropped, &totals(2, 9)), "lost      7 packets (kernel); dumps lack 2 to 9 packets");
+        assert_eq!(
+            super::lost(&nothing, &totals(20_169, 20_169)),
+            "lost      nothing in capture; dumps lack 20,169 packets"
+        );
+        assert_eq!(
+            super::lost(&finished.dropped, &totals(2, 9)),
+            "lost      7 packets (kernel); dumps lack 2 to 9 packets"
+        );
         assert_eq!(super::lost(&nothing, &totals(0, 0)), "lost      nothing");
         let unknown = "lost      nothing in capture; dumps may lack packets, how many nobody can know";
         assert_eq!(super::lost(&nothing, &totals(0, u64::MAX)), unknown);

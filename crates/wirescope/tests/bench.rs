@@ -26,7 +26,13 @@ fn every_size_has_its_rows_and_the_table_says_what_limits_each() {
     for size in ["64 B", "128 B", "512 B", "1518 B", "IMIX"] {
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with(&format!("{size} "))).collect();
         assert!(!rows.is_empty(), "{size}\n{text}");
-        assert!(rows.iter().all(|row| row.contains("bit/s") && (row.contains("core") || row.contains("memory"))), "{text}");
+        assert!(
+            rows.iter().all(|row| row.contains("bit/s") && (row.contains("core") || row.contains("memory"))),
+            "{text}"
+        );
     }
-    assert!(text.contains("memory takes ") && text.contains("A full 10 Gbit/s line of 64 B packets"), "{text}");
+    assert!(
+        text.contains("memory takes ") && text.contains("A full 10 Gbit/s line of 64 B packets"),
+        "{text}"
+    );
 }

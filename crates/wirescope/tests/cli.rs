@@ -1,4 +1,5 @@
-//! The command line: version, help, completions, man page, aliases, and flags that mean what tcpdump's users expect.
+//! The command line: version, help, completions, man page, aliases, and flags that mean what tcpdump's users
+//! expect.
 
 mod run;
 
@@ -83,7 +84,8 @@ fn capture() -> (Capture, usize) {
     (capture, at)
 }
 
-/// Runs with the arguments, in which `FILE` stands for the capture, and compares with 'host 10.0.0.1' 2 s before, 1 s after.
+/// Runs with the arguments, in which `FILE` stands for the capture, and compares with 'host 10.0.0.1' 2 s
+/// before, 1 s after.
 fn check_run(arguments: &[&str], kept_bytes: usize) {
     let (mut input, at) = capture();
     let place = Place::new();
@@ -95,7 +97,8 @@ fn check_run(arguments: &[&str], kept_bytes: usize) {
     let dump = summary.only_dump();
     let (from_ns, to_ns) = (dump.time_ns - 2 * SECOND, dump.time_ns + SECOND);
     input.packets.iter_mut().for_each(|packet| packet.data.truncate(kept_bytes));
-    let indices = expected_dump(&input, "host 10.0.0.1", from_ns, to_ns, Some(at), VlanRule::Transparent).unwrap();
+    let indices =
+        expected_dump(&input, "host 10.0.0.1", from_ns, to_ns, Some(at), VlanRule::Transparent).unwrap();
     let found = oracle::read(&dump.path).unwrap().capture;
     assert_eq!(difference(&input.subset(&indices), &found), None, "{arguments:?}");
 }
@@ -109,7 +112,10 @@ fn aliases_and_short_flags_mean_the_same() {
     check(&[&["-r", "FILE"], &orders[..]].concat(), usize::MAX);
     check(&[&["-r", "FILE", "-s", "64"], &orders[..]].concat(), 64);
     check(&[&["-r", "FILE", "-s", "0"], &orders[..]].concat(), usize::MAX);
-    check(&["-r", "FILE", "--trigger-expr", "hit=udp port 60000", "--dumper-expr", "host $srcIP"], usize::MAX);
+    check(
+        &["-r", "FILE", "--trigger-expr", "hit=udp port 60000", "--dumper-expr", "host $srcIP"],
+        usize::MAX,
+    );
     let old = [
         "-r",
         "FILE",
@@ -131,7 +137,8 @@ fn standard_input_is_a_file_too() {
     let place = Place::new();
     place.source(&input);
     let file = std::fs::File::open(place.path("in.pcapng")).unwrap();
-    let mut command = place.command(&["--source", "file:-", "--trigger", "hit=udp port 60000", "--dump", "host $srcIP"]);
+    let mut command =
+        place.command(&["--source", "file:-", "--trigger", "hit=udp port 60000", "--dump", "host $srcIP"]);
     let output = command.stdin(file).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let summary = run::summary::Summary::parse(&String::from_utf8_lossy(&output.stdout)).unwrap();

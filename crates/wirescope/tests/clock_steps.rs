@@ -1,4 +1,5 @@
-//! Capture time that jumps: dumps of files hold what the stated rule says, whatever the number of workers and however often.
+//! Capture time that jumps: dumps of files hold what the stated rule says, whatever the number of workers and
+//! however often.
 
 mod run;
 
@@ -39,17 +40,31 @@ const TRACES: [(&str, &[usize], Change); 32] = [
         t.copy_within(0..200, 400);
     }),
     ("a step ahead", &[250, 295, 305, 500], |t, _| t[300..].iter_mut().for_each(|t| *t += 10 * HOUR)),
-    ("put right after boot", &[50, 110, 400], |t, _| t[..100].iter_mut().enumerate().for_each(|(n, t)| *t = n as i64 * 20 * MS)),
-    ("put right and put back", &[50, 250, 450], |t, _| t[200..400].iter_mut().for_each(|t| *t += 40 * SECOND)),
-    ("a sawtooth", &[50, 150, 290, 310, 555], |t, _| (0..PACKETS).for_each(|n| t[n] -= (n / 100) as i64 * 5 * SECOND)),
-    ("a fine sawtooth", &[50, 150, 290, 310, 555], |t, _| (0..PACKETS).for_each(|n| t[n] -= (n / 20) as i64 * 3 * SECOND)),
-    ("a sawtooth of a second", &[50, 150, 290, 310], |t, _| (0..PACKETS).for_each(|n| t[n] -= (n / 100) as i64 * SECOND)),
+    ("put right after boot", &[50, 110, 400], |t, _| {
+        t[..100].iter_mut().enumerate().for_each(|(n, t)| *t = n as i64 * 20 * MS)
+    }),
+    ("put right and put back", &[50, 250, 450], |t, _| {
+        t[200..400].iter_mut().for_each(|t| *t += 40 * SECOND)
+    }),
+    ("a sawtooth", &[50, 150, 290, 310, 555], |t, _| {
+        (0..PACKETS).for_each(|n| t[n] -= (n / 100) as i64 * 5 * SECOND)
+    }),
+    ("a fine sawtooth", &[50, 150, 290, 310, 555], |t, _| {
+        (0..PACKETS).for_each(|n| t[n] -= (n / 20) as i64 * 3 * SECOND)
+    }),
+    ("a sawtooth of a second", &[50, 150, 290, 310], |t, _| {
+        (0..PACKETS).for_each(|n| t[n] -= (n / 100) as i64 * SECOND)
+    }),
     ("equal times", &[50, 300, 590], |t, _| (0..PACKETS).for_each(|n| t[n] = t[n / 50 * 50])),
     ("all times equal", &[300], |t, _| t.fill(START_NS)),
     ("all times 0", &[300], |t, _| t.fill(0)),
     ("jitter", &[50, 300, 590], |t, random| t.iter_mut().for_each(|t| *t -= random.below(300) as i64 * MS)),
-    ("jitter of nearly a second", &[50, 300, 590], |t, random| t.iter_mut().for_each(|t| *t -= random.below(990) as i64 * MS)),
-    ("jitter of 3 s", &[50, 300, 590], |t, random| t.iter_mut().for_each(|t| *t -= random.below(3000) as i64 * MS)),
+    ("jitter of nearly a second", &[50, 300, 590], |t, random| {
+        t.iter_mut().for_each(|t| *t -= random.below(990) as i64 * MS)
+    }),
+    ("jitter of 3 s", &[50, 300, 590], |t, random| {
+        t.iter_mut().for_each(|t| *t -= random.below(3000) as i64 * MS)
+    }),
     ("the first one ahead", &[50, 400], |t, _| t[0] += 100 * 8766 * HOUR),
     ("the last one ahead", &[300, 590], |t, _| t[PACKETS - 1] += 10 * HOUR),
     ("the last one back", &[300, 590], |t, _| t[PACKETS - 1] -= SECOND * 3 / 2),
@@ -66,7 +81,14 @@ const TRACES: [(&str, &[usize], Change); 32] = [
 
 /// All packets that fire are of one flow, so that one worker meets all of them; no two packets are alike.
 fn trace(hits: &[usize], change: Change, seed: u64) -> Capture {
-    let traffic = Conversations { packets: PACKETS, seed, gap_ns: 20 * MS, oddities: 0, snapped: 0, ..Conversations::default() };
+    let traffic = Conversations {
+        packets: PACKETS,
+        seed,
+        gap_ns: 20 * MS,
+        oddities: 0,
+        snapped: 0,
+        ..Conversations::default()
+    };
     let mut capture = traffic.capture();
     let mut random = Random::new(seed);
     let mut times: Vec<i64> = capture.packets.iter().map(|packet| packet.time_ns).collect();
@@ -75,7 +97,11 @@ fn trace(hits: &[usize], change: Change, seed: u64) -> Capture {
         (packet.time_ns, packet.flags) = (time_ns, 0);
         if hits.contains(&number) {
             let words = format!("hit {number}");
-            let ip = frame::udp("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:60000".parse().unwrap(), words.as_bytes());
+            let ip = frame::udp(
+                "10.0.0.1:1000".parse().unwrap(),
+                "10.0.0.2:60000".parse().unwrap(),
+                words.as_bytes(),
+            );
             *packet = Record::new(time_ns, frame::on_link(ETHERNET, &[], &ip));
         }
     }
@@ -83,7 +109,8 @@ fn trace(hits: &[usize], change: Change, seed: u64) -> Capture {
 }
 
 fn dump_all(place: &Place, source: &str) -> Summary {
-    let windows = ["--before", "700ms", "--after", "1300ms", "--holdoff", "0", "--dump", "ip or ip6 or not ip"];
+    let windows =
+        ["--before", "700ms", "--after", "1300ms", "--holdoff", "0", "--dump", "ip or ip6 or not ip"];
     let ring = ["--ring", "16MiB", "--segment", "64KiB", "--dumps-max", "64"];
     place.summary(&[&["--source", source, "--trigger", "hit=udp port 60000"], &windows[..], &ring].concat())
 }
@@ -102,16 +129,27 @@ fn check(name: &str, input: &Capture, expected: &[Expected], workers: usize) {
     let mut expected = expected.to_vec();
     expected.sort_by_key(|dump| dump.time_ns);
     let found: Vec<i64> = summary.dumps.iter().map(|dump| dump.time_ns).collect();
-    assert_eq!(found, expected.iter().map(|dump| dump.time_ns).collect::<Vec<_>>(), "{name}, {workers} workers");
+    assert_eq!(
+        found,
+        expected.iter().map(|dump| dump.time_ns).collect::<Vec<_>>(),
+        "{name}, {workers} workers"
+    );
     for (dump, expected) in summary.dumps.iter().zip(&expected) {
         let found = oracle::read(&dump.path).unwrap().capture;
-        assert!(found.packets.is_sorted_by_key(|packet| packet.time_ns), "{name}, {workers} workers: in order of time");
+        assert!(
+            found.packets.is_sorted_by_key(|packet| packet.time_ns),
+            "{name}, {workers} workers: in order of time"
+        );
         let rule = input.subset(&expected.packets);
         let (found, rule) = if workers == 1 { (found, rule) } else { (sorted(found), sorted(rule)) };
         if let Some(words) = difference(&rule, &found) {
             panic!("{name}, {workers} workers, dump at {}: {words}", dump.time_ns);
         }
-        assert_eq!(dump.complete, expected.whole, "{name}, {workers} workers, dump at {}: {dump:?}", dump.time_ns);
+        assert_eq!(
+            dump.complete, expected.whole,
+            "{name}, {workers} workers, dump at {}: {dump:?}",
+            dump.time_ns
+        );
     }
 }
 
@@ -154,22 +192,31 @@ fn a_stray_in_one_of_several_files_holds_nothing_up() {
     let place = Place::new();
     let (mut first, second) = (part(0), part(1));
     first.packets[70].time_ns += 10 * HOUR;
-    let write = |name: &str, capture: &Capture| place.source_of(name, &pcapng(capture, Precision::Nano, false));
+    let write =
+        |name: &str, capture: &Capture| place.source_of(name, &pcapng(capture, Precision::Nano, false));
     let sources = [write("a.pcapng", &first), write("b.pcapng", &second)];
-    let windows = ["--before", "700ms", "--after", "1300ms", "--holdoff", "0", "--dump", "ip or ip6 or not ip"];
+    let windows =
+        ["--before", "700ms", "--after", "1300ms", "--holdoff", "0", "--dump", "ip or ip6 or not ip"];
     let summary = place.summary(
-        &[&["--source", &sources[0], "--source", &sources[1], "--trigger", "hit=udp port 60000"], &windows[..]].concat(),
+        &[
+            &["--source", &sources[0], "--source", &sources[1], "--trigger", "hit=udp port 60000"],
+            &windows[..],
+        ]
+        .concat(),
     );
     for (dump, hit) in summary.dumps.iter().zip([200, 400]) {
         let at_ns = whole.packets[hit].time_ns;
-        let inside = |at: &usize| (at_ns - BEFORE_NS..=at_ns + AFTER_NS).contains(&whole.packets[*at].time_ns) && *at != 140;
+        let inside = |at: &usize| {
+            (at_ns - BEFORE_NS..=at_ns + AFTER_NS).contains(&whole.packets[*at].time_ns) && *at != 140
+        };
         let expected: Vec<usize> = (0..PACKETS).filter(inside).collect();
         assert_eq!((dump.packets, dump.complete), (expected.len() as u64, true), "{dump:?}");
     }
     assert_eq!(summary.dumps.len(), 2);
 }
 
-/// What a small ring forgets is remembered by its own times: one that was wrong, or of another era, makes no later dump incomplete.
+/// What a small ring forgets is remembered by its own times: one that was wrong, or of another era, makes no
+/// later dump incomplete.
 #[test]
 fn a_time_that_was_wrong_once_makes_no_later_dump_incomplete() {
     let changes: [(&str, Change); 3] = [
@@ -178,11 +225,21 @@ fn a_time_that_was_wrong_once_makes_no_later_dump_incomplete() {
         ("another file before it", |t, _| t.copy_within(0..10_000, 10_000)),
     ];
     for (name, change) in changes {
-        let traffic = Conversations { packets: 20_000, gap_ns: 5 * MS, oddities: 0, snapped: 0, ..Conversations::default() };
+        let traffic = Conversations {
+            packets: 20_000,
+            gap_ns: 5 * MS,
+            oddities: 0,
+            snapped: 0,
+            ..Conversations::default()
+        };
         let mut capture = traffic.capture();
         let mut times: Vec<i64> = capture.packets.iter().map(|packet| packet.time_ns).collect();
         change(&mut times, &mut Random::new(1));
-        capture.packets.iter_mut().zip(&times).for_each(|(packet, time_ns)| (packet.time_ns, packet.flags) = (*time_ns, 0));
+        capture
+            .packets
+            .iter_mut()
+            .zip(&times)
+            .for_each(|(packet, time_ns)| (packet.time_ns, packet.flags) = (*time_ns, 0));
         let ip = frame::udp("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:60000".parse().unwrap(), b"hit");
         let hit = 19_000;
         capture.packets[hit] = Record::new(times[hit], frame::on_link(ETHERNET, &[], &ip));
@@ -190,7 +247,9 @@ fn a_time_that_was_wrong_once_makes_no_later_dump_incomplete() {
         let windows = ["--before", "700ms", "--after", "1300ms", "--dump", "ip or ip6 or not ip"];
         let ring = ["--ring", "2MiB", "--segment", "64KiB"];
         let source = place.source(&capture);
-        let summary = place.summary(&[&["--source", &source, "--trigger", "hit=udp port 60000"], &windows[..], &ring].concat());
+        let summary = place.summary(
+            &[&["--source", &source, "--trigger", "hit=udp port 60000"], &windows[..], &ring].concat(),
+        );
         let dump = summary.only_dump();
         assert!(dump.complete && dump.lost_max == 0, "{name}: {dump:?}");
         let expected = &dumps(&times, &[hit], BEFORE_NS, AFTER_NS)[0];
@@ -224,9 +283,11 @@ fn a_fire_by_hand_goes_by_the_clock_not_by_a_stray() {
 fn a_dump_of_a_run_that_was_stopped_waits_for_what_comes_when_it_goes_on() {
     let place = Place::new();
     let source = "synth:rate=5k,time=8s,trigger-at=1s";
-    let windows = ["--before", "500ms", "--after", "6s", "--dump", "ip or ip6 or not ip", "--status-every", "1s"];
-    let started =
-        run::Started::new(place.command(&[&["--source", source, "--trigger", "hit=udp port 60000"], &windows[..]].concat()));
+    let windows =
+        ["--before", "500ms", "--after", "6s", "--dump", "ip or ip6 or not ip", "--status-every", "1s"];
+    let started = run::Started::new(
+        place.command(&[&["--source", source, "--trigger", "hit=udp port 60000"], &windows[..]].concat()),
+    );
     // Its dump is open, and the window's end is still to come.
     place.wait_for_words("\"fired\":1");
     started.stand_still();

@@ -110,12 +110,17 @@ fn an_unreadable_file_is_refused() {
 #[test]
 fn a_fault_of_the_machine_names_the_line_that_the_value_came_from() {
     let place = Place::new();
-    let text =
-        "source = [\n\"afpacket:nosuch0\",\n\"file:/nosuch.pcap\"]\nring = \"900GiB\"\nnuma = 99\nring-out = \"/nosuch/x\"\n";
+    let text = "source = [\n\"afpacket:nosuch0\",\n\"file:/nosuch.pcap\"]\nring = \"900GiB\"\nnuma = \
+        99\nring-out = \"/nosuch/x\"\n";
     let path = write(&place, text);
     let mut command = wirescope(&["run", "--config", &path, "--out"]);
     command.arg(place.out());
-    let lines = [":2: source 'afpacket:nosuch0': ", ":3: source 'file:/nosuch.pcap': ", ":5: numa: ", ":6: ring-out: "];
+    let lines = [
+        ":2: source 'afpacket:nosuch0': ",
+        ":3: source 'file:/nosuch.pcap': ",
+        ":5: numa: ",
+        ":6: ring-out: ",
+    ];
     check_refused(&finish(command), &lines);
     let path = write(&place, "source = \"synth:\"\nring = \"9000GiB\"\n");
     let mut command = wirescope(&["run", "--config", &path, "--out"]);
@@ -135,25 +140,36 @@ fn what_is_shown_can_be_given_again_and_shows_the_same() {
         done.stdout
     };
     let first = show(&path, &["--ring", "32MiB", "--mlock"]);
-    for line in
-        ["ring = \"32MiB\" # flag", "mlock = true # flag", "after = \"10s\" # default", &format!("before = \"3\" # {path}:3")]
-    {
+    for line in [
+        "ring = \"32MiB\" # flag",
+        "mlock = true # flag",
+        "after = \"10s\" # default",
+        &format!("before = \"3\" # {path}:3"),
+    ] {
         assert!(first.lines().any(|shown| shown == line), "no '{line}' in {first}");
     }
     let shown = place.path("shown.toml");
     std::fs::write(&shown, &first).unwrap();
     assert_eq!(finish(wirescope(&["config", "check", shown.to_str().unwrap()])).code(), Some(0));
-    let plain = |text: &str| text.lines().map(|line| line.split(" # ").next().unwrap().to_string()).collect::<Vec<_>>();
+    let plain = |text: &str| {
+        text.lines().map(|line| line.split(" # ").next().unwrap().to_string()).collect::<Vec<_>>()
+    };
     assert_eq!(plain(&show(shown.to_str().unwrap(), &[])), plain(&first));
     let replaced = show(&path, &["-i", "eth9", "--trigger", "b=tcp"]);
-    assert!(replaced.contains("afpacket:eth9") && !replaced.contains("synth:"), "a list is replaced: {replaced}");
+    assert!(
+        replaced.contains("afpacket:eth9") && !replaced.contains("synth:"),
+        "a list is replaced: {replaced}"
+    );
     assert!(replaced.contains("\"b=tcp\", # flag") && !replaced.contains("udp"), "{replaced}");
 }
 
 #[test]
 fn the_configuration_in_the_log_reproduces_the_run() {
     let place = Place::new();
-    let path = write(&place, "source = \"synth:rate=10k,packets=5000,pace=max,trigger-at=100ms,seed=5\"\nbefore = \"1s\"\n");
+    let path = write(
+        &place,
+        "source = \"synth:rate=10k,packets=5000,pace=max,trigger-at=100ms,seed=5\"\nbefore = \"1s\"\n",
+    );
     let trigger = ["--trigger", "hit=udp port 60000", "--dump", "host $srcIP", "-v"];
     let first = place.run(&[&["--config", &path], &trigger[..]].concat());
     assert_eq!(first.code(), Some(0), "{}", first.stderr);
@@ -169,7 +185,8 @@ fn the_configuration_in_the_log_reproduces_the_run() {
 }
 
 /// A run on endless traffic, three triggers.
-const ENDLESS: &str = "source = \"synth:rate=5k,flows=50,trigger-at=200ms\"\nbefore = \"500ms\"\nafter = \"300ms\"\n";
+const ENDLESS: &str =
+    "source = \"synth:rate=5k,flows=50,trigger-at=200ms\"\nbefore = \"500ms\"\nafter = \"300ms\"\n";
 
 #[test]
 fn a_broken_file_changes_nothing_and_the_run_goes_on() {
@@ -183,24 +200,39 @@ fn a_broken_file_changes_nothing_and_the_run_goes_on() {
         (format!("{ENDLESS}rng = 5\n"), "did you mean 'ring'?"),
     ] {
         let event = reload(&place, &started, &broken);
-        assert_eq!((&event["ok"], &event["changed"]), (&Value::from(false), &Value::from(Vec::<Value>::new())));
+        assert_eq!(
+            (&event["ok"], &event["changed"]),
+            (&Value::from(false), &Value::from(Vec::<Value>::new()))
+        );
         assert!(event["faults"][0].as_str().expect("a text").contains(word), "no '{word}' in {event}");
     }
     let event = reload(&place, &started, &text.replace("65536KiB", "64MiB").replace("5k", "5000"));
-    assert_eq!((&event["ok"], event["changed"].as_array().map(Vec::len)), (&Value::from(true), Some(0)), "{event}");
+    assert_eq!(
+        (&event["ok"], event["changed"].as_array().map(Vec::len)),
+        (&Value::from(true), Some(0)),
+        "{event}"
+    );
     assert_eq!(event["kept"].as_array().map(Vec::len), Some(0), "other spellings are no change: {event}");
     std::fs::remove_file(place.path("wirescope.toml")).unwrap();
     started.signal(libc::SIGHUP);
     wait_until("the sixth reload", || events(&place, "reload").len() == 6);
     assert!(events(&place, "reload")[5]["faults"][0].as_str().unwrap().contains("no such file"));
     let event = reload(&place, &started, &text);
-    assert_eq!((&event["ok"], event["changed"].as_array().map(Vec::len)), (&Value::from(true), Some(0)), "{event}");
+    assert_eq!(
+        (&event["ok"], event["changed"].as_array().map(Vec::len)),
+        (&Value::from(true), Some(0)),
+        "{event}"
+    );
     wait_until("the dump", || events(&place, "dump").len() == 1);
     let done = stop(started);
     let summary = done.summary();
     assert!(done.stderr.contains("the old configuration goes on"), "{}", done.stderr);
     let mark = |line: &str| line.trim_start_matches([' ', '|']) == "^";
-    assert!(done.stderr.lines().any(mark) && !done.stderr.contains("\\n"), "a mark below the place: {}", done.stderr);
+    assert!(
+        done.stderr.lines().any(mark) && !done.stderr.contains("\\n"),
+        "a mark below the place: {}",
+        done.stderr
+    );
     assert_eq!((summary.hits.len(), summary.hits["hit"].fired), (1, 1), "{summary:?}");
 }
 
@@ -216,7 +248,9 @@ fn what_can_t_change_is_named_and_the_rest_changes() {
     assert_eq!(event["ok"], true, "{event}");
     assert_eq!(event["changed"], serde_json::json!(["trigger", "before"]));
     let kept = event["kept"].to_string();
-    for word in ["source: can't change", "vlan: can't change", "numa: can't change", "rate=5k", "with the next start"] {
+    for word in
+        ["source: can't change", "vlan: can't change", "numa: can't change", "rate=5k", "with the next start"]
+    {
         assert!(kept.contains(word), "no '{word}' in {kept}");
     }
     wait_until("the second trigger's dump", || events(&place, "dump").len() == 2);
@@ -230,7 +264,11 @@ fn what_can_t_change_is_named_and_the_rest_changes() {
     summary.assert_adds_up();
     assert_eq!((summary.hits["hit"].fired, summary.hits["any"].fired), (1, 1), "{summary:?}");
     assert!(summary.hits["any"].disarmed > 0, "a trigger that is the same goes on disarmed: {summary:?}");
-    assert!(summary.warnings.iter().any(|warning| warning.contains("vlan: can't change")), "{:?}", summary.warnings);
+    assert!(
+        summary.warnings.iter().any(|warning| warning.contains("vlan: can't change")),
+        "{:?}",
+        summary.warnings
+    );
 }
 
 #[test]
@@ -244,7 +282,9 @@ fn taken_away(after_s: u64) -> Option<()> {
     let words = format!("name = \"hit\"\nexpr = \"udp port 60000\"\nafter = \"{after_s}s\"\ndump = \"ip\"\n");
     let text = format!("{ENDLESS}[[trigger]]\n{words}");
     let started = started(&place, &text, &["--status-every", "1s"]);
-    wait_until("the hit", || events(&place, "status").iter().any(|status| status["hits"]["hit"]["fired"] == 1)); // its dump has no name yet
+    wait_until("the hit", || {
+        events(&place, "status").iter().any(|status| status["hits"]["hit"]["fired"] == 1)
+    }); // its dump has no name yet
     assert_eq!(reload(&place, &started, ENDLESS)["ok"], true);
     let in_time = events(&place, "dump").is_empty(); // its window is open
     wait_until("the dump", || events(&place, "dump").len() == 1);
@@ -258,7 +298,8 @@ fn taken_away(after_s: u64) -> Option<()> {
 #[test]
 fn no_packet_is_lost_over_many_reloads_under_load() {
     let Some(live) = Live::or_skip() else { return };
-    let stays = "{ name = \"stays\", expr = \"udp port 60000\", dump = \"host $srcIP\", before = 1, single = true }";
+    let stays =
+        "{ name = \"stays\", expr = \"udp port 60000\", dump = \"host $srcIP\", before = 1, single = true }";
     let text = |round: usize| {
         let other = format!("\"other{}=tcp port {}\"", round % 3, 1 + round);
         format!("source = \"afpacket:vb\"\nbefore = \"{}ms\"\ntrigger = [{stays}, {other}]\n", 100 + round)
@@ -273,7 +314,11 @@ fn no_packet_is_lost_over_many_reloads_under_load() {
         while reloads < RELOADS || !sender.is_finished() {
             reloads += 1;
             let event = reload(&live.place, &started, &text(reloads));
-            assert_eq!((&event["ok"], &event["kept"]), (&Value::from(true), &Value::from(Vec::<Value>::new())), "{event}");
+            assert_eq!(
+                (&event["ok"], &event["kept"]),
+                (&Value::from(true), &Value::from(Vec::<Value>::new())),
+                "{event}"
+            );
             assert_eq!(event["changed"], serde_json::json!(["trigger", "before"]));
         }
         assert_eq!(sender.join().unwrap(), frames.len() as u64);
@@ -294,9 +339,11 @@ fn no_packet_is_lost_over_many_reloads_under_load() {
 fn show_refuses_what_run_would_refuse_but_not_what_is_still_to_be_said() {
     let show = |arguments: &[&str]| finish(wirescope(&[&["config", "show"], arguments].concat()));
     assert_eq!(show(&[]).code(), Some(0), "defaults");
-    for (arguments, word) in
-        [(["--ring", "abc"], "--ring: 'abc'"), (["--vlan", "q"], "--vlan: 'q'"), (["--trigger", "udp prt 5"], "byte 4")]
-    {
+    for (arguments, word) in [
+        (["--ring", "abc"], "--ring: 'abc'"),
+        (["--vlan", "q"], "--vlan: 'q'"),
+        (["--trigger", "udp prt 5"], "byte 4"),
+    ] {
         let done = show(&arguments);
         assert_eq!(done.code(), Some(2), "{arguments:?}: {}", done.stdout);
         assert!(done.stderr.contains(word) && done.stdout.is_empty(), "{arguments:?}: {}", done.stderr);

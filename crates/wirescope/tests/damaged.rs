@@ -11,12 +11,23 @@ fn capture() -> Capture {
     Conversations { interfaces, payload_max: 900, ..Conversations::default() }.capture()
 }
 
-/// Reads `bytes`, dumps everything and compares: `whole` packets have to be there, and a warning on standard error.
+/// Reads `bytes`, dumps everything and compares: `whole` packets have to be there, and a warning on standard
+/// error.
 fn check(name: &str, bytes: &[u8], input: &Capture, whole: usize, warned: bool) {
     let place = Place::new();
     let source = place.source_of("in", bytes);
     let everything = "ip or ip6 or not ip";
-    let done = place.run(&["--source", &source, "--trigger", everything, "--single", "--dump", everything, "--after", "60"]);
+    let done = place.run(&[
+        "--source",
+        &source,
+        "--trigger",
+        everything,
+        "--single",
+        "--dump",
+        everything,
+        "--after",
+        "60",
+    ]);
     assert_eq!(done.code(), Some(0), "{name}: {}", done.stderr);
     let summary = done.summary();
     summary.assert_adds_up();
@@ -27,9 +38,13 @@ fn check(name: &str, bytes: &[u8], input: &Capture, whole: usize, warned: bool) 
         expected.packets.iter_mut().for_each(|packet| packet.flags = 0);
     }
     let dump = summary.only_dump();
-    let unreadable = dump.gaps.iter().any(|gap| (&*gap.reason, gap.lost_min, gap.lost_max) == ("unreadable", 0, None));
+    let unreadable =
+        dump.gaps.iter().any(|gap| (&*gap.reason, gap.lost_min, gap.lost_max) == ("unreadable", 0, None));
     assert_eq!(unreadable, warned, "{name}: a damage inside the window leaves it incomplete: {dump:?}");
-    assert!(dump.lost_nothing() || warned, "{name}: the end of a file inside the window is no loss: {dump:?}");
+    assert!(
+        dump.lost_nothing() || warned,
+        "{name}: the end of a file inside the window is no loss: {dump:?}"
+    );
     assert_eq!(difference(&expected, &oracle::read(&dump.path).unwrap().capture), None, "{name}");
     let said = done.stderr.to_lowercase();
     let warning = ["cut", "damaged", "truncated", "short"].iter().any(|word| said.contains(word));
@@ -57,7 +72,13 @@ fn a_cut_file_is_read_up_to_the_cut() {
     let bytes = next_generation(&input);
     check("pcapng whole", &bytes, &input, 600, false);
     for at in [bytes.len() / 2 + 1, bytes.len() / 3 + 5, bytes.len() - 1] {
-        check(&format!("pcapng cut at {at}"), &bytes[..at], &input, packets_before(&input, at, next_generation), true);
+        check(
+            &format!("pcapng cut at {at}"),
+            &bytes[..at],
+            &input,
+            packets_before(&input, at, next_generation),
+            true,
+        );
     }
 }
 
@@ -117,7 +138,9 @@ fn on_small_disk(place: &Place, arguments: &[&str]) -> std::process::Command {
     let mut command = std::process::Command::new("unshare");
     command.args(["-m", "--propagation", "private", "sh", "-c", script]).arg(place.out());
     command.arg(wirescope::<&str>(&[]).get_program());
-    command.args(["run", "--summary", "json", "--ring", "64MiB", "--segment", "64KiB", "--out"]).arg(place.out());
+    command
+        .args(["run", "--summary", "json", "--ring", "64MiB", "--segment", "64KiB", "--out"])
+        .arg(place.out());
     command.args(arguments);
     command
 }
@@ -133,7 +156,8 @@ fn a_full_disk_makes_the_dump_incomplete_and_capture_goes_on() {
     let place = Place::new();
     let source = place.source(&input);
     let everything = "ip or ip6 or not ip";
-    let arguments = ["--source", &source, "--trigger", everything, "--single", "--dump", everything, "--after", "60"];
+    let arguments =
+        ["--source", &source, "--trigger", everything, "--single", "--dump", everything, "--after", "60"];
     let done = Started::new(on_small_disk(&place, &arguments)).finish(run::LIMIT);
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let summary = done.summary();

@@ -21,7 +21,11 @@ fn named<'a>(devices: &'a [Value], name: &str) -> &'a Value {
 fn every_interface_is_listed_with_what_is_typed_to_capture_it() {
     let done = finish(wirescope(&["devices"]));
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    for entry in std::fs::read_dir("/sys/class/net").unwrap().flatten().filter(|entry| entry.path().join("ifindex").exists()) {
+    for entry in std::fs::read_dir("/sys/class/net")
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.path().join("ifindex").exists())
+    {
         let spec = format!("-i {}\n", entry.file_name().to_string_lossy());
         assert!(done.stdout.contains(&spec), "{spec}{}", done.stdout);
     }
@@ -52,7 +56,10 @@ fn an_interface_that_is_down_or_has_no_peer_says_what_is_missing() {
     assert!(named(&down, "vb")["missing"].to_string().contains("ip link set dev vb up"), "{down:?}");
     let text = finish(inside(lab.b(), &wirescope(&["devices"]))).stdout;
     assert!(text.contains(&format!("ip netns exec {} wirescope devices", lab.a().name())), "{text}");
-    assert!(!text.contains(&format!("ip netns exec {} ", lab.b().name())), "it is inside of that one: {text}");
+    assert!(
+        !text.contains(&format!("ip netns exec {} ", lab.b().name())),
+        "it is inside of that one: {text}"
+    );
 }
 
 #[test]
@@ -64,7 +71,9 @@ fn a_name_that_nobody_would_type_reaches_neither_the_terminal_nor_a_command_line
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let odd = |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');
     assert!(!done.stdout.contains(odd), "{:?}", done.stdout);
-    for words in ["e\\u{1b}[2J;$(x) ", r"-i $'e\x1b[2J;$(x)'", r"ip link set dev $'e\x1b[2J;$(x)' up", r"ot\u{202e}er"] {
+    for words in
+        ["e\\u{1b}[2J;$(x) ", r"-i $'e\x1b[2J;$(x)'", r"ip link set dev $'e\x1b[2J;$(x)' up", r"ot\u{202e}er"]
+    {
         assert!(done.stdout.contains(words), "{words}\n{}", done.stdout);
     }
     let json = finish(inside(lab.b(), &wirescope(&["devices", "--json"])));

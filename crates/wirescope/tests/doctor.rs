@@ -27,7 +27,12 @@ fn object(done: &Done) -> Value {
 /// The finding of a kind, which has to be there.
 fn finding(done: &Done, kind: &str) -> Value {
     let object = object(done);
-    let found = object["findings"].as_array().expect("an array").iter().find(|finding| finding["kind"] == kind).cloned();
+    let found = object["findings"]
+        .as_array()
+        .expect("an array")
+        .iter()
+        .find(|finding| finding["kind"] == kind)
+        .cloned();
     found.unwrap_or_else(|| panic!("no {kind}: {object:#}"))
 }
 
@@ -62,7 +67,8 @@ fn what_can_not_be_looked_at_is_refused_with_the_reason() {
     let cut = place.path("cut.jsonl");
     std::fs::write(&cut, "{\"event\":\"start\",\"sour").unwrap();
     let one = place.path("one.jsonl");
-    std::fs::write(&one, "{\"event\":\"start\",\"logged\":\"2026-11-21T08:00:00Z\",\"run_id\":\"ab\"}\n").unwrap();
+    std::fs::write(&one, "{\"event\":\"start\",\"logged\":\"2026-11-21T08:00:00Z\",\"run_id\":\"ab\"}\n")
+        .unwrap();
     let pipe = place.path("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let rows: [(&[&str], &str); 13] = [
@@ -92,23 +98,40 @@ fn a_run_is_found_by_its_process_and_its_death_is_a_finding() {
     let place = Place::new();
     let started = Started::new(place.command(&["--source", "synth:rate=1k"]));
     let log = place.out().join("wirescope.jsonl");
-    wait_until("the log's status", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"status\"")));
+    wait_until("the log's status", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"status\""))
+    });
     let pid = started.pid().to_string();
     let running = doctor(&["--pid", &pid, "--json"]);
-    assert_eq!((running.code(), &object(&running)["state"]), (Some(0), &"running".into()), "{}", running.stdout);
+    assert_eq!(
+        (running.code(), &object(&running)["state"]),
+        (Some(0), &"running".into()),
+        "{}",
+        running.stdout
+    );
     started.stand_still();
     let stopped = doctor(&["--pid", &pid, "--json"]);
     let found = finding(&stopped, "stopped");
     assert!(remedies(&found).contains(&format!("kill -CONT {pid}")));
-    assert!(!found["cause"].as_str().unwrap().contains("kernel"), "no kernel captures what is generated: {found}");
+    assert!(
+        !found["cause"].as_str().unwrap().contains("kernel"),
+        "no kernel captures what is generated: {found}"
+    );
     assert_eq!(stopped.code(), Some(0), "what isn't generated meanwhile is not lost");
     drop(started); // killed
     let dead = of(&place);
     assert_eq!((dead.code(), &object(&dead)["state"]), (Some(1), &"dead".into()));
     let died = finding(&dead, "died");
-    assert_eq!((&died["stage"], &died["sureness"]), (&"run".into(), &"likely".into()), "what killed it isn't seen: {died}");
+    assert_eq!(
+        (&died["stage"], &died["sureness"]),
+        (&"run".into(), &"likely".into()),
+        "what killed it isn't seen: {died}"
+    );
     let cause = died["cause"].as_str().unwrap();
-    assert!(cause.contains("killed") && cause.contains("crashed") && cause.contains("hasn't started again"), "{cause}");
+    assert!(
+        cause.contains("killed") && cause.contains("crashed") && cause.contains("hasn't started again"),
+        "{cause}"
+    );
 }
 
 #[test]
@@ -119,8 +142,11 @@ fn the_log_of_a_run_that_hides_its_files_is_found_by_its_command_line() {
     let place = Place::with_commands();
     let binary = place.binary_for_all();
     let config = place.path("t.toml");
-    std::fs::write(&config, format!("source = [\"synth:rate=1k\"]\nring = \"64MiB\"\nout = \"{}\"\n", place.out().display()))
-        .unwrap();
+    std::fs::write(
+        &config,
+        format!("source = [\"synth:rate=1k\"]\nring = \"64MiB\"\nout = \"{}\"\n", place.out().display()),
+    )
+    .unwrap();
     std::fs::set_permissions(&config, PermissionsExt::from_mode(0o644)).unwrap();
     let as_nobody = |arguments: &[&str]| {
         let mut command = Command::new(&binary);
@@ -128,7 +154,8 @@ fn the_log_of_a_run_that_hides_its_files_is_found_by_its_command_line() {
         command
     };
     let (out, config) = (place.out(), config.display().to_string());
-    let has_begun = || std::fs::read_to_string(out.join("wirescope.jsonl")).is_ok_and(|text| text.contains("\"status\""));
+    let has_begun =
+        || std::fs::read_to_string(out.join("wirescope.jsonl")).is_ok_and(|text| text.contains("\"status\""));
     let started = Started::new(as_nobody(&["run", "--config", &config, "--out", out.to_str().unwrap()]));
     wait_until("the status", has_begun);
     let done = finish(as_nobody(&["doctor", "--pid", &started.pid().to_string(), "--json"]));
@@ -163,14 +190,20 @@ fn what_a_log_says_reaches_no_terminal_as_it_is() {
 #[test]
 fn a_run_that_goes_on_is_told_with_the_age_of_its_counts_and_one_whose_log_is_stuck_as_that() {
     let place = Place::new();
-    let started = Started::new(place.command(&["--source", "synth:rate=1k,time=300s", "--status-every", "1s"]));
+    let started =
+        Started::new(place.command(&["--source", "synth:rate=1k,time=300s", "--status-every", "1s"]));
     let log = place.out().join("wirescope.jsonl");
-    wait_until("the log's status", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"status\"")));
+    wait_until("the log's status", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"status\""))
+    });
     let running = of(&place);
     let age_s = object(&running)["counts_age_s"].as_f64().expect("a number");
     assert!((0.0..60.0).contains(&age_s), "{age_s}");
     let words = doctor(&["--out", place.out().to_str().unwrap()]).stdout;
-    assert!(words.contains("its other counts are ") && words.contains(" s old.") && words.contains("lost so far"), "{words}");
+    assert!(
+        words.contains("its other counts are ") && words.contains(" s old.") && words.contains("lost so far"),
+        "{words}"
+    );
     // A log of the same process that doesn't go on.
     let text = std::fs::read_to_string(&log).unwrap();
     let early = text.lines().map(|line| {
@@ -201,7 +234,10 @@ fn a_limit_of_file_sizes_is_found() {
     assert_eq!(run.code(), Some(1), "{}", run.stderr);
     let done = of(&place);
     let found = finding(&done, "file_size_limit");
-    assert_eq!((done.code(), &found["stage"], &found["sureness"]), (Some(1), &"dump disk".into(), &"certain".into()));
+    assert_eq!(
+        (done.code(), &found["stage"], &found["sureness"]),
+        (Some(1), &"dump disk".into(), &"certain".into())
+    );
     assert!(found["cause"].as_str().unwrap().contains("its limit: 33554432 bytes"), "{found}");
     assert!(remedies(&found).contains("LimitFSIZE=infinity"), "{found}");
 }
@@ -209,10 +245,22 @@ fn a_limit_of_file_sizes_is_found() {
 #[test]
 fn a_dump_that_a_stop_cut_short_is_no_loss() {
     let place = Place::new();
-    let orders = ["--source", "synth:rate=1k", "--trigger", "hit=udp", "--single", "--before", "100ms", "--after", "300s"];
+    let orders = [
+        "--source",
+        "synth:rate=1k",
+        "--trigger",
+        "hit=udp",
+        "--single",
+        "--before",
+        "100ms",
+        "--after",
+        "300s",
+    ];
     let started = Started::new(place.command(&orders));
     let log = place.out().join("wirescope.jsonl");
-    wait_until("the hit", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"event\":\"hit\"")));
+    wait_until("the hit", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"event\":\"hit\""))
+    });
     started.signal(libc::SIGINT);
     started.finish(run::LIMIT);
     let done = of(&place);
@@ -223,7 +271,17 @@ fn a_dump_that_a_stop_cut_short_is_no_loss() {
 #[test]
 fn a_run_that_is_stopped_twice_says_so_in_its_log_and_is_told_as_that() {
     let place = Place::with_commands();
-    let orders = ["--source", "synth:rate=1k", "--before", "100ms", "--trigger", "hit=udp", "--single", "--exec", "sleep 300"];
+    let orders = [
+        "--source",
+        "synth:rate=1k",
+        "--before",
+        "100ms",
+        "--trigger",
+        "hit=udp",
+        "--single",
+        "--exec",
+        "sleep 300",
+    ];
     let started = Started::new(place.command(&orders));
     let log = place.out().join("wirescope.jsonl");
     let has = |words: &str| std::fs::read_to_string(&log).is_ok_and(|text| text.contains(words));
@@ -236,7 +294,11 @@ fn a_run_that_is_stopped_twice_says_so_in_its_log_and_is_told_as_that() {
     let done = of(&place);
     assert_eq!((done.code(), &object(&done)["state"]), (Some(0), &"ended_at_once".into()), "{}", done.stdout);
     let found = finding(&done, "ended_at_once");
-    assert_eq!((&found["sureness"], &found["loses"]), (&"certain".into(), &false.into()), "its dump was finished: {found}");
+    assert_eq!(
+        (&found["sureness"], &found["loses"]),
+        (&"certain".into(), &false.into()),
+        "its dump was finished: {found}"
+    );
     assert!(found["cause"].as_str().unwrap().starts_with("stopped by a second signal"), "{found}");
     assert!(!done.stdout.contains("killed"), "{}", done.stdout);
 }
@@ -260,8 +322,16 @@ fn of_a_log_with_several_runs_the_newest_is_told_and_the_others_are_named() {
     assert_eq!(older.finish(run::LIMIT).code(), Some(0));
     let done = of(&place);
     let newest = object(&done);
-    assert_eq!((&newest["runs"], &newest["newest"], &newest["pid"]), (&3.into(), &true.into(), &pids[1]), "{newest:#}");
-    assert_eq!((&newest["sources"][0], &newest["state"]), (&"synth:rate=1k,seed=2".into(), &"running".into()), "{newest:#}");
+    assert_eq!(
+        (&newest["runs"], &newest["newest"], &newest["pid"]),
+        (&3.into(), &true.into(), &pids[1]),
+        "{newest:#}"
+    );
+    assert_eq!(
+        (&newest["sources"][0], &newest["state"]),
+        (&"synth:rate=1k,seed=2".into(), &"running".into()),
+        "{newest:#}"
+    );
     let others = newest["other_runs"].as_array().unwrap();
     let of = |at: usize, name: &str| others[at][name].as_bool().unwrap();
     assert_eq!(
@@ -269,10 +339,25 @@ fn of_a_log_with_several_runs_the_newest_is_told_and_the_others_are_named() {
         (false, true, true, true),
         "{newest:#}"
     );
-    let asked = doctor(&["--out", place.out().to_str().unwrap(), "--json", "--run", others[1]["run_id"].as_str().unwrap()]);
-    assert_eq!((&object(&asked)["pid"], &object(&asked)["state"]), (&pids[0], &"ended".into()), "{}", asked.stdout);
+    let asked = doctor(&[
+        "--out",
+        place.out().to_str().unwrap(),
+        "--json",
+        "--run",
+        others[1]["run_id"].as_str().unwrap(),
+    ]);
+    assert_eq!(
+        (&object(&asked)["pid"], &object(&asked)["state"]),
+        (&pids[0], &"ended".into()),
+        "{}",
+        asked.stdout
+    );
     let words = doctor(&["--out", place.out().to_str().unwrap()]).stdout;
-    for expected in ["The log holds 3 runs; this is the one that began last (", "     --run ", "at the same time as this one"] {
+    for expected in [
+        "The log holds 3 runs; this is the one that began last (",
+        "     --run ",
+        "at the same time as this one",
+    ] {
         assert!(words.contains(expected), "{expected}: {words}");
     }
     assert_eq!(words.matches("--run").count(), 2, "{words}");
@@ -292,24 +377,49 @@ fn a_log_that_says_little_is_told_of_in_whole_sentences() {
             .map(|line| format!("{line}\n"))
             .collect::<String>()
     };
-    let later = text.replace("\"event\":\"end\"", "\"event\":\"farewell\"").replace("\"version\":\"", "\"version\":\"99.");
-    let elsewhere =
-        without(["\"end\"", "\"status\""]).replace("\"boot\":\"", "\"boot\":\"0").replace("\"host\":\"", "\"host\":\"far");
+    let later = text
+        .replace("\"event\":\"end\"", "\"event\":\"farewell\"")
+        .replace("\"version\":\"", "\"version\":\"99.");
+    let elsewhere = without(["\"end\"", "\"status\""])
+        .replace("\"boot\":\"", "\"boot\":\"0")
+        .replace("\"host\":\"", "\"host\":\"far");
     let middle = text.find("\"machine\"").expect("a second line");
     let rows: [(&str, &[&str]); 7] = [
-        ("{\"event\":\"start\"}\n", &["The run wrote no last line", "What it captured its log doesn't say.", "(possible)"]),
+        (
+            "{\"event\":\"start\"}\n",
+            &["The run wrote no last line", "What it captured its log doesn't say.", "(possible)"],
+        ),
         ("{\"event\":\"start\",\"sources\":null,\"run_id\":7}\n", &["The run wrote no last line", "no loss"]),
-        (&text[..text.len() - 20], &["has ended", "Its log tells of no loss.", "the last line of the log is cut"]),
-        (&text[..middle], &["no last line", "(possible)", "had no room for the line (the last line of its log is cut"]),
-        (&without(["\"start\"", "\"machine\""]), &["The run has ended", "the log lacks the run's first lines"]),
+        (
+            &text[..text.len() - 20],
+            &["has ended", "Its log tells of no loss.", "the last line of the log is cut"],
+        ),
+        (
+            &text[..middle],
+            &["no last line", "(possible)", "had no room for the line (the last line of its log is cut"],
+        ),
+        (
+            &without(["\"start\"", "\"machine\""]),
+            &["The run has ended", "the log lacks the run's first lines"],
+        ),
         (&later, &["is gone without a last line", "doesn't know: 1; the doctor of 99."]),
-        (&elsewhere, &["whether it still runs isn't known", "it ran on far", "It may still run, or was killed, crashed"]),
+        (
+            &elsewhere,
+            &[
+                "whether it still runs isn't known",
+                "it ran on far",
+                "It may still run, or was killed, crashed",
+            ],
+        ),
     ];
     for (log, expected) in rows {
         std::fs::write(place.path("log"), log).unwrap();
         let done = doctor(&["--log", place.path("log").to_str().unwrap()]);
         let said = &done.stdout;
-        assert!(done.stderr.is_empty() && !said.contains(" on  ") && !said.contains("Nothing is lost."), "{log}: {said}");
+        assert!(
+            done.stderr.is_empty() && !said.contains(" on  ") && !said.contains("Nothing is lost."),
+            "{log}: {said}"
+        );
         expected.iter().for_each(|words| assert!(said.contains(words), "{words}: {log}\n{said}"));
     }
 }
@@ -318,12 +428,22 @@ fn a_log_that_says_little_is_told_of_in_whole_sentences() {
 fn a_window_that_the_ring_does_not_hold_is_found() {
     let place = Place::new();
     let orders = ["--trigger", "udp port 60000", "--dump", "", "--before", "2s", "--after", "10ms"];
-    let small = ["--source", "synth:rate=20k,size=1000,time=3s,trigger-at=2500ms", "--ring", "1MiB", "--segment", "64KiB"];
+    let small = [
+        "--source",
+        "synth:rate=20k,size=1000,time=3s,trigger-at=2500ms",
+        "--ring",
+        "1MiB",
+        "--segment",
+        "64KiB",
+    ];
     let run = place.run(&[&small[..], &orders].concat());
     assert_eq!(run.code(), Some(1), "{}", run.stderr);
     let done = of(&place);
     let found = finding(&done, "dumps_incomplete");
-    assert_eq!((done.code(), &found["stage"], &found["sureness"]), (Some(1), &"ring".into(), &"certain".into()));
+    assert_eq!(
+        (done.code(), &found["stage"], &found["sureness"]),
+        (Some(1), &"ring".into(), &"certain".into())
+    );
     assert!(found["lost_min"].as_u64().unwrap() > 20_000, "{found}");
     assert!(remedies(&found).contains("Give the ring more memory: --ring 2MiB."), "{found}");
     assert_eq!(finding(&done, "normal_pages")["loses"], false, "a ring of 1 MiB is never in huge pages");
@@ -333,10 +453,15 @@ fn a_window_that_the_ring_does_not_hold_is_found() {
 fn hits_without_a_place_for_a_dump_are_found() {
     let place = Place::new();
     let orders = ["--trigger", "udp", "--dump", "host $srcIP", "--holdoff", "0", "--dumps-max", "1"];
-    place.run(&[&["--source", "synth:rate=2k,flows=100,time=2s"], &orders[..], &["--after", "500ms"]].concat());
+    place.run(
+        &[&["--source", "synth:rate=2k,flows=100,time=2s"], &orders[..], &["--after", "500ms"]].concat(),
+    );
     let found = finding(&of(&place), "too_many");
     assert_eq!((&found["stage"], &found["loses"]), (&"dumps".into(), &false.into()));
-    assert!(found["cause"].as_str().unwrap().contains("taken (1)") && remedies(&found).contains("--dumps-max"), "{found}");
+    assert!(
+        found["cause"].as_str().unwrap().contains("taken (1)") && remedies(&found).contains("--dumps-max"),
+        "{found}"
+    );
 }
 
 #[test]
@@ -356,14 +481,26 @@ fn packets_that_come_too_late_are_found() {
 fn filters_in_the_interpreter_are_found() {
     let place = Place::new();
     let source = place.source(&Conversations::default().capture());
-    place.summary(&["--source", &source, "--trigger", "icmp", "--after", "1", "--filter-engine", "interpreter"]);
+    place.summary(&[
+        "--source",
+        &source,
+        "--trigger",
+        "icmp",
+        "--after",
+        "1",
+        "--filter-engine",
+        "interpreter",
+    ]);
     assert!(remedies(&finding(&of(&place), "interpreted")).contains("--filter-engine native"));
 }
 
 /// A shell script in a mount namespace of its own; `$0` is a folder, the rest is a command.
 fn with_mounts(script: &str, folder: &Place, command: &Command) -> Command {
     let mut unshare = Command::new("unshare");
-    unshare.args(["-m", "--propagation", "private", "sh", "-c", script]).arg(folder.out()).arg(command.get_program());
+    unshare
+        .args(["-m", "--propagation", "private", "sh", "-c", script])
+        .arg(folder.out())
+        .arg(command.get_program());
     unshare.args(command.get_args());
     unshare
 }
@@ -376,20 +513,33 @@ fn a_full_dump_disk_is_found() {
     let place = Place::new();
     let source = place.source(&Conversations::default().capture());
     let everything = ["--trigger", "ip", "--single", "--dump", "", "--after", "60"];
-    // The log is on the full disk, too; it has its room beforehand, so that what it says isn't a matter of chance.
-    let script = "mount -t tmpfs -o size=320k none \"$0\" && : > \"$0/wirescope.jsonl\" && fallocate -n -l 65536 \"$0/wirescope.jsonl\" || exit 9; \"$@\" >&2; \"$1\" doctor --out \"$0\" --json";
-    let done = finish(with_mounts(script, &place, &place.command(&[&["--source", &source], &everything[..]].concat())));
+    // The log is on the full disk, too; it has its room beforehand, so that what it says isn't a matter of
+    // chance.
+    let script = "mount -t tmpfs -o size=320k none \"$0\" && : > \"$0/wirescope.jsonl\" && fallocate -n -l \
+        65536 \"$0/wirescope.jsonl\" || exit 9; \"$@\" >&2; \"$1\" doctor --out \"$0\" --json";
+    let done = finish(with_mounts(
+        script,
+        &place,
+        &place.command(&[&["--source", &source], &everything[..]].concat()),
+    ));
     let found = finding(&done, "dump_disk_full");
-    assert_eq!((done.code(), &found["stage"], &found["sureness"]), (Some(1), &"dump disk".into(), &"certain".into()));
+    assert_eq!(
+        (done.code(), &found["stage"], &found["sureness"]),
+        (Some(1), &"dump disk".into(), &"certain".into())
+    );
     assert!(remedies(&found).contains("Free space there"), "{found}");
 }
 
-/// Runs generated traffic into a small ring while the dump disk takes nothing for some turns of it, then the doctor.
+/// Runs generated traffic into a small ring while the dump disk takes nothing for some turns of it, then the
+/// doctor.
 fn while_the_disk_is_frozen() -> Option<Done> {
     if !run::is_root() || !oracle::have("unshare") {
         return None;
     }
-    if !oracle::have("mkfs.ext4") || !oracle::have("fsfreeze") || !std::path::Path::new("/dev/loop-control").exists() {
+    if !oracle::have("mkfs.ext4")
+        || !oracle::have("fsfreeze")
+        || !std::path::Path::new("/dev/loop-control").exists()
+    {
         skip("needs mkfs.ext4, fsfreeze and loop devices");
         return None;
     }
@@ -410,7 +560,10 @@ fn a_dump_disk_that_takes_nothing_is_found() {
     let found = finding(&done, "dump_disk_slow");
     assert_eq!((&found["stage"], &found["sureness"]), (&"dump disk".into(), &"likely".into()));
     assert_eq!((done.code(), &found["loses"]), (Some(1), &true.into()), "{found}");
-    assert!(found["lost_min"].as_u64().unwrap() > 1000 && remedies(&found).contains("a faster disk"), "{found}");
+    assert!(
+        found["lost_min"].as_u64().unwrap() > 1000 && remedies(&found).contains("a faster disk"),
+        "{found}"
+    );
     assert!(found["cause"].as_str().unwrap().starts_with("the disk took nothing for "), "{found}");
     let object = object(&done);
     let losses = object["findings"].as_array().unwrap().iter().filter(|finding| finding["loses"] == true);
@@ -421,7 +574,14 @@ fn a_dump_disk_that_takes_nothing_is_found() {
 fn findings_are_told_in_plain_words_too() {
     let place = Place::new();
     let orders = ["--trigger", "udp port 60000", "--dump", "", "--before", "2s", "--after", "10ms"];
-    let small = ["--source", "synth:rate=20k,size=1000,time=3s,trigger-at=2500ms", "--ring", "1MiB", "--segment", "64KiB"];
+    let small = [
+        "--source",
+        "synth:rate=20k,size=1000,time=3s,trigger-at=2500ms",
+        "--ring",
+        "1MiB",
+        "--segment",
+        "64KiB",
+    ];
     place.run(&[&small[..], &orders].concat());
     let done = doctor(&["--out", place.out().to_str().unwrap()]);
     assert_eq!(done.code(), Some(1));

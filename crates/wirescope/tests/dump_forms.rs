@@ -58,7 +58,8 @@ fn a_pcap_dump_holds_the_packets_times_and_lengths_of_the_pcapng_one() {
         let dump = |format: &str| {
             let place = Place::new();
             let source = place.source(&input);
-            let more = ["--source", &source, "-s", "200", "--before", "3", "--after", "2", "--dump-format", format];
+            let more =
+                ["--source", &source, "-s", "200", "--before", "3", "--after", "2", "--dump-format", format];
             let summary = place.summary(&[&TRIGGER[..], &more].concat());
             (summary.only_dump().clone(), place)
         };
@@ -78,21 +79,34 @@ fn a_pcap_dump_holds_the_packets_times_and_lengths_of_the_pcapng_one() {
         let lines: Vec<&str> = facts.lines().collect();
         assert!(lines[0].starts_with("wirescope "), "{facts}");
         assert!(lines[1].starts_with("dump 1 of trigger hit, fired by a packet of "), "{facts}");
-        assert!(lines.contains(&format!("packets: {}", old.packets).as_str()) && nothing_was_lost(&facts), "{facts}");
-        assert_eq!(old_place.out_names().len(), files + 2, "the captures, their text, the log: {:?}", old_place.out_names());
+        assert!(
+            lines.contains(&format!("packets: {}", old.packets).as_str()) && nothing_was_lost(&facts),
+            "{facts}"
+        );
+        assert_eq!(
+            old_place.out_names().len(),
+            files + 2,
+            "the captures, their text, the log: {:?}",
+            old_place.out_names()
+        );
     }
 }
 
 /// Whether a dump's facts say so: of all that was asked for, or of all that the capture file has of that.
 fn nothing_was_lost(facts: &str) -> bool {
-    facts.contains("\ncomplete: every source listened") || facts.contains("\nincomplete: nothing that came was lost")
+    facts.contains("\ncomplete: every source listened")
+        || facts.contains("\nincomplete: nothing that came was lost")
 }
 
 /// Number, time and lengths of every packet.
 fn seen_by_tshark(path: &Path) -> String {
     let fields = ["-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len", "-e", "frame.cap_len"];
     let output = Command::new("tshark").arg("-r").arg(path).args(fields).output().expect("tshark");
-    assert!(output.status.success() && output.stdout.len() > 1000, "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && output.stdout.len() > 1000,
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -111,7 +125,10 @@ fn a_packet_whose_time_a_pcap_file_can_t_hold_is_counted_as_missing_with_the_rea
     let dump = done.summary().only_dump().clone();
     assert_eq!((dump.packets, dump.lost_min, dump.lost_max, dump.complete), (2, 1, 1, false));
     assert!(done.stderr.contains("2106") && done.stderr.contains("--dump-format pcapng"), "{}", done.stderr);
-    assert_eq!(read(&dump.path).packets.iter().map(|packet| packet.time_ns).collect::<Vec<_>>(), [last_ns - 2, last_ns - 1]);
+    assert_eq!(
+        read(&dump.path).packets.iter().map(|packet| packet.time_ns).collect::<Vec<_>>(),
+        [last_ns - 2, last_ns - 1]
+    );
 }
 
 /// Runs a shell line in which `$0` is the binary with the start of its command line.
@@ -128,12 +145,17 @@ fn a_dump_into_a_pipe_is_what_a_file_would_hold() {
     let place = Place::new();
     place.source(&input);
     let options = "-r in.pcapng --trigger 'hit=udp port 60000' --dump '' --before 2 --after 1";
-    let done =
-        shell(&place, &format!("WIRESCOPE {options} -w - | tee piped.pcapng | tshark -r - | wc -l; echo ${{PIPESTATUS[@]}}"));
+    let done = shell(
+        &place,
+        &format!(
+            "WIRESCOPE {options} -w - | tee piped.pcapng | tshark -r - | wc -l; echo ${{PIPESTATUS[@]}}"
+        ),
+    );
     let said: Vec<&str> = done.stdout.split_whitespace().collect();
     let whole = shell(&place, &format!("WIRESCOPE {options} --out out -w whole.pcapng"));
     assert_eq!(whole.code(), Some(0), "{}", whole.stderr);
-    let (piped, whole) = (oracle::read(place.path("piped.pcapng")).unwrap(), read(place.path("whole.pcapng")));
+    let (piped, whole) =
+        (oracle::read(place.path("piped.pcapng")).unwrap(), read(place.path("whole.pcapng")));
     assert_eq!(said, [whole.packets.len().to_string().as_str(), "0", "0", "0", "0"], "{}", done.stderr);
     assert_eq!(difference(&whole, &piped.capture), None);
     assert!(whole.packets.len() > 100);
@@ -171,10 +193,14 @@ fn a_pipe_takes_the_link_type_of_the_hit_and_says_what_it_leaves_out() {
 fn a_pcap_dump_goes_into_a_pipe_too() {
     let place = Place::new();
     place.source(&capture(vec![ethernet("left")], false));
-    let options = "-r in.pcapng --trigger 'hit=udp port 60000' --dump '' --before 2 --after 1 --dump-format pcap";
+    let options =
+        "-r in.pcapng --trigger 'hit=udp port 60000' --dump '' --before 2 --after 1 --dump-format pcap";
     let done = shell(
         &place,
-        &format!("WIRESCOPE {options} -w - | tee piped.pcap | tcpdump --nano -r - -w read.pcap; echo ${{PIPESTATUS[@]}}"),
+        &format!(
+            "WIRESCOPE {options} -w - | tee piped.pcap | tcpdump --nano -r - -w read.pcap; echo \
+             ${{PIPESTATUS[@]}}"
+        ),
     );
     assert_eq!(done.stdout.trim(), "0 0 0", "{}", done.stderr);
     let piped = read(place.path("piped.pcap"));
@@ -185,18 +211,23 @@ fn a_pcap_dump_goes_into_a_pipe_too() {
 #[test]
 fn a_reader_that_goes_away_ends_the_dump_incomplete_and_the_run_with_it() {
     let place = Place::new();
-    let run =
-        "WIRESCOPE --source synth:rate=20k,size=1000,trigger-at=500ms --trigger 'udp port 60000' --dump '' --after 10m -w -";
+    let run = "WIRESCOPE --source synth:rate=20k,size=1000,trigger-at=500ms --trigger 'udp port 60000' \
+        --dump '' --after 10m -w -";
     let done = shell(&place, &format!("{{ {run}; echo $? > code; }} | head -c 100000 > begin.pcapng"));
     assert_eq!(std::fs::read_to_string(place.path("code")).unwrap().trim(), "1", "{}", done.stderr);
-    assert!(done.stderr.to_lowercase().contains("broken pipe") && !done.stderr.contains("panicked"), "{}", done.stderr);
+    assert!(
+        done.stderr.to_lowercase().contains("broken pipe") && !done.stderr.contains("panicked"),
+        "{}",
+        done.stderr
+    );
     assert_eq!(place.path("begin.pcapng").metadata().unwrap().len(), 100_000);
 }
 
 #[test]
 fn who_reads_a_pipe_gets_packets_before_the_window_is_over() {
     let place = Place::new();
-    let line = "exec WIRESCOPE --source synth:rate=1k,trigger-at=500ms --trigger 'udp port 60000' --dump '' --after 10m -w - > x";
+    let line = "exec WIRESCOPE --source synth:rate=1k,trigger-at=500ms --trigger 'udp port 60000' --dump '' \
+        --after 10m -w - > x";
     let program = format!("{} run --ring 64MiB --segment 64KiB", env!("CARGO_BIN_EXE_wirescope"));
     let mut command = Command::new("bash");
     command.args(["-c", &line.replace("WIRESCOPE", &program)]).current_dir(place.root());
@@ -213,7 +244,8 @@ fn who_reads_a_pipe_gets_packets_before_the_window_is_over() {
 fn a_single_dump_overwrites_nothing_and_ends_the_run() {
     let place = Place::new();
     place.source(&capture(vec![ethernet("left")], false));
-    let options = "-r in.pcapng --trigger 'hit=udp' --dump '' --before 0 --after 0 --holdoff 0 --summary json -w one.pcapng";
+    let options = "-r in.pcapng --trigger 'hit=udp' --dump '' --before 0 --after 0 --holdoff 0 --summary \
+        json -w one.pcapng";
     let done = shell(&place, &format!("WIRESCOPE {options}"));
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let dump = done.summary().only_dump().clone();
@@ -240,7 +272,9 @@ fn the_name_of_a_single_dump_says_its_form_and_the_flag_says_otherwise() {
         ("f", "", pcapng),
         ("g.cap", "", pcapng),
     ] {
-        let options = format!("-r in.pcapng --trigger 'hit=udp port 60000' --dump '' --before 2 --after 1 {more} -w {name}");
+        let options = format!(
+            "-r in.pcapng --trigger 'hit=udp port 60000' --dump '' --before 2 --after 1 {more} -w {name}"
+        );
         let done = shell(&place, &format!("WIRESCOPE {options}"));
         assert_eq!(done.code(), Some(0), "{name}: {}", done.stderr);
         assert_eq!(std::fs::read(place.path(name)).unwrap()[..4], magic, "{name}");
@@ -252,7 +286,8 @@ fn the_name_of_a_single_dump_says_its_form_and_the_flag_says_otherwise() {
         ("-w x.pcap.ZST", "-w: x.pcap.ZST would not be compressed"),
         (
             "--out out --ring-out x.pcap",
-            "--ring-out: x.pcap would be a pcapng file under the name of a pcap one; write --ring-out x.pcapng",
+            "--ring-out: x.pcap would be a pcapng file under the name of a pcap one; write --ring-out \
+             x.pcapng",
         ),
     ] {
         let done = shell(&place, &format!("WIRESCOPE -r in.pcapng --trigger udp --dump '' {order}"));
@@ -269,7 +304,9 @@ fn orders_that_contradict_each_other_are_refused_all_at_once() {
         command.args(more).current_dir(place.root());
         let done = run::finish(command);
         assert_eq!((done.code(), done.stdout.as_str()), (Some(2), ""), "{more:?}: {}", done.stderr);
-        words.iter().for_each(|word| assert!(done.stderr.contains(word), "{more:?}: no '{word}' in {}", done.stderr));
+        words
+            .iter()
+            .for_each(|word| assert!(done.stderr.contains(word), "{more:?}: no '{word}' in {}", done.stderr));
     };
     check(&[], &["--out: there is no folder"]);
     check(&["-w", "-", "--summary", "json"], &["-w: the dump and --summary can't both have standard output"]);
@@ -279,10 +316,16 @@ fn orders_that_contradict_each_other_are_refused_all_at_once() {
     check(&budget, &["--dump-budget: it bounds", "--dump-min-free: it bounds", "--dump-rotate: it bounds"]);
     check(&["--out", "out", "--dump-budget", "10"], &["--dump-budget: '10' is too little"]);
     check(&["--out", "out", "--dump-budget", "many"], &["--dump-budget: 'many'"]);
-    check(&["--out", "out", "--dump-min-free", "100%"], &["--dump-min-free: '100%' is the whole file system"]);
+    check(
+        &["--out", "out", "--dump-min-free", "100%"],
+        &["--dump-min-free: '100%' is the whole file system"],
+    );
     check(&["--out", "out", "--dump-min-free", "5 apples"], &["--dump-min-free: "]);
     check(&["--out", "out", "--dump-rotate"], &["--dump-rotate: there is no bound"]);
-    check(&["--out", "out", "--dump-format", "cap", "--log-format", "xml"], &["--dump-format: 'cap'", "--log-format: 'xml'"]);
+    check(
+        &["--out", "out", "--dump-format", "cap", "--log-format", "xml"],
+        &["--dump-format: 'cap'", "--log-format: 'xml'"],
+    );
     assert_eq!(run::names(&PathBuf::from(place.root())), ["out"], "nothing is created");
     assert!(place.out_names().is_empty());
 }

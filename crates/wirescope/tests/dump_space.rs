@@ -1,4 +1,5 @@
-//! Room for dumps: the budget of a folder, free space that is kept, and folders that fill, vanish or may not be written to.
+//! Room for dumps: the budget of a folder, free space that is kept, and folders that fill, vanish or may not
+//! be written to.
 
 mod run;
 
@@ -73,7 +74,11 @@ fn events(folder: &Path) -> Vec<Value> {
 }
 
 fn dumps(folder: &Path) -> Vec<PathBuf> {
-    run::names(folder).into_iter().filter(|name| is_finished_dump(name)).map(|name| folder.join(name)).collect()
+    run::names(folder)
+        .into_iter()
+        .filter(|name| is_finished_dump(name))
+        .map(|name| folder.join(name))
+        .collect()
 }
 
 fn bytes(paths: &[PathBuf]) -> u64 {
@@ -91,7 +96,11 @@ fn beyond_the_budget_dumps_are_refused_counted_and_alarmed_until_there_is_room()
     scope.refused();
     let made = dumps(&place.out());
     assert_eq!(made.len(), 2, "nothing is deleted by itself");
-    assert!(made.iter().all(|path| DUMP_BYTES.contains(&bytes(std::slice::from_ref(path)))), "{}", bytes(&made));
+    assert!(
+        made.iter().all(|path| DUMP_BYTES.contains(&bytes(std::slice::from_ref(path)))),
+        "{}",
+        bytes(&made)
+    );
     std::fs::remove_file(&made[0]).unwrap();
     wait_until("room", || scope.alarms("cleared") == 1);
     scope.dump();
@@ -156,8 +165,14 @@ fn a_dump_that_is_larger_than_the_budget_takes_all_of_it_however_it_is_written()
     const BUDGET: u64 = 3 * MIB;
     for format in ["pcapng", "pcap", "pcapng", "pcap"] {
         let place = Place::new();
-        let traffic =
-            ["--source", "synth:rate=10k,size=1000,time=1s,trigger-at=500ms", "--trigger", "udp port 60000", "--dump", ""];
+        let traffic = [
+            "--source",
+            "synth:rate=10k,size=1000,time=1s,trigger-at=500ms",
+            "--trigger",
+            "udp port 60000",
+            "--dump",
+            "",
+        ];
         let more = ["--before", "5", "--after", "5", "--dump-budget", "3MiB", "--dump-format", format];
         let done = place.run(&[&traffic[..], &more].concat());
         assert_eq!(done.code(), Some(1), "{}", done.stderr);
@@ -177,7 +192,11 @@ fn rotation_deletes_the_oldest_dumps_and_nothing_else() {
     let place = Place::new();
     let foreign = place.out().join("2020-11-20T20-31-05.123456789Z_other_0001.pcapng");
     std::fs::write(&foreign, vec![7; 100_000]).unwrap();
-    std::os::unix::fs::symlink("/etc/hostname", place.out().join("2020-11-20T20-31-05.123456789Z_link_0001.pcapng")).unwrap();
+    std::os::unix::fs::symlink(
+        "/etc/hostname",
+        place.out().join("2020-11-20T20-31-05.123456789Z_link_0001.pcapng"),
+    )
+    .unwrap();
     let scope = Scope::new(&place, &[]);
     scope.dump();
     assert_eq!(scope.stop().code(), Some(0));
@@ -192,7 +211,11 @@ fn rotation_deletes_the_oldest_dumps_and_nothing_else() {
     let summary = done.summary();
     assert!(summary.dumps.iter().all(|dump| dump.lost_nothing()), "{summary:?}");
     assert!(deleted.len() >= 2, "the earlier run's dump, and this run's first: {deleted:#?}");
-    assert_eq!(deleted[0]["files"][0], first[0].file_name().unwrap().to_str().unwrap(), "the oldest goes first");
+    assert_eq!(
+        deleted[0]["files"][0],
+        first[0].file_name().unwrap().to_str().unwrap(),
+        "the oldest goes first"
+    );
     assert!(!first[0].exists() && foreign.exists());
     assert!(place.out().join("2020-11-20T20-31-05.123456789Z_link_0001.pcapng").symlink_metadata().is_ok());
     assert!(summary.dumps[2].path.exists(), "the newest stays");
@@ -229,7 +252,8 @@ fn rotation_deletes_nothing_for_a_run_without_a_dump_nor_where_that_makes_no_roo
     assert_eq!(deleted(&scope.events()), 2, "what a dump of 2.5 MiB needs");
     let done = scope.stop();
     assert_eq!(done.code(), Some(1), "a hit got no dump: {}", done.stderr);
-    let warnings: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("no space for dumps")).collect();
+    let warnings: Vec<&str> =
+        done.stderr.lines().filter(|line| line.starts_with("no space for dumps")).collect();
     assert!(matches!(warnings[..], [said] if said.contains("deletes none of the 2 dumps")), "{warnings:?}");
 }
 
@@ -265,8 +289,10 @@ struct Disk {
 impl Disk {
     fn over(place: &Place, size: &str) -> Disk {
         let disk = Disk { folder: place.out() };
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&disk.folder).status();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"])
+            .arg(&disk.folder)
+            .status();
         assert!(mounted.unwrap().success(), "mount");
         disk
     }
@@ -299,7 +325,11 @@ fn free_space_is_left_as_asked_for() {
     let summary = done.summary();
     assert_eq!((summary.hits["manual"].fired, summary.hits["manual"].no_space), (2, 1));
     assert!(summary.dumps.iter().all(|dump| dump.lost_nothing()), "{summary:?}");
-    assert!(done.stderr.contains("--dump-min-free keeps 8.0 MiB; a new dump needs 1.0 MiB more"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("--dump-min-free keeps 8.0 MiB; a new dump needs 1.0 MiB more"),
+        "{}",
+        done.stderr
+    );
     assert!(done.stderr.contains("lower --dump-min-free"), "{}", done.stderr);
 }
 
@@ -323,7 +353,11 @@ fn a_disk_that_fills_fails_its_dumps_and_has_room_again() {
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let summary = done.summary();
     summary.assert_adds_up();
-    assert_eq!(summary.dumps.iter().map(|dump| dump.lost_nothing()).collect::<Vec<_>>(), [false, true], "{summary:?}");
+    assert_eq!(
+        summary.dumps.iter().map(|dump| dump.lost_nothing()).collect::<Vec<_>>(),
+        [false, true],
+        "{summary:?}"
+    );
     assert!(done.stderr.to_lowercase().contains("no space"), "{}", done.stderr);
     assert_eq!(summary.stored, summary.received, "capture went on");
 }
@@ -336,7 +370,9 @@ fn a_folder_that_may_not_be_written_to_fails_its_dumps_until_it_may() {
     let place = Place::new();
     let _disk = Disk::over(&place, "16m");
     let scope = Scope::new(&place, &[]);
-    let immutable = |on: &str| Command::new("chattr").arg(on).arg(place.out()).status().is_ok_and(|status| status.success());
+    let immutable = |on: &str| {
+        Command::new("chattr").arg(on).arg(place.out()).status().is_ok_and(|status| status.success())
+    };
     if !immutable("+i") {
         return run::skip("folders can't be made immutable here");
     }
@@ -346,7 +382,11 @@ fn a_folder_that_may_not_be_written_to_fails_its_dumps_until_it_may() {
     let done = scope.stop();
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let summary = done.summary();
-    assert_eq!(summary.dumps.iter().map(|dump| dump.lost_nothing()).collect::<Vec<_>>(), [false, true], "{summary:?}");
+    assert_eq!(
+        summary.dumps.iter().map(|dump| dump.lost_nothing()).collect::<Vec<_>>(),
+        [false, true],
+        "{summary:?}"
+    );
     assert!(done.stderr.contains("not permitted") || done.stderr.contains("denied"), "{}", done.stderr);
     assert_eq!(summary.stored, summary.received);
 }
@@ -372,11 +412,20 @@ fn a_folder_that_is_moved_keeps_its_dumps_and_one_that_is_removed_fails_them() {
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let summary = done.summary();
     summary.assert_adds_up();
-    assert_eq!(summary.dumps.iter().map(|dump| dump.lost_nothing()).collect::<Vec<_>>(), [true, false], "{summary:?}");
+    assert_eq!(
+        summary.dumps.iter().map(|dump| dump.lost_nothing()).collect::<Vec<_>>(),
+        [true, false],
+        "{summary:?}"
+    );
     assert_eq!(summary.dumps[0].path.parent(), Some(moved.as_path()), "where it really is");
     let words = format!("the folder {} was removed", place.out().display());
-    assert!(done.stderr.contains(&format!("dump      2 of manual: 0 packets, 0 B, not complete: {words}\n")), "{}", done.stderr);
-    let (warned, fired) = (done.stderr.find(&format!("{words}: dumps fail")), done.stderr.rfind("by hand: fired"));
+    assert!(
+        done.stderr.contains(&format!("dump      2 of manual: 0 packets, 0 B, not complete: {words}\n")),
+        "{}",
+        done.stderr
+    );
+    let (warned, fired) =
+        (done.stderr.find(&format!("{words}: dumps fail")), done.stderr.rfind("by hand: fired"));
     assert!(warned.is_some() && warned < fired, "it is told before a dump fails: {}", done.stderr);
     assert_eq!(summary.warnings.len(), 1, "and once: {summary:?}");
     assert!(summary.warnings[0].contains("mkdir -p"), "with the remedy: {summary:?}");
@@ -398,7 +447,12 @@ fn two_runs_in_one_folder_keep_one_budget_together() {
     let place = Place::new();
     // Two dumps of 2.5 MiB, and part of a third one.
     let scopes = two(&place, &["--dump-budget", "5632KiB"]);
-    let ended = || events(&place.out()).iter().filter(|line| line["event"] == "dump" || line["verdict"] == "no_space").count();
+    let ended = || {
+        events(&place.out())
+            .iter()
+            .filter(|line| line["event"] == "dump" || line["verdict"] == "no_space")
+            .count()
+    };
     for round in 1..=2 {
         scopes.iter().for_each(|scope| scope.started.signal(libc::SIGUSR1));
         wait_until("both fires", || ended() == 2 * round);
@@ -407,7 +461,10 @@ fn two_runs_in_one_folder_keep_one_budget_together() {
     let made = dumps(&place.out());
     assert!(made.len() >= 2, "{made:?}");
     let dones = scopes.map(Scope::stop);
-    assert!(dones.iter().any(|done| done.code() == Some(1)), "somebody's dump was refused, or isn't complete");
+    assert!(
+        dones.iter().any(|done| done.code() == Some(1)),
+        "somebody's dump was refused, or isn't complete"
+    );
     for done in dones {
         done.summary().assert_adds_up();
     }
@@ -440,13 +497,20 @@ fn what_a_run_was_making_when_it_was_killed_is_room_for_the_others() {
 fn two_runs_that_rotate_delete_the_oldest_dumps_of_both_and_fail_over_none() {
     let place = Place::new();
     let scopes = two(&place, &["--dump-budget", "8MiB", "--dump-rotate"]);
-    let ended = || events(&place.out()).iter().filter(|line| line["event"] == "dump" || line["verdict"] == "no_space").count();
+    let ended = || {
+        events(&place.out())
+            .iter()
+            .filter(|line| line["event"] == "dump" || line["verdict"] == "no_space")
+            .count()
+    };
     for round in 1..=4 {
         scopes.iter().for_each(|scope| scope.started.signal(libc::SIGUSR1));
         wait_until("both fires", || ended() == 2 * round);
         assert!(blocks(&place.out()) <= 8 << 20, "{}", blocks(&place.out()));
     }
-    let deleted = || -> Vec<Value> { events(&place.out()).into_iter().filter(|line| line["event"] == "deleted").collect() };
+    let deleted = || -> Vec<Value> {
+        events(&place.out()).into_iter().filter(|line| line["event"] == "deleted").collect()
+    };
     wait_until("all that was deleted to be told", || deleted().len() >= 8 - dumps(&place.out()).len());
     let deleted = deleted();
     let mut files: Vec<String> = deleted.iter().map(|line| line["files"][0].to_string()).collect();
@@ -457,7 +521,10 @@ fn two_runs_that_rotate_delete_the_oldest_dumps_of_both_and_fail_over_none() {
     for done in scopes.map(Scope::stop) {
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         let summary = done.summary();
-        assert!(summary.dumps.len() == 4 && summary.dumps.iter().all(|dump| dump.lost_nothing()), "{summary:?}");
+        assert!(
+            summary.dumps.len() == 4 && summary.dumps.iter().all(|dump| dump.lost_nothing()),
+            "{summary:?}"
+        );
     }
 }
 
@@ -468,7 +535,9 @@ fn hits_that_found_no_room_are_counted_and_failures_after_their_trigger_is_gone_
     scope.dump();
     assert_eq!(scope.stop().code(), Some(0));
     let config = place.path("wirescope.toml");
-    let write = |trigger: &str| std::fs::write(&config, format!("trigger = [\"{trigger}\"]\nholdoff = \"100ms\"\n")).unwrap();
+    let write = |trigger: &str| {
+        std::fs::write(&config, format!("trigger = [\"{trigger}\"]\nholdoff = \"100ms\"\n")).unwrap()
+    };
     write("early=udp or tcp");
     let scope = Scope::new(&place, &["--config", config.to_str().unwrap(), "--dump-budget", "2MiB"]);
     let refused = || scope.events().iter().filter(|line| line["verdict"] == "no_space").count();

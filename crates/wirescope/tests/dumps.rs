@@ -1,4 +1,5 @@
-//! Dumps of whole captures: exactly what tcpdump selects inside the window, plus the packet that fired, in order of time.
+//! Dumps of whole captures: exactly what tcpdump selects inside the window, plus the packet that fired, in
+//! order of time.
 
 mod run;
 
@@ -7,7 +8,9 @@ use run::{Place, is_finished_dump};
 use scope_testkit::oracle::{self, VlanRule, difference, expected_dump};
 use scope_testkit::traffic::frame::{self, Tag};
 use scope_testkit::traffic::random::START_NS;
-use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, LINUX_SLL, Precision, RAW, Random, Record};
+use scope_testkit::traffic::{
+    Capture, Conversations, ETHERNET, Interface, LINUX_SLL, Precision, RAW, Random, Record,
+};
 use scope_testkit::traffic::{pcap, pcapng};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -74,8 +77,10 @@ fn one(link_type: u16) -> Vec<Interface> {
 
 fn cases() -> Vec<Case> {
     let tagged = |name, vlan| Case { traffic: Conversations { vlan, ..plain(name).traffic }, ..plain(name) };
-    let on =
-        |name, link_type| Case { traffic: Conversations { interfaces: one(link_type), ..plain(name).traffic }, ..plain(name) };
+    let on = |name, link_type| Case {
+        traffic: Conversations { interfaces: one(link_type), ..plain(name).traffic },
+        ..plain(name)
+    };
     vec![
         plain("plain"),
         Case { dump: Some("host {srcIP}"), ..plain("braces that no shell eats") },
@@ -95,8 +100,16 @@ fn cases() -> Vec<Case> {
                      (host 10.0.0.1 and host 10.0.0.2 and ip[6:2] & 0x1fff != 0))",
             ..plain("the flow")
         },
-        Case { dump: None, filled: "host 10.0.0.1 and host 10.0.0.2", ..plain("no template: what went between the two hosts") },
-        Case { dump: Some("tcp port 443"), filled: "tcp port 443", ..plain("the packet that fired, though the filter says no") },
+        Case {
+            dump: None,
+            filled: "host 10.0.0.1 and host 10.0.0.2",
+            ..plain("no template: what went between the two hosts")
+        },
+        Case {
+            dump: Some("tcp port 443"),
+            filled: "tcp port 443",
+            ..plain("the packet that fired, though the filter says no")
+        },
         Case { dump: Some("greater 200"), filled: "greater 200", ..plain("original lengths") },
         Case {
             hit: udp("[fd00::1]:1000", "[fd00::2]:60000"),
@@ -117,7 +130,12 @@ fn cases() -> Vec<Case> {
             filled: "host 10.0.0.1 and host 10.0.0.2",
             ..tagged("two tags", 40)
         },
-        Case { tags: vec![Tag::q(3)], dump: Some("vlan $vlan"), filled: "vlan 3", ..tagged("the filter says vlan itself", 40) },
+        Case {
+            tags: vec![Tag::q(3)],
+            dump: Some("vlan $vlan"),
+            filled: "vlan 3",
+            ..tagged("the filter says vlan itself", 40)
+        },
         Case { vlan: VlanRule::Exact, ..tagged("untagged hit, exact", 40) },
         Case { late_ns: 300_000_000, ..plain("out of order") },
         Case {
@@ -127,8 +145,18 @@ fn cases() -> Vec<Case> {
             ..tagged("out of order, all", 30)
         },
         Case { before: "0", after: "0", window_ns: (0, 0), ..plain("a window of one moment") },
-        Case { before: "60", after: "1m", window_ns: (60 * SECOND, 60 * SECOND), ..plain("a window wider than the file") },
-        Case { before: "1500ms", after: "250ms", window_ns: (1_500_000_000, 250_000_000), ..plain("milliseconds") },
+        Case {
+            before: "60",
+            after: "1m",
+            window_ns: (60 * SECOND, 60 * SECOND),
+            ..plain("a window wider than the file")
+        },
+        Case {
+            before: "1500ms",
+            after: "250ms",
+            window_ns: (1_500_000_000, 250_000_000),
+            ..plain("milliseconds")
+        },
         Case { before: "0s", after: "3s", window_ns: (0, 3 * SECOND), ..plain("nothing from before") },
         Case { format: As::PcapngBigMicro, ..plain("pcapng, big endian, microseconds") },
         Case { format: As::Pcap, ..on("pcap, nanoseconds", ETHERNET) },
@@ -167,7 +195,8 @@ fn check(case: &Case, workers: usize) {
     let (bytes, input, at) = case.input();
     let place = Place::new();
     let source = format!("{},workers={workers}", place.source_of("in", &bytes));
-    let mut arguments = vec!["--source", &source, "--trigger", case.trigger, "--before", case.before, "--after", case.after];
+    let mut arguments =
+        vec!["--source", &source, "--trigger", case.trigger, "--before", case.before, "--after", case.after];
     if let Some(template) = case.dump {
         arguments.extend(["--dump", template]);
     }
@@ -198,7 +227,8 @@ fn check(case: &Case, workers: usize) {
     }
 }
 
-/// The files of a dump: name, mode, link type, and what other programs say of them; nothing else lies in the folder.
+/// The files of a dump: name, mode, link type, and what other programs say of them; nothing else lies in the
+/// folder.
 fn check_files(place: &Place, dump: &Dump) {
     let stem = format!("{}_{}_0001", file_time(dump.time_ns), dump.trigger);
     assert_eq!(dump.path, place.out().canonicalize().expect("the folder").join(format!("{stem}.pcapng")));
@@ -247,17 +277,36 @@ fn packets_of_one_time_stay_in_their_order() {
 #[test]
 fn both_ends_of_the_window_belong_to_it() {
     let mut capture = Capture::ethernet("left");
-    for (offset_ns, host) in
-        [(-SECOND - 1, 1), (-SECOND, 2), (-1, 3), (0, 9), (1, 4), (SECOND, 5), (SECOND + 1, 6), (9 * SECOND, 7)]
-    {
+    for (offset_ns, host) in [
+        (-SECOND - 1, 1),
+        (-SECOND, 2),
+        (-1, 3),
+        (0, 9),
+        (1, 4),
+        (SECOND, 5),
+        (SECOND + 1, 6),
+        (9 * SECOND, 7),
+    ] {
         let port = if host == 9 { 60000 } else { 7 };
         let ip = udp(&format!("10.0.0.{host}:1"), &format!("10.0.0.8:{port}"));
-        capture.packets.push(Record::new(START_NS + 20 * SECOND + offset_ns, frame::on_link(ETHERNET, &[], &ip)));
+        capture
+            .packets
+            .push(Record::new(START_NS + 20 * SECOND + offset_ns, frame::on_link(ETHERNET, &[], &ip)));
     }
     let place = Place::new();
     let source = place.source(&capture);
-    let summary =
-        place.summary(&["--source", &source, "--trigger", "udp port 60000", "--dump", "ip", "--before", "1", "--after", "1"]);
+    let summary = place.summary(&[
+        "--source",
+        &source,
+        "--trigger",
+        "udp port 60000",
+        "--dump",
+        "ip",
+        "--before",
+        "1",
+        "--after",
+        "1",
+    ]);
     let dump = summary.only_dump();
     assert_eq!(dump.trigger, "trigger1");
     let found = oracle::read(&dump.path).unwrap().capture;
@@ -272,15 +321,27 @@ fn a_hit_without_addresses_dumps_everything_in_the_window() {
     let at = capture.insert(Record::new(at_ns, frame::ethernet(&[], 0x88b6, b"no addresses")));
     let place = Place::new();
     let source = place.source(&capture);
-    let summary = place.summary(&["--source", &source, "--trigger", "hit=ether proto 0x88b6", "--before", "1", "--after", "2"]);
-    let expected = expected_dump(&capture, "", at_ns - SECOND, at_ns + 2 * SECOND, Some(at), VlanRule::Transparent).unwrap();
+    let summary = place.summary(&[
+        "--source",
+        &source,
+        "--trigger",
+        "hit=ether proto 0x88b6",
+        "--before",
+        "1",
+        "--after",
+        "2",
+    ]);
+    let expected =
+        expected_dump(&capture, "", at_ns - SECOND, at_ns + 2 * SECOND, Some(at), VlanRule::Transparent)
+            .unwrap();
     let found = oracle::read(&summary.only_dump().path).unwrap().capture;
     assert_eq!(difference(&capture.subset(&expected), &found), None);
 }
 
 #[test]
 fn a_second_link_type_in_the_window_gives_a_second_file_of_the_same_dump() {
-    let interfaces = vec![Interface::new("eth", ETHERNET), Interface::new("tun", RAW), Interface::new("eth2", ETHERNET)];
+    let interfaces =
+        vec![Interface::new("eth", ETHERNET), Interface::new("tun", RAW), Interface::new("eth2", ETHERNET)];
     for (workers, late_ns) in [(1, 0), (2, 200_000_000)] {
         let traffic = Conversations { interfaces: interfaces.clone(), vlan: 20, ..plain("").traffic };
         let case = Case { traffic, late_ns, ..plain("two link types") };
@@ -300,7 +361,9 @@ fn a_second_link_type_in_the_window_gives_a_second_file_of_the_same_dump() {
             "1",
         ]);
         let hit_ns = input.packets[at].time_ns;
-        let expected = expected_dump(&input, case.filled, hit_ns - 2 * SECOND, hit_ns + SECOND, Some(at), case.vlan).unwrap();
+        let expected =
+            expected_dump(&input, case.filled, hit_ns - 2 * SECOND, hit_ns + SECOND, Some(at), case.vlan)
+                .unwrap();
         let expected = input.subset(&expected);
         let dump = summary.only_dump();
         assert_eq!((dump.paths.len(), &dump.path), (2, &dump.paths[0]));
@@ -335,10 +398,18 @@ fn several_files_are_fed_in_order_of_capture_time() {
         pcap(&whole.subset(&indices), Precision::Nano, false)
     };
     let place = Place::new();
-    let sources: Vec<String> = (0..3).map(|third| place.source_of(&format!("{third}.pcap"), &part(third))).collect();
+    let sources: Vec<String> =
+        (0..3).map(|third| place.source_of(&format!("{third}.pcap"), &part(third))).collect();
     let (first, last) = whole.span_ns().unwrap();
-    let mut arguments =
-        vec!["--trigger", "hit=ip or ip6 or not ip", "--single", "--dump", "ip or ip6 or not ip", "--after", "5m"];
+    let mut arguments = vec![
+        "--trigger",
+        "hit=ip or ip6 or not ip",
+        "--single",
+        "--dump",
+        "ip or ip6 or not ip",
+        "--after",
+        "5m",
+    ];
     sources.iter().for_each(|source| arguments.extend(["--source", source]));
     let summary = place.summary(&arguments);
     let dump = summary.only_dump();
@@ -354,12 +425,20 @@ fn dumps_of_generated_traffic_agree_with_the_ring_that_held_it() {
     for workers in [1, 2, 4] {
         let place = Place::new();
         let ring = place.path("ring.pcapng");
-        // No generated packet has the trigger packet's time at this rate, so the order of time is the only one.
-        let options =
-            "rate=3333,pace=max,time=3s,flows=40,vlan=30%,ipv6=20%,seed=11,trigger-at=1001ms,start=2026-11-20T20:31:05Z";
+        // No generated packet has the trigger packet's time at this rate, so the order of time is the only
+        // one.
+        let options = "rate=3333,pace=max,time=3s,flows=40,vlan=30%,ipv6=20%,seed=11,trigger-at=1001ms,start=2026-11-20T20:31:05Z";
         let source = format!("synth:{options},workers={workers}");
-        let orders =
-            ["--trigger", "hit=udp port 60000", "--dump", "net 10.0.0.0/17 and not tcp", "--before", "700ms", "--after", "1"];
+        let orders = [
+            "--trigger",
+            "hit=udp port 60000",
+            "--dump",
+            "net 10.0.0.0/17 and not tcp",
+            "--before",
+            "700ms",
+            "--after",
+            "1",
+        ];
         let more = ["--source", &source, "--ring-out", ring.to_str().unwrap()];
         let summary = place.summary(&[&more[..], &orders].concat());
         summary.assert_adds_up();
@@ -369,9 +448,13 @@ fn dumps_of_generated_traffic_agree_with_the_ring_that_held_it() {
         assert_eq!(hits.len(), 1, "{workers} workers");
         let hit_ns = input.packets[hits[0]].time_ns;
         let (from_ns, to_ns) = (hit_ns - 700_000_000, hit_ns + SECOND);
-        let expected = expected_dump(&input, orders[3], from_ns, to_ns, Some(hits[0]), VlanRule::Transparent).unwrap();
+        let expected =
+            expected_dump(&input, orders[3], from_ns, to_ns, Some(hits[0]), VlanRule::Transparent).unwrap();
         let dump = summary.only_dump();
-        assert_eq!((dump.time_ns, dump.from_ns, dump.to_ns, dump.lost_nothing()), (hit_ns, from_ns, to_ns, true));
+        assert_eq!(
+            (dump.time_ns, dump.from_ns, dump.to_ns, dump.lost_nothing()),
+            (hit_ns, from_ns, to_ns, true)
+        );
         let found = oracle::read(&dump.path).unwrap().capture;
         assert_eq!(difference(&input.subset(&expected), &found), None, "{workers} workers");
     }

@@ -14,7 +14,8 @@ fn capture(hits_ms: &[i64]) -> Capture {
     let mut capture = Conversations::default().capture();
     let start_ns = capture.packets[0].time_ns;
     for (number, at_ms) in hits_ms.iter().enumerate() {
-        let ip = frame::udp("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:60000".parse().unwrap(), &[number as u8]);
+        let ip =
+            frame::udp("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:60000".parse().unwrap(), &[number as u8]);
         capture.insert(Record::new(start_ns + at_ms * MS, frame::on_link(ETHERNET, &[], &ip)));
     }
     capture
@@ -34,7 +35,9 @@ fn events(place: &Place) -> Vec<Value> {
 
 /// Events of which some value is `word`: under which key the kind stands is left open.
 fn of_kind(events: &[Value], word: &str) -> usize {
-    let is = |event: &&Value| event.as_object().is_some_and(|object| object.values().any(|value| value.as_str() == Some(word)));
+    let is = |event: &&Value| {
+        event.as_object().is_some_and(|object| object.values().any(|value| value.as_str() == Some(word)))
+    };
     events.iter().filter(is).count()
 }
 
@@ -52,7 +55,8 @@ fn run(capture: &Capture, more: &[&str]) -> (Place, Summary) {
 fn the_log_and_a_dump_say_on_which_host_and_by_which_clock() {
     let (place, summary) = run(&capture(&[5000]), &["--before", "1", "--after", "500ms"]);
     let events = events(&place);
-    let figure = |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap().trim().to_string();
+    let figure =
+        |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap().trim().to_string();
     let start = &events[0];
     assert_eq!(start["host"], figure("hostname").as_str());
     assert!(start["kernel"].as_str().is_some_and(|kernel| kernel.contains(&figure("osrelease"))), "{start}");
@@ -65,7 +69,10 @@ fn the_log_and_a_dump_say_on_which_host_and_by_which_clock() {
     let facts = scope_testkit::oracle::read(&summary.only_dump().path).unwrap().comments.remove(0);
     let has = |line: &str| facts.lines().any(|found| found.starts_with(line));
     assert!(has(&format!("host: {}", figure("hostname"))) && has("kernel: Linux "), "{facts}");
-    assert!(has("clock: synchronised, estimated error ") || has("clock: not synchronised (adjtimex)"), "{facts}");
+    assert!(
+        has("clock: synchronised, estimated error ") || has("clock: not synchronised (adjtimex)"),
+        "{facts}"
+    );
     assert!(has("times: as they stand in the capture file (file)"), "{facts}");
 }
 
@@ -83,9 +90,11 @@ fn the_log_has_one_line_per_event() {
 
 #[test]
 fn a_hit_that_started_no_dump_is_a_line_and_a_storm_of_them_is_a_count() {
-    let few = run(&capture(&[2000, 4000, 6000]), &["--before", "100ms", "--after", "100ms", "--holdoff", "60"]);
+    let few =
+        run(&capture(&[2000, 4000, 6000]), &["--before", "100ms", "--after", "100ms", "--holdoff", "60"]);
     assert_eq!(few.1.hits["hit"].held_off, 2);
-    let lines = |place: &Place| events(place).iter().filter(|event| event.to_string().contains("held_off")).count();
+    let lines =
+        |place: &Place| events(place).iter().filter(|event| event.to_string().contains("held_off")).count();
     let listed = lines(&few.0);
     assert!(listed >= 2, "{listed} lines");
     let storm: Vec<i64> = (0..3000).map(|number| 2000 + number / 3).collect();
@@ -119,10 +128,24 @@ fn the_summary_counts_what_was_received() {
 fn without_summary_nothing_is_on_standard_output_that_breaks_a_pipe_and_words_go_to_people() {
     let place = Place::new();
     let source = place.source(&capture(&[3000]));
-    let mut command =
-        run::wirescope(&["run", "--ring", "16MiB", "--trigger", "udp port 60000", "-v", "--source", &source, "--out"]);
+    let mut command = run::wirescope(&[
+        "run",
+        "--ring",
+        "16MiB",
+        "--trigger",
+        "udp port 60000",
+        "-v",
+        "--source",
+        &source,
+        "--out",
+    ]);
     command.arg(place.out());
     let done = run::finish(command);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    assert!(format!("{}{}", done.stdout, done.stderr).contains("trigger1"), "a dump is told of: {}{}", done.stdout, done.stderr);
+    assert!(
+        format!("{}{}", done.stdout, done.stderr).contains("trigger1"),
+        "a dump is told of: {}{}",
+        done.stdout,
+        done.stderr
+    );
 }

@@ -1,4 +1,5 @@
-//! Commands after dumps: their facts, their bounds in number and time, and that they change nothing of the run.
+//! Commands after dumps: their facts, their bounds in number and time, and that they change nothing of the
+//! run.
 
 mod run;
 
@@ -21,7 +22,8 @@ fn capture(hits: i64) -> Capture {
     let mut capture = Conversations::default().capture();
     let start_ns = capture.packets[0].time_ns;
     for number in 0..hits {
-        let ip = frame::udp("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:60000".parse().unwrap(), &[number as u8]);
+        let ip =
+            frame::udp("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:60000".parse().unwrap(), &[number as u8]);
         capture.insert(Record::new(start_ns + 100 * number * MS, frame::on_link(ETHERNET, &[], &ip)));
     }
     capture
@@ -29,7 +31,16 @@ fn capture(hits: i64) -> Capture {
 
 /// The arguments of a run with a dump for each hit.
 fn arguments<'a>(source: &'a str, command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let mut all = vec!["--source", source, "--trigger", "hit=udp port 60000", "--dump", "host $srcIP", "--holdoff", "0"];
+    let mut all = vec![
+        "--source",
+        source,
+        "--trigger",
+        "hit=udp port 60000",
+        "--dump",
+        "host $srcIP",
+        "--holdoff",
+        "0",
+    ];
     all.extend(["--before", "10ms", "--after", "10ms", "--exec", command]);
     all.extend(more);
     all
@@ -43,7 +54,10 @@ fn run(place: &Place, hits: i64, command: &str, more: &[&str]) -> Done {
 
 fn events(place: &Place, kind: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(place.out().join("wirescope.jsonl")).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).filter(|event: &Value| event["event"] == kind).collect()
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .filter(|event: &Value| event["event"] == kind)
+        .collect()
 }
 
 fn counts(done: &Done) -> Value {
@@ -65,8 +79,10 @@ fn has_begun(pid: &Path) -> bool {
 #[test]
 fn a_command_finds_the_facts_of_its_dump_in_its_environment() {
     let place = Place::with_commands();
-    let command =
-        format!("env | grep ^WIRESCOPE_ > {}/$WIRESCOPE_ID.env; cat; echo said; echo so >&2", place.path("jobs").display());
+    let command = format!(
+        "env | grep ^WIRESCOPE_ > {}/$WIRESCOPE_ID.env; cat; echo said; echo so >&2",
+        place.path("jobs").display()
+    );
     let done = run(&place, 2, &command, &[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let summary = done.summary();
@@ -91,7 +107,10 @@ fn a_command_finds_the_facts_of_its_dump_in_its_environment() {
     let events = events(&place, "exec");
     assert_eq!(events.len(), 2, "{events:#?}");
     assert!(events.iter().all(|event| event["code"] == 0 && event["output"] == "said\nso\n"), "{events:#?}");
-    assert_eq!(counts(&done), serde_json::json!({"started": 2, "failed": 0, "timed_out": 0, "exec_skipped": 0}));
+    assert_eq!(
+        counts(&done),
+        serde_json::json!({"started": 2, "failed": 0, "timed_out": 0, "exec_skipped": 0})
+    );
 }
 
 #[test]
@@ -139,10 +158,12 @@ fn a_command_can_t_speak_for_the_service_that_the_run_is() {
 fn only_so_many_commands_run_at_once() {
     let place = Place::with_commands();
     let log = work(&place, "log");
-    // Each goes on when another one has begun beside it or before it, so that two meet however late they begin.
+    // Each goes on when another one has begun beside it or before it, so that two meet however late they
+    // begin.
     let met = "[ $(grep -c begin {0}) -ge 2 ]";
-    let command = format!("echo begin >> {{0}}; until {met}; do sleep 0.05; done; sleep 0.2; echo end >> {{0}}")
-        .replace("{0}", &log.display().to_string());
+    let command =
+        format!("echo begin >> {{0}}; until {met}; do sleep 0.05; done; sleep 0.2; echo end >> {{0}}")
+            .replace("{0}", &log.display().to_string());
     let done = run(&place, 6, &command, &["--exec-max", "2"]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let (mut now, mut most, mut begun) = (0, 0, 0);
@@ -161,14 +182,22 @@ fn commands_beyond_those_that_may_wait_are_skipped_and_counted() {
     let source = place.source(&capture(75));
     let go = place.path("go");
     let command = format!("while [ ! -e {} ]; do sleep 0.05; done", go.display());
-    let started = Started::new(place.command(&arguments(&source, &command, &["--exec-max", "1", "--exec-timeout", "1h"])));
+    let started = Started::new(place.command(&arguments(
+        &source,
+        &command,
+        &["--exec-max", "1", "--exec-timeout", "1h"],
+    )));
     let skipped = || events(&place, "exec").iter().filter(|event| event["skipped"] == true).count();
     wait_until("all dumps", || events(&place, "dump").len() == 75 && skipped() == 10);
     std::fs::write(go, "").unwrap();
     let done = started.finish(run::LIMIT);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let counts = counts(&done);
-    assert_eq!((&counts["started"], &counts["exec_skipped"]), (&65.into(), &10.into()), "one runs and 64 wait: {counts}");
+    assert_eq!(
+        (&counts["started"], &counts["exec_skipped"]),
+        (&65.into(), &10.into()),
+        "one runs and 64 wait: {counts}"
+    );
     assert_eq!(skipped(), 10);
     assert!(done.stderr.contains("was skipped"), "{}", done.stderr);
 }
@@ -178,7 +207,8 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
     with_enough_time(Duration::from_millis(500), |timeout| {
         let place = Place::with_commands();
         let pid = work(&place, "pid");
-        let command = format!("trap '' TERM; sleep 300 & echo $! > {}; while true; do sleep 0.1; done", pid.display());
+        let command =
+            format!("trap '' TERM; sleep 300 & echo $! > {}; while true; do sleep 0.1; done", pid.display());
         let done = run(&place, 1, &command, &["--exec-timeout", &format!("{}ms", timeout.as_millis())]);
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         let event = &events(&place, "exec")[0];
@@ -205,7 +235,10 @@ fn a_command_that_ends_when_it_is_told_to_gives_its_place_back_at_once() {
     started.signal(libc::SIGINT);
     let done = started.finish(run::LIMIT);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    assert_eq!(counts(&done), serde_json::json!({"started": 6, "failed": 6, "timed_out": 6, "exec_skipped": 0}));
+    assert_eq!(
+        counts(&done),
+        serde_json::json!({"started": 6, "failed": 6, "timed_out": 6, "exec_skipped": 0})
+    );
     let ended = events(&place, "exec");
     assert!(ended.iter().all(|event| event["signal"] == libc::SIGTERM), "{ended:?}");
     // A busy machine may keep some of them waiting; the 2 s of grace would keep all.
@@ -221,7 +254,8 @@ fn what_a_command_started_has_its_grace_though_the_command_itself_is_gone() {
         // What the subshell waits for ends when all are told to end; it itself goes on, and says so.
         let began = format!("sh -c 'echo $PPID' > {}", pid.display());
         let command = format!(
-            "(exec 2>/dev/null; trap 'trap \"\" TERM; echo tidied; sleep 300' TERM; {began}; while true; do sleep 0.1; done) & sleep 300"
+            "(exec 2>/dev/null; trap 'trap \"\" TERM; echo tidied; sleep 300' TERM; {began}; while true; do \
+             sleep 0.1; done) & sleep 300"
         );
         let done = run(&place, 1, &command, &["--exec-timeout", &format!("{}ms", timeout.as_millis())]);
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
@@ -293,6 +327,12 @@ fn what_can_t_be_run_is_refused() {
     check(&["--exec", "true", "--exec-timeout", "0"], "--exec-timeout: a command needs some time");
     check(&["--exec", "true", "--exec-write", "/no/such"], "--exec-write: /no/such: no such folder");
     check(&["--exec", "true", "--exec-env", "A=B"], "--exec-env: 'A=B' is no name of a variable");
-    check(&["--exec", "true", "--exec-env", "NOTIFY_SOCKET"], "--exec-env: 'NOTIFY_SOCKET' is for the run alone");
-    check(&["--exec", "true", "--exec-env", "WIRESCOPE_FILE"], "--exec-env: 'WIRESCOPE_FILE' is set for each command anyhow");
+    check(
+        &["--exec", "true", "--exec-env", "NOTIFY_SOCKET"],
+        "--exec-env: 'NOTIFY_SOCKET' is for the run alone",
+    );
+    check(
+        &["--exec", "true", "--exec-env", "WIRESCOPE_FILE"],
+        "--exec-env: 'WIRESCOPE_FILE' is set for each command anyhow",
+    );
 }

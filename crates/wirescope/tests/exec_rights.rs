@@ -1,4 +1,5 @@
-//! What commands after dumps may and may not: their descriptors, files, environment and rights, and how they end with their run.
+//! What commands after dumps may and may not: their descriptors, files, environment and rights, and how they
+//! end with their run.
 //!
 //! As root these run as nobody; some need a network of their own, and say so where that can't be had.
 
@@ -45,7 +46,10 @@ fn command_on(place: &Place, traffic: &[&str], script: &str, more: &[&str]) -> C
 
 fn events(place: &Place, kind: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(place.out().join("wirescope.jsonl")).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).filter(|event: &Value| event["event"] == kind).collect()
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .filter(|event: &Value| event["event"] == kind)
+        .collect()
 }
 
 /// What the only command of a run said.
@@ -66,20 +70,22 @@ fn landlock_abi(done: &Done) -> i32 {
 fn passed_on(pid: u32) -> Vec<String> {
     let passed = |name: &String| {
         let facts = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{name}")).unwrap_or_default();
-        let flags = facts.lines().find_map(|line| i32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
+        let flags =
+            facts.lines().find_map(|line| i32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
         flags.is_some_and(|flags| flags & libc::O_CLOEXEC == 0)
     };
     names(Path::new(&format!("/proc/{pid}/fd"))).into_iter().filter(passed).collect()
 }
 
-/// Lists the descriptors of a child of the shell, since whoever looks at itself has the folder open that it looks into.
-/// The child sleeps before it is looked at: while it is loaded its libraries are open.
+/// Lists the descriptors of a child of the shell, since whoever looks at itself has the folder open that it
+/// looks into. The child sleeps before it is looked at: while it is loaded its libraries are open.
 const LIST_DESCRIPTORS: &str = "sleep 60 & until grep -q '^Name:.sleep' /proc/$!/status && grep -q '^State:.S' /proc/$!/status; do :; done; \
     ls -l /proc/$!/fd | sed -n 's/.* \\([0-9]*\\) -> \\(.*\\)/\\1 \\2/p'; kill $!";
 
 /// Fails unless a command that ran [`LIST_DESCRIPTORS`] had the three standard descriptors and no other.
 fn assert_standard_descriptors(said: &str, source: &str) {
-    let found: Vec<&str> = said.lines().map(|line| line.split_whitespace().next().unwrap_or_default()).collect();
+    let found: Vec<&str> =
+        said.lines().map(|line| line.split_whitespace().next().unwrap_or_default()).collect();
     assert_eq!(found, ["0", "1", "2"], "{source}: {said}");
     assert!(said.starts_with("0 /dev/null\n1 pipe:") && said.contains("\n2 pipe:"), "{source}: {said}");
 }
@@ -89,14 +95,17 @@ fn a_command_has_the_three_standard_descriptors_whatever_the_sources_are() {
     let Some(live) = Live::or_skip() else { return };
     for source in ["synth:rate=1k", "afpacket:vb,workers=2,spare=1", "afpacket:v*,workers=0", "pcap:vb"] {
         let place = Place::with_commands();
-        let mut command = wirescope(&["run", "--source", source, "--ring", "64MiB", "--before", "100ms", "--out"]);
+        let mut command =
+            wirescope(&["run", "--source", source, "--ring", "64MiB", "--before", "100ms", "--out"]);
         command.arg(place.out()).args(["--exec", LIST_DESCRIPTORS]);
         // A descriptor that whoever starts the run leaves open for it.
         let open = std::fs::File::open("/dev/null").unwrap();
         let number = open.as_raw_fd();
         // SAFETY: between fork and exec; dup2 takes numbers.
         unsafe {
-            command.pre_exec(move || if libc::dup2(number, 77) < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) })
+            command.pre_exec(move || {
+                if libc::dup2(number, 77) < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+            })
         };
         let started = live.lab.b().enter(|| Started::new(command));
         wait_until("the start", || !events(&place, "start").is_empty());
@@ -157,7 +166,15 @@ fn a_command_reads_the_dump_and_the_system_and_writes_where_it_may_and_nowhere_e
     for may in ["read-dump", "list-dumps", "read-system", "write-null", "write-temporary", "write-work"] {
         assert!(said.contains(&format!("{may} yes\n")), "{may}: {said}");
     }
-    let not = ["run-written", "write-dumps", "change-dump", "remove-dump", "read-elsewhere", "write-elsewhere", "new-elsewhere"];
+    let not = [
+        "run-written",
+        "write-dumps",
+        "change-dump",
+        "remove-dump",
+        "read-elsewhere",
+        "write-elsewhere",
+        "new-elsewhere",
+    ];
     for not in not.iter().chain(&["run-elsewhere"]) {
         assert!(said.contains(&format!("{not} no\n")), "{not}: {said}");
     }
@@ -170,7 +187,8 @@ fn a_command_reads_the_dump_and_the_system_and_writes_where_it_may_and_nowhere_e
 fn with_the_dump_folder_named_a_command_may_replace_a_dump() {
     let place = Place::with_commands();
     let out = place.out();
-    let done = run::finish(command(&place, "gzip \"$WIRESCOPE_FILE\"", &["--exec-write", out.to_str().unwrap()]));
+    let done =
+        run::finish(command(&place, "gzip \"$WIRESCOPE_FILE\"", &["--exec-write", out.to_str().unwrap()]));
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(names(&out).iter().any(|name| name.ends_with(".pcapng.gz")), "{:?} {}", names(&out), done.stderr);
     // Without it that fails, and the warning says what would help.
@@ -203,7 +221,10 @@ fn a_command_may_use_the_network_and_has_no_right_of_the_run() {
     for line in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
         assert!(said.contains(&format!("{line}:\t0000000000000000\n")), "{said}");
     }
-    assert!(said.contains("NoNewPrivs:\t1\n") && said.contains("connected\n") && said.contains("--exec\n"), "{said}");
+    assert!(
+        said.contains("NoNewPrivs:\t1\n") && said.contains("connected\n") && said.contains("--exec\n"),
+        "{said}"
+    );
     assert!(!said.contains("Uid:\t0"), "{said}");
     assert!(!said.contains("read\n") && !said.contains("looked\n"), "{said}");
     if landlock_abi(&done) >= 6 {
@@ -214,8 +235,17 @@ fn a_command_may_use_the_network_and_has_no_right_of_the_run() {
 #[test]
 fn a_command_finds_a_clean_environment_and_what_is_named() {
     let place = Place::with_commands();
-    let mut command = command(&place, "env | cut -d= -f1 | sort | paste -sd' '; echo $LANG $NAMED", &["--exec-env", "NAMED"]);
-    command.env("SECRET", "x").env("NAMED", "given").env("LANG", "C").env("TZ", "UTC").env("WIRESCOPE_RING_FORM", "plain");
+    let mut command = command(
+        &place,
+        "env | cut -d= -f1 | sort | paste -sd' '; echo $LANG $NAMED",
+        &["--exec-env", "NAMED"],
+    );
+    command
+        .env("SECRET", "x")
+        .env("NAMED", "given")
+        .env("LANG", "C")
+        .env("TZ", "UTC")
+        .env("WIRESCOPE_RING_FORM", "plain");
     let done = run::finish(command);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let said = said(&place, &done);
@@ -245,7 +275,11 @@ fn as_root_commands_are_refused_with_the_chown_that_helps() {
     let place = Place::new();
     let chown_out = format!(" {}", place.out().display());
     check(&place, &[], &["--exec: commands never run as root", "stays root", "chown -R ", &chown_out]);
-    check(&place, &["--user", "root"], &["--exec: commands never run as root", "--user root keeps", "chown -R ", &chown_out]);
+    check(
+        &place,
+        &["--user", "root"],
+        &["--exec: commands never run as root", "--user root keeps", "chown -R ", &chown_out],
+    );
     // The same run without commands goes.
     let mut command = wirescope(&["run", "--out"]);
     command.arg(place.out()).args(TRAFFIC);
@@ -254,7 +288,11 @@ fn as_root_commands_are_refused_with_the_chown_that_helps() {
     let place = Place::with_commands();
     let closed = place.path("closed");
     std::fs::create_dir(&closed).unwrap();
-    check(&place, &["--exec-write", closed.to_str().unwrap()], &["--exec-write: nobody can't write to", "chown nobody "]);
+    check(
+        &place,
+        &["--exec-write", closed.to_str().unwrap()],
+        &["--exec-write: nobody can't write to", "chown nobody "],
+    );
     assert!(names(&place.path("tmp")).is_empty());
 }
 
@@ -304,7 +342,8 @@ fn commands_and_their_temporary_folder_end_with_a_run_that_is_killed() {
 fn a_run_whose_helper_is_killed_goes_on_and_says_so() {
     let place = Place::with_commands();
     let (started, [keeper, helper, shell, _]) = running(&place);
-    // SAFETY: takes numbers; the process was seen a moment ago, and nobody waits for it but the keeper, which is there.
+    // SAFETY: takes numbers; the process was seen a moment ago, and nobody waits for it but the keeper, which
+    // is there.
     unsafe { libc::kill(helper as i32, libc::SIGKILL) };
     wait_until("the news", || !events(&place, "exec").is_empty());
     wait_until("the shell's end", || !lives(shell) && !lives(keeper));
@@ -350,7 +389,8 @@ fn without_landlock_that_is_said_and_commands_run_all_the_same() {
     unsafe { command.pre_exec(move || seccompiler::apply_filter(&filter).map_err(std::io::Error::other)) };
     let done = run::finish(command);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    let line = "; commands: a process of their own, no Landlock in this kernel: they may write wherever this user may";
+    let line = "; commands: a process of their own, no Landlock in this kernel: they may write wherever this \
+        user may";
     assert!(done.stderr.contains(line), "{}", done.stderr);
     assert_eq!(said(&place, &done), "went\n");
 }

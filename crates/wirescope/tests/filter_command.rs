@@ -1,4 +1,5 @@
-//! `wirescope filter`: programs and counts as tcpdump has them, tshark's opinion on plain filters, refusals with their place.
+//! `wirescope filter`: programs and counts as tcpdump has them, tshark's opinion on plain filters, refusals
+//! with their place.
 
 mod run;
 
@@ -23,7 +24,8 @@ fn section<'a>(text: &'a str, title: &str) -> Vec<&'a str> {
 /// The number behind "it takes" in the line of all packets.
 fn taken(text: &str, title: &str) -> usize {
     let lines = section(text, title);
-    let all = lines.iter().find(|line| line.starts_with("all: ")).unwrap_or_else(|| panic!("no counts in {text}"));
+    let all =
+        lines.iter().find(|line| line.starts_with("all: ")).unwrap_or_else(|| panic!("no counts in {text}"));
     let number = all.split("it takes ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
     number.replace(',', "").parse().unwrap_or_else(|_| panic!("{all}"))
 }
@@ -40,14 +42,24 @@ fn the_program_is_that_of_tcpdump() {
     }
     let place = Place::new();
     std::fs::write(place.path("none.pcap"), pcap(&Capture::ethernet("x"), Precision::Micro, false)).unwrap();
-    for text in ["port 53", "host 10.0.0.1 and not tcp", "net 10.0.0.0/16 and (icmp or arp)", "tcp[tcpflags] & tcp-syn != 0"] {
+    for text in [
+        "port 53",
+        "host 10.0.0.1 and not tcp",
+        "net 10.0.0.0/16 and (icmp or arp)",
+        "tcp[tcpflags] & tcp-syn != 0",
+    ] {
         let file = File::open(place.path("none.pcap")).unwrap();
-        let output = Command::new("tcpdump").args(["-n", "-d", "-r", "-", text]).stdin(file).stderr(Stdio::null()).output();
+        let output = Command::new("tcpdump")
+            .args(["-n", "-d", "-r", "-", text])
+            .stdin(file)
+            .stderr(Stdio::null())
+            .output();
         let expected = String::from_utf8(output.unwrap().stdout).unwrap();
         let mut expected: Vec<&str> = expected.lines().collect();
         let said = explained(&[text]);
         let found = section(&said, "Program for packets without VLAN tags (ETHERNET)");
-        // tcpdump returns the file's snap length, which is the length of packets that an accepting program asks for.
+        // tcpdump returns the file's snap length, which is the length of packets that an accepting program
+        // asks for.
         let accepting = |line: &&str| line.contains("ret      #") && !line.ends_with("#0");
         expected.retain(|line| !accepting(line));
         let (found, accepts): (Vec<&str>, Vec<&str>) = found.into_iter().partition(|line| !accepting(line));
@@ -61,8 +73,15 @@ fn a_file_s_counts_are_those_of_tcpdump_under_both_vlan_rules() {
     let place = Place::new();
     let (capture, file) = (traffic(1500), place.path("in.pcapng").display().to_string());
     place.source(&capture);
-    for text in ["host 10.0.0.1", "not port 53", "udp or arp", "vlan 2", "ip6 and tcp", "ip[6:2] & 0x3fff != 0", "port 80 or 443"]
-    {
+    for text in [
+        "host 10.0.0.1",
+        "not port 53",
+        "udp or arp",
+        "vlan 2",
+        "ip6 and tcp",
+        "ip[6:2] & 0x3fff != 0",
+        "port 80 or 443",
+    ] {
         for (word, rule) in [("transparent", VlanRule::Transparent), ("exact", VlanRule::Exact)] {
             let said = explained(&["-r", &file, "--vlan", word, text]);
             let expected = tcpdump_selects(&capture, text, rule).unwrap().len();
@@ -80,7 +99,14 @@ fn tshark_s_display_filters_take_as_many_packets_where_they_mean_the_same() {
         return;
     }
     let place = Place::new();
-    let plain = Conversations { packets: 1200, vlan: 30, oddities: 0, snapped: 0, seed: 7, ..Conversations::default() };
+    let plain = Conversations {
+        packets: 1200,
+        vlan: 30,
+        oddities: 0,
+        snapped: 0,
+        seed: 7,
+        ..Conversations::default()
+    };
     let (capture, file) = (plain.capture(), place.path("in.pcapng").display().to_string());
     place.source(&capture);
     for (text, display) in [
@@ -93,10 +119,16 @@ fn tshark_s_display_filters_take_as_many_packets_where_they_mean_the_same() {
         ("portrange 50-100 and ip6", "ipv6 and (tcp.port in {50..100} or udp.port in {50..100})"),
     ] {
         let mut command = Command::new("tshark");
-        command.args(["-n", "-r", &file, "-Y", display, "-T", "fields", "-e", "frame.number"]).stderr(Stdio::null());
+        command
+            .args(["-n", "-r", &file, "-Y", display, "-T", "fields", "-e", "frame.number"])
+            .stderr(Stdio::null());
         let output = command.output().unwrap();
         let expected = String::from_utf8_lossy(&output.stdout).lines().count();
-        assert_eq!(taken(&explained(&["-r", &file, text]), "Packets of"), expected, "{text} is not {display}");
+        assert_eq!(
+            taken(&explained(&["-r", &file, text]), "Packets of"),
+            expected,
+            "{text} is not {display}"
+        );
         assert!(expected > 0 && expected < 1200, "{text}: a test that says nothing");
     }
 }
@@ -106,7 +138,10 @@ fn what_is_told_is_meaning_program_screen_and_time() {
     let said = explained(&["host", "10.0.0.1", "or", "udp", "and", "port", "53"]);
     assert!(said.starts_with("Filter: host 10.0.0.1 or udp and port 53\n"), "{said}");
     let meaning = section(&said, "Meaning").join("\n");
-    assert!(meaning.contains("(host 10.0.0.1 or udp) and port 53") && meaning.contains("'transparent'"), "{said}");
+    assert!(
+        meaning.contains("(host 10.0.0.1 or udp) and port 53") && meaning.contains("'transparent'"),
+        "{said}"
+    );
     for tags in ["without VLAN tags", "with one VLAN tag", "with two VLAN tags"] {
         assert!(section(&said, &format!("Program for packets {tags}")).len() > 10, "{said}");
     }
@@ -130,10 +165,12 @@ fn a_file_of_several_link_types_is_told_by_link_type() {
     let interfaces = vec![Interface::new("left", ETHERNET), Interface::new("tun", RAW)];
     let capture = Conversations { packets: 600, interfaces, ..Conversations::default() }.capture();
     place.source(&capture);
-    let said = explained(&["-r", &place.path("in.pcapng").display().to_string(), "ether host 1:2:3:4:5:6 or udp"]);
+    let said =
+        explained(&["-r", &place.path("in.pcapng").display().to_string(), "ether host 1:2:3:4:5:6 or udp"]);
     assert!(said.contains("Link type RAW\n  what it asks for isn't there"), "{said}");
     let udp = explained(&["-r", &place.path("in.pcapng").display().to_string(), "udp"]);
-    let counted = |name: &str| taken(&udp, &format!("Packets of {} ({name})", place.path("in.pcapng").display()));
+    let counted =
+        |name: &str| taken(&udp, &format!("Packets of {} ({name})", place.path("in.pcapng").display()));
     let expected = tcpdump_selects(&capture, "udp", VlanRule::Transparent).unwrap().len();
     assert_eq!(counted("ETHERNET") + counted("RAW"), expected, "{udp}");
     assert!(counted("RAW") > 0);
@@ -174,7 +211,10 @@ fn of_a_file_with_very_many_link_types_the_first_are_looked_at_and_the_rest_is_c
             capture.interfaces.push(Interface::new("more", link_type));
         }
         for n in 0..2 {
-            capture.packets.push(Record { interface: number.into(), ..Record::new(i64::from(number * 2 + n), vec![0; 60]) });
+            capture.packets.push(Record {
+                interface: number.into(),
+                ..Record::new(i64::from(number * 2 + n), vec![0; 60])
+            });
         }
     }
     let file = place.path("in.pcapng").display().to_string();
@@ -182,5 +222,8 @@ fn of_a_file_with_very_many_link_types_the_first_are_looked_at_and_the_rest_is_c
     let said = explained(&["-r", &file, "len > 0"]);
     assert_eq!(said.matches("Screening (").count(), 64, "{said}");
     let beyond = section(&said, &format!("Packets of {file} of further link types"));
-    assert!(beyond[0].starts_with("12 packets: the filter was asked of the first 64 link types only"), "{said}");
+    assert!(
+        beyond[0].starts_with("12 packets: the filter was asked of the first 64 link types only"),
+        "{said}"
+    );
 }

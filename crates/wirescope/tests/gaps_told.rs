@@ -12,7 +12,8 @@ const SECOND: i64 = 1_000_000_000;
 /// 4 s of traffic from 10:00:00 on, with a hit in the midst of it.
 fn capture() -> Capture {
     let start_ns = 1_700_000_000 * SECOND - (1_700_000_000 * SECOND) % (86_400 * SECOND) + 36_000 * SECOND;
-    let traffic = Conversations { packets: 400, gap_ns: SECOND / 100, start_ns, ties: 0, ..Conversations::default() };
+    let traffic =
+        Conversations { packets: 400, gap_ns: SECOND / 100, start_ns, ties: 0, ..Conversations::default() };
     let mut capture = traffic.capture();
     for (at, packet) in capture.packets.iter_mut().enumerate() {
         packet.time_ns = start_ns + at as i64 * (SECOND / 100);
@@ -22,7 +23,8 @@ fn capture() -> Capture {
     capture
 }
 
-/// What a dump of this window says in its line, and in the line of its file's comment that is of what it lacks.
+/// What a dump of this window says in its line, and in the line of its file's comment that is of what it
+/// lacks.
 fn said(before: &str, after: &str) -> (String, String) {
     let place = Place::new();
     let source = place.source_of("in.pcapng", &pcapng(&capture(), Precision::Nano, false));
@@ -42,7 +44,8 @@ fn several_gaps_are_told_one_by_one_and_never_as_the_span_of_them_all() {
     let (line, comment) = said("5", "7");
     assert!(
         line.contains(
-            "but 2 gaps: 2023-11-14T09:59:57Z to 09:59:59.999999999Z (capture_begin), 10:00:03.990000001Z to 10:00:09Z (capture_end)"
+            "but 2 gaps: 2023-11-14T09:59:57Z to 09:59:59.999999999Z (capture_begin), 10:00:03.990000001Z to \
+             10:00:09Z (capture_end)"
         ),
         "{line}"
     );
@@ -57,9 +60,13 @@ fn a_single_gap_is_told_by_its_span() {
     let (line, comment) = said("5", "1");
     assert!(
         line.contains(
-            "no packet lost, but the window has a gap between 2023-11-14T09:59:57Z and 09:59:59.999999999Z (capture_begin)"
+            "no packet lost, but the window has a gap between 2023-11-14T09:59:57Z and 09:59:59.999999999Z \
+             (capture_begin)"
         ),
         "{line}"
     );
-    assert!(comment.contains(", between 2023-11-14T09:59:57Z and 09:59:59.999999999Z (capture_begin)"), "{comment}");
+    assert!(
+        comment.contains(", between 2023-11-14T09:59:57Z and 09:59:59.999999999Z (capture_begin)"),
+        "{comment}"
+    );
 }

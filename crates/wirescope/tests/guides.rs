@@ -1,4 +1,5 @@
-//! README and guides are true: each runnable block is run and gives what it shows, each link leads somewhere, and what must stay short is short.
+//! README and guides are true: each runnable block is run and gives what it shows, each link leads somewhere,
+//! and what must stay short is short.
 
 use scope_testkit::guides;
 use std::collections::BTreeMap;
@@ -74,7 +75,8 @@ fn dead_links(page: &Path, text: &str) -> Vec<String> {
             let to = if file.is_empty() { page.to_path_buf() } else { page.parent().unwrap().join(file) };
             let leads = match name {
                 None => to.exists(),
-                Some(name) => std::fs::read_to_string(&to).is_ok_and(|text| anchors(&text).iter().any(|anchor| anchor == name)),
+                Some(name) => std::fs::read_to_string(&to)
+                    .is_ok_and(|text| anchors(&text).iter().any(|anchor| anchor == name)),
             };
             if !leads {
                 dead.push(format!("{}:{line}: {link}", page.display()));
@@ -97,7 +99,11 @@ fn every_link_leads_somewhere() {
 fn readme_and_map_stay_short() {
     for (page, lines_max) in [("README.md", 150), ("docs/ARCHITECTURE.md", 200)] {
         let text = std::fs::read_to_string(root().join(page)).unwrap();
-        assert!(text.lines().count() <= lines_max, "{page}: {} lines, at most {lines_max}", text.lines().count());
+        assert!(
+            text.lines().count() <= lines_max,
+            "{page}: {} lines, at most {lines_max}",
+            text.lines().count()
+        );
         for (number, line) in (1..).zip(text.lines()) {
             assert!(
                 line.starts_with('|') || line.chars().count() <= COLUMNS_MAX,
@@ -109,7 +115,8 @@ fn readme_and_map_stay_short() {
 
 #[test]
 fn a_link_that_leads_nowhere_is_found() {
-    let text = "# One\n[a](#one) [b](#two) [c](none.md) [d](https://example.org)\n```sh\n[e](none)\n```\n## One\n[f](#one-1)\n";
+    let text = "# One\n[a](#one) [b](#two) [c](none.md) [d](https://example.org)\n```sh\n[e](none)\n```\n## \
+        One\n[f](#one-1)\n";
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.md");
     std::fs::write(&page, text).unwrap();

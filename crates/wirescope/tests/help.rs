@@ -1,4 +1,5 @@
-//! Help and manual pages: `--help` is for a first user, `--help-all` and the pages have everything, and all of it fits a terminal.
+//! Help and manual pages: `--help` is for a first user, `--help-all` and the pages have everything, and all
+//! of it fits a terminal.
 
 mod run;
 
@@ -6,15 +7,28 @@ use run::{finish, names, wirescope};
 use std::collections::BTreeSet;
 
 /// What `run --help` shows besides itself.
-const FIRST: [&str; 12] =
-    ["--after", "--all", "--before", "--config", "--dump", "--out", "--ring", "--source", "--trigger", "--write", "-i", "-r"];
+const FIRST: [&str; 12] = [
+    "--after",
+    "--all",
+    "--before",
+    "--config",
+    "--dump",
+    "--out",
+    "--ring",
+    "--source",
+    "--trigger",
+    "--write",
+    "-i",
+    "-r",
+];
 const COLUMNS: usize = 80;
 /// What man leaves free on the left of a line that it doesn't fill.
 const MAN_MARGIN: usize = 7;
 
 /// The commands that have a section in the page of flags, with the flags of their tables.
 fn table() -> Vec<(Vec<String>, BTreeSet<String>)> {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/flags.md")).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/flags.md"))
+        .unwrap();
     let mut table: Vec<(Vec<String>, BTreeSet<String>)> = Vec::new();
     for line in page.lines() {
         if let Some(words) = line.strip_prefix("## wirescope ") {
@@ -45,7 +59,10 @@ fn printed(words: &[String], flag: &[&str]) -> String {
 
 /// The flags that a help lists, apart from those for help and version.
 fn listed(help: &str) -> BTreeSet<String> {
-    let lines = help.lines().take_while(|line| !line.starts_with("Examples:")).filter(|line| line.trim_start().starts_with('-'));
+    let lines = help
+        .lines()
+        .take_while(|line| !line.starts_with("Examples:"))
+        .filter(|line| line.trim_start().starts_with('-'));
     let flags = lines
         .filter(|line| line.find('-').is_some_and(|at| (2..=6).contains(&at)))
         .map(|line| last_flag(line.trim().split("  ").next().unwrap()));
@@ -82,8 +99,9 @@ fn everything_is_in_the_long_help_and_in_the_manual_page_of_each_command() {
         // A flag begins an entry of its own, and something is said of it on the next line.
         let plain = page.replace("\\-", "-").replace("\\fB", "").replace("\\fI", "").replace("\\fR", "");
         let lines: Vec<&str> = plain.lines().collect();
-        let entries =
-            lines.windows(3).filter(|lines| lines[0] == ".TP" && lines[1].starts_with('-') && !lines[2].starts_with('.'));
+        let entries = lines
+            .windows(3)
+            .filter(|lines| lines[0] == ".TP" && lines[1].starts_with('-') && !lines[2].starts_with('.'));
         let entries: BTreeSet<String> = entries.map(|lines| last_flag(lines[1])).collect();
         let missing: Vec<&String> = flags.iter().filter(|flag| !entries.contains(*flag)).collect();
         assert!(missing.is_empty(), "{words:?}: {missing:?}");
@@ -115,7 +133,8 @@ fn all_pages_are_written_into_a_folder_and_only_commands_have_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     printed(&["man".to_string()], &["--out", path]);
-    let mut expected: Vec<String> = table().iter().map(|(words, _)| format!("wirescope-{}.1", words.join("-"))).collect();
+    let mut expected: Vec<String> =
+        table().iter().map(|(words, _)| format!("wirescope-{}.1", words.join("-"))).collect();
     expected.push("wirescope.1".to_string());
     expected.sort();
     assert_eq!(names(folder.path()), expected);

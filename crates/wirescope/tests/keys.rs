@@ -22,7 +22,8 @@ fn page_of(name: &str) -> String {
 /// Words inside backquotes.
 fn quoted(text: &str) -> BTreeSet<String> {
     let spans = text.split('`').skip(1).step_by(2);
-    let words = spans.flat_map(|span| span.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_')));
+    let words =
+        spans.flat_map(|span| span.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_')));
     words.filter(|word| !word.is_empty()).map(String::from).collect()
 }
 
@@ -43,12 +44,14 @@ fn keys(name: &str, value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// A run with everything that adds something to its summary: commands, a budget, the ring written out; and one on an interface.
+/// A run with everything that adds something to its summary: commands, a budget, the ring written out; and
+/// one on an interface.
 fn summaries() -> Vec<(Value, Vec<Value>)> {
     let traffic = ["--source", "synth:rate=1k,time=1s,trigger-at=500ms", "--trigger", "hit=udp port 60000"];
     let place = Place::with_commands();
     let ring = place.path("jobs/ring.pcapng").display().to_string();
-    let more = ["--dump-budget", "50MiB", "--exec", "true", "--before", "5", "--after", "5", "--ring-out", &ring];
+    let more =
+        ["--dump-budget", "50MiB", "--exec", "true", "--before", "5", "--after", "5", "--ring-out", &ring];
     let mut all = vec![ended(&place, Started::new(place.command(&[&traffic[..], &more].concat())))];
     if is_root() {
         let place = Place::new();

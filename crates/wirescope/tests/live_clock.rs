@@ -1,4 +1,5 @@
-//! A system's clock that is set while a run goes: a library in front of the C library's stands in for whoever sets it.
+//! A system's clock that is set while a run goes: a library in front of the C library's stands in for whoever
+//! sets it.
 //!
 //! Needs root and a C compiler; says so and passes without, except in CI.
 
@@ -43,7 +44,8 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 fn shim(folder: &Path) -> Option<PathBuf> {
     let (source, library) = (folder.join("shim.c"), folder.join("shim.so"));
     std::fs::write(&source, SHIM).unwrap();
-    match Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").status() {
+    match Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").status()
+    {
         Ok(status) => {
             assert!(status.success(), "the C compiler refuses the shim");
             Some(library)
@@ -78,14 +80,17 @@ fn a_clock_set_back_by_minutes_is_told_and_doesn_t_withhold_the_sign_of_life() {
     let started = Started::new(command);
     assert_eq!(next(&manager), "READY=1");
     let signs = |count: usize| {
-        let said = std::iter::repeat_with(|| next(&manager)).take(20).filter(|said| said.ends_with("\nWATCHDOG=1"));
+        let said =
+            std::iter::repeat_with(|| next(&manager)).take(20).filter(|said| said.ends_with("\nWATCHDOG=1"));
         assert_eq!(said.take(count).count(), count);
     };
     signs(2);
     let page = std::fs::OpenOptions::new().write(true).open(&ahead).unwrap();
-    let set = |seconds: i64| std::os::unix::fs::FileExt::write_all_at(&page, &seconds.to_ne_bytes(), 0).unwrap();
+    let set =
+        |seconds: i64| std::os::unix::fs::FileExt::write_all_at(&page, &seconds.to_ne_bytes(), 0).unwrap();
     set(-300);
-    // A busy machine may keep a worker from its signs now and then; a clock that is minutes ahead would do so each time.
+    // A busy machine may keep a worker from its signs now and then; a clock that is minutes ahead would do so
+    // each time.
     signs(5);
     let log = live.place.out().join("wirescope.jsonl");
     let text = || std::fs::read_to_string(&log).unwrap();

@@ -1,4 +1,5 @@
-//! Packets that are cut though nobody asked for it: counted by cause, told, and said in the dumps that hold them.
+//! Packets that are cut though nobody asked for it: counted by cause, told, and said in the dumps that hold
+//! them.
 //!
 //! Needs root; says so and passes without it, except in CI.
 
@@ -17,7 +18,8 @@ use std::time::{Duration, Instant};
 const SENT: usize = 24 << 20;
 /// The most that is kept of a packet.
 const KEPT_MAX: u64 = 256 << 10;
-const ORDERS: [&str; 8] = ["--trigger", "sent=port 7777", "--after", "60s", "--ring", "128MiB", "--segment", "2MiB"];
+const ORDERS: [&str; 8] =
+    ["--trigger", "sent=port 7777", "--after", "60s", "--ring", "128MiB", "--segment", "2MiB"];
 
 /// Sends [`SENT`] bytes from one namespace to an address of another (or the same).
 fn send_by_tcp(from: &Namespace, to: &Namespace, address: &str) {
@@ -91,7 +93,12 @@ fn check(live: &Live, interface: &str, cause: &str, remedy: &str, (done, summary
         .filter(|line| line.contains("are cut") && line.contains("packets of") && line.contains(remedy))
         .count();
     assert_eq!(lines, 1, "told once, with its remedy: {}", done.stderr);
-    let warnings = summary["warnings"].as_array().unwrap().iter().filter(|warning| warning.to_string().contains(remedy)).count();
+    let warnings = summary["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|warning| warning.to_string().contains(remedy))
+        .count();
     assert_eq!(warnings, 1, "{}", summary["warnings"]);
     let dump = &summary["dumps"][0];
     assert!(dump["cut"].as_u64().unwrap() > 3 && dump["lost_max"] == 0, "{dump}");
@@ -99,7 +106,10 @@ fn check(live: &Live, interface: &str, cause: &str, remedy: &str, (done, summary
     let told = format!("cut: {} packets are shorter", dump["cut"]);
     assert!(bytes.windows(told.len()).any(|window| window == told.as_bytes()), "the dump says so itself");
     let finding = found(live, cause).expect("doctor names the cause");
-    assert!(finding["cause"].as_str().unwrap().starts_with(&format!("{cut} packets on {interface} were cut")), "{finding}");
+    assert!(
+        finding["cause"].as_str().unwrap().starts_with(&format!("{cut} packets on {interface} were cut")),
+        "{finding}"
+    );
     assert!(finding["remedies"][0].as_str().unwrap().contains(remedy), "{finding}");
     assert!(found(live, "sliced").is_none() && found(live, "cut").is_none(), "no false cause");
 }
@@ -113,7 +123,8 @@ fn packets_that_the_kernels_block_is_too_small_for_are_counted_and_told_as_such(
     check(&live, "lo", "cut_by_block", "block=", run);
 }
 
-/// A veth pair that joins and splits up to 500,000 bytes (IPv6 BIG TCP): `oa` in a, `ob` in b. Whether there can be one.
+/// A veth pair that joins and splits up to 500,000 bytes (IPv6 BIG TCP): `oa` in a, `ob` in b. Whether there
+/// can be one.
 fn big_tcp_link(live: &Live) -> bool {
     let (a, b) = (live.lab.a(), live.lab.b());
     a.ip(&["link", "add", "oa", "type", "veth", "peer", "name", "ob", "netns", b.name()]).unwrap();
@@ -161,14 +172,19 @@ fn packets_longer_than_the_mtu_are_counted_through_libpcap_too_and_the_prefilter
     let capture = live.place.command(&["--source", "pcap:oa,prefilter=tcp"]);
     let started = Started::new(inside(a, &capture));
     let log = live.place.out().join("wirescope.jsonl");
-    wait_until("the log's first line", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n')));
+    wait_until("the log's first line", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n'))
+    });
     send_by_tcp(a, b, "10.77.0.2:7777");
     std::thread::sleep(Duration::from_millis(1300));
     started.signal(libc::SIGINT);
     let done = started.finish(run::LIMIT);
     let summary: Value = serde_json::from_str(&done.stdout).unwrap();
     let altered = &summary["nic"]["oa"]["altered"];
-    assert!(altered["long"].as_u64().unwrap() > 5 && altered["joined"] == 0 && altered["split"] == 0, "{altered}");
+    assert!(
+        altered["long"].as_u64().unwrap() > 5 && altered["joined"] == 0 && altered["split"] == 0,
+        "{altered}"
+    );
     assert!(done.stderr.contains("ethtool -K oa gro off lro off tso off gso off"), "{}", done.stderr);
     assert!(done.stderr.contains("prefilter: in the worker, not in the kernel"), "{}", done.stderr);
 }

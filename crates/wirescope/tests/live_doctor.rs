@@ -1,4 +1,5 @@
-//! `wirescope doctor` on live runs, and the network card's own counters: each loss is brought about between two namespaces.
+//! `wirescope doctor` on live runs, and the network card's own counters: each loss is brought about between
+//! two namespaces.
 //!
 //! Needs root; says so and passes without it, except in CI.
 
@@ -37,7 +38,11 @@ fn findings(done: &Done) -> Vec<Value> {
 /// The finding of a kind, which has to be there.
 fn finding(done: &Done, kind: &str) -> Value {
     let found = findings(done);
-    found.iter().find(|finding| finding["kind"] == kind).unwrap_or_else(|| panic!("no {kind}: {found:#?}")).clone()
+    found
+        .iter()
+        .find(|finding| finding["kind"] == kind)
+        .unwrap_or_else(|| panic!("no {kind}: {found:#?}"))
+        .clone()
 }
 
 fn text(value: &Value) -> &str {
@@ -67,14 +72,18 @@ fn a_process_that_stood_still_is_found_with_what_it_lost() {
     let Some(live) = Live::or_skip() else { return };
     let started = live.start(&["--source", "afpacket:vb", "--ring", "160MiB"]);
     let log = live.place.out().join("wirescope.jsonl");
-    wait_until("the first status", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"status\"")));
+    wait_until("the first status", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"status\""))
+    });
     started.stand_still();
     live.sender().send(&long_frames(60_000, 1400)).unwrap();
     std::thread::sleep(Duration::from_secs(3));
     let stopped = doctor(&live);
     assert_eq!((stopped.code(), text(&finding(&stopped, "stopped")["sureness"])), (Some(1), "certain"));
     started.signal(libc::SIGCONT);
-    wait_until("the loss in the log", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"loss\"")));
+    wait_until("the loss in the log", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"loss\""))
+    });
     let running = doctor(&live);
     assert_eq!((text(&object(&running)["state"]), running.code()), ("running", Some(1)));
     let lost = kernel_dropped(&stop(started));
@@ -86,7 +95,11 @@ fn a_process_that_stood_still_is_found_with_what_it_lost() {
         "it was told that it goes on: {found}"
     );
     assert!(text(&found["cause"]).contains("a signal had stopped it (SIGSTOP"), "{found}");
-    assert_eq!((found["lost_min"].as_u64(), found["lost_max"].as_u64()), (Some(lost), Some(lost)), "counted exactly");
+    assert_eq!(
+        (found["lost_min"].as_u64(), found["lost_max"].as_u64()),
+        (Some(lost), Some(lost)),
+        "counted exactly"
+    );
     assert!(lost > 0 && text(&found["cause"]).contains("stood still for"), "{found}");
 }
 
@@ -103,11 +116,17 @@ fn a_burst_that_the_kernel_s_ring_does_not_hold_is_found() {
     let lost = kernel_dropped(&stop(started));
     assert!(lost > 0, "the test did not overrun the kernel's ring");
     let done = doctor(&live);
-    // Held up so shortly it is a burst. On a busy machine the flood may take so long that the process stood still, or the worker
-    // gets no processor when it goes on.
+    // Held up so shortly it is a burst. On a busy machine the flood may take so long that the process stood
+    // still, or the worker gets no processor when it goes on.
     let kinds = ["kernel_ring", "process_stalled", "worker_starved"].map(Value::from);
-    let of_ring: Vec<Value> = findings(&done).into_iter().filter(|found| kinds.contains(&found["kind"])).collect();
-    assert_eq!(of_ring.iter().filter_map(|found| found["lost_min"].as_u64()).sum::<u64>(), lost, "{:#?}", findings(&done));
+    let of_ring: Vec<Value> =
+        findings(&done).into_iter().filter(|found| kinds.contains(&found["kind"])).collect();
+    assert_eq!(
+        of_ring.iter().filter_map(|found| found["lost_min"].as_u64()).sum::<u64>(),
+        lost,
+        "{:#?}",
+        findings(&done)
+    );
     let of_kernel: Vec<&Value> = of_ring.iter().filter(|found| found["stage"] == "kernel ring").collect();
     assert!(of_kernel.iter().all(|found| found["remedies"].to_string().contains("blocks=")), "{of_ring:#?}");
     assert_eq!(done.code(), Some(1));
@@ -139,8 +158,10 @@ fn a_worker_that_its_triggers_make_too_slow_is_found() {
     }
     let lost = kernel_dropped(&stop(started));
     let done = doctor(&live);
-    let of_worker: Vec<Value> =
-        findings(&done).into_iter().filter(|found| found["stage"] == "worker" && found["loses"] == true).collect();
+    let of_worker: Vec<Value> = findings(&done)
+        .into_iter()
+        .filter(|found| found["stage"] == "worker" && found["loses"] == true)
+        .collect();
     // On a machine that others use, too, the worker may rather have waited for its processor than used it up.
     let told: u64 = of_worker.iter().filter_map(|found| found["lost_min"].as_u64()).sum();
     assert!(told * 2 > lost, "{told} of {lost} lost packets are the worker's: {:#?}", findings(&done));
@@ -185,10 +206,17 @@ fn joined_packets_and_open_checksums_are_noted_with_the_line_that_mends_them() {
     started.signal(libc::SIGINT);
     let run = started.finish(run::LIMIT);
     let sender = format!("ip netns exec {} ethtool -K oa", live.lab.a().name());
-    assert!(run.stderr.contains(&format!("{sender} tso off tx-udp-segmentation off")), "said while it goes: {}", run.stderr);
+    assert!(
+        run.stderr.contains(&format!("{sender} tso off tx-udp-segmentation off")),
+        "said while it goes: {}",
+        run.stderr
+    );
     let summary: Value = serde_json::from_str(&run.stdout).unwrap();
     let nic = &summary["nic"]["ob"];
-    assert!(nic["altered"]["joined"].as_u64().unwrap() > 5 && nic["altered"]["unchecked"].as_u64().unwrap() > 5, "{nic}");
+    assert!(
+        nic["altered"]["joined"].as_u64().unwrap() > 5 && nic["altered"]["unchecked"].as_u64().unwrap() > 5,
+        "{nic}"
+    );
     let done = doctor(&live);
     assert_eq!(done.code(), Some(0), "nothing is lost: {}", done.stdout);
     let joined = finding(&done, "joined");
@@ -206,14 +234,16 @@ fn command(finding: &Value) -> &str {
     remedy.rsplit_once(": ").unwrap_or_else(|| panic!("no command: {remedy}")).1
 }
 
-/// Does what the remedies of `kinds` say, in namespace b where they name none; each word that this knows once at least.
+/// Does what the remedies of `kinds` say, in namespace b where they name none; each word that this knows once
+/// at least.
 fn follow_remedies(live: &Live, done: &Done, kinds: &[&str]) {
     let (a, b) = (live.lab.a(), live.lab.b());
     for kind in kinds {
         let remedy = command(&finding(done, kind)).to_string();
         let mut followed = 0;
         for line in remedy.split(" && ") {
-            let (place, settings) = line.split_once("ethtool -K ").unwrap_or_else(|| panic!("no command: {remedy}"));
+            let (place, settings) =
+                line.split_once("ethtool -K ").unwrap_or_else(|| panic!("no command: {remedy}"));
             let namespace = if place.contains(a.name()) { a } else { b };
             let words: Vec<&str> = settings.split(' ').collect();
             for word in words[1..].chunks(2) {
@@ -238,12 +268,18 @@ fn the_line_that_is_told_mends_what_was_altered() {
     };
     let altered = capture(&live.place);
     let count = |altered: &Value, name: &str| altered[name].as_u64().expect("a count");
-    assert!(count(&altered, "joined") > 5 && count(&altered, "unchecked") > count(&altered, "unchecked_sent"), "{altered}");
+    assert!(
+        count(&altered, "joined") > 5 && count(&altered, "unchecked") > count(&altered, "unchecked_sent"),
+        "{altered}"
+    );
     let done = doctor(&live);
     follow_remedies(&live, &done, &["joined"]);
     let second = run::Place::new();
     let altered = capture(&second);
-    assert!(count(&altered, "joined") == 0 && count(&altered, "unchecked") > 0, "only the lengths are mended: {altered}");
+    assert!(
+        count(&altered, "joined") == 0 && count(&altered, "unchecked") > 0,
+        "only the lengths are mended: {altered}"
+    );
     follow_remedies(&live, &done, &["checksums", "checksums_sent"]);
     let third = run::Place::new();
     let altered = capture(&third);
@@ -262,7 +298,9 @@ fn packets_that_the_sending_host_leaves_to_its_card_to_split_are_noted() {
     let capture = live.place.command(&["-i", "oa"]);
     let started = Started::new(inside(live.lab.a(), &capture));
     let log = live.place.out().join("wirescope.jsonl");
-    wait_until("the log's first line", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n')));
+    wait_until("the log's first line", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n'))
+    });
     send_by_tcp(&live);
     std::thread::sleep(Duration::from_millis(100));
     let summary = stop(started);
@@ -284,7 +322,10 @@ fn an_mtu_that_grows_while_capturing_makes_no_joined_packets() {
     live.sender().send(&long_frames(100, 3000)).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     let summary = stop(started);
-    assert_eq!((&summary["received"]["packets"], &summary["nic"]["vb"]["altered"]["joined"]), (&100.into(), &0.into()));
+    assert_eq!(
+        (&summary["received"]["packets"], &summary["nic"]["vb"]["altered"]["joined"]),
+        (&100.into(), &0.into())
+    );
 }
 
 #[test]
@@ -306,7 +347,10 @@ fn the_card_counts_what_was_sent_and_cut_packets_are_found() {
     }
     assert_eq!(summary["adds_up"], true);
     let sliced = finding(&doctor(&live), "sliced");
-    assert!(text(&sliced["cause"]).starts_with("300 packets on vb were cut to the snap length of 100 bytes"), "{sliced}");
+    assert!(
+        text(&sliced["cause"]).starts_with("300 packets on vb were cut to the snap length of 100 bytes"),
+        "{sliced}"
+    );
 }
 
 #[test]
@@ -317,12 +361,18 @@ fn the_final_words_tell_the_cards_counters() {
     command.arg(live.place.out());
     let started = Started::new(inside(live.lab.b(), &command));
     let log = live.place.out().join("wirescope.jsonl");
-    wait_until("the log's first line", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n')));
+    wait_until("the log's first line", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n'))
+    });
     live.sender().send(&long_frames(40, 100)).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     started.signal(libc::SIGINT);
     let done = started.finish(run::LIMIT);
-    assert!(done.stdout.contains("nic       vb: 40 packets received, nothing lost that it knows of"), "{}", done.stdout);
+    assert!(
+        done.stdout.contains("nic       vb: 40 packets received, nothing lost that it knows of"),
+        "{}",
+        done.stdout
+    );
 }
 
 #[test]
@@ -352,12 +402,22 @@ fn packets_that_capture_got_and_nobody_else_wanted_are_no_loss() {
     let _alone = alone();
     let Some(live) = Live::or_skip() else { return };
     let started = live.start(&["-i", "vb"]);
-    // Of many kinds, for which this namespace has no protocol: the kernel counts some as dropped behind capture.
+    // Of many kinds, for which this namespace has no protocol: the kernel counts some as dropped behind
+    // capture.
     live.sender().send(&mixed_frames(1, 400)).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     let summary = stop(started);
     assert_eq!(summary["received"]["packets"], 400);
-    assert!(summary["nic"]["vb"]["rx_dropped"].as_u64().unwrap() > 0, "the kernel counts as it did: {}", summary["nic"]);
+    assert!(
+        summary["nic"]["vb"]["rx_dropped"].as_u64().unwrap() > 0,
+        "the kernel counts as it did: {}",
+        summary["nic"]
+    );
     let done = doctor(&live);
-    assert_eq!((done.code(), finding(&done, "rx_dropped")["loses"].as_bool()), (Some(0), Some(false)), "{}", done.stdout);
+    assert_eq!(
+        (done.code(), finding(&done, "rx_dropped")["loses"].as_bool()),
+        (Some(0), Some(false)),
+        "{}",
+        done.stdout
+    );
 }

@@ -5,7 +5,9 @@
 mod live_lab;
 mod run;
 
-use live_lab::{Live, OUTGOING, assert_holds, counted, hit_frame, mixed_frames, now_ns, odd_frames, stop_complete};
+use live_lab::{
+    Live, OUTGOING, assert_holds, counted, hit_frame, mixed_frames, now_ns, odd_frames, stop_complete,
+};
 use run::summary::file_time;
 use scope_testkit::lab::RawSender;
 use scope_testkit::oracle;
@@ -16,8 +18,16 @@ use std::os::unix::fs::PermissionsExt;
 const SECOND: i64 = 1_000_000_000;
 /// What goes between the hosts of the packet that fires.
 const FILLED: &str = "host 10.0.0.1 and not tcp";
-const ORDERS: [&str; 8] =
-    ["--trigger", "hit=udp port 60000", "--dump", "host $srcIP and not tcp", "--before", "30m", "--after", "700ms"];
+const ORDERS: [&str; 8] = [
+    "--trigger",
+    "hit=udp port 60000",
+    "--dump",
+    "host $srcIP and not tcp",
+    "--before",
+    "30m",
+    "--after",
+    "700ms",
+];
 
 /// What was sent in one go, and between which moments.
 struct Part {
@@ -26,10 +36,12 @@ struct Part {
     ended_ns: i64,
 }
 
-/// Sends three parts: before the packet that fires, with it, and after the window's end; checks everything that the run left.
+/// Sends three parts: before the packet that fires, with it, and after the window's end; checks everything
+/// that the run left.
 fn check(workers: u32, tags: &[Tag], send: impl Fn(&Live, &[Vec<u8>]) -> Option<()>) {
     let Some(live) = Live::or_skip() else { return };
-    let started = live.start(&[&["--source", &format!("afpacket:vb,workers={workers}")], &ORDERS[..]].concat());
+    let started =
+        live.start(&[&["--source", &format!("afpacket:vb,workers={workers}")], &ORDERS[..]].concat());
     let hit = hit_frame(tags);
     let mut around = [mixed_frames(2, 600), odd_frames(2, 300)].concat();
     around.insert(100, hit.clone());
@@ -109,7 +121,8 @@ fn packets_that_leave_by_the_interface_are_marked() {
     for workers in [1, 2] {
         let Some(live) = Live::or_skip() else { return };
         let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--after", "300ms"];
-        let started = live.start(&[&["--source", &format!("afpacket:vb,workers={workers}")], &orders[..]].concat());
+        let started =
+            live.start(&[&["--source", &format!("afpacket:vb,workers={workers}")], &orders[..]].concat());
         let outward = RawSender::open(live.lab.b(), "vb").unwrap();
         let (incoming, outgoing) = (mixed_frames(1, 300), mixed_frames(2, 200));
         live.sender().send(&incoming).unwrap();
@@ -120,7 +133,8 @@ fn packets_that_leave_by_the_interface_are_marked() {
         let summary = stop_complete(started, 501);
         let found = live.check_only_dump(&summary, "ip or ip6", &hit);
         let left = |packet: &&scope_testkit::traffic::Record| packet.flags & DIRECTION_MASK == OUTGOING;
-        let marked: Vec<Vec<u8>> = found.packets.iter().filter(left).map(|packet| packet.data.clone()).collect();
+        let marked: Vec<Vec<u8>> =
+            found.packets.iter().filter(left).map(|packet| packet.data.clone()).collect();
         let sent_out: Vec<Vec<u8>> = outgoing.into_iter().chain([hit]).collect();
         assert!(counted(&marked) == counted(&sent_out), "{} of {} are marked", marked.len(), sent_out.len());
         assert_eq!(found.packets.len(), 501);
@@ -142,8 +156,9 @@ fn a_snap_length_cuts_what_is_captured_and_the_original_length_stays() {
         assert!(found.packets.len() > 50, "original lengths count: {}", found.packets.len());
         let ring = live.ring();
         for packet in &ring.packets {
-            let whole =
-                frames.iter().find(|frame| frame.starts_with(&packet.data) && frame.len() == packet.original_len as usize);
+            let whole = frames
+                .iter()
+                .find(|frame| frame.starts_with(&packet.data) && frame.len() == packet.original_len as usize);
             let whole = whole.expect("a frame that was sent");
             assert_eq!(packet.data.len(), whole.len().min(96));
         }
@@ -159,7 +174,10 @@ fn frames_longer_than_usual_are_captured_whole() {
     let frames: Vec<Vec<u8>> = [1500, 1514, 1515, 4096, 8999, 9014]
         .into_iter()
         .map(|len| frame::ethernet(&[], frame::EXPERIMENT, &vec![len as u8; len - 14]))
-        .chain([frame::ethernet(&[Tag::q(1)], frame::EXPERIMENT, &[7; 9000]), frame::ethernet(&[], frame::EXPERIMENT, &[])])
+        .chain([
+            frame::ethernet(&[Tag::q(1)], frame::EXPERIMENT, &[7; 9000]),
+            frame::ethernet(&[], frame::EXPERIMENT, &[]),
+        ])
         .collect();
     live.sender().send(&frames).unwrap();
     stop_complete(started, frames.len());
@@ -172,7 +190,8 @@ fn two_interfaces_in_one_run_meet_in_one_dump_in_order_of_time() {
     let (other_a, other_b) = live.lab.another_link().unwrap();
     let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--after", "300ms"];
     let other_source = format!("afpacket:{other_b}");
-    let started = live.start(&[&["--source", "afpacket:vb", "--source", &other_source], &orders[..]].concat());
+    let started =
+        live.start(&[&["--source", "afpacket:vb", "--source", &other_source], &orders[..]].concat());
     let senders = [live.sender(), RawSender::open(live.lab.a(), &other_a).unwrap()];
     let mut frames = mixed_frames(1, 600);
     frames.insert(300, hit_frame(&[]));

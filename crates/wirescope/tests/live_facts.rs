@@ -1,4 +1,5 @@
-//! What a live dump says of how things stood: host, clock, where times come from, what the interface counted around its window.
+//! What a live dump says of how things stood: host, clock, where times come from, what the interface counted
+//! around its window.
 //!
 //! Needs root; says so and passes without it, except in CI.
 
@@ -30,7 +31,9 @@ fn a_live_dump_states_the_interface_s_counters_at_both_ends_of_its_window() {
     assert_eq!(dump["times"], serde_json::json!(["kernel"]));
     let counters = &dump["counters"][0];
     assert_eq!(counters["interface"], "vb", "{dump}");
-    let count = |end: &str, name: &str| counters[end][name].as_u64().unwrap_or_else(|| panic!("{end} {name}: {counters}"));
+    let count = |end: &str, name: &str| {
+        counters[end][name].as_u64().unwrap_or_else(|| panic!("{end} {name}: {counters}"))
+    };
     for name in ["offered", "received", "kernel_dropped", "rx_packets"] {
         assert!(count("begin", name) <= count("end", name), "{counters}");
     }
@@ -40,9 +43,15 @@ fn a_live_dump_states_the_interface_s_counters_at_both_ends_of_its_window() {
     let path = dump["path"].as_str().unwrap();
     let file = oracle::read(path).unwrap();
     let facts = &file.comments[0];
-    let lines = facts.lines().filter(|line| line.starts_with("counters of vb at ") && line.contains(": offered ")).count();
+    let lines = facts
+        .lines()
+        .filter(|line| line.starts_with("counters of vb at ") && line.contains(": offered "))
+        .count();
     assert_eq!(lines, 2, "{facts}");
-    assert!(facts.contains("\ntimes: by the kernel of this host (kernel)\n") && facts.contains("\nclock: "), "{facts}");
+    assert!(
+        facts.contains("\ntimes: by the kernel of this host (kernel)\n") && facts.contains("\nclock: "),
+        "{facts}"
+    );
     assert_eq!(file.packet_comments.len(), 1, "{:?}", file.packet_comments);
     every_tool_copies(path.as_ref()).unwrap();
 }

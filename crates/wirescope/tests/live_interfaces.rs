@@ -30,7 +30,9 @@ fn states(live: &Live, interface: &str) -> Vec<String> {
 }
 
 fn wait_for_state(live: &Live, interface: &str, state: &str, times: usize) {
-    wait_until(&format!("{interface} {state}"), || states(live, interface).iter().filter(|told| *told == state).count() >= times);
+    wait_until(&format!("{interface} {state}"), || {
+        states(live, interface).iter().filter(|told| *told == state).count() >= times
+    });
 }
 
 /// Name, offered, received and kernel-dropped packets of each interface in the summary; nothing waits.
@@ -51,7 +53,22 @@ fn books(done: &Done) -> Vec<(String, u64, u64, u64)> {
 /// Makes `vb` (and `va`, its other end) again after they were removed.
 fn make_again(live: &Live) {
     let lab = &live.lab;
-    lab.b().ip(&["link", "add", "vb", "arp", "off", "type", "veth", "peer", "name", "va", "netns", lab.a().name()]).unwrap();
+    lab.b()
+        .ip(&[
+            "link",
+            "add",
+            "vb",
+            "arp",
+            "off",
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "va",
+            "netns",
+            lab.a().name(),
+        ])
+        .unwrap();
 }
 
 fn take_up(live: &Live) {
@@ -64,7 +81,8 @@ fn take_up(live: &Live) {
 fn a_run_goes_on_when_its_only_interface_is_removed_and_made_again() {
     for source in ["afpacket:vb", "afpacket:vb,workers=2", "afpacket:v*,workers=0"] {
         let Some(live) = Live::or_skip() else { return };
-        let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "60s", "--after", "200ms"];
+        let orders =
+            ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "60s", "--after", "200ms"];
         let started = live.start(&[&["--source", source], &orders[..]].concat());
         let lives: Vec<_> = (0..4).map(|seed| mixed_frames(seed, 500)).collect();
         live.sender().send(&lives[0]).unwrap();
@@ -119,7 +137,11 @@ fn an_interface_that_no_socket_is_left_for_is_a_failure_told_once() {
     assert_eq!((done.code(), failures.len()), (Some(1), 1), "{failures:?}");
     let failure = failures[0].as_str().unwrap();
     assert!(failure.contains("interface vb is not captured") && failure.contains("spare="), "{failure}");
-    assert_eq!(states(&live, "vb").iter().filter(|state| *state == "refused").count(), 1, "one event, not one for each worker");
+    assert_eq!(
+        states(&live, "vb").iter().filter(|state| *state == "refused").count(),
+        1,
+        "one event, not one for each worker"
+    );
     let doctor = run::finish(run::wirescope(&["doctor", "--out", live.place.out().to_str().unwrap()]));
     assert!(
         doctor.stdout.contains("interface vb is not captured") && !doctor.stdout.contains("Nothing is lost"),
@@ -166,7 +188,8 @@ fn every_change_of_an_interface_is_an_event() {
     let summary: Value = serde_json::from_str(&done.stdout).unwrap();
     let [entry] = &summary["interfaces"].as_array().unwrap()[..] else { panic!("{summary}") };
     assert_eq!((&entry["interface"], &entry["called"]), (&"vb".into(), &"vc".into()));
-    for words in ["vb went down", "vb is up again", "vb has an MTU of 9000 bytes now", "vb is called vc now"] {
+    for words in ["vb went down", "vb is up again", "vb has an MTU of 9000 bytes now", "vb is called vc now"]
+    {
         assert!(done.stderr.contains(words) && done.stdout.contains(words), "{words}: {}", done.stderr);
     }
 }
@@ -186,11 +209,31 @@ fn one_worker_serves_all_that_match_and_every_packet_has_its_interface() {
     ];
     // A question mark is no pattern.
     let refused = Started::new(inside(lab.b(), &live.place.command(&sources))).finish(run::LIMIT);
-    assert_eq!((refused.code(), refused.stderr.contains("no interface 'vb?'")), (Some(2), true), "{}", refused.stderr);
+    assert_eq!(
+        (refused.code(), refused.stderr.contains("no interface 'vb?'")),
+        (Some(2), true),
+        "{}",
+        refused.stderr
+    );
     let started = live.start(&[&sources[..2], &sources[4..]].concat());
     assert!(states(&live, "vb").is_empty());
     // One that matches comes later.
-    lab.a().ip(&["link", "add", "va12", "arp", "off", "type", "veth", "peer", "name", "vb12", "netns", lab.b().name()]).unwrap();
+    lab.a()
+        .ip(&[
+            "link",
+            "add",
+            "va12",
+            "arp",
+            "off",
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "vb12",
+            "netns",
+            lab.b().name(),
+        ])
+        .unwrap();
     wait_for_state(&live, "vb12", "new", 1);
     lab.a().ip(&["link", "set", "va12", "up"]).unwrap();
     lab.b().ip(&["link", "set", "vb12", "arp", "off", "up"]).unwrap();
@@ -206,7 +249,11 @@ fn one_worker_serves_all_that_match_and_every_packet_has_its_interface() {
     assert_eq!(summary["sources"].as_array().unwrap().len(), 1, "one worker");
     assert_eq!(
         books(&done),
-        [400, 500, 600].iter().zip(ends).map(|(&count, (_, name))| (name.to_string(), count, count, 0)).collect::<Vec<_>>()
+        [400, 500, 600]
+            .iter()
+            .zip(ends)
+            .map(|(&count, (_, name))| (name.to_string(), count, count, 0))
+            .collect::<Vec<_>>()
     );
     let ring = live.ring();
     for ((_, name), frames) in ends.iter().zip(&sent) {
@@ -215,7 +262,8 @@ fn one_worker_serves_all_that_match_and_every_packet_has_its_interface() {
     }
 }
 
-/// A frame of each kind: UDP, TCP, the ssh session 10.0.0.9:50000 -> 10.0.0.1:22, and neither; with these tags.
+/// A frame of each kind: UDP, TCP, the ssh session 10.0.0.9:50000 -> 10.0.0.1:22, and neither; with these
+/// tags.
 fn four_kinds(tags: &[Tag]) -> [Vec<u8>; 4] {
     let tcp = |from: &str, to: &str| frame::tcp(from.parse().unwrap(), to.parse().unwrap(), 1, 24, b"typed");
     let udp = frame::udp("10.0.0.9:50000".parse().unwrap(), "10.0.0.1:53".parse().unwrap(), b"asked");
@@ -233,7 +281,10 @@ fn kernel_rings(process: u32) -> Vec<usize> {
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
     let rings = maps.lines().filter(|line| line.contains("socket:"));
     let place = |text: &str| usize::from_str_radix(text, 16).unwrap();
-    rings.filter_map(|line| line.split(' ').next()?.split_once('-')).map(|(from, to)| place(to) - place(from)).collect()
+    rings
+        .filter_map(|line| line.split(' ').next()?.split_once('-'))
+        .map(|(from, to)| place(to) - place(from))
+        .collect()
 }
 
 #[test]
@@ -248,7 +299,9 @@ fn what_an_interface_is_told_holds_again_when_it_comes_back_after_rights_are_giv
         command.env("SSH_CONNECTION", "10.0.0.9 50000 10.0.0.1 22");
         let started = Started::new(command);
         let log = live.place.out().join("wirescope.jsonl");
-        wait_until("the log's first line", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n')));
+        wait_until("the log's first line", || {
+            std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n'))
+        });
         let frames: Vec<_> = four_kinds(&[]).iter().cycle().take(4 * EACH).cloned().collect();
         live.sender().send(&frames).unwrap();
         for round in 1..3 {
@@ -261,7 +314,10 @@ fn what_an_interface_is_told_holds_again_when_it_comes_back_after_rights_are_giv
             live.sender().send(&frames).unwrap();
         }
         let rings = kernel_rings(started.id());
-        assert!(!rings.is_empty() && rings.iter().all(|&bytes| bytes == 16 * (64 << 10)), "{source}: {rings:?}");
+        assert!(
+            !rings.is_empty() && rings.iter().all(|&bytes| bytes == 16 * (64 << 10)),
+            "{source}: {rings:?}"
+        );
         let done = stop(started);
         // The kernel turned away the others each time: they are counted nowhere.
         let expected = (3 * 2 * EACH) as u64;
@@ -270,7 +326,11 @@ fn what_an_interface_is_told_holds_again_when_it_comes_back_after_rights_are_giv
         let kept: Vec<_> = four_kinds(&[])[..2].iter().cycle().take(3 * 2 * EACH).cloned().collect();
         assert!(counted(live.ring().packets.iter().map(|packet| &packet.data)) == counted(&kept), "{source}");
         let said = "; prefilter: in the kernel";
-        assert!(done.stderr.lines().any(|line| line.contains("vb is back") && line.contains(said)), "{}", done.stderr);
+        assert!(
+            done.stderr.lines().any(|line| line.contains("vb is back") && line.contains(said)),
+            "{}",
+            done.stderr
+        );
     }
 }
 
@@ -308,7 +368,8 @@ fn set_link(live: &Live, up: bool) -> (i64, i64) {
 fn a_dump_states_in_which_span_the_link_was_down_also_while_it_still_is() {
     for source in ["afpacket:vb", "afpacket:vb,workers=2", "pcap:vb"] {
         let Some(live) = Live::or_skip() else { return };
-        let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "1m", "--after", "200ms"];
+        let orders =
+            ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "1m", "--after", "200ms"];
         let started = live.start(&[&["--source", source], &orders[..]].concat());
         let frames = mixed_frames(7, 200);
         std::thread::sleep(Duration::from_millis(200));
@@ -325,7 +386,9 @@ fn a_dump_states_in_which_span_the_link_was_down_also_while_it_still_is() {
         assert_eq!(done.code(), Some(0), "a link that is down is no failure: {}", done.stderr);
         let summary = done.summary();
         assert_nothing_lost(&summary, frames.len() + 1);
-        let dumps: Vec<_> = ["manual", "hit"].map(|name| summary.dumps.iter().find(|dump| dump.trigger == name).unwrap()).into();
+        let dumps: Vec<_> = ["manual", "hit"]
+            .map(|name| summary.dumps.iter().find(|dump| dump.trigger == name).unwrap())
+            .into();
         for (dump, end_ns) in dumps.iter().zip([i64::MAX, up_ns]) {
             let down = dump.gaps_of("interface_down");
             assert!(!dump.complete && dump.lost_nothing() && down.len() == 1, "{source}: {dump:?}");
@@ -343,7 +406,11 @@ fn a_dump_states_in_which_span_the_link_was_down_also_while_it_still_is() {
             let head = std::fs::read(&dump.path).unwrap();
             assert!(String::from_utf8_lossy(&head[..4096]).contains(" interface_down"), "{source}");
         }
-        assert_eq!(dumps[0].gaps_of("interface_down")[0].to_ns, dumps[0].asked.1, "{source}: it was down at its end");
+        assert_eq!(
+            dumps[0].gaps_of("interface_down")[0].to_ns,
+            dumps[0].asked.1,
+            "{source}: it was down at its end"
+        );
         assert!(done.stderr.contains("interface_down"), "{}", done.stderr);
     }
 }
@@ -356,7 +423,9 @@ fn a_window_before_the_run_listened_or_behind_its_end_is_not_complete_and_no_fai
     let started = live.start(&[&["--source", "afpacket:vb"], &orders[..]].concat());
     let begun = begun_ns..now_ns();
     live.sender().send(&[hit_frame(&[])]).unwrap();
-    wait_until("the hit", || std::fs::read_to_string(live.place.out().join("wirescope.jsonl")).unwrap().contains("\"status\""));
+    wait_until("the hit", || {
+        std::fs::read_to_string(live.place.out().join("wirescope.jsonl")).unwrap().contains("\"status\"")
+    });
     std::thread::sleep(Duration::from_millis(300));
     let stopped_ns = now_ns();
     let done = stop(started);
@@ -368,6 +437,9 @@ fn a_window_before_the_run_listened_or_behind_its_end_is_not_complete_and_no_fai
     let [before, behind] = &dump.gaps[..] else { panic!("{dump:?}") };
     assert_eq!((before.reason.as_str(), behind.reason.as_str()), ("not_started", "stopped"), "{dump:?}");
     assert_eq!((before.from_ns, behind.to_ns), dump.asked);
-    assert!(begun.contains(&before.to_ns) && behind.from_ns >= stopped_ns, "{dump:?}, {begun:?}, {stopped_ns}");
+    assert!(
+        begun.contains(&before.to_ns) && behind.from_ns >= stopped_ns,
+        "{dump:?}, {begun:?}, {stopped_ns}"
+    );
     assert_eq!((dump.from_ns, dump.to_ns), (before.to_ns + 1, behind.from_ns - 1), "what it has");
 }

@@ -1,4 +1,5 @@
-//! Runs that capture through libpcap: their interface in summary and log, and what becomes of the run when it is removed.
+//! Runs that capture through libpcap: their interface in summary and log, and what becomes of the run when it
+//! is removed.
 //!
 //! Needs root; says so and passes without it, except in CI.
 
@@ -80,7 +81,10 @@ fn without_rights_libpcap_s_source_ends_when_its_interface_is_removed_and_the_ot
     started.signal(libc::SIGINT);
     let done = started.finish(run::LIMIT);
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
-    assert_eq!(states(&live, "vb").into_iter().filter(|state| state != "down").collect::<Vec<_>>(), ["gone", "refused"]);
+    assert_eq!(
+        states(&live, "vb").into_iter().filter(|state| state != "down").collect::<Vec<_>>(),
+        ["gone", "refused"]
+    );
     assert!(done.stdout.contains("source failed: interface 'vb' was removed"), "{}", done.stdout);
     assert!(done.stderr.contains("libpcap can't capture it again"), "{}", done.stderr);
     assert_eq!(books(&done), [("vb".to_string(), [500, 500, 0, 0]), ("vb1".to_string(), [300, 300, 0, 0])]);

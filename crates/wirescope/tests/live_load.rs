@@ -1,4 +1,5 @@
-//! Live runs under load: nothing is lost at rates that must be held, whatever the triggers do, and all counts add up.
+//! Live runs under load: nothing is lost at rates that must be held, whatever the triggers do, and all counts
+//! add up.
 //!
 //! Needs root; says so and passes without it, except in CI.
 
@@ -17,7 +18,8 @@ use std::time::Instant;
 /// One load at a time: the machine may be small.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Sends at `rate` packets/s, on a busy machine in bursts: all that is sent here fits into the kernel's ring of 64 MiB.
+/// Sends at `rate` packets/s, on a busy machine in bursts: all that is sent here fits into the kernel's ring
+/// of 64 MiB.
 fn send_at(live: &Live, frames: &[Vec<u8>], rate: u32) {
     assert_eq!(live.sender().send_paced(frames, rate).unwrap(), frames.len() as u64);
 }
@@ -25,8 +27,10 @@ fn send_at(live: &Live, frames: &[Vec<u8>], rate: u32) {
 fn check_50k(workers: u32) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(live) = Live::or_skip() else { return };
-    let orders = ["--trigger", "hit=udp port 60000", "--dump", "host $srcIP", "--before", "500ms", "--after", "500ms"];
-    let started = live.start(&[&["--source", &format!("afpacket:vb,workers={workers}")], &orders[..]].concat());
+    let orders =
+        ["--trigger", "hit=udp port 60000", "--dump", "host $srcIP", "--before", "500ms", "--after", "500ms"];
+    let started =
+        live.start(&[&["--source", &format!("afpacket:vb,workers={workers}")], &orders[..]].concat());
     let mut frames = mixed_frames(1, 120_000);
     let hit = hit_frame(&[]);
     frames.insert(60_000, hit.clone());
@@ -53,7 +57,8 @@ fn nothing_is_lost_at_50k_packets_a_second_with_two_workers() {
 fn a_window_longer_than_the_ring_is_dumped_whole() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(live) = Live::or_skip() else { return };
-    let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "60s", "--after", "60s"];
+    let orders =
+        ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "60s", "--after", "60s"];
     let ring = ["--source", "afpacket:vb,workers=2", "--ring", "4MiB", "--segment", "64KiB"];
     let started = live.start(&[&ring[..], &orders].concat());
     let mut frames = mixed_frames(1, 60_000);
@@ -99,7 +104,8 @@ fn events(live: &Live, kind: &str) -> Vec<Value> {
 fn a_storm_of_hits_costs_no_packet_and_every_hit_is_counted_once() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(live) = Live::or_skip() else { return };
-    let orders = ["--trigger", "storm=udp port 60000", "--dump", "host $srcIP", "--holdoff", "0", "--dumps-max", "2"];
+    let orders =
+        ["--trigger", "storm=udp port 60000", "--dump", "host $srcIP", "--holdoff", "0", "--dumps-max", "2"];
     let windows = ["--before", "200ms", "--after", "50ms", "--source", "afpacket:vb,workers=2"];
     let started = live.start(&[&orders[..], &windows].concat());
     let mut frames = mixed_frames(1, 40_000);

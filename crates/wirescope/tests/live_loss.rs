@@ -1,4 +1,5 @@
-//! What the kernel lost while the run could not keep up: counted exactly, stated in the dump, told by the exit code.
+//! What the kernel lost while the run could not keep up: counted exactly, stated in the dump, told by the
+//! exit code.
 //!
 //! Needs root; says so and passes without it, except in CI.
 
@@ -18,7 +19,9 @@ const FLOOD: usize = 60_000;
 /// Long frames without addresses: of one kind, so that one worker gets them all.
 fn flood() -> Vec<Vec<u8>> {
     (0..FLOOD as u32)
-        .map(|number| frame::ethernet(&[], frame::EXPERIMENT, &[&number.to_be_bytes()[..], &[0x5a; 1400]].concat()))
+        .map(|number| {
+            frame::ethernet(&[], frame::EXPERIMENT, &[&number.to_be_bytes()[..], &[0x5a; 1400]].concat())
+        })
         .collect()
 }
 
@@ -32,7 +35,16 @@ fn kernel_dropped(done: &Done) -> u64 {
 #[test]
 fn what_the_kernel_lost_is_counted_exactly_and_a_dump_that_may_miss_it_says_so() {
     let Some(live) = Live::or_skip() else { return };
-    let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6 or not ip", "--after", "5m", "--ring", "160MiB"];
+    let orders = [
+        "--trigger",
+        "hit=udp port 60000",
+        "--dump",
+        "ip or ip6 or not ip",
+        "--after",
+        "5m",
+        "--ring",
+        "160MiB",
+    ];
     let started = live.start(&[&["--source", "afpacket:vb"], &orders[..], &OFTEN].concat());
     let sender = live.sender();
     let (before, flood, after) = (mixed_frames(1, 500), flood(), mixed_frames(2, 500));
@@ -68,8 +80,10 @@ fn what_the_kernel_lost_is_counted_exactly_and_a_dump_that_may_miss_it_says_so()
 #[test]
 fn dumps_from_before_and_after_a_loss_are_complete() {
     let Some(live) = Live::or_skip() else { return };
-    let orders = ["--trigger", "hit=udp port 60000", "--before", "300ms", "--after", "200ms", "--holdoff", "0"];
-    let started = live.start(&[&["--source", "afpacket:vb,workers=2", "--ring", "160MiB"], &orders[..], &OFTEN].concat());
+    let orders =
+        ["--trigger", "hit=udp port 60000", "--before", "300ms", "--after", "200ms", "--holdoff", "0"];
+    let started = live
+        .start(&[&["--source", "afpacket:vb,workers=2", "--ring", "160MiB"], &orders[..], &OFTEN].concat());
     let sender = live.sender();
     sender.send(&[hit_frame(&[])]).unwrap();
     live.wait_for_dumps(1);

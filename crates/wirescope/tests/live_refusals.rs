@@ -1,4 +1,5 @@
-//! Live runs that are refused: an interface that isn't there, a user who may not capture; and the remedy that is told works.
+//! Live runs that are refused: an interface that isn't there, a user who may not capture; and the remedy that
+//! is told works.
 //!
 //! Needs root; says so and passes without it, except in CI.
 
@@ -19,7 +20,11 @@ fn assert_refused(done: &Done, words: &[&str]) {
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
     assert!(done.stdout.is_empty(), "{}", done.stdout);
     for word in words {
-        assert!(done.stderr.to_lowercase().contains(&word.to_lowercase()), "'{word}' is missing in: {}", done.stderr);
+        assert!(
+            done.stderr.to_lowercase().contains(&word.to_lowercase()),
+            "'{word}' is missing in: {}",
+            done.stderr
+        );
     }
 }
 
@@ -55,9 +60,17 @@ fn without_the_right_to_capture_it_is_told_and_what_is_told_helps() {
     assert_refused(&done, &["vb", "CAP_NET_RAW", "setcap"]);
     assert!(live.place.out_names().is_empty(), "{:?}", live.place.out_names());
 
-    let line = done.stderr.split("setcap ").nth(1).and_then(|rest| rest.split(|c: char| "'`;\n".contains(c)).next()).unwrap();
+    let line = done
+        .stderr
+        .split("setcap ")
+        .nth(1)
+        .and_then(|rest| rest.split(|c: char| "'`;\n".contains(c)).next())
+        .unwrap();
     let words: Vec<&str> = line.split_whitespace().take(2).collect();
-    assert!(words[0].contains("cap_net_raw") && Path::new(words[1]) == binary, "not to be copied and run: setcap {line}");
+    assert!(
+        words[0].contains("cap_net_raw") && Path::new(words[1]) == binary,
+        "not to be copied and run: setcap {line}"
+    );
     match Command::new("setcap").args(&words).output() {
         Ok(output) if output.status.success() => {}
         Ok(output) => return eprintln!("skipped: setcap: {}", String::from_utf8_lossy(&output.stderr)),

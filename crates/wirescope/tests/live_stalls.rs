@@ -1,5 +1,5 @@
-//! A disk or a pipe that stands still for longer than a turn of the ring, under traffic: what pins can hold is in the dump, and what
-//! it lacks is stated.
+//! A disk or a pipe that stands still for longer than a turn of the ring, under traffic: what pins can hold
+//! is in the dump, and what it lacks is stated.
 //!
 //! Needs root, `fsfreeze` and loop devices; says so and passes without, except in CI.
 
@@ -29,8 +29,8 @@ const FRAME_BYTES: usize = 1000;
 /// Fires the window that outlasts everything.
 const LONG_PORT: u16 = 10;
 
-/// The triggers: one whose window dumps can hold, and one whose window only the end of the run ends. A place is free a moment after its
-/// dump has a name: so there are two.
+/// The triggers: one whose window dumps can hold, and one whose window only the end of the run ends. A place
+/// is free a moment after its dump has a name: so there are two.
 const TRIGGERS: &str = "
 dumps-max = 2
 holdoff = 0
@@ -72,7 +72,8 @@ fn a_frozen_disk_costs_nothing_that_pins_can_hold_and_what_it_costs_is_stated() 
     let numbers = Numbers::begin(&live, PER_MS, FRAME_BYTES);
     numbers.pass(RING_BYTES);
 
-    // What pins can hold: the hit, its window, and a turn and a half of the ring come while nothing can be written.
+    // What pins can hold: the hit, its window, and a turn and a half of the ring come while nothing can be
+    // written.
     disk.freeze().unwrap();
     numbers.hit(HIT_PORT);
     numbers.pass(RING_BYTES * 3 / 2);
@@ -98,10 +99,15 @@ fn a_frozen_disk_costs_nothing_that_pins_can_hold_and_what_it_costs_is_stated() 
     disk.thaw().unwrap();
     let done = started.finish(LIMIT);
 
-    let summary: Value = serde_json::from_str(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", done.stderr));
+    let summary: Value =
+        serde_json::from_str(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", done.stderr));
     let dumps = summary["dumps"].as_array().expect("dumps");
     assert_eq!((dumps.len(), done.code()), (2, Some(1)), "{}", done.stderr);
-    let truth = Truth { came: came(witness), unheard: vec![(0, began_ns), (now_ns(), i64::MAX)], same_ns: WITNESS_NS };
+    let truth = Truth {
+        came: came(witness),
+        unheard: vec![(0, began_ns), (now_ns(), i64::MAX)],
+        same_ns: WITNESS_NS,
+    };
     assert_eq!(truth.came.len() as u64, sent);
     assert_eq!(faults(&truth, dumps, None), Vec::<String>::new());
     assert_eq!((&dumps[0]["complete"], &dumps[0]["error"]), (&true.into(), &Value::Null), "{:#}", dumps[0]);
@@ -111,7 +117,10 @@ fn a_frozen_disk_costs_nothing_that_pins_can_hold_and_what_it_costs_is_stated() 
     // Capture itself went on.
     let dropped = summary["dropped"].as_object().expect("dropped");
     assert!(dropped.values().all(|packets| packets == 0), "{dropped:?}");
-    assert_eq!((&summary["received"]["packets"], &summary["stored"]["packets"]), (&sent.into(), &sent.into()));
+    assert_eq!(
+        (&summary["received"]["packets"], &summary["stored"]["packets"]),
+        (&sent.into(), &sent.into())
+    );
 }
 
 /// A run that writes one dump into a pipe whose reader waits for a word; killed when dropped.
@@ -125,7 +134,17 @@ struct Piped {
 impl Piped {
     fn start(live: &Live, orders: &[&str]) -> Piped {
         let out = live.place.out();
-        let arguments = ["run", "-w", "-", "--log-format", "json", "--source", "afpacket:vb", "--out", out.to_str().unwrap()];
+        let arguments = [
+            "run",
+            "-w",
+            "-",
+            "--log-format",
+            "json",
+            "--source",
+            "afpacket:vb",
+            "--out",
+            out.to_str().unwrap(),
+        ];
         let mut command = inside(live.lab.b(), &wirescope(&[&arguments[..], &RING, orders].concat()));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -144,7 +163,9 @@ impl Piped {
         });
         let log = out.join("wirescope.jsonl");
         let piped = Piped { child, read: Some(read), piped: Some(piped), said: Some(said) };
-        wait_until("the log's first line", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n')));
+        wait_until("the log's first line", || {
+            std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n'))
+        });
         piped
     }
 
@@ -154,7 +175,8 @@ impl Piped {
     }
 
     fn interrupt(&self) {
-        // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its own.
+        // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its
+        // own.
         assert_eq!(unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) }, 0);
     }
 
@@ -167,7 +189,10 @@ impl Piped {
             std::thread::sleep(Duration::from_millis(5));
         }
         let said = self.said.take().unwrap().join().unwrap();
-        let dump = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find(|line| line["event"] == "dump");
+        let dump = said
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .find(|line| line["event"] == "dump");
         (piped, dump.unwrap_or_else(|| panic!("no dump: {said}"))["dump"].clone())
     }
 }
@@ -180,12 +205,22 @@ impl Drop for Piped {
     }
 }
 
-/// A dump into a pipe that nobody reads until so many bytes have come behind the hit; `after` ends its window, or else the run's end.
+/// A dump into a pipe that nobody reads until so many bytes have come behind the hit; `after` ends its
+/// window, or else the run's end.
 fn stalled_for(bytes: u64, after: Option<&str>) -> Option<Value> {
     let live = Live::or_skip()?;
     let witness = Witness::begin(live.lab.b(), "vb").unwrap();
     let began_ns = now_ns();
-    let orders = ["--trigger", "hit=udp dst port 9", "--dump", "", "--before", "100ms", "--after", after.unwrap_or("300s")];
+    let orders = [
+        "--trigger",
+        "hit=udp dst port 9",
+        "--dump",
+        "",
+        "--before",
+        "100ms",
+        "--after",
+        after.unwrap_or("300s"),
+    ];
     let mut piped = Piped::start(&live, &orders);
     let numbers = Numbers::begin(&live, PER_MS, FRAME_BYTES);
     numbers.pass(RING_BYTES / 2);
@@ -199,7 +234,11 @@ fn stalled_for(bytes: u64, after: Option<&str>) -> Option<Value> {
     let (bytes, dump) = piped.finish();
     let ended_ns = now_ns();
     numbers.end();
-    let truth = Truth { came: came(witness), unheard: vec![(0, began_ns), (ended_ns, i64::MAX)], same_ns: WITNESS_NS };
+    let truth = Truth {
+        came: came(witness),
+        unheard: vec![(0, began_ns), (ended_ns, i64::MAX)],
+        same_ns: WITNESS_NS,
+    };
     assert_eq!(faults(&truth, std::slice::from_ref(&dump), Some(&bytes)), Vec::<String>::new());
     Some(dump)
 }

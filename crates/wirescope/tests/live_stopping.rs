@@ -1,4 +1,5 @@
-//! Ends and pauses of live runs: by signal, by the clock, by hand, and an interface that goes away for a while.
+//! Ends and pauses of live runs: by signal, by the clock, by hand, and an interface that goes away for a
+//! while.
 //!
 //! Needs root; says so and passes without it, except in CI.
 
@@ -84,7 +85,8 @@ fn what_waits_in_the_kernel_at_the_end_is_taken() {
 #[test]
 fn a_dump_that_is_open_at_the_end_holds_what_was_sent_just_before() {
     let Some(live) = Live::or_skip() else { return };
-    let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "10s", "--after", "60s"];
+    let orders =
+        ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--before", "10s", "--after", "60s"];
     let started = live.start(&[&["--source", "afpacket:vb,workers=2"], &orders[..]].concat());
     let mut frames = mixed_frames(1, 3000);
     frames.insert(1000, hit_frame(&[]));
@@ -134,7 +136,8 @@ fn a_window_ends_by_the_clock_though_its_interface_is_gone() {
 #[test]
 fn a_run_with_a_number_of_dumps_ends_by_itself_after_them() {
     let Some(live) = Live::or_skip() else { return };
-    let orders = ["--trigger", "hit=udp port 60000", "--after", "200ms", "--holdoff", "0", "--exit-after", "2"];
+    let orders =
+        ["--trigger", "hit=udp port 60000", "--after", "200ms", "--holdoff", "0", "--exit-after", "2"];
     let started = live.start(&[&["--source", "afpacket:vb,workers=2"], &orders[..]].concat());
     live.sender().send(&[hit_frame(&[])]).unwrap();
     live.wait_for_dumps(1);
@@ -154,11 +157,17 @@ fn a_fire_by_hand_dumps_the_last_of_everything() {
     });
 }
 
-/// Fires by hand when what was sent before is older than a dump goes back; `None`: so was, on a busy machine, what was sent then.
+/// Fires by hand when what was sent before is older than a dump goes back; `None`: so was, on a busy machine,
+/// what was sent then.
 fn fire_by_hand(live: &Live, before: Duration) -> Option<()> {
     let before_ns = before.as_nanos() as i64;
-    let started = live
-        .start(&[&["--source", "afpacket:vb,workers=2", "--before", &format!("{}ms", before.as_millis())], &OFTEN[..]].concat());
+    let started = live.start(
+        &[
+            &["--source", "afpacket:vb,workers=2", "--before", &format!("{}ms", before.as_millis())],
+            &OFTEN[..],
+        ]
+        .concat(),
+    );
     let (old, new) = (mixed_frames(1, 500), mixed_frames(2, 700));
     live.sender().send(&old).unwrap();
     live.wait_for_packets(old.len());
@@ -251,7 +260,8 @@ fn an_interface_that_is_removed_is_told_and_the_other_one_is_captured_on() {
     let (_, other) = live.lab.another_link().unwrap();
     let orders = ["--trigger", "hit=udp port 60000", "--dump", "ip or ip6", "--after", "300ms"];
     let other_source = format!("afpacket:{other}");
-    let started = live.start(&[&["--source", "afpacket:vb", "--source", &other_source], &orders[..]].concat());
+    let started =
+        live.start(&[&["--source", "afpacket:vb", "--source", &other_source], &orders[..]].concat());
     let frames = [mixed_frames(1, 200), vec![hit_frame(&[])], mixed_frames(2, 200)].concat();
     live.sender().send(&frames[..100]).unwrap();
     live.lab.b().ip(&["link", "del", &other]).unwrap();

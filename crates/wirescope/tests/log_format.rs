@@ -1,4 +1,5 @@
-//! What standard error is written in: one JSON object a line for programs, text for people; no control character as it is.
+//! What standard error is written in: one JSON object a line for programs, text for people; no control
+//! character as it is.
 
 mod run;
 
@@ -22,17 +23,30 @@ fn lines(stderr: &str) -> Vec<Value> {
 #[test]
 fn with_json_every_line_on_standard_error_is_an_object() {
     let place = Place::with_commands();
-    let source = ["--source", "synth:rate=10k,time=2s,trigger-at=1s", "--log-format", "json", "--exec", "echo oh; exit 1"];
+    let source = [
+        "--source",
+        "synth:rate=10k,time=2s,trigger-at=1s",
+        "--log-format",
+        "json",
+        "--exec",
+        "echo oh; exit 1",
+    ];
     let done = place.run(&[&source[..], &TRIGGER].concat());
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let lines = lines(&done.stderr);
     let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
     let line = of("dump")[0];
     let dump = &line["dump"];
-    assert_eq!((&dump["trigger"], &dump["lost_max"], &line["level"]), (&"hit".into(), &0.into(), &"info".into()));
+    assert_eq!(
+        (&dump["trigger"], &dump["lost_max"], &line["level"]),
+        (&"hit".into(), &0.into(), &"info".into())
+    );
     assert_eq!(dump["packets"].as_u64(), Some(done.summary().only_dump().packets));
     let warnings: Vec<_> = of("note").into_iter().filter(|line| line["level"] == "warning").collect();
-    assert!(warnings.iter().any(|line| line["text"].as_str().unwrap().contains("failed with exit code 1: oh")), "{warnings:?}");
+    assert!(
+        warnings.iter().any(|line| line["text"].as_str().unwrap().contains("failed with exit code 1: oh")),
+        "{warnings:?}"
+    );
     assert!(of("note").iter().any(|line| line["level"] == "info"), "the ring is told");
 }
 
@@ -43,7 +57,10 @@ fn faults_are_objects_too() {
     assert_eq!(done.code(), Some(2));
     let lines = lines(&done.stderr);
     assert!(lines.len() >= 3 && lines.iter().all(|line| line["level"] == "error"), "{lines:?}");
-    assert!(lines.iter().any(|line| line["text"].as_str().unwrap().contains("--before: 'soon'")), "{lines:?}");
+    assert!(
+        lines.iter().any(|line| line["text"].as_str().unwrap().contains("--before: 'soon'")),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -55,11 +72,20 @@ fn faults_of_a_file_and_of_the_command_line_itself_are_objects_too() {
         let done = place.run(&[&["--config", path.to_str().unwrap()], flags].concat());
         assert_eq!(done.code(), Some(2));
         let lines = lines(&done.stderr);
-        assert!(lines.iter().any(|line| line["level"] == "error" && line["text"].as_str().unwrap().contains(word)), "{lines:?}");
+        assert!(
+            lines
+                .iter()
+                .any(|line| line["level"] == "error" && line["text"].as_str().unwrap().contains(word)),
+            "{lines:?}"
+        );
     };
     check("ring = true\n", &["--log-format", "json"], "f.toml:1: ring: is true");
     check("ring = [\n", &["--log-format=json"], "f.toml:1: no TOML: ");
-    check("log-format = \"json\"\nring = true\n", &["--no-such-flag=1", "--other", "--log-format=json"], "'--other'");
+    check(
+        "log-format = \"json\"\nring = true\n",
+        &["--no-such-flag=1", "--other", "--log-format=json"],
+        "'--other'",
+    );
     check("ring = true\nlog-format = \"json\"\n", &[], "f.toml:1: ring: is true");
     check("before = \"soon\"\nlog-format = \"json\"\n", &[], "f.toml:1: before: 'soon'");
     check("", &["--no-such-flag", "--log-format", "json"], "unexpected argument '--no-such-flag'");
@@ -71,7 +97,8 @@ fn faults_of_a_file_and_of_the_command_line_itself_are_objects_too() {
 fn a_fault_is_an_object_of_key_value_place_cause_and_remedy_beside_its_text() {
     let place = Place::new();
     let path = place.path("f.toml");
-    let text = "log-format = \"json\"\nring = \"lots\"\nout = \"x\"\n[[trigger]]\nexpr = \"udp\"\nbefore = \"soon\"\n";
+    let text = "log-format = \"json\"\nring = \"lots\"\nout = \"x\"\n[[trigger]]\nexpr = \"udp\"\nbefore = \
+        \"soon\"\n";
     std::fs::write(&path, text).unwrap();
     let done = finish(wirescope(&["config", "check", path.to_str().unwrap()]));
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
@@ -83,13 +110,26 @@ fn a_fault_is_an_object_of_key_value_place_cause_and_remedy_beside_its_text() {
     assert_eq!((&fault["at"]["file"], &fault["at"]["line"]), (&file.into(), &2.into()), "{fault}");
     let (cause, remedy) = (fault["cause"].as_str().unwrap(), fault["remedy"].as_str().unwrap());
     assert_eq!(lines[0]["text"], format!("wirescope: {file}:2: ring: {cause}; {remedy}"));
-    assert_eq!((&lines[1]["fault"]["key"], &lines[1]["fault"]["at"]["line"]), (&"trigger.before".into(), &6.into()));
+    assert_eq!(
+        (&lines[1]["fault"]["key"], &lines[1]["fault"]["at"]["line"]),
+        (&"trigger.before".into(), &6.into())
+    );
     let missing = &lines[2]["fault"];
-    assert_eq!((&missing["key"], &missing["at"]["line"], &missing["value"]), (&"source".into(), &Value::Null, &Value::Null));
+    assert_eq!(
+        (&missing["key"], &missing["at"]["line"], &missing["value"]),
+        (&"source".into(), &Value::Null, &Value::Null)
+    );
 
     let done = place.run(&["--log-format", "json", "--before", "soon"]);
-    let line = self::lines(&done.stderr).into_iter().find(|line| line["fault"]["key"] == "before").expect("its fault");
-    assert_eq!((&line["fault"]["at"]["flag"], &line["fault"]["value"]), (&"--before".into(), &"soon".into()), "{line}");
+    let line = self::lines(&done.stderr)
+        .into_iter()
+        .find(|line| line["fault"]["key"] == "before")
+        .expect("its fault");
+    assert_eq!(
+        (&line["fault"]["at"]["flag"], &line["fault"]["value"]),
+        (&"--before".into(), &"soon".into()),
+        "{line}"
+    );
 }
 
 #[test]

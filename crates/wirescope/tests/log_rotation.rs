@@ -1,4 +1,5 @@
-//! `wirescope.jsonl` in long service: moved and gone on with by SIGHUP, cut, or no plain file; and closed standard descriptors.
+//! `wirescope.jsonl` in long service: moved and gone on with by SIGHUP, cut, or no plain file; and closed
+//! standard descriptors.
 
 mod run;
 
@@ -10,7 +11,8 @@ use std::process::Command;
 
 const NOBODY: u32 = 65534;
 const LOG: &str = "wirescope.jsonl";
-const TRAFFIC: [&str; 6] = ["--source", "synth:rate=1k,size=100", "--before", "100ms", "--status-every", "1s"];
+const TRAFFIC: [&str; 6] =
+    ["--source", "synth:rate=1k,size=100", "--before", "100ms", "--status-every", "1s"];
 
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
@@ -66,7 +68,11 @@ fn a_log_that_was_moved_goes_on_in_a_new_file_after_sighup_and_no_line_is_lost()
     for arguments in [["--out", place.out().to_str().unwrap()], ["--pid", &pid]] {
         let said = doctor(&arguments);
         assert_eq!(said.code(), Some(0), "{}{}", said.stdout, said.stderr);
-        assert!(said.stdout.contains("is running") && said.stdout.contains("Its log was moved"), "{}", said.stdout);
+        assert!(
+            said.stdout.contains("is running") && said.stdout.contains("Its log was moved"),
+            "{}",
+            said.stdout
+        );
     }
     std::fs::rename(&log, &second).unwrap();
     std::fs::write(&log, "").unwrap(); // as who rotates may do, too
@@ -85,7 +91,9 @@ fn a_log_that_was_moved_goes_on_in_a_new_file_after_sighup_and_no_line_is_lost()
     done.summary().assert_adds_up();
     assert_eq!(done.stderr.matches("the log was moved").count(), 3, "{}", done.stderr);
     let start = |path: &Path| lines(path)[0].clone();
-    let whose = |path: &Path| (start(path)["event"].clone(), start(path)["run_id"].clone(), start(path)["continues"].clone());
+    let whose = |path: &Path| {
+        (start(path)["event"].clone(), start(path)["run_id"].clone(), start(path)["continues"].clone())
+    };
     assert_eq!(start(&first)["continues"], Value::Null);
     assert_eq!(whose(&second), ("start".into(), start(&first)["run_id"].clone(), true.into()));
     assert_eq!((whose(&log), &start(&log)["began"]), (whose(&second), &start(&first)["logged"]));
@@ -115,7 +123,8 @@ fn a_log_that_was_cut_while_it_was_written_is_said_to_be() {
 
 #[test]
 fn a_log_that_is_no_plain_file_is_refused_for_what_it_is() {
-    let users: &[&[&str]] = if is_root() { &[&["--user", "nobody"], &["--user", "root"], &[]] } else { &[&[]] };
+    let users: &[&[&str]] =
+        if is_root() { &[&["--user", "nobody"], &["--user", "root"], &[]] } else { &[&[]] };
     let make = |what: &str, place: &Place, log: &Path| match what {
         "a symbolic link" => std::os::unix::fs::symlink("/nowhere", log).unwrap(),
         "a pipe" => assert!(Command::new("mkfifo").args(["-m", "666"]).arg(log).status().unwrap().success()),
@@ -136,10 +145,17 @@ fn a_log_that_is_no_plain_file_is_refused_for_what_it_is() {
             make(what, &place, &log);
             let done = place.run(&[&["--source", "synth:rate=1k,time=1s"], *user].concat());
             assert_eq!(done.code(), Some(2), "{what} {user:?}: {}", done.stderr);
-            let said = done.stderr.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {}", done.stderr));
+            let said = done
+                .stderr
+                .lines()
+                .find(|line| line.contains(what))
+                .unwrap_or_else(|| panic!("{what}: {}", done.stderr));
             assert!(said.contains(LOG) && said.contains("remove it or move it away"), "{said}");
             assert!(!done.stderr.contains("chown"), "{}", done.stderr);
-            assert!(log.symlink_metadata().is_ok() && place.out_names() == [LOG], "nothing is made or changed");
+            assert!(
+                log.symlink_metadata().is_ok() && place.out_names() == [LOG],
+                "nothing is made or changed"
+            );
         }
     }
 }
@@ -151,7 +167,8 @@ fn with_closed_standard_descriptors_no_file_of_a_run_gets_their_numbers() {
     }
     let place = Place::new();
     // What is said on standard error would stand in a file that had number 2.
-    let script = "\"$@\" <&- >&- 2>&- & run=$!; until grep -q status \"$OUT/wirescope.jsonl\" && ls \"$OUT\"/*.pcapng; do sleep 0.1; done >/dev/null 2>&1; for at in 0 1 2; do readlink /proc/$run/fd/$at; done; kill -INT $run; wait $run";
+    let script = "\"$@\" <&- >&- 2>&- & run=$!; until grep -q status \"$OUT/wirescope.jsonl\" && ls \
+        \"$OUT\"/*.pcapng; do sleep 0.1; done >/dev/null 2>&1; for at in 0 1 2; do readlink /proc/$run/fd/$at; done; kill -INT $run; wait $run";
     let binary = env!("CARGO_BIN_EXE_wirescope");
     let out = place.out().display().to_string();
     let mut command = Command::new("sh");
@@ -172,7 +189,12 @@ fn with_closed_standard_descriptors_no_file_of_a_run_gets_their_numbers() {
     ]);
     command.env("OUT", &out).args(TRAFFIC).args(["--after", "0s", "--holdoff", "200ms", "-v"]);
     let done = finish(command);
-    assert_eq!((done.code(), done.stdout.as_str()), (Some(0), "/dev/null\n/dev/null\n/dev/null\n"), "{}", done.stderr);
+    assert_eq!(
+        (done.code(), done.stdout.as_str()),
+        (Some(0), "/dev/null\n/dev/null\n/dev/null\n"),
+        "{}",
+        done.stderr
+    );
     assert!(place.out_names().iter().filter(|name| run::is_finished_dump(name)).count() >= 1);
     for line in lines(&place.out().join(LOG)) {
         assert!(line["event"].is_string(), "{line}");
@@ -183,8 +205,8 @@ fn with_closed_standard_descriptors_no_file_of_a_run_gets_their_numbers() {
 fn a_standard_output_that_was_closed_is_warned_of_where_something_is_to_go_there() {
     let place = Place::new();
     let said = |redirection: &str, output: &str| {
-        let source =
-            "--source synth:rate=1k,time=2s,trigger-at=1s --ring 64MiB --before 200ms --after 100ms --trigger 'udp port 60000'";
+        let source = "--source synth:rate=1k,time=2s,trigger-at=1s --ring 64MiB --before 200ms --after 100ms \
+            --trigger 'udp port 60000'";
         let script = format!("{} run {source} {output} {redirection}", env!("CARGO_BIN_EXE_wirescope"));
         let mut command = Command::new("sh");
         command.args(["-c", &script]).current_dir(place.root());

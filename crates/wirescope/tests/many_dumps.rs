@@ -1,4 +1,5 @@
-//! Many dumps at once on live traffic: each holds its own flow's packets, all of them, and they read what comes in once.
+//! Many dumps at once on live traffic: each holds its own flow's packets, all of them, and they read what
+//! comes in once.
 
 mod run;
 
@@ -19,7 +20,9 @@ type Flow = ([u8; 6], [u8; 6], u8);
 fn flow_of(record: &Record) -> Flow {
     let data = &record.data;
     assert_eq!(data[12..15], [8, 0, 0x45], "only such frames are generated");
-    let end = |host: usize, port: usize| [data[host], data[host + 1], data[host + 2], data[host + 3], data[port], data[port + 1]];
+    let end = |host: usize, port: usize| {
+        [data[host], data[host + 1], data[host + 2], data[host + 3], data[port], data[port + 1]]
+    };
     let (a, b) = (end(26, 34), end(30, 36));
     (a.min(b), a.max(b), data[23])
 }
@@ -31,7 +34,8 @@ fn scans(place: &Place) -> Value {
     events.find(|event| event["event"] == "end").expect("an end")["scans"].clone()
 }
 
-/// A dump for each of many flows, begun by one of its packets that `trigger` takes, that lasts until the end; nothing is lost.
+/// A dump for each of many flows, begun by one of its packets that `trigger` takes, that lasts until the end;
+/// nothing is lost.
 fn run_whole(place: &Place, source: &str, trigger: &str, dumps_max: usize, more: &[&str]) -> Summary {
     let summary = run(place, source, trigger, dumps_max, more);
     assert!(lost_nothing(&summary), "{:?}", summary.dropped);
@@ -70,7 +74,13 @@ fn each_of_three_hundred_open_dumps_holds_all_packets_of_its_flow() {
     let place = Place::new();
     let ring_out = place.path("ring.pcapng");
     let source = "synth:rate=40k,size=64,flows=600,seed=3,prepare=off,time=4s";
-    let summary = run_whole(&place, source, "ip[4:2] & 0xf = 7", 300, &["--ring-out", ring_out.to_str().expect("a path")]);
+    let summary = run_whole(
+        &place,
+        source,
+        "ip[4:2] & 0xf = 7",
+        300,
+        &["--ring-out", ring_out.to_str().expect("a path")],
+    );
     let mut flows: BTreeMap<Flow, Vec<Record>> = BTreeMap::new();
     for record in oracle::read(&ring_out).expect("the ring").capture.packets {
         flows.entry(flow_of(&record)).or_default().push(record);
@@ -81,7 +91,10 @@ fn each_of_three_hundred_open_dumps_holds_all_packets_of_its_flow() {
         let inside = |record: &&Record| (dump.from_ns..=dump.to_ns).contains(&record.time_ns);
         let expected: Vec<&Record> = flows[&flow_of(&found[0])].iter().filter(inside).collect();
         assert_eq!(found.len(), expected.len(), "{dump:?}");
-        assert!(found.iter().zip(expected).all(|(a, b)| (a.time_ns, &a.data) == (b.time_ns, &b.data)), "{dump:?}");
+        assert!(
+            found.iter().zip(expected).all(|(a, b)| (a.time_ns, &a.data) == (b.time_ns, &b.data)),
+            "{dump:?}"
+        );
         seen += found.len();
     }
     assert!(seen > 40_000, "{seen} packets in all dumps");
@@ -92,13 +105,15 @@ fn each_of_three_hundred_open_dumps_holds_all_packets_of_its_flow() {
 #[test]
 fn dumps_that_rest_between_rounds_are_not_overrun_by_a_ring_that_turns_many_times() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    // 2 MiB are 0.8 s of this traffic; nine hundred dumps, which begin one after another, rest for 0.9 s, were it not for the
-    // ring's beats. Dumps that rest so long lose something each time; a machine that has much else to do does now and then.
+    // 2 MiB are 0.8 s of this traffic; nine hundred dumps, which begin one after another, rest for 0.9 s,
+    // were it not for the ring's beats. Dumps that rest so long lose something each time; a machine that has
+    // much else to do does now and then.
     const ROUNDS: usize = 10;
     let source = "synth:rate=25k,size=64,flows=1500,seed=4,prepare=off,time=7s";
     let once = || {
         let place = Place::new();
-        let summary = run(&place, source, "ip[4:2] & 0x3f = 7", 900, &["--ring", "2MiB", "--segment", "64KiB"]);
+        let summary =
+            run(&place, source, "ip[4:2] & 0x3f = 7", 900, &["--ring", "2MiB", "--segment", "64KiB"]);
         lost_nothing(&summary).then_some((place, summary))
     };
     let (_place, summary) = (0..ROUNDS).find_map(|_| once()).expect("a round in which nothing is lost");
@@ -107,7 +122,12 @@ fn dumps_that_rest_between_rounds_are_not_overrun_by_a_ring_that_turns_many_time
     assert!(packets > 30_000, "{packets} packets in all dumps");
     for dump in summary.dumps.iter().step_by(10) {
         let found = records_of(dump);
-        assert!(found.windows(2).all(|two| two[0].time_ns <= two[1].time_ns && flow_of(&two[0]) == flow_of(&two[1])), "{dump:?}");
+        assert!(
+            found
+                .windows(2)
+                .all(|two| two[0].time_ns <= two[1].time_ns && flow_of(&two[0]) == flow_of(&two[1])),
+            "{dump:?}"
+        );
     }
 }
 
@@ -116,7 +136,8 @@ fn a_dump_of_live_traffic_skips_segments_in_which_its_host_does_not_occur() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
     let source = "synth:rate=50k,size=64,flows=20,seed=5,time=4s,trigger-at=3s";
-    let orders = ["--trigger", "udp port 60000", "--dump", "host $srcIP", "--before", "3s", "--after", "500ms"];
+    let orders =
+        ["--trigger", "udp port 60000", "--dump", "host $srcIP", "--before", "3s", "--after", "500ms"];
     let summary = place.summary(&[&orders[..], &["--source", source]].concat());
     let dump = summary.only_dump();
     assert!(dump.lost_nothing() && dump.packets >= 1, "{dump:?}");
@@ -128,7 +149,8 @@ fn a_dump_of_live_traffic_skips_segments_in_which_its_host_does_not_occur() {
 fn a_run_with_more_dumps_than_its_summary_lists_counts_them_all() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
-    let orders = ["--trigger", "ip", "--before", "0", "--after", "0", "--holdoff", "0", "--dumps-max", "1000"];
+    let orders =
+        ["--trigger", "ip", "--before", "0", "--after", "0", "--holdoff", "0", "--dumps-max", "1000"];
     let source = ["--source", "synth:rate=1k,size=64,flows=1,seed=1,time=4s", "--ring", "64MiB"];
     let done = run::Started::new(place.command(&[&orders[..], &source].concat())).finish(LIMIT);
     let whole: Value = serde_json::from_str(&done.stdout).expect("one object");
@@ -138,12 +160,17 @@ fn a_run_with_more_dumps_than_its_summary_lists_counts_them_all() {
     let log = std::fs::read_to_string(place.path("out/wirescope.jsonl")).expect("the log");
     let events = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let logged = events.filter(|event| event["event"] == "dump").count() as u64;
-    let listed: Vec<u64> = whole["dumps"].as_array().expect("a list").iter().filter_map(|dump| dump["id"].as_u64()).collect();
+    let listed: Vec<u64> =
+        whole["dumps"].as_array().expect("a list").iter().filter_map(|dump| dump["id"].as_u64()).collect();
     assert!(logged > 1000, "{logged} dumps are not enough to tell");
     assert_eq!(listed, (logged - 999..=logged).collect::<Vec<_>>(), "the newest");
     assert_eq!(whole["dumps_left_out"], logged - 1000);
     let totals = &whole["dump_totals"];
-    assert_eq!((&totals["dumps"], &totals["packets"], &totals["failed"]), (&logged.into(), &logged.into(), &0.into()));
-    let fired: u64 = whole["hits"].as_object().expect("triggers").values().filter_map(|hits| hits["fired"].as_u64()).sum();
+    assert_eq!(
+        (&totals["dumps"], &totals["packets"], &totals["failed"]),
+        (&logged.into(), &logged.into(), &0.into())
+    );
+    let fired: u64 =
+        whole["hits"].as_object().expect("triggers").values().filter_map(|hits| hits["fired"].as_u64()).sum();
     assert_eq!(fired, logged);
 }

@@ -1,4 +1,5 @@
-//! The ring's memory as a user asks for it and is told of it: `--mlock`, `--numa`, and limits that leave no room.
+//! The ring's memory as a user asks for it and is told of it: `--mlock`, `--numa`, and limits that leave no
+//! room.
 
 mod run;
 
@@ -12,7 +13,8 @@ const MIB: u64 = 1 << 20;
 
 /// A short run with a ring of 64 MiB, ready to be changed.
 fn short_run(place: &Place, arguments: &[&str]) -> Command {
-    let mut command = wirescope(&["run", "--source", "synth:rate=10k,packets=1000,pace=max", "--ring", "64MiB", "--out"]);
+    let mut command =
+        wirescope(&["run", "--source", "synth:rate=10k,packets=1000,pace=max", "--ring", "64MiB", "--out"]);
     command.arg(place.out()).args(arguments);
     command
 }
@@ -127,13 +129,15 @@ struct Group {
 }
 
 impl Group {
-    /// A group below this process's own (version 1) or below the root (version 2); says so where none can be made.
+    /// A group below this process's own (version 1) or below the root (version 2); says so where none can be
+    /// made.
     fn new(limit_bytes: u64) -> Option<Group> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         if !is_root() {
             return None;
         }
-        let name = format!("wirescope-test-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("wirescope-test-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
         let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let own = own.lines().find_map(|line| line.split_once(":memory:")).map_or("", |(_, own)| own);
         let version_1 = Group {
@@ -141,8 +145,11 @@ impl Group {
             limit: "memory.limit_in_bytes",
             used: "memory.usage_in_bytes",
         };
-        let version_2 =
-            Group { folder: PathBuf::from(format!("/sys/fs/cgroup/{name}")), limit: "memory.max", used: "memory.current" };
+        let version_2 = Group {
+            folder: PathBuf::from(format!("/sys/fs/cgroup/{name}")),
+            limit: "memory.max",
+            used: "memory.current",
+        };
         for group in [version_1, version_2] {
             if std::fs::create_dir(&group.folder).is_ok() && group.set(limit_bytes) {
                 return Some(group);
@@ -206,8 +213,15 @@ fn a_limit_that_is_lowered_while_a_run_goes_is_told_before_it_ends_the_run() {
     started.signal(libc::SIGINT);
     let done = started.finish(LIMIT);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    let said = done.stderr.lines().find(|line| line.starts_with("memory: only ")).unwrap_or_else(|| panic!("{}", done.stderr));
-    assert!(said.contains("KiB are left (the control group's memory.") && said.contains("smaller --ring"), "{said}");
+    let said = done
+        .stderr
+        .lines()
+        .find(|line| line.starts_with("memory: only "))
+        .unwrap_or_else(|| panic!("{}", done.stderr));
+    assert!(
+        said.contains("KiB are left (the control group's memory.") && said.contains("smaller --ring"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -228,7 +242,8 @@ fn a_signal_while_the_ring_is_made_resident_ends_the_run_in_good_order() {
     assert!((0..ROUNDS).any(|_| in_time()), "of {ROUNDS} runs each made all of its ring resident first");
 }
 
-/// What a control group shows of itself is shown to the run alone, in a mount name space of its own; no group is made.
+/// What a control group shows of itself is shown to the run alone, in a mount name space of its own; no group
+/// is made.
 #[test]
 fn a_control_group_that_leaves_too_little_is_refused_with_what_it_leaves() {
     if !is_root() || !Path::new("/sys/fs/cgroup").exists() {
@@ -249,7 +264,11 @@ fn a_control_group_that_leaves_too_little_is_refused_with_what_it_leaves() {
     if done.stderr.contains("mount: ") || done.stderr.contains("unshare: ") {
         return skip(&format!("no mounts can be made here: {}", done.stderr));
     }
-    assert_refused(&done, &place, &["--ring", "64 MiB", "38.1 MiB", "control group's memory.", "smaller --ring"]);
+    assert_refused(
+        &done,
+        &place,
+        &["--ring", "64 MiB", "38.1 MiB", "control group's memory.", "smaller --ring"],
+    );
 }
 
 /// Runs `command` under a limit on the size of files, bytes.

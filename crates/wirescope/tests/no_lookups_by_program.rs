@@ -1,4 +1,5 @@
-//! The program resolves no name: it opens no socket for a filter, right or wrong, and reads no file of the resolver.
+//! The program resolves no name: it opens no socket for a filter, right or wrong, and reads no file of the
+//! resolver.
 //!
 //! Needs root, for a file system of its own on which reads leave a mark; says so and passes without it.
 
@@ -15,8 +16,8 @@ const RESOLVERS: &str = "nsswitch.conf resolv.conf hosts host.conf gai.conf netw
 /// When all of them were read last, before the program runs: seconds since 1970.
 const LONG_AGO: &str = "1000000000";
 
-/// The command in a mount namespace whose `/etc` is a copy on which each read is noted; prints the files that were read, after what
-/// the command itself prints. It is killed when it asks for a socket.
+/// The command in a mount namespace whose `/etc` is a copy on which each read is noted; prints the files that
+/// were read, after what the command itself prints. It is killed when it asks for a socket.
 fn watched(place: &Place, command: &Command) -> Command {
     let script = format!(
         "mount -t tmpfs -o strictatime none \"$0\" && cp -a /etc \"$0/etc\" || exit 99
@@ -31,7 +32,8 @@ fn watched(place: &Place, command: &Command) -> Command {
     let mut unshare = Command::new("unshare");
     unshare.args(["-m", "--propagation", "private", "sh", "-c", &script]).arg(place.path("watched"));
     unshare.arg(command.get_program()).args(command.get_args());
-    // SAFETY: between fork and exec only `prctl` is called, with constants and a program that lives through the call.
+    // SAFETY: between fork and exec only `prctl` is called, with constants and a program that lives through
+    // the call.
     unsafe { unshare.pre_exec(forbid_sockets) };
     unshare
 }
@@ -102,7 +104,12 @@ fn who_does_look_a_name_up_is_seen() {
     let mut reads = Command::new("cat");
     reads.args(["/etc/nsswitch.conf", "/etc/hosts"]);
     let done = finish(watched(&place, &reads));
-    assert!(done.stdout.contains("read: nsswitch.conf") && done.stdout.contains("read: hosts"), "{}{}", done.stdout, done.stderr);
+    assert!(
+        done.stdout.contains("read: nsswitch.conf") && done.stdout.contains("read: hosts"),
+        "{}{}",
+        done.stdout,
+        done.stderr
+    );
     assert!(!done.stdout.contains("read: resolv.conf"), "{}", done.stdout);
     let mut asks = Command::new("getent");
     asks.args(["ahosts", "gorp.invalid"]);

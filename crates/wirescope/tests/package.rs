@@ -1,4 +1,5 @@
-//! The Debian package, made of this build: what is in it, and what it does to a system, which is a copy of this one.
+//! The Debian package, made of this build: what is in it, and what it does to a system, which is a copy of
+//! this one.
 
 mod run;
 
@@ -20,7 +21,8 @@ fn the_package_brings_user_folders_and_unit_starts_nothing_and_leaves_settings_a
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let package = String::from_utf8(made.stdout).unwrap();
     let tested = script("deb-test.sh").arg(package.trim_end()).output().unwrap();
-    let words = format!("{}{}", String::from_utf8_lossy(&tested.stdout), String::from_utf8_lossy(&tested.stderr));
+    let words =
+        format!("{}{}", String::from_utf8_lossy(&tested.stdout), String::from_utf8_lossy(&tested.stderr));
     assert!(tested.status.success(), "{words}");
     eprint!("{words}");
 }

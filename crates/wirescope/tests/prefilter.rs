@@ -1,4 +1,5 @@
-//! Prefilters of sources that need no privileges: what is recorded, what is counted, and what is told of a run's settings.
+//! Prefilters of sources that need no privileges: what is recorded, what is counted, and what is told of a
+//! run's settings.
 
 mod run;
 
@@ -15,7 +16,8 @@ fn only_what_a_prefilter_takes_is_recorded_and_the_rest_is_counted() {
     let check = |prefilter: &str, flags: &[&str], rule| {
         let place = Place::new();
         let (source, ring) = (place.source(&capture), place.path("ring.pcapng"));
-        let mut arguments = vec!["--source", &source, "--prefilter", prefilter, "--trigger", "all=", "--dump", ""];
+        let mut arguments =
+            vec!["--source", &source, "--prefilter", prefilter, "--trigger", "all=", "--dump", ""];
         arguments.extend(flags);
         arguments.extend(["--ring-out", ring.to_str().unwrap()]);
         let summary = place.summary(&arguments);
@@ -23,8 +25,9 @@ fn only_what_a_prefilter_takes_is_recorded_and_the_rest_is_counted() {
         let expected = tcpdump_selects(&capture, prefilter, rule).expect("tcpdump");
         let found = oracle::read(&ring).unwrap().capture;
         assert_eq!(difference(&capture.subset(&expected), &found), None, "{prefilter}");
-        let bytes =
-            |packets: &[scope_testkit::traffic::Record]| packets.iter().map(|packet| packet.data.len() as u64).sum::<u64>();
+        let bytes = |packets: &[scope_testkit::traffic::Record]| {
+            packets.iter().map(|packet| packet.data.len() as u64).sum::<u64>()
+        };
         let left_out = (capture.packets.len() - expected.len()) as u64;
         assert_eq!((summary.filtered.packets, summary.stored.packets), (left_out, expected.len() as u64));
         assert_eq!(summary.filtered.bytes, bytes(&capture.packets) - bytes(&found.packets));
@@ -63,7 +66,9 @@ fn a_loss_before_a_packet_that_is_left_out_is_told_before_the_next_one() {
     left_out.iter().for_each(|&at| capture.packets[at].lost_before = 1 + at as u64);
     let place = Place::new();
     let (source, ring) = (place.source(&capture), place.path("ring.pcapng"));
-    place.summary(&["--source", &source, "--prefilter", "udp", "--ring-out", ring.to_str().unwrap()]).assert_adds_up();
+    place
+        .summary(&["--source", &source, "--prefilter", "udp", "--ring-out", ring.to_str().unwrap()])
+        .assert_adds_up();
     let mut last = None;
     let expected: Vec<u64> = taken
         .iter()
@@ -72,7 +77,8 @@ fn a_loss_before_a_packet_that_is_left_out_is_told_before_the_next_one() {
             capture.packets[since..at].iter().map(|packet| packet.lost_before).sum()
         })
         .collect();
-    let found: Vec<u64> = oracle::read(&ring).unwrap().capture.packets.iter().map(|packet| packet.lost_before).collect();
+    let found: Vec<u64> =
+        oracle::read(&ring).unwrap().capture.packets.iter().map(|packet| packet.lost_before).collect();
     assert_eq!(found, expected);
     assert!(expected.iter().any(|&lost| lost > 0));
 }
@@ -102,7 +108,11 @@ fn a_cpu_that_the_process_may_not_use_is_refused_with_those_that_it_may() {
     bound.args(["-c", first]).arg(run.get_program()).args(run.get_args());
     let done = Started::new(bound).finish(LIMIT);
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
-    assert!(done.stderr.contains("'cpus'") && done.stderr.contains(&format!("there are: {first}\n")), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("'cpus'") && done.stderr.contains(&format!("there are: {first}\n")),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
@@ -111,7 +121,8 @@ fn workers_are_pinned_in_turn_and_the_start_says_so() {
     let last = allowed.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap();
     let place = Place::new();
     let pinned = format!("synth:rate=1k,workers=2,cpus={last}");
-    let started = Started::new(place.command(&["-v", "--source", &pinned, "--source", "synth:rate=1k,numa=0"]));
+    let started =
+        Started::new(place.command(&["-v", "--source", &pinned, "--source", "synth:rate=1k,numa=0"]));
     wait_until("pinned workers", || {
         let of = |name| cpus_of(started.id(), name);
         [of("worker-0"), of("worker-1")].iter().all(|cpus| cpus.as_deref() == Some(last))

@@ -1,4 +1,5 @@
-//! Random orders over random captures: several dumps at once, each exactly what tcpdump selects in its window.
+//! Random orders over random captures: several dumps at once, each exactly what tcpdump selects in its
+//! window.
 
 mod run;
 
@@ -26,7 +27,8 @@ const TEMPLATES: [&str; 10] = [
 fn capture(seed: u64, random: &mut Random) -> (Capture, Vec<(std::net::IpAddr, i64)>) {
     let interfaces = vec![Interface::new("left", ETHERNET), Interface::new("right", ETHERNET)];
     let mut capture =
-        Conversations { seed, interfaces, vlan: random.below(40), oddities: 20, ..Conversations::default() }.capture();
+        Conversations { seed, interfaces, vlan: random.below(40), oddities: 20, ..Conversations::default() }
+            .capture();
     let mut hits = Vec::new();
     for number in 1..=6 {
         let v6 = random.chance(30);
@@ -49,18 +51,32 @@ fn check(seed: u64) {
     let template = random.pick(&TEMPLATES);
     let workers = random.pick(&[1, 2, 4]);
     let (before_ms, after_ms) = (random.below(4000) as i64, random.below(4000) as i64);
-    let name = format!("seed {seed}: '{template}' {before_ms} ms before, {after_ms} ms after, {workers} workers");
+    let name =
+        format!("seed {seed}: '{template}' {before_ms} ms before, {after_ms} ms after, {workers} workers");
     let place = Place::new();
     let source = format!("{},workers={workers}", place.source(&input));
     let (before, after) = (format!("{before_ms}ms"), format!("{after_ms}ms"));
-    let orders =
-        ["--trigger", "hit=udp dst port 60000", "--dump", template, "--before", &before, "--after", &after, "--holdoff", "0"];
+    let orders = [
+        "--trigger",
+        "hit=udp dst port 60000",
+        "--dump",
+        template,
+        "--before",
+        &before,
+        "--after",
+        &after,
+        "--holdoff",
+        "0",
+    ];
     let summary = place.summary(&[&["--source", &source], &orders[..]].concat());
     summary.assert_adds_up();
     assert_eq!((summary.hits["hit"].fired, summary.dumps.len()), (6, 6), "{name}: {:?}", summary.hits);
     for (from, time_ns) in hits {
-        let dump =
-            summary.dumps.iter().find(|dump| dump.time_ns == time_ns).unwrap_or_else(|| panic!("{name}: no dump at {time_ns}"));
+        let dump = summary
+            .dumps
+            .iter()
+            .find(|dump| dump.time_ns == time_ns)
+            .unwrap_or_else(|| panic!("{name}: no dump at {time_ns}"));
         let mac: Vec<String> = frame::mac_of(from).iter().map(|byte| format!("{byte:02x}")).collect();
         let filter = template.replace("$srcIP", &from.to_string()).replace("$srcMAC", &mac.join(":"));
         let at = input.packets.iter().position(|packet| packet.time_ns == time_ns);

@@ -1,4 +1,5 @@
-//! Bad input: refused with exit code 2, place, cause and remedy, all faults at once, and nothing is created or disturbed.
+//! Bad input: refused with exit code 2, place, cause and remedy, all faults at once, and nothing is created
+//! or disturbed.
 
 mod run;
 
@@ -36,7 +37,8 @@ fn check(name: &str, arguments: &[&str], words: Words) {
     std::fs::write(place.path("empty"), "").unwrap();
     let before = names(place.root());
     let root = place.root().to_string_lossy().into_owned();
-    let arguments: Vec<String> = arguments.iter().map(|argument| argument.replace("GOOD", &good).replace('@', &root)).collect();
+    let arguments: Vec<String> =
+        arguments.iter().map(|argument| argument.replace("GOOD", &good).replace('@', &root)).collect();
     let mut command = wirescope(&["run"]);
     if !arguments.iter().any(|argument| argument == "--out") {
         command.arg("--out").arg(place.out());
@@ -54,12 +56,20 @@ fn check(name: &str, arguments: &[&str], words: Words) {
 fn sources_that_can_t_be_are_refused() {
     check("no such interface", &["-i", "nosuch0"], &["nosuch0", "interface"]);
     check("no such interface, as a source", &["--source", "afpacket:nosuch0"], &["nosuch0", "interface"]);
-    check("no such file", &["--source", "file:@/missing.pcap"], &["missing.pcap", "no such file|not found|does not exist"]);
+    check(
+        "no such file",
+        &["--source", "file:@/missing.pcap"],
+        &["missing.pcap", "no such file|not found|does not exist"],
+    );
     check("no such file, by -r", &["-r", "@/missing.pcap"], &["missing.pcap"]);
     check("no capture", &["--source", "file:@/text"], &["/text", "capture|pcap"]);
     check("an empty file", &["--source", "file:@/empty"], &["/empty", "empty|capture|pcap"]);
     check("a folder", &["--source", "file:@/out"], &["/out", "directory|folder"]);
-    check("unknown kind of source", &["--source", "carrier-pigeon:x"], &["carrier-pigeon", "afpacket", "file", "synth"]);
+    check(
+        "unknown kind of source",
+        &["--source", "carrier-pigeon:x"],
+        &["carrier-pigeon", "afpacket", "file", "synth"],
+    );
     check("unknown option", &["--source", "GOOD,colour=red"], &["colour", "pace|workers"]);
     check("bad value", &["--source", "synth:rate=fast"], &["rate", "fast"]);
     check("no source", &["--trigger", "udp"], &["source"]);
@@ -75,40 +85,72 @@ fn flags_that_contradict_each_other_are_refused() {
         &["--source", "GOOD", "--trigger", "udp", "--dump", "ip", "--dump", "tcp"],
         &["--dump|template"],
     );
-    check("a name twice", &["--source", "GOOD", "--trigger", "a=udp", "--trigger", "a=tcp"], &["'a'|\"a\"|`a`"]);
+    check(
+        "a name twice",
+        &["--source", "GOOD", "--trigger", "a=udp", "--trigger", "a=tcp"],
+        &["'a'|\"a\"|`a`"],
+    );
 }
 
 #[test]
 fn filters_that_don_t_compile_are_refused_with_their_place() {
-    check("syntax", &["--source", "GOOD", "--trigger", "udp prot 60000"], &["prot", "syntax|no word", "byte|position|column|^"]);
+    check(
+        "syntax",
+        &["--source", "GOOD", "--trigger", "udp prot 60000"],
+        &["prot", "syntax|no word", "byte|position|column|^"],
+    );
     check(
         "template",
         &["--source", "GOOD", "--trigger", "udp", "--dump", "host $srcIP andd port 5"],
         &["andd", "byte|position|column|^"],
     );
-    check("name eaten by the shell", &["--source", "GOOD", "--trigger", "udp", "--dump", "host "], &["shell", "srcIP|{"]);
+    check(
+        "name eaten by the shell",
+        &["--source", "GOOD", "--trigger", "udp", "--dump", "host "],
+        &["shell", "srcIP|{"],
+    );
     check(
         "name eaten in the middle",
         &["--source", "GOOD", "--trigger", "udp", "--dump", "host  and port 7"],
         &["shell", "byte|position|column|^"],
     );
-    check("unknown name", &["--source", "GOOD", "--trigger", "udp", "--dump", "host $sourceIP"], &["sourceip", "srcip"]);
-    check("unknown name in braces", &["--source", "GOOD", "--trigger", "udp", "--dump", "host {srcIPP}"], &["srcipp", "srcip"]);
+    check(
+        "unknown name",
+        &["--source", "GOOD", "--trigger", "udp", "--dump", "host $sourceIP"],
+        &["sourceip", "srcip"],
+    );
+    check(
+        "unknown name in braces",
+        &["--source", "GOOD", "--trigger", "udp", "--dump", "host {srcIPP}"],
+        &["srcipp", "srcip"],
+    );
     check(
         "unknown name in the key",
         &["--source", "GOOD", "--trigger", "udp", "--holdoff-key", "$srcPrt"],
         &["srcprt", "srcport"],
     );
     check("name in a trigger", &["--source", "GOOD", "--trigger", "host $srcIP"], &["srcip"]);
-    check("unclosed", &["--source", "GOOD", "--trigger", "(udp or tcp"], &["(udp or tcp", "syntax|parenthes"]);
+    check(
+        "unclosed",
+        &["--source", "GOOD", "--trigger", "(udp or tcp"],
+        &["(udp or tcp", "syntax|parenthes"],
+    );
 }
 
 #[test]
 fn sizes_and_durations_that_can_t_be_are_refused() {
     let trigger = ["--source", "GOOD", "--trigger", "udp"];
     let check = |name: &str, more: &[&str], words: Words| check(name, &[&trigger[..], more].concat(), words);
-    check("ring larger than memory", &["--ring", "100TiB"], &["100|ring", "memory|available|free", "gib|mib|tib|bytes"]);
-    check("ring too small for a lane", &["--ring", "512KiB", "--segment", "64KiB"], &["ring", "16|segment|lane"]);
+    check(
+        "ring larger than memory",
+        &["--ring", "100TiB"],
+        &["100|ring", "memory|available|free", "gib|mib|tib|bytes"],
+    );
+    check(
+        "ring too small for a lane",
+        &["--ring", "512KiB", "--segment", "64KiB"],
+        &["ring", "16|segment|lane"],
+    );
     check("segment no power of two", &["--segment", "100KiB"], &["segment", "power of two|64"]);
     check("segment too small", &["--segment", "32KiB"], &["segment", "64"]);
     check("segment too large", &["--segment", "4MiB"], &["segment", "2"]);
@@ -130,7 +172,16 @@ fn a_ring_too_small_for_its_lanes_is_refused() {
     check("two workers", &["--source", "GOOD,workers=2", "--ring", "1MiB", "--segment", "64KiB"], words);
     check(
         "two sources",
-        &["--source", "synth:rate=10", "--source", "synth:rate=10,seed=2", "--ring", "1MiB", "--segment", "64KiB"],
+        &[
+            "--source",
+            "synth:rate=10",
+            "--source",
+            "synth:rate=10,seed=2",
+            "--ring",
+            "1MiB",
+            "--segment",
+            "64KiB",
+        ],
         words,
     );
 }
@@ -172,9 +223,21 @@ fn folders_that_can_t_take_dumps_are_refused() {
         &["--source", "GOOD", "--trigger", "udp", "--out", "@/nowhere"],
         &["nowhere", "no such|missing|does not exist"],
     );
-    check("a file", &["--source", "GOOD", "--trigger", "udp", "--out", "@/text"], &["/text", "directory|folder"]);
-    check("a folder as file", &["--source", "GOOD", "--trigger", "udp", "-w", "@"], &["is a folder", "name a file in it"]);
-    check("a device as file", &["--source", "GOOD", "--trigger", "udp", "-w", "/dev/full"], &["is a device", "-w -"]);
+    check(
+        "a file",
+        &["--source", "GOOD", "--trigger", "udp", "--out", "@/text"],
+        &["/text", "directory|folder"],
+    );
+    check(
+        "a folder as file",
+        &["--source", "GOOD", "--trigger", "udp", "-w", "@"],
+        &["is a folder", "name a file in it"],
+    );
+    check(
+        "a device as file",
+        &["--source", "GOOD", "--trigger", "udp", "-w", "/dev/full"],
+        &["is a device", "-w -"],
+    );
     check(
         "folder of the ring file",
         &["--source", "GOOD", "--ring-out", "@/nowhere/ring.pcapng"],
@@ -217,7 +280,11 @@ fn all_flags_that_nobody_knows_are_named_at_once() {
         &["--frobnicate", "--rng=5", "--source", "GOOD", "-Q", "in", "--sinlge"],
         &["--frobnicate", "--rng", "'--ring'", "-Q: ", "--sinlge", "'--single'"],
     );
-    check("one word that is no flag behind one", &["--frobnicate", "udp"], &["unexpected argument '--frobnicate'"]);
+    check(
+        "one word that is no flag behind one",
+        &["--frobnicate", "udp"],
+        &["unexpected argument '--frobnicate'"],
+    );
 }
 
 #[test]
@@ -227,7 +294,8 @@ fn a_filter_is_refused_only_if_no_link_type_compiles_it() {
     let source = place.source(&Conversations { interfaces, ..Conversations::default() }.capture());
     let summary = place.summary(&["--source", &source, "--trigger", "hit=ether host 02:00:0a:00:00:01"]);
     assert!(summary.hits["hit"].sum() > 0, "{summary:?}");
-    let raw = Conversations { interfaces: vec![Interface::new("tun", RAW)], packets: 50, ..Default::default() };
+    let raw =
+        Conversations { interfaces: vec![Interface::new("tun", RAW)], packets: 50, ..Default::default() };
     let place = Place::new();
     let source = place.source(&raw.capture());
     let done = place.run(&["--source", &source, "--trigger", "hit=ether host 02:00:00:00:00:01"]);
@@ -260,7 +328,8 @@ fn a_folder_that_can_t_be_written_and_a_file_that_can_t_be_read_are_refused() {
     }
     let (place, source) = place();
     let out = place.out();
-    let arguments = ["run", "--source", &source, "--trigger", "udp", "--ring", "16MiB", "--out", out.to_str().unwrap()];
+    let arguments =
+        ["run", "--source", &source, "--trigger", "udp", "--ring", "16MiB", "--out", out.to_str().unwrap()];
     let done = as_nobody(&place, &arguments);
     assert_refused("folder of another user", &done, &["/out", "permission|writable|write"]);
     std::fs::set_permissions(place.out(), PermissionsExt::from_mode(0o777)).unwrap();

@@ -1,5 +1,5 @@
-//! What a run gives up once everything is open: tried from inside in every thread, looked at from outside, and what goes on all
-//! the same.
+//! What a run gives up once everything is open: tried from inside in every thread, looked at from outside,
+//! and what goes on all the same.
 //!
 //! Most of it needs root; it says so and passes without it, except in CI.
 
@@ -105,12 +105,14 @@ fn in_every_thread_everything_that_a_run_does_not_need_is_impossible() {
         for thread in tried["threads"].as_array().unwrap() {
             assert_eq!(thread["bounding"], "0000000000000000", "{thread}");
         }
-        let start: Value =
-            serde_json::from_str(std::fs::read_to_string(place.out().join("wirescope.jsonl")).unwrap().lines().next().unwrap())
-                .unwrap();
+        let start: Value = serde_json::from_str(
+            std::fs::read_to_string(place.out().join("wirescope.jsonl")).unwrap().lines().next().unwrap(),
+        )
+        .unwrap();
         assert_eq!(start["rights"], rights_line(&done));
         // SAFETY: without attributes, and with this flag, nothing is made: a number is returned.
-        let kernel = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, 1) };
+        let kernel =
+            unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, 1) };
         let line = format!("rights: user {user}, no capabilities, seccomp, Landlock (ABI {})", kernel.min(5));
         assert_eq!(rights_line(&done), line, "what the kernel has and this program uses");
     }
@@ -134,13 +136,32 @@ fn the_one_capability_to_open_packet_sockets_is_enough_for_all_that_capture_can(
     let Some(live) = Live::or_skip() else { return };
     let Some(binary) = binary_with(&live.place, "cap_net_raw") else { return };
     // Fan-out over two workers, promiscuous, with spare sockets and a prefilter; a pattern; libpcap.
-    for source in ["afpacket:vb,workers=2,spare=2,prefilter=ip or ip6 or arp", "afpacket:v*,workers=0,spare=2", "pcap:vb"] {
+    for source in [
+        "afpacket:vb,workers=2,spare=2,prefilter=ip or ip6 or arp",
+        "afpacket:v*,workers=0,spare=2",
+        "pcap:vb",
+    ] {
         for name in live.place.out_names() {
             std::fs::remove_file(live.place.out().join(name)).unwrap();
         }
         let mut command = Command::new(&binary);
-        command.args(["run", "--source", source, "--ring", "64MiB", "--trigger", "udp port 60000", "--dump", ""]);
-        command.args(["--after", "200ms", "--out"]).arg(live.place.out()).uid(NOBODY).gid(NOBODY).current_dir("/");
+        command.args([
+            "run",
+            "--source",
+            source,
+            "--ring",
+            "64MiB",
+            "--trigger",
+            "udp port 60000",
+            "--dump",
+            "",
+        ]);
+        command
+            .args(["--after", "200ms", "--out"])
+            .arg(live.place.out())
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .current_dir("/");
         let started = live.lab.b().enter(|| Started::new(command));
         live.place.wait_for_start();
         let mut frames = mixed_frames(1, 100);
@@ -161,7 +182,9 @@ fn a_program_with_file_capabilities_gives_them_up_without_root() {
     // The second is for --mlock alone.
     let Some(binary) = binary_with(&live.place, "cap_net_raw,cap_ipc_lock") else { return };
     let mut command = Command::new(&binary);
-    command.args(["run", "-i", "vb", "--ring", "64MiB", "--mlock", "--rights-selftest", "--out"]).arg(live.place.out());
+    command
+        .args(["run", "-i", "vb", "--ring", "64MiB", "--mlock", "--rights-selftest", "--out"])
+        .arg(live.place.out());
     command.uid(NOBODY).gid(NOBODY).current_dir("/");
     let started = live.lab.b().enter(|| Started::new(command));
     live.place.wait_for_start();
@@ -212,7 +235,11 @@ fn capture_and_dumps_go_on_without_any_rights() {
     let found = live.check_only_dump(&summary, "ip or ip6", &hit_frame(&[]));
     assert_eq!(found.packets.len(), frames.len());
     let dump = summary.only_dump().path.metadata().unwrap();
-    assert_eq!((dump.uid(), dump.mode() & 0o7777), (NOBODY, 0o600), "several programs may be nobody: its group reads nothing");
+    assert_eq!(
+        (dump.uid(), dump.mode() & 0o7777),
+        (NOBODY, 0o600),
+        "several programs may be nobody: its group reads nothing"
+    );
 }
 
 #[test]
@@ -284,7 +311,8 @@ fn a_user_who_is_not_there_or_can_t_write_is_refused_before_anything_starts() {
         done.stderr
     );
     assert_eq!(place.out().join("wirescope.jsonl").metadata().unwrap().len(), 0);
-    // The same where nobody was named: root without capabilities may not write to what belongs to others, either.
+    // The same where nobody was named: root without capabilities may not write to what belongs to others,
+    // either.
     let place = Place::new();
     let command = command(&place, DAEMON, &[]);
     std::fs::write(place.out().join("wirescope.jsonl"), "").unwrap();
@@ -298,7 +326,8 @@ fn a_user_who_is_not_there_or_can_t_write_is_refused_before_anything_starts() {
 const WHERE: [(&str, &str, &str); 3] =
     [("-w", "single", "x.pcapng"), ("--out", "log", ""), ("--ring-out", "ring", "ring.pcapng")];
 
-/// A run as root that writes to some of [`WHERE`], each of them a folder of its own and somebody's own; `None`: not given.
+/// A run as root that writes to some of [`WHERE`], each of them a folder of its own and somebody's own;
+/// `None`: not given.
 fn run_into(owners: [Option<u32>; 3], arguments: &[&str]) -> (Place, Done) {
     let place = Place::new();
     place.open_to_all();
@@ -315,7 +344,8 @@ fn run_into(owners: [Option<u32>; 3], arguments: &[&str]) -> (Place, Done) {
     (place, run::finish(command))
 }
 
-/// That `said` names, of [`WHERE`], those that `lacks` is true of and no other one, and the remedy of exactly these, for `user`.
+/// That `said` names, of [`WHERE`], those that `lacks` is true of and no other one, and the remedy of exactly
+/// these, for `user`.
 fn names_exactly(place: &Place, said: &str, user: &str, lacks: impl Fn(usize) -> bool) {
     for (number, (flag, folder, _)) in WHERE.iter().enumerate() {
         let path = place.path(folder).display().to_string();
@@ -358,7 +388,8 @@ fn where_nobody_can_write_everywhere_the_folders_named_are_those_that_the_user_n
     }
     // Owners of the folders; who can write to the most of them, and to which not.
     for (owners, user, lacking) in [
-        // Nobody else can write to what is root's, and root without capabilities not to what is another one's.
+        // Nobody else can write to what is root's, and root without capabilities not to what is another
+        // one's.
         ([Some(0), Some(NOBODY), None], "nobody", &[0][..]),
         ([Some(NOBODY), Some(0), None], "nobody", &[1]),
         ([Some(NOBODY), Some(NOBODY), Some(0)], "nobody", &[2]),
@@ -371,11 +402,17 @@ fn where_nobody_can_write_everywhere_the_folders_named_are_those_that_the_user_n
     ] {
         let (place, done) = run_into(owners, &[]);
         assert_eq!(done.code(), Some(2), "{owners:?}: {}", done.stderr);
-        assert!(done.stderr.contains(&format!("--user: {user} can't write to ")), "{owners:?}: {}", done.stderr);
+        assert!(
+            done.stderr.contains(&format!("--user: {user} can't write to ")),
+            "{owners:?}: {}",
+            done.stderr
+        );
         names_exactly(&place, &done.stderr, user, |number| lacking.contains(&number));
     }
     // All that there is belongs to root: the run stays root, and says what would make it another user.
-    for owners in [[Some(0), None, None], [None, Some(0), None], [Some(0), Some(0), None], [Some(0), Some(0), Some(0)]] {
+    for owners in
+        [[Some(0), None, None], [None, Some(0), None], [Some(0), Some(0), None], [Some(0), Some(0), Some(0)]]
+    {
         for arguments in [&[][..], &["--user", "root", "--exec", "true"]] {
             let exec = arguments.contains(&"--exec");
             let (place, done) = run_into(owners, arguments);
@@ -390,7 +427,8 @@ fn where_nobody_can_write_everywhere_the_folders_named_are_those_that_the_user_n
     names_exactly(&place, &done.stderr, "root", |number| number == 0);
 }
 
-/// Users and groups of a process, as the kernel tells them: real, effective, saved, of files; and its further groups.
+/// Users and groups of a process, as the kernel tells them: real, effective, saved, of files; and its further
+/// groups.
 fn identity(pid: u32) -> (String, String, String) {
     identity_of(&std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap())
 }
@@ -403,12 +441,14 @@ fn identity_of(status: &str) -> (String, String, String) {
     (line("Uid:"), line("Gid:"), line("Groups:"))
 }
 
-/// Runs with [`TRAFFIC`] that doesn't end by itself, into a folder of `owner`; who it is, and whose its files are.
+/// Runs with [`TRAFFIC`] that doesn't end by itself, into a folder of `owner`; who it is, and whose its files
+/// are.
 fn run_of(owner: (u32, u32), arguments: &[&str]) -> ((String, String, String), Vec<(u32, u32)>) {
     let place = Place::new();
     place.open_to_all();
     chown(place.out(), Some(owner.0), Some(owner.1)).unwrap();
-    let mut command = wirescope(&["run", "--source", "synth:rate=1k", "--ring", "64MiB", "--before", "100ms", "--out"]);
+    let mut command =
+        wirescope(&["run", "--source", "synth:rate=1k", "--ring", "64MiB", "--before", "100ms", "--out"]);
     command.arg(place.out()).args(arguments).args(["--exit-after", "1"]);
     let started = Started::new(command);
     place.wait_for_start();
@@ -417,7 +457,8 @@ fn run_of(owner: (u32, u32), arguments: &[&str]) -> ((String, String, String), V
     let done = started.finish(run::LIMIT);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let metadata = |name: &String| place.out().join(name).metadata().unwrap();
-    let owners: Vec<_> = place.out_names().iter().map(metadata).map(|file| (file.uid(), file.gid())).collect();
+    let owners: Vec<_> =
+        place.out_names().iter().map(metadata).map(|file| (file.uid(), file.gid())).collect();
     assert_eq!(owners.len(), 2, "a log and a dump");
     (identity, owners)
 }
@@ -437,7 +478,9 @@ fn a_user_may_be_given_by_numbers_that_nobody_knows() {
     if !is_root() {
         return;
     }
-    for (given, uid, gid) in [("12345", 12_345, 12_345), ("12345:23456", 12_345, 23_456), ("1:23456", 1, 23_456)] {
+    for (given, uid, gid) in
+        [("12345", 12_345, 12_345), ("12345:23456", 12_345, 23_456), ("1:23456", 1, 23_456)]
+    {
         let (identity, owners) = run_of((uid, 0), &["--user", given]);
         let four = |number: u32| [number; 4].map(|number| number.to_string()).join(" ");
         assert_eq!(identity, (four(uid), four(gid), String::new()), "{given}");
@@ -446,7 +489,11 @@ fn a_user_may_be_given_by_numbers_that_nobody_knows() {
     let place = Place::new();
     let done = run::finish(command(&place, 0, &["--user", "12345"]));
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
-    assert!(done.stderr.contains("12345 can't write") || done.stderr.contains("chown -R 12345"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("12345 can't write") || done.stderr.contains("chown -R 12345"),
+        "{}",
+        done.stderr
+    );
     for wrong in ["0", "0:0", "5:0", "-1", "4294967295", "5:daemon"] {
         let done = run::finish(command(&place, 0, &["--user", wrong]));
         assert_eq!(done.code(), Some(2), "{wrong}: {}", done.stderr);
@@ -485,11 +532,16 @@ fn no_file_is_readable_for_everybody_whatever_the_umask_says() {
         };
         let done = run::finish(command);
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
-        let files: Vec<_> = place.out_names().iter().map(|name| place.out().join(name)).chain([ring]).collect();
+        let files: Vec<_> =
+            place.out_names().iter().map(|name| place.out().join(name)).chain([ring]).collect();
         assert_eq!(files.len(), 3, "{files:?}");
         for file in files {
             let mode = file.metadata().unwrap().mode() & 0o777;
-            assert!(mode & 0o137 == 0 && mode & 0o600 == 0o600, "{mode:o}: {} under {umask:o}", file.display());
+            assert!(
+                mode & 0o137 == 0 && mode & 0o600 == 0o600,
+                "{mode:o}: {} under {umask:o}",
+                file.display()
+            );
         }
     }
 }
@@ -497,7 +549,8 @@ fn no_file_is_readable_for_everybody_whatever_the_umask_says() {
 #[test]
 fn dumps_go_to_the_folder_that_was_opened_even_when_it_was_moved_meanwhile() {
     let place = Place::new();
-    let started = Started::new(place.command(&["--source", "synth:rate=1k", "--before", "1", "--exit-after", "1"]));
+    let started =
+        Started::new(place.command(&["--source", "synth:rate=1k", "--before", "1", "--exit-after", "1"]));
     place.wait_for_start();
     let moved = place.path("moved");
     std::fs::rename(place.out(), &moved).unwrap();
@@ -509,8 +562,8 @@ fn dumps_go_to_the_folder_that_was_opened_even_when_it_was_moved_meanwhile() {
     assert!(place.out_names().is_empty());
 }
 
-/// What a process of user `uid` can do to process `pid`, one bit each: read its memory through /proc, and by the system call; stop and
-/// trace it; take its descriptors; list them; read its environment.
+/// What a process of user `uid` can do to process `pid`, one bit each: read its memory through /proc, and by
+/// the system call; stop and trace it; take its descriptors; list them; read its environment.
 fn possible(uid: u32, pid: u32) -> i32 {
     let path = |name: &str| std::ffi::CString::new(format!("/proc/{pid}/{name}")).unwrap();
     let (memory, open, environment) = (path("mem"), path("fd"), path("environ"));
@@ -521,7 +574,8 @@ fn possible(uid: u32, pid: u32) -> i32 {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         let mut mask = 0;
         let mut note = |bit: i32, possible: bool| mask |= i32::from(possible) << bit;
-        // SAFETY: the paths and what is read into outlive the calls; all else is numbers. This process ends at once.
+        // SAFETY: the paths and what is read into outlive the calls; all else is numbers. This process ends
+        // at once.
         unsafe {
             note(0, libc::open(memory.as_ptr(), flags) >= 0);
             // There is nothing at that address: who may read is told that, who may not is told so.
@@ -551,25 +605,41 @@ fn no_process_of_the_same_user_looks_into_a_run_or_takes_its_sockets() {
     chown(place.out(), Some(12_345), Some(12_345)).unwrap();
     // Never was it anybody else: then the kernel wouldn't hide it by itself.
     let mut command = Command::new(place.binary_for_all());
-    command.args(["run", "--source", "synth:rate=1k", "--ring", "64MiB", "--before", "1", "--exec", "sleep 60", "--out"]);
+    command.args([
+        "run",
+        "--source",
+        "synth:rate=1k",
+        "--ring",
+        "64MiB",
+        "--before",
+        "1",
+        "--exec",
+        "sleep 60",
+        "--out",
+    ]);
     command.arg(place.out()).uid(12_345).gid(12_345).current_dir("/");
     let started = Started::new(command);
     place.wait_for_start();
     assert_eq!(possible(12_345, started.pid()), 0, "the run");
     // The processes for its commands have its rights to files: they are as closed.
     // Those of other tests' runs come and go meanwhile: what is gone tells nothing of itself.
-    let told = |pid: u32, name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
-    let is_helper =
-        |pid: &u32| told(*pid, "cmdline").contains("exec-helper\0") && identity_of(&told(*pid, "status")).0.contains("12345");
-    let helpers =
-        || -> Vec<u32> { names(Path::new("/proc")).into_iter().filter_map(|name| name.parse().ok()).filter(is_helper).collect() };
+    let told =
+        |pid: u32, name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let is_helper = |pid: &u32| {
+        told(*pid, "cmdline").contains("exec-helper\0")
+            && identity_of(&told(*pid, "status")).0.contains("12345")
+    };
+    let helpers = || -> Vec<u32> {
+        names(Path::new("/proc")).into_iter().filter_map(|name| name.parse().ok()).filter(is_helper).collect()
+    };
     wait_until("the helper and its keeper", || helpers().len() >= 2);
     for pid in helpers() {
         assert_eq!(possible(12_345, pid), 0, "a helper");
     }
     // What is asked is possible where nobody hides.
     let mut other = Command::new("/bin/sleep").arg("60").uid(12_345).gid(12_345).spawn().unwrap();
-    let guarded = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").is_ok_and(|scope| scope.trim() != "0");
+    let guarded =
+        std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").is_ok_and(|scope| scope.trim() != "0");
     let found = possible(12_345, other.id());
     other.kill().unwrap();
     other.wait().unwrap();
@@ -584,11 +654,19 @@ fn the_memory_of_packets_is_not_part_of_what_a_crash_leaves() {
     let (mut place, mut found) = ("", BTreeMap::new());
     for line in smaps.lines() {
         match line.strip_prefix("VmFlags:") {
-            Some(flags) if !place.is_empty() => drop(found.insert(place, flags.split_whitespace().any(|flag| flag == "dd"))),
+            Some(flags) if !place.is_empty() => {
+                drop(found.insert(place, flags.split_whitespace().any(|flag| flag == "dd")))
+            }
             Some(_) => {}
-            None if line.split_whitespace().next().is_some_and(|first| first.contains('-') && !first.ends_with(':')) => {
-                place =
-                    ["wirescope-ring", "wirescope-tables", "socket:"].into_iter().find(|name| line.contains(name)).unwrap_or("");
+            None if line
+                .split_whitespace()
+                .next()
+                .is_some_and(|first| first.contains('-') && !first.ends_with(':')) =>
+            {
+                place = ["wirescope-ring", "wirescope-tables", "socket:"]
+                    .into_iter()
+                    .find(|name| line.contains(name))
+                    .unwrap_or("");
             }
             None => {}
         }
@@ -624,7 +702,10 @@ fn a_file_in_a_folder_of_others_opens_nothing_else_there() {
         "{tried}"
     );
     for path in [&dump, &ring] {
-        assert_eq!((path.metadata().unwrap().uid(), path.metadata().unwrap().mode() & 0o777), (NOBODY, 0o600));
+        assert_eq!(
+            (path.metadata().unwrap().uid(), path.metadata().unwrap().mode() & 0o777),
+            (NOBODY, 0o600)
+        );
         scope_testkit::oracle::opens_cleanly(path).unwrap();
     }
     assert_eq!(names(&shared).len(), 3);
@@ -651,11 +732,18 @@ fn a_kernel_without_seccomp_or_landlock_is_said_and_everything_else_is_given_up(
         command.arg(place.out()).args(TRAFFIC);
         let filter = without(missing);
         // SAFETY: between fork and exec only system calls are made; the filter was made before.
-        unsafe { command.pre_exec(move || seccompiler::apply_filter(&filter).map_err(std::io::Error::other)) };
+        unsafe {
+            command.pre_exec(move || seccompiler::apply_filter(&filter).map_err(std::io::Error::other))
+        };
         let done = run::finish(command);
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         assert!(rights_line(&done).contains(expected), "{}", rights_line(&done));
-        assert_eq!(rights_line(&done).contains("no Landlock"), missing.contains(&landlock[0]), "{}", rights_line(&done));
+        assert_eq!(
+            rights_line(&done).contains("no Landlock"),
+            missing.contains(&landlock[0]),
+            "{}",
+            rights_line(&done)
+        );
         assert_eq!(place.out_names().len(), 2, "{:?}", place.out_names());
     }
 }

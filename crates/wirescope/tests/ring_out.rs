@@ -26,7 +26,12 @@ fn ring_out(place: &Place, source: &str, name: &str) -> Capture {
 fn check_sound(file: &Path) {
     oracle::opens_cleanly(file).unwrap();
     let bytes = std::fs::read(file).unwrap();
-    assert!(bytes.len().is_multiple_of(4096), "{}: {} bytes, segments no longer lie on pages", file.display(), bytes.len());
+    assert!(
+        bytes.len().is_multiple_of(4096),
+        "{}: {} bytes, segments no longer lie on pages",
+        file.display(),
+        bytes.len()
+    );
     assert!(bytes[bytes.len() - 4..] != [0; 4], "{}: ends in a zero tail", file.display());
 }
 
@@ -43,11 +48,21 @@ fn the_ring_in_a_file_holds_every_packet_and_is_read_again() {
 #[test]
 fn a_ring_that_has_turned_holds_the_newest_packets() {
     let interfaces = vec![Interface::new("port0", ETHERNET)];
-    let input = Conversations { interfaces, packets: 8000, payload_max: 1200, ..Conversations::default() }.capture();
+    let input =
+        Conversations { interfaces, packets: 8000, payload_max: 1200, ..Conversations::default() }.capture();
     let place = Place::new();
     let file = place.path("ring.pcapng");
     let source = place.source(&input);
-    place.summary(&["--source", &source, "--ring", "1MiB", "--segment", "64KiB", "--ring-out", file.to_str().unwrap()]);
+    place.summary(&[
+        "--source",
+        &source,
+        "--ring",
+        "1MiB",
+        "--segment",
+        "64KiB",
+        "--ring-out",
+        file.to_str().unwrap(),
+    ]);
     check_sound(&file);
     let found = oracle::read(&file).unwrap().capture;
     let missing = oracle::is_later_part(&input, &found).unwrap();
@@ -62,9 +77,13 @@ fn two_link_types_give_two_files() {
     let file = place.path("ring.pcapng");
     let source = place.source(&input);
     place.summary(&["--source", &source, "--ring-out", file.to_str().unwrap()]);
-    let found: Vec<String> = names(place.root()).into_iter().filter(|name| name.starts_with("ring")).collect();
+    let found: Vec<String> =
+        names(place.root()).into_iter().filter(|name| name.starts_with("ring")).collect();
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found == ["ring.pcapng", "ring_RAW.pcapng"] || found == ["ring.pcapng", "ring_ETHERNET.pcapng"], "{found:?}");
+    assert!(
+        found == ["ring.pcapng", "ring_RAW.pcapng"] || found == ["ring.pcapng", "ring_ETHERNET.pcapng"],
+        "{found:?}"
+    );
     for name in found {
         check_sound(&place.path(&name));
         let part = oracle::read(place.path(&name)).unwrap().capture;
@@ -81,7 +100,11 @@ fn a_run_that_is_killed_while_it_writes_the_ring_leaves_no_half_of_it() {
     let killer = "#include <signal.h>\nint fdatasync(int file) { return raise(SIGKILL) + file; }\n";
     std::fs::write(place.path("killer.c"), killer).unwrap();
     let library = place.path("killer.so");
-    let made = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(place.path("killer.c")).status();
+    let made = Command::new("gcc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(place.path("killer.c"))
+        .status();
     assert!(made.unwrap().success());
     let source = place.source(&capture(&[ETHERNET]));
     let file = place.path("ring.pcapng");

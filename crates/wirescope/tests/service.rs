@@ -1,4 +1,5 @@
-//! A run as a service: what it tells the manager that started it, heard at a socket that stands in for systemd's.
+//! A run as a service: what it tells the manager that started it, heard at a socket that stands in for
+//! systemd's.
 
 mod run;
 
@@ -47,8 +48,8 @@ fn check(place: &Place, manager: &UnixDatagram, command: Command) {
     assert_eq!(next(manager), "READY=1");
     place.wait_for_start();
     assert!(started.shared_resident_bytes() >= 64 << 20, "the ring isn't resident");
-    // A busy machine may keep a worker, or the run, from a sign now and then. When they were due the log says: in half of the
-    // watchdog's time at least one, as it is meant to be.
+    // A busy machine may keep a worker, or the run, from a sign now and then. When they were due the log
+    // says: in half of the watchdog's time at least one, as it is meant to be.
     let begun = Instant::now();
     let (mut signs, mut in_time) = (0, false);
     while signs < 3 || !in_time {
@@ -58,7 +59,9 @@ fn check(place: &Place, manager: &UnixDatagram, command: Command) {
         assert!(status.starts_with("STATUS=") && status.contains("packets"), "{said}");
         assert!(["WATCHDOG=1", ""].contains(&watchdog), "{said}");
         signs += u32::from(!watchdog.is_empty());
-        in_time = told_at(place).windows(3).any(|three| three[2] - three[1] <= HALF_S && three[1] - three[0] <= HALF_S);
+        in_time = told_at(place)
+            .windows(3)
+            .any(|three| three[2] - three[1] <= HALF_S && three[1] - three[0] <= HALF_S);
     }
     started.signal(libc::SIGINT);
     let stopping = std::iter::repeat_with(|| next(manager)).take(20).any(|said| said == "STOPPING=1");
@@ -95,7 +98,8 @@ fn a_service_that_gave_up_its_rights_still_reaches_the_manager() {
     check(&place, &manager, watched(&place, &format!("@{name}"), &["--user", "nobody"]));
 }
 
-/// One thread of another process that stands still, and goes on when this is dropped. Both by the same thread of this process.
+/// One thread of another process that stands still, and goes on when this is dropped. Both by the same thread
+/// of this process.
 struct Frozen(i32);
 
 impl Frozen {
@@ -132,7 +136,8 @@ fn the_watchdog_hears_nothing_while_a_worker_is_stuck_and_again_when_it_goes_on(
     let manager = UnixDatagram::bind(&path).unwrap();
     let started = Started::new(watched(&place, path.to_str().unwrap(), &[]));
     assert_eq!(next(&manager), "READY=1");
-    let alive = || std::iter::repeat_with(|| next(&manager)).take(20).any(|said| said.ends_with("\nWATCHDOG=1"));
+    let alive =
+        || std::iter::repeat_with(|| next(&manager)).take(20).any(|said| said.ends_with("\nWATCHDOG=1"));
     assert!(alive());
     let frozen = Frozen::freeze(started.thread("worker-0").expect("a worker"));
     // What was said before, and of a clock that had moved before.

@@ -1,4 +1,5 @@
-//! Shares of the ring: a small source with one keeps its history while another turns the ring over many times.
+//! Shares of the ring: a small source with one keeps its history while another turns the ring over many
+//! times.
 
 mod run;
 
@@ -50,22 +51,32 @@ fn a_file_with_a_share_keeps_its_packets_under_a_flood_from_another() {
     let place = Place::new();
     let flood = flood();
     let rare = rare(flood.packets[0].time_ns);
-    let source = |name: &str, capture: &Capture| place.source_of(name, &pcapng(capture, Precision::Nano, false));
+    let source =
+        |name: &str, capture: &Capture| place.source_of(name, &pcapng(capture, Precision::Nano, false));
     let (flood, small) = (source("flood.pcapng", &flood), source("rare.pcapng", &rare));
     for workers in [1, 2] {
-        let sources = |share: &str| [format!("{flood},workers={workers}"), format!("{small},workers={workers}{share}")];
+        let sources =
+            |share: &str| [format!("{flood},workers={workers}"), format!("{small},workers={workers}{share}")];
         let kept = |share: &str| {
             let mut left = left_in_ring(&place, &sources(share));
-            left.packets
-                .retain(|packet| packet.data.len() == rare.packets[0].data.len() && packet.data[26..30] == [10, 99, 0, 1]);
+            left.packets.retain(|packet| {
+                packet.data.len() == rare.packets[0].data.len() && packet.data[26..30] == [10, 99, 0, 1]
+            });
             left.packets
         };
         let without = kept("");
         assert!(without.is_empty(), "{} packets of the first second are left without a share", without.len());
         let mut with = kept(",share=30%");
         with.sort_by_key(|packet| packet.time_ns);
-        let words = |packets: &[Record]| packets.iter().map(|packet| (packet.time_ns, packet.data.clone())).collect::<Vec<_>>();
-        assert!(words(&with) == words(&rare.packets), "{} of {} packets, {workers} workers", with.len(), rare.packets.len());
+        let words = |packets: &[Record]| {
+            packets.iter().map(|packet| (packet.time_ns, packet.data.clone())).collect::<Vec<_>>()
+        };
+        assert!(
+            words(&with) == words(&rare.packets),
+            "{} of {} packets, {workers} workers",
+            with.len(),
+            rare.packets.len()
+        );
     }
 }
 

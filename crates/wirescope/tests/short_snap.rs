@@ -10,7 +10,8 @@ fn warned(snap_len: &str, trigger: &str, dump: &str, more: &[&str]) -> (Vec<Stri
     let place = Place::new();
     let source = format!("{},snaplen={snap_len}", place.source(&Conversations::default().capture()));
     let trigger = format!("t={trigger}");
-    let arguments = [&["--source", &source, "--trigger", &trigger, "--dump", dump, "--single"], more].concat();
+    let arguments =
+        [&["--source", &source, "--trigger", &trigger, "--dump", dump, "--single"], more].concat();
     let done = place.run(&arguments);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let summary = done.summary();
@@ -30,19 +31,26 @@ fn a_filter_that_needs_more_than_the_snap_length_keeps_is_warned_of() {
     assert!(warnings.is_empty(), "{warnings:?}");
     let (warnings, _) = warned("34", "udp", "tcp[13] & 2 != 0", &["--prefilter", "udp dst port 53"]);
     assert!(warnings.iter().any(|warning| warning.contains("the prefilter takes no packet")), "{warnings:?}");
-    assert!(warnings.iter().any(|warning| warning.contains("the dump filter of trigger 't' takes no packet")), "{warnings:?}");
+    assert!(
+        warnings.iter().any(|warning| warning.contains("the dump filter of trigger 't' takes no packet")),
+        "{warnings:?}"
+    );
 }
 
 #[test]
 fn the_check_of_a_configuration_says_so_too() {
     let place = Place::new();
     let file = place.path("short.toml");
-    let text = "source = [\"afpacket:eth0\"]\nsnap-len = 34\nprefilter = \"udp port 60000\"\ntrigger = [\"udp port 60000\"]\ndump = [\"tcp port 80\"]\nout = \"dumps\"\n";
+    let text = "source = [\"afpacket:eth0\"]\nsnap-len = 34\nprefilter = \"udp port 60000\"\ntrigger = \
+        [\"udp port 60000\"]\ndump = [\"tcp port 80\"]\nout = \"dumps\"\n";
     std::fs::write(&file, text).unwrap();
     let done = finish(wirescope(&["config", "check", file.to_str().unwrap()]));
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    for words in ["the prefilter takes no packet", "the trigger 'trigger1' takes no packet", "dump filter of trigger 'trigger1'"]
-    {
+    for words in [
+        "the prefilter takes no packet",
+        "the trigger 'trigger1' takes no packet",
+        "dump filter of trigger 'trigger1'",
+    ] {
         assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
     }
     std::fs::write(&file, text.replace("34", "60")).unwrap();

@@ -1,4 +1,5 @@
-//! A capture file whose packets are in no order of time: what its dumps say, what the run says, and that the remedy helps.
+//! A capture file whose packets are in no order of time: what its dumps say, what the run says, and that the
+//! remedy helps.
 
 mod run;
 
@@ -44,7 +45,8 @@ fn a_file_in_no_order_of_time_is_warned_of_once_with_the_count_and_the_remedy() 
     let (summary, said) = run(&place, "in.pcapng");
     let strays = summary["strays"].as_u64().unwrap();
     assert!(strays > 100, "{summary:#}");
-    let warnings: Vec<&str> = summary["warnings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let warnings: Vec<&str> =
+        summary["warnings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     let path = place.path("in.pcapng").display().to_string();
     let ours: Vec<_> = warnings.iter().filter(|warning| warning.contains("reordercap")).collect();
     assert_eq!(ours.len(), 1, "{warnings:?}");
@@ -53,7 +55,10 @@ fn a_file_in_no_order_of_time_is_warned_of_once_with_the_count_and_the_remedy() 
     // Said once when it is found, and again in the summary, as all warnings are.
     assert_eq!(said.matches("reordercap").count(), 1, "{said}");
     let log = std::fs::read_to_string(place.out().join("wirescope.jsonl")).unwrap();
-    assert_eq!(log.lines().filter(|line| line.contains("\"warning\"") && line.contains("reordercap")).count(), 1);
+    assert_eq!(
+        log.lines().filter(|line| line.contains("\"warning\"") && line.contains("reordercap")).count(),
+        1
+    );
 
     // Which of the packets that came lie in the window nobody knows: no bound is stated that isn't one.
     let dump = &summary["dumps"][0];
@@ -61,13 +66,24 @@ fn a_file_in_no_order_of_time_is_warned_of_once_with_the_count_and_the_remedy() 
     let gaps = dump["gaps"].as_array().unwrap();
     assert!(gaps.iter().any(|gap| gap["reason"] == "clock_step" && gap["lost_max"].is_null()), "{dump:#}");
     assert!(dump["lost_max"].is_null() && summary["dump_totals"]["lost_max"].is_null(), "{dump:#}");
-    assert!(!said.contains("nothing in capture; dumps lack at least 0") && !said.contains("no packet lost"), "{said}");
+    assert!(
+        !said.contains("nothing in capture; dumps lack at least 0") && !said.contains("no packet lost"),
+        "{said}"
+    );
 
     // The remedy, as it is said.
-    let sorted = Command::new("reordercap").arg(place.path("in.pcapng")).arg(place.path("sorted.pcapng")).output().unwrap();
+    let sorted = Command::new("reordercap")
+        .arg(place.path("in.pcapng"))
+        .arg(place.path("sorted.pcapng"))
+        .output()
+        .unwrap();
     assert!(sorted.status.success(), "{}", String::from_utf8_lossy(&sorted.stderr));
     let (summary, said) = run(&place, "sorted.pcapng");
-    assert_eq!((&summary["strays"], &summary["dumps"][0]["complete"]), (&0.into(), &true.into()), "{summary:#}");
+    assert_eq!(
+        (&summary["strays"], &summary["dumps"][0]["complete"]),
+        (&0.into(), &true.into()),
+        "{summary:#}"
+    );
     assert!(!said.contains("reordercap"), "{said}");
 }
 
@@ -78,6 +94,10 @@ fn one_wrong_time_among_many_packets_is_no_file_out_of_order() {
     capture.packets[300].time_ns += 3_600_000 * MS;
     place.source_of("in.pcapng", &pcapng(&capture, Precision::Nano, false));
     let (summary, said) = run(&place, "in.pcapng");
-    assert_eq!((&summary["strays"], &summary["dumps"][0]["complete"]), (&1.into(), &true.into()), "{summary:#}");
+    assert_eq!(
+        (&summary["strays"], &summary["dumps"][0]["complete"]),
+        (&1.into(), &true.into()),
+        "{summary:#}"
+    );
     assert!(!said.contains("reordercap"), "{said}");
 }

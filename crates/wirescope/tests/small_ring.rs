@@ -13,8 +13,14 @@ const EVERYTHING: &str = "ip or ip6 or not ip";
 /// About 8 MB in 60 s, with a hit at two thirds.
 fn turning(interfaces: &[&str]) -> (Capture, usize) {
     let interfaces = interfaces.iter().map(|name| Interface::new(name, ETHERNET)).collect();
-    let conversations =
-        Conversations { packets: 12_000, interfaces, payload_max: 1300, vlan: 10, snapped: 0, ..Conversations::default() };
+    let conversations = Conversations {
+        packets: 12_000,
+        interfaces,
+        payload_max: 1300,
+        vlan: 10,
+        snapped: 0,
+        ..Conversations::default()
+    };
     let mut capture = conversations.capture();
     let at_ns = capture.packets[8000].time_ns + 1;
     let ip = frame::udp("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:60000".parse().unwrap(), b"trigger me");
@@ -34,8 +40,15 @@ struct Case {
 }
 
 fn cases() -> Vec<Case> {
-    let all =
-        Case { template: EVERYTHING, filter: EVERYTHING, before_s: 60, after_s: 60, ring: "1MiB", workers: 1, turned: true };
+    let all = Case {
+        template: EVERYTHING,
+        filter: EVERYTHING,
+        before_s: 60,
+        after_s: 60,
+        ring: "1MiB",
+        workers: 1,
+        turned: true,
+    };
     vec![
         Case { before_s: 0, turned: false, ..all },
         Case { before_s: 1, turned: false, ..all },
@@ -49,18 +62,34 @@ fn cases() -> Vec<Case> {
 
 fn check(case: &Case) {
     let (input, at) = turning(&["left", "right"]);
-    let name =
-        format!("{} before {} after {} in {}, {} workers", case.template, case.before_s, case.after_s, case.ring, case.workers);
+    let name = format!(
+        "{} before {} after {} in {}, {} workers",
+        case.template, case.before_s, case.after_s, case.ring, case.workers
+    );
     let place = Place::new();
     let source = format!("{},workers={}", place.source(&input), case.workers);
     let (before, after) = (case.before_s.to_string(), case.after_s.to_string());
-    let mut arguments = vec!["--source", &source, "--ring", case.ring, "--segment", "64KiB", "--dumps-max", "1"];
-    arguments.extend(["--trigger", "hit=udp port 60000", "--dump", case.template, "--before", &before, "--after", &after]);
+    let mut arguments =
+        vec!["--source", &source, "--ring", case.ring, "--segment", "64KiB", "--dumps-max", "1"];
+    arguments.extend([
+        "--trigger",
+        "hit=udp port 60000",
+        "--dump",
+        case.template,
+        "--before",
+        &before,
+        "--after",
+        &after,
+    ]);
     let done = place.run(&arguments);
     assert_eq!(done.code(), Some(i32::from(case.turned)), "{name}: {}", done.stderr);
     let summary = done.summary();
     summary.assert_adds_up();
-    assert_eq!(summary.stored.packets, input.packets.len() as u64, "{name}: a file source waits instead of dropping");
+    assert_eq!(
+        summary.stored.packets,
+        input.packets.len() as u64,
+        "{name}: a file source waits instead of dropping"
+    );
     check_dump(case, &name, &input, at, &summary);
 }
 
@@ -73,15 +102,16 @@ fn check_dump(case: &Case, name: &str, input: &Capture, at: usize, summary: &Sum
     };
     let dump = summary.only_dump();
     let found = oracle::read(&dump.path).unwrap().capture;
-    let missing =
-        missing_from_front(case, &window(case.filter), &found, hit_ns).unwrap_or_else(|words| panic!("{name}: {words}")) as u64;
+    let missing = missing_from_front(case, &window(case.filter), &found, hit_ns)
+        .unwrap_or_else(|words| panic!("{name}: {words}")) as u64;
     assert_eq!(dump.packets, found.packets.len() as u64, "{name}");
     assert_eq!(dump.lost_nothing(), !case.turned, "{name}: {dump:?}");
     if !case.turned {
         assert_eq!((missing, dump.lost_min, dump.lost_max), (0, 0, 0), "{name}");
         return;
     }
-    // What the filter would have said of lost packets is not known: bounds may speak of all packets in the window.
+    // What the filter would have said of lost packets is not known: bounds may speak of all packets in the
+    // window.
     let everything = window(EVERYTHING);
     let first_ns = found.packets[0].time_ns;
     let before_first = everything.packets.iter().filter(|p| p.time_ns < first_ns).count() as u64;
@@ -91,22 +121,35 @@ fn check_dump(case: &Case, name: &str, input: &Capture, at: usize, summary: &Sum
     );
     // The ring held its size in packets when the hit came; at least a quarter of that has to be there.
     let ring_bytes = case.ring.trim_end_matches("MiB").parse::<usize>().unwrap() << 20;
-    let past: usize = everything.packets.iter().filter(|p| (first_ns..hit_ns).contains(&p.time_ns)).map(|p| p.data.len()).sum();
+    let past: usize = everything
+        .packets
+        .iter()
+        .filter(|p| (first_ns..hit_ns).contains(&p.time_ns))
+        .map(|p| p.data.len())
+        .sum();
     assert!(past >= ring_bytes / 4, "{name}: only {past} bytes of the past");
     oracle::opens_cleanly(&dump.path).unwrap();
 }
 
-/// How many packets are missing from the front. Lanes turn at their own pace, so with several of them packets of the window's
-/// front may be there from one lane and not from another: then each packet behind the last one that is missing has to be there.
-fn missing_from_front(case: &Case, expected: &Capture, found: &Capture, hit_ns: i64) -> Result<usize, String> {
+/// How many packets are missing from the front. Lanes turn at their own pace, so with several of them packets
+/// of the window's front may be there from one lane and not from another: then each packet behind the last
+/// one that is missing has to be there.
+fn missing_from_front(
+    case: &Case,
+    expected: &Capture,
+    found: &Capture,
+    hit_ns: i64,
+) -> Result<usize, String> {
     if case.workers == 1 {
         return is_later_part(expected, found);
     }
-    let missing = expected.packets.len().checked_sub(found.packets.len()).ok_or("more packets than the window has")?;
+    let missing =
+        expected.packets.len().checked_sub(found.packets.len()).ok_or("more packets than the window has")?;
     let times: std::collections::HashSet<i64> = found.packets.iter().map(|p| p.time_ns).collect();
     let last = expected.packets.iter().rposition(|p| !times.contains(&p.time_ns)).map_or(0, |at| at + 1);
     let behind = |capture: &Capture, from_ns: i64| {
-        let indices: Vec<usize> = (0..capture.packets.len()).filter(|&at| capture.packets[at].time_ns >= from_ns).collect();
+        let indices: Vec<usize> =
+            (0..capture.packets.len()).filter(|&at| capture.packets[at].time_ns >= from_ns).collect();
         capture.subset(&indices)
     };
     let from_ns = expected.packets.get(last).map_or(i64::MAX, |p| p.time_ns);
@@ -130,8 +173,11 @@ fn a_turned_ring_loses_only_the_windows_front_and_says_how_much() {
 fn many_dumps_at_once_share_a_small_ring_and_each_has_its_later_part() {
     let (mut input, at) = turning(&["left"]);
     let hit_ns = input.packets[at].time_ns;
-    input.packets[at].data =
-        frame::on_link(ETHERNET, &[], &frame::ping("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), 1, b""));
+    input.packets[at].data = frame::on_link(
+        ETHERNET,
+        &[],
+        &frame::ping("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), 1, b""),
+    );
     let mut hits = Vec::new();
     for host in 1..=4u8 {
         let from = format!("10.0.0.{host}:1000").parse().unwrap();
@@ -165,9 +211,18 @@ fn many_dumps_at_once_share_a_small_ring_and_each_has_its_later_part() {
     for (dump, (time_ns, host)) in summary.dumps.iter().zip(hits) {
         let filter = format!("host 10.0.0.{host}");
         let at = input.packets.iter().position(|p| p.time_ns == time_ns);
-        let indices = expected_dump(&input, &filter, time_ns - SECOND, time_ns + 10 * SECOND, at, VlanRule::Transparent).unwrap();
+        let indices = expected_dump(
+            &input,
+            &filter,
+            time_ns - SECOND,
+            time_ns + 10 * SECOND,
+            at,
+            VlanRule::Transparent,
+        )
+        .unwrap();
         let found = oracle::read(&dump.path).unwrap().capture;
-        let missing = is_later_part(&input.subset(&indices), &found).unwrap_or_else(|words| panic!("host {host}: {words}"));
+        let missing = is_later_part(&input.subset(&indices), &found)
+            .unwrap_or_else(|words| panic!("host {host}: {words}"));
         assert_eq!((missing, dump.lost_nothing()), (0, true), "host {host}: {dump:?}");
     }
 }
@@ -181,7 +236,8 @@ fn a_small_ring_says_what_it_keeps_of_a_packet() {
         place.run(&[&everything, arguments].concat()).stderr
     };
     let small = said(&["--ring", "4MiB", "--segment", "64KiB"]);
-    let line = "of a packet at most 16 KiB are kept (a larger --ring, or --segment 1MiB, keeps up to 256 KiB)";
+    let line =
+        "of a packet at most 16 KiB are kept (a larger --ring, or --segment 1MiB, keeps up to 256 KiB)";
     assert!(small.contains(line), "{small}");
     let large = said(&["--ring", "64MiB", "--segment", "1MiB"]);
     assert!(!large.contains("are kept"), "{large}");
@@ -195,14 +251,22 @@ fn more_dumps_at_once_than_the_ring_can_hold_segments_for_are_told_of_at_the_sta
     // Half of 16 segments.
     let (ring, trigger) = (["--ring", "1MiB", "--segment", "64KiB"], ["--trigger", "hit=udp port 60000"]);
     let of_file = |more: &[&str]| {
-        let done = place.run(&[&["--source", &file], &ring[..], &trigger, &["--before", "1s", "--after", "1s"], more].concat());
+        let done = place.run(
+            &[&["--source", &file], &ring[..], &trigger, &["--before", "1s", "--after", "1s"], more].concat(),
+        );
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         assert!(done.summary().warnings.is_empty() && done.summary().only_dump().lost_nothing());
         done.stderr
     };
     let said = of_file(&[]);
-    assert!(said.contains("up to 1024 dumps at once, and half of the ring has segments to hold for 8 of them"), "{said}");
-    assert!(said.contains("of a file no dump loses anything by that") && said.contains("or --ring 128MiB"), "{said}");
+    assert!(
+        said.contains("up to 1024 dumps at once, and half of the ring has segments to hold for 8 of them"),
+        "{said}"
+    );
+    assert!(
+        said.contains("of a file no dump loses anything by that") && said.contains("or --ring 128MiB"),
+        "{said}"
+    );
     assert!(!of_file(&["--dumps-max", "8"]).contains("--dumps-max"));
     assert!(!of_file(&["--exit-after", "1"]).contains("--dumps-max"), "there is only one");
     let live = |dumps_max: &str| {
@@ -216,14 +280,29 @@ fn more_dumps_at_once_than_the_ring_can_hold_segments_for_are_told_of_at_the_sta
     assert!(live("8").is_empty());
     // Who follows what is said of hits without a place isn't sent back by what is said of the ring.
     let places = |dumps_max: &str, ring: &str| {
-        let synth = ["--source", "synth:rate=1k,flows=500,time=2s,seed=1", "--holdoff", "0", "--dump", "host $srcIP"];
-        let ring = ["--ring", ring, "--segment", "64KiB", "--dumps-max", dumps_max, "--trigger", "hit=udp", "--after", "1s"];
+        let synth =
+            ["--source", "synth:rate=1k,flows=500,time=2s,seed=1", "--holdoff", "0", "--dump", "host $srcIP"];
+        let ring = [
+            "--ring",
+            ring,
+            "--segment",
+            "64KiB",
+            "--dumps-max",
+            dumps_max,
+            "--trigger",
+            "hit=udp",
+            "--after",
+            "1s",
+        ];
         let done = place.run(&[&synth[..], &ring].concat());
         assert_eq!(done.code(), Some(1), "{}", done.stderr);
         done.stderr.lines().rfind(|line| line.contains("started no dump")).unwrap_or_default().to_string()
     };
     let said = places("4", "1MiB");
-    assert!(said.contains("allow more with --dumps-max 16 and --ring 2MiB, of which half can be held for dumps"), "{said}");
+    assert!(
+        said.contains("allow more with --dumps-max 16 and --ring 2MiB, of which half can be held for dumps"),
+        "{said}"
+    );
     let said = places("4", "4MiB");
     assert!(said.contains("allow more with --dumps-max 16, or"), "{said}");
     assert!(
@@ -231,7 +310,8 @@ fn more_dumps_at_once_than_the_ring_can_hold_segments_for_are_told_of_at_the_sta
         "what the lower bound costs is said: {warnings:?}"
     );
     let config = place.path("few.toml");
-    let text = "source = [\"afpacket:eth0\"]\ntrigger = [\"udp\"]\nout = \"dumps\"\nring = \"1MiB\"\nsegment = \"64KiB\"\n";
+    let text = "source = [\"afpacket:eth0\"]\ntrigger = [\"udp\"]\nout = \"dumps\"\nring = \"1MiB\"\nsegment \
+        = \"64KiB\"\n";
     let check = |more: &str| {
         std::fs::write(&config, format!("{text}{more}")).unwrap();
         let done = Started::new(wirescope(&["config", "check", config.to_str().unwrap()])).finish(LIMIT);

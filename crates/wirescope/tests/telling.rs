@@ -1,4 +1,5 @@
-//! What a run tells, where, and how often: its start, dumps once, losses last, priorities for the journal, and answers to words of other programs.
+//! What a run tells, where, and how often: its start, dumps once, losses last, priorities for the journal,
+//! and answers to words of other programs.
 
 mod run;
 
@@ -34,7 +35,8 @@ fn the_start_says_the_process_how_to_fire_and_how_to_stop() {
     let done = started.finish(run::LIMIT);
     let ready = done.stderr.lines().find(|line| line.starts_with("ready, process ")).unwrap_or_default();
     let expected = format!(
-        "ready, process {pid}; no trigger, so only this writes: kill -USR1 {pid}, a dump of the last 5 s; Ctrl-C or kill {pid} stops"
+        "ready, process {pid}; no trigger, so only this writes: kill -USR1 {pid}, a dump of the last 5 s; \
+         Ctrl-C or kill {pid} stops"
     );
     assert_eq!((ready, done.code()), (&expected[..], Some(0)), "{}", done.stderr);
     let source = input(&place);
@@ -59,7 +61,13 @@ fn a_dump_is_told_once_to_each_reader_and_the_summary_ends_with_what_was_lost() 
     let done = finish(dumps(&place, &[]));
     let path = path_of_the_dump(&place);
     let lines = |text: &str| text.lines().filter(|line| line.contains(&path)).count();
-    assert_eq!((lines(&done.stdout), lines(&done.stderr), done.code()), (1, 1, Some(0)), "{}{}", done.stdout, done.stderr);
+    assert_eq!(
+        (lines(&done.stdout), lines(&done.stderr), done.code()),
+        (1, 1, Some(0)),
+        "{}{}",
+        done.stdout,
+        done.stderr
+    );
     assert_eq!(done.stdout.lines().last(), Some("lost      nothing"), "{}", done.stdout);
 
     let place = Place::new();
@@ -82,7 +90,11 @@ fn quiet_says_only_warnings_and_failures() {
     let many = ["--trigger", "ip", "--dump", "host $srcIP", "--after", "1h", "--dumps-max", "1", "-q"];
     let done = finish(in_words(&place, &[&["--source", &source], &many[..]].concat()));
     assert_eq!((done.stdout.as_str(), done.code()), ("", Some(1)));
-    assert!(done.stderr.lines().all(|line| line.contains("started no dump")) && !done.stderr.is_empty(), "{}", done.stderr);
+    assert!(
+        done.stderr.lines().all(|line| line.contains("started no dump")) && !done.stderr.is_empty(),
+        "{}",
+        done.stderr
+    );
     let done = finish(dumps(&Place::new(), &["-q", "-v"]));
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
 }
@@ -102,9 +114,15 @@ fn in_the_journal_each_line_has_its_priority() {
     let mut said = String::new();
     journal.read_to_string(&mut said).unwrap();
     assert_eq!(status.code(), Some(0), "{said}");
-    assert!(said.lines().all(|line| ["<6>", "<4>", "<3>"].iter().any(|priority| line.starts_with(priority))), "{said}");
+    assert!(
+        said.lines().all(|line| ["<6>", "<4>", "<3>"].iter().any(|priority| line.starts_with(priority))),
+        "{said}"
+    );
     let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("<4>")).collect();
-    assert!(warnings.iter().any(|line| line.contains("a hit started no dump: the packet has no $vlan")), "{said}");
+    assert!(
+        warnings.iter().any(|line| line.contains("a hit started no dump: the packet has no $vlan")),
+        "{said}"
+    );
     assert!(said.lines().any(|line| line.starts_with("<6>ready, process ")), "{said}");
 
     let done = finish({
@@ -132,7 +150,10 @@ fn a_run_that_can_never_write_anything_is_refused_with_the_remedy() {
     refused(&finish(wirescope(&["run", "--source", &source, "-w", "-"])), &["-w: ", "add --trigger EXPR"]);
     assert!(!std::path::Path::new(one).exists());
     let ring = place.path("ring.pcapng");
-    assert_eq!(finish(in_words(&place, &["--source", &source, "--ring-out", ring.to_str().unwrap()])).code(), Some(0));
+    assert_eq!(
+        finish(in_words(&place, &["--source", &source, "--ring-out", ring.to_str().unwrap()])).code(),
+        Some(0)
+    );
     assert_eq!(place.run(&["--source", &source]).code(), Some(0), "it was asked to count");
 }
 
@@ -144,9 +165,13 @@ fn words_of_other_programs_are_answered() {
         &["'udp port 53' belongs to no flag", "--trigger 'udp port 53'", "--prefilter 'udp port 53'"],
     );
     refused(&run(&["udp port 53", "--out", "x"]), &["--trigger 'udp port 53'"]);
-    for (flag, word) in
-        [("-c", "--exit-after"), ("-C", "--dump-budget"), ("-G", "--before"), ("-nn", "never resolved"), ("-A", "tcpdump -A")]
-    {
+    for (flag, word) in [
+        ("-c", "--exit-after"),
+        ("-C", "--dump-budget"),
+        ("-G", "--before"),
+        ("-nn", "never resolved"),
+        ("-A", "tcpdump -A"),
+    ] {
         refused(&run(&[flag, "5"]), &[&flag[..2], word]);
     }
     for (flag, word) in [
@@ -165,8 +190,14 @@ fn words_of_other_programs_are_answered() {
         &finish(wirescope(&["config", "a.toml"])),
         &["wirescope config check a.toml", "wirescope config show --config a.toml"],
     );
-    refused(&finish(wirescope(&["-nn", "-i", "lo", "port", "80"])), &["wirescope run -i lo --trigger 'port 80' --out DIR"]);
-    refused(&finish(wirescope(&["udp port\n53"])), &["wirescope run -i IFACE --trigger 'udp port 53' --out DIR"]);
+    refused(
+        &finish(wirescope(&["-nn", "-i", "lo", "port", "80"])),
+        &["wirescope run -i lo --trigger 'port 80' --out DIR"],
+    );
+    refused(
+        &finish(wirescope(&["udp port\n53"])),
+        &["wirescope run -i IFACE --trigger 'udp port 53' --out DIR"],
+    );
     let filter = |text: &str, word: &str| refused(&finish(wirescope(&["filter", text])), &[word]);
     filter("tcp.flags.reset", "tcp[tcpflags] & tcp-rst != 0");
     filter("tcp host 10.0.0.1", "tcp and host 10.0.0.1");
@@ -189,7 +220,11 @@ fn an_empty_trigger_says_that_every_packet_fires_it() {
     let source = input(&place);
     let done = place.run(&["--source", &source, "--trigger", "", "--dump", "", "--single"]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    assert!(done.stderr.contains("trigger 'trigger1': its filter is empty, so every packet fires it"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("trigger 'trigger1': its filter is empty, so every packet fires it"),
+        "{}",
+        done.stderr
+    );
     let done = finish(dumps(&Place::new(), &[]));
     assert!(!done.stderr.contains("every packet"), "{}", done.stderr);
 }
@@ -218,20 +253,37 @@ fn the_check_of_a_configuration_names_file_and_key_also_of_what_is_missing() {
         assert!(!done.stderr.contains("--"), "flags in a file's words: {}", done.stderr);
         let file = format!("wirescope: {}", path.display());
         assert!(
-            done.stderr.lines().filter(|line| line.starts_with("wirescope")).all(|line| line.starts_with(&file)),
+            done.stderr
+                .lines()
+                .filter(|line| line.starts_with("wirescope"))
+                .all(|line| line.starts_with(&file)),
             "{}",
             done.stderr
         );
     };
-    check("ring = \"1GiB\"\n", &["a.toml: source: there is no source", "a.toml: out: there is no folder", "write out = \"DIR\""]);
-    check("source = \"file:x.pcap\"\nout = \"x\"\n", &["a.toml:1: source: nothing would be written", "trigger = \"EXPR\""]);
-    check("source = \"file:x.pcap\"\nwrite = \"x.pcapng\"\n", &["a.toml:2: write: of a capture file only a trigger"]);
+    check(
+        "ring = \"1GiB\"\n",
+        &["a.toml: source: there is no source", "a.toml: out: there is no folder", "write out = \"DIR\""],
+    );
+    check(
+        "source = \"file:x.pcap\"\nout = \"x\"\n",
+        &["a.toml:1: source: nothing would be written", "trigger = \"EXPR\""],
+    );
+    check(
+        "source = \"file:x.pcap\"\nwrite = \"x.pcapng\"\n",
+        &["a.toml:2: write: of a capture file only a trigger"],
+    );
 }
 
 #[test]
 fn the_shipped_settings_bound_the_disk_and_delete_nothing() {
-    let settings = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/wirescope.toml")).unwrap();
-    assert!(settings.contains("\ndump-min-free = \"10%\"\n") && settings.contains("\ndump-rotate = false\n"), "{settings}");
+    let settings =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/wirescope.toml"))
+            .unwrap();
+    assert!(
+        settings.contains("\ndump-min-free = \"10%\"\n") && settings.contains("\ndump-rotate = false\n"),
+        "{settings}"
+    );
     assert!(settings.contains("systemctl reload wirescope"), "{settings}");
     let place = Place::new();
     let path = place.path("wirescope.toml");

@@ -9,7 +9,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-const TRAFFIC: [&str; 4] = ["--source", "synth:rate=1k,time=2s,trigger-at=1s", "--trigger", "hit=udp port 60000"];
+const TRAFFIC: [&str; 4] =
+    ["--source", "synth:rate=1k,time=2s,trigger-at=1s", "--trigger", "hit=udp port 60000"];
 
 /// A terminal: the side of who reads and types, and the side of programs.
 fn terminal() -> (File, OwnedFd) {
@@ -37,7 +38,8 @@ fn on_terminal(mut command: Command) -> (Option<i32>, Vec<u8>, String) {
     });
     let mut said = String::new();
     let mut stderr = child.stderr.take().unwrap();
-    let words = std::thread::spawn(move || stderr.read_to_string(&mut said).map(|_| said).unwrap_or_default());
+    let words =
+        std::thread::spawn(move || stderr.read_to_string(&mut said).map(|_| said).unwrap_or_default());
     let begin = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -62,7 +64,10 @@ fn a_dump_is_not_written_to_a_terminal() {
         assert_eq!(code, Some(2), "{said}");
         assert!(shown.is_empty(), "{} bytes on the terminal", shown.len());
         let line = said.lines().find(|line| line.contains("-w: ")).unwrap_or_default();
-        assert!(line.contains("terminal") && line.contains("| tshark -r -") && line.contains("-w FILE"), "{said}");
+        assert!(
+            line.contains("terminal") && line.contains("| tshark -r -") && line.contains("-w FILE"),
+            "{said}"
+        );
         assert!(place.out_names().is_empty(), "nothing is begun: {:?}", place.out_names());
     }
 }

@@ -1,4 +1,5 @@
-//! `-w FILE --all`: every window of a run in one file, each packet once, in order, on files and live, as pcapng and pcap.
+//! `-w FILE --all`: every window of a run in one file, each packet once, in order, on files and live, as
+//! pcapng and pcap.
 
 mod run;
 
@@ -12,7 +13,8 @@ use std::path::Path;
 
 const MS: i64 = 1_000_000;
 
-/// Traffic of five hosts, 100 packets a second, some twice at the same time, and hits of several hosts whose windows overlap.
+/// Traffic of five hosts, 100 packets a second, some twice at the same time, and hits of several hosts whose
+/// windows overlap.
 fn capture() -> (Capture, Vec<usize>) {
     let mut capture = Capture::ethernet("left");
     let packet = |host: u8, port: u16| {
@@ -31,7 +33,12 @@ fn capture() -> (Capture, Vec<usize>) {
         capture.insert(Record::new(START_NS + at_ms * MS + 1, packet(host, 60000)));
     }
     let is_hit = |packet: &&Record| packet.data[36..38] == 60000u16.to_be_bytes();
-    let at = capture.packets.iter().filter(is_hit).map(|hit| capture.packets.iter().position(|p| p == hit).unwrap()).collect();
+    let at = capture
+        .packets
+        .iter()
+        .filter(is_hit)
+        .map(|hit| capture.packets.iter().position(|p| p == hit).unwrap())
+        .collect();
     (capture, at)
 }
 
@@ -42,13 +49,22 @@ fn expected(input: &Capture, hits: &[usize]) -> Capture {
         let time_ns = input.packets[at].time_ns;
         let filter = format!("host 10.0.0.{}", input.packets[at].data[29]);
         all.extend(
-            expected_dump(input, &filter, time_ns - 1000 * MS, time_ns + 1000 * MS, Some(at), VlanRule::Transparent).unwrap(),
+            expected_dump(
+                input,
+                &filter,
+                time_ns - 1000 * MS,
+                time_ns + 1000 * MS,
+                Some(at),
+                VlanRule::Transparent,
+            )
+            .unwrap(),
         );
     }
     input.subset(&all.into_iter().collect::<Vec<_>>())
 }
 
-const ORDERS: [&str; 8] = ["--trigger", "hit=udp port 60000", "--dump", "host $srcIP", "--before", "1", "--after", "1"];
+const ORDERS: [&str; 8] =
+    ["--trigger", "hit=udp port 60000", "--dump", "host $srcIP", "--before", "1", "--after", "1"];
 
 #[test]
 fn every_window_of_a_file_is_in_one_file_each_packet_once_in_order() {
@@ -57,7 +73,8 @@ fn every_window_of_a_file_is_in_one_file_each_packet_once_in_order() {
         let place = Place::new();
         let source = format!("{},workers={workers}", place.source(&input));
         let path = place.path(name);
-        let summary = place.summary(&[&ORDERS[..], &["--source", &source, "-w", path.to_str().unwrap(), "--all"]].concat());
+        let summary = place
+            .summary(&[&ORDERS[..], &["--source", &source, "-w", path.to_str().unwrap(), "--all"]].concat());
         assert!(summary.dumps.len() >= 5 && summary.dumps.iter().all(|dump| dump.complete), "{summary:?}");
         let mut found = oracle::read(&path).unwrap().capture;
         let mut expected = expected(&input, &hits);
@@ -82,12 +99,23 @@ fn a_pipe_gets_every_window_and_without_a_folder_nothing_else_is_written() {
     let place = Place::new();
     let source = place.source(&input);
     let into = place.path("read.pcapng");
-    let command = wirescope(&[&["run", "--ring", "64MiB", "--source", &source, "-w", "-", "--all"], &ORDERS[..]].concat());
+    let command = wirescope(
+        &[&["run", "--ring", "64MiB", "--source", &source, "-w", "-", "--all"], &ORDERS[..]].concat(),
+    );
     let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", "out=$0; \"$@\" | cat > \"$out\""]).arg(&into).arg(command.get_program()).args(command.get_args());
+    shell
+        .args(["-c", "out=$0; \"$@\" | cat > \"$out\""])
+        .arg(&into)
+        .arg(command.get_program())
+        .args(command.get_args());
     let done = finish(shell);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    assert_eq!(difference(&expected(&input, &hits), &oracle::read(&into).unwrap().capture), None, "{}", done.stderr);
+    assert_eq!(
+        difference(&expected(&input, &hits), &oracle::read(&into).unwrap().capture),
+        None,
+        "{}",
+        done.stderr
+    );
     oracle::opens_cleanly(&into).unwrap();
 }
 
@@ -97,15 +125,21 @@ fn without_it_one_dump_ends_the_run_as_ever() {
     let place = Place::new();
     let source = place.source(&input);
     let path = place.path("one.pcapng");
-    let summary = place.summary(&[&ORDERS[..], &["--source", &source, "-w", path.to_str().unwrap()]].concat());
-    assert_eq!((summary.dumps.len(), summary.hits["hit"].fired, summary.hits["hit"].too_many), (1, 1, 0), "{summary:?}");
+    let summary =
+        place.summary(&[&ORDERS[..], &["--source", &source, "-w", path.to_str().unwrap()]].concat());
+    assert_eq!(
+        (summary.dumps.len(), summary.hits["hit"].fired, summary.hits["hit"].too_many),
+        (1, 1, 0),
+        "{summary:?}"
+    );
 }
 
 #[test]
 fn live_windows_and_those_by_hand_become_one_file_when_the_run_is_stopped() {
     let place = Place::new();
     let (path, ring) = (place.path("all.pcapng"), place.path("ring.pcapng"));
-    let more = ["--before", "300ms", "--ring-out", ring.to_str().unwrap(), "-w", path.to_str().unwrap(), "--all"];
+    let more =
+        ["--before", "300ms", "--ring-out", ring.to_str().unwrap(), "-w", path.to_str().unwrap(), "--all"];
     // Slow enough that the ring holds all of it to the end.
     let started = Started::new(place.command(&[&["--source", "synth:rate=1k,flows=50"], &more[..]].concat()));
     let dumps = || place.log().matches("\"event\":\"dump\"").count();
@@ -119,9 +153,12 @@ fn live_windows_and_those_by_hand_become_one_file_when_the_run_is_stopped() {
     started.signal(libc::SIGINT);
     let done = started.finish(run::LIMIT);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    let windows: Vec<(i64, i64)> = done.summary().dumps.iter().map(|dump| (dump.from_ns, dump.to_ns)).collect();
+    let windows: Vec<(i64, i64)> =
+        done.summary().dumps.iter().map(|dump| (dump.from_ns, dump.to_ns)).collect();
     let mut everything = oracle::read(&ring).unwrap().capture;
-    everything.packets.retain(|packet| windows.iter().any(|(from_ns, to_ns)| (*from_ns..=*to_ns).contains(&packet.time_ns)));
+    everything.packets.retain(|packet| {
+        windows.iter().any(|(from_ns, to_ns)| (*from_ns..=*to_ns).contains(&packet.time_ns))
+    });
     everything.packets.sort_by_key(|packet| packet.time_ns);
     assert_eq!(difference(&everything, &oracle::read(&path).unwrap().capture), None);
 }

@@ -1,5 +1,5 @@
-//! Every kind of file that Wirescope writes, through the programs that people use on captures: each reads it and copies it packet
-//! for packet, alone and merged with a file made by text2pcap.
+//! Every kind of file that Wirescope writes, through the programs that people use on captures: each reads it
+//! and copies it packet for packet, alone and merged with a file made by text2pcap.
 
 mod run;
 
@@ -17,7 +17,8 @@ const TRIGGER: [&str; 8] = ["--trigger", "hit=udp port 60000", "--dump", "", "--
 fn capture(link_types: &[u16], late: bool) -> Capture {
     let named = |(number, &link_type): (usize, &u16)| Interface::new(&format!("port{number}"), link_type);
     let interfaces: Vec<Interface> = link_types.iter().enumerate().map(named).collect();
-    let mut capture = Conversations { interfaces, vlan: 20, payload_max: 900, ..Conversations::default() }.capture();
+    let mut capture =
+        Conversations { interfaces, vlan: 20, payload_max: 900, ..Conversations::default() }.capture();
     let at_ns = capture.packets[0].time_ns + 5000 * MS;
     let ip = frame::udp("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:60000".parse().unwrap(), b"hit");
     capture.insert(Record::new(at_ns, frame::on_link(link_types[0], &[], &ip)));
@@ -65,7 +66,8 @@ fn every_tool_copies_a_dump_of_any_form_and_any_interfaces() {
         for (late, format) in [(false, "pcapng"), (true, "pcapng"), (true, "pcap")] {
             let place = Place::new();
             let source = place.source(&capture(link_types, late));
-            let summary = place.summary(&[&TRIGGER[..], &["--source", &source, "--dump-format", format]].concat());
+            let summary =
+                place.summary(&[&TRIGGER[..], &["--source", &source, "--dump-format", format]].concat());
             let dump = summary.only_dump();
             let files = if link_types == [ETHERNET, RAW] { 2 } else { 1 };
             assert_eq!(dump.paths.len(), files, "{link_types:?}");
@@ -79,13 +81,18 @@ fn every_tool_copies_a_dump_of_any_form_and_any_interfaces() {
 
 #[test]
 fn every_tool_copies_a_single_dump_in_a_file_and_in_a_pipe() {
-    for (link_types, format) in
-        [(&[ETHERNET][..], "pcapng"), (&[ETHERNET, ETHERNET], "pcapng"), (&[RAW, RAW], "pcapng"), (&[ETHERNET], "pcap")]
-    {
+    for (link_types, format) in [
+        (&[ETHERNET][..], "pcapng"),
+        (&[ETHERNET, ETHERNET], "pcapng"),
+        (&[RAW, RAW], "pcapng"),
+        (&[ETHERNET], "pcap"),
+    ] {
         let place = Place::new();
         place.source(&capture(link_types, false));
-        let options =
-            format!("-r in.pcapng --trigger 'hit=udp port 60000' --dump '' --before 2 --after 1 --dump-format {format}");
+        let options = format!(
+            "-r in.pcapng --trigger 'hit=udp port 60000' --dump '' --before 2 --after 1 --dump-format \
+             {format}"
+        );
         for place_of_it in [format!("-w whole.{format}"), format!("-w - > piped.{format}")] {
             let done = shell(&place, &format!("WIRESCOPE {options} {place_of_it}"));
             assert_eq!(done.code(), Some(0), "{}", done.stderr);
@@ -102,18 +109,25 @@ fn every_tool_copies_a_single_dump_in_a_file_and_in_a_pipe() {
 
 #[test]
 fn a_pipe_without_a_dump_is_a_capture_without_packets() {
-    for (link_types, format) in [(&[ETHERNET, ETHERNET][..], "pcapng"), (&[RAW], "pcapng"), (&[ETHERNET], "pcap")] {
+    for (link_types, format) in
+        [(&[ETHERNET, ETHERNET][..], "pcapng"), (&[RAW], "pcapng"), (&[ETHERNET], "pcap")]
+    {
         let place = Place::new();
         place.source(&capture(link_types, false));
-        let options = format!("-r in.pcapng --trigger 'hit=udp port 60001' --dump '' --dump-format {format} -w -");
-        let done = shell(&place, &format!("WIRESCOPE {options} | tee empty | tshark -n -r - ; echo ${{PIPESTATUS[@]}}"));
+        let options =
+            format!("-r in.pcapng --trigger 'hit=udp port 60001' --dump '' --dump-format {format} -w -");
+        let done = shell(
+            &place,
+            &format!("WIRESCOPE {options} | tee empty | tshark -n -r - ; echo ${{PIPESTATUS[@]}}"),
+        );
         assert_eq!(done.stdout.trim(), "0 0 0", "{}", done.stderr);
         is_sound(&place.path("empty"), 0);
         assert_eq!(oracle::read(place.path("empty")).unwrap().capture.packets.len(), 0);
     }
 }
 
-/// A capture on two interfaces whose second one is described where its first packet is, behind the hit: up to there, and the rest.
+/// A capture on two interfaces whose second one is described where its first packet is, behind the hit: up to
+/// there, and the rest.
 fn appearing_late() -> (Vec<u8>, Vec<u8>) {
     let mut capture = capture(&[ETHERNET, ETHERNET], false);
     let late_ns = capture.packets[0].time_ns + 8000 * MS;
@@ -143,7 +157,8 @@ fn appearing_late() -> (Vec<u8>, Vec<u8>) {
 }
 
 #[test]
-fn an_interface_that_appears_behind_a_pipe_s_head_is_read_by_all_and_two_passes_of_tshark_make_a_copy_that_all_copy() {
+fn an_interface_that_appears_behind_a_pipe_s_head_is_read_by_all_and_two_passes_of_tshark_make_a_copy_that_all_copy()
+ {
     let place = Place::new();
     let (first, rest) = appearing_late();
     std::fs::write(place.path("first"), first).unwrap();
@@ -204,9 +219,13 @@ fn first_packet_at(bytes: &[u8]) -> usize {
     at
 }
 
-/// A capture with comments on packet `first` and the one behind it and on the last, and with a name and a secret.
+/// A capture with comments on packet `first` and the one behind it and on the last, and with a name and a
+/// secret.
 fn said_beside(place: &Place, name: &str, capture: &Capture, first: usize) {
-    place.source_of("plain.pcapng", &scope_testkit::traffic::pcapng(capture, scope_testkit::traffic::Precision::Nano, false));
+    place.source_of(
+        "plain.pcapng",
+        &scope_testkit::traffic::pcapng(capture, scope_testkit::traffic::Precision::Nano, false),
+    );
     std::fs::write(place.path("keys"), format!("CLIENT_RANDOM {name} 01\n")).unwrap();
     let comment = |at: usize, text: &str| format!("{}:{text} of {name}", at + 1);
     let last = capture.packets.len() - 1;
@@ -218,7 +237,9 @@ fn said_beside(place: &Place, name: &str, capture: &Capture, first: usize) {
     let at = first_packet_at(&bytes);
     bytes.splice(at..at, names_block(&format!("{name}.example")));
     std::fs::write(place.path(&format!("{name}.pcapng")), bytes).unwrap();
-    ["plain.pcapng", "said.pcapng", "keys"].iter().for_each(|name| std::fs::remove_file(place.path(name)).unwrap());
+    ["plain.pcapng", "said.pcapng", "keys"]
+        .iter()
+        .for_each(|name| std::fs::remove_file(place.path(name)).unwrap());
 }
 
 #[test]
@@ -243,11 +264,17 @@ fn what_a_capture_says_beside_its_packets_stays_with_them() {
         let found = oracle::read(&path).unwrap();
         let fired = found.capture.packets.iter().position(|packet| packet.data.ends_with(b"hit")).unwrap();
         let said: Vec<&str> = found.packet_comments.iter().map(|(_, comment)| comment.as_str()).collect();
-        let of_fired: Vec<usize> = found.packet_comments.iter().map(|(at, _)| *at).filter(|at| *at == fired).collect();
-        assert!(said[0].starts_with("dump 1 of trigger hit, fired by a packet of ") && of_fired.len() == 2, "{said:?}");
+        let of_fired: Vec<usize> =
+            found.packet_comments.iter().map(|(at, _)| *at).filter(|at| *at == fired).collect();
+        assert!(
+            said[0].starts_with("dump 1 of trigger hit, fired by a packet of ") && of_fired.len() == 2,
+            "{said:?}"
+        );
         assert_eq!(said[1..], ["one of near", "two of near"]);
         let kinds: Vec<u32> = found.names_and_secrets.iter().map(|(kind, _)| *kind).collect();
-        let holds = |text: &str| found.names_and_secrets.iter().any(|(_, body)| String::from_utf8_lossy(body).contains(text));
+        let holds = |text: &str| {
+            found.names_and_secrets.iter().any(|(_, body)| String::from_utf8_lossy(body).contains(text))
+        };
         assert_eq!(kinds.len(), 2, "{target}: {:?}", found.names_and_secrets);
         assert!(holds("near.example") && holds("CLIENT_RANDOM near 01"), "{kinds:?}");
         every_tool_copies(&path).unwrap();

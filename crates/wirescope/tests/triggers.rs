@@ -1,4 +1,5 @@
-//! What becomes of each hit, in capture time: fired, extended, held off, too many, unfilled, disarmed; and the dumps of it.
+//! What becomes of each hit, in capture time: fired, extended, held off, too many, unfilled, disarmed; and
+//! the dumps of it.
 
 mod run;
 
@@ -30,7 +31,8 @@ fn capture(seconds: i64, hits: &[Hit]) -> Capture {
     capture
 }
 
-/// Hits, options, the counters they have to give, and the dumps: the hit that fired, and the window in ms after the start.
+/// Hits, options, the counters they have to give, and the dumps: the hit that fired, and the window in ms
+/// after the start.
 struct Case {
     name: &'static str,
     hits: &'static [Hit],
@@ -87,7 +89,16 @@ fn cases() -> Vec<Case> {
         Case {
             name: "holdoff runs per key",
             hits: &[(5000, 1), (6500, 2), (9000, 1), (20000, 2)],
-            options: &["--before", "100ms", "--after", "100ms", "--holdoff", "10s", "--holdoff-key", "$srcIP"],
+            options: &[
+                "--before",
+                "100ms",
+                "--after",
+                "100ms",
+                "--holdoff",
+                "10s",
+                "--holdoff-key",
+                "$srcIP",
+            ],
             counted: Hits { fired: 3, held_off: 1, ..none },
             dumps: &[((5000, 1), 4900, 5100), ((6500, 2), 6400, 6600), ((20000, 2), 19900, 20100)],
         },
@@ -110,7 +121,12 @@ fn cases() -> Vec<Case> {
             hits: &[(5000, 1), (10000, 2), (15000, 3), (20000, 4)],
             options: &["--before", "1", "--after", "1", "--dumps-max", "1"],
             counted: Hits { fired: 4, ..none },
-            dumps: &[((5000, 1), 4000, 6000), ((10000, 2), 9000, 11000), ((15000, 3), 14000, 16000), ((20000, 4), 19000, 21000)],
+            dumps: &[
+                ((5000, 1), 4000, 6000),
+                ((10000, 2), 9000, 11000),
+                ((15000, 3), 14000, 16000),
+                ((20000, 4), 19000, 21000),
+            ],
         },
         Case {
             name: "a hit in the first and one in the last moment",
@@ -195,7 +211,8 @@ fn hits_that_start_no_dump_are_told_with_the_remedy_and_too_many_of_them_are_exi
     let done = place.run(&[&orders[..], &["--dump", "host $srcIP", "--dumps-max", "1"]].concat());
     let hits = done.summary().hits["hit"];
     assert_eq!((done.code(), hits.fired, hits.too_many), (Some(1), 1, 2), "{}", done.stderr);
-    let first = "trigger hit: a hit started no dump: 1 dump was open, the most at once; allow more with --dumps-max 4";
+    let first = "trigger hit: a hit started no dump: 1 dump was open, the most at once; allow more with \
+        --dumps-max 4";
     assert!(done.stderr.contains(first), "{}", done.stderr);
     let summary: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
     assert!(summary["failures"].to_string().contains("trigger hit: 2 hits started no dump"), "{summary}");
@@ -204,14 +221,25 @@ fn hits_that_start_no_dump_are_told_with_the_remedy_and_too_many_of_them_are_exi
     assert_eq!((done.code(), done.summary().hits["hit"].template_unfilled), (Some(0), 3), "{}", done.stderr);
     let first = "trigger hit: a hit started no dump: the packet has no $vlan";
     assert!(done.stderr.contains(first) && done.stderr.contains("--dump 'vlan $vlan ?:'"), "{}", done.stderr);
-    assert!(done.summary().warnings.iter().any(|warning| warning.contains("3 hits started no dump")), "{}", done.stdout);
+    assert!(
+        done.summary().warnings.iter().any(|warning| warning.contains("3 hits started no dump")),
+        "{}",
+        done.stdout
+    );
 
     // On files there is room for a thousand dumps, and for their files, whatever the limit of open files was.
     let hosts: Vec<Hit> = (0..300).map(|number| (5000 + number * 10, (number % 90 + 1) as u8)).collect();
-    let source = place.source_of("many.pcapng", &scope_testkit::traffic::pcapng(&capture(25, &hosts), Precision::Nano, false));
+    let source = place.source_of(
+        "many.pcapng",
+        &scope_testkit::traffic::pcapng(&capture(25, &hosts), Precision::Nano, false),
+    );
     let mut limited = std::process::Command::new("sh");
-    let command = place.command(&["--source", &source, "--trigger", "hit=udp port 60000", "--dump", "host $srcIP"]);
-    limited.args(["-c", "ulimit -S -n 64; exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
+    let command =
+        place.command(&["--source", &source, "--trigger", "hit=udp port 60000", "--dump", "host $srcIP"]);
+    limited
+        .args(["-c", "ulimit -S -n 64; exec \"$0\" \"$@\""])
+        .arg(command.get_program())
+        .args(command.get_args());
     let done = run::finish(limited);
     assert_eq!((done.code(), done.summary().hits["hit"].fired), (Some(0), 90), "{}", done.stderr);
 }
@@ -230,17 +258,24 @@ fn a_flow_is_one_dump_for_both_directions_with_fragments_and_extension_headers()
     for template in [&["--dump", "$flow"][..], &[]] {
         let place = Place::new();
         let source = place.source(&input);
-        let orders = ["--source", &source, "--trigger", "hit=udp port 60000", "--before", "1", "--after", "1"];
+        let orders =
+            ["--source", &source, "--trigger", "hit=udp port 60000", "--before", "1", "--after", "1"];
         let summary = place.summary(&[&orders[..], template].concat());
         assert_eq!(summary.hits["hit"], Hits { fired: 1, extended: 2, ..Hits::default() }, "{template:?}");
-        assert_eq!((summary.only_dump().packets, summary.only_dump().lost_nothing()), (4, true), "{template:?}");
+        assert_eq!(
+            (summary.only_dump().packets, summary.only_dump().lost_nothing()),
+            (4, true),
+            "{template:?}"
+        );
     }
 }
 
 #[test]
 fn exit_after_ends_the_run_with_that_many_dumps() {
-    let summary =
-        hits_of(&[(2000, 1), (8000, 1), (14000, 1), (20000, 1)], &["--before", "1", "--after", "1", "--exit-after", "2"]);
+    let summary = hits_of(
+        &[(2000, 1), (8000, 1), (14000, 1), (20000, 1)],
+        &["--before", "1", "--after", "1", "--exit-after", "2"],
+    );
     assert_eq!(summary.dumps.len(), 2, "{summary:?}");
     assert!(summary.dumps.iter().all(|dump| dump.lost_nothing()), "{summary:?}");
     assert_eq!(summary.dumps[1].time_ns, START_NS + 8000 * MS + 1);
@@ -252,7 +287,12 @@ fn a_window_grows_to_ten_minutes_and_the_next_dump_begins_where_it_ended() {
     let hits: Vec<Hit> = (0..50).map(|number| (MINUTE_MS + number * 30_000, 1)).collect();
     let mut input = capture(0, &hits);
     for second in 0..28 * 60 {
-        let ip = frame::ping("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), second as u16, b"background");
+        let ip = frame::ping(
+            "10.0.0.1".parse().unwrap(),
+            "10.0.0.2".parse().unwrap(),
+            second as u16,
+            b"background",
+        );
         input.insert(Record::new(START_NS + second * 1000 * MS, frame::on_link(ETHERNET, &[], &ip)));
     }
     let place = Place::new();
@@ -278,7 +318,9 @@ fn a_window_grows_to_ten_minutes_and_the_next_dump_begins_where_it_ended() {
     let mut held = Vec::new();
     for dump in &summary.dumps {
         assert!(dump.to_ns - dump.from_ns <= 10 * MINUTE_MS * MS + 80_000 * MS, "{dump:?}");
-        held.extend(oracle::read(&dump.path).unwrap().capture.packets.into_iter().map(|p| (p.time_ns, p.data)));
+        held.extend(
+            oracle::read(&dump.path).unwrap().capture.packets.into_iter().map(|p| (p.time_ns, p.data)),
+        );
     }
     held.sort();
     held.dedup();
@@ -297,8 +339,13 @@ fn a_hit_without_the_field_that_its_template_needs_is_counted() {
     let check = |trigger: &str, template: &str| {
         let place = Place::new();
         let source = place.source(&input);
-        let summary = place.summary(&["--source", &source, "--trigger", &format!("hit={trigger}"), "--dump", template]);
-        assert_eq!(summary.hits["hit"], Hits { template_unfilled: 1, ..Hits::default() }, "{trigger} / {template}");
+        let summary =
+            place.summary(&["--source", &source, "--trigger", &format!("hit={trigger}"), "--dump", template]);
+        assert_eq!(
+            summary.hits["hit"],
+            Hits { template_unfilled: 1, ..Hits::default() },
+            "{trigger} / {template}"
+        );
         assert!(summary.dumps.is_empty());
     };
     check("icmp", "port $srcPort");
@@ -336,7 +383,11 @@ fn the_nth_template_belongs_to_the_nth_trigger_and_a_single_one_to_all() {
     let second = "b=src host 10.0.0.2 and udp port 60000";
     check(&[first, second], &["udp port 7", "host $srcIP"], &[("a", "udp port 7"), ("b", "host 10.0.0.2")]);
     check(&[first, second], &["host $srcIP"], &[("a", "host 10.0.0.1"), ("b", "host 10.0.0.2")]);
-    check(&[second, first], &[], &[("a", "host 10.0.0.1 and host 10.0.0.99"), ("b", "host 10.0.0.2 and host 10.0.0.99")]);
+    check(
+        &[second, first],
+        &[],
+        &[("a", "host 10.0.0.1 and host 10.0.0.99"), ("b", "host 10.0.0.2 and host 10.0.0.99")],
+    );
     let unnamed = ["src host 10.0.0.1 and udp port 60000", "=src host 10.0.0.2 and udp port 60000"];
     check(&unnamed, &["udp port 7"], &[("trigger1", "udp port 7"), ("trigger2", "udp port 7")]);
     // `len` and `udp` are words of the filter language, so these are expressions and not names.
@@ -346,7 +397,10 @@ fn the_nth_template_belongs_to_the_nth_trigger_and_a_single_one_to_all() {
 
 #[test]
 fn two_hits_of_the_same_second_are_two_files() {
-    let summary = hits_of(&[(5000, 1), (5000, 2), (5400, 3)], &["--dump", "host $srcIP", "--holdoff", "0", "--after", "1"]);
+    let summary = hits_of(
+        &[(5000, 1), (5000, 2), (5400, 3)],
+        &["--dump", "host $srcIP", "--holdoff", "0", "--after", "1"],
+    );
     let mut paths: Vec<_> = summary.dumps.iter().map(|dump| &dump.path).collect();
     paths.sort();
     paths.dedup();
@@ -370,12 +424,16 @@ fn a_second_run_into_the_same_folder_overwrites_nothing() {
 
 #[test]
 fn workers_that_wait_for_places_never_wait_for_each_other() {
-    // A deadlock once: a worker that waited for a dump to finish held its trigger's lock and its place in capture time.
-    for (workers, dumps_max, holdoff) in [(2, "8", "10ms"), (4, "1", "10ms"), (2, "1", "0"), (4, "8", "1ms")] {
+    // A deadlock once: a worker that waited for a dump to finish held its trigger's lock and its place in
+    // capture time.
+    for (workers, dumps_max, holdoff) in [(2, "8", "10ms"), (4, "1", "10ms"), (2, "1", "0"), (4, "8", "1ms")]
+    {
         let place = Place::new();
         let source = format!("synth:rate=10k,time=1s,pace=max,workers={workers},start=1000,flows=50");
-        let trigger = ["--trigger", "udp", "--dump", "udp", "--before", "0", "--after", "0", "--dumps-max", dumps_max];
-        let summary = place.summary_of_many_hits(&[&["--source", &source, "--holdoff", holdoff], &trigger[..]].concat());
+        let trigger =
+            ["--trigger", "udp", "--dump", "udp", "--before", "0", "--after", "0", "--dumps-max", dumps_max];
+        let summary = place
+            .summary_of_many_hits(&[&["--source", &source, "--holdoff", holdoff], &trigger[..]].concat());
         summary.assert_adds_up();
         assert!(summary.dumps.len() > 2, "{} dumps", summary.dumps.len());
     }
@@ -388,7 +446,18 @@ fn a_file_counts_only_windows_that_are_open_against_the_cap() {
     let input = capture(12, &hits);
     let place = Place::new();
     let source = place.source(&input);
-    let orders = ["--trigger", "hit=udp port 60000", "--before", "0.1", "--after", "0.1", "--holdoff", "0", "--dumps-max", "1"];
+    let orders = [
+        "--trigger",
+        "hit=udp port 60000",
+        "--before",
+        "0.1",
+        "--after",
+        "0.1",
+        "--holdoff",
+        "0",
+        "--dumps-max",
+        "1",
+    ];
     let summary = place.summary(&[&["--source", &source], &orders[..]].concat());
     assert_eq!((summary.hits["hit"].fired, summary.hits["hit"].too_many), (20, 0));
 }
@@ -401,7 +470,8 @@ fn a_packet_at_the_end_of_time_ends_its_run_like_any_other() {
         input.packets.push(Record::new(time_ns, frame));
         let place = Place::new();
         let source = place.source(&input);
-        let summary = place.summary(&["--source", &source, "--trigger", "x=ip or ip6", "--dump", "", "--holdoff", "0"]);
+        let summary =
+            place.summary(&["--source", &source, "--trigger", "x=ip or ip6", "--dump", "", "--holdoff", "0"]);
         summary.assert_adds_up();
         assert!(!summary.dumps.is_empty(), "{time_ns}");
     }

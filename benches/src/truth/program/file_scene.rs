@@ -1,4 +1,5 @@
-//! A run on a file whose times jump: every packet of a window is in its dump, whatever the clock of whoever wrote the file did.
+//! A run on a file whose times jump: every packet of a window is in its dump, whatever the clock of whoever
+//! wrote the file did.
 
 use super::live_scene::check;
 use super::running::Running;
@@ -37,7 +38,11 @@ pub fn play(place: &Place, random: &mut Random) -> Result<(Counted, Vec<String>)
         // One packet alone may be of another time, and a few stand a little behind their place.
         let alone_ns = if random.chance(1) && jumps > 1 { 7_200_000 * MS } else { 0 };
         let late_ns = if random.chance(10) { random.below(100 * MS as u64) as i64 } else { 0 };
-        let port = if alone_ns == 0 && random.below(hit_every) == 0 { HIT_PORT } else { random.pick(&[53, 80, 443]) };
+        let port = if alone_ns == 0 && random.below(hit_every) == 0 {
+            HIT_PORT
+        } else {
+            random.pick(&[53, 80, 443])
+        };
         let time_ns = now_ns + alone_ns - late_ns;
         truth.came.push(Came { number, port, time_ns, era });
         capture.packets.push(Record::new(time_ns, numbered(number, port, 60 + random.below(600) as usize)));
@@ -48,18 +53,20 @@ pub fn play(place: &Place, random: &mut Random) -> Result<(Counted, Vec<String>)
     let (before, after) = (ms(random), ms(random));
     let filter = random.pick(&["", "udp port 53"]);
     let path = file.to_string_lossy();
-    let arguments = ["-r", &path, "--ring", "4MiB", "--segment", "64KiB", "--trigger", "hit=udp dst port 9"].into_iter().chain([
-        "--dump",
-        filter,
-        "--before",
-        &before,
-        "--after",
-        &after,
-        "--holdoff",
-        "0s",
-        "--dumps-max",
-        "1000",
-    ]);
+    let arguments = ["-r", &path, "--ring", "4MiB", "--segment", "64KiB", "--trigger", "hit=udp dst port 9"]
+        .into_iter()
+        .chain([
+            "--dump",
+            filter,
+            "--before",
+            &before,
+            "--after",
+            &after,
+            "--holdoff",
+            "0s",
+            "--dumps-max",
+            "1000",
+        ]);
     let arguments: Vec<String> = arguments.map(String::from).collect();
     let done = Running::start(place, None, &out, &arguments, None)?.finish()?;
     let (counted, faults) = check(&truth, &done)?;

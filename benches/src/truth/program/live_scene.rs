@@ -132,11 +132,16 @@ impl Scene {
             self.holdoff_ms,
             self.dumps_max
         );
-        let _ = write!(text, "[[trigger]]\nname = \"hit\"\nexpr = \"udp dst port 9\"\ndump = \"{}\"\n", self.filter);
+        let _ = write!(
+            text,
+            "[[trigger]]\nname = \"hit\"\nexpr = \"udp dst port 9\"\ndump = \"{}\"\n",
+            self.filter
+        );
         for number in 0..self.idle_triggers {
             let _ = write!(
                 text,
-                "[[trigger]]\nname = \"idle{number}\"\nexpr = \"udp[8:4] = {number} and len > 9000\"\ndump = \"\"\n"
+                "[[trigger]]\nname = \"idle{number}\"\nexpr = \"udp[8:4] = {number} and len > 9000\"\ndump = \
+                 \"\"\n"
             );
         }
         text
@@ -200,15 +205,19 @@ impl Scene {
         }
         let done = running.finish()?;
         truth.unheard.push((now_ns()?, i64::MAX));
-        truth.came =
-            witness.end()?.iter().map(|&Seen { number, port, time_ns }| Came { number, port, time_ns, era: 0 }).collect();
+        truth.came = witness
+            .end()?
+            .iter()
+            .map(|&Seen { number, port, time_ns }| Came { number, port, time_ns, era: 0 })
+            .collect();
         check(&truth, &done)
     }
 
     fn arguments(&self, config: &Path) -> Result<Vec<String>> {
         let source = format!("afpacket:vb,block=64KiB,blocks={},timeout={}ms", self.blocks, self.timeout_ms);
         let config = config.to_str().context("the path of the file is no UTF-8")?;
-        let mut arguments = vec!["--source", &source, "--ring", self.ring, "--segment", "64KiB", "--config", config];
+        let mut arguments =
+            vec!["--source", &source, "--ring", self.ring, "--segment", "64KiB", "--config", config];
         if self.stall.is_some() {
             arguments.extend(["-w", "-"]);
         }
@@ -263,7 +272,8 @@ impl Sending {
                 // A machine that was busy catches up a little, no more.
                 let count = due.saturating_sub(number).min(scene.per_second / 20);
                 number = number.max(due - count);
-                let frames: Vec<Vec<u8>> = (number..number + count).map(|number| frame(&scene, number, &mut random)).collect();
+                let frames: Vec<Vec<u8>> =
+                    (number..number + count).map(|number| frame(&scene, number, &mut random)).collect();
                 sender.send(&frames)?;
                 number += count;
                 std::thread::sleep(Duration::from_millis(1 + random.below(4)));

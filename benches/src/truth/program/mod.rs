@@ -1,4 +1,5 @@
-//! `stated_loss_true`, its second part: random runs of the program on a veth pair, and on files, to which things happen.
+//! `stated_loss_true`, its second part: random runs of the program on a veth pair, and on files, to which
+//! things happen.
 //!
 //! ```text
 //!  sender (namespace a): numbered packets ──► va ═ vb (namespace b) ──► wirescope ──► dumps, and what they say

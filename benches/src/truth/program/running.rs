@@ -42,7 +42,8 @@ pub struct Done {
 }
 
 impl Running {
-    /// Starts `wirescope run` with these arguments and the folder `out`; beside that folder its words are kept.
+    /// Starts `wirescope run` with these arguments and the folder `out`; beside that folder its words are
+    /// kept.
     ///
     /// # Errors
     /// The system's.
@@ -54,7 +55,8 @@ impl Running {
         stall: Option<Stall>,
     ) -> Result<Running> {
         let program = place.wirescope.to_str().context("the binary's path is no UTF-8")?;
-        let mut command = namespace.map_or_else(|| Command::new(program), |namespace| namespace.command(program));
+        let mut command =
+            namespace.map_or_else(|| Command::new(program), |namespace| namespace.command(program));
         let stderr = out.with_extension("stderr");
         command.arg("run").args(arguments).args(["--log-format", "json", "--out"]).arg(out);
         command.stdin(Stdio::null()).stderr(File::create(&stderr)?);
@@ -102,7 +104,8 @@ impl Running {
         if self.child.try_wait()?.is_some() {
             return Ok(());
         }
-        // SAFETY: kill takes no pointers, and the child was not waited for yet, so the number is still its own.
+        // SAFETY: kill takes no pointers, and the child was not waited for yet, so the number is still its
+        // own.
         let result = unsafe { libc::kill(self.child.id() as i32, signal) };
         ensure!(result == 0, "signal {signal}: {}", std::io::Error::last_os_error());
         Ok(())

@@ -1,7 +1,9 @@
-//! The files of a folder that are dumps: listed, told apart, deleted. No link is followed, and nothing else is touched.
+//! The files of a folder that are dumps: listed, told apart, deleted. No link is followed, and nothing else
+//! is touched.
 //!
-//! A file counts by the blocks that it has on its disk, and only where name and mark say that it is Wirescope's: a foreign file of a
-//! dump's name takes no room of the budget, and one with a hole takes as little as it does of the disk.
+//! A file counts by the blocks that it has on its disk, and only where name and mark say that it is
+//! Wirescope's: a foreign file of a dump's name takes no room of the budget, and one with a hole takes as
+//! little as it does of the disk.
 
 use super::room::Gain;
 use crate::mark::{FACTS, MARK_BYTES, PCAP, PCAPNG, is_dump_name, marked_stem};
@@ -41,7 +43,9 @@ pub(super) struct OldDump {
 impl OldDump {
     /// What deleting it gives.
     pub fn gain(&self) -> Gain {
-        self.files.iter().fold(Gain::default(), |sum, file| sum.and(Gain { bytes: file.bytes, disk: file.disk }))
+        self.files
+            .iter()
+            .fold(Gain::default(), |sum, file| sum.and(Gain { bytes: file.bytes, disk: file.disk }))
     }
 }
 
@@ -73,21 +77,30 @@ impl Known {
     /// Whether the file is marked as a dump's: by what was found before, where it is still that file.
     fn is_marked(&self, folder: &Folder, entry: &Entry) -> bool {
         match self.marks.get(&entry.name) {
-            Some((identity, changed_ns, marked)) if (*identity, *changed_ns) == (entry.identity, entry.changed_ns) => *marked,
+            Some((identity, changed_ns, marked))
+                if (*identity, *changed_ns) == (entry.identity, entry.changed_ns) =>
+            {
+                *marked
+            }
             _ => mark_of(folder, entry).is_some(),
         }
     }
 }
 
-/// Tells each file of a dump that Wirescope made: by its name and its mark, or, of a pcap file, by the marked text beside it.
+/// Tells each file of a dump that Wirescope made: by its name and its mark, or, of a pcap file, by the marked
+/// text beside it.
 pub(super) fn list(folder: &Folder, known: &mut Known, mut each: impl FnMut(Entry)) -> io::Result<()> {
     let handle = openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut now = Known::default();
     let (mut vouchers, mut without_mark) = (BTreeSet::new(), Vec::new());
     for entry in Dir::new(handle)? {
         let entry = entry?;
-        let Some(entry) =
-            entry.file_name().to_str().ok().filter(|name| is_dump_name(name)).and_then(|name| look_at(folder, name))
+        let Some(entry) = entry
+            .file_name()
+            .to_str()
+            .ok()
+            .filter(|name| is_dump_name(name))
+            .and_then(|name| look_at(folder, name))
         else {
             continue;
         };
@@ -124,11 +137,22 @@ pub(super) fn look_at(folder: &Folder, name: &str) -> Option<Entry> {
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let bytes = (stat.st_blocks as u64).saturating_mul(BLOCK_BYTES);
     let disk = if stat.st_nlink > 1 { 0 } else { bytes };
-    is_file.then(|| Entry { changed_ns, name: name.to_string(), bytes, identity: (stat.st_ino, stat.st_size as u64), disk })
+    is_file.then(|| Entry {
+        changed_ns,
+        name: name.to_string(),
+        bytes,
+        identity: (stat.st_ino, stat.st_size as u64),
+        disk,
+    })
 }
 
 /// The dump that `first`, one of `entries`, is a file of, with all that belong to it.
-pub(super) fn dump_of(folder: &Folder, first: &Entry, entries: &VecDeque<Entry>, publishing: &BTreeSet<String>) -> Found {
+pub(super) fn dump_of(
+    folder: &Folder,
+    first: &Entry,
+    entries: &VecDeque<Entry>,
+    publishing: &BTreeSet<String>,
+) -> Found {
     let beside = |entry: &&Entry| {
         let (stem, ending) = entry.parts();
         ending == FACTS && first.parts().0.starts_with(stem)
@@ -141,7 +165,8 @@ pub(super) fn dump_of(folder: &Folder, first: &Entry, entries: &VecDeque<Entry>,
     if publishing.contains(&stem) {
         return Found::Publishing;
     }
-    let again = |entry: &Entry| suffix_of_again(entry.parts().0.strip_prefix(&stem).unwrap_or_default()).to_string();
+    let again =
+        |entry: &Entry| suffix_of_again(entry.parts().0.strip_prefix(&stem).unwrap_or_default()).to_string();
     let belongs = |entry: &&Entry| {
         entry.name.starts_with(&stem)
             && again(entry) == again(voucher)
@@ -172,7 +197,8 @@ fn open(folder: &Folder, entry: &Entry) -> Option<File> {
     (FileType::from_raw_mode(fstat(&file).ok()?.st_mode) == FileType::RegularFile).then_some(file)
 }
 
-/// Whether a run, this one or another, is still giving the files of its dump their names: until then it holds a lock on each.
+/// Whether a run, this one or another, is still giving the files of its dump their names: until then it holds
+/// a lock on each.
 fn is_being_made(folder: &Folder, entry: &Entry) -> bool {
     open(folder, entry).is_some_and(|file| locks::is_locked(&file, locks::WHOLE).unwrap_or(false))
 }

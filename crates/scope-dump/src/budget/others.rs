@@ -1,4 +1,5 @@
-//! What a run knows of the others that keep the same budget, and what it tells them: claims in blocks, so that a write seldom asks.
+//! What a run knows of the others that keep the same budget, and what it tells them: claims in blocks, so
+//! that a write seldom asks.
 
 use super::table::{Line, TABLE_FILE, Table, View};
 use scope_folder::Folder;
@@ -48,7 +49,8 @@ impl Others {
     /// Joins them; the folder is to be read afterwards.
     ///
     /// # Errors
-    /// Something else has the table's name, or all its lines are taken. Where there can't be a table the run keeps the budget alone.
+    /// Something else has the table's name, or all its lines are taken. Where there can't be a table the run
+    /// keeps the budget alone.
     pub(super) fn join(&mut self, folder: &Folder, own: Line) -> io::Result<()> {
         self.own = own;
         self.apart = None;
@@ -133,8 +135,8 @@ impl Others {
         (self.named_read, self.deleted_read) = (self.view.named, self.view.deleted);
     }
 
-    /// Claims what files without a name take once `bytes` more than `making` are written. `has` says, of what it finds, whether there
-    /// is room for so many more.
+    /// Claims what files without a name take once `bytes` more than `making` are written. `has` says, of what
+    /// it finds, whether there is room for so many more.
     pub(super) fn claim(&mut self, making: u64, bytes: u64, has: impl Fn(&Others, u64) -> bool) -> Claimed {
         // What got a name and isn't told is claimed still.
         let making = making.saturating_add(self.named_untold);
@@ -181,7 +183,8 @@ impl Others {
 
     /// In a turn: counts first, so that what got a name is claimed or named at any moment, if not both.
     fn write(&mut self, table: &Table, claim: u64) -> io::Result<()> {
-        let (named, deleted) = (std::mem::take(&mut self.named_untold), std::mem::take(&mut self.deleted_untold));
+        let (named, deleted) =
+            (std::mem::take(&mut self.named_untold), std::mem::take(&mut self.deleted_untold));
         if named > 0 || deleted > 0 {
             self.view.named = self.view.named.saturating_add(named);
             self.view.deleted = self.view.deleted.saturating_add(deleted);

@@ -1,4 +1,5 @@
-//! How much may still be written under each bound, below nothing included: what is over a bound must be made good first.
+//! How much may still be written under each bound, below nothing included: what is over a bound must be made
+//! good first.
 
 use super::FreeMin;
 use super::Limits;
@@ -32,8 +33,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Where dumps take `used` bytes, and the file system has `space`: free bytes, and all. Where that can't be asked, writing says
-    /// what is wrong.
+    /// Where dumps take `used` bytes, and the file system has `space`: free bytes, and all. Where that can't
+    /// be asked, writing says what is wrong.
     pub(super) fn new(limits: &Limits, used: u64, space: Option<(u64, u64)>) -> Room {
         let of_budget = limits.bytes_max.map(|max| i128::from(max) - i128::from(used));
         let bound = limits.free_min.zip(space).map(|(min, (free, total))| match min {
@@ -42,12 +43,22 @@ impl Room {
         });
         let of_disk = bound.map(|(free, min)| i128::from(free) - i128::from(min));
         let (free, free_min) = bound.unwrap_or_default();
-        Room { of_budget, budget: limits.bytes_max.unwrap_or_default(), is_another_s: false, of_disk, used, free, free_min }
+        Room {
+            of_budget,
+            budget: limits.bytes_max.unwrap_or_default(),
+            is_another_s: false,
+            of_disk,
+            used,
+            free,
+            free_min,
+        }
     }
 
     /// Beside another run that keeps a budget of `bytes_max` for the same folder: the smaller one holds.
     pub(super) fn beside(mut self, bytes_max: Option<u64>) -> Room {
-        if let Some(budget) = bytes_max.filter(|bytes_max| self.of_budget.is_some() && *bytes_max < self.budget) {
+        if let Some(budget) =
+            bytes_max.filter(|bytes_max| self.of_budget.is_some() && *bytes_max < self.budget)
+        {
             (self.budget, self.is_another_s) = (budget, true);
             self.of_budget = Some(i128::from(budget) - i128::from(self.used));
         }
@@ -78,12 +89,15 @@ impl Room {
         helped(self.of_budget, gain.bytes) || helped(self.of_disk, gain.disk)
     }
 
-    /// Whether, since `before`, there came at least half of what was `promised` under each bound. Others may have written meanwhile.
+    /// Whether, since `before`, there came at least half of what was `promised` under each bound. Others may
+    /// have written meanwhile.
     pub(super) fn has_gained(&self, before: &Room, promised: Gain) -> bool {
         let gained = |now: Option<i128>, before: Option<i128>, promised: u64| {
-            promised == 0 || now.zip(before).is_none_or(|(now, before)| now - before >= i128::from(promised / 2))
+            promised == 0
+                || now.zip(before).is_none_or(|(now, before)| now - before >= i128::from(promised / 2))
         };
-        gained(self.of_budget, before.of_budget, promised.bytes) && gained(self.of_disk, before.of_disk, promised.disk)
+        gained(self.of_budget, before.of_budget, promised.bytes)
+            && gained(self.of_disk, before.of_disk, promised.disk)
     }
 
     /// The nearer bound, in words.
@@ -96,7 +110,11 @@ impl Room {
                 if self.is_another_s { ", that of another run here, which is smaller" } else { "" }
             ),
             (_, Some(_)) => {
-                format!("{} are free on the file system, --dump-min-free keeps {}", size(self.free), size(self.free_min))
+                format!(
+                    "{} are free on the file system, --dump-min-free keeps {}",
+                    size(self.free),
+                    size(self.free_min)
+                )
             }
             _ => String::new(),
         }

@@ -1,4 +1,5 @@
-//! The table by which runs that write into one folder keep one budget: a small file there, a line for each run.
+//! The table by which runs that write into one folder keep one budget: a small file there, a line for each
+//! run.
 //!
 //! ```text
 //!      0  head   0 magic | 8 named: bytes of files that got their names, ever | 16 deleted: files deleted, ever
@@ -6,9 +7,10 @@
 //!    128  line 2    ...                                                    numbers of 64 bits, little-endian
 //!   4032  line 63
 //! ```
-//! A run locks its line for as long as it lives, and the head for each turn, which is a few microseconds. The locks end with the
-//! process (`scope_folder::locks`), so nobody asks which process that was. The line of a run that is gone, by its end or a kill, is
-//! *buried* by whoever finds it: its claim counts as named, until those that are left have read the folder again, and know better.
+//! A run locks its line for as long as it lives, and the head for each turn, which is a few microseconds. The
+//! locks end with the process (`scope_folder::locks`), so nobody asks which process that was. The line of a
+//! run that is gone, by its end or a kill, is *buried* by whoever finds it: its claim counts as named, until
+//! those that are left have read the folder again, and know better.
 //! ```text
 //!  claim   lock | read all | is there room? | write my claim | unlock        then the bytes are written
 //!  name    link | lock | named += bytes | claim -= bytes | unlock            a kill in between: the claim is buried
@@ -79,8 +81,8 @@ impl Table {
     /// Takes a line in the table of `folder`, which is made where there is none.
     ///
     /// # Errors
-    /// `InvalidInput` or `InvalidData` where something else has the name, `QuotaExceeded` where all lines are taken: the run can't
-    /// keep the budget. Others: there is no table for now.
+    /// `InvalidInput` or `InvalidData` where something else has the name, `QuotaExceeded` where all lines are
+    /// taken: the run can't keep the budget. Others: there is no table for now.
     pub(super) fn join(folder: &Folder, own: &Line) -> io::Result<Table> {
         let mut table = Table { file: folder.shared(OsStr::new(TABLE_FILE))?, line: 0, stuck: None };
         table.enter(true)?;
@@ -101,7 +103,10 @@ impl Table {
         }
         Err(io::Error::new(
             io::ErrorKind::QuotaExceeded,
-            format!("{RUNS_MAX} runs keep the budget of this folder already; write into another one, or end one of them"),
+            format!(
+                "{RUNS_MAX} runs keep the budget of this folder already; write into another one, or end one \
+                 of them"
+            ),
         ))
     }
 
@@ -110,7 +115,10 @@ impl Table {
         let len = self.file.metadata()?.len();
         let mut magic = [0; MAGIC.len()];
         if len > 0 && (self.file.read_exact_at(&mut magic, 0).is_err() || magic != *MAGIC) {
-            let text = format!("it is no table of wirescope's: move it away, or write --out with another folder ({TABLE_FILE})");
+            let text = format!(
+                "it is no table of wirescope's: move it away, or write --out with another folder \
+                 ({TABLE_FILE})"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         if len < TABLE_BYTES as u64 {
@@ -126,8 +134,8 @@ impl Table {
         folder.leads_to(OsStr::new(TABLE_FILE), &self.file).unwrap_or(true)
     }
 
-    /// Begins a turn, in which no other run looks; the table as it stands. `None`: another run has its turn, and didn't end it in time,
-    /// where this one waits.
+    /// Begins a turn, in which no other run looks; the table as it stands. `None`: another run has its turn,
+    /// and didn't end it in time, where this one waits.
     ///
     /// # Errors
     /// The system's.
@@ -219,7 +227,8 @@ impl Table {
         }
         let claim = line_of(bytes, line).claim;
         if claim > 0 {
-            // Most of it is nowhere: as after deleting, the others read the folder before they say that there is no room.
+            // Most of it is nowhere: as after deleting, the others read the folder before they say that there
+            // is no room.
             let named = number(bytes, NAMED_AT).saturating_add(claim);
             let deleted = number(bytes, DELETED_AT).saturating_add(1);
             self.write_counts(named, deleted)?;
@@ -243,7 +252,11 @@ fn range(line: usize) -> Range<u64> {
 
 fn line_of(bytes: &[u8; TABLE_BYTES], line: usize) -> Line {
     let at = line * LINE_BYTES;
-    Line { claim: number(bytes, at + 8), bytes_max: number(bytes, at + 16), rotate: number(bytes, at + 24) != 0 }
+    Line {
+        claim: number(bytes, at + 8),
+        bytes_max: number(bytes, at + 16),
+        rotate: number(bytes, at + 24) != 0,
+    }
 }
 
 fn number(bytes: &[u8], at: usize) -> u64 {

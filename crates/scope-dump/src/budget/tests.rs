@@ -27,7 +27,12 @@ fn put(folder: &Path, name: &str, age: u64, content: &[u8]) {
     let path = folder.join(name);
     std::fs::write(&path, content).unwrap();
     let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + age);
-    OpenOptions::new().write(true).open(&path).unwrap().set_times(FileTimes::new().set_modified(changed)).unwrap();
+    OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_times(FileTimes::new().set_modified(changed))
+        .unwrap();
 }
 
 fn open(folder: &Path, limits: Limits) -> Arc<Budget> {
@@ -35,8 +40,10 @@ fn open(folder: &Path, limits: Limits) -> Arc<Budget> {
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     names
 }
@@ -65,7 +72,8 @@ fn foreign_and_sparse_files_of_a_dump_s_name_take_no_room() {
     put(place.path(), &format!("{}.pcap", name(3)), 3, &vec![0; 3 * MIB as usize]);
     dump(place.path(), &format!("{}.pcapng", name(4)), 4, 64 << 10);
     for id in [2, 4] {
-        let file = OpenOptions::new().write(true).open(place.path().join(format!("{}.pcapng", name(id)))).unwrap();
+        let file =
+            OpenOptions::new().write(true).open(place.path().join(format!("{}.pcapng", name(id)))).unwrap();
         // Twice this is more than a count of bytes has room for; some file systems take less.
         let _ = file.set_len(i64::MAX as u64).or_else(|_| file.set_len(1 << 43));
     }
@@ -149,10 +157,20 @@ fn the_oldest_dumps_are_deleted_and_never_anything_else() {
     let deleted = |changes: Vec<Change>| {
         changes
             .into_iter()
-            .map(|change| if let Change::Deleted { names, .. } = change { names.join(" ") } else { format!("{change:?}") })
+            .map(|change| {
+                if let Change::Deleted { names, .. } = change {
+                    names.join(" ")
+                } else {
+                    format!("{change:?}")
+                }
+            })
             .collect::<Vec<_>>()
     };
-    assert_eq!(deleted(budget.look()), [format!("{0}.pcapng {0}_RAW.pcapng", name(1))], "both files of the oldest");
+    assert_eq!(
+        deleted(budget.look()),
+        [format!("{0}.pcapng {0}_RAW.pcapng", name(1))],
+        "both files of the oldest"
+    );
     let publishing = budget.publish(&name(2));
     writing.charge(2 * MIB).unwrap();
     assert_eq!(deleted(budget.look()), [format!("{}.pcapng", name(3))], "not the one that is being made");
@@ -184,7 +202,8 @@ fn the_files_of_a_pcap_dump_go_together_by_the_text_beside_them() {
         put(place.path(), &format!("{}_RAW{again}.pcap", name(1)), age, &vec![0; MIB as usize]);
         put(place.path(), &format!("{}{again}.txt", name(1)), age + 1, facts.as_bytes());
     }
-    let budget = open(place.path(), Limits { bytes_max: Some(4 * MIB + 8192), rotate: true, ..Limits::default() });
+    let budget =
+        open(place.path(), Limits { bytes_max: Some(4 * MIB + 8192), rotate: true, ..Limits::default() });
     assert!(!budget.is_full() && names(place.path()).len() == 6, "nothing needs room yet");
     Charged::to(&Some(budget)).charge(16384).unwrap();
     assert_eq!(
@@ -229,9 +248,15 @@ fn nothing_is_deleted_where_that_makes_no_room() {
     reads_again(&budget);
     let said = budget.look();
     assert!(budget.is_full());
-    assert!(matches!(&said[..], [Change::Full(why)] if why.contains("deletes none of the 7 dumps")), "{said:?}");
+    assert!(
+        matches!(&said[..], [Change::Full(why)] if why.contains("deletes none of the 7 dumps")),
+        "{said:?}"
+    );
     for _ in 0..3 {
-        assert_eq!(Charged::to(&Some(budget.clone())).charge(1).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(
+            Charged::to(&Some(budget.clone())).charge(1).unwrap_err().kind(),
+            io::ErrorKind::StorageFull
+        );
         assert!(budget.look().is_empty(), "said once");
         reads_again(&budget);
     }
@@ -285,7 +310,8 @@ fn a_dump_that_is_kept_under_another_name_is_not_deleted_for_free_space() {
         let first = entries.iter().find(|entry| entry.name == *name).unwrap();
         let Found::Dump(dump) = files::dump_of(&folder, first, &entries, &none) else { panic!("{name}") };
         assert_eq!((dump.gain().bytes, dump.gain().disk >= MIB), (MIB, at > 0), "{name}");
-        let room = Room::new(&Limits { free_min: Some(FreeMin::Bytes(9)), ..Limits::default() }, 0, Some((5, 100)));
+        let room =
+            Room::new(&Limits { free_min: Some(FreeMin::Bytes(9)), ..Limits::default() }, 0, Some((5, 100)));
         assert_eq!(room.is_helped(dump.gain(), 1), at > 0);
     }
 }

@@ -1,4 +1,5 @@
-//! A dump's files, block by block and through the programs of others: descriptions first, whatever comes late or is new.
+//! A dump's files, block by block and through the programs of others: descriptions first, whatever comes late
+//! or is new.
 
 use super::*;
 use crate::header::HEADER_BYTES;
@@ -18,8 +19,13 @@ struct Bench {
 
 impl Bench {
     fn new(link_type: LinkType) -> Bench {
-        let config =
-            RingConfig { ring_bytes: 16 * (64 << 10), segment_bytes: Some(64 << 10), workers: 1, lanes: 1, run_id: [3; 16] };
+        let config = RingConfig {
+            ring_bytes: 16 * (64 << 10),
+            segment_bytes: Some(64 << 10),
+            workers: 1,
+            lanes: 1,
+            run_id: [3; 16],
+        };
         let ring = Ring::create(&config).unwrap();
         let lane = ring.open_lane(0, link_type).unwrap().lane();
         Bench { ring, lane, link_type, known: 0, folder: tempfile::tempdir().unwrap() }
@@ -49,19 +55,22 @@ impl Bench {
     /// Writes a packet of `interface` with this time, in s after the epoch.
     fn write(&self, file: &mut OutFile, interface: u32, time_s: i64, comment: &str) {
         let time_ns = time_s * 1_000_000_000;
-        let head = PacketHead { interface, time_ns, captured_len: 60, original_len: 60, ..PacketHead::default() };
+        let head =
+            PacketHead { interface, time_ns, captured_len: 60, original_len: 60, ..PacketHead::default() };
         let mut block = vec![0; head.block_bytes()];
         let mut data = [0x45; 60];
         data[0] = time_s as u8;
         head.write(&mut block, &data);
-        let comments: Vec<String> = [comment].into_iter().filter(|comment| !comment.is_empty()).map(String::from).collect();
+        let comments: Vec<String> =
+            [comment].into_iter().filter(|comment| !comment.is_empty()).map(String::from).collect();
         file.write(&*self.ring, Place { time_ns, lane: self.lane, packet: 0 }, &block, &comments);
     }
 
     fn publish(&self, mut file: OutFile, stem: &str) -> Option<PathBuf> {
         file.finish_packets(&*self.ring, self.ring.interface_of(self.link_type), (0, 0), 100 * 1_000_000_000);
         assert_eq!(file.complaint(), None);
-        let report = DumpReport { id: 7, trigger: "hit".into(), why: "by a test".into(), ..DumpReport::default() };
+        let report =
+            DumpReport { id: 7, trigger: "hit".into(), why: "by a test".into(), ..DumpReport::default() };
         file.publish(&report, stem, None).unwrap()
     }
 }
@@ -148,7 +157,10 @@ fn a_pipe_begins_with_all_interfaces_that_are_known() {
         bench.write(&mut file, first, 10, "");
         bench.write(&mut file, second, 20, "fired");
         assert_eq!(bench.publish(file, "piped"), None);
-        assert_eq!(kinds(&path)[..4], [pcapng::SECTION_HEADER, pcapng::INTERFACE, pcapng::INTERFACE, pcapng::PACKET]);
+        assert_eq!(
+            kinds(&path)[..4],
+            [pcapng::SECTION_HEADER, pcapng::INTERFACE, pcapng::INTERFACE, pcapng::PACKET]
+        );
         every_tool_copies(&path).unwrap();
         assert_eq!(oracle::read(&path).unwrap().packet_comments, [(1, "fired".to_string())]);
     }
@@ -239,7 +251,8 @@ fn a_pipe_has_the_names_of_the_files_that_its_packets_come_from_and_of_no_others
         disk: Arc::new(crate::disk::SystemDisk),
         together: None,
     });
-    let mut file = OutFile::create(&output, &*bench.ring, bench.link_type, &evidence, &Arc::default(), "").unwrap();
+    let mut file =
+        OutFile::create(&output, &*bench.ring, bench.link_type, &evidence, &Arc::default(), "").unwrap();
     bench.write(&mut file, near, 10, "");
     assert_eq!(bench.publish(file, "piped"), None);
     let found = oracle::read(&path).unwrap();

@@ -1,5 +1,5 @@
-//! What a dump takes of the shared scan against its own scan: dumps that join and leave at any moment, any filters, bounds that
-//! are reached all the time.
+//! What a dump takes of the shared scan against its own scan: dumps that join and leave at any moment, any
+//! filters, bounds that are reached all the time.
 
 use super::*;
 use proptest::prelude::*;
@@ -26,7 +26,8 @@ impl Dice {
     }
 }
 
-/// TCP or UDP between few hosts and ports; some are fragments or in a tunnel, whose entries are partial or lack ports.
+/// TCP or UDP between few hosts and ports; some are fragments or in a tunnel, whose entries are partial or
+/// lack ports.
 fn packet(dice: &mut Dice) -> Vec<u8> {
     let mut data = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 50, 0, 1, 0, 0, 64, 6, 0, 0];
     data.extend([10, 0, 0, dice.below(5) as u8, 10, 0, 0, dice.below(5) as u8]);
@@ -80,8 +81,13 @@ struct Bench {
 
 impl Bench {
     fn new(bounds: Bounds) -> Bench {
-        let config =
-            RingConfig { ring_bytes: 34 * (64 << 10), segment_bytes: Some(64 << 10), workers: LANES, lanes: 1, run_id: [5; 16] };
+        let config = RingConfig {
+            ring_bytes: 34 * (64 << 10),
+            segment_bytes: Some(64 << 10),
+            workers: LANES,
+            lanes: 1,
+            run_id: [5; 16],
+        };
         let ring = Ring::create(&config).expect("a ring");
         let open = |worker: u32| {
             let mut writer = ring.open_lane(worker, LinkType::ETHERNET).expect("a lane");
@@ -136,7 +142,8 @@ impl Bench {
         }
     }
 
-    /// One round of a dump: what is there in each lane, now and then not all of it, and the newest segment first.
+    /// One round of a dump: what is there in each lane, now and then not all of it, and the newest segment
+    /// first.
     fn round(&mut self, dump: &mut Dump, dice: &mut Dice) {
         let mut pieces = Vec::new();
         for lane in 0..LANES {
@@ -162,17 +169,22 @@ impl Bench {
     }
 
     fn compare(&mut self, dump: &Dump, pinned: &Pinned, range: Range<u32>) {
-        let data = |index: u32| &self.fed[pinned.lane() as usize][(pinned.first_packet() + u64::from(index)) as usize];
+        let data = |index: u32| {
+            &self.fed[pinned.lane() as usize][(pinned.first_packet() + u64::from(index)) as usize]
+        };
         let takes = |index: &u32| {
             let data = data(*index);
             dump.predicate.matches(&Headers::parse(LinkType::ETHERNET, data), data, data.len() as u32)
         };
         let alone: Vec<u32> = range.clone().filter(takes).collect();
-        let screened: Vec<u32> = pinned.matches(dump.sieve.keys(), range.start, range.end).filter(takes).collect();
+        let screened: Vec<u32> =
+            pinned.matches(dump.sieve.keys(), range.start, range.end).filter(takes).collect();
         assert_eq!(screened, alone, "{}", dump.text);
         let Some((own, found)) = dump.reader.take(pinned, range.clone()) else { return };
         assert!(
-            own.start == range.start && own.end <= range.end && found.iter().all(|index| (own.end..range.end).contains(index))
+            own.start == range.start
+                && own.end <= range.end
+                && found.iter().all(|index| (own.end..range.end).contains(index))
         );
         assert!(found.is_sorted_by(|a, b| a < b), "each once, in order: {found:?}");
         let own = pinned.matches(dump.sieve.keys(), own.start, own.end);
@@ -196,7 +208,8 @@ fn check(seed: u64, bounds: Bounds, steps: u64) -> Bench {
             _ => {}
         }
         let waiting: usize = bench.scans.lock().members.values().map(|member| member.waiting).sum();
-        let counted: usize = bench.scans.lock().members.values().flat_map(|member| &member.found).map(VecDeque::len).sum();
+        let counted: usize =
+            bench.scans.lock().members.values().flat_map(|member| &member.found).map(VecDeque::len).sum();
         assert_eq!(waiting, counted);
     }
     bench
@@ -224,7 +237,10 @@ fn what_comes_in_is_scanned_once_for_all() {
         }
     }
     let shared = bench.scans.spared().packets_shared;
-    assert!((2000..=3000).contains(&shared), "{shared} of the 2500 packets that came behind the begin, and 500 before");
+    assert!(
+        (2000..=3000).contains(&shared),
+        "{shared} of the 2500 packets that came behind the begin, and 500 before"
+    );
     assert!(bench.compared > 10_000, "{}", bench.compared);
 }
 
@@ -251,8 +267,9 @@ fn a_segment_is_skipped_only_where_no_packet_of_it_can_match() {
     // Without tunnels, whose entries say nothing of what is in them, and with some of them at the end.
     bench.feed_where(0, 3000, &mut dice, |data| data[23] != 47 && data[12] == 8 && data[20] == 0);
     bench.feed(0, 3000, &mut dice);
-    let sealed: Vec<Pinned> =
-        (0..bench.ring.lane_next(0) - 1).filter_map(|sequence| bench.ring.pin(bench.ring.segment_id(0, sequence))).collect();
+    let sealed: Vec<Pinned> = (0..bench.ring.lane_next(0) - 1)
+        .filter_map(|sequence| bench.ring.pin(bench.ring.segment_id(0, sequence)))
+        .collect();
     assert!(sealed.len() > 6 && sealed.iter().all(|pinned| summaries.build(pinned)));
     let mut skipped = 0;
     for _ in 0..200 {

@@ -1,14 +1,19 @@
-//! A ring that is fed as live workers would, and a dump that comes to its reading and writing only when it is let: with the truth of
-//! what was offered.
+//! A ring that is fed as live workers would, and a dump that comes to its reading and writing only when it is
+//! let: with the truth of what was offered.
 
 #![allow(dead_code)] // each test binary uses a part of it
 
 use scope_dump::disk::Disk;
-use scope_dump::{DumpFormat, DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, SystemDisk, Target, cut};
+use scope_dump::{
+    DumpFormat, DumpOrder, DumpOutput, DumpReport, FirstPins, HitPacket, Progress, Scans, SystemDisk, Target,
+    cut,
+};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_folder::Folder;
 use scope_packet::pcapng::{self, PacketBlock, PacketHead};
-use scope_packet::{Clock, Gap, GapReason, Headers, Interface, KeyEntry, LinkType, SegmentId, TimestampSource};
+use scope_packet::{
+    Clock, Gap, GapReason, Headers, Interface, KeyEntry, LinkType, SegmentId, TimestampSource,
+};
 use scope_ring::{Append, LaneWriter, Pinned, Ring, RingConfig, WorkerCounts};
 use scope_trigger::Window;
 use std::collections::BTreeMap;
@@ -155,8 +160,13 @@ impl Bench {
     /// A lane of each of these link types.
     pub fn of(link_types: &[LinkType], segments: u64, jitter_ns: i64, longer_than: usize) -> Bench {
         let lanes = link_types.len() as u32;
-        let config =
-            RingConfig { ring_bytes: segments * SEGMENT, segment_bytes: Some(SEGMENT), workers: lanes, lanes, run_id: [3; 16] };
+        let config = RingConfig {
+            ring_bytes: segments * SEGMENT,
+            segment_bytes: Some(SEGMENT),
+            workers: lanes,
+            lanes,
+            run_id: [3; 16],
+        };
         let ring = Ring::create(&config).unwrap();
         let open = |worker: u32| {
             let mut writer = ring.open_lane(worker, link_types[worker as usize]).unwrap();
@@ -198,13 +208,23 @@ impl Bench {
         self.offered.insert((lane, number), Offered { time_ns, taken: len > self.longer_than });
         if dice.once_in(self.dropped_of) {
             // The kernel drops it, and is asked later.
-            self.ring.note_loss(lane, 1, time_ns - dice.below(1_000_000) as i64, time_ns + dice.below(1_000_000) as i64);
+            self.ring.note_loss(
+                lane,
+                1,
+                time_ns - dice.below(1_000_000) as i64,
+                time_ns + dice.below(1_000_000) as i64,
+            );
             return (time_ns, None);
         }
         let mut data = vec![0xee; len];
         data[..8].copy_from_slice(&number.to_le_bytes());
         data[8..12].copy_from_slice(&lane.to_le_bytes());
-        let head = PacketHead { time_ns, captured_len: len as u32, original_len: len as u32, ..PacketHead::default() };
+        let head = PacketHead {
+            time_ns,
+            captured_len: len as u32,
+            original_len: len as u32,
+            ..PacketHead::default()
+        };
         let key = KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &data));
         let writer = &mut self.writers[at];
         while writer.append(0, &head, key, &data) == Append::NeedsSegment {
@@ -221,7 +241,13 @@ impl Bench {
         for worker in 0..self.writers.len() {
             self.writers[worker].commit();
             if let Some((packets, from_ns, to_ns)) = self.dropped[worker].take() {
-                let gap = Gap { from_ns, to_ns, reason: GapReason::RingPinned, lost_min: packets, lost_max: Some(packets) };
+                let gap = Gap {
+                    from_ns,
+                    to_ns,
+                    reason: GapReason::RingPinned,
+                    lost_min: packets,
+                    lost_max: Some(packets),
+                };
                 self.ring.note_gap(worker as u32, 0, gap);
             }
             let counts = WorkerCounts { received_packets: self.numbers[worker], ..WorkerCounts::default() };
@@ -262,8 +288,12 @@ pub fn read_file(path: &Path) -> BTreeMap<(u32, u64), u32> {
 pub fn verify(bench: &Bench, report: &DumpReport, hit: Option<(u32, u64)>, about: &str) -> usize {
     let written = read(report);
     assert!(written.values().all(|&times| times == 1), "{about}: each packet once");
-    let inside = |packet: &Offered| packet.taken && (report.asked.0..=report.asked.1).contains(&packet.time_ns);
-    assert!(written.keys().all(|key| Some(*key) == hit || inside(&bench.offered[key])), "{about}: a packet too much");
+    let inside =
+        |packet: &Offered| packet.taken && (report.asked.0..=report.asked.1).contains(&packet.time_ns);
+    assert!(
+        written.keys().all(|key| Some(*key) == hit || inside(&bench.offered[key])),
+        "{about}: a packet too much"
+    );
     let missing: Vec<&Offered> = bench
         .offered
         .iter()
@@ -276,10 +306,15 @@ pub fn verify(bench: &Bench, report: &DumpReport, hit: Option<(u32, u64)>, about
     assert_eq!(report.complete, report.gaps.is_empty(), "{about}: {report:#?}");
     for packet in missing {
         let within = |gap: &&Gap| (gap.from_ns..=gap.to_ns).contains(&packet.time_ns);
-        assert!(report.gaps.iter().any(|gap| within(&gap)), "{about}: a packet of {} in no gap: {report:#?}", packet.time_ns);
+        assert!(
+            report.gaps.iter().any(|gap| within(&gap)),
+            "{about}: a packet of {} in no gap: {report:#?}",
+            packet.time_ns
+        );
     }
     let sorted = report.gaps.is_sorted_by_key(|gap| (gap.from_ns, gap.to_ns));
-    let inside = |gap: &Gap| report.asked.0 <= gap.from_ns && gap.from_ns <= gap.to_ns && gap.to_ns <= report.asked.1;
+    let inside =
+        |gap: &Gap| report.asked.0 <= gap.from_ns && gap.from_ns <= gap.to_ns && gap.to_ns <= report.asked.1;
     assert!(sorted && report.gaps.iter().all(inside), "{about}: {report:#?}");
     lost as usize
 }
@@ -293,7 +328,8 @@ pub fn begin(
     output: DumpOutput,
     gate: &Arc<Gate>,
 ) -> std::thread::JoinHandle<DumpReport> {
-    let text = if bench.longer_than == 0 { String::new() } else { format!("greater {}", bench.longer_than + 1) };
+    let text =
+        if bench.longer_than == 0 { String::new() } else { format!("greater {}", bench.longer_than + 1) };
     let pins = FirstPins::take(&bench.ring, window.era(), window.from_ns(), dumps_max);
     bench.scans.watch(&pins);
     let order = DumpOrder {
@@ -324,5 +360,11 @@ pub fn begin(
 /// Files in a folder, written when the gate lets them.
 pub fn in_folder(folder: &Path, gate: &Arc<Gate>) -> DumpOutput {
     let target = Target::Folder(Arc::new(Folder::open(folder).unwrap()));
-    DumpOutput { format: DumpFormat::Pcapng, target, budget: None, disk: Arc::new(SlowDisk(gate.clone())), together: None }
+    DumpOutput {
+        format: DumpFormat::Pcapng,
+        target,
+        budget: None,
+        disk: Arc::new(SlowDisk(gate.clone())),
+        together: None,
+    }
 }

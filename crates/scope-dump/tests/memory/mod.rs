@@ -107,7 +107,10 @@ impl Memory {
 
     /// One packet more, in segment `sequence` of `lane`.
     pub fn push(&mut self, lane: u32, sequence: u64, head: &PacketHead, data: &[u8]) {
-        let number = self.lanes[lane as usize].values().next_back().map_or(0, |last| last.first_packet + last.times.len() as u64);
+        let number = self.lanes[lane as usize]
+            .values()
+            .next_back()
+            .map_or(0, |last| last.first_packet + last.times.len() as u64);
         let segment = self.lanes[lane as usize].entry(sequence).or_default();
         if segment.times.is_empty() {
             segment.first_packet = number;
@@ -168,7 +171,8 @@ impl Timeline for Memory {
     fn settle(&mut self, _to_ns: i64) -> Settled {
         self.come(self.came.saturating_add(self.step).min(self.order.len()));
         let latest = self.clocks.iter().copied().min().unwrap_or(0);
-        self.settled = if self.is_at_its_end() { Moment::END } else { Moment::new(0, latest - self.grace_ns) };
+        self.settled =
+            if self.is_at_its_end() { Moment::END } else { Moment::new(0, latest - self.grace_ns) };
         Settled { up_to: self.settled, goes_on: true }
     }
 
@@ -180,8 +184,11 @@ impl Timeline for Memory {
                 let numbers = segment.first_packet..segment.first_packet + segment.times.len() as u64;
                 let new = numbers.start.max(from)..numbers.end.min(self.counts[lane]);
                 let index = |number: u64| (number - numbers.start) as usize;
-                let times = if new.is_empty() { &[][..] } else { &segment.times[index(new.start)..index(new.end)] };
-                let (Some(&min_ns), Some(&max_ns)) = (times.iter().min(), times.iter().max()) else { continue };
+                let times =
+                    if new.is_empty() { &[][..] } else { &segment.times[index(new.start)..index(new.end)] };
+                let (Some(&min_ns), Some(&max_ns)) = (times.iter().min(), times.iter().max()) else {
+                    continue;
+                };
                 if max_ns >= self.from_ns && (min_ns <= to_ns || !last) {
                     pieces.push(Piece {
                         segment: SegmentId { run: RUN, lane: lane as u32, sequence },

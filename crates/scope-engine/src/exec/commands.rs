@@ -71,7 +71,8 @@ impl Running {
         }
     }
 
-    /// Ends what is left of its group, whose leader is still to be waited for, so that its number is still its own.
+    /// Ends what is left of its group, whose leader is still to be waited for, so that its number is still
+    /// its own.
     fn end(mut self) -> Told {
         let _ = kill_process_group(self.group, Signal::KILL);
         let status = self.child.wait().map(ExitStatusExt::into_raw).map_err(|error| error.to_string());
@@ -113,7 +114,13 @@ impl Commands {
             Ok(running) => self.running.push(running),
             Err(error) => {
                 let (dump, status) = (job.dump, Err(format!("/bin/sh: {error}")));
-                return Some(Told::Ended(Outcome { dump, status, timed_out: false, took: Duration::ZERO, output: Vec::new() }));
+                return Some(Told::Ended(Outcome {
+                    dump,
+                    status,
+                    timed_out: false,
+                    took: Duration::ZERO,
+                    output: Vec::new(),
+                }));
             }
         }
         None
@@ -131,7 +138,15 @@ impl Commands {
         unsafe { command.pre_exec(alone) };
         let child = command.spawn()?;
         let (group, pipe) = (Pid::from_child(&child), Some(File::from(pipe)));
-        Ok(Running { dump: job.dump, child, group, began: Instant::now(), told_to_end: None, pipe, output: Vec::new() })
+        Ok(Running {
+            dump: job.dump,
+            child,
+            group,
+            began: Instant::now(),
+            told_to_end: None,
+            pipe,
+            output: Vec::new(),
+        })
     }
 
     /// Tells all of them to end.
@@ -146,8 +161,9 @@ impl Commands {
         }
     }
 
-    /// Waits until a command says something, `orders` has something to read or to take, or a little while has passed; where no
-    /// command runs, for the orders alone. Then listens, ends what takes too long, and tells what has ended.
+    /// Waits until a command says something, `orders` has something to read or to take, or a little while has
+    /// passed; where no command runs, for the orders alone. Then listens, ends what takes too long, and tells
+    /// what has ended.
     pub fn look(&mut self, orders: BorrowedFd<'_>, want_to_write: bool) -> Vec<Told> {
         let flags = if want_to_write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let pipes = self.running.iter().filter_map(|running| running.pipe.as_ref());
@@ -167,7 +183,9 @@ impl Commands {
             // Who was told to end has its grace, and so has all of its group, as long as one of them lives.
             let gone = match running.told_to_end {
                 Some(since) => {
-                    let others = living.as_ref().is_none_or(|groups| groups.contains(&running.group.as_raw_nonzero().get()));
+                    let others = living
+                        .as_ref()
+                        .is_none_or(|groups| groups.contains(&running.group.as_raw_nonzero().get()));
                     since.elapsed() >= GRACE || running.has_ended() && !others
                 }
                 None => running.has_ended(),
@@ -180,11 +198,12 @@ impl Commands {
 
 /// For a command's process: it gets no descriptor but the three standard ones, and dies with the helper.
 fn alone() -> io::Result<()> {
-    // SAFETY: these take numbers only. What is left open closes when the shell begins, and not before: by one of them the
-    // standard library tells of a shell that can't begin.
+    // SAFETY: these take numbers only. What is left open closes when the shell begins, and not before: by one
+    // of them the standard library tells of a shell that can't begin.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-        // An older kernel has no such flag: then all descriptors of the helper close by themselves, as it has opened them so.
+        // An older kernel has no such flag: then all descriptors of the helper close by themselves, as it has
+        // opened them so.
         libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
     }
     Ok(())

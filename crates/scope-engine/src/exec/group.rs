@@ -1,5 +1,5 @@
-//! Which process groups still have somebody alive in them, zombies not counted: a signal to a group can't tell while its leader is
-//! still to be waited for.
+//! Which process groups still have somebody alive in them, zombies not counted: a signal to a group can't
+//! tell while its leader is still to be waited for.
 
 use std::collections::BTreeSet;
 use std::fs::{read_dir, read_to_string};
@@ -40,7 +40,8 @@ mod tests {
     #[test]
     fn who_lives_is_told_by_state_and_threads_whatever_its_name_is() {
         let check = |state: &str, threads: u32, expected| {
-            let stat = format!("7 (a) Z 1 2 (b) {state} 1 42 42 0 -1 0 1 2 3 4 5 6 7 8 20 0 {threads} 0 99\n");
+            let stat =
+                format!("7 (a) Z 1 2 (b) {state} 1 42 42 0 -1 0 1 2 3 4 5 6 7 8 20 0 {threads} 0 99\n");
             assert_eq!(living_in(&stat), expected, "{stat}");
         };
         check("S", 1, Some(42));

@@ -94,12 +94,13 @@ impl ExecNews {
     /// What went wrong, in words; `None`: nothing.
     pub fn complaint(&self) -> Option<String> {
         match self {
-            ExecNews::Skipped { dump } => {
-                Some(format!("the command for dump {dump} was skipped: too many are waiting, or the run is over; see --exec-max"))
-            }
-            ExecNews::Ended { dump, timed_out: true, seconds, .. } => {
-                Some(format!("the command for dump {dump} was ended after {seconds:.1} s; see --exec-timeout"))
-            }
+            ExecNews::Skipped { dump } => Some(format!(
+                "the command for dump {dump} was skipped: too many are waiting, or the run is over; see \
+                 --exec-max"
+            )),
+            ExecNews::Ended { dump, timed_out: true, seconds, .. } => Some(format!(
+                "the command for dump {dump} was ended after {seconds:.1} s; see --exec-timeout"
+            )),
             ExecNews::Ended { dump, outcome: Err(error), .. } => {
                 Some(format!("the command for dump {dump} can't be run: {error}"))
             }
@@ -108,10 +109,16 @@ impl ExecNews {
                     (Some(code), _) => format!("exit code {code}"),
                     (None, signal) => format!("signal {}", signal.unwrap_or_default()),
                 };
-                let said = printable(output.lines().next().unwrap_or_default()).chars().take(SAID_CHARS_MAX).collect::<String>();
+                let said = printable(output.lines().next().unwrap_or_default())
+                    .chars()
+                    .take(SAID_CHARS_MAX)
+                    .collect::<String>();
                 let said = if said.is_empty() { said } else { format!(": {said}") };
                 let remedy = match writable {
-                    0 => "; commands write only in their temporary folder ($TMPDIR), and where --exec-write DIR says",
+                    0 => {
+                        "; commands write only in their temporary folder ($TMPDIR), and where --exec-write \
+                         DIR says"
+                    }
                     _ => "",
                 };
                 Some(format!("the command for dump {dump} failed with {how}{said}{remedy}"))

@@ -186,18 +186,29 @@ impl Order {
         match self {
             Order::Setup(setup) => {
                 let user = setup.user.map_or([0, 0, 0], |(uid, gid)| [1, uid.into(), gid.into()]);
-                let frame =
-                    Frame::new(0).bytes(setup.command.as_bytes()).number(setup.at_once as u64).number(nanos(setup.timeout));
+                let frame = Frame::new(0)
+                    .bytes(setup.command.as_bytes())
+                    .number(setup.at_once as u64)
+                    .number(nanos(setup.timeout));
                 let frame = user.into_iter().fold(frame, Frame::number);
                 let dumps = setup.dumps.as_deref().map_or(&b""[..], |path| path.as_os_str().as_bytes());
-                let frame = frame.bytes(dumps).number(setup.dumps_listed.into()).bytes(setup.temporary.as_os_str().as_bytes());
+                let frame = frame
+                    .bytes(dumps)
+                    .number(setup.dumps_listed.into())
+                    .bytes(setup.temporary.as_os_str().as_bytes());
                 let frame = frame.number(setup.writable.len() as u64);
-                setup.writable.iter().fold(frame, |frame, path| frame.bytes(path.as_os_str().as_bytes())).end()
+                setup
+                    .writable
+                    .iter()
+                    .fold(frame, |frame, path| frame.bytes(path.as_os_str().as_bytes()))
+                    .end()
             }
             Order::Run(job) => {
                 let frame = Frame::new(1).number(job.dump).number(job.facts.len() as u64);
                 let facts = job.facts.iter();
-                facts.fold(frame, |frame, (name, value)| frame.bytes(name.as_bytes()).bytes(value.as_bytes())).end()
+                facts
+                    .fold(frame, |frame, (name, value)| frame.bytes(name.as_bytes()).bytes(value.as_bytes()))
+                    .end()
             }
             Order::EndAll => Frame::new(2).end(),
         }
@@ -225,7 +236,10 @@ impl Order {
             }
             1 => {
                 let dump = fields.number()?;
-                Order::Run(Job { dump, facts: fields.list(|fields| Some((fields.text()?, fields.words()?)))? })
+                Order::Run(Job {
+                    dump,
+                    facts: fields.list(|fields| Some((fields.text()?, fields.words()?)))?,
+                })
             }
             2 => Order::EndAll,
             _ => return None,
@@ -248,8 +262,16 @@ impl Told {
                     Ok(status) => (1, *status as u32, ""),
                     Err(error) => (0, 0, error.as_str()),
                 };
-                let frame = Frame::new(2).number(outcome.dump).number(started).number(status.into()).bytes(error.as_bytes());
-                frame.number(outcome.timed_out.into()).number(nanos(outcome.took)).bytes(&outcome.output).end()
+                let frame = Frame::new(2)
+                    .number(outcome.dump)
+                    .number(started)
+                    .number(status.into())
+                    .bytes(error.as_bytes());
+                frame
+                    .number(outcome.timed_out.into())
+                    .number(nanos(outcome.took))
+                    .bytes(&outcome.output)
+                    .end()
             }
         }
     }
@@ -264,7 +286,8 @@ impl Told {
                 Told::Refused(Refusal { folder, cause: fields.text()?, remedy: fields.text()? })
             }
             2 => {
-                let (dump, started, status, error) = (fields.number()?, fields.flag()?, fields.number()?, fields.text()?);
+                let (dump, started, status, error) =
+                    (fields.number()?, fields.flag()?, fields.number()?, fields.text()?);
                 let status = if started { Ok(u32::try_from(status).ok()? as i32) } else { Err(error) };
                 let (timed_out, took) = (fields.flag()?, fields.duration()?);
                 Told::Ended(Outcome { dump, status, timed_out, took, output: fields.bytes()?.to_vec() })
@@ -351,9 +374,18 @@ mod tests {
             writable: vec!["/a".into(), OsString::from_vec(vec![b'/', 0xff]).into()],
             temporary: "/tmp".into(),
         };
-        let plain = Setup { user: None, dumps: None, dumps_listed: false, writable: Vec::new(), ..setup.clone() };
-        let facts = vec![("WIRESCOPE_FILE".to_string(), OsString::from_vec(vec![0xfe])), ("B".to_string(), OsString::new())];
-        vec![Order::Setup(setup), Order::Setup(plain), Order::Run(Job { dump: u64::MAX, facts }), Order::EndAll]
+        let plain =
+            Setup { user: None, dumps: None, dumps_listed: false, writable: Vec::new(), ..setup.clone() };
+        let facts = vec![
+            ("WIRESCOPE_FILE".to_string(), OsString::from_vec(vec![0xfe])),
+            ("B".to_string(), OsString::new()),
+        ];
+        vec![
+            Order::Setup(setup),
+            Order::Setup(plain),
+            Order::Run(Job { dump: u64::MAX, facts }),
+            Order::EndAll,
+        ]
     }
 
     fn tellings() -> Vec<Told> {

@@ -1,4 +1,5 @@
-//! The process that runs commands: begun by a run before that gives up its rights, and with other rights than that.
+//! The process that runs commands: begun by a run before that gives up its rights, and with other rights than
+//! that.
 //!
 //! ```text
 //!  run ──► keeper ──► helper ──► /bin/sh -c COMMAND ...
@@ -11,8 +12,8 @@
 //!   4. the run closes the socket, or dies: the helper kills what runs and ends; the keeper, who may do nothing else, removes
 //!      the temporary folder, and ends
 //! ```
-//! Neither can be looked at by processes of the same user. The keeper takes no orders: it stands outside of the helper's rules only
-//! because these don't let the temporary folder be removed from the one above it.
+//! Neither can be looked at by processes of the same user. The keeper takes no orders: it stands outside of
+//! the helper's rules only because these don't let the temporary folder be removed from the one above it.
 
 use super::commands::Commands;
 use super::orders::{Inbox, Order, Refusal, Setup, Told};
@@ -59,7 +60,9 @@ fn begin(setup: &Setup) -> Result<Begun, Refusal> {
     let mut rules = CommandRules::new().map_err(failed("making Landlock's rules"))?;
     rules.system().map_err(failed("making Landlock's rules"))?;
     if let Some(dumps) = &setup.dumps {
-        rules.read(dumps, setup.dumps_listed).map_err(|error| Refusal::whole(format!("{}: {error}", dumps.display())))?;
+        rules
+            .read(dumps, setup.dumps_listed)
+            .map_err(|error| Refusal::whole(format!("{}: {error}", dumps.display())))?;
     }
     for folder in &setup.writable {
         let refused = |error: io::Error| Refusal {
@@ -82,7 +85,10 @@ fn begin(setup: &Setup) -> Result<Begun, Refusal> {
     }
     let temporary = make_temporary(&setup.temporary).map_err(|error| Refusal {
         folder: None,
-        cause: format!("no temporary folder for its commands can be made in {}: {error}", setup.temporary.display()),
+        cause: format!(
+            "no temporary folder for its commands can be made in {}: {error}",
+            setup.temporary.display()
+        ),
         remedy: format!("set TMPDIR to a folder where {} can make one", who.name),
     })?;
     let made = rules.write(&temporary).map_err(failed("making Landlock's rules"));
@@ -104,8 +110,10 @@ fn not_writable(who: &User, folder: &Path, cause: io::Error) -> Refusal {
 
 /// A new folder that is only this user's.
 fn make_temporary(parent: &Path) -> io::Result<PathBuf> {
-    let template = CString::new([parent.as_os_str().as_bytes(), b"/wirescope-exec-XXXXXX"].concat())?.into_raw();
-    // SAFETY: the text ends with a NUL and is this function's alone; mkdtemp changes its last six letters. Taken back once.
+    let template =
+        CString::new([parent.as_os_str().as_bytes(), b"/wirescope-exec-XXXXXX"].concat())?.into_raw();
+    // SAFETY: the text ends with a NUL and is this function's alone; mkdtemp changes its last six letters.
+    // Taken back once.
     let (made, path) = unsafe { (!libc::mkdtemp(template).is_null(), CString::from_raw(template)) };
     if made { Ok(OsString::from_vec(path.into_bytes()).into()) } else { Err(io::Error::last_os_error()) }
 }
@@ -122,7 +130,10 @@ fn keep(run: File, inbox: Inbox, setup: Setup, begun: Begun) -> u8 {
             help(run, inbox, setup, rules, &temporary)
         }
         -1 => {
-            let told = Told::Refused(Refusal::whole(format!("no process for commands: {}", io::Error::last_os_error())));
+            let told = Told::Refused(Refusal::whole(format!(
+                "no process for commands: {}",
+                io::Error::last_os_error()
+            )));
             let _ = (&run).write_all(&told.to_frame());
             let _ = std::fs::remove_dir(&temporary);
             REFUSED
@@ -193,7 +204,8 @@ fn drain(outbox: &mut Vec<u8>, mut to: &File) -> bool {
     true
 }
 
-/// What every command finds in its environment besides the facts: what this process was given, and what is its own.
+/// What every command finds in its environment besides the facts: what this process was given, and what is
+/// its own.
 fn environment(temporary: &Path) -> Vec<(OsString, OsString)> {
     let given = std::env::vars_os().filter(|(name, _)| !PROTECTED.iter().any(|protected| name == protected));
     let mut environment: Vec<(OsString, OsString)> = given.collect();

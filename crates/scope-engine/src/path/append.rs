@@ -1,5 +1,5 @@
-//! The stage that appends: packets of one interface that follow one another go into their lane together, and what has no place there is
-//! dropped for a reason.
+//! The stage that appends: packets of one interface that follow one another go into their lane together, and
+//! what has no place there is dropped for a reason.
 
 use scope_dump::HitPacket;
 use scope_filter::Asked;
@@ -15,7 +15,8 @@ pub(super) const WAIT_STEP: Duration = Duration::from_micros(100);
 pub(super) struct Lane {
     pub writer: LaneWriter,
     pub group: ClaimGroup,
-    /// A claim failed in this batch: the next try comes with the next one. What one share hasn't got another one may have.
+    /// A claim failed in this batch: the next try comes with the next one. What one share hasn't got another
+    /// one may have.
     claim_failed: bool,
 }
 
@@ -65,12 +66,25 @@ pub(super) struct Append<'a> {
 impl<'a> Append<'a> {
     pub fn new(ring: &'a Ring, clock: &'a dyn Clock, waits: bool) -> Append<'a> {
         let (lanes, ports) = (Vec::new(), Vec::new());
-        Append { ring, clock, waits, lanes, ports, counts: WorkerCounts::default(), lost: [None; DropReason::ALL.len()] }
+        Append {
+            ring,
+            clock,
+            waits,
+            lanes,
+            ports,
+            counts: WorkerCounts::default(),
+            lost: [None; DropReason::ALL.len()],
+        }
     }
 
     /// The source has an interface more.
     pub fn interface(&mut self, interface: &Interface) {
-        self.ports.push(Port { interface: interface.clone(), place: Attached::NotYet, prefilter: None, lost: 0 });
+        self.ports.push(Port {
+            interface: interface.clone(),
+            place: Attached::NotYet,
+            prefilter: None,
+            lost: 0,
+        });
     }
 
     /// A lane more.
@@ -86,7 +100,8 @@ impl<'a> Append<'a> {
         }
     }
 
-    /// Counts a packet that a prefilter refused. What was lost before it, was lost before the next one that is stored.
+    /// Counts a packet that a prefilter refused. What was lost before it, was lost before the next one that
+    /// is stored.
     pub fn leave_out(&mut self, packet: &Packet<'_>) {
         self.counts.filtered_packets += 1;
         self.counts.filtered_bytes += packet.data.len() as u64;
@@ -119,7 +134,11 @@ impl<'a> Append<'a> {
         }
         let writer = &mut self.lanes[lane].writer;
         if stored == packets.len() {
-            return Some(HitPacket { lane: writer.lane(), packet: writer.next_packet() - 1, link_type: writer.link_type() });
+            return Some(HitPacket {
+                lane: writer.lane(),
+                packet: writer.next_packet() - 1,
+                link_type: writer.link_type(),
+            });
         }
         writer.count_dropped(index, DropReason::RingPinned, (packets.len() - stored) as u64);
         for packet in &packets[stored..] {
@@ -128,7 +147,8 @@ impl<'a> Append<'a> {
         None
     }
 
-    /// Gets a segment for `lane`: at once or not at all, or, for a worker that can wait, when it may have one.
+    /// Gets a segment for `lane`: at once or not at all, or, for a worker that can wait, when it may have
+    /// one.
     fn claim(&mut self, lane: usize) -> bool {
         let Lane { writer, claim_failed, .. } = &mut self.lanes[lane];
         if !self.waits {
@@ -162,7 +182,8 @@ impl<'a> Append<'a> {
     }
 }
 
-/// Bytes of a packet that are wanted: of `asked` so many, 0 for all. `None`: what a file holds of one is all there is of it.
+/// Bytes of a packet that are wanted: of `asked` so many, 0 for all. `None`: what a file holds of one is all
+/// there is of it.
 #[inline]
 fn wanted_bytes(packet: &Packet<'_>, asked: Option<u32>) -> usize {
     let most = match asked {
@@ -198,7 +219,11 @@ impl Arrivals for Run<'_> {
             lost_before: packet.lost_before + if index == 0 { self.lost } else { 0 },
             ..PacketHead::default()
         };
-        Incoming { head, key: self.asked[index].key(), data: &packet.data[..packet.data.len().min(self.kept_bytes_max)] }
+        Incoming {
+            head,
+            key: self.asked[index].key(),
+            data: &packet.data[..packet.data.len().min(self.kept_bytes_max)],
+        }
     }
 }
 
@@ -210,8 +235,13 @@ mod tests {
     use scope_ring::RingConfig;
 
     fn ring() -> std::sync::Arc<Ring> {
-        let config =
-            RingConfig { ring_bytes: 16 * (64 << 10), segment_bytes: Some(64 << 10), workers: 1, lanes: 1, run_id: [1; 16] };
+        let config = RingConfig {
+            ring_bytes: 16 * (64 << 10),
+            segment_bytes: Some(64 << 10),
+            workers: 1,
+            lanes: 1,
+            run_id: [1; 16],
+        };
         Ring::create(&config).unwrap()
     }
 
@@ -271,7 +301,8 @@ mod tests {
             assert!(append.counts.stored_packets < 100_000, "the ring never fills up");
         }
         let dropped = append.counts.dropped.get(DropReason::RingPinned);
-        let lost: Vec<_> = append.take_lost().map(|(reason, lost)| (reason, lost.packets, lost.to_ns)).collect();
+        let lost: Vec<_> =
+            append.take_lost().map(|(reason, lost)| (reason, lost.packets, lost.to_ns)).collect();
         assert_eq!(lost, [(DropReason::RingPinned, dropped, 163)]);
         assert_eq!(append.take_lost().count(), 0, "told once");
         assert!(append.store(&batch, &asked).is_none());

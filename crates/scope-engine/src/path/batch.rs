@@ -1,4 +1,5 @@
-//! A batch between its stages: its packets, what filters see of them, and which of them each lane still has at hand.
+//! A batch between its stages: its packets, what filters see of them, and which of them each lane still has
+//! at hand.
 
 use scope_filter::{ASKED_MAX, Asked};
 use scope_packet::Packet;
@@ -52,7 +53,8 @@ impl<'p> Batch<'p> {
 pub(super) mod tests {
     use super::*;
 
-    /// Packets of 60 bytes: Ethernet, IPv4, UDP, from port 1000 to each of `ports`, by turns on interfaces 0 to `interfaces` - 1.
+    /// Packets of 60 bytes: Ethernet, IPv4, UDP, from port 1000 to each of `ports`, by turns on interfaces 0
+    /// to `interfaces` - 1.
     pub fn udp(ports: &[u16]) -> Vec<Vec<u8>> {
         let frame = |port: &u16| {
             let mut bytes = vec![0; 60];

@@ -1,4 +1,5 @@
-//! The stage that parses: headers and key entry of each packet that has a lane, once, for all stages behind it.
+//! The stage that parses: headers and key entry of each packet that has a lane, once, for all stages behind
+//! it.
 
 use super::batch::Batch;
 use scope_filter::Asked;
@@ -44,7 +45,11 @@ mod tests {
         parse.run(&mut batch, |lane| [LinkType::ETHERNET, LinkType::RAW][lane]);
         for (at, link_type) in [(0, LinkType::ETHERNET), (1, LinkType::RAW)] {
             let headers = Headers::parse(link_type, &frames[at]);
-            assert_eq!((batch.asked[at].key(), parse.headers(at)), (&KeyEntry::new(&headers), headers), "packet {at}");
+            assert_eq!(
+                (batch.asked[at].key(), parse.headers(at)),
+                (&KeyEntry::new(&headers), headers),
+                "packet {at}"
+            );
         }
         assert_eq!(batch.asked[2].key(), &KeyEntry::default());
     }

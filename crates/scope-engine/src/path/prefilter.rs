@@ -28,7 +28,8 @@ impl Prefilters {
         })
     }
 
-    /// Takes out of the batch what the prefilters refuse, and returns those packets. `of` says which one an interface has.
+    /// Takes out of the batch what the prefilters refuse, and returns those packets. `of` says which one an
+    /// interface has.
     #[inline]
     pub fn run(&mut self, batch: &mut Batch<'_>, of: impl Fn(u32) -> Option<usize>) -> u64 {
         if self.0.is_empty() {
@@ -72,7 +73,10 @@ mod tests {
         let other = prefilters.place_for(filter("port 54"), LinkType::ETHERNET);
         assert_eq!(prefilters.place_for(filter("port 53"), LinkType::ETHERNET), dns, "one for both");
         for _ in 0..2 {
-            assert_eq!(prefilters.run(&mut batch, |interface| [Some(dns), Some(other), None][interface as usize]), 0b001010);
+            assert_eq!(
+                prefilters.run(&mut batch, |interface| [Some(dns), Some(other), None][interface as usize]),
+                0b001010
+            );
         }
         assert_eq!(batch.lanes().collect::<Vec<_>>(), [(0, 0b110101)]);
     }

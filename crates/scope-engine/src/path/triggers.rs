@@ -32,7 +32,8 @@ impl Evaluate {
         self.predicates.push(predicates(&self.set, link_type));
     }
 
-    /// Evaluates `set` from here on, in lanes of `link_types`: between two batches, so that no packet is held against both or none.
+    /// Evaluates `set` from here on, in lanes of `link_types`: between two batches, so that no packet is held
+    /// against both or none.
     #[cold]
     pub fn replace(&mut self, set: Arc<TriggerSet>, link_types: impl Iterator<Item = LinkType>) {
         *self = Evaluate::new(set);
@@ -55,7 +56,12 @@ impl Evaluate {
 
     /// Triggers that packet `at` of the last batch hit, in their order.
     pub fn hit_by(&self, at: usize) -> impl Iterator<Item = &Arc<Trigger>> {
-        self.set.of_packets.iter().zip(&self.hits).filter(move |(_, hits)| **hits >> at & 1 != 0).map(|(trigger, _)| trigger)
+        self.set
+            .of_packets
+            .iter()
+            .zip(&self.hits)
+            .filter(move |(_, hits)| **hits >> at & 1 != 0)
+            .map(|(trigger, _)| trigger)
     }
 }
 
@@ -91,7 +97,11 @@ mod tests {
 
     #[test]
     fn each_trigger_knows_the_packets_that_hit_it_and_a_new_set_forgets_them() {
-        let configs = [config("dns", filter("port 53")), config("low", filter("portrange 50-53")), config("none", filter("tcp"))];
+        let configs = [
+            config("dns", filter("port 53")),
+            config("low", filter("portrange 50-53")),
+            config("none", filter("tcp")),
+        ];
         let triggers = Triggers::new(&configs, config("manual", Condition::Hand));
         let frames = udp(&[53, 52, 54, 53]);
         let packets = packets(&frames, &[0, 0, 0, 1]);
@@ -99,11 +109,15 @@ mod tests {
         Parse::default().run(&mut batch, |_| LinkType::ETHERNET);
         let mut evaluate = Evaluate::new(triggers.current());
         evaluate.open_lane(LinkType::ETHERNET);
-        let names =
-            |evaluate: &Evaluate, at| evaluate.hit_by(at).map(|trigger| trigger.config().name.to_string()).collect::<Vec<_>>();
+        let names = |evaluate: &Evaluate, at| {
+            evaluate.hit_by(at).map(|trigger| trigger.config().name.to_string()).collect::<Vec<_>>()
+        };
         for _ in 0..2 {
             assert_eq!(evaluate.run(&batch), 0b0011, "the last packet has no lane");
-            assert_eq!((names(&evaluate, 0), names(&evaluate, 1)), (vec!["dns".to_string(), "low".into()], vec!["low".into()]));
+            assert_eq!(
+                (names(&evaluate, 0), names(&evaluate, 1)),
+                (vec!["dns".to_string(), "low".into()], vec!["low".into()])
+            );
             assert!(names(&evaluate, 2).is_empty() && names(&evaluate, 3).is_empty());
         }
         let other = Triggers::new(&[config("all", filter(""))], config("manual", Condition::Hand));

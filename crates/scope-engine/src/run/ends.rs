@@ -72,13 +72,23 @@ impl Run {
     /// Makes one file of all windows, where that was asked for; why it lacks something that no dump lacks.
     fn write_together(&self) -> Option<Failure> {
         let output = &self.outputs.dump;
-        let report = output.together.as_ref()?.finish(output, &self.shared.ring, self.shared.dumps.shared_evidence())?;
+        let report = output.together.as_ref()?.finish(
+            output,
+            &self.shared.ring,
+            self.shared.dumps.shared_evidence(),
+        )?;
         self.shared.events.log(Together(crate::summary::dump(&report)));
         report.error.map(|error| format!("the file of all windows is incomplete: {error}").into())
     }
 
     /// Draws up the summary from the last status, writes the ring out, closes the log.
-    pub(super) fn finish(self, status: Status, warnings: Vec<String>, mut failures: Vec<Failure>, refused: &Refused) -> Summary {
+    pub(super) fn finish(
+        self,
+        status: Status,
+        warnings: Vec<String>,
+        mut failures: Vec<Failure>,
+        refused: &Refused,
+    ) -> Summary {
         let Status { counts: total, adds_up, hits_by_trigger, sources, interfaces, nics, .. } = status;
         let mut summary = Summary { warnings, nics, interfaces, adds_up, ..Summary::default() };
         summary.late = total.late_packets;
@@ -133,7 +143,10 @@ impl Run {
                 skipped_segments: spared.segments_skipped,
                 early_packets: spared.packets_early,
             },
-            write_buffers: WriteBuffers { bytes_most: buffered.bytes_most, early_writes: buffered.early_writes },
+            write_buffers: WriteBuffers {
+                bytes_most: buffered.bytes_most,
+                early_writes: buffered.early_writes,
+            },
             orders: OrderCounts { taken, busy },
             pins: Pins { segments: budget.segments(), dumps_without: budget.refused() },
             first: heard.map(|(first_ns, _)| iso(first_ns)),

@@ -33,7 +33,8 @@ impl Run {
                 }
             }
             if lost > 0 {
-                let text = "lines of a worker came faster than they could be told, and are lost: is standard error read?";
+                let text = "lines of a worker came faster than they could be told, and are lost: is standard \
+                    error read?";
                 self.warn(format!("{lost} {text}"), watch, warnings);
             }
         }
@@ -46,7 +47,9 @@ impl Run {
         }
         for news in self.shared.events.news() {
             match news {
-                LogNews::Moved => watch.note(&format!("the log was moved; it goes on in a new {EVENTS_FILE}")),
+                LogNews::Moved => {
+                    watch.note(&format!("the log was moved; it goes on in a new {EVENTS_FILE}"))
+                }
                 LogNews::Stays(error) => {
                     let words = "can't be opened anew, the log goes on in the file that was moved";
                     self.warn(format!("{EVENTS_FILE}: {words}: {error}"), watch, warnings);
@@ -118,7 +121,8 @@ impl Run {
         }
     }
 
-    /// Warns of files whose packets are in no order of time, once all are read: then most of them belong to no window.
+    /// Warns of files whose packets are in no order of time, once all are read: then most of them belong to
+    /// no window.
     pub(super) fn tell_of_disorder(&self, status: &Status, watch: &dyn Watch, warnings: &mut Vec<String>) {
         let (strays, packets) = (status.counts.stray_packets, status.counts.received_packets);
         let many = strays > STRAYS_FEW && strays.saturating_mul(STRAYS_PART) >= packets;
@@ -126,8 +130,12 @@ impl Run {
             return;
         }
         let set_back: u64 = status.sources.iter().map(|source| source.counters.set_back).sum();
-        let files: Vec<String> =
-            self.fixed.sources.iter().filter_map(|entry| Some(shell_word(&entry.plan.file()?.path))).collect();
+        let files: Vec<String> = self
+            .fixed
+            .sources
+            .iter()
+            .filter_map(|entry| Some(shell_word(&entry.plan.file()?.path)))
+            .collect();
         let file = match &files[..] {
             [one] if one != "-" => one,
             _ => "FILE",
@@ -158,13 +166,15 @@ impl Run {
         if news.state.warns() { self.warn(news.text, watch, warnings) } else { watch.note(&news.text) }
     }
 
-    /// Names dumps that wait for their disk, or the reader of their pipe, and those that hold segments and don't get on.
+    /// Names dumps that wait for their disk, or the reader of their pipe, and those that hold segments and
+    /// don't get on.
     pub(super) fn tell_of_long_holds(&self, watch: &dyn Watch) {
         for dump in self.shared.dumps.open() {
             let waiting = dump.progress.waiting();
             if waiting > LONG_HOLD {
                 let line = format!(
-                    "dump {} of {} has waited for {:.0} s for {} to take what it writes; the ring holds what it can meanwhile",
+                    "dump {} of {} has waited for {:.0} s for {} to take what it writes; the ring holds what \
+                     it can meanwhile",
                     dump.id,
                     dump.trigger,
                     waiting.as_secs_f64(),
@@ -175,7 +185,8 @@ impl Run {
                 watch.warning(&line);
             } else if let Some((segments, held)) = dump.progress.long_hold(LONG_HOLD) {
                 let line = format!(
-                    "dump {} of {} has held {segments} segments of the ring for {:.0} s without getting on: is its disk slow?",
+                    "dump {} of {} has held {segments} segments of the ring for {:.0} s without getting on: \
+                     is its disk slow?",
                     dump.id,
                     dump.trigger,
                     held.as_secs_f64()
@@ -206,6 +217,9 @@ mod tests {
     fn a_disorder_is_told_with_thousands_set_apart() {
         let said = disorder(1234, 56_789, 1, "a.pcap");
         assert!(said.contains(": 1,234 of 56,789 packets have a time "), "{said}");
-        assert!(said.contains(" was set back 1 time;") && said.ends_with("reordercap a.pcap sorted.pcapng"), "{said}");
+        assert!(
+            said.contains(" was set back 1 time;") && said.ends_with("reordercap a.pcap sorted.pcapng"),
+            "{said}"
+        );
     }
 }

@@ -25,7 +25,12 @@ pub fn trigger(name: &str, text: &str, before_ns: i64, after_ns: i64) -> Trigger
     TriggerConfig {
         name: name.to_string(),
         condition: Condition::Filter(Filter::compile(text, VlanRule::Exact, &[LinkType::ETHERNET]).unwrap()),
-        response: Response { template: Some(Template::parse("").unwrap()), before_ns, after_ns, vlan: VlanRule::Exact },
+        response: Response {
+            template: Some(Template::parse("").unwrap()),
+            before_ns,
+            after_ns,
+            vlan: VlanRule::Exact,
+        },
         holdoff_ns: 0,
         holdoff_key: None,
         single: false,
@@ -48,7 +53,8 @@ pub fn shared(ring: &Arc<Ring>, folder: &Path, clock: Arc<dyn Clock>, triggers: 
         threads: Arc::new(SystemThreads),
     };
     let events = Arc::new(Events::nowhere());
-    let dumps = Dumps::new(ring, &Places::new(DUMPS_MAX, 0, None), &events, &Scans::new(ring, None), settings, None);
+    let dumps =
+        Dumps::new(ring, &Places::new(DUMPS_MAX, 0, None), &events, &Scans::new(ring, None), settings, None);
     Shared {
         ring: ring.clone(),
         triggers: Triggers::new(triggers, by_hand()),

@@ -2,16 +2,25 @@
 
 use std::ops::Range;
 
-use super::{ACCEPT, Branch, INSTRUCTIONS_MAX, Instruction, MEMORY_WORDS, Op, Operation, ProgramError, REJECT, Relation};
+use super::{
+    ACCEPT, Branch, INSTRUCTIONS_MAX, Instruction, MEMORY_WORDS, Op, Operation, ProgramError, REJECT,
+    Relation,
+};
 
-/// Loads from here are the kernel's own extensions (packet type, interface index; `SKF_AD_OFF`, `SKF_AD_MAX` of linux/filter.h),
-/// which packets in memory don't have. Beyond, libpcap means what lies before a packet: nothing.
+/// Loads from here are the kernel's own extensions (packet type, interface index; `SKF_AD_OFF`, `SKF_AD_MAX`
+/// of linux/filter.h), which packets in memory don't have. Beyond, libpcap means what lies before a packet:
+/// nothing.
 const EXTENSIONS: Range<u32> = 0xffff_f000..0xffff_f040;
 
 /// The op of each instruction.
 pub(super) fn decoded(instructions: &[Instruction]) -> Result<Vec<Op>, ProgramError> {
     let invalid = |at: usize| {
-        let i = instructions.get(at).copied().unwrap_or(Instruction { code: 0, jump_true: 0, jump_false: 0, k: 0 });
+        let i = instructions.get(at).copied().unwrap_or(Instruction {
+            code: 0,
+            jump_true: 0,
+            jump_false: 0,
+            k: 0,
+        });
         ProgramError::Invalid { at, code: i.code, k: i.k }
     };
     let len = instructions.len();
@@ -34,7 +43,8 @@ pub(super) fn decoded(instructions: &[Instruction]) -> Result<Vec<Op>, ProgramEr
 fn decode(i: &Instruction, at: usize, len: usize) -> Option<Op> {
     let memory = || (i.k < MEMORY_WORDS as u32).then_some(i.k as u8);
     let branch = || {
-        let target = |offset: u8| Some(at + 1 + usize::from(offset)).filter(|&to| to < len).map(|to| to as u32);
+        let target =
+            |offset: u8| Some(at + 1 + usize::from(offset)).filter(|&to| to < len).map(|to| to as u32);
         Some(Branch { k: i.k, on_true: target(i.jump_true)?, on_false: target(i.jump_false)? })
     };
     Some(match i.code {
@@ -56,7 +66,9 @@ fn decode(i: &Instruction, at: usize, len: usize) -> Option<Op> {
         0x34 | 0x94 if i.k == 0 => return None,
         0x54 => Op::And(i.k),
         0x04 | 0x14 | 0x24 | 0x34 | 0x44 | 0x64 | 0x74 | 0x94 | 0xa4 => Op::Compute(operation(i.code), i.k),
-        0x0c | 0x1c | 0x2c | 0x3c | 0x4c | 0x5c | 0x6c | 0x7c | 0x9c | 0xac => Op::ComputeX(operation(i.code)),
+        0x0c | 0x1c | 0x2c | 0x3c | 0x4c | 0x5c | 0x6c | 0x7c | 0x9c | 0xac => {
+            Op::ComputeX(operation(i.code))
+        }
         0x84 => Op::Negate,
         0x05 => jump(i.k, at, len)?,
         0x15 => Op::IfEqual(branch()?),

@@ -62,7 +62,10 @@ mod tests {
 
     fn is_fused(op: &Op) -> bool {
         use Op::{IfByteEqual, IfHalfAnyBit, IfHalfAtXEqual, IfHalfEqual, IfWordEqual};
-        matches!(op, IfWordEqual(..) | IfHalfEqual(..) | IfByteEqual(..) | IfHalfAnyBit(..) | IfHalfAtXEqual(..))
+        matches!(
+            op,
+            IfWordEqual(..) | IfHalfEqual(..) | IfByteEqual(..) | IfHalfAnyBit(..) | IfHalfAtXEqual(..)
+        )
     }
 
     #[test]
@@ -115,7 +118,9 @@ mod tests {
         match at % 2 {
             _ if random.one_in(8) => instruction(0x05, 0, 0, ahead(random).into()),
             _ if random.one_in(8) => instruction(0x01, 0, 0, random.pick(&[0, 1, 2, u32::MAX])),
-            _ if random.one_in(40) => instruction(random.pick(&LOADS), 0, 0, random.pick(&[65_535, 65_536, u32::MAX >> 1])),
+            _ if random.one_in(40) => {
+                instruction(random.pick(&LOADS), 0, 0, random.pick(&[65_535, 65_536, u32::MAX >> 1]))
+            }
             0 => instruction(random.pick(&LOADS), 0, 0, random.below(5) as u32),
             _ => instruction(random.pick(&COMPARISONS), ahead(random), ahead(random), k),
         }

@@ -59,8 +59,8 @@ impl Joined {
         self
     }
 
-    /// This program, which begins with the ops of `prefix`, from where it goes on when `prefix` says yes; `None` where it doesn't
-    /// begin so. What it means where `prefix` says yes is the same.
+    /// This program, which begins with the ops of `prefix`, from where it goes on when `prefix` says yes;
+    /// `None` where it doesn't begin so. What it means where `prefix` says yes is the same.
     pub fn behind(self, prefix: &Joined) -> Option<Joined> {
         let ends = prefix.on_true.iter().chain(&prefix.on_false);
         let len = ends.copied().min()?;
@@ -83,7 +83,8 @@ impl Joined {
             }
         }
         let begin = goes_on.filter(|&begin| begin >= len)?;
-        let left = |places: Vec<u32>| places.into_iter().filter(|&at| at >= begin).map(|at| at - begin).collect();
+        let left =
+            |places: Vec<u32>| places.into_iter().filter(|&at| at >= begin).map(|at| at - begin).collect();
         Some(Joined {
             ops: self.ops[begin as usize..].iter().map(|&op| moved(op, -i64::from(begin))).collect(),
             on_true: left(self.on_true),

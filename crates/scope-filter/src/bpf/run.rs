@@ -2,7 +2,8 @@
 
 use super::{ACCEPT, BACKWARD_JUMPS_MAX, Branch, MEMORY_WORDS, Op, Operation};
 
-/// `None` where the program rejects the packet, be it by a load outside the captured bytes or a division by zero.
+/// `None` where the program rejects the packet, be it by a load outside the captured bytes or a division by
+/// zero.
 pub(super) fn run(ops: &[Op], data: &[u8], original_len: u32) -> Option<()> {
     let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; MEMORY_WORDS]);
     let mut backward_jumps = 0;
@@ -71,8 +72,9 @@ pub(super) fn run(ops: &[Op], data: &[u8], original_len: u32) -> Option<()> {
 }
 
 impl Branch {
-    /// Where the run goes on. Without the empty `black_box` the compiler makes this a conditional move, and each step waits for
-    /// the packet's bytes of the one before; with a branch, the processor guesses and runs ahead: half the time per packet.
+    /// Where the run goes on. Without the empty `black_box` the compiler makes this a conditional move, and
+    /// each step waits for the packet's bytes of the one before; with a branch, the processor guesses and
+    /// runs ahead: half the time per packet.
     #[inline]
     fn next(self, holds: bool) -> u32 {
         if holds {

@@ -65,7 +65,11 @@ fn ipv4(word: &str) -> Option<String> {
             return None; // it may be a name
         }
         let meant = unlike(word);
-        let hint = if meant.parse::<Ipv4Addr>().is_ok() { format!("; did you mean {meant}?") } else { String::new() };
+        let hint = if meant.parse::<Ipv4Addr>().is_ok() {
+            format!("; did you mean {meant}?")
+        } else {
+            String::new()
+        };
         format!("'{first}' is no number{hint}")
     } else if parts.iter().any(|part| part.is_empty()) {
         if !(4..=5).contains(&parts.len()) || word.ends_with('.') {
@@ -82,7 +86,8 @@ fn ipv4(word: &str) -> Option<String> {
     Some(format!("'{word}' is no IPv4 address: {why}"))
 }
 
-/// Bytes with one or two digits and single colons between them, as many as an Ethernet address may have been meant to have.
+/// Bytes with one or two digits and single colons between them, as many as an Ethernet address may have been
+/// meant to have.
 fn is_mac_like(word: &str) -> bool {
     let groups: Vec<&str> = word.split(':').collect();
     (4..=7).contains(&groups.len()) && groups.iter().all(|group| group.len() == 2)
@@ -104,7 +109,11 @@ fn ipv6(word: &str) -> Option<String> {
     let odd = word.chars().find(|c| !c.is_ascii_hexdigit() && *c != ':' && *c != '.');
     let why = if word.contains(":::") {
         let meant = word.replace(":::", "::");
-        let hint = if meant.parse::<Ipv6Addr>().is_ok() { format!("; did you mean {meant}?") } else { String::new() };
+        let hint = if meant.parse::<Ipv6Addr>().is_ok() {
+            format!("; did you mean {meant}?")
+        } else {
+            String::new()
+        };
         format!("':::' stands in it{hint}")
     } else if let Some(odd) = odd {
         format!("'{odd}' is no hexadecimal digit")

@@ -3,26 +3,33 @@
 use super::fields::{FLAGS, NUMBERS, QUALIFIERS, SAME, as_named, is_field};
 use super::{known, protocols, values};
 
-/// Whether a text is a display filter: it has a field, `contains` or `matches`, and no word that only tcpdump's language has.
+/// Whether a text is a display filter: it has a field, `contains` or `matches`, and no word that only
+/// tcpdump's language has.
 pub(super) fn is_one(text: &str) -> bool {
     const TCPDUMPS: [&str; 7] = ["host", "net", "gateway", "src", "dst", "port", "portrange"];
     let words = cut(text);
-    let is_its = |(at, word): (usize, &String)| is_field(word) || (at > 0 && matches!(word.as_str(), "contains" | "matches"));
+    let is_its = |(at, word): (usize, &String)| {
+        is_field(word) || (at > 0 && matches!(word.as_str(), "contains" | "matches"))
+    };
     words.iter().enumerate().any(is_its) && !words.iter().any(|word| TCPDUMPS.contains(&word.as_str()))
 }
 
 /// The first field of a display filter in a text that is none.
 pub(super) fn field(text: &str) -> Option<String> {
-    let is_known =
-        |word: &String| [&QUALIFIERS[..], &NUMBERS, &FLAGS].iter().any(|table| known(table, &as_named(word)).is_some());
+    let is_known = |word: &String| {
+        [&QUALIFIERS[..], &NUMBERS, &FLAGS].iter().any(|table| known(table, &as_named(word)).is_some())
+    };
     cut(text).into_iter().find(is_known)
 }
 
 /// Whether a display filter asks for what is computed, searched for, or stands in a stream of bytes.
 pub(super) fn is_out_of_reach(text: &str) -> bool {
-    const SEARCHED: [&str; 8] = ["_ws.", "http.", "http2.", "http3.", "tls.", "ssl.", "tcp.analysis.", "tcp.stream"];
-    let is_out =
-        |word: &String| matches!(word.as_str(), "contains" | "matches") || SEARCHED.iter().any(|begin| word.starts_with(begin));
+    const SEARCHED: [&str; 8] =
+        ["_ws.", "http.", "http2.", "http3.", "tls.", "ssl.", "tcp.analysis.", "tcp.stream"];
+    let is_out = |word: &String| {
+        matches!(word.as_str(), "contains" | "matches")
+            || SEARCHED.iter().any(|begin| word.starts_with(begin))
+    };
     cut(text).iter().any(is_out)
 }
 
@@ -46,12 +53,16 @@ impl Said {
 
     /// As a part of what `joint` joins.
     fn part_of(&self, joint: &str) -> String {
-        if self.joint.is_empty() || self.joint == joint { self.text.clone() } else { format!("({})", self.text) }
+        if self.joint.is_empty() || self.joint == joint {
+            self.text.clone()
+        } else {
+            format!("({})", self.text)
+        }
     }
 }
 
-/// Reads a display filter, in which `or` binds loosest, then `and`, then `not`. In tcpdump's language `and` and `or` bind alike,
-/// from the left: an `and` behind an `or` gets parentheses.
+/// Reads a display filter, in which `or` binds loosest, then `and`, then `not`. In tcpdump's language `and`
+/// and `or` bind alike, from the left: an `and` behind an `or` gets parentheses.
 struct Reader {
     words: Vec<String>,
     at: usize,
@@ -127,7 +138,8 @@ impl Reader {
                 (against(&field, qualifier, relation, value)?, 3)
             }
         } else if let Some(number) = known(&NUMBERS, &field) {
-            let (relation, value) = compared.filter(|(_, value)| value.starts_with(|c: char| c.is_ascii_digit()))?;
+            let (relation, value) =
+                compared.filter(|(_, value)| value.starts_with(|c: char| c.is_ascii_digit()))?;
             (Said::one(format!("{number} {relation} {value}")), 3)
         } else if let Some(flag) = known(&FLAGS, &field) {
             match compared {
@@ -144,7 +156,8 @@ impl Reader {
     }
 }
 
-/// A qualifier's field held against a value. What isn't of the protocol at all has no such field in Wireshark.
+/// A qualifier's field held against a value. What isn't of the protocol at all has no such field in
+/// Wireshark.
 fn against(field: &str, qualifier: &str, relation: &str, value: &str) -> Option<Said> {
     let protocol = match field.split('.').next()? {
         "eth" => "",
@@ -154,8 +167,12 @@ fn against(field: &str, qualifier: &str, relation: &str, value: &str) -> Option<
     match relation {
         "=" => Some(Said::one(qualified(qualifier, value)?)),
         "!=" if protocol.is_empty() => Some(Said::one(format!("not {}", qualified(qualifier, value)?))),
-        "!=" => Some(Said { text: format!("{protocol} and not {}", qualified(qualifier, value)?), joint: "and" }),
-        _ if qualifier.ends_with("port") => Some(Said::one(format!("{qualifier}range {}", values::ports(relation, value)?))),
+        "!=" => {
+            Some(Said { text: format!("{protocol} and not {}", qualified(qualifier, value)?), joint: "and" })
+        }
+        _ if qualifier.ends_with("port") => {
+            Some(Said::one(format!("{qualifier}range {}", values::ports(relation, value)?)))
+        }
         _ => None,
     }
 }
@@ -201,7 +218,8 @@ fn set(words: &[String]) -> Option<(Vec<String>, usize)> {
     let used = words.iter().position(|word| word.ends_with('}'))? + 1;
     let written = words[..used].join(" ");
     let inside = written.strip_prefix('{')?.strip_suffix('}')?;
-    let values: Vec<String> = inside.split([',', ' ']).filter(|value| !value.is_empty()).map(str::to_string).collect();
+    let values: Vec<String> =
+        inside.split([',', ' ']).filter(|value| !value.is_empty()).map(str::to_string).collect();
     (!values.is_empty()).then_some((values, used))
 }
 

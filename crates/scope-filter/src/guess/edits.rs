@@ -53,12 +53,14 @@ pub(super) fn ends_operand(found: &[Token], at: usize) -> bool {
     matches!(word(found, at), "" | ")") || is_joint(word(found, at))
 }
 
-/// Whether a value at a token takes over what stands in front of an address before it: `src 10.0.0.1 or 10.0.0.2`.
+/// Whether a value at a token takes over what stands in front of an address before it:
+/// `src 10.0.0.1 or 10.0.0.2`.
 pub(super) fn takes_over(found: &[Token], at: usize) -> bool {
     begins_operand(found, at) && says(&found[..at], &["host", "net", "gateway", "src", "dst"])
 }
 
-/// Several expressions that stand where one stood: in parentheses where a joint in front of them would take the first alone.
+/// Several expressions that stand where one stood: in parentheses where a joint in front of them would take
+/// the first alone.
 pub(super) fn grouped(found: &[Token], at: usize, expressions: String) -> String {
     match before(found, at) {
         "or" | "||" | "not" | "!" => format!("({expressions})"),
@@ -73,6 +75,8 @@ pub(super) fn touch(found: &[Token], at: usize) -> bool {
 
 /// Whether a token stands in brackets.
 pub(super) fn in_brackets(found: &[Token], at: usize) -> bool {
-    let depth = |word: &str| found[..at].iter().filter(|token| token.kind == Kind::Symbol && token.text == word).count();
+    let depth = |word: &str| {
+        found[..at].iter().filter(|token| token.kind == Kind::Symbol && token.text == word).count()
+    };
     depth("[") > depth("]")
 }

@@ -58,7 +58,8 @@ pub(super) const FLAGS: [(&str, &str); 9] = [
     ("tcp.flags.cwr", "tcp-cwr"),
 ];
 /// Words that mean the same in both languages.
-pub(super) const SAME: [&str; 11] = ["ip", "ip6", "tcp", "udp", "sctp", "arp", "rarp", "icmp", "icmp6", "igmp", "vlan"];
+pub(super) const SAME: [&str; 11] =
+    ["ip", "ip6", "tcp", "udp", "sctp", "arp", "rarp", "icmp", "icmp6", "igmp", "vlan"];
 /// First words of fields' names.
 const FIELDS: &str = " _ws frame eth ip ipv6 ip6 tcp udp sctp icmp icmpv6 icmp6 igmp arp http http2 http3 tls ssl dns mdns dhcp \
     dhcpv6 bootp smb smb2 rdp ssh sip rtp rtcp ntp snmp quic data vlan mpls gre vxlan ftp smtp imap pop kerberos ldap radius ldap \

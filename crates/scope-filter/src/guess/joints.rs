@@ -1,6 +1,9 @@
-//! Joints that are missing, and protocols that stand in front of a host: `host 10.0.0.1 port 80`, `tcp host 10.0.0.1`.
+//! Joints that are missing, and protocols that stand in front of a host: `host 10.0.0.1 port 80`,
+//! `tcp host 10.0.0.1`.
 
-use super::edits::{Edit, before, begins_operand, edited, ends_operand, grouped, in_brackets, is_joint, says, word};
+use super::edits::{
+    Edit, before, begins_operand, edited, ends_operand, grouped, in_brackets, is_joint, says, word,
+};
 use super::trust::{self, TAGS};
 use crate::words::{Kind, Token};
 
@@ -71,10 +74,14 @@ impl<'a> Operand<'a> {
         let opposite = |way, other| one_way(self, way, other) && one_way(right, other, way);
         match (self.asks, right.asks) {
             _ if right.negated => Some("and"),
-            (Asks::Port, Asks::Port) | (Asks::Address, Asks::Address) if opposite("src", "dst") || opposite("dst", "src") => {
+            (Asks::Port, Asks::Port) | (Asks::Address, Asks::Address)
+                if opposite("src", "dst") || opposite("dst", "src") =>
+            {
                 Some("and")
             }
-            (Asks::Port, Asks::Port) => (self.without_transport() == right.without_transport()).then_some("or"),
+            (Asks::Port, Asks::Port) => {
+                (self.without_transport() == right.without_transport()).then_some("or")
+            }
             (Asks::Address, Asks::Address) => {
                 (self.words == right.words && (has(self, "src") || has(self, "dst"))).then_some("or")
             }
@@ -92,7 +99,8 @@ impl<'a> Operand<'a> {
     }
 }
 
-/// `host 10.0.0.1 port 80` with `and`, `tcp port 80 tcp port 443` with `or`; `None` where either may be meant.
+/// `host 10.0.0.1 port 80` with `and`, `tcp port 80 tcp port 443` with `or`; `None` where either may be
+/// meant.
 pub(super) fn joined(text: &str, found: &[Token]) -> Option<String> {
     let places = missing(found);
     let last = *places.last()?;
@@ -129,8 +137,12 @@ pub(super) fn joined(text: &str, found: &[Token]) -> Option<String> {
 pub(super) fn told(text: &str, found: &[Token]) -> Option<String> {
     let places = missing(found);
     let first = *places.first()?;
-    let whole = edited(text, places.iter().map(|&place| (found[place].at..found[place].at, " or ".to_string())).collect())?;
-    let told = || format!("'and' or 'or' is missing between '{}' and '{}'", before(found, first), found[first].text);
+    let whole = edited(
+        text,
+        places.iter().map(|&place| (found[place].at..found[place].at, " or ".to_string())).collect(),
+    )?;
+    let told =
+        || format!("'and' or 'or' is missing between '{}' and '{}'", before(found, first), found[first].text);
     trust::understood(&whole).then(told)
 }
 
@@ -161,17 +173,20 @@ pub(super) fn value_end(found: &[Token], at: usize) -> Option<usize> {
     (is_value && end < found.len()).then_some(end)
 }
 
-/// The last token of a list that begins at a token, and whether there is more than one value: `10.0.0.1 or 10.0.0.2`.
+/// The last token of a list that begins at a token, and whether there is more than one value:
+/// `10.0.0.1 or 10.0.0.2`.
 fn list_end(found: &[Token], at: usize) -> Option<(usize, bool)> {
     let (mut end, mut several) = (value_end(found, at)?, false);
-    while is_joint(word(found, end + 1)) && found.get(end + 2).is_some_and(|next| next.kind == Kind::Address) {
+    while is_joint(word(found, end + 1)) && found.get(end + 2).is_some_and(|next| next.kind == Kind::Address)
+    {
         end = value_end(found, end + 2)?;
         several = true;
     }
     Some((end, several))
 }
 
-/// `tcp host 10.0.0.1` as `tcp and host 10.0.0.1`; `ip 10.0.0.1`, `src ip 10.0.0.1` and `tcp 80` with what is missing.
+/// `tcp host 10.0.0.1` as `tcp and host 10.0.0.1`; `ip 10.0.0.1`, `src ip 10.0.0.1` and `tcp 80` with what is
+/// missing.
 pub(super) fn qualified(text: &str, found: &[Token]) -> Option<String> {
     let mut edits: Vec<Edit> = Vec::new();
     for at in 0..found.len() {
@@ -179,8 +194,12 @@ pub(super) fn qualified(text: &str, found: &[Token]) -> Option<String> {
         let is = |at: usize, kind: Kind| found.get(at).is_some_and(|token| token.kind == kind);
         if matches!(this, "ip" | "ip6" | "arp" | "rarp" | "ether") && is(at + 1, Kind::Address) {
             match before(found, at) {
-                "src" | "dst" if matches!(this, "ip" | "ip6") => edits.push((found[at].at..found[at].end(), "host".into())),
-                _ if begins_operand(found, at) => edits.push((found[at].end()..found[at].end(), " host".into())),
+                "src" | "dst" if matches!(this, "ip" | "ip6") => {
+                    edits.push((found[at].at..found[at].end(), "host".into()))
+                }
+                _ if begins_operand(found, at) => {
+                    edits.push((found[at].end()..found[at].end(), " host".into()))
+                }
                 _ => {}
             }
         }
@@ -195,7 +214,9 @@ pub(super) fn qualified(text: &str, found: &[Token]) -> Option<String> {
         }
         let mut kind = at + 1;
         while matches!(word(found, kind), "src" | "dst")
-            || (kind > at + 1 && is_joint(word(found, kind)) && matches!(word(found, kind + 1), "src" | "dst"))
+            || (kind > at + 1
+                && is_joint(word(found, kind))
+                && matches!(word(found, kind + 1), "src" | "dst"))
         {
             kind += 1;
         }
@@ -213,7 +234,8 @@ pub(super) fn qualified(text: &str, found: &[Token]) -> Option<String> {
     edited(text, edits)
 }
 
-/// A parenthesis that isn't closed, or that closes nothing at the end, where it doesn't matter which one is missing.
+/// A parenthesis that isn't closed, or that closes nothing at the end, where it doesn't matter which one is
+/// missing.
 pub(super) fn closed(text: &str, found: &[Token]) -> Option<String> {
     let is_mixed = says(found, &["and", "&&"]) && says(found, &["or", "||"]);
     if is_mixed || says(found, &["not", "!"]) {

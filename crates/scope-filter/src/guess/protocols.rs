@@ -79,8 +79,13 @@ pub(super) fn named(text: &str, found: &[Token]) -> Option<String> {
     let mut edits: Vec<Edit> = Vec::new();
     let mut ports = 0;
     for (at, token) in found.iter().enumerate() {
-        let Some(whole) = meaning(token.text).filter(|_| token.kind == Kind::Name && begins_operand(found, at)) else { continue };
-        let has_port = word(found, at + 1) == "port" && found.get(at + 2).is_some_and(|value| value.kind != Kind::Symbol);
+        let Some(whole) =
+            meaning(token.text).filter(|_| token.kind == Kind::Name && begins_operand(found, at))
+        else {
+            continue;
+        };
+        let has_port = word(found, at + 1) == "port"
+            && found.get(at + 2).is_some_and(|value| value.kind != Kind::Symbol);
         let has_address = matches!(word(found, at + 1), "host" | "net" | "src" | "dst");
         let meant = match transport_and_port(token.text) {
             Some((transport, _)) if has_port => transport,

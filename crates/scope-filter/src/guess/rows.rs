@@ -100,7 +100,10 @@ pub(super) const CLOSE_TO_WRONG: [(&str, &str); 37] = [
     ("not http port 8080", "not tcp port 8080"),
     ("http host 10.0.0.1", "tcp port 80 and host 10.0.0.1"),
     // Display filters: `and` binds tighter than `or`; what isn't TCP has no port of TCP to be unequal.
-    ("ip.addr==10.0.0.1 || ip.addr==10.0.0.2 && tcp.port==80", "host 10.0.0.1 or (host 10.0.0.2 and tcp port 80)"),
+    (
+        "ip.addr==10.0.0.1 || ip.addr==10.0.0.2 && tcp.port==80",
+        "host 10.0.0.1 or (host 10.0.0.2 and tcp port 80)",
+    ),
     ("ip.addr==10.0.0.1 && tcp.port==80 || udp", "host 10.0.0.1 and tcp port 80 or udp"),
     ("tcp.port == 80 && vlan.id == 5", "vlan 5 and tcp port 80"),
     ("tcp.port != 80", "tcp and not tcp port 80"),
@@ -226,7 +229,8 @@ const SILENT: [&str; 39] = [
 
 /// The expressions that a sentence proposes.
 pub(super) fn proposals(said: &str) -> Vec<&str> {
-    let introduced = |line: &str| ["did you mean:", "it is:", "this one:", "apart:"].iter().any(|end| line.ends_with(end));
+    let introduced =
+        |line: &str| ["did you mean:", "it is:", "this one:", "apart:"].iter().any(|end| line.ends_with(end));
     let lines: Vec<&str> = said.lines().collect();
     lines.windows(2).filter(|pair| introduced(pair[0])).map(|pair| pair[1].trim()).collect()
 }
@@ -246,7 +250,8 @@ fn check_proposals(text: &str) -> usize {
     for meant in &all {
         assert!(is_taken(meant), "{text}: {meant}");
         for pair in tokens(meant).windows(2) {
-            let is_bare = pair[1].kind == Kind::Number && matches!(pair[0].text, "host" | "src" | "dst" | "net");
+            let is_bare =
+                pair[1].kind == Kind::Number && matches!(pair[0].text, "host" | "src" | "dst" | "net");
             assert!(!is_bare, "{text}: {meant}");
         }
     }

@@ -1,6 +1,9 @@
-//! Signs in the place of words, words in the place of signs: `port = 80`, `tcp & udp`, `ip proto tcp`, `tcp[13] & 2`.
+//! Signs in the place of words, words in the place of signs: `port = 80`, `tcp & udp`, `ip proto tcp`,
+//! `tcp[13] & 2`.
 
-use super::edits::{Edit, before, begins_operand, edited, ends_operand, grouped, in_brackets, is_joint, says, word};
+use super::edits::{
+    Edit, before, begins_operand, edited, ends_operand, grouped, in_brackets, is_joint, says, word,
+};
 use super::joints::{ALTERNATIVES, TRANSPORTS, listed, value_end};
 use crate::words::{Kind, Token};
 
@@ -14,7 +17,8 @@ pub(super) fn unsigned(text: &str, found: &[Token]) -> Option<String> {
             continue;
         }
         let (from, to) = (found[at - 1].at, sign.end());
-        let of_ip = matches!(qualifier, "ip" | "ip6") && found.get(at + 1).is_some_and(|next| next.kind == Kind::Address);
+        let of_ip = matches!(qualifier, "ip" | "ip6")
+            && found.get(at + 1).is_some_and(|next| next.kind == Kind::Address);
         let instead = if of_ip { "host" } else { qualifier };
         match sign.text {
             _ if matches!(qualifier, "ip" | "ip6") && !of_ip => {}
@@ -22,8 +26,13 @@ pub(super) fn unsigned(text: &str, found: &[Token]) -> Option<String> {
             "!=" => {
                 let begin = (0..at).rev().find(|&begin| begins_operand(found, begin))?;
                 let end = value_end(found, at + 1)?;
-                let goes_on = is_joint(word(found, end + 1)) && found.get(end + 2).is_some_and(|next| next.kind != Kind::Word);
-                if of_ip || goes_on || !ends_operand(found, end + 1) || matches!(before(found, begin), "not" | "!") {
+                let goes_on = is_joint(word(found, end + 1))
+                    && found.get(end + 2).is_some_and(|next| next.kind != Kind::Word);
+                if of_ip
+                    || goes_on
+                    || !ends_operand(found, end + 1)
+                    || matches!(before(found, begin), "not" | "!")
+                {
                     return None; // how much of the text is negated isn't known
                 }
                 if begin + 1 == at {
@@ -45,8 +54,10 @@ pub(super) fn unsigned(text: &str, found: &[Token]) -> Option<String> {
 /// `ip proto tcp` with the sign that makes a name of the word.
 pub(super) fn escaped(text: &str, found: &[Token]) -> Option<String> {
     const PROTOCOLS: &str = " tcp udp sctp icmp icmp6 igmp igrp pim vrrp ah esp ip ip6 arp rarp ";
-    let named = |at: usize| matches!(before(found, at), "proto" | "protochain") && listed(PROTOCOLS, found[at].text);
-    let edits = (1..found.len()).filter(|&at| named(at)).map(|at| (found[at].at..found[at].at, "\\".to_string()));
+    let named =
+        |at: usize| matches!(before(found, at), "proto" | "protochain") && listed(PROTOCOLS, found[at].text);
+    let edits =
+        (1..found.len()).filter(|&at| named(at)).map(|at| (found[at].at..found[at].at, "\\".to_string()));
     edited(text, edits.collect())
 }
 
@@ -74,8 +85,8 @@ pub(super) fn spoken(text: &str, found: &[Token]) -> Option<String> {
     // `tcp|udp port 53` is either protocol's port; of `&` and `|` it isn't said which binds first.
     let is_protocol = |at: usize| listed(ALTERNATIVES, word(found, at));
     let goes_on = |at: usize| !ends_operand(found, at) && word(found, at) != "|";
-    let shares =
-        (1..found.len()).any(|at| word(found, at) == "|" && is_protocol(at - 1) && is_protocol(at + 1) && goes_on(at + 2));
+    let shares = (1..found.len())
+        .any(|at| word(found, at) == "|" && is_protocol(at - 1) && is_protocol(at + 1) && goes_on(at + 2));
     let is_mixed = says(found, &["&", "&&", "and"]) && says(found, &["|", "||", "or"]);
     if shares || is_mixed || says(found, &["["]) {
         return None;
@@ -85,6 +96,7 @@ pub(super) fn spoken(text: &str, found: &[Token]) -> Option<String> {
         "|" => Some("or"),
         _ => None,
     };
-    let edits = found.iter().filter_map(|token| Some((token.at..token.end(), format!(" {} ", spoken(token)?))));
+    let edits =
+        found.iter().filter_map(|token| Some((token.at..token.end(), format!(" {} ", spoken(token)?))));
     edited(text, edits.collect())
 }

@@ -44,7 +44,8 @@ const COMMON: [&str; 34] = [
     "esp",
 ];
 
-/// The text with the nearest words in the place of those that are none; `None` where several such texts may be meant.
+/// The text with the nearest words in the place of those that are none; `None` where several such texts may
+/// be meant.
 pub(super) fn corrected(text: &str, found: &[Token]) -> Option<String> {
     let choices: Vec<Vec<&str>> = (0..found.len()).map(|at| near(found, at)).collect();
     let combinations = choices.iter().fold(1usize, |all, near| all.saturating_mul(near.len().max(1)));
@@ -68,18 +69,25 @@ pub(super) fn corrected(text: &str, found: &[Token]) -> Option<String> {
     if guesses.len() == 1 { guesses.pop() } else { None }
 }
 
-/// The words that a token may have been meant to be: those with two letters swapped, else those with few other letters.
+/// The words that a token may have been meant to be: those with two letters swapped, else those with few
+/// other letters.
 fn near(found: &[Token], at: usize) -> Vec<&'static str> {
     let token = &found[at];
     let is_filled = matches!(before(found, at), "$" | "{");
-    if token.kind != Kind::Name || is_filled || token.text.contains(['.', '\\']) || protocols::is_name(token.text) {
+    if token.kind != Kind::Name
+        || is_filled
+        || token.text.contains(['.', '\\'])
+        || protocols::is_name(token.text)
+    {
         return Vec::new();
     }
     let word = token.text.to_ascii_lowercase();
     let is_constant = word.contains('-');
     let is_operand = begins_operand(found, at) && ends_operand(found, at + 1); // it may be a protocol's name
-    let known: Vec<&str> = if is_constant { words::CONSTANTS.split_ascii_whitespace().collect() } else { COMMON.to_vec() };
-    let swapped: Vec<&str> = known.iter().copied().filter(|known| *known == word || is_swapped(known, &word)).collect();
+    let known: Vec<&str> =
+        if is_constant { words::CONSTANTS.split_ascii_whitespace().collect() } else { COMMON.to_vec() };
+    let swapped: Vec<&str> =
+        known.iter().copied().filter(|known| *known == word || is_swapped(known, &word)).collect();
     let most = match word.len() {
         _ if is_constant => 1,
         _ if is_operand => 0,

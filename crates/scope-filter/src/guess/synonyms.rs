@@ -1,4 +1,5 @@
-//! Words that people and other programs use for words of the language, and values that stand for a whole comparison.
+//! Words that people and other programs use for words of the language, and values that stand for a whole
+//! comparison.
 
 use std::net::IpAddr;
 
@@ -82,16 +83,21 @@ pub(super) fn comparisons(text: &str, found: &[Token]) -> Option<String> {
         _ if word.starts_with("icmp-") => Some(format!("icmp[icmptype] = {word}")),
         _ => None,
     };
-    let compared = |at: usize| found.get(at + 1).is_some_and(|next| next.kind == Kind::Symbol && next.text != ")");
+    let compared =
+        |at: usize| found.get(at + 1).is_some_and(|next| next.kind == Kind::Symbol && next.text != ")");
     let mut edits: Vec<Edit> = Vec::new();
     for at in (0..found.len()).filter(|&at| begins_operand(found, at)) {
         let (protocol, next) = (found[at].text, word(found, at + 1));
         // `tcp syn`, `tcp flags syn`
         let said = at + 1 + usize::from(matches!(next, "flag" | "flags"));
-        let kind =
-            KINDS.iter().find(|(of, kind, _)| *of == protocol && *kind == next).map(|(.., comparison)| comparison.to_string());
+        let kind = KINDS
+            .iter()
+            .find(|(of, kind, _)| *of == protocol && *kind == next)
+            .map(|(.., comparison)| comparison.to_string());
         let field = match (protocol, next) {
-            ("icmp" | "icmp6", "type" | "code") if found.get(at + 2).is_some_and(|value| value.kind == Kind::Number) => {
+            ("icmp" | "icmp6", "type" | "code")
+                if found.get(at + 2).is_some_and(|value| value.kind == Kind::Number) =>
+            {
                 Some(format!("{protocol}[{protocol}{next}] = {}", word(found, at + 2)))
             }
             _ => None,
@@ -116,7 +122,8 @@ pub(super) fn flags(text: &str, found: &[Token]) -> Option<String> {
     let named = |at: usize| matches!(before(found, at), "&" | "|" | "(" | "=" | "==" | "!=");
     let name = |at: usize| flag(found[at].text).filter(|_| found[at].kind == Kind::Name && named(at));
     let all = found.iter().any(|token| token.text == "tcpflags");
-    let edits = (0..found.len()).filter_map(|at| Some((found[at].at..found[at].end(), name(at)?.to_string())));
+    let edits =
+        (0..found.len()).filter_map(|at| Some((found[at].at..found[at].end(), name(at)?.to_string())));
     edited(text, edits.filter(|_| all).collect())
 }
 
@@ -130,12 +137,16 @@ pub(super) fn translated(text: &str, found: &[Token]) -> Option<String> {
     let mut edits: Vec<Edit> = Vec::new();
     for (at, token) in found.iter().enumerate() {
         let is_filled = matches!(before(found, at), "$" | "{");
-        let has_address = found.get(at + 1).is_some_and(|next| next.kind == Kind::Address || matches!(next.text, "$" | "{"));
+        let has_address = found
+            .get(at + 1)
+            .is_some_and(|next| next.kind == Kind::Address || matches!(next.text, "$" | "{"));
         let change = match token.text {
             "port" if is_turned(found, at) => Some(format!("{} port", word(found, at + 2))),
             _ if at > 1 && is_turned(found, at - 2) => Some(String::new()),
             "id" if before(found, at) == "vlan" => Some(String::new()),
-            "bytes" if matches!(before(found, at.saturating_sub(1)), "less" | "greater") => Some(String::new()),
+            "bytes" if matches!(before(found, at.saturating_sub(1)), "less" | "greater") => {
+                Some(String::new())
+            }
             "to" | "from" if !has_address => None,
             _ if before(found, at) == "port" => protocols::port(token.text).map(str::to_string),
             _ if token.kind == Kind::Name && !is_filled => known(&WORDS, token.text).map(str::to_string),
@@ -146,7 +157,8 @@ pub(super) fn translated(text: &str, found: &[Token]) -> Option<String> {
     edited(text, edits)
 }
 
-/// Whether a whole expression at a token is `port 53 udp`. Behind `not` and `or` it may be meant to be more or less of the text.
+/// Whether a whole expression at a token is `port 53 udp`. Behind `not` and `or` it may be meant to be more
+/// or less of the text.
 fn is_turned(found: &[Token], at: usize) -> bool {
     word(found, at) == "port"
         && matches!(word(found, at + 2), "tcp" | "udp" | "sctp")

@@ -1,4 +1,5 @@
-//! Which guesses may be proposed: those that compile, and in which no number and no tag means something else than it seems to.
+//! Which guesses may be proposed: those that compile, and in which no number and no tag means something else
+//! than it seems to.
 
 use scope_packet::LinkType;
 
@@ -7,7 +8,8 @@ use crate::libpcap::{self, ByteOrder};
 use crate::template;
 use crate::words::{self, Kind, Token, tokens};
 
-/// Words that shift all that stands behind them in the text to behind a tag or label, also behind `or` and `not`.
+/// Words that shift all that stands behind them in the text to behind a tag or label, also behind `or` and
+/// `not`.
 pub(super) const TAGS: [&str; 5] = ["vlan", "mpls", "pppoed", "pppoes", "geneve"];
 
 /// The guess on one line, if it may be proposed.
@@ -21,7 +23,8 @@ pub(super) fn proposed(guess: &str) -> Option<String> {
     holds_for(&guess, may_be).then_some(guess)
 }
 
-/// Whether a text is a sentence of the language. libpcap's optimiser, which refuses what can match nothing, isn't asked.
+/// Whether a text is a sentence of the language. libpcap's optimiser, which refuses what can match nothing,
+/// isn't asked.
 pub(super) fn understood(text: &str) -> bool {
     holds_for(text, is_understood)
 }
@@ -38,16 +41,20 @@ fn holds_for(text: &str, holds: impl Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Whether a number stands for an address (`host 80` is 0.0.0.80), or both of two numbers are asked for (`port 80 and 443`).
+/// Whether a number stands for an address (`host 80` is 0.0.0.80), or both of two numbers are asked for
+/// (`port 80 and 443`).
 fn has_odd_number(found: &[Token]) -> bool {
     let is_compared = |at: usize| {
         let is_sign = |word: &str| !matches!(word, "(" | ")" | "!");
-        let mut beside = [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| found.get(at));
+        let mut beside =
+            [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| found.get(at));
         beside.any(|token| token.kind == Kind::Symbol && is_sign(token.text))
     };
     let is_odd = |at: usize| {
-        let says = found[..at].iter().rev().find(|token| token.kind == Kind::Word && !is_operator(token.text));
-        let of_address = says.is_some_and(|says| matches!(says.text, "host" | "net" | "gateway" | "src" | "dst" | "mask"));
+        let says =
+            found[..at].iter().rev().find(|token| token.kind == Kind::Word && !is_operator(token.text));
+        let of_address =
+            says.is_some_and(|says| matches!(says.text, "host" | "net" | "gateway" | "src" | "dst" | "mask"));
         of_address || matches!(before(found, at), "and" | "&&")
     };
     let is_number = |at: usize| found[at].kind == Kind::Number && !in_brackets(found, at) && !is_compared(at);
@@ -62,7 +69,8 @@ fn is_operator(word: &str) -> bool {
 fn has_odd_tag(found: &[Token]) -> bool {
     let is_tag = |token: &Token| token.kind == Kind::Word && TAGS.contains(&token.text);
     let Some(last) = found.iter().rposition(is_tag) else { return false };
-    let leads = |token: &Token| is_tag(token) || token.kind == Kind::Number || matches!(token.text, "and" | "&&");
+    let leads =
+        |token: &Token| is_tag(token) || token.kind == Kind::Number || matches!(token.text, "and" | "&&");
     let mut depth = 0;
     for at in last..found.len() {
         match word(found, at) {

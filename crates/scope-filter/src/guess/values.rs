@@ -1,4 +1,5 @@
-//! Values as other programs write them: ranges of ports, an address with its port, masks, networks with a star, zones.
+//! Values as other programs write them: ranges of ports, an address with its port, masks, networks with a
+//! star, zones.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -30,7 +31,8 @@ pub(super) fn ports(relation: &str, value: &str) -> Option<String> {
     Some(format!("{from}-{to}"))
 }
 
-/// `port 80-90`, `port 80 to 90`, `port > 1024`, `portrange 80:90` as `portrange 80-90`, and `port 80 443` as a list.
+/// `port 80-90`, `port 80 to 90`, `port > 1024`, `portrange 80:90` as `portrange 80-90`, and `port 80 443` as
+/// a list.
 pub(super) fn ranges(text: &str, found: &[Token]) -> Option<String> {
     let mut edits: Vec<Edit> = Vec::new();
     for at in (0..found.len()).filter(|&at| matches!(found[at].text, "port" | "portrange")) {
@@ -43,7 +45,8 @@ pub(super) fn ranges(text: &str, found: &[Token]) -> Option<String> {
         let (Some(from), Some(to)) = (found.get(first), found.get(last)) else { continue };
         let value = &text[from.at..to.end()];
         let open_end = || ports(">=", value.strip_suffix('-')?);
-        let compared = || ports(from.text, word(found, first + 1)).filter(|_| last == first || last == first + 1);
+        let compared =
+            || ports(from.text, word(found, first + 1)).filter(|_| last == first || last == first + 1);
         if let Some(range) = range(value).or_else(open_end) {
             edits.push((found[at].at..to.end(), format!("portrange {range}")));
         } else if let Some(range) = compared() {
@@ -57,10 +60,16 @@ pub(super) fn ranges(text: &str, found: &[Token]) -> Option<String> {
         {
             edits.push((found[at].at..found[last + 1].end(), format!("portrange {range}")));
         } else if found[at].text == "port" {
-            let listed: Vec<&str> =
-                found[first..].iter().map(|token| token.text).take_while(|word| port(word).is_some()).collect();
+            let listed: Vec<&str> = found[first..]
+                .iter()
+                .map(|token| token.text)
+                .take_while(|word| port(word).is_some())
+                .collect();
             if listed.len() > 1 {
-                edits.push((from.at..found[first + listed.len() - 1].end(), format!("({})", listed.join(" or "))));
+                edits.push((
+                    from.at..found[first + listed.len() - 1].end(),
+                    format!("({})", listed.join(" or ")),
+                ));
             }
         }
     }
@@ -87,7 +96,8 @@ pub(super) fn sockets(text: &str, found: &[Token]) -> Option<String> {
             begin -= 1;
         }
         let qualifiers = if begin == first { "host " } else { &text[found[begin].at..found[first].at] };
-        let direction = found[begin..first].iter().map(|token| token.text).find(|word| matches!(*word, "src" | "dst"));
+        let direction =
+            found[begin..first].iter().map(|token| token.text).find(|word| matches!(*word, "src" | "dst"));
         let apart = format!("{qualifiers}{} and {} port {port}", found[at].text, direction.unwrap_or(""));
         let place = if begins_operand(found, begin) { begin } else { begin - 1 }; // behind a protocol
         edits.push((found[begin].at..found[colon + 1].end(), grouped(found, place, apart)));
@@ -106,14 +116,18 @@ pub(super) fn dotted(text: &str, found: &[Token]) -> Option<String> {
     sockets(&with_colons, &tokens(&with_colons))
 }
 
-/// `10.0.0.0/8` and `dst 10.0.0.0/8` with `net`; masks in dots with `mask`; `net 10/8` and `10.0.0.*` written out.
+/// `10.0.0.0/8` and `dst 10.0.0.0/8` with `net`; masks in dots with `mask`; `net 10/8` and `10.0.0.*` written
+/// out.
 pub(super) fn networks(text: &str, found: &[Token]) -> Option<String> {
     let mut edits: Vec<Edit> = Vec::new();
     for at in 0..found.len() {
         let token = &found[at];
-        let is_address = token.kind == Kind::Address && (token.text.contains('.') || token.text.contains("::"));
+        let is_address =
+            token.kind == Kind::Address && (token.text.contains('.') || token.text.contains("::"));
         let is_mask = |at: usize| {
-            found.get(at).is_some_and(|next| next.kind == Kind::Address && next.text.parse::<Ipv4Addr>().is_ok_and(is_mask))
+            found.get(at).is_some_and(|next| {
+                next.kind == Kind::Address && next.text.parse::<Ipv4Addr>().is_ok_and(is_mask)
+            })
         };
         let masked = is_address && is_mask(at + 1);
         let slashed = is_address && word(found, at + 1) == "/" && found.len() > at + 2;
@@ -121,7 +135,10 @@ pub(super) fn networks(text: &str, found: &[Token]) -> Option<String> {
             let mask = if masked { at + 1 } else { at + 2 };
             edits.push((token.end()..found[mask].at, " mask ".into()));
         }
-        let starred = token.kind == Kind::Name && token.text.ends_with('.') && word(found, at + 1) == "*" && touch(found, at);
+        let starred = token.kind == Kind::Name
+            && token.text.ends_with('.')
+            && word(found, at + 1) == "*"
+            && touch(found, at);
         let begun = token.kind == Kind::Number && before(found, at) == "net" && word(found, at + 1) == "/";
         if begun {
             edits.push((token.end()..token.end(), ".0.0.0".into()));
@@ -138,7 +155,9 @@ pub(super) fn networks(text: &str, found: &[Token]) -> Option<String> {
                 "host" => edits.push((found[at - 1].at..found[at - 1].end(), "net".into())),
                 "net" => {}
                 "src" | "dst" => edits.push((token.at..token.at, "net ".into())),
-                _ if begins_operand(found, at) && !takes_over(found, at) => edits.push((token.at..token.at, "net ".into())),
+                _ if begins_operand(found, at) && !takes_over(found, at) => {
+                    edits.push((token.at..token.at, "net ".into()))
+                }
                 _ => {}
             }
         }
@@ -171,11 +190,21 @@ pub(super) fn without_host_bits(text: &str, found: &[Token]) -> Option<String> {
 
 /// An address with a zone (`fe80::1%eth0`): the zone, and the text without zones.
 pub(super) fn zone<'a>(text: &'a str, found: &[Token<'a>]) -> Option<(&'a str, String)> {
-    let zoned =
-        |at: &usize| found[*at].kind == Kind::Address && word(found, at + 1) == "%" && touch(found, *at) && touch(found, at + 1);
+    let zoned = |at: &usize| {
+        found[*at].kind == Kind::Address
+            && word(found, at + 1) == "%"
+            && touch(found, *at)
+            && touch(found, at + 1)
+    };
     let places: Vec<usize> = (0..found.len()).filter(zoned).collect();
     let zone = word(found, places.first()? + 2);
-    Some((zone, edited(text, places.iter().map(|at| (found[at + 1].at..found[at + 2].end(), String::new())).collect())?))
+    Some((
+        zone,
+        edited(
+            text,
+            places.iter().map(|at| (found[at + 1].at..found[at + 2].end(), String::new())).collect(),
+        )?,
+    ))
 }
 
 /// `host 10.0.0.1-10.0.0.5`: the text with the smallest network around such a range.

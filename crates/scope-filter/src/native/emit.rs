@@ -12,8 +12,8 @@
 //! steps: A and X are values; registers become variables only where a later block reads them
 //! end:   brif
 //! ```
-//! What a block's dominator has checked is known. Words of the packet stay in the packet's byte order as long as they are only
-//! masked and compared: the constants are swapped instead.
+//! What a block's dominator has checked is known. Words of the packet stay in the packet's byte order as long
+//! as they are only masked and compared: the constants are swapped instead.
 
 use std::mem::offset_of;
 
@@ -48,8 +48,8 @@ struct Frame {
     reject: Label,
 }
 
-/// Writes the function of `graphs`, of which `programs` gives the index for each answer of `choice`, to `builder`. The tables
-/// that its code looks into are added to `tables` and must live as long as the code.
+/// Writes the function of `graphs`, of which `programs` gives the index for each answer of `choice`, to
+/// `builder`. The tables that its code looks into are added to `tables` and must live as long as the code.
 pub(super) fn emit(
     graphs: &[Graph],
     programs: &[usize],
@@ -124,7 +124,8 @@ fn by_number(builder: &mut FunctionBuilder<'_>, number: Value, labels: &[Label])
     }
 }
 
-/// Goes to the second label if the packet's first word is a small number in the other byte order: see [`Choice::ByteOrder`].
+/// Goes to the second label if the packet's first word is a small number in the other byte order: see
+/// [`Choice::ByteOrder`].
 fn by_byte_order(builder: &mut FunctionBuilder<'_>, frame: Frame, labels: &[Label]) {
     let [whole, low] = std::array::from_fn(|_| builder.create_block());
     let is_whole = builder.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, frame.captured, 4);
@@ -137,7 +138,13 @@ fn by_byte_order(builder: &mut FunctionBuilder<'_>, frame: Frame, labels: &[Labe
     builder.ins().brif(family, labels[1], &[], labels[0], &[]);
 }
 
-fn emit_program(graph: &Graph, begin: Label, frame: Frame, builder: &mut FunctionBuilder<'_>, tables: &mut Vec<Table>) {
+fn emit_program(
+    graph: &Graph,
+    begin: Label,
+    frame: Frame,
+    builder: &mut FunctionBuilder<'_>,
+    tables: &mut Vec<Table>,
+) {
     let order = graph.order();
     let live = graph.live(&order);
     let known = known_bytes(graph, &order);
@@ -168,7 +175,8 @@ fn known_bytes(graph: &Graph, order: &[BlockId]) -> Vec<u64> {
         let (dominators, _) = graph.dominators(order);
         for &id in order {
             if let Some(before) = dominators[id as usize] {
-                known[id as usize] = known[before as usize].max(graph::bytes_needed(&graph.block(before).steps));
+                known[id as usize] =
+                    known[before as usize].max(graph::bytes_needed(&graph.block(before).steps));
             }
         }
     }
@@ -269,7 +277,8 @@ impl Emitter<'_, '_> {
 
     /// Goes on only if `needed` bytes are captured.
     fn check(&mut self, needed: u64, out_of_bounds: Label) {
-        let short = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, self.frame.captured, needed as i64);
+        let short =
+            self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, self.frame.captured, needed as i64);
         self.go_on_unless(short, out_of_bounds);
     }
 
@@ -347,7 +356,8 @@ impl Emitter<'_, '_> {
         state.set(to, Word::Value(value));
     }
 
-    /// Loads at constant places have been checked; at X the end of the load is, in 64 bits, where nothing wraps.
+    /// Loads at constant places have been checked; at X the end of the load is, in 64 bits, where nothing
+    /// wraps.
     fn load(&mut self, bytes: u8, at: u32, indexed: bool, state: &mut State, out_of_bounds: Label) -> Word {
         let (base, offset) = if indexed {
             let x = self.value(state, X);
@@ -371,7 +381,9 @@ impl Emitter<'_, '_> {
     }
 
     fn compute(&mut self, operation: Operation, operand: Operand, state: &mut State, reject: Label) {
-        if let (Operation::And, Operand::Constant(k), Word::Packet { raw, bytes }) = (operation, operand, state.words[0]) {
+        if let (Operation::And, Operand::Constant(k), Word::Packet { raw, bytes }) =
+            (operation, operand, state.words[0])
+        {
             let mask = if bytes == 2 { k & 0xffff } else { k };
             let mask = swapped(mask, bytes).expect("a mask of as many bytes");
             let masked = self.builder.ins().band_imm_u(raw, i64::from(mask));
@@ -429,7 +441,11 @@ impl Emitter<'_, '_> {
                 let before = self.builder.use_var(self.backward);
                 let count = self.builder.ins().iadd_imm_u(before, 1);
                 self.builder.def_var(self.backward, count);
-                let too_many = self.builder.ins().icmp_imm_u(IntCC::UnsignedGreaterThan, count, i64::from(BACKWARD_JUMPS_MAX));
+                let too_many = self.builder.ins().icmp_imm_u(
+                    IntCC::UnsignedGreaterThan,
+                    count,
+                    i64::from(BACKWARD_JUMPS_MAX),
+                );
                 self.builder.ins().brif(too_many, reject, &[], to, &[]);
             }
             End::If(test, on_true, on_false) => {
@@ -444,7 +460,8 @@ impl Emitter<'_, '_> {
         let condition = match (test.relation, test.operand, state.words[0]) {
             (Relation::Equal, Operand::Constant(k), word @ Word::Packet { .. }) => self.equals(word, k),
             (Relation::AnyBit, Operand::Constant(k), Word::Packet { raw, bytes }) => {
-                let mask = swapped(if bytes == 2 { k & 0xffff } else { k }, bytes).expect("a mask of as many bytes");
+                let mask =
+                    swapped(if bytes == 2 { k & 0xffff } else { k }, bytes).expect("a mask of as many bytes");
                 self.builder.ins().band_imm_u(raw, i64::from(mask))
             }
             _ => {
@@ -456,7 +473,9 @@ impl Emitter<'_, '_> {
                 match test.relation {
                     Relation::Equal => self.builder.ins().icmp(IntCC::Equal, a, b),
                     Relation::Greater => self.builder.ins().icmp(IntCC::UnsignedGreaterThan, a, b),
-                    Relation::GreaterOrEqual => self.builder.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, a, b),
+                    Relation::GreaterOrEqual => {
+                        self.builder.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, a, b)
+                    }
                     Relation::AnyBit => self.builder.ins().band(a, b),
                 }
             }
@@ -480,7 +499,8 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// Values that are looked up in tables are so before the one branch: which of them is found can't be guessed.
+    /// Values that are looked up in tables are so before the one branch: which of them is found can't be
+    /// guessed.
     fn set_test(&mut self, set: &SetTest, mut state: State, known: u64) {
         let on_short = self.label(set.on_short);
         let (on_true, on_false) = (self.label(set.on_true), self.label(set.on_false));
@@ -516,7 +536,9 @@ impl Emitter<'_, '_> {
     /// Whether a value is one of its keys.
     fn is_in(&mut self, word: Word, member: &Member) -> Value {
         let (value, keys): (Value, Vec<u32>) = match word {
-            Word::Packet { raw, bytes } => (raw, member.keys.iter().filter_map(|&k| swapped(k, bytes)).collect()),
+            Word::Packet { raw, bytes } => {
+                (raw, member.keys.iter().filter_map(|&k| swapped(k, bytes)).collect())
+            }
             Word::Value(value) => (value, member.keys.clone()),
             Word::Variable => unreachable!("a set's word is a value"),
         };

@@ -1,4 +1,5 @@
-//! Leads jumps past tests whose outcome is known: libpcap's long lists ask for the network layer again before each entry.
+//! Leads jumps past tests whose outcome is known: libpcap's long lists ask for the network layer again before
+//! each entry.
 //!
 //! ```text
 //! 2  [12:2] = 0x800 ?  then 3 else 5         on the way 3 -> 5 it is known that [12:2] = 0x800:
@@ -6,10 +7,11 @@
 //! 5  [12:2] = 0x800 ?  then 6 else ...       and 2 -> 5 leads past 6
 //! 6  [26:4] = K2    ?  ...
 //! ```
-//! What is known at a block are the outcomes of the tests on the ways that every run to it has taken (its dominators). A test
-//! is passed over only if its block computes its value from the packet alone, by steps that have been gone through before (so
-//! no load of it can fail), and leaves nothing in registers that is read behind it. What holds of all ways to a block in the
-//! old graph holds in the new one, whose ways are the same with blocks left out.
+//! What is known at a block are the outcomes of the tests on the ways that every run to it has taken (its
+//! dominators). A test is passed over only if its block computes its value from the packet alone, by steps
+//! that have been gone through before (so no load of it can fail), and leaves nothing in registers that is
+//! read behind it. What holds of all ways to a block in the old graph holds in the new one, whose ways are
+//! the same with blocks left out.
 
 use std::collections::HashMap;
 
@@ -127,7 +129,12 @@ impl Facts {
                 tests[id as usize] = Some(Numbered { value, test, writes });
             }
         }
-        Facts { tests, outcomes: vec![None; numbers.len()], constants: vec![None; values.len()], learned: Vec::new() }
+        Facts {
+            tests,
+            outcomes: vec![None; numbers.len()],
+            constants: vec![None; values.len()],
+            learned: Vec::new(),
+        }
     }
 
     /// Learns what the only way from `parent` to `to` tells; how many facts that are.
@@ -138,11 +145,13 @@ impl Facts {
         }
     }
 
-    /// Learns the outcome of a block's test; how many facts that are. What is known already stays: a way that contradicts it is
-    /// never taken.
+    /// Learns the outcome of a block's test; how many facts that are. What is known already stays: a way that
+    /// contradicts it is never taken.
     fn learn(&mut self, graph: &Graph, id: BlockId, holds: bool) -> usize {
         let before = self.learned.len();
-        let (Some(numbered), End::If(test, ..)) = (self.tests[id as usize], &graph.block(id).end) else { return 0 };
+        let (Some(numbered), End::If(test, ..)) = (self.tests[id as usize], &graph.block(id).end) else {
+            return 0;
+        };
         if self.outcomes[numbered.test as usize].is_none() {
             self.outcomes[numbered.test as usize] = Some(holds);
             self.learned.push(Fact::Outcome(numbered.test));
@@ -176,7 +185,9 @@ impl Facts {
     /// Where a jump to `to` leads, past tests whose outcome is known.
     fn follow(&self, graph: &Graph, live: &[Registers], mut to: BlockId) -> BlockId {
         for _ in 0..TESTS_MAX {
-            let (End::If(test, on_true, on_false), Some(numbered)) = (&graph.block(to).end, self.tests[to as usize]) else {
+            let (End::If(test, on_true, on_false), Some(numbered)) =
+                (&graph.block(to).end, self.tests[to as usize])
+            else {
                 return to;
             };
             let Some(holds) = self.outcome(numbered, *test) else { return to };

@@ -7,8 +7,8 @@
 //! 2  LoadByte [23]
 //! 3  IfEqual 17     on_true ACCEPT
 //! ```
-//! A load outside the packet and a division by zero reject wherever they happen, so the steps of a block have no effect
-//! besides what they leave in the registers: A, X and the words of scratch memory.
+//! A load outside the packet and a division by zero reject wherever they happen, so the steps of a block have
+//! no effect besides what they leave in the registers: A, X and the words of scratch memory.
 
 use std::collections::HashMap;
 
@@ -84,7 +84,11 @@ impl Step {
     /// Registers that it writes.
     pub fn writes(self) -> Registers {
         match self {
-            Step::Header { .. } | Step::IndexConstant(_) | Step::IndexLength | Step::IndexRecall(_) | Step::ToIndex => X,
+            Step::Header { .. }
+            | Step::IndexConstant(_)
+            | Step::IndexLength
+            | Step::IndexRecall(_)
+            | Step::ToIndex => X,
             Step::Store(cell) | Step::StoreIndex(cell) => memory(cell),
             _ => A,
         }
@@ -118,7 +122,8 @@ pub(super) struct Test {
     pub operand: Operand,
 }
 
-/// A value of a set test: steps behind those of the values before it, which leave it in A, and what it is looked up among.
+/// A value of a set test: steps behind those of the values before it, which leave it in A, and what it is
+/// looked up among.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Member {
     pub steps: Vec<Step>,
@@ -132,7 +137,8 @@ pub(super) struct SetTest {
     pub members: Vec<Member>,
     pub on_true: BlockId,
     pub on_false: BlockId,
-    /// Where the run goes on, with the registers as the block's own steps left them, if not all values are captured.
+    /// Where the run goes on, with the registers as the block's own steps left them, if not all values are
+    /// captured.
     pub on_short: BlockId,
 }
 
@@ -169,7 +175,8 @@ impl End {
             End::Jump(target) | End::JumpBack(target) => *target = to(*target),
             End::If(_, on_true, on_false) => (*on_true, *on_false) = (to(*on_true), to(*on_false)),
             End::In(set) => {
-                (set.on_true, set.on_false, set.on_short) = (to(set.on_true), to(set.on_false), to(set.on_short));
+                (set.on_true, set.on_false, set.on_short) =
+                    (to(set.on_true), to(set.on_false), to(set.on_short));
             }
         }
     }
@@ -232,7 +239,13 @@ impl Graph {
     }
 
     /// The block that begins with an op; jumps lead to their own targets.
-    fn block_at(&mut self, mut op: u32, ops: &[Op], known: &mut [Option<BlockId>], pending: &mut Vec<u32>) -> BlockId {
+    fn block_at(
+        &mut self,
+        mut op: u32,
+        ops: &[Op],
+        known: &mut [Option<BlockId>],
+        pending: &mut Vec<u32>,
+    ) -> BlockId {
         while let Some(Op::Jump(to)) = ops.get(op as usize) {
             op = *to;
         }
@@ -291,8 +304,8 @@ impl Graph {
         }
     }
 
-    /// For each block the one that every way to it comes through last (its immediate dominator), and how many edges lead to it.
-    /// Only for graphs without backward jumps.
+    /// For each block the one that every way to it comes through last (its immediate dominator), and how many
+    /// edges lead to it. Only for graphs without backward jumps.
     pub fn dominators(&self, order: &[BlockId]) -> (Vec<Option<BlockId>>, Vec<u32>) {
         let mut place = vec![u32::MAX; self.blocks.len()];
         for (at, &id) in order.iter().enumerate() {
@@ -317,8 +330,9 @@ impl Graph {
         (dominators, edges)
     }
 
-    /// Lets blocks that test A as others have left it load it themselves, where that is a load or two at constant places: a
-    /// load costs less than to carry the value on, and what a block tests is seen in it. Only for graphs without backward jumps.
+    /// Lets blocks that test A as others have left it load it themselves, where that is a load or two at
+    /// constant places: a load costs less than to carry the value on, and what a block tests is seen in it.
+    /// Only for graphs without backward jumps.
     pub fn reload(&mut self) {
         // What leaves a block in A, where all ways to it agree: the steps that make it.
         let mut entering: Vec<Option<Option<Vec<Step>>>> = vec![None; self.blocks.len()];
@@ -330,7 +344,9 @@ impl Graph {
                 block.steps.clone_from(steps);
             }
             let leaving = match effect(&block.steps) {
-                (0, A) if !block.steps.iter().any(|step| matches!(step, Step::Load { indexed: true, .. })) => {
+                (0, A)
+                    if !block.steps.iter().any(|step| matches!(step, Step::Load { indexed: true, .. })) =>
+                {
                     Some(block.steps.clone())
                 }
                 (_, writes) if writes & A == 0 => found,
@@ -360,7 +376,12 @@ impl Graph {
     }
 }
 
-fn common_dominator(dominators: &[Option<BlockId>], place: &[u32], mut a: BlockId, mut b: BlockId) -> BlockId {
+fn common_dominator(
+    dominators: &[Option<BlockId>],
+    place: &[u32],
+    mut a: BlockId,
+    mut b: BlockId,
+) -> BlockId {
     while a != b {
         let later = if place[a as usize] > place[b as usize] { &mut a } else { &mut b };
         // Only the entry has none, and it stands before all others.
@@ -399,7 +420,9 @@ fn split(op: Op) -> Split {
         Op::IfGreater(b) => return branch(Relation::Greater, b),
         Op::IfGreaterOrEqual(b) => return branch(Relation::GreaterOrEqual, b),
         Op::IfAnyBit(b) => return branch(Relation::AnyBit, b),
-        Op::IfX(relation, b) => return Split::End(End::If(Test { relation, operand: Operand::X }, b.on_true, b.on_false)),
+        Op::IfX(relation, b) => {
+            return Split::End(End::If(Test { relation, operand: Operand::X }, b.on_true, b.on_false));
+        }
         Op::Jump(to) => return Split::End(End::Jump(to)),
         Op::JumpBack(to) => return Split::End(End::JumpBack(to)),
         Op::ReturnA => return Split::End(End::ReturnA),
@@ -424,7 +447,11 @@ fn split(op: Op) -> Split {
         Op::Negate => Step::Negate,
         Op::ToIndex => Step::ToIndex,
         Op::FromIndex => Step::FromIndex,
-        Op::IfWordEqual(..) | Op::IfHalfEqual(..) | Op::IfByteEqual(..) | Op::IfHalfAnyBit(..) | Op::IfHalfAtXEqual(..) => {
+        Op::IfWordEqual(..)
+        | Op::IfHalfEqual(..)
+        | Op::IfByteEqual(..)
+        | Op::IfHalfAnyBit(..)
+        | Op::IfHalfAtXEqual(..) => {
             unreachable!("ops of a graph are not fused")
         }
     })

@@ -4,13 +4,15 @@
 //! [26:4] = K1 ? T :  [30:4] = K1 ? T :  [26:4] = K2 ? T :  [30:4] = K2 ? T : F
 //!     becomes        [26:4] in {K1, K2} or [30:4] in {K1, K2} ? T : F
 //! ```
-//! The order of the comparisons matters for one thing only: a packet so short that a value can't be loaded is rejected, unless
-//! a comparison before that load has matched. Such a packet takes the old way (`on_short`), which is kept up to the first
-//! load of the last value: there at the latest it ends.
+//! The order of the comparisons matters for one thing only: a packet so short that a value can't be loaded is
+//! rejected, unless a comparison before that load has matched. Such a packet takes the old way (`on_short`),
+//! which is kept up to the first load of the last value: there at the latest it ends.
 
 use std::collections::HashMap;
 
-use super::graph::{self, A, Block, BlockId, End, Graph, Member, Operand, REJECT, Registers, SetTest, Step, Test, effect};
+use super::graph::{
+    self, A, Block, BlockId, End, Graph, Member, Operand, REJECT, Registers, SetTest, Step, Test, effect,
+};
 use crate::bpf::{Operation, Relation};
 
 /// Comparisons of one value that make a set; fewer are left as they are.
@@ -77,7 +79,8 @@ impl Run {
             on_true: begin.on_true,
             on_false: begin.on_false,
         };
-        // Values by their steps: the block's own is known by them, too, where they need nothing of other blocks.
+        // Values by their steps: the block's own is known by them, too, where they need nothing of other
+        // blocks.
         let mut known: HashMap<&[Step], usize> = HashMap::new();
         let first_steps = &graph.block(first).steps;
         if effect(first_steps).0 == 0 && !first_steps.is_empty() {
@@ -110,7 +113,8 @@ impl Run {
         }
         let after = live[run.on_true as usize] | live[run.on_false as usize];
         // Several values are checked for their lengths at once.
-        let is_worth_it = (run.blocks.len() >= COMPARISONS_MIN || run.members.len() > 1) && after & written == 0;
+        let is_worth_it =
+            (run.blocks.len() >= COMPARISONS_MIN || run.members.len() > 1) && after & written == 0;
         is_worth_it.then(|| run.sorted())
     }
 

@@ -1,7 +1,7 @@
 //! Sets of 32-bit keys as tables in which machine code looks with two loads and no loop.
 //!
-//! Cuckoo hashing (Pagh and Rodler, "Cuckoo Hashing", 2001): a key stands in one of two places, each the high bits of the key
-//! times an odd number.
+//! Cuckoo hashing (Pagh and Rodler, "Cuckoo Hashing", 2001): a key stands in one of two places, each the high
+//! bits of the key times an odd number.
 //!
 //! ```text
 //! in the set  =  slots[(v * multipliers[0]) >> shift] = v   or   slots[(v * multipliers[1]) >> shift] = v
@@ -88,9 +88,17 @@ mod tests {
             keys.sort_unstable();
             keys.dedup();
             let table = Table::new(&keys);
-            assert!(table.slots.len() <= 8 * keys.len().next_power_of_two(), "{} slots for {}", table.slots.len(), keys.len());
+            assert!(
+                table.slots.len() <= 8 * keys.len().next_power_of_two(),
+                "{} slots for {}",
+                table.slots.len(),
+                keys.len()
+            );
             assert!(keys.iter().all(|&key| holds(&table, key)));
-            for key in keys.iter().flat_map(|key| [key ^ 1, key ^ 0x8000_0000, key.wrapping_add(1), random.next() as u32]) {
+            for key in keys
+                .iter()
+                .flat_map(|key| [key ^ 1, key ^ 0x8000_0000, key.wrapping_add(1), random.next() as u32])
+            {
                 assert_eq!(holds(&table, key), keys.binary_search(&key).is_ok(), "{key:#x}");
             }
         }

@@ -5,8 +5,8 @@
 //!                              IPv6 x (with ports | without), ARP, other
 //! ```
 //! Every packet whose entry is not `partial` is of one case. What is said here of a case follows from
-//! `scope_packet::Headers::parse` alone: that a packet is of kind IPv4 without tags on Ethernet means that its bytes 12 and 13
-//! are 0x0800, byte 23 its protocol, bytes 26 to 29 the entry's source, and so on.
+//! `scope_packet::Headers::parse` alone: that a packet is of kind IPv4 without tags on Ethernet means that
+//! its bytes 12 and 13 are 0x0800, byte 23 its protocol, bytes 26 to 29 the entry's source, and so on.
 
 use scope_packet::{Kind, LinkType};
 
@@ -16,12 +16,14 @@ use super::value::{Size, Value};
 
 /// TCP, UDP and SCTP.
 const WITH_PORTS: [u32; 3] = [6, 17, 132];
-/// Protocols that make an entry partial: tunnels (IP in IP, IPv6, GRE, EtherIP, L2TP, MPLS), and IPv6 extension headers.
+/// Protocols that make an entry partial: tunnels (IP in IP, IPv6, GRE, EtherIP, L2TP, MPLS), and IPv6
+/// extension headers.
 const TUNNELS: [u32; 6] = [4, 41, 47, 97, 115, 137];
 const EXTENSIONS: [u32; 8] = [0, 43, 44, 51, 60, 135, 139, 140];
 /// Types of VLAN tags that the parse steps over.
 const TAG_TYPES: [u32; 3] = [0x8100, 0x88a8, 0x9100];
-/// Ethernet types of the kinds, and those that make an entry partial (MPLS, PPPoE sessions): not of kind other.
+/// Ethernet types of the kinds, and those that make an entry partial (MPLS, PPPoE sessions): not of kind
+/// other.
 const IPV4: u32 = 0x0800;
 const IPV6: u32 = 0x86dd;
 const ARP_AND_RARP: [u32; 2] = [0x0806, 0x8035];
@@ -52,24 +54,30 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// All cases of packets with link type `link`; `None` where the parse doesn't know the type, and all entries are partial.
+    /// All cases of packets with link type `link`; `None` where the parse doesn't know the type, and all
+    /// entries are partial.
     pub fn all(link: LinkType) -> Option<Vec<Case>> {
         let families = Numbers::of(&[2, 0x0200_0000]);
-        let ppp = |protocol| vec![(Size::Half, 0, Numbers::one(0xff03)), (Size::Half, 2, Numbers::one(protocol))];
+        let ppp =
+            |protocol| vec![(Size::Half, 0, Numbers::one(0xff03)), (Size::Half, 2, Numbers::one(protocol))];
         Some(match link {
             LinkType::ETHERNET => ethernet_like(12, 14),
             LinkType::LINUX_SLL => ethernet_like(14, 16),
             LinkType::LINUX_SLL2 => ethernet_like(0, 20),
-            LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => [of_ipv4(0, 0, &[]), of_ipv6(0, 0, &[])].concat(),
+            LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => {
+                [of_ipv4(0, 0, &[]), of_ipv6(0, 0, &[])].concat()
+            }
             // IPv6 makes the entry partial: its number depends on the system.
             LinkType::NULL | LinkType::LOOP => of_ipv4(0, 4, &[(Size::Word, 0, families)]),
-            LinkType::PPP | LinkType::PPP_HDLC => [of_ipv4(0, 4, &ppp(0x21)), of_ipv6(0, 4, &ppp(0x57))].concat(),
+            LinkType::PPP | LinkType::PPP_HDLC => {
+                [of_ipv4(0, 4, &ppp(0x21)), of_ipv6(0, 4, &ppp(0x57))].concat()
+            }
             _ => return None,
         })
     }
 
-    /// Whether entries of the case can be among those of `clause`. The case's own entries leave impossible protocols open, so
-    /// that clauses of several cases join.
+    /// Whether entries of the case can be among those of `clause`. The case's own entries leave impossible
+    /// protocols open, so that clauses of several cases join.
     pub fn may_have(&self, clause: &Clause) -> bool {
         let impossible: &[&[u32]] = match self.kind {
             Kind::Ipv4 => &[&TUNNELS],
@@ -81,7 +89,9 @@ impl Case {
 
     /// What a load from `at` brings.
     pub fn load(&self, size: Size, at: u32) -> Value {
-        if let Some((.., numbers)) = self.known.iter().find(|(known, place, _)| (*known, *place) == (size, at)) {
+        if let Some((.., numbers)) =
+            self.known.iter().find(|(known, place, _)| (*known, *place) == (size, at))
+        {
             return Value::one_of(numbers.clone());
         }
         match at.checked_sub(self.network) {
@@ -108,7 +118,8 @@ impl Case {
         }
     }
 
-    /// What a load from `at` behind X brings, X being the length of the IPv4 header at [`Case::header_length_at`].
+    /// What a load from `at` behind X brings, X being the length of the IPv4 header at
+    /// [`Case::header_length_at`].
     pub fn load_behind_header(&self, size: Size, at: u32) -> Value {
         match at.checked_sub(self.network) {
             Some(at) if self.kind == Kind::Ipv4 => self.load_transport(size, at),
@@ -132,15 +143,19 @@ impl Case {
 
 type Known = (Size, u32, Numbers);
 
-/// Link types with an Ethernet type at `type_at` and what it speaks of, tags or the network layer, at `next_at`.
+/// Link types with an Ethernet type at `type_at` and what it speaks of, tags or the network layer, at
+/// `next_at`.
 fn ethernet_like(type_at: u32, next_at: u32) -> Vec<Case> {
     let mut cases = Vec::new();
     for tags in 0..=2 {
         // A tag is two bytes of its own and the next type.
-        let types: Vec<u32> = (0..=tags).map(|tag| if tag == 0 { type_at } else { next_at + 4 * tag - 2 }).collect();
+        let types: Vec<u32> =
+            (0..=tags).map(|tag| if tag == 0 { type_at } else { next_at + 4 * tag - 2 }).collect();
         let (last, outer) = types.split_last().expect("at least one");
         let tag = |at: &u32| (Size::Half, *at, Numbers::of(&TAG_TYPES));
-        let known = |of_kind: Numbers| outer.iter().map(tag).chain([(Size::Half, *last, of_kind)]).collect::<Vec<_>>();
+        let known = |of_kind: Numbers| {
+            outer.iter().map(tag).chain([(Size::Half, *last, of_kind)]).collect::<Vec<_>>()
+        };
         let (tags, network) = (tags as usize, next_at + 4 * tags);
         cases.extend(of_ipv4(tags, network, &known(Numbers::one(IPV4))));
         cases.extend(of_ipv6(tags, network, &known(Numbers::one(IPV6))));
@@ -165,8 +180,8 @@ impl Case {
         self
     }
 
-    /// The case with ports in the entry, and that without. What the second says of the ports is left open, so that clauses of
-    /// both join.
+    /// The case with ports in the entry, and that without. What the second says of the ports is left open, so
+    /// that clauses of both join.
     fn by_ports(self) -> [Case; 2] {
         let protocols = Numbers::of(&WITH_PORTS);
         let without = self.clone().demand(Field::Protocol, protocols.complement(Field::Protocol.last()));
@@ -179,11 +194,18 @@ fn of_ipv4(tags: usize, network: u32, known: &[Known]) -> Vec<Case> {
         let bit = Numbers::one((fragment != Fragment::Whole).into());
         Case { fragment, ..case(Kind::Ipv4, tags, network, known) }.demand(Field::Fragment, bit)
     };
-    let later = ipv4(Fragment::Later).demand(Field::SourcePort, Numbers::one(0)).demand(Field::DestinationPort, Numbers::one(0));
-    [Fragment::Whole, Fragment::First].into_iter().flat_map(|fragment| ipv4(fragment).by_ports()).chain([later]).collect()
+    let later = ipv4(Fragment::Later)
+        .demand(Field::SourcePort, Numbers::one(0))
+        .demand(Field::DestinationPort, Numbers::one(0));
+    [Fragment::Whole, Fragment::First]
+        .into_iter()
+        .flat_map(|fragment| ipv4(fragment).by_ports())
+        .chain([later])
+        .collect()
 }
 
-/// With extension headers, fragments included, the entry is partial; so the protocol is that of the fixed header.
+/// With extension headers, fragments included, the entry is partial; so the protocol is that of the fixed
+/// header.
 fn of_ipv6(tags: usize, network: u32, known: &[Known]) -> Vec<Case> {
     case(Kind::Ipv6, tags, network, known).by_ports().into()
 }

@@ -160,8 +160,9 @@ impl Clauses {
         }
     }
 
-    /// Brings the clauses down to `most`: each is added anew, since what came late may let go of demands of what came early, and
-    /// again, until nothing changes; if that doesn't help, those that are most alike become their hulls.
+    /// Brings the clauses down to `most`: each is added anew, since what came late may let go of demands of
+    /// what came early, and again, until nothing changes; if that doesn't help, those that are most alike
+    /// become their hulls.
     pub fn settle(&mut self, most: usize) {
         for _ in 0..SETTLING_ROUNDS_MAX {
             let before = self.0.clone();
@@ -184,7 +185,9 @@ impl Clauses {
 
     fn join(&mut self, mut clause: Clause) {
         self.widen(&mut clause);
-        while let Some((at, both)) = self.0.iter().enumerate().find_map(|(at, other)| Some((at, other.join(&clause)?))) {
+        while let Some((at, both)) =
+            self.0.iter().enumerate().find_map(|(at, other)| Some((at, other.join(&clause)?)))
+        {
             self.0.swap_remove(at);
             clause = both;
         }

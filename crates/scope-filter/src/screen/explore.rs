@@ -8,8 +8,8 @@
 //!                    of something else: both sides keep all
 //!     an acceptance  the state's entries may be accepted
 //! ```
-//! Loads outside the packet and divisions by zero reject; here they go on, which takes more entries, never fewer. A register
-//! that is never read again is forgotten, so that states which differ in nothing else meet.
+//! Loads outside the packet and divisions by zero reject; here they go on, which takes more entries, never
+//! fewer. A register that is never read again is forgotten, so that states which differ in nothing else meet.
 
 use std::time::Instant;
 
@@ -36,13 +36,20 @@ struct State {
     words: [Option<u32>; 8],
 }
 
-/// Entries of the case that the program may accept; `None` where the program jumps back, or where it takes longer than `until`.
+/// Entries of the case that the program may accept; `None` where the program jumps back, or where it takes
+/// longer than `until`.
 pub(super) fn accepted(program: &[Op], case: &Case, until: Instant) -> Option<Clauses> {
     let read_later = &read_later(program)?;
     let (ends, waiting) = (&ends(program), vec![Vec::new(); program.len()]);
     let mut run = Run { case, read_later, ends, waiting, accepted: Clauses::default() };
     let nothing = Value::unknown();
-    let start = State { entries: case.entries.clone(), a: nothing.clone(), x: nothing, memory: Vec::new(), words: [None; 8] };
+    let start = State {
+        entries: case.entries.clone(),
+        a: nothing.clone(),
+        x: nothing,
+        memory: Vec::new(),
+        words: [None; 8],
+    };
     run.enter(0, start);
     for (at, op) in program.iter().enumerate() {
         for state in std::mem::take(&mut run.waiting[at]) {
@@ -116,8 +123,8 @@ impl Run<'_> {
         self.enter(at + 1, state);
     }
 
-    /// Lets `state` wait at op `at`, as one with another where that loses nothing or there are too many. What is at its
-    /// end doesn't wait: others that it would have to become one with are fewer so.
+    /// Lets `state` wait at op `at`, as one with another where that loses nothing or there are too many. What
+    /// is at its end doesn't wait: others that it would have to become one with are fewer so.
     fn enter(&mut self, at: u32, mut state: State) {
         let at = match end(self.ends, at) {
             ACCEPT => return self.accepted.add(state.entries, CLAUSES_MAX),
@@ -169,14 +176,17 @@ impl State {
             }
             Value::OneOf(numbers) => match related(relation, k, 0, u32::MAX) {
                 Some(related) => {
-                    let with =
-                        |numbers: Numbers| (!numbers.is_empty()).then(|| State { a: Value::one_of(numbers), ..self.clone() });
+                    let with = |numbers: Numbers| {
+                        (!numbers.is_empty()).then(|| State { a: Value::one_of(numbers), ..self.clone() })
+                    };
                     (with(numbers.and(&related)), with(numbers.and(&related.complement(u32::MAX))))
                 }
                 None => (Some(self.clone()), Some(self)),
             },
             Value::Field { field, cut } => match related(relation, k, cut, field.last()) {
-                Some(related) => (self.demand(field, &related), self.demand(field, &related.complement(field.last()))),
+                Some(related) => {
+                    (self.demand(field, &related), self.demand(field, &related.complement(field.last())))
+                }
                 None => (Some(self.clone()), Some(self)),
             },
             Value::Word(word) if relation == Relation::Equal => (self.with_word(word.into(), k), Some(self)),
@@ -189,7 +199,8 @@ impl State {
         (!left.is_empty()).then(|| State { entries: self.entries.clone().with(field, left), ..self.clone() })
     }
 
-    /// With a word of an IPv6 address known. The entry has the four words folded into one: it is known when all are.
+    /// With a word of an IPv6 address known. The entry has the four words folded into one: it is known when
+    /// all are.
     fn with_word(&self, word: usize, value: u32) -> Option<State> {
         let mut state = self.clone();
         state.words[word] = Some(value);
@@ -238,7 +249,11 @@ impl State {
         keep(&mut self.x, &other.x);
         if self.memory != other.memory {
             self.memory = (0..MEMORY_WORDS)
-                .map(|cell| if self.cell(cell) == other.cell(cell) { self.cell(cell) } else { Value::unknown() })
+                .map(
+                    |cell| {
+                        if self.cell(cell) == other.cell(cell) { self.cell(cell) } else { Value::unknown() }
+                    },
+                )
                 .collect();
         }
         for (own, other) in self.words.iter_mut().zip(&other.words) {
@@ -312,14 +327,18 @@ impl Meaning {
             Op::IfGreater(branch) => constant(Relation::Greater, branch),
             Op::IfGreaterOrEqual(branch) => constant(Relation::GreaterOrEqual, branch),
             Op::IfAnyBit(branch) => constant(Relation::AnyBit, branch),
-            Op::IfX(relation, Branch { on_true, on_false, .. }) => Meaning::If { relation, k: None, on_true, on_false },
+            Op::IfX(relation, Branch { on_true, on_false, .. }) => {
+                Meaning::If { relation, k: None, on_true, on_false }
+            }
             Op::ReturnA => Meaning::ReturnA,
             Op::LoadLength | Op::Compute(..) | Op::ComputeX(_) | Op::Negate => Meaning::UnknownToA,
             Op::IndexLength => Meaning::UnknownToX,
             Op::JumpBack(_) => Meaning::Stranger,
-            Op::IfWordEqual(..) | Op::IfHalfEqual(..) | Op::IfByteEqual(..) | Op::IfHalfAnyBit(..) | Op::IfHalfAtXEqual(..) => {
-                Meaning::Stranger
-            }
+            Op::IfWordEqual(..)
+            | Op::IfHalfEqual(..)
+            | Op::IfByteEqual(..)
+            | Op::IfHalfAnyBit(..)
+            | Op::IfHalfAtXEqual(..) => Meaning::Stranger,
         }
     }
 }

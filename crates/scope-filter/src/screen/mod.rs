@@ -1,8 +1,9 @@
-//! Screening: from a filter's programs a condition on key entries that every packet which the filter takes fulfils.
+//! Screening: from a filter's programs a condition on key entries that every packet which the filter takes
+//! fulfils.
 //!
-//! It is derived from the compiled programs, not from the text: what libpcap makes of `host a or b`, `tcp port 80`,
-//! `gateway`, fragments or `vlan` shifting everything behind it then needs no second grammar that could be wrong. The proof
-//! has two parts, each in a file of its own:
+//! It is derived from the compiled programs, not from the text: what libpcap makes of `host a or b`,
+//! `tcp port 80`, `gateway`, fragments or `vlan` shifting everything behind it then needs no second grammar
+//! that could be wrong. The proof has two parts, each in a file of its own:
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -13,8 +14,8 @@
 //! | `numbers` | sets of numbers |
 //! | `words` | the condition in words |
 //!
-//! An entry that is `partial` always passes. So does everything where the programs jump back (`protochain`) or where the
-//! exploration takes too long.
+//! An entry that is `partial` always passes. So does everything where the programs jump back (`protochain`)
+//! or where the exploration takes too long.
 
 mod case;
 mod clause;
@@ -33,13 +34,15 @@ use crate::Predicate;
 use case::Case;
 use clause::{Clause, Clauses, Field};
 
-/// How long a screen is derived; beyond, everything passes. A dump waits meanwhile, and the ring doesn't: lists of many hundred
-/// ports took seconds, in which the window was lost. Only speed depends on it, never what a filter takes.
+/// How long a screen is derived; beyond, everything passes. A dump waits meanwhile, and the ring doesn't:
+/// lists of many hundred ports took seconds, in which the window was lost. Only speed depends on it, never
+/// what a filter takes.
 const DERIVING_TIME_MAX: Duration = Duration::from_secs(2);
 /// Clauses of one screen; beyond, clauses become one that takes more.
 const CLAUSES_MAX: usize = 64;
 
-/// A necessary condition on the key entries of one link type: where it says no, the filter takes no such packet.
+/// A necessary condition on the key entries of one link type: where it says no, the filter takes no such
+/// packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Screen {
     /// An entry passes where one of them takes it, or where it is partial.
@@ -103,8 +106,9 @@ impl Screen {
         self.clauses.iter().any(|clause| Field::ALL.iter().all(|&field| clause.takes_all(field)))
     }
 
-    /// The screen as at most `most` patterns, of which an entry must have one, or be partial. They take all that the screen
-    /// takes; what needs more patterns is left out of the demand, so they may take more. One empty pattern takes all.
+    /// The screen as at most `most` patterns, of which an entry must have one, or be partial. They take all
+    /// that the screen takes; what needs more patterns is left out of the demand, so they may take more. One
+    /// empty pattern takes all.
     pub fn patterns(&self, most: usize) -> Vec<KeyPattern> {
         let mut patterns = Vec::new();
         for (index, clause) in self.clauses.iter().enumerate() {
@@ -123,14 +127,19 @@ impl Clause {
     fn patterns(&self, most: usize) -> Vec<KeyPattern> {
         let mut patterns = vec![KeyPattern::default()];
         for field in Field::ALL.into_iter().filter(|&field| !self.takes_all(field)) {
-            let Some(prefixes) = self.get(field).prefixes(field.bits(), most / patterns.len()) else { continue };
+            let Some(prefixes) = self.get(field).prefixes(field.bits(), most / patterns.len()) else {
+                continue;
+            };
             let with = |pattern: &KeyPattern, (mask, value): (u32, u32)| {
                 let mut both = *pattern;
                 field.put(&mut both.mask, mask);
                 field.put(&mut both.value, value);
                 both
             };
-            patterns = patterns.iter().flat_map(|pattern| prefixes.iter().map(|&prefix| with(pattern, prefix))).collect();
+            patterns = patterns
+                .iter()
+                .flat_map(|pattern| prefixes.iter().map(|&prefix| with(pattern, prefix)))
+                .collect();
         }
         patterns
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-/// Ranges of one set; one that would need more holds everything between its ends. Above what the longest filter text makes.
+/// Ranges of one set; one that would need more holds everything between its ends. Above what the longest
+/// filter text makes.
 const RANGES_MAX: usize = 8192;
 
 /// A set of numbers.
@@ -133,8 +134,8 @@ impl Numbers {
             })
     }
 
-    /// The set as (mask, value) pairs over `bits` bits, each of a leading part of the number; `None` where it needs more than
-    /// `most`.
+    /// The set as (mask, value) pairs over `bits` bits, each of a leading part of the number; `None` where it
+    /// needs more than `most`.
     pub fn prefixes(&self, bits: u32, most: usize) -> Option<Vec<(u32, u32)>> {
         let all = u32::MAX >> (32 - bits);
         let mut prefixes = Vec::new();

@@ -58,9 +58,11 @@ impl Value {
     /// The value & `mask`.
     pub fn masked(&self, mask: u32) -> Value {
         match *self {
-            Value::Bits { zero, one, any } => {
-                Value::Bits { zero: zero | !mask, one: one & mask, any: if any & !mask == 0 { any } else { 0 } }
-            }
+            Value::Bits { zero, one, any } => Value::Bits {
+                zero: zero | !mask,
+                one: one & mask,
+                any: if any & !mask == 0 { any } else { 0 },
+            },
             Value::Field { field, cut } => {
                 let (kept, lost) = (mask & field.last(), !mask & field.last());
                 match (kept, lost & lost.wrapping_add(1)) {
@@ -74,8 +76,8 @@ impl Value {
     }
 }
 
-/// Which numbers of 0..=`last` stand in `relation` to `k` once their lowest `cut` bits are replaced by 0; `None` where that
-/// isn't followed.
+/// Which numbers of 0..=`last` stand in `relation` to `k` once their lowest `cut` bits are replaced by 0;
+/// `None` where that isn't followed.
 pub(super) fn related(relation: Relation, k: u32, cut: u32, last: u32) -> Option<Numbers> {
     let above = |k: u32| match u32::try_from(((u64::from(k) >> cut) + 1) << cut) {
         Ok(first) => Numbers::range(first, last),
@@ -120,7 +122,12 @@ mod tests {
     }
 
     fn relation() -> impl Strategy<Value = Relation> {
-        prop_oneof![Just(Relation::Equal), Just(Relation::Greater), Just(Relation::GreaterOrEqual), Just(Relation::AnyBit)]
+        prop_oneof![
+            Just(Relation::Equal),
+            Just(Relation::Greater),
+            Just(Relation::GreaterOrEqual),
+            Just(Relation::AnyBit)
+        ]
     }
 
     proptest! {
@@ -152,7 +159,10 @@ mod tests {
     fn the_highest_numbers_have_none_above_them() {
         assert!(related(Relation::Greater, u32::MAX, 8, u32::MAX).unwrap().is_empty());
         assert!(related(Relation::Greater, 0xffff_ff01, 8, u32::MAX).unwrap().is_empty());
-        assert_eq!(related(Relation::Equal, 0x0a00_0000, 24, u32::MAX), Some(Numbers::range(0x0a00_0000, 0x0aff_ffff)));
+        assert_eq!(
+            related(Relation::Equal, 0x0a00_0000, 24, u32::MAX),
+            Some(Numbers::range(0x0a00_0000, 0x0aff_ffff))
+        );
         assert_eq!(related(Relation::GreaterOrEqual, 0, 0, 9), Some(Numbers::range(0, 9)));
     }
 

@@ -27,17 +27,20 @@ impl Display for Screen {
 
 impl Display for Clause {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let demands = [Field::Kind, Field::Vlan, Field::Fragment, Field::Protocol, Field::Source, Field::Destination]
-            .into_iter()
-            .chain([Field::SourcePort, Field::DestinationPort])
-            .filter(|&field| !self.takes_all(field))
-            .map(|field| match field {
-                // The entry has 128 bits folded to 32.
-                Field::Source | Field::Destination if *self.get(Field::Kind) == Numbers::one(Kind::Ipv6 as u32) => {
-                    demand(field, self.get(field)).replacen(' ', " folded to ", 1)
-                }
-                _ => demand(field, self.get(field)),
-            });
+        let demands =
+            [Field::Kind, Field::Vlan, Field::Fragment, Field::Protocol, Field::Source, Field::Destination]
+                .into_iter()
+                .chain([Field::SourcePort, Field::DestinationPort])
+                .filter(|&field| !self.takes_all(field))
+                .map(|field| match field {
+                    // The entry has 128 bits folded to 32.
+                    Field::Source | Field::Destination
+                        if *self.get(Field::Kind) == Numbers::one(Kind::Ipv6 as u32) =>
+                    {
+                        demand(field, self.get(field)).replacen(' ', " folded to ", 1)
+                    }
+                    _ => demand(field, self.get(field)),
+                });
         f.write_str(&demands.collect::<Vec<_>>().join(", "))
     }
 }
@@ -59,7 +62,9 @@ fn demand(field: Field, numbers: &Numbers) -> String {
         Field::Protocol => "protocol ",
         _ => "",
     };
-    match others.ranges().len() < numbers.ranges().len() || others.len() < numbers.len() && field != Field::Kind {
+    match others.ranges().len() < numbers.ranges().len()
+        || others.len() < numbers.len() && field != Field::Kind
+    {
         true => format!("{name}not {}", list(field, &others)),
         false => format!("{name}{}", list(field, numbers)),
     }

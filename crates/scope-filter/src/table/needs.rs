@@ -15,7 +15,8 @@ const EACH_MAX: usize = 2;
 /// Words that may stand in front of a host or a port without changing which part of the key it speaks of.
 const HARMLESS: [&str; 11] = ["src", "dst", "or", "and", "ip", "ip6", "arp", "rarp", "tcp", "udp", "sctp"];
 
-/// Hosts (folded, each among source and destination) and ports (likewise). Sorted, each once, two of each at most.
+/// Hosts (folded, each among source and destination) and ports (likewise). Sorted, each once, two of each at
+/// most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Need {
     pub hosts: Vec<u32>,
@@ -40,8 +41,8 @@ fn together<T: Copy + Ord>(a: &[T], b: &[T]) -> Vec<T> {
     all
 }
 
-/// Alternatives of which every packet that the filter `text` takes, and whose key isn't partial, fulfils one; `None` where nothing is
-/// known.
+/// Alternatives of which every packet that the filter `text` takes, and whose key isn't partial, fulfils one;
+/// `None` where nothing is known.
 pub(super) fn needs(text: &str) -> Option<Vec<Need>> {
     Some(of_tree(Pieces::of(text)?.tree())).filter(|needs| !needs.contains(&Need::default()))
 }
@@ -57,7 +58,9 @@ fn of_tree(tree: &Tree) -> Vec<Need> {
                 Operator::Or => [left, right].concat(),
                 Operator::And => left.iter().flat_map(|a| right.iter().map(|b| a.and(b))).collect(),
             };
-            all.sort_unstable_by(|a, b| (&a.hosts, &a.ports, a.portless).cmp(&(&b.hosts, &b.ports, b.portless)));
+            all.sort_unstable_by(|a, b| {
+                (&a.hosts, &a.ports, a.portless).cmp(&(&b.hosts, &b.ports, b.portless))
+            });
             all.dedup();
             if all.len() > ALTERNATIVES_MAX { vec![Need::default()] } else { all }
         }),
@@ -99,8 +102,11 @@ mod tests {
     fn needs_are_what_every_match_has() {
         let check = |text: &str, expected: Option<&[(&[&str], &[u16])]>| {
             let expected = expected.map(|needs| {
-                let fold_all =
-                    |hosts: &[&str]| hosts.iter().fold(Need::default(), |all, text| all.and(&of_piece(&format!("host {text}"))));
+                let fold_all = |hosts: &[&str]| {
+                    hosts
+                        .iter()
+                        .fold(Need::default(), |all, text| all.and(&of_piece(&format!("host {text}"))))
+                };
                 let need = |(hosts, ports): &(&[&str], &[u16])| Need {
                     ports: ports.to_vec(),
                     portless: ports == &[0],
@@ -109,7 +115,10 @@ mod tests {
                 needs
                     .iter()
                     .map(need)
-                    .map(|need| Need { ports: need.ports.into_iter().filter(|port| *port > 0).collect(), ..need })
+                    .map(|need| Need {
+                        ports: need.ports.into_iter().filter(|port| *port > 0).collect(),
+                        ..need
+                    })
                     .collect::<Vec<_>>()
             });
             assert_eq!(needs(text), expected, "{text}");
@@ -125,13 +134,20 @@ mod tests {
         let flow = "(host 10.0.0.1 and host 10.0.0.2 and ((udp and ((src host 10.0.0.1 and src port 7 and dst port 9) or \
              (src host 10.0.0.2 and src port 9 and dst port 7))) or ";
         // The second stands for a packet without ports.
-        let both: [(&[&str], &[u16]); 2] = [(&["10.0.0.1", "10.0.0.2"], &[0]), (&["10.0.0.1", "10.0.0.2"], &[7, 9])];
+        let both: [(&[&str], &[u16]); 2] =
+            [(&["10.0.0.1", "10.0.0.2"], &[0]), (&["10.0.0.1", "10.0.0.2"], &[7, 9])];
         check(&format!("{flow}(ip proto 17 and {LATER_FRAGMENT})))"), Some(&both));
         check(&format!("{flow}(ip6 and ({EXTENSIONS}))))"), Some(&both[1..]));
         check("port 80", Some(&[(&[], &[80])]));
-        for text in
-            ["", "tcp", "not host 10.0.0.1", "host 10.0.0.1 or tcp", "vlan and host 10.0.0.1", "net 10.0.0.0/8", "port 010"]
-        {
+        for text in [
+            "",
+            "tcp",
+            "not host 10.0.0.1",
+            "host 10.0.0.1 or tcp",
+            "vlan and host 10.0.0.1",
+            "net 10.0.0.0/8",
+            "port 010",
+        ] {
             check(text, None);
         }
     }

@@ -51,8 +51,8 @@ const DST_MAC_AT: usize = 0;
 
 /// Fragments of IPv4 that are not the first: without ports. [`crate::table`] knows this text.
 pub(crate) const LATER_FRAGMENT: &str = "ip[6:2] & 0x1fff != 0";
-/// What stands behind IPv6 extension headers, fragments included: libpcap sees no ports there. Their key entries are partial.
-/// [`crate::table`] knows this text.
+/// What stands behind IPv6 extension headers, fragments included: libpcap sees no ports there. Their key
+/// entries are partial. [`crate::table`] knows this text.
 pub(crate) const EXTENSIONS: &str = "ip6[6] = 0 or ip6[6] = 43 or ip6[6] = 44 or ip6[6] = 51 or ip6[6] = 60 or ip6[6] = 135 or \
     ip6[6] = 139 or ip6[6] = 140";
 
@@ -64,8 +64,9 @@ pub(super) fn known() -> String {
 /// The field whose name is most like `name`, if at most half of the letters differ.
 pub(super) fn nearest(name: &str) -> Option<Field> {
     let name = name.to_ascii_lowercase();
-    let distances =
-        FIELDS.iter().map(|(field, known)| (distance(&known[1..].to_ascii_lowercase(), &name), *field, known.len() - 1));
+    let distances = FIELDS
+        .iter()
+        .map(|(field, known)| (distance(&known[1..].to_ascii_lowercase(), &name), *field, known.len() - 1));
     let like = distances.filter(|(letters, _, known)| *letters <= (*known).max(name.len()) / 2);
     like.min_by_key(|(letters, ..)| *letters).map(|(_, field, _)| field)
 }
@@ -142,7 +143,9 @@ impl Field {
             Field::SrcMac => "02:00:00:00:00:01".into(),
             Field::DstMac => "02:00:00:00:00:02".into(),
             Field::Vlan => "7".into(),
-            Field::Flow => Flow::between((source, 40001), (destination, 443)).map_or(String::new(), |flow| flow.filter()),
+            Field::Flow => {
+                Flow::between((source, 40001), (destination, 443)).map_or(String::new(), |flow| flow.filter())
+            }
         }
     }
 }
@@ -158,7 +161,8 @@ fn mac(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }
 
-/// Two ends of a conversation in an order that doesn't depend on who sends: a filter is the same for both directions.
+/// Two ends of a conversation in an order that doesn't depend on who sends: a filter is the same for both
+/// directions.
 fn ordered<T: Ord>(a: T, b: T) -> (T, T) {
     if a <= b { (a, b) } else { (b, a) }
 }
@@ -198,7 +202,12 @@ impl Flow {
     /// Adds what decides of its filter's form: all but addresses and ports.
     pub fn gather_form(&self, shape: &mut Gatherer) {
         let ((low, _), (high, _)) = self.ends;
-        let flags = [self.transport.is_some().into(), low.is_ipv4().into(), high.is_ipv4().into(), (low == high).into()];
+        let flags = [
+            self.transport.is_some().into(),
+            low.is_ipv4().into(),
+            high.is_ipv4().into(),
+            (low == high).into(),
+        ];
         shape.add(Part::Bytes, &[self.kind as u8, self.protocol]);
         shape.add(Part::Bytes, &flags);
     }
@@ -212,9 +221,10 @@ impl Flow {
         values.add(Part::Bytes, &[a[0], a[1], b[0], b[1]]);
     }
 
-    /// The filter: everything of the flow that addresses, ports and fragment numbers can tell. libpcap sees ports only directly
-    /// behind the IP header and in first fragments. So what its protocol carries between its hosts in later fragments, and
-    /// whatever these send behind IPv6 extension headers, belongs to it; some of it may be another flow's, but nothing is lost.
+    /// The filter: everything of the flow that addresses, ports and fragment numbers can tell. libpcap sees
+    /// ports only directly behind the IP header and in first fragments. So what its protocol carries between
+    /// its hosts in later fragments, and whatever these send behind IPv6 extension headers, belongs to it;
+    /// some of it may be another flow's, but nothing is lost.
     fn filter(&self) -> String {
         let ((low, low_port), (high, high_port)) = self.ends;
         let (hosts, protocol) = (pair(low, high), self.protocol);
@@ -238,10 +248,15 @@ impl Flow {
 
 /// What goes between two hosts; of a host with itself, only that.
 fn pair(low: IpAddr, high: IpAddr) -> String {
-    if low == high { format!("src host {low} and dst host {low}") } else { format!("host {low} and host {high}") }
+    if low == high {
+        format!("src host {low} and dst host {low}")
+    } else {
+        format!("host {low} and host {high}")
+    }
 }
 
-/// The filter for what went between the two hosts of a packet; empty, which is everything, where it has no addresses.
+/// The filter for what went between the two hosts of a packet; empty, which is everything, where it has no
+/// addresses.
 pub(super) fn host_pair(packet: &Subject<'_>) -> String {
     match packet.addresses() {
         Some((source, destination)) => {

@@ -4,8 +4,8 @@
 //! ip host $srcIP and port $srcPort       decided by the kind of address alone: one answer for all IPv6 packets
 //! ip[2:2] / $srcPort = 1                 decided by the value: port 0 makes no filter
 //! ```
-//! A name that stands by itself behind a word that takes any value of its kind is told by its kind, every other one by its value. So
-//! an answer that is kept for a [`Shape`] holds for all packets of that shape.
+//! A name that stands by itself behind a word that takes any value of its kind is told by its kind, every
+//! other one by its value. So an answer that is kept for a [`Shape`] holds for all packets of that shape.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,8 @@ use super::subject::Subject;
 use super::values::{Gatherer, Part, Values};
 use crate::words::{Kind, Token, tokens};
 
-/// All of a packet that decides whether a template's text for it is a filter. Two packets of the same shape have the same answer.
+/// All of a packet that decides whether a template's text for it is a filter. Two packets of the same shape
+/// have the same answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape(Values);
 
@@ -78,7 +79,8 @@ fn stands_alone(field: Field, before: &str, behind: &str) -> bool {
     let apart_behind = behind.is_empty() || behind.starts_with([' ', '\t', '\n', '\r', ')']);
     let last = before_tokens.last();
     let operator = joins(last) || last.is_some_and(|token| matches!(token.text, "(" | "!" | "not"));
-    let word = |known: &[&str]| last.is_some_and(|token| token.kind == Kind::Word && known.contains(&token.text));
+    let word =
+        |known: &[&str]| last.is_some_and(|token| token.kind == Kind::Word && known.contains(&token.text));
     let fits = match field {
         Field::Flow => operator,
         Field::SrcIp | Field::DstIp => word(&["host", "net", "src", "dst"]) || (operator && last.is_some()),
@@ -91,7 +93,8 @@ fn stands_alone(field: Field, before: &str, behind: &str) -> bool {
 }
 
 impl Field {
-    /// Adds the kind of this field's value; `None` where the packet lacks it. Values of one kind all have texts of one form.
+    /// Adds the kind of this field's value; `None` where the packet lacks it. Values of one kind all have
+    /// texts of one form.
     pub fn gather_kind(self, packet: &Subject<'_>, shape: &mut Gatherer) -> Option<()> {
         let version = |address: IpAddr| if address.is_ipv4() { 4 } else { 6 };
         match self {
@@ -114,7 +117,8 @@ mod tests {
     #[test]
     fn a_value_decides_where_its_name_is_no_operand_of_its_own() {
         let check = |text: &str, expected: &[bool]| {
-            let found: Vec<bool> = Template::parse(text).unwrap().decides.iter().map(|decides| decides.by_value).collect();
+            let found: Vec<bool> =
+                Template::parse(text).unwrap().decides.iter().map(|decides| decides.by_value).collect();
             assert_eq!(found, expected, "{text}");
         };
         check("host $srcIP and port $srcPort", &[false, false]);

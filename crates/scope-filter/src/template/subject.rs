@@ -1,4 +1,5 @@
-//! A packet as names are filled from it: as it was parsed, and what lies behind its MPLS labels, if it has some.
+//! A packet as names are filled from it: as it was parsed, and what lies behind its MPLS labels, if it has
+//! some.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -30,9 +31,15 @@ impl<'a> Subject<'a> {
     /// The packet `data` of link type `link`, whose parse is `headers`.
     pub fn new(headers: &'a Headers, link: LinkType, data: &'a [u8]) -> Subject<'a> {
         // Only of what the parse doesn't know there may be more to see.
-        let carried = if headers.kind() == Kind::Other && headers.partial() { behind_labels(headers, link, data) } else { None };
+        let carried = if headers.kind() == Kind::Other && headers.partial() {
+            behind_labels(headers, link, data)
+        } else {
+            None
+        };
         match carried {
-            Some((ip, labels)) => Subject { outer: (headers, data), inner: (Headers::parse(LinkType::RAW, ip), ip), labels },
+            Some((ip, labels)) => {
+                Subject { outer: (headers, data), inner: (Headers::parse(LinkType::RAW, ip), ip), labels }
+            }
             None => Subject { outer: (headers, data), inner: (*headers, data), labels: 0 },
         }
     }
@@ -52,7 +59,8 @@ impl<'a> Subject<'a> {
     /// IP protocol.
     pub fn protocol(&self) -> Option<u8> {
         let headers = &self.inner.0;
-        (headers.addresses() && matches!(headers.kind(), Kind::Ipv4 | Kind::Ipv6)).then_some(headers.protocol())
+        (headers.addresses() && matches!(headers.kind(), Kind::Ipv4 | Kind::Ipv6))
+            .then_some(headers.protocol())
     }
 
     /// Source and destination port.
@@ -78,8 +86,8 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     v4.or_else(|| <[u8; 16]>::try_from(bytes).ok().map(|bytes| IpAddr::V6(Ipv6Addr::from(bytes))))
 }
 
-/// The IP packet behind the labels of a packet, and how many there are. Only where libpcap's language has `mpls`, so that a filter
-/// finds the others, too.
+/// The IP packet behind the labels of a packet, and how many there are. Only where libpcap's language has
+/// `mpls`, so that a filter finds the others, too.
 fn behind_labels<'a>(headers: &Headers, link: LinkType, data: &'a [u8]) -> Option<(&'a [u8], usize)> {
     let be16 = |at: usize| data.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
     let stack_at = match link {
@@ -87,7 +95,9 @@ fn behind_labels<'a>(headers: &Headers, link: LinkType, data: &'a [u8]) -> Optio
             let type_at = 12 + 4 * headers.vlan_tags() as usize;
             MPLS_TYPES.contains(&be16(type_at)?).then_some(type_at + 2)?
         }
-        LinkType::PPP | LinkType::PPP_HDLC => PPP_MPLS.contains(&be16(PPP_MPLS_AT - 2)?).then_some(PPP_MPLS_AT)?,
+        LinkType::PPP | LinkType::PPP_HDLC => {
+            PPP_MPLS.contains(&be16(PPP_MPLS_AT - 2)?).then_some(PPP_MPLS_AT)?
+        }
         _ => return None,
     };
     for label in 0..LABELS_MAX {

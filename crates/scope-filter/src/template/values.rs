@@ -1,4 +1,5 @@
-//! What a template takes from a packet, as a value that can be compared: hits with equal values fill it with the same text.
+//! What a template takes from a packet, as a value that can be compared: hits with equal values fill it with
+//! the same text.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;

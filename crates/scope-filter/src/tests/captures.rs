@@ -21,7 +21,8 @@ fn read(file: &Path) -> Option<(LinkType, Vec<Captured>)> {
     let count = PACKETS_MAX.to_string();
     let input = std::fs::File::open(file).ok()?;
     let arguments = ["-n", "-r", "-", "-c", &count, "-w", "-"];
-    let pcap = Command::new("tcpdump").args(arguments).stdin(input).stderr(Stdio::null()).output().ok()?.stdout;
+    let pcap =
+        Command::new("tcpdump").args(arguments).stdin(input).stderr(Stdio::null()).output().ok()?.stdout;
     let word = |at: usize| Some(u32::from_ne_bytes(*pcap.get(at..)?.first_chunk()?));
     let link = LinkType(word(20)? as u16);
     let (mut packets, mut at) = (Vec::new(), 24);

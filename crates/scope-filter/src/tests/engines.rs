@@ -14,8 +14,8 @@ use crate::specimens::{self, LINKS, Random, damaged_packet, filter, list, packet
 
 /// One program in all engines.
 pub(super) struct Engines {
-    /// libpcap's interpreter doesn't clear its scratch memory, and some of its programs (`vlan` on 802.11) read cells that they
-    /// never wrote. The oracle runs behind a preface that clears them.
+    /// libpcap's interpreter doesn't clear its scratch memory, and some of its programs (`vlan` on 802.11)
+    /// read cells that they never wrote. The oracle runs behind a preface that clears them.
     oracle: Vec<Instruction>,
     program: Arc<Program>,
     native: Native,
@@ -43,22 +43,35 @@ impl Engines {
         let asked = Asked::new(&Headers::default(), KeyEntry::default(), data, original_len);
         let native = self.native.accepts(&[asked], 1).map(|hits| hits != 0);
         let answers = (self.program.accepts(data, original_len), native);
-        assert_eq!(answers, (expected, Some(expected)), "(interpreter, native) on {}: {data:02x?}, {original_len} B", told());
+        assert_eq!(
+            answers,
+            (expected, Some(expected)),
+            "(interpreter, native) on {}: {data:02x?}, {original_len} B",
+            told()
+        );
         expected
     }
 
     /// As many packets of `link`, whole and damaged; how many are taken.
-    fn answer_to_many(&self, random: &mut Random, link: LinkType, packets: u32, told: &dyn Fn() -> String) -> u32 {
+    fn answer_to_many(
+        &self,
+        random: &mut Random,
+        link: LinkType,
+        packets: u32,
+        told: &dyn Fn() -> String,
+    ) -> u32 {
         let one = |_| {
             let data = if random.one_in(2) { damaged_packet(random, link) } else { packet(random, link) };
-            let original_len = data.len() as u32 + if random.one_in(4) { random.below(1500) as u32 } else { 0 };
+            let original_len =
+                data.len() as u32 + if random.one_in(4) { random.below(1500) as u32 } else { 0 };
             u32::from(self.answer(&data, original_len, told))
         };
         (0..packets).map(one).sum()
     }
 }
 
-/// Pairs of filter and packet, generated from `seed` on: every text optimised, plain, and in pieces where it has such.
+/// Pairs of filter and packet, generated from `seed` on: every text optimised, plain, and in pieces where it
+/// has such.
 fn agree_on_pairs(seed: u64, pairs: u64) {
     let mut random = Random::new(seed);
     let (mut done, mut matched, mut in_pieces) = (0u64, 0u64, 0u64);
@@ -72,14 +85,18 @@ fn agree_on_pairs(seed: u64, pairs: u64) {
         let told = || format!("{whole} on {}", link.name());
         let mut engines = Vec::new();
         if text.len() <= libpcap::OPTIMISED_BYTES_MAX {
-            engines.extend(libpcap::compile(&whole, link, order).ok().and_then(|optimised| Engines::new(&optimised)));
+            engines.extend(
+                libpcap::compile(&whole, link, order).ok().and_then(|optimised| Engines::new(&optimised)),
+            );
         }
         let plain = libpcap::compile_plain(&whole, link, order);
         if let Ok(plain) = &plain {
             engines.extend(Engines::new(plain));
         }
         if let Some(program) = Pieces::of(&text).and_then(|pieces| pieces.program(tags, link, order)) {
-            let plain = plain.unwrap_or_else(|cause| panic!("libpcap refuses what is taken in pieces: {}: {cause}", told()));
+            let plain = plain.unwrap_or_else(|cause| {
+                panic!("libpcap refuses what is taken in pieces: {}: {cause}", told())
+            });
             engines.push(Engines::with(&plain, program));
             in_pieces += 1;
         }
@@ -90,7 +107,9 @@ fn agree_on_pairs(seed: u64, pairs: u64) {
     }
     assert!(matched > done / 20, "too few of the {done} pairs match: {matched}");
     assert!(in_pieces > done / 2000, "too few of the texts of {done} pairs are in pieces: {in_pieces}");
-    println!("{done} pairs of filter and packet, {matched} match, in bpf_filter, the interpreter and machine code");
+    println!(
+        "{done} pairs of filter and packet, {matched} match, in bpf_filter, the interpreter and machine code"
+    );
 }
 
 #[test]
@@ -144,7 +163,8 @@ fn what_is_taken_in_pieces_means_what_libpcap_makes_of_the_whole() {
         if let Some(program) = Pieces::of(&text).and_then(|pieces| pieces.program(tags, link, order)) {
             let whole = format!("{}({text})", "vlan and ".repeat(tags));
             let plain = libpcap::compile_plain(&whole, link, order);
-            let plain = plain.unwrap_or_else(|cause| panic!("libpcap refuses what is taken in pieces: {whole}: {cause}"));
+            let plain = plain
+                .unwrap_or_else(|cause| panic!("libpcap refuses what is taken in pieces: {whole}: {cause}"));
             Engines::with(&plain, program).answer_to_many(&mut random, link, 40, &|| whole.clone());
             taken += 1;
         }
@@ -155,9 +175,9 @@ fn what_is_taken_in_pieces_means_what_libpcap_makes_of_the_whole() {
 /// Every opcode, with operands that lie at and around the bounds.
 fn random_instruction(random: &mut Random, room: u8) -> Instruction {
     const CODES: [u16; 45] = [
-        0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x00, 0x60, 0x80, 0x01, 0x61, 0x81, 0xb1, 0x02, 0x03, 0x04, 0x0c, 0x14, 0x1c, 0x24,
-        0x2c, 0x34, 0x3c, 0x44, 0x4c, 0x54, 0x5c, 0x64, 0x6c, 0x74, 0x7c, 0x84, 0x94, 0x9c, 0xa4, 0xac, 0x05, 0x15, 0x1d, 0x25,
-        0x35, 0x45, 0x07, 0x87, 0x16,
+        0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x00, 0x60, 0x80, 0x01, 0x61, 0x81, 0xb1, 0x02, 0x03, 0x04, 0x0c,
+        0x14, 0x1c, 0x24, 0x2c, 0x34, 0x3c, 0x44, 0x4c, 0x54, 0x5c, 0x64, 0x6c, 0x74, 0x7c, 0x84, 0x94, 0x9c,
+        0xa4, 0xac, 0x05, 0x15, 0x1d, 0x25, 0x35, 0x45, 0x07, 0x87, 0x16,
     ];
     let code = if random.one_in(4) { random.pick(&[0x20, 0x28, 0x30, 0x50]) } else { random.pick(&CODES) };
     let k = match code {
@@ -186,7 +206,9 @@ fn random_instruction(random: &mut Random, room: u8) -> Instruction {
         _ if random.one_in(3) => random.pick(&[0, 1, u32::MAX, u32::MAX - 3, 0x8000_0000, 60, 63, 64]),
         _ => random.below(70) as u32,
     };
-    let jump = |random: &mut Random| if code & 7 == 5 && code != 5 { random.below(u64::from(room) + 1) as u8 } else { 0 };
+    let jump = |random: &mut Random| {
+        if code & 7 == 5 && code != 5 { random.below(u64::from(room) + 1) as u8 } else { 0 }
+    };
     Instruction { code, jump_true: jump(random), jump_false: jump(random), k }
 }
 
@@ -195,8 +217,14 @@ fn the_engines_agree_with_libpcap_on_random_programs_of_every_opcode() {
     let mut random = Random::new(2);
     for _ in 0..6250 {
         let len = 2 + random.below(14) as u8;
-        let mut instructions: Vec<_> = (0..len).map(|at| random_instruction(&mut random, len - 1 - at)).collect();
-        instructions.push(Instruction { code: random.pick(&[0x06, 0x16]), jump_true: 0, jump_false: 0, k: 1 });
+        let mut instructions: Vec<_> =
+            (0..len).map(|at| random_instruction(&mut random, len - 1 - at)).collect();
+        instructions.push(Instruction {
+            code: random.pick(&[0x06, 0x16]),
+            jump_true: 0,
+            jump_false: 0,
+            k: 1,
+        });
         let engines = Engines::new(&instructions).unwrap();
         for _ in 0..8 {
             let data: Vec<u8> = (0..60 + random.below(6)).map(|_| random.next() as u8).collect();
@@ -236,7 +264,8 @@ fn a_program_that_jumps_back_for_ever_ends_with_a_rejection() {
 #[test]
 fn a_filter_of_six_hundred_hosts_compiles() {
     let hosts: Vec<_> = (0..600u32).map(|n| format!("host 10.{}.{}.1", n / 256, n % 256)).collect();
-    let filter = crate::Filter::compile(&hosts.join(" or "), crate::VlanRule::Exact, &[LinkType::RAW]).unwrap();
+    let filter =
+        crate::Filter::compile(&hosts.join(" or "), crate::VlanRule::Exact, &[LinkType::RAW]).unwrap();
     let mut random = Random::new(3);
     let data = packet(&mut random, LinkType::RAW);
     let headers = scope_packet::Headers::parse(LinkType::RAW, &data);

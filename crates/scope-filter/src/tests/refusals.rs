@@ -66,7 +66,10 @@ fn a_name_eaten_by_the_shell_is_suspected() {
 fn what_is_missing_is_said_and_the_shell_suspected_only_where_it_left_a_blank() {
     let check = |text: &str, words: &str, by_the_shell: bool| {
         let told = refusal(text, &[]).to_string();
-        assert!(told.contains(words) && told.contains("taken by the shell") == by_the_shell, "{text}: {told}");
+        assert!(
+            told.contains(words) && told.contains("taken by the shell") == by_the_shell,
+            "{text}: {told}"
+        );
     };
     check("port 80 or", "the text ends where an expression is expected: add one, or leave 'or' out", false);
     check("port 80 and not", "leave 'not' out", false);
@@ -83,7 +86,10 @@ fn what_is_missing_is_said_and_the_shell_suspected_only_where_it_left_a_blank() 
 fn where_libpcap_can_t_filter_a_link_type_it_is_said_what_can_be_asked_there() {
     for link in [LinkType(189), LinkType(227)] {
         let told = refusal("udp port 53", &[link]).to_string();
-        assert!(told.contains("filtering not implemented") && told.contains("len > 100") && told.contains("''"), "{told}");
+        assert!(
+            told.contains("filtering not implemented") && told.contains("len > 100") && told.contains("''"),
+            "{told}"
+        );
         for text in ["link[0] = 1", "len > 100", ""] {
             assert!(Filter::compile(text, VlanRule::Transparent, &[link]).is_ok(), "{text}");
         }
@@ -109,11 +115,17 @@ fn a_template_name_in_a_plain_filter_is_explained() {
 #[test]
 fn a_link_type_that_lacks_a_field_is_named_with_libpcaps_words() {
     let told = refusal("vlan 7", &[LinkType::RAW, LinkType::LINUX_SLL]).to_string();
-    assert!(told.contains("link type RAW: no VLAN support for Raw IP") && told.contains("LINUX_SLL"), "{told}");
+    assert!(
+        told.contains("link type RAW: no VLAN support for Raw IP") && told.contains("LINUX_SLL"),
+        "{told}"
+    );
     let told = refusal("src host 10.0.0.1 and src host 10.0.0.2", &[]).to_string();
     assert!(told.contains("rejects all packets"), "{told}");
     let told = refusal("inbound", &[]).to_string();
-    assert!(told.contains("inbound/outbound not supported on Ethernet") && !told.contains("savefiles"), "{told}");
+    assert!(
+        told.contains("inbound/outbound not supported on Ethernet") && !told.contains("savefiles"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -145,9 +157,18 @@ fn more_link_types_than_are_kept_still_answer() {
 
 #[test]
 fn hostile_texts_are_refused_without_harm() {
-    for text in
-        ["\0", "tcp \0 udp", "\\", "$", "'", "{", "host $", &"not ".repeat(16_000), &"(".repeat(60_000), &"tcp or ".repeat(9000)]
-    {
+    for text in [
+        "\0",
+        "tcp \0 udp",
+        "\\",
+        "$",
+        "'",
+        "{",
+        "host $",
+        &"not ".repeat(16_000),
+        &"(".repeat(60_000),
+        &"tcp or ".repeat(9000),
+    ] {
         let _ = refusal(text, &[LinkType::ETHERNET]).to_string();
     }
 }
@@ -186,7 +207,11 @@ fn the_longest_texts_compile_or_are_refused_in_bounded_time() {
     for (part, joined) in parts {
         for bytes in [optimised, longest, 1 << 20] {
             let text = repeated(part, joined, bytes);
-            let text = if part == "ip[{}]" { format!("{} = 1", &text[..text.len().saturating_sub(9)]) } else { text };
+            let text = if part == "ip[{}]" {
+                format!("{} = 1", &text[..text.len().saturating_sub(9)])
+            } else {
+                text
+            };
             let before = thread_time();
             let outcome = Filter::compile(&text, VlanRule::Transparent, &[LinkType::ETHERNET]);
             let told = match &outcome {
@@ -201,7 +226,8 @@ fn the_longest_texts_compile_or_are_refused_in_bounded_time() {
     }
 }
 
-/// The place of the fault was once searched for half a minute: the time was looked at between prefixes, not between endings.
+/// The place of the fault was once searched for half a minute: the time was looked at between prefixes, not
+/// between endings.
 #[test]
 fn the_fault_at_the_end_of_a_long_text_is_refused_in_bounded_time() {
     let text = repeated("host 10.0.{}.1", " or ", crate::words::TEXT_BYTES_MAX - 10) + " or or";
@@ -272,8 +298,9 @@ fn no_text_makes_libpcap_look_up_a_host_or_a_net() {
         if crate::words::check(&text).is_ok()
             && let Err(cause) = crate::libpcap::compile(&text, LinkType::ETHERNET, ByteOrder::Native)
         {
-            let looked_up =
-                ["unknown host", "unknown network", "unknown ether host"].iter().any(|words| cause.starts_with(words));
+            let looked_up = ["unknown host", "unknown network", "unknown ether host"]
+                .iter()
+                .any(|words| cause.starts_with(words));
             assert!(!looked_up, "{text}: {cause}");
         }
     }
@@ -282,13 +309,17 @@ fn no_text_makes_libpcap_look_up_a_host_or_a_net() {
 #[test]
 fn generated_texts_are_refused_with_words_and_a_place_inside() {
     let mut random = Random::new(8);
-    let parts = ["host", "port", "(", ")", "and", "not", "1", "1.2.3.4", "tcp", "vlan", "http", "$srcIP", "é", "src"];
+    let parts =
+        ["host", "port", "(", ")", "and", "not", "1", "1.2.3.4", "tcp", "vlan", "http", "$srcIP", "é", "src"];
     for _ in 0..300 {
         let text: Vec<_> = (0..random.below(9)).map(|_| random.pick(&parts)).collect();
         let text = text.join(" ");
         if let Err(error) = Filter::compile(&text, VlanRule::Transparent, &[]) {
             assert!(!error.to_string().is_empty());
-            assert!(error.at().is_none_or(|at| at <= text.len() && text.is_char_boundary(at)), "{text}: {error}");
+            assert!(
+                error.at().is_none_or(|at| at <= text.len() && text.is_char_boundary(at)),
+                "{text}: {error}"
+            );
         }
     }
 }

@@ -8,7 +8,13 @@ use crate::{Filter, KeyTable, Template, VlanRule};
 
 /// A filter as dumps have it, or any other.
 fn any_filter(random: &mut Random, link: LinkType) -> Option<Filter> {
-    let template = random.pick(&["$flow", "host $srcIP and host $dstIP", "host $srcIP", "src host $srcIP and port $dstPort", ""]);
+    let template = random.pick(&[
+        "$flow",
+        "host $srcIP and host $dstIP",
+        "host $srcIP",
+        "src host $srcIP and port $dstPort",
+        "",
+    ]);
     if template.is_empty() {
         let depth = random.below(3) as u32;
         return Filter::compile(&filter(random, depth), VlanRule::Transparent, &[link]).ok();
@@ -18,7 +24,8 @@ fn any_filter(random: &mut Random, link: LinkType) -> Option<Filter> {
     template.fill_filter(&Headers::parse(link, &data), link, &data, VlanRule::Transparent).ok()
 }
 
-/// Which filters of `all` the owner of the table must ask for which of `packets`; those with `true` are in it. Sorted.
+/// Which filters of `all` the owner of the table must ask for which of `packets`; those with `true` are in
+/// it. Sorted.
 fn left_open(table: &KeyTable, all: &[(u64, Filter, bool)], packets: &[Asked<'_>]) -> Vec<(u64, usize)> {
     let maybe = table.maybe(packets.len(), |at| *packets[at].key());
     let mut open = Vec::new();
@@ -50,7 +57,13 @@ fn what_the_table_leaves_open_holds_every_filter_that_matches_once() {
                 filters.push((round, filter, keyed));
             }
             let batch: Vec<Vec<u8>> = (0..20)
-                .map(|_| if random.one_in(3) { damaged_packet(&mut random, link) } else { packet(&mut random, link) })
+                .map(|_| {
+                    if random.one_in(3) {
+                        damaged_packet(&mut random, link)
+                    } else {
+                        packet(&mut random, link)
+                    }
+                })
                 .collect();
             let headers: Vec<Headers> = batch.iter().map(|data| Headers::parse(link, data)).collect();
             let packets: Vec<Asked<'_>> = (batch.iter().zip(&headers))

@@ -29,8 +29,12 @@ fn capture(link: LinkType, packets: &[Vec<u8>]) -> Vec<u8> {
 /// The indices of the packets that tcpdump selects; `None` where it refuses the filter.
 fn tcpdump(file: &std::path::Path, text: &str) -> Option<BTreeSet<u32>> {
     let input = std::fs::File::open(file).unwrap();
-    let output =
-        Command::new("tcpdump").args(["-n", "-r", "-", "-w", "-", text]).stdin(input).stderr(Stdio::null()).output().unwrap();
+    let output = Command::new("tcpdump")
+        .args(["-n", "-r", "-", "-w", "-", text])
+        .stdin(input)
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
     if !output.status.success() {
         return None;
     }
@@ -56,7 +60,11 @@ fn transparent(file: &std::path::Path, link: LinkType, text: &str, packets: &[Ve
         _ => tcpdump(file, &format!("{}({text})", "vlan and ".repeat(tags))).unwrap_or_default(),
     });
     let tags = |data: &[u8]| (Headers::parse(link, data).vlan_tags() as usize).min(2);
-    (0..).zip(packets).filter(|(index, data)| by_tags[tags(data)].contains(index)).map(|(index, _)| index).collect()
+    (0..)
+        .zip(packets)
+        .filter(|(index, data)| by_tags[tags(data)].contains(index))
+        .map(|(index, _)| index)
+        .collect()
 }
 
 #[test]
@@ -76,7 +84,8 @@ fn filters_select_what_tcpdump_selects() {
         LinkType::IPV6,
     ];
     for link in links {
-        let make = |_| if random.one_in(3) { damaged_packet(&mut random, link) } else { packet(&mut random, link) };
+        let make =
+            |_| if random.one_in(3) { damaged_packet(&mut random, link) } else { packet(&mut random, link) };
         let packets: Vec<_> = (0..PACKETS).map(make).collect();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&capture(link, &packets)).unwrap();
@@ -89,7 +98,11 @@ fn filters_select_what_tcpdump_selects() {
             assert_eq!(ours(&exact, link, &packets), expected, "{text} on {}", link.name());
             if link == LinkType::ETHERNET && !text.contains("vlan") {
                 let looking_through = Filter::compile(&text, VlanRule::Transparent, &[link]).unwrap();
-                assert_eq!(ours(&looking_through, link, &packets), transparent(file.path(), link, &text, &packets), "{text}");
+                assert_eq!(
+                    ours(&looking_through, link, &packets),
+                    transparent(file.path(), link, &text, &packets),
+                    "{text}"
+                );
             }
         }
     }

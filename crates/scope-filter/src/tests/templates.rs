@@ -3,7 +3,9 @@
 use scope_packet::{Headers, LinkType};
 
 use crate::specimens::{LINKS, Random, damaged_packet, packet, tagged_packet};
-use crate::{Filter, NoFilter, Template, TemplateError, Unfilled, VlanRule, host_pair_default, host_pair_values};
+use crate::{
+    Filter, NoFilter, Template, TemplateError, Unfilled, VlanRule, host_pair_default, host_pair_values,
+};
 
 const ETHERNET: LinkType = LinkType::ETHERNET;
 
@@ -21,11 +23,16 @@ fn fill(template: &str, data: &[u8]) -> Result<String, String> {
 
 #[test]
 fn names_are_filled_from_the_packet() {
-    let check = |template: &str, expected: &str| assert_eq!(fill(template, &udp4()).as_deref(), Ok(expected), "{template}");
+    let check = |template: &str, expected: &str| {
+        assert_eq!(fill(template, &udp4()).as_deref(), Ok(expected), "{template}")
+    };
     check("host $srcIP and host $dstIP", "host 10.0.0.1 and host 10.0.0.2");
     check("host $SRCIP and port {dstport} or ${srcPORT}", "host 10.0.0.1 and port 60000 or 1000");
     check("ip proto $proto", "ip proto 17");
-    check("ether src $srcMAC and ether dst $dstMAC", "ether src 04:04:04:04:04:0a and ether dst 02:02:02:02:02:02");
+    check(
+        "ether src $srcMAC and ether dst $dstMAC",
+        "ether src 04:04:04:04:04:0a and ether dst 02:02:02:02:02:02",
+    );
     check("vlan $vlan", "vlan 9");
     check("tcp", "tcp");
     check("", "");
@@ -50,7 +57,10 @@ fn a_missing_field_is_named_or_takes_the_fallback() {
     check("host $srcIP ?: ether proto 0x88cc", Ok("ether proto 0x88cc"));
     check("host $srcIP ?:", Ok(""));
     let headers = Headers::parse(ETHERNET, &lldp);
-    assert_eq!(Template::parse("$srcIP").unwrap().values(&headers, ETHERNET, &lldp).unwrap_err().name, "$srcIP");
+    assert_eq!(
+        Template::parse("$srcIP").unwrap().values(&headers, ETHERNET, &lldp).unwrap_err().name,
+        "$srcIP"
+    );
     let fallback = Template::parse("$srcIP ?: arp").unwrap();
     assert!(fallback.values(&headers, ETHERNET, &lldp).is_ok());
     assert_eq!(host_pair_default(&headers, ETHERNET, &lldp), "");
@@ -71,9 +81,15 @@ fn unknown_names_are_refused_with_place_and_nearest_name() {
     check("host $x", 5, "");
     check("$bogus", 0, "");
     for (text, place) in [("host $ and", 5), ("host {srcIP", 5), ("tcp }", 4), ("host {}", 5)] {
-        assert!(matches!(Template::parse(text), Err(TemplateError::NoName { at, .. }) if at == place), "{text}");
+        assert!(
+            matches!(Template::parse(text), Err(TemplateError::NoName { at, .. }) if at == place),
+            "{text}"
+        );
     }
-    assert!(matches!(Template::parse("tcp ?: host $srcIP"), Err(TemplateError::NameInFallback { at: 12, .. })));
+    assert!(matches!(
+        Template::parse("tcp ?: host $srcIP"),
+        Err(TemplateError::NameInFallback { at: 12, .. })
+    ));
     assert!(matches!(Template::parse(&"$vlan ".repeat(300)), Err(TemplateError::TooManyNames { .. })));
 }
 
@@ -113,7 +129,8 @@ fn faults_of_a_template_are_found_before_it_is_needed_and_placed_in_its_own_text
 
 fn selects(text: &str, link: LinkType, data: &[u8]) -> bool {
     let headers = Headers::parse(link, data);
-    let filter = Filter::compile_filled(text, VlanRule::Transparent, link).unwrap_or_else(|error| panic!("{error}"));
+    let filter =
+        Filter::compile_filled(text, VlanRule::Transparent, link).unwrap_or_else(|error| panic!("{error}"));
     filter.for_link(link).matches(&headers, data, data.len() as u32)
 }
 
@@ -124,16 +141,26 @@ fn what_a_packet_fills_compiles_and_selects_the_packet() {
     for _ in 0..3000 {
         let link = random.pick(&LINKS);
         let tags = random.below(3) as usize;
-        let data = if random.one_in(4) { damaged_packet(&mut random, link) } else { tagged_packet(&mut random, link, tags) };
+        let data = if random.one_in(4) {
+            damaged_packet(&mut random, link)
+        } else {
+            tagged_packet(&mut random, link, tags)
+        };
         let headers = Headers::parse(link, &data);
-        for template in ["host $srcIP and host $dstIP", "$flow", "host $dstIP and port $srcPort", "src host $srcIP ?: arp"] {
+        for template in [
+            "host $srcIP and host $dstIP",
+            "$flow",
+            "host $dstIP and port $srcPort",
+            "src host $srcIP ?: arp",
+        ] {
             let Ok(text) = Template::parse(template).unwrap().fill(&headers, link, &data) else { continue };
             if let Err(error) = Filter::compile_filled(&text, VlanRule::Transparent, link) {
                 assert!(text == "arp", "{error}");
                 continue;
             }
             filled += 1;
-            // Damaged headers and extension headers hide ports and addresses from libpcap that the parse sees.
+            // Damaged headers and extension headers hide ports and addresses from libpcap that the parse
+            // sees.
             if !headers.partial() && template != "src host $srcIP ?: arp" {
                 assert!(selects(&text, link, &data), "{text} on {} {data:02x?}", link.name());
             }
@@ -167,12 +194,13 @@ fn flow_takes_exactly_the_packets_of_its_flow() {
         }
         hits += 1;
         let text = template.fill(&headers, ETHERNET, hit).unwrap();
-        let predicate = Filter::compile_filled(&text, VlanRule::Transparent, ETHERNET).unwrap().for_link(ETHERNET);
+        let predicate =
+            Filter::compile_filled(&text, VlanRule::Transparent, ETHERNET).unwrap().for_link(ETHERNET);
         for data in &packets {
             let other = Headers::parse(ETHERNET, data);
             let same = whole(&other) && flow_of(&headers, hit) == flow_of(&other, data);
-            // With extension headers or more than two tags the parse sees farther than libpcap. Which flow a later fragment is
-            // of, only its first one tells.
+            // With extension headers or more than two tags the parse sees farther than libpcap. Which flow a
+            // later fragment is of, only its first one tells.
             if !(other.partial() || other.fragment() && other.ports().is_none()) {
                 assert_eq!(predicate.matches(&other, data, data.len() as u32), same, "{text} on {data:02x?}");
             }
@@ -192,7 +220,9 @@ fn values_that_make_no_filter_take_the_fallback_or_leave_it_unfilled() {
         }
     };
     let headers = Headers::parse(ETHERNET, &data);
-    let filter = |text: &str| Template::parse(text).unwrap().fill_filter(&headers, ETHERNET, &data, VlanRule::Transparent);
+    let filter = |text: &str| {
+        Template::parse(text).unwrap().fill_filter(&headers, ETHERNET, &data, VlanRule::Transparent)
+    };
     assert_eq!(filter("ip host $srcIP").unwrap_err(), NoFilter::Unfilled(Unfilled { name: "$srcIP" }));
     assert_eq!(filter("ip host $srcIP ?: ip6").unwrap().text(), "ip6");
     assert!(filter("host $srcIP").unwrap().compiles_for(ETHERNET));
@@ -223,8 +253,14 @@ fn turned(data: &[u8]) -> Vec<u8> {
 #[test]
 fn both_directions_fill_a_flow_and_the_default_with_one_text_and_equal_values_are_equal_texts() {
     let mut random = Random::new(24);
-    let templates =
-        ["$flow", "host $srcIP and port $dstPort", "ether host $srcMAC", "vlan $vlan", "ip proto $proto", "$flow ?: arp"];
+    let templates = [
+        "$flow",
+        "host $srcIP and port $dstPort",
+        "ether host $srcMAC",
+        "vlan $vlan",
+        "ip proto $proto",
+        "$flow ?: arp",
+    ];
     let templates: Vec<Template> = templates.iter().map(|text| Template::parse(text).unwrap()).collect();
     let (mut seen, mut both) = (std::collections::HashMap::new(), 0);
     for _ in 0..3000 {
@@ -242,10 +278,13 @@ fn both_directions_fill_a_flow_and_the_default_with_one_text_and_equal_values_ar
         if whole {
             let back = turned(&data);
             let other = Headers::parse(ETHERNET, &back);
-            let flow = |headers, data| (templates[0].fill(headers, ETHERNET, data), templates[0].values(headers, ETHERNET, data));
+            let flow = |headers, data| {
+                (templates[0].fill(headers, ETHERNET, data), templates[0].values(headers, ETHERNET, data))
+            };
             assert_eq!(flow(&headers, &data), flow(&other, &back));
-            let pair =
-                |headers, data: &[u8]| (host_pair_default(headers, ETHERNET, data), host_pair_values(headers, ETHERNET, data));
+            let pair = |headers, data: &[u8]| {
+                (host_pair_default(headers, ETHERNET, data), host_pair_values(headers, ETHERNET, data))
+            };
             assert_eq!(pair(&headers, &data), pair(&other, &back));
             both += 1;
         }
@@ -261,7 +300,10 @@ fn a_host_that_talks_to_itself_has_a_flow_and_a_default_of_its_own() {
     frame[34..38].copy_from_slice(&[10, 0, 0, 1]);
     let mut other = udp4();
     other[37] = 9;
-    for text in [fill("$flow", &frame).unwrap(), host_pair_default(&Headers::parse(ETHERNET, &frame), ETHERNET, &frame)] {
+    for text in [
+        fill("$flow", &frame).unwrap(),
+        host_pair_default(&Headers::parse(ETHERNET, &frame), ETHERNET, &frame),
+    ] {
         assert!(selects(&text, ETHERNET, &frame), "{text}");
         assert!(!selects(&text, ETHERNET, &other), "{text}");
     }
@@ -269,7 +311,30 @@ fn a_host_that_talks_to_itself_has_a_flow_and_a_default_of_its_own() {
 
 /// IPv6 from 2001:db8::1 to ::2 on Ethernet, with an extension header in front of UDP or none.
 fn udp6(extension: Option<u8>, ports: [u8; 4]) -> Vec<u8> {
-    let mut frame = vec![2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 12, extension.unwrap_or(17), 64];
+    let mut frame = vec![
+        2,
+        2,
+        2,
+        2,
+        2,
+        2,
+        4,
+        4,
+        4,
+        4,
+        4,
+        4,
+        0x86,
+        0xdd,
+        0x60,
+        0,
+        0,
+        0,
+        0,
+        12,
+        extension.unwrap_or(17),
+        64,
+    ];
     for host in [1, 2] {
         frame.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
     }

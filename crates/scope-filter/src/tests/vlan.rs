@@ -62,7 +62,10 @@ fn a_filter_that_says_vlan_has_libpcaps_letter() {
 #[test]
 fn a_filter_without_alternatives_under_tags_matches_nothing_there() {
     let (yes, no) = (true, false);
-    assert_eq!(matches("ether proto 0x800 and ether[12:2] = 0x800", VlanRule::Transparent), [yes, no, no, no]);
+    assert_eq!(
+        matches("ether proto 0x800 and ether[12:2] = 0x800", VlanRule::Transparent),
+        [yes, no, no, no]
+    );
 }
 
 /// A cooked capture's packet with so many tags.
@@ -155,8 +158,15 @@ fn random_filters_say_of_a_tagged_packet_of_a_cooked_capture_what_they_say_of_it
             for tags in 1..=2 {
                 let data = behind_tags(link, &plain, tags);
                 let headers = Headers::parse(link, &data);
-                assert_eq!((headers.vlan_tags() as usize, says(&data)), (tags, expected), "{text}: {data:x?}");
-                assert!(!expected || screen.may_match(&scope_packet::KeyEntry::new(&headers)), "{text}: {data:x?}");
+                assert_eq!(
+                    (headers.vlan_tags() as usize, says(&data)),
+                    (tags, expected),
+                    "{text}: {data:x?}"
+                );
+                assert!(
+                    !expected || screen.may_match(&scope_packet::KeyEntry::new(&headers)),
+                    "{text}: {data:x?}"
+                );
             }
             matched[usize::from(expected)] += 1;
         }
@@ -188,25 +198,50 @@ fn in_cooked_captures_filters_see_the_same_packet_behind_tags() {
     let hosts: Vec<String> = (0..60).map(|host| format!("host 10.0.1.{host}")).collect();
     let long = format!("{} or host 10.0.0.1", hosts.join(" or "));
     assert!(long.len() > 512, "taken in pieces");
-    for text in ["host 10.0.0.1", "not host 10.0.0.1", "udp port 60000", "ip[9] = 17 and udp[0:2] = 1000", "ip6", "arp", &long] {
-        let ethernet = Filter::compile(text, VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap().for_link(LinkType::ETHERNET);
-        for (link, tags) in
-            [LinkType::LINUX_SLL, LinkType::LINUX_SLL2].into_iter().flat_map(|link| [0, 1, 2, 3].map(|tags| (link, tags)))
+    for text in [
+        "host 10.0.0.1",
+        "not host 10.0.0.1",
+        "udp port 60000",
+        "ip[9] = 17 and udp[0:2] = 1000",
+        "ip6",
+        "arp",
+        &long,
+    ] {
+        let ethernet = Filter::compile(text, VlanRule::Transparent, &[LinkType::ETHERNET])
+            .unwrap()
+            .for_link(LinkType::ETHERNET);
+        for (link, tags) in [LinkType::LINUX_SLL, LinkType::LINUX_SLL2]
+            .into_iter()
+            .flat_map(|link| [0, 1, 2, 3].map(|tags| (link, tags)))
         {
             let filter = Filter::compile(text, VlanRule::Transparent, &[link]).unwrap();
             let (data, plain) = (cooked(link, tags), frame(tags));
-            let (headers, of_plain) = (Headers::parse(link, &data), Headers::parse(LinkType::ETHERNET, &plain));
+            let (headers, of_plain) =
+                (Headers::parse(link, &data), Headers::parse(LinkType::ETHERNET, &plain));
             assert_eq!(headers.vlan_tags() as usize, tags);
             let expected = ethernet.matches(&of_plain, &plain, plain.len() as u32);
             let name = link.name();
-            assert_eq!(filter.for_link(link).matches(&headers, &data, data.len() as u32), expected, "{text} {name} {tags}");
+            assert_eq!(
+                filter.for_link(link).matches(&headers, &data, data.len() as u32),
+                expected,
+                "{text} {name} {tags}"
+            );
             let key = scope_packet::KeyEntry::new(&headers);
             assert!(!expected || filter.screen(link).may_match(&key), "screened out: {text} {name} {tags}");
             let exact = Filter::compile(text, VlanRule::Exact, &[link]).unwrap().for_link(link);
-            let untagged = filter.for_link(link).matches(&Headers::parse(link, &cooked(link, 0)), &cooked(link, 0), 99);
-            assert_eq!(exact.matches(&Headers::parse(link, &cooked(link, 0)), &cooked(link, 0), 99), untagged, "{text}");
+            let untagged =
+                filter.for_link(link).matches(&Headers::parse(link, &cooked(link, 0)), &cooked(link, 0), 99);
+            assert_eq!(
+                exact.matches(&Headers::parse(link, &cooked(link, 0)), &cooked(link, 0), 99),
+                untagged,
+                "{text}"
+            );
             filter.make_native().unwrap();
-            assert_eq!(filter.for_link(link).matches(&headers, &data, data.len() as u32), expected, "as machine code: {text}");
+            assert_eq!(
+                filter.for_link(link).matches(&headers, &data, data.len() as u32),
+                expected,
+                "as machine code: {text}"
+            );
         }
         let tagged = Filter::compile(text, VlanRule::Transparent, &[LinkType::LINUX_SLL]).unwrap();
         assert!(tagged.in_kernel(LinkType::LINUX_SLL, 96).is_err(), "it sees untagged packets only");

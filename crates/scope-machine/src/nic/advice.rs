@@ -40,8 +40,8 @@ pub struct Missing {
 /// Something that makes capture lose or change packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// One word for programs: `joined`, `nic_ring`, `split`, `long`, `checksums`, `checksums_sent`, `cut_by_block`,
-    /// `cut_by_bound`.
+    /// One word for programs: `joined`, `nic_ring`, `split`, `long`, `checksums`, `checksums_sent`,
+    /// `cut_by_block`, `cut_by_bound`.
     pub kind: &'static str,
     /// What it is.
     pub what: String,
@@ -56,9 +56,10 @@ impl Nic {
         let mut add = |what: String, remedy: String, refused| missing.push(Missing { what, remedy, refused });
         if let Err(cause) = permission {
             let (what, remedy) = match cause.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => {
-                    ("missing CAP_NET_RAW".to_string(), format!("run as root, or once: setcap cap_net_raw=ep {}", this_program()))
-                }
+                Some(libc::EPERM | libc::EACCES) => (
+                    "missing CAP_NET_RAW".to_string(),
+                    format!("run as root, or once: setcap cap_net_raw=ep {}", this_program()),
+                ),
                 _ => (format!("no packet sockets: {cause}"), "use a kernel with CONFIG_PACKET".to_string()),
             };
             add(what, remedy, true);
@@ -68,9 +69,17 @@ impl Nic {
             add(what, format!("supported are {}", SUPPORTED), true);
         }
         if !self.link.up {
-            add("the interface is down".to_string(), format!("ip link set dev {} up", shell_word(&self.name)), false);
+            add(
+                "the interface is down".to_string(),
+                format!("ip link set dev {} up", shell_word(&self.name)),
+                false,
+            );
         } else if self.carrier == Some(false) {
-            add("no link: nothing is at the other end".to_string(), "look at cable, switch port or peer".to_string(), false);
+            add(
+                "no link: nothing is at the other end".to_string(),
+                "look at cable, switch port or peer".to_string(),
+                false,
+            );
         }
         missing
     }
@@ -83,12 +92,17 @@ pub fn advise(nic: &Nic) -> Vec<Advice> {
     let joiners: Vec<(&Nic, Vec<&str>)> =
         receivers.into_iter().map(|nic| (nic, joining(nic))).filter(|(_, words)| !words.is_empty()).collect();
     if !joiners.is_empty() {
-        let words: Vec<String> = joiners.iter().map(|(nic, words)| format!("{} ({})", nic.name, words.join(", "))).collect();
+        let words: Vec<String> =
+            joiners.iter().map(|(nic, words)| format!("{} ({})", nic.name, words.join(", "))).collect();
         let what = match joiners.as_slice() {
             [(only, words)] if only.name == nic.name => {
                 format!("{} joins received packets before capture sees them ({})", nic.name, words.join(", "))
             }
-            _ => format!("{} brings packets that were joined before capture sees them, by {}", nic.name, words.join(", ")),
+            _ => format!(
+                "{} brings packets that were joined before capture sees them, by {}",
+                nic.name,
+                words.join(", ")
+            ),
         };
         let lines: Vec<String> = joiners.iter().map(|(nic, words)| off_line(&nic.name, words)).collect();
         advice.push(Advice { kind: "joined", what, remedy: lines.join(" && ") });
@@ -96,22 +110,26 @@ pub fn advise(nic: &Nic) -> Vec<Advice> {
     if let Some(rings) = nic.rings.filter(|rings| rings.rx < RING_SMALL && rings.rx < rings.rx_max) {
         advice.push(Advice {
             kind: "nic_ring",
-            what: format!("{} has a receive ring of {} entries, and can have {}", nic.name, rings.rx, rings.rx_max),
+            what: format!(
+                "{} has a receive ring of {} entries, and can have {}",
+                nic.name, rings.rx, rings.rx_max
+            ),
             remedy: format!("ethtool -G {} rx {}", shell_word(&nic.name), rings.rx_max.min(RING_WANTED)),
         });
     }
     advice
 }
 
-/// Offloads of this interface that are on and join received packets, in ethtool's words. On a loopback interface packets are never
-/// cut in the first place.
+/// Offloads of this interface that are on and join received packets, in ethtool's words. On a loopback
+/// interface packets are never cut in the first place.
 fn joining(nic: &Nic) -> Vec<&'static str> {
     let on = |feature: &str| nic.feature(feature) == Some(true) && !nic.loopback;
     JOINING.iter().filter(|(feature, _)| on(feature)).map(|(_, word)| *word).collect()
 }
 
-/// What is said of packets that came and aren't as they are on the wire. What was sent is mended at this interface; what was received
-/// so was joined here, or was never as it should be: then its sender, the `peer` of a virtual pair, is where it is mended.
+/// What is said of packets that came and aren't as they are on the wire. What was sent is mended at this
+/// interface; what was received so was joined here, or was never as it should be: then its sender, the `peer`
+/// of a virtual pair, is where it is mended.
 pub fn altered_advice(nic: &Nic, peer: Option<&Peer>, altered: &Altered) -> Vec<Advice> {
     let mut advice = Vec::new();
     let mut add = |kind, packets: u64, what: &str, remedy: String| {
@@ -120,37 +138,59 @@ pub fn altered_advice(nic: &Nic, peer: Option<&Peer>, altered: &Altered) -> Vec<
         }
     };
     let longer = format!("longer than its MTU of {} B: not as they are on the wire", nic.link.mtu);
-    add("joined", altered.joined, &format!("received packets {longer}"), received_remedy(nic, peer, SPLIT_EARLY));
-    add("split", altered.split, &format!("sent packets {longer}"), format!("ethtool -K {} {SPLIT_EARLY}", shell_word(&nic.name)));
+    add(
+        "joined",
+        altered.joined,
+        &format!("received packets {longer}"),
+        received_remedy(nic, peer, SPLIT_EARLY),
+    );
+    add(
+        "split",
+        altered.split,
+        &format!("sent packets {longer}"),
+        format!("ethtool -K {} {SPLIT_EARLY}", shell_word(&nic.name)),
+    );
     let joined_or_split = ["gro", "lro", "tso", "gso"];
     add("long", altered.long, &format!("packets {longer}"), off_line(&nic.name, &joined_or_split));
     add(
         "checksums",
         altered.unchecked.saturating_sub(altered.unchecked_sent),
-        "received packets whose checksum is open (left to a card by their sender, or undone by joining): tools will call them wrong",
+        "received packets whose checksum is open (left to a card by their sender, or undone by joining): \
+         tools will call them wrong",
         if nic.loopback { unmendable() } else { received_remedy(nic, peer, FILL_IN_EARLY) },
     );
     add(
         "checksums_sent",
         altered.unchecked_sent,
         "sent packets whose checksum the card has still to fill in: tools will call them wrong",
-        if nic.loopback { unmendable() } else { format!("ethtool -K {} {FILL_IN_EARLY}", shell_word(&nic.name)) },
+        if nic.loopback {
+            unmendable()
+        } else {
+            format!("ethtool -K {} {FILL_IN_EARLY}", shell_word(&nic.name))
+        },
     );
     advice
 }
 
-/// Where received packets get as they are: by joining, if that is on, and at their sender, if that is no other machine. What only
-/// passes packets on is mended at the interfaces under it.
+/// Where received packets get as they are: by joining, if that is on, and at their sender, if that is no
+/// other machine. What only passes packets on is mended at the interfaces under it.
 fn received_remedy(nic: &Nic, peer: Option<&Peer>, sender_words: &str) -> String {
     let receivers = nic.receivers();
     match receivers.as_slice() {
         [] => {
-            format!("at the interfaces under {}, or at the senders behind them: ethtool -K NAME gro off {sender_words}", nic.name)
+            format!(
+                "at the interfaces under {}, or at the senders behind them: ethtool -K NAME gro off \
+                 {sender_words}",
+                nic.name
+            )
         }
         [only] => receiver_remedy(only, peer.filter(|_| only.name == nic.name), sender_words),
         several => {
-            let mut remedies: Vec<String> =
-                several.iter().take(RECEIVERS_NAMED).map(|receiver| receiver_remedy(receiver, None, sender_words)).collect();
+            let mut remedies: Vec<String> = several
+                .iter()
+                .take(RECEIVERS_NAMED)
+                .map(|receiver| receiver_remedy(receiver, None, sender_words))
+                .collect();
             remedies.dedup();
             if several.len() > RECEIVERS_NAMED {
                 remedies.push(format!("the same for the other interfaces under {}", nic.name));
@@ -172,7 +212,10 @@ fn receiver_remedy(nic: &Nic, peer: Option<&Peer>, sender_words: &str) -> String
     } else if own.is_some() {
         None
     } else {
-        Some(format!("at their sender, a virtual machine or container of this machine: ethtool -K ITS-INTERFACE {sender_words}"))
+        Some(format!(
+            "at their sender, a virtual machine or container of this machine: ethtool -K ITS-INTERFACE \
+             {sender_words}"
+        ))
     };
     let joint = if sender.as_ref().is_some_and(|sender| sender.contains(": ")) { "; and " } else { " && " };
     own.into_iter().chain(sender).collect::<Vec<_>>().join(joint)
@@ -183,17 +226,22 @@ fn unmendable() -> String {
     "no setting does: what stays on this machine has none; let tools not check them (tcpdump -K)".to_string()
 }
 
-/// What is to be said of an interface some of whose packets were cut though nobody asked for it: by the kernel, whose blocks are too
-/// small for `by_block` of them, or to the most that is kept of a packet, as `by_bound` were.
+/// What is to be said of an interface some of whose packets were cut though nobody asked for it: by the
+/// kernel, whose blocks are too small for `by_block` of them, or to the most that is kept of a packet, as
+/// `by_bound` were.
 pub fn cut_advice(name: &str, mtu: u32, by_block: u64, by_bound: u64) -> Vec<Advice> {
     let block = (by_block > 0).then(|| Advice {
         kind: "cut_by_block",
-        what: format!("packets of {name} are cut: they don't fit into a block of the kernel's ring; its MTU is {mtu} B"),
+        what: format!(
+            "packets of {name} are cut: they don't fit into a block of the kernel's ring; its MTU is {mtu} B"
+        ),
         remedy: "a larger block= (pcap: a larger buffer=) takes them whole".to_string(),
     });
     let bound = (by_bound > 0).then(|| Advice {
         kind: "cut_by_bound",
-        what: format!("packets of {name} are cut to {SNAP_LEN_MAX} B, the most that is kept of one and that tools read"),
+        what: format!(
+            "packets of {name} are cut to {SNAP_LEN_MAX} B, the most that is kept of one and that tools read"
+        ),
         remedy: format!(
             "ip link set dev {} gso_max_size 65536 gro_max_size 65536 (here, and on the peer of a veth pair)",
             shell_word(name)
@@ -217,9 +265,14 @@ mod tests {
     #[test]
     fn an_interface_of_any_name_is_one_word_of_what_is_proposed() {
         let name = "a;reboot\u{1b}$(x)";
-        let nic = Nic { name: name.to_string(), rings: Some(RingSizes { rx: 8, rx_max: 4096, tx: 8, tx_max: 8 }), ..nic() };
+        let nic = Nic {
+            name: name.to_string(),
+            rings: Some(RingSizes { rx: 8, rx_max: 4096, tx: 8, tx_max: 8 }),
+            ..nic()
+        };
         let nic = Nic { features: Some(vec![("rx-gro".to_string(), true)]), ..nic };
-        let all = Altered { joined: 1, split: 1, long: 1, unchecked: 2, unchecked_sent: 1, ..Altered::default() };
+        let all =
+            Altered { joined: 1, split: 1, long: 1, unchecked: 2, unchecked_sent: 1, ..Altered::default() };
         let mut remedies: Vec<String> = advise(&nic).into_iter().map(|advice| advice.remedy).collect();
         remedies.extend(altered_advice(&nic, None, &all).into_iter().map(|advice| advice.remedy));
         remedies.extend(cut_advice(name, 1500, 0, 1).into_iter().map(|advice| advice.remedy));
@@ -229,12 +282,21 @@ mod tests {
         for remedy in &remedies {
             assert!(!remedy.contains(name) && !remedy.contains('\u{1b}'), "{remedy}");
         }
-        assert!(remedies.iter().any(|remedy| remedy.contains(r"ethtool -G $'a;reboot\x1b$(x)' rx 4096")), "{remedies:#?}");
+        assert!(
+            remedies.iter().any(|remedy| remedy.contains(r"ethtool -G $'a;reboot\x1b$(x)' rx 4096")),
+            "{remedies:#?}"
+        );
     }
 
     fn nic() -> Nic {
         let link = Link { index: 2, kind: libc::ARPHRD_ETHER, up: true, running: true, mtu: 1500 };
-        Nic { name: "eth0".to_string(), link, carrier: Some(true), link_type: Some(LinkType::ETHERNET), ..Nic::default() }
+        Nic {
+            name: "eth0".to_string(),
+            link,
+            carrier: Some(true),
+            link_type: Some(LinkType::ETHERNET),
+            ..Nic::default()
+        }
     }
 
     fn with_features(on: &[&str]) -> Nic {
@@ -258,8 +320,12 @@ mod tests {
     #[test]
     fn each_altered_packet_is_mended_where_it_was_altered() {
         let check = |nic: &Nic, peer: Option<&Peer>, altered: Altered, expected: &[(&str, &str)]| {
-            let told: Vec<_> = altered_advice(nic, peer, &altered).into_iter().map(|told| (told.kind, told.remedy)).collect();
-            let expected: Vec<_> = expected.iter().map(|(kind, remedy)| (*kind, remedy.to_string())).collect();
+            let told: Vec<_> = altered_advice(nic, peer, &altered)
+                .into_iter()
+                .map(|told| (told.kind, told.remedy))
+                .collect();
+            let expected: Vec<_> =
+                expected.iter().map(|(kind, remedy)| (*kind, remedy.to_string())).collect();
             assert_eq!(told, expected);
         };
         let driven_by = |name: &str, on: &[&str]| {
@@ -274,18 +340,37 @@ mod tests {
         let fill = format!("{away} tx off");
         // A pair: what its other end sends.
         check(&driven_by("veth", &[]), Some(&peer), received, &[("joined", &split), ("checksums", &fill)]);
-        let (split, fill) = (format!("ethtool -K eth0 gro off && {split}"), format!("ethtool -K eth0 gro off && {fill}"));
-        check(&driven_by("veth", &["rx-gro"]), Some(&peer), received, &[("joined", &split), ("checksums", &fill)]);
+        let (split, fill) =
+            (format!("ethtool -K eth0 gro off && {split}"), format!("ethtool -K eth0 gro off && {fill}"));
+        check(
+            &driven_by("veth", &["rx-gro"]),
+            Some(&peer),
+            received,
+            &[("joined", &split), ("checksums", &fill)],
+        );
         // What this host sends, whatever the interface.
-        let own = [("split", "ethtool -K eth0 tso off tx-udp-segmentation off"), ("checksums_sent", "ethtool -K eth0 tx off")];
+        let own = [
+            ("split", "ethtool -K eth0 tso off tx-udp-segmentation off"),
+            ("checksums_sent", "ethtool -K eth0 tx off"),
+        ];
         check(&driven_by("veth", &["rx-gro"]), Some(&peer), sent, &own);
         check(&nic(), None, sent, &own);
         // A card that joins also undoes checksums.
         let joins = "ethtool -K eth0 gro off lro off";
-        check(&with_features(&["rx-gro", "rx-lro"]), None, received, &[("joined", joins), ("checksums", joins)]);
+        check(
+            &with_features(&["rx-gro", "rx-lro"]),
+            None,
+            received,
+            &[("joined", joins), ("checksums", joins)],
+        );
         check(&nic(), None, Altered::default(), &[]);
-        let remedy = |nic: &Nic| altered_advice(nic, None, &received).pop().map(|told| told.remedy).unwrap_or_default();
-        assert!(remedy(&driven_by("tun", &[])).contains("virtual machine behind eth0: ethtool -K ITS-INTERFACE tx off"));
+        let remedy = |nic: &Nic| {
+            altered_advice(nic, None, &received).pop().map(|told| told.remedy).unwrap_or_default()
+        };
+        assert!(
+            remedy(&driven_by("tun", &[]))
+                .contains("virtual machine behind eth0: ethtool -K ITS-INTERFACE tx off")
+        );
         assert!(remedy(&driven_by("veth", &[])).contains("where eth0's other end is"));
         assert!(remedy(&nic()).starts_with("at their sender"));
         assert!(remedy(&Nic { loopback: true, ..nic() }).contains("tcpdump -K"));
@@ -309,13 +394,17 @@ mod tests {
         check(&over("802.1Q VLAN Support", vec![over("bonding", vec![card()])]), &[line], line);
         let both = "ethtool -K eth0 gro off && ethtool -K eth1 gro off";
         check(&over("bridge", vec![card(), other()]), &[both], &both.replace(" && ", "; and "));
-        let unknown =
-            "at the interfaces under br0, or at the senders behind them: ethtool -K NAME gro off tso off tx-udp-segmentation off";
+        let unknown = "at the interfaces under br0, or at the senders behind them: ethtool -K NAME gro off \
+            tso off tx-udp-segmentation off";
         check(&over("bridge", vec![]), &[], unknown);
         // A tunnel joins by itself, though it lies on a card.
         check(&over("vxlan", vec![card()]), &["ethtool -K br0 gro off"], "ethtool -K br0 gro off");
         let many = vec![card(), other(), card(), other()];
-        assert!(altered_advice(&over("bridge", many), None, &received)[0].remedy.ends_with("the other interfaces under br0"));
+        assert!(
+            altered_advice(&over("bridge", many), None, &received)[0]
+                .remedy
+                .ends_with("the other interfaces under br0")
+        );
     }
 
     #[test]
@@ -344,7 +433,11 @@ mod tests {
         };
         check(&nic(), Ok(()), &[]);
         check(&nic(), Err(io::Error::from_raw_os_error(libc::EPERM)), &[("CAP_NET_RAW", "setcap", true)]);
-        check(&nic(), Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)), &[("no packet sockets", "CONFIG_PACKET", true)]);
+        check(
+            &nic(),
+            Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
+            &[("no packet sockets", "CONFIG_PACKET", true)],
+        );
         let down = Nic { link: Link { up: false, ..nic().link }, carrier: None, ..nic() };
         check(&down, Ok(()), &[("is down", "ip link set dev eth0 up", false)]);
         check(&Nic { carrier: Some(false), ..nic() }, Ok(()), &[("no link", "cable", false)]);

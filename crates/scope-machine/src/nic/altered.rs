@@ -3,7 +3,8 @@
 /// Packets of a live source that aren't as they are, or were, on the wire. All of them count as received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Altered {
-    /// Received, and longer than the interface's MTU: card or kernel joined several (GRO, LRO), or the peer's MTU is larger.
+    /// Received, and longer than the interface's MTU: card or kernel joined several (GRO, LRO), or the peer's
+    /// MTU is larger.
     pub joined: u64,
     /// Sent by this host, and longer than the MTU: the card is to split them (TSO, GSO).
     pub split: u64,
@@ -34,7 +35,8 @@ impl Altered {
         self.cut_by_bound += other.cut_by_bound;
     }
 
-    /// Counts why a packet of `original_len` bytes has only `len`, of which `snap_len` were asked for (`None`: all).
+    /// Counts why a packet of `original_len` bytes has only `len`, of which `snap_len` were asked for
+    /// (`None`: all).
     pub fn count_cut(&mut self, original_len: usize, len: usize, snap_len: Option<usize>) {
         if len >= original_len {
             return;

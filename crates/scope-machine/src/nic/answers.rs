@@ -1,7 +1,8 @@
 //! What a driver's answers to ethtool's questions mean: plain words and bytes to values.
 //!
-//! A driver may answer anything: an answer that is too short or contradicts itself is an error or a value left out, never a read
-//! outside of it. What the words are is told by `linux/ethtool.h`; each answer begins with the order's number.
+//! A driver may answer anything: an answer that is too short or contradicts itself is an error or a value
+//! left out, never a read outside of it. What the words are is told by `linux/ethtool.h`; each answer begins
+//! with the order's number.
 
 use std::ffi::CStr;
 use std::io;
@@ -30,7 +31,8 @@ pub fn queues(words: &[u32]) -> Queues {
 
 /// What can stamp, the clock's number, three of sending, what can be stamped.
 pub fn timestamping(words: &[u32]) -> Timestamping {
-    let (can, clock, filters) = (word(words, 1), words.get(2).map_or(-1, |&clock| clock as i32), word(words, 7));
+    let (can, clock, filters) =
+        (word(words, 1), words.get(2).map_or(-1, |&clock| clock as i32), word(words, 7));
     let hardware = can & libc::SOF_TIMESTAMPING_RX_HARDWARE != 0;
     let all = filters & 1 << libc::HWTSTAMP_FILTER_ALL != 0;
     Timestamping {
@@ -41,8 +43,8 @@ pub fn timestamping(words: &[u32]) -> Timestamping {
     }
 }
 
-/// Entries of list number `list`: two words on, the bits of the lists that there are, and behind them their lengths. At most
-/// `most`; `None` where there are none or more.
+/// Entries of list number `list`: two words on, the bits of the lists that there are, and behind them their
+/// lengths. At most `most`; `None` where there are none or more.
 pub fn entries(words: &[u32], list: u32, most: usize) -> Option<usize> {
     let there = word(words, 2) >> list & 1 != 0;
     Some(word(words, 4) as usize).filter(|&count| there && count > 0 && count <= most)
@@ -53,14 +55,15 @@ pub fn entries(words: &[u32], list: u32, most: usize) -> Option<usize> {
 /// # Errors
 /// There are not that many.
 pub fn names(bytes: &[u8], count: usize) -> io::Result<Vec<String>> {
-    let told = bytes.get(8..).and_then(<[u8]>::first_chunk).map_or(0, |told| u32::from_ne_bytes(*told) as usize);
+    let told =
+        bytes.get(8..).and_then(<[u8]>::first_chunk).map_or(0, |told| u32::from_ne_bytes(*told) as usize);
     let names = bytes.get(12..).unwrap_or_default().chunks_exact(NAME_BYTES).take(told.min(count));
     let names: Vec<String> = names.map(text).collect();
     if names.len() == count { Ok(names) } else { Err(io::Error::other("the number of names changed")) }
 }
 
-/// Features that have a name, and whether each is on: blocks of 32, each with four words (available, requested, active, never
-/// changed).
+/// Features that have a name, and whether each is on: blocks of 32, each with four words (available,
+/// requested, active, never changed).
 pub fn features(words: &[u32], names: Vec<String>) -> Vec<(String, bool)> {
     let active = |index: usize| word(words, 2 + index / 32 * 4 + 2) >> (index % 32) & 1 != 0;
     let features = names.into_iter().enumerate().map(|(index, name)| (name, active(index)));
@@ -85,10 +88,14 @@ fn word(words: &[u32], at: usize) -> u32 {
     words.get(at).copied().unwrap_or(0)
 }
 
-/// Text that ends at its first zero byte; what isn't a letter, digit or punctuation comes from a driver's mistake and is left out.
+/// Text that ends at its first zero byte; what isn't a letter, digit or punctuation comes from a driver's
+/// mistake and is left out.
 fn text(bytes: &[u8]) -> String {
     let text = CStr::from_bytes_until_nul(bytes).map_or(bytes, CStr::to_bytes);
-    text.iter().map(|&byte| byte as char).filter(|letter| letter.is_ascii_graphic() || *letter == ' ').collect()
+    text.iter()
+        .map(|&byte| byte as char)
+        .filter(|letter| letter.is_ascii_graphic() || *letter == ' ')
+        .collect()
 }
 
 #[cfg(test)]
@@ -113,7 +120,11 @@ mod tests {
         assert_eq!(counter_values(&[0x1d, 1, 5, 1], 1).unwrap(), [5 | 1 << 32]);
         assert!(counter_values(&[0x1d, 2, 5, 1], 1).is_err() && counter_values(&[0x1d, 1, 5], 1).is_err());
         assert_eq!(
-            [entries(&[0, 0, 2, 0, 9], 1, 9), entries(&[0, 0, 2, 0, 9], 1, 8), entries(&[0, 0, 2, 0, 9], 0, 9)],
+            [
+                entries(&[0, 0, 2, 0, 9], 1, 9),
+                entries(&[0, 0, 2, 0, 9], 1, 8),
+                entries(&[0, 0, 2, 0, 9], 0, 9)
+            ],
             [Some(9), None, None]
         );
     }

@@ -1,11 +1,13 @@
-//! What a card, its driver and the kernel's queue behind it counted since a run began; beside the conservation law, not in it.
+//! What a card, its driver and the kernel's queue behind it counted since a run began; beside the
+//! conservation law, not in it.
 
 use super::{Ethtool, sys_folder};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The kernel's counters of an interface, as `/sys/class/net/NAME/statistics` calls them: packets, but `rx_bytes`.
+/// The kernel's counters of an interface, as `/sys/class/net/NAME/statistics` calls them: packets, but
+/// `rx_bytes`.
 const NAMES: [&str; 11] = [
     "rx_packets",
     "rx_bytes",
@@ -20,12 +22,13 @@ const NAMES: [&str; 11] = [
     "tx_packets",
 ];
 /// Of a driver's own counters those that speak of received packets that didn't get through.
-const LOSS_WORDS: [&str; 9] = ["drop", "miss", "discard", "no_buf", "nobuf", "out_of_buf", "overrun", "overflow", "fifo"];
+const LOSS_WORDS: [&str; 9] =
+    ["drop", "miss", "discard", "no_buf", "nobuf", "out_of_buf", "overrun", "overflow", "fifo"];
 /// Of these at most so many are followed.
 const DRIVER_COUNTERS_MAX: usize = 64;
 
-/// The counters of one interface, since they were first read. An interface that goes and comes again begins at 0 anew: its
-/// counts are added.
+/// The counters of one interface, since they were first read. An interface that goes and comes again begins
+/// at 0 anew: its counts are added.
 pub struct NicCounters {
     name: String,
     /// One for each of [`NAMES`], held open: they can be read when nothing can be opened any more.
@@ -37,8 +40,12 @@ pub struct NicCounters {
 impl NicCounters {
     /// Begins with the interface named `name`.
     pub fn begin(name: &str, ethtool: Option<&mut Ethtool>) -> NicCounters {
-        let mut counters =
-            NicCounters { name: name.to_string(), files: Vec::new(), kernel: Growth::default(), driver: Growth::default() };
+        let mut counters = NicCounters {
+            name: name.to_string(),
+            files: Vec::new(),
+            kernel: Growth::default(),
+            driver: Growth::default(),
+        };
         counters.look(ethtool);
         counters
     }
@@ -65,7 +72,8 @@ impl NicCounters {
         &self.kernel.since
     }
 
-    /// Those of the driver's own counters that tell of losses, grown since the beginning; empty where it has none.
+    /// Those of the driver's own counters that tell of losses, grown since the beginning; empty where it has
+    /// none.
     pub fn driver(&self) -> &BTreeMap<String, u64> {
         &self.driver.since
     }
@@ -110,7 +118,8 @@ struct Growth {
 }
 
 impl Growth {
-    /// Takes a reading. The first of each counter is where it begins; one that is smaller than before has begun again.
+    /// Takes a reading. The first of each counter is where it begins; one that is smaller than before has
+    /// begun again.
     fn read(&mut self, values: impl IntoIterator<Item = (String, u64)>) {
         for (name, now) in values {
             let grown = match self.last.get(&name) {
@@ -124,7 +133,8 @@ impl Growth {
     }
 }
 
-/// The kernel's queue between cards and sockets, of all processors and network namespaces together, since the machine started.
+/// The kernel's queue between cards and sockets, of all processors and network namespaces together, since the
+/// machine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Softnet {
     /// Packets dropped because the queue of a processor was full.
@@ -141,7 +151,10 @@ impl Softnet {
 
     /// What grew since `before`.
     pub fn since(self, before: Softnet) -> Softnet {
-        Softnet { dropped: self.dropped.saturating_sub(before.dropped), squeezed: self.squeezed.saturating_sub(before.squeezed) }
+        Softnet {
+            dropped: self.dropped.saturating_sub(before.dropped),
+            squeezed: self.squeezed.saturating_sub(before.squeezed),
+        }
     }
 
     /// A line per processor, hexadecimal: packets, dropped, squeezed.
@@ -166,7 +179,11 @@ mod tests {
         assert_eq!(Softnet::parse(text), Some(Softnet { dropped: 26, squeezed: 3 }));
         assert_eq!(Softnet::parse("nonsense"), None);
         let most = "0 ffffffffffffffff 0\n0 1 0\n";
-        assert_eq!(Softnet::parse(most), Some(Softnet { dropped: u64::MAX, squeezed: 0 }), "no sum runs over");
+        assert_eq!(
+            Softnet::parse(most),
+            Some(Softnet { dropped: u64::MAX, squeezed: 0 }),
+            "no sum runs over"
+        );
         assert!(Softnet::now().is_some());
     }
 

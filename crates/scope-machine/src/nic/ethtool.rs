@@ -1,9 +1,9 @@
 //! What a driver answers to ethtool's questions: the system calls as safe methods, values out of plain words.
 //!
-//! Every question is a buffer that begins with the order's number; the driver's answer overwrites it. For lists (names, counts)
-//! the kernel writes as many entries as there are when it is asked, which may be more than there were when the buffer was made.
-//! So the buffer is a mapping that ends at a page nobody may write: an answer that is too long ends with EFAULT, never in
-//! foreign memory.
+//! Every question is a buffer that begins with the order's number; the driver's answer overwrites it. For
+//! lists (names, counts) the kernel writes as many entries as there are when it is asked, which may be more
+//! than there were when the buffer was made. So the buffer is a mapping that ends at a page nobody may write:
+//! an answer that is too long ends with EFAULT, never in foreign memory.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -176,7 +176,8 @@ impl Ethtool {
         self.ask(interface, &[GET_TIMES]).map(answers::timestamping)
     }
 
-    /// Offloads by the names that `ethtool -k` has for the kernel's own (`rx-gro`, `rx-lro`): whether each is on.
+    /// Offloads by the names that `ethtool -k` has for the kernel's own (`rx-gro`, `rx-lro`): whether each is
+    /// on.
     ///
     /// # Errors
     /// As [`Self::driver`].
@@ -235,8 +236,9 @@ fn request_for(interface: &str) -> io::Result<libc::ifreq> {
 }
 
 fn send(socket: &OwnedFd, order: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: every order used here takes an ifreq, which lives through the call. Only SIOCETHTOOL's points farther: to the
-    // buffer of the `Ethtool` that asks; however long the answer, it is written front to back and stopped by the guard behind it.
+    // SAFETY: every order used here takes an ifreq, which lives through the call. Only SIOCETHTOOL's points
+    // farther: to the buffer of the `Ethtool` that asks; however long the answer, it is written front to back
+    // and stopped by the guard behind it.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), order as _, request as *mut libc::ifreq) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -254,13 +256,16 @@ impl Buffer {
 
     fn map() -> io::Result<Buffer> {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping at a place that the kernel chooses touches no memory of ours; the result is checked.
-        let memory = unsafe { libc::mmap(std::ptr::null_mut(), Self::BYTES + GUARD_BYTES, access, kind, -1, 0) };
+        // SAFETY: a new mapping at a place that the kernel chooses touches no memory of ours; the result is
+        // checked.
+        let memory =
+            unsafe { libc::mmap(std::ptr::null_mut(), Self::BYTES + GUARD_BYTES, access, kind, -1, 0) };
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let buffer = Buffer { memory: NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)? };
-        // SAFETY: the last GUARD_BYTES of the mapping that was just made; `BYTES` is a multiple of every page size up to them.
+        // SAFETY: the last GUARD_BYTES of the mapping that was just made; `BYTES` is a multiple of every page
+        // size up to them.
         let guarded = unsafe { libc::mprotect(memory.byte_add(Self::BYTES), GUARD_BYTES, libc::PROT_NONE) };
         if guarded < 0 { Err(io::Error::last_os_error()) } else { Ok(buffer) }
     }

@@ -12,7 +12,9 @@ pub const SUPPORTED: &str = "Ethernet, loopback, raw IP (tun, ipip, sit), 802.11
 pub fn link_type(kind: u16) -> Option<LinkType> {
     match kind {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::ETHERNET),
-        libc::ARPHRD_NONE | ARPHRD_RAWIP | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT => Some(LinkType::RAW),
+        libc::ARPHRD_NONE | ARPHRD_RAWIP | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT => {
+            Some(LinkType::RAW)
+        }
         libc::ARPHRD_IEEE80211_RADIOTAP => Some(LinkType(127)),
         _ => None,
     }
@@ -21,8 +23,8 @@ pub fn link_type(kind: u16) -> Option<LinkType> {
 /// The interfaces of this network namespace.
 pub fn interface_names() -> Vec<String> {
     let mut names = Vec::new();
-    // SAFETY: the kernel's list is an array that ends with a zero index; each name is a C string; all is copied before it is
-    // freed, and freed once.
+    // SAFETY: the kernel's list is an array that ends with a zero index; each name is a C string; all is
+    // copied before it is freed, and freed once.
     unsafe {
         let list = libc::if_nameindex();
         let mut entry = list;

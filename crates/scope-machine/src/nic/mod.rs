@@ -1,5 +1,5 @@
-//! Network cards as capture needs to know them: what there is, what is missing to capture there, what a card loses or changes
-//! before capture sees it.
+//! Network cards as capture needs to know them: what there is, what is missing to capture there, what a card
+//! loses or changes before capture sees it.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -10,7 +10,8 @@
 //! | `peer` | the other end of a virtual pair |
 //! | `advice` | what stands in the way of capture, and of its truth, with the line that mends it |
 //!
-//! What a driver doesn't answer is unknown (`None`) and never guessed. Everything here works without privileges.
+//! What a driver doesn't answer is unknown (`None`) and never guessed. Everything here works without
+//! privileges.
 
 mod advice;
 mod altered;
@@ -31,7 +32,8 @@ pub use peer::{Peer, Peers, Place};
 use scope_packet::LinkType;
 use std::path::{Path, PathBuf};
 
-/// Snap length in bytes at most: what a segment keeps of a packet, and the longest that libpcap reads from a file.
+/// Snap length in bytes at most: what a segment keeps of a packet, and the longest that libpcap reads from a
+/// file.
 pub const SNAP_LEN_MAX: u32 = 256 << 10;
 /// Path of this program, for commands that are to change it.
 pub fn this_program() -> String {
@@ -111,7 +113,8 @@ impl Nic {
 
     /// All interfaces of this network namespace, by number; at most [`LISTED_MAX`].
     pub fn all(ethtool: &mut Ethtool) -> Vec<Nic> {
-        let mut nics: Vec<Nic> = interface_names().iter().take(LISTED_MAX).filter_map(|name| Nic::look(name, ethtool)).collect();
+        let mut nics: Vec<Nic> =
+            interface_names().iter().take(LISTED_MAX).filter_map(|name| Nic::look(name, ethtool)).collect();
         nics.sort_by_key(|nic| nic.link.index);
         nics
     }
@@ -135,8 +138,9 @@ impl Nic {
     }
 }
 
-/// The folder of an interface under `/sys`. After a thread has entered a network namespace, `/sys` may still show the one that it
-/// came from: then the number is another, or the name isn't there, and nothing of it is believed.
+/// The folder of an interface under `/sys`. After a thread has entered a network namespace, `/sys` may still
+/// show the one that it came from: then the number is another, or the name isn't there, and nothing of it is
+/// believed.
 fn sys_folder(name: &str, index: i32) -> Option<PathBuf> {
     let folder = Path::new("/sys/class/net").join(name);
     (number(Some(&folder), "ifindex") == Some(i64::from(index))).then_some(folder)
@@ -149,7 +153,8 @@ fn number(folder: Option<&Path>, file: &str) -> Option<i64> {
 /// Names of the interfaces that one lies on, sorted.
 fn names_below(folder: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let lower = |entry: std::fs::DirEntry| entry.file_name().to_str()?.strip_prefix("lower_").map(String::from);
+    let lower =
+        |entry: std::fs::DirEntry| entry.file_name().to_str()?.strip_prefix("lower_").map(String::from);
     let mut names: Vec<String> = entries.flatten().filter_map(lower).take(BELOW_MAX).collect();
     names.sort();
     names

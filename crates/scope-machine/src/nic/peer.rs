@@ -6,8 +6,9 @@
 //! a namespace's body: 16 family u8 | 20 attributes
 //! attribute: 0 length u16 | 2 type u16 | 4 its bytes, padded to 4
 //! ```
-//! The kernel says the other end's number, and the number under which its network namespace is known here. The interface's name
-//! there needs `CAP_NET_ADMIN`, the namespace's name that `ip netns` gave it one. What isn't told stays unknown.
+//! The kernel says the other end's number, and the number under which its network namespace is known here.
+//! The interface's name there needs `CAP_NET_ADMIN`, the namespace's name that `ip netns` gave it one. What
+//! isn't told stays unknown.
 
 use super::netlink::{Attributes, i32_at, u16_at};
 use scope_spelling::printable::shell_word;
@@ -58,11 +59,15 @@ impl Peer {
                 format!("ip netns exec {} ethtool -K {name} {words}", shell_word(namespace))
             }
             (Some(name), Place::Unnamed) => {
-                format!("in the network namespace of {interface}'s other end (a container?): ethtool -K {name} {words}")
+                format!(
+                    "in the network namespace of {interface}'s other end (a container?): ethtool -K {name} \
+                     {words}"
+                )
             }
             (None, Place::Named(namespace)) => {
                 format!(
-                    "in network namespace {namespace}, on the interface that is {interface}'s other end: ethtool -K NAME {words}"
+                    "in network namespace {namespace}, on the interface that is {interface}'s other end: \
+                     ethtool -K NAME {words}"
                 )
             }
             (None, _) => format!("where {interface}'s other end is (a container?): ethtool -K NAME {words}"),
@@ -82,7 +87,9 @@ impl Peers {
     /// The system's, where there are no sockets.
     pub fn open() -> io::Result<Peers> {
         // SAFETY: plain system call; the result is checked.
-        let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) };
+        let fd = unsafe {
+            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE)
+        };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -127,7 +134,8 @@ impl Peers {
         number(&answer, NAMESPACE_ATTRIBUTES_AT, NAMESPACE_NUMBER)
     }
 
-    /// Sends one question; its answer if it is of the kind `expected`. The kernel answers before the sending returns.
+    /// Sends one question; its answer if it is of the kind `expected`. The kernel answers before the sending
+    /// returns.
     fn ask(&self, kind: u16, expected: u16, body: &[u8]) -> Option<Vec<u8>> {
         let mut question = ((16 + body.len()) as u32).to_ne_bytes().to_vec();
         question.extend(kind.to_ne_bytes());
@@ -135,10 +143,13 @@ impl Peers {
         question.extend([0; 8]);
         question.extend(body);
         // SAFETY: the question lives through the call, which only reads it.
-        let sent = unsafe { libc::send(self.socket.as_raw_fd(), question.as_ptr().cast(), question.len(), 0) };
+        let sent =
+            unsafe { libc::send(self.socket.as_raw_fd(), question.as_ptr().cast(), question.len(), 0) };
         let mut answer = vec![0; ANSWER_BYTES];
         // SAFETY: the kernel writes at most the buffer's length into it.
-        let got = unsafe { libc::recv(self.socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT) };
+        let got = unsafe {
+            libc::recv(self.socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT)
+        };
         answer.truncate(usize::try_from(got).ok().filter(|_| sent > 0)?);
         (u16_at(&answer, 4) == Some(expected)).then_some(answer)
     }
@@ -181,8 +192,14 @@ mod tests {
         let peer = |name: Option<&str>, place| Peer { name: name.map(String::from), place };
         let line = |peer: Peer| peer.line("ob", "tx off");
         assert_eq!(line(peer(Some("oa"), Place::Here)), "ethtool -K oa tx off");
-        assert_eq!(line(peer(Some("oa"), Place::Named("red".into()))), "ip netns exec red ethtool -K oa tx off");
-        assert!(line(peer(Some("oa"), Place::Unnamed)).ends_with("ob's other end (a container?): ethtool -K oa tx off"));
+        assert_eq!(
+            line(peer(Some("oa"), Place::Named("red".into()))),
+            "ip netns exec red ethtool -K oa tx off"
+        );
+        assert!(
+            line(peer(Some("oa"), Place::Unnamed))
+                .ends_with("ob's other end (a container?): ethtool -K oa tx off")
+        );
         assert!(line(peer(None, Place::Named("red".into()))).starts_with("in network namespace red"));
         assert!(line(Peer::default()).contains("where ob's other end is"));
     }

@@ -1,4 +1,5 @@
-//! A batch: packets of one lane, lent in place with their key entries, and the share of them that one of several readers takes.
+//! A batch: packets of one lane, lent in place with their key entries, and the share of them that one of
+//! several readers takes.
 
 use crate::pin::{Blocks, Pinned};
 use crate::search::Column;
@@ -7,7 +8,8 @@ use scope_packet::{KeyEntry, SegmentId};
 
 /// Whoever follows the ring as a reader: sees every batch once, in place.
 ///
-/// A trait so that scripts, the store and live taps share one reading loop; a call per batch costs nothing measurable.
+/// A trait so that scripts, the store and live taps share one reading loop; a call per batch costs nothing
+/// measurable.
 pub trait Tap {
     /// Takes one batch; its bytes are gone when the call returns.
     fn batch(&mut self, batch: &Batch<'_>);
@@ -70,8 +72,12 @@ impl<'a> Batch<'a> {
         self.pinned.column(from, from + self.packets)
     }
 
-    /// The packets that fall to one of several readers, each of which sees every batch: index in the batch, entry, block.
-    pub fn steered(&self, steering: Steering) -> impl Iterator<Item = (u32, KeyEntry, PacketBlock<'a>)> + use<'a> {
+    /// The packets that fall to one of several readers, each of which sees every batch: index in the batch,
+    /// entry, block.
+    pub fn steered(
+        &self,
+        steering: Steering,
+    ) -> impl Iterator<Item = (u32, KeyEntry, PacketBlock<'a>)> + use<'a> {
         let (blocks, from) = (self.blocks(), self.from);
         let own = (0u32..).zip(self.entries().iter()).filter(move |(_, entry)| steering.takes(entry));
         own.map(move |(index, entry)| (index, entry, blocks.at(entry.offset() - from)))
@@ -80,7 +86,8 @@ impl<'a> Batch<'a> {
 
 /// Which flows fall to reader `member` of `members` readers. Both directions of a flow fall to the same one.
 ///
-/// The hash is computed by the reader from the key entry. Fragments go by addresses alone, since only the first has ports.
+/// The hash is computed by the reader from the key entry. Fragments go by addresses alone, since only the
+/// first has ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
     member: u32,
@@ -103,7 +110,8 @@ impl Steering {
     /// Symmetric hash of a flow: addresses, ports, protocol.
     #[inline]
     pub fn flow_hash(entry: &KeyEntry) -> u64 {
-        let (source_port, destination_port) = if entry.fragment() { (0, 0) } else { (entry.source_port, entry.destination_port) };
+        let (source_port, destination_port) =
+            if entry.fragment() { (0, 0) } else { (entry.source_port, entry.destination_port) };
         let end = |address: [u8; 4], port: u16| mix((port as u64) << 32 | u32::from_le_bytes(address) as u64);
         let ends = end(entry.source, source_port).wrapping_add(end(entry.destination, destination_port));
         mix(ends ^ entry.protocol() as u64)

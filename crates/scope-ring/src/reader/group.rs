@@ -1,4 +1,5 @@
-//! Sharing one reader role among threads: every segment goes to exactly one member, which reads it to its end.
+//! Sharing one reader role among threads: every segment goes to exactly one member, which reads it to its
+//! end.
 //!
 //! ```text
 //! claim    under the lane's lock, once per segment: pin the oldest unclaimed segment that is left; `next` is the one behind it;
@@ -36,9 +37,11 @@ struct GroupLane {
 #[derive(Default)]
 struct LaneClaims {
     next: u64,
-    /// All packets before this one lie in claimed segments or are missed; while `last` is there, its end counts instead.
+    /// All packets before this one lie in claimed segments or are missed; while `last` is there, its end
+    /// counts instead.
     packet: u64,
-    /// The segment that was claimed last, until it is finished: only its end tells what a gap behind it holds.
+    /// The segment that was claimed last, until it is finished: only its end tells what a gap behind it
+    /// holds.
     last: Option<Pinned>,
     /// Missed, and not yet told with a segment.
     gap: u64,
@@ -92,7 +95,8 @@ impl ReaderGroup {
         let published = ring.region().lane(lane).published().packets; // looked at first: these lie in segments below `end`
         let end = ring.lane_next(lane);
         let id = |sequence| ring.segment_id(lane, sequence);
-        let pinned = (claims.next.max(ring.oldest_possible(lane))..end).find_map(|sequence| ring.pin(id(sequence)));
+        let pinned =
+            (claims.next.max(ring.oldest_possible(lane))..end).find_map(|sequence| ring.pin(id(sequence)));
         let missed = match &pinned {
             Some(pinned) => claims.step_to(pinned.sequence() + 1, pinned.first_packet()),
             None if claims.next < end => claims.step_to(end, published), // all that the lane had is recycled

@@ -8,7 +8,8 @@ use crate::ring::Ring;
 use scope_packet::SegmentId;
 use std::sync::Arc;
 
-/// A holding reader's pins besides the ones under its cursors, and its place among those whom workers wait for.
+/// A holding reader's pins besides the ones under its cursors, and its place among those whom workers wait
+/// for.
 pub(super) struct Hold {
     follower: Arc<Follower>,
     ahead: Held,
@@ -44,7 +45,8 @@ impl Hold {
         }
     }
 
-    /// Of each lane's next segment, where there is room for it, the one that was sealed first: it is recycled first.
+    /// Of each lane's next segment, where there is room for it, the one that was sealed first: it is recycled
+    /// first.
     fn most_endangered(&mut self, ring: &Arc<Ring>) -> Option<Pinned> {
         let mut best: Option<(u64, Pinned)> = None;
         for (lane, next) in (0u32..).zip(&self.next).filter(|(lane, _)| self.ahead.has_room(*lane)) {

@@ -1,11 +1,13 @@
-//! Following the ring: batches lent in place, one cursor per lane, exact loss, waiting without slowing a worker.
+//! Following the ring: batches lent in place, one cursor per lane, exact loss, waiting without slowing a
+//! worker.
 //!
 //! ```text
 //! look     directory entry ─► pin ─► committed ─► lend the blocks between the cursor and it
 //! lapped   the pin fails because the segment was recycled: go on at the oldest one that is left; the packets between the
 //!          cursor and its first packet are missed, and counted; none is left: everything published is
 //! ```
-//! For each reader and lane `published = seen + missed + behind` holds at any moment; for a group it holds of the group.
+//! For each reader and lane `published = seen + missed + behind` holds at any moment; for a group it holds of
+//! the group.
 //!
 //! | role | which segments | what it holds |
 //! |---|---|---|
@@ -13,7 +15,8 @@
 //! | holding | all | the oldest unread ones, up to its allowance; workers that can wait don't overrun it |
 //! | member of a [`ReaderGroup`] | those that it claims; each goes to one member | those that it has claimed, one per lane |
 //!
-//! A batch can't outlive its pin: it borrows from the reader, which holds the pin until it is asked for the next one.
+//! A batch can't outlive its pin: it borrows from the reader, which holds the pin until it is asked for the
+//! next one.
 //!
 //! ```
 //! fn count(reader: &mut scope_ring::Reader) -> usize {
@@ -93,9 +96,10 @@ impl Reader {
         Reader::with(ring, Role::Lossy)
     }
 
-    /// A holding reader: workers that can wait don't overrun it. Of what live workers write it holds the oldest unread
-    /// segments as far as `allowance` (from [`Ring::budget`] or a budget of its own) reaches; what goes beyond that and is
-    /// recycled is missed. It takes its pins when it is called ([`Reader::next_batch`], [`Reader::wait`], [`Reader::hold`]).
+    /// A holding reader: workers that can wait don't overrun it. Of what live workers write it holds the
+    /// oldest unread segments as far as `allowance` (from [`Ring::budget`] or a budget of its own) reaches;
+    /// what goes beyond that and is recycled is missed. It takes its pins when it is called
+    /// ([`Reader::next_batch`], [`Reader::wait`], [`Reader::hold`]).
     pub fn holding(ring: &Arc<Ring>, allowance: Allowance) -> Reader {
         let mut reader = Reader::with(ring, Role::Holding(Hold::new(ring, allowance)));
         reader.hold();
@@ -106,8 +110,8 @@ impl Reader {
         Reader { ring: ring.clone(), cursors: Vec::new(), turn: 0, role, waiting: Waiting::default() }
     }
 
-    /// The next packets of some lane, lanes in turn; `None`: nothing new at the moment. Gives back the last batch's segment
-    /// when it is done with.
+    /// The next packets of some lane, lanes in turn; `None`: nothing new at the moment. Gives back the last
+    /// batch's segment when it is done with.
     pub fn next_batch(&mut self) -> Option<Batch<'_>> {
         self.hold();
         let lanes = self.cursors.len();
@@ -121,8 +125,8 @@ impl Reader {
         Some(Batch::new(pinned, (from, to), first_packet, packets, missed_before))
     }
 
-    /// Takes the pins that a holding reader may take now, and knows all lanes. Who works on one batch for longer than the ring
-    /// takes to turn has to let it go and call this in between.
+    /// Takes the pins that a holding reader may take now, and knows all lanes. Who works on one batch for
+    /// longer than the ring takes to turn has to let it go and call this in between.
     pub fn hold(&mut self) {
         self.cursors.resize_with(self.ring.lanes() as usize, Cursor::default);
         if let Role::Holding(hold) = &mut self.role {
@@ -134,7 +138,9 @@ impl Reader {
     pub fn wait(&mut self) {
         self.hold();
         let Reader { ring, cursors, role, waiting, .. } = self;
-        waiting.wait(ring, || (0..ring.lanes()).any(|lane| is_behind(ring, role, cursors.get(lane as usize), lane)));
+        waiting.wait(ring, || {
+            (0..ring.lanes()).any(|lane| is_behind(ring, role, cursors.get(lane as usize), lane))
+        });
     }
 
     /// Feeds `tap` with everything that is there now; the number of packets.

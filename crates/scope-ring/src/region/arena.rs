@@ -31,8 +31,9 @@ impl Arena {
     pub fn chunks(&mut self) -> Vec<&mut [u8]> {
         let slots = 0..self.region.layout().segments as u32;
         let chunk = |slot: u32| {
-            // SAFETY: a slot is `CHUNK_BYTES` of mapped memory that lives as long as the region; it is this arena's own and has
-            // no readers; slots don't overlap, each is lent once, and all borrow from `self`.
+            // SAFETY: a slot is `CHUNK_BYTES` of mapped memory that lives as long as the region; it is this
+            // arena's own and has no readers; slots don't overlap, each is lent once, and all borrow from
+            // `self`.
             unsafe { std::slice::from_raw_parts_mut(self.region.slot_base(slot), Arena::CHUNK_BYTES) }
         };
         slots.map(chunk).collect()

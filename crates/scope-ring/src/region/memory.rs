@@ -6,8 +6,8 @@
 //!                                      2. transparent huge pages, asked for piece by piece while prefaulting
 //!                                      3. normal pages
 //! ```
-//! All of it is shared memory behind nameless files (memfd). What is bound to a NUMA node or locked is so before its first page
-//! comes, so that every page obeys.
+//! All of it is shared memory behind nameless files (memfd). What is bound to a NUMA node or locked is so
+//! before its first page comes, so that every page obeys.
 
 use crate::RingError;
 use scope_machine::memory::{HugePool, Machine, NODES_MAX};
@@ -20,10 +20,12 @@ pub(super) const PAGE: usize = 4096;
 pub(super) const HUGE_PAGE: usize = 2 << 20;
 /// Huge pages may round a ring up by one part in so many at most.
 const ROUND_UP_PART: usize = 64;
-/// Left for tables, threads and buffers when a ring is checked against what is free: one part in so many, and some bytes.
+/// Left for tables, threads and buffers when a ring is checked against what is free: one part in so many, and
+/// some bytes.
 const HEADROOM_PART: u64 = 64;
 const HEADROOM_BYTES: u64 = 16 << 20;
-/// What `/proc/self/smaps` calls bytes in huge pages of the kernel's own making, and bytes that are swapped out.
+/// What `/proc/self/smaps` calls bytes in huge pages of the kernel's own making, and bytes that are swapped
+/// out.
 pub(super) const TRANSPARENT: &str = "ShmemPmdMapped:";
 pub(super) const SWAPPED: &str = "Swap:";
 /// Looks for an aligned place before any place does.
@@ -91,7 +93,9 @@ impl Display for MemoryKind {
             MemoryKind::Hugetlb { page_bytes } if page_bytes >= 1 << 30 => {
                 write!(f, "{} GiB huge pages from hugetlbfs", page_bytes >> 30)
             }
-            MemoryKind::Hugetlb { page_bytes } => write!(f, "{} MiB huge pages from hugetlbfs", mib(page_bytes)),
+            MemoryKind::Hugetlb { page_bytes } => {
+                write!(f, "{} MiB huge pages from hugetlbfs", mib(page_bytes))
+            }
             MemoryKind::Transparent { huge_bytes, bytes } => {
                 write!(f, "transparent huge pages ({} of {} MiB in use)", mib(huge_bytes), mib(bytes))
             }
@@ -117,7 +121,8 @@ impl Display for RingMemory {
     }
 }
 
-/// Bytes that `bytes` take in these pages; `None` where there are too few, or rounding up would waste too much.
+/// Bytes that `bytes` take in these pages; `None` where there are too few, or rounding up would waste too
+/// much.
 fn room_in(pool: &HugePool, bytes: usize) -> Option<usize> {
     let rounded = bytes.checked_next_multiple_of(pool.page_bytes as usize)?;
     let fits = rounded as u64 / pool.page_bytes <= pool.free && rounded - bytes <= bytes / ROUND_UP_PART;
@@ -131,7 +136,8 @@ impl MemoryOptions {
     /// The node doesn't exist, or the memory isn't there.
     pub fn check(&self, ring_bytes: u64, machine: &Machine) -> Result<(), RingError> {
         self.check_node(machine)?;
-        let in_huge_pages = usize::try_from(ring_bytes).is_ok_and(|bytes| !self.pools(bytes, machine).is_empty());
+        let in_huge_pages =
+            usize::try_from(ring_bytes).is_ok_and(|bytes| !self.pools(bytes, machine).is_empty());
         if in_huge_pages { Ok(()) } else { self.check_normal(ring_bytes, machine) }
     }
 
@@ -142,7 +148,10 @@ impl MemoryOptions {
             return Ok(());
         }
         let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
-        Err(RingError::NoNode { node, nodes: if nodes.is_empty() { "none".to_string() } else { nodes.join(", ") } })
+        Err(RingError::NoNode {
+            node,
+            nodes: if nodes.is_empty() { "none".to_string() } else { nodes.join(", ") },
+        })
     }
 
     fn check_normal(&self, ring_bytes: u64, machine: &Machine) -> Result<(), RingError> {
@@ -156,7 +165,11 @@ impl MemoryOptions {
         if self.without_hugetlb {
             return Vec::new();
         }
-        machine.huge_pools(self.node).into_iter().filter_map(|pool| Some((pool, room_in(&pool, bytes)?))).collect()
+        machine
+            .huge_pools(self.node)
+            .into_iter()
+            .filter_map(|pool| Some((pool, room_in(&pool, bytes)?)))
+            .collect()
     }
 }
 
@@ -168,8 +181,8 @@ pub(super) struct Mapping {
     pub(super) hugetlb_bytes: u64,
 }
 
-// SAFETY: the mapping is plain shared memory; control words are atomics, and who may touch which bytes of a slot is decided by
-// the pin protocol (module `pin`) and by the exclusive ownership of `LaneWriter`.
+// SAFETY: the mapping is plain shared memory; control words are atomics, and who may touch which bytes of a
+// slot is decided by the pin protocol (module `pin`) and by the exclusive ownership of `LaneWriter`.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -178,13 +191,18 @@ impl Mapping {
     /// Maps the tables: sparse, in normal pages.
     pub(super) fn tables(bytes: usize, options: &MemoryOptions) -> Result<Mapping, RingError> {
         let refused = |place| move |cause| RingError::System { place, cause };
-        let mapping = Mapping::shared(c"wirescope-tables", bytes, 0, None).map_err(refused("mapping its tables"))?;
+        let mapping =
+            Mapping::shared(c"wirescope-tables", bytes, 0, None).map_err(refused("mapping its tables"))?;
         mapping.bind(options)?;
         Ok(mapping)
     }
 
     /// Maps `bytes` for slots in the best pages to be had, bound and locked as `options` say.
-    pub(super) fn slots(bytes: usize, options: &MemoryOptions, machine: &Machine) -> Result<Mapping, RingError> {
+    pub(super) fn slots(
+        bytes: usize,
+        options: &MemoryOptions,
+        machine: &Machine,
+    ) -> Result<Mapping, RingError> {
         options.check_node(machine)?;
         for (pool, rounded) in options.pools(bytes, machine) {
             let flags = libc::MFD_HUGETLB | pool.page_bytes.trailing_zeros() << libc::MFD_HUGE_SHIFT;
@@ -209,11 +227,16 @@ impl Mapping {
     }
 
     /// Maps a new nameless file, at `place` if that is free and else anywhere.
-    fn shared(name: &std::ffi::CStr, bytes: usize, flags: libc::c_uint, place: Option<usize>) -> Result<Mapping, Error> {
+    fn shared(
+        name: &std::ffi::CStr,
+        bytes: usize,
+        flags: libc::c_uint,
+        place: Option<usize>,
+    ) -> Result<Mapping, Error> {
         let wanted = place.unwrap_or(0) as *mut libc::c_void;
         let how = libc::MAP_SHARED | if place.is_some() { libc::MAP_FIXED_NOREPLACE } else { 0 };
-        // SAFETY: plain system calls on a new descriptor of our own; the name ends in a zero byte; an existing mapping is never
-        // replaced.
+        // SAFETY: plain system calls on a new descriptor of our own; the name ends in a zero byte; an
+        // existing mapping is never replaced.
         unsafe {
             let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | flags);
             if fd < 0 {
@@ -254,8 +277,11 @@ impl Mapping {
         }
         // The kernel takes one bit less than it is told.
         let bits = u64::from(NODES_MAX) + 1;
-        // SAFETY: the range is the whole mapping; the mask is ours, its length given; the call changes no byte.
-        let result = unsafe { libc::syscall(libc::SYS_mbind, self.base, self.bytes, libc::MPOL_BIND, mask.as_ptr(), bits, 0) };
+        // SAFETY: the range is the whole mapping; the mask is ours, its length given; the call changes no
+        // byte.
+        let result = unsafe {
+            libc::syscall(libc::SYS_mbind, self.base, self.bytes, libc::MPOL_BIND, mask.as_ptr(), bits, 0)
+        };
         if result == 0 { Ok(()) } else { Err(RingError::Node { node, cause: Error::last_os_error() }) }
     }
 
@@ -284,13 +310,15 @@ impl Drop for Mapping {
     }
 }
 
-/// Maps `bytes` where huge pages could lie. An aligned place is found by a larger mapping that is given up again; whoever is
-/// quicker to take that place is not disturbed.
+/// Maps `bytes` where huge pages could lie. An aligned place is found by a larger mapping that is given up
+/// again; whoever is quicker to take that place is not disturbed.
 fn aligned(bytes: usize) -> Result<Mapping, Error> {
     for _ in 0..PLACE_TRIES {
-        let place = Mapping::shared(c"wirescope-place", bytes + HUGE_PAGE, 0, None).map(|place| place.base as usize);
+        let place =
+            Mapping::shared(c"wirescope-place", bytes + HUGE_PAGE, 0, None).map(|place| place.base as usize);
         if let Ok(place) = place
-            && let Ok(mapping) = Mapping::shared(c"wirescope-ring", bytes, 0, Some(place.next_multiple_of(HUGE_PAGE)))
+            && let Ok(mapping) =
+                Mapping::shared(c"wirescope-ring", bytes, 0, Some(place.next_multiple_of(HUGE_PAGE)))
         {
             return Ok(mapping);
         }
@@ -318,7 +346,8 @@ fn smaps_bytes(smaps: &str, name: &str, range: std::ops::Range<usize>) -> u64 {
         if let Some((begin, _)) = first.split_once('-') {
             inside = usize::from_str_radix(begin, 16).is_ok_and(|begin| range.contains(&begin));
         } else if inside && first == name {
-            bytes += line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024;
+            bytes +=
+                line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024;
         }
     }
     bytes
@@ -333,13 +362,17 @@ mod tests {
         let check = |kind: MemoryKind, expected: &str| assert_eq!(kind.to_string(), expected);
         check(MemoryKind::Hugetlb { page_bytes: 1 << 30 }, "1 GiB huge pages from hugetlbfs");
         check(MemoryKind::Hugetlb { page_bytes: 2 << 20 }, "2 MiB huge pages from hugetlbfs");
-        check(MemoryKind::Transparent { huge_bytes: 62 << 20, bytes: 64 << 20 }, "transparent huge pages (62 of 64 MiB in use)");
+        check(
+            MemoryKind::Transparent { huge_bytes: 62 << 20, bytes: 64 << 20 },
+            "transparent huge pages (62 of 64 MiB in use)",
+        );
         check(
             MemoryKind::Normal { bytes: (64 << 20) + 1 },
             "normal 4 KiB pages: reserve huge pages with sysctl vm.nr_hugepages=33 for fewer TLB misses",
         );
         check(MemoryKind::Normal { bytes: 1 << 20 }, "normal 4 KiB pages");
-        let memory = RingMemory { kind: MemoryKind::Hugetlb { page_bytes: 2 << 20 }, locked: true, node: Some(1) };
+        let memory =
+            RingMemory { kind: MemoryKind::Hugetlb { page_bytes: 2 << 20 }, locked: true, node: Some(1) };
         assert_eq!(memory.to_string(), "locked, on NUMA node 1, 2 MiB huge pages from hugetlbfs");
     }
 

@@ -5,9 +5,9 @@
 //!           | header | worker table | lane table | directory | segment table | interface area |       | slot 0 | slot 1 | ...
 //!                     256 B each     256 B each   8 B each    256 B each       16 MiB, sparse
 //! ```
-//! The directory has, per lane, one entry per slot of the ring, index = sequence mod their number. Slots are touched before
-//! capture begins ([`Region::ready`]) and may lie in huge pages (see [`memory`]); the tables have a mapping of normal pages
-//! for themselves, of which only what is used ever becomes resident.
+//! The directory has, per lane, one entry per slot of the ring, index = sequence mod their number. Slots are
+//! touched before capture begins ([`Region::ready`]) and may lie in huge pages (see [`memory`]); the tables
+//! have a mapping of normal pages for themselves, of which only what is used ever becomes resident.
 
 mod arena;
 pub mod memory;
@@ -72,7 +72,11 @@ impl Layout {
 }
 
 const _: () = assert!(size_of::<Header>() <= PAGE);
-const _: () = assert!(size_of::<WorkerControl>() == 256 && size_of::<LaneControl>() == 256 && size_of::<SegmentControl>() == 256);
+const _: () = assert!(
+    size_of::<WorkerControl>() == 256
+        && size_of::<LaneControl>() == 256
+        && size_of::<SegmentControl>() == 256
+);
 
 /// The mappings. Dropped with the last user of the ring.
 pub struct Region {
@@ -101,12 +105,17 @@ impl Region {
         &self.layout
     }
 
-    /// As [`Region::map`], all slots and the segment table resident, which several threads make them. `progress` is told the
-    /// bytes of slots done so far, and says whether to go on. Reserved huge pages that can't be had after all are done without.
+    /// As [`Region::map`], all slots and the segment table resident, which several threads make them.
+    /// `progress` is told the bytes of slots done so far, and says whether to go on. Reserved huge pages that
+    /// can't be had after all are done without.
     ///
     /// # Errors
     /// As [`Region::map`], or there is less memory than the system promised.
-    pub fn ready(layout: Layout, options: MemoryOptions, progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<Region, RingError> {
+    pub fn ready(
+        layout: Layout,
+        options: MemoryOptions,
+        progress: &(dyn Fn(u64) -> bool + Sync),
+    ) -> Result<Region, RingError> {
         let region = Region::map(layout, options)?;
         match region.prefault(progress) {
             Ok(()) => return Ok(region),
@@ -121,8 +130,14 @@ impl Region {
     fn prefault(&self, progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<(), RingError> {
         let (at, end) = (self.layout.table_at, self.layout.interfaces_at);
         let ring_bytes = self.layout.slots_bytes as u64;
-        prefault::populate(&self.tables, at, end - at).map_err(|cause| RingError::Refused { ring_bytes, cause })?;
-        let pieces = prefault::Pieces { slots: &self.slots, ring_bytes, node: self.options.node, machine: Machine::this() };
+        prefault::populate(&self.tables, at, end - at)
+            .map_err(|cause| RingError::Refused { ring_bytes, cause })?;
+        let pieces = prefault::Pieces {
+            slots: &self.slots,
+            ring_bytes,
+            node: self.options.node,
+            machine: Machine::this(),
+        };
         pieces.all(progress)
     }
 
@@ -147,8 +162,8 @@ impl Region {
     /// The word block at `at`. Only called with offsets and types of the layout below.
     fn control<T>(&self, at: usize) -> &T {
         debug_assert!(at + size_of::<T>() <= self.layout.tables_bytes && at.is_multiple_of(align_of::<T>()));
-        // SAFETY: the layout places a `T` made of atomics only (all bit patterns valid, zero at start) at `at`, aligned, inside
-        // the mapping, which lives as long as `self`.
+        // SAFETY: the layout places a `T` made of atomics only (all bit patterns valid, zero at start) at
+        // `at`, aligned, inside the mapping, which lives as long as `self`.
         unsafe { &*self.tables.base().add(at).cast::<T>() }
     }
 
@@ -192,7 +207,8 @@ impl Region {
     /// Bytes `range` of a slot, for reading.
     ///
     /// # Safety
-    /// Nobody writes these bytes while the slice lives: they are committed, and the slot is pinned or owned by the caller.
+    /// Nobody writes these bytes while the slice lives: they are committed, and the slot is pinned or owned
+    /// by the caller.
     pub unsafe fn bytes(&self, slot: u32, range: std::ops::Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.layout.segment_bytes);
         // SAFETY: inside the slot by the assertion; not written to meanwhile by this function's contract.
@@ -202,10 +218,12 @@ impl Region {
     /// Copies an interface description into the interface area.
     ///
     /// # Safety
-    /// Nobody else writes meanwhile, and `at` isn't below `Header::interface_bytes`: readers look at what lies below.
+    /// Nobody else writes meanwhile, and `at` isn't below `Header::interface_bytes`: readers look at what
+    /// lies below.
     pub unsafe fn write_interface(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= INTERFACE_AREA_BYTES);
-        // SAFETY: inside the area by the assertion; nobody reads or writes these bytes by this function's contract.
+        // SAFETY: inside the area by the assertion; nobody reads or writes these bytes by this function's
+        // contract.
         unsafe {
             let to = self.tables.base().add(self.layout.interfaces_at + at);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());

@@ -1,4 +1,5 @@
-//! Making a ring resident before capture begins: in parallel, in huge pages where the kernel gives them, with progress.
+//! Making a ring resident before capture begins: in parallel, in huge pages where the kernel gives them, with
+//! progress.
 //!
 //! ```text
 //!  for each piece of 32 MiB, by whichever thread is free:
@@ -8,8 +9,8 @@
 //! ```
 //! With pages from hugetlbfs only the last step is needed: they are reserved, and huge.
 //!
-//! The request (`MADV_COLLAPSE`, Linux 6.1) is granted even where the system gives shared memory no huge pages by itself, unless
-//! `shmem_enabled` says `deny`. Nothing here changes a byte.
+//! The request (`MADV_COLLAPSE`, Linux 6.1) is granted even where the system gives shared memory no huge
+//! pages by itself, unless `shmem_enabled` says `deny`. Nothing here changes a byte.
 
 use super::memory::{HUGE_PAGE, Mapping, PAGE};
 use crate::RingError;
@@ -21,7 +22,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 const PIECE: usize = 32 << 20;
 /// Threads at most.
 const THREADS_MAX: usize = 8;
-/// Pieces without all their huge pages after which no more are asked for: memory is scattered, or the kernel doesn't do it.
+/// Pieces without all their huge pages after which no more are asked for: memory is scattered, or the kernel
+/// doesn't do it.
 const HUGE_FAILURES_MAX: u32 = 4;
 /// What must be left behind each piece, bytes.
 const LEFT_BYTES_MIN: u64 = 4 << 20;
@@ -62,7 +64,8 @@ impl Pieces<'_> {
         };
         std::thread::scope(|scope| {
             // Where no thread can be had, this one does all.
-            let helper = |_| std::thread::Builder::new().name("prefault".to_string()).spawn_scoped(scope, pieces).ok();
+            let helper =
+                |_| std::thread::Builder::new().name("prefault".to_string()).spawn_scoped(scope, pieces).ok();
             let helpers: Vec<_> = (1..threads).filter_map(helper).collect();
             let own = pieces();
             helpers.into_iter().try_for_each(|helper| helper.join().unwrap_or(Ok(()))).and(own)
@@ -83,8 +86,8 @@ impl Pieces<'_> {
         })
     }
 
-    /// Whether the next piece is still there to be had. At the limit of a control group the kernel doesn't refuse: it ends the
-    /// process, without a word.
+    /// Whether the next piece is still there to be had. At the limit of a control group the kernel doesn't
+    /// refuse: it ends the process, without a word.
     fn check_left(&self, len: u64, done: u64) -> Result<(), RingError> {
         let (left, limit) = self.machine.available(self.node);
         if left >= len + LEFT_BYTES_MIN {
@@ -105,7 +108,9 @@ fn huge(slots: &Mapping, at: usize, len: usize) -> bool {
 pub(super) fn populate(mapping: &Mapping, at: usize, len: usize) -> Result<(), Error> {
     match advise(mapping, at, len, libc::MADV_POPULATE_WRITE) {
         // Pages of hugetlbfs are not touched by hand: one that the kernel hasn't got would end the process.
-        Err(cause) if cause.raw_os_error() == Some(libc::EINVAL) && mapping.hugetlb_bytes == 0 => touch(mapping, at, len),
+        Err(cause) if cause.raw_os_error() == Some(libc::EINVAL) && mapping.hugetlb_bytes == 0 => {
+            touch(mapping, at, len)
+        }
         result => result,
     }
 }
@@ -120,10 +125,12 @@ fn advise(mapping: &Mapping, at: usize, len: usize, advice: libc::c_int) -> Resu
     if result == 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
-/// Kernels before 5.14 don't know how to populate: touch each page. An atomic add of zero changes nothing, whoever writes.
+/// Kernels before 5.14 don't know how to populate: touch each page. An atomic add of zero changes nothing,
+/// whoever writes.
 fn touch(mapping: &Mapping, at: usize, len: usize) -> Result<(), Error> {
     for page in (at..at + len).step_by(PAGE) {
-        // SAFETY: inside the mapping (asserted by `advise`), 8-byte aligned, and used as an atomic only, before capture begins.
+        // SAFETY: inside the mapping (asserted by `advise`), 8-byte aligned, and used as an atomic only,
+        // before capture begins.
         unsafe { (*mapping.base().add(page).cast::<AtomicU64>()).fetch_add(0, Ordering::Relaxed) };
     }
     Ok(())
@@ -138,11 +145,18 @@ mod tests {
     fn memory_that_others_took_since_the_ring_was_planned_is_an_error_and_no_more_is_touched() {
         let root = std::env::temp_dir().join(format!("wirescope-prefault-{}", std::process::id()));
         std::fs::create_dir_all(root.join("proc")).expect("a folder");
-        let set =
-            |mib: u64| std::fs::write(root.join("proc/meminfo"), format!("MemAvailable: {} kB\n", mib << 10)).expect("a file");
+        let set = |mib: u64| {
+            std::fs::write(root.join("proc/meminfo"), format!("MemAvailable: {} kB\n", mib << 10))
+                .expect("a file")
+        };
         let options = MemoryOptions { without_hugetlb: true, ..MemoryOptions::default() };
         let slots = Mapping::slots(4 * PIECE, &options, &Machine::this()).expect("a mapping");
-        let pieces = Pieces { slots: &slots, ring_bytes: 4 * PIECE as u64, node: None, machine: Machine::under(&root) };
+        let pieces = Pieces {
+            slots: &slots,
+            ring_bytes: 4 * PIECE as u64,
+            node: None,
+            machine: Machine::under(&root),
+        };
         set(1024);
         let taken = |_bytes| {
             set(20);

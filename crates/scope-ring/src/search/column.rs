@@ -64,11 +64,12 @@ impl Pinned {
     }
 }
 
-/// Which packets of a stretch: their indices, ascending. A scan makes it of the entries that pass; packets can be
-/// put in and left out before the first one is taken out.
+/// Which packets of a stretch: their indices, ascending. A scan makes it of the entries that pass; packets
+/// can be put in and left out before the first one is taken out.
 #[derive(Clone, Debug)]
 pub struct Matches {
-    /// One bit for each entry in order of memory, which is the reverse order of packets; passed and not out yet.
+    /// One bit for each entry in order of memory, which is the reverse order of packets; passed and not out
+    /// yet.
     bits: Vec<u64>,
     entries: u32,
 }

@@ -4,7 +4,8 @@
 //! by time   table of all segments' times ─► segments that touch the span ─► binary search through the column's offsets
 //! by key    summary says no? skip the segment ─► scan the key column, 16 bytes a packet ─► offsets of the matching blocks
 //! ```
-//! Nothing here decides about a packet: a key test is a screen, it may say yes wrongly and never says no wrongly.
+//! Nothing here decides about a packet: a key test is a screen, it may say yes wrongly and never says no
+//! wrongly.
 
 mod column;
 mod prefetch;

@@ -14,7 +14,8 @@ impl Pinned {
         self.pick(from..to)
     }
 
-    /// The blocks of the packets at `indices` (any order, below what is committed now), through the column's offsets.
+    /// The blocks of the packets at `indices` (any order, below what is committed now), through the column's
+    /// offsets.
     pub fn pick<I: Iterator<Item = u32>>(&self, indices: I) -> Picked<'_, I> {
         let committed = self.committed();
         Picked::new(self.column(0, committed.packets), self.blocks(0, committed.bytes), indices)
@@ -33,7 +34,8 @@ pub struct Picked<'a, I> {
 }
 
 impl<'a, I: Iterator<Item = u32>> Picked<'a, I> {
-    /// The blocks of the packets at `indices` of `column`; an entry's offset is that of its block in `blocks`.
+    /// The blocks of the packets at `indices` of `column`; an entry's offset is that of its block in
+    /// `blocks`.
     pub(crate) fn new(column: Column<'a>, blocks: Blocks<'a>, indices: I) -> Picked<'a, I> {
         let ahead = [(0, KeyEntry::default()); AHEAD];
         let mut picked = Picked { column, blocks, indices, ahead, at: 0, waiting: 0 };
@@ -84,7 +86,8 @@ fn prefetch(bytes: &[u8], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(byte) = bytes.get(at) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program sees and never faults; the address is one of a live slice.
+        // SAFETY: a prefetch reads nothing that the program sees and never faults; the address is one of a
+        // live slice.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

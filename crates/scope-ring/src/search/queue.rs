@@ -31,8 +31,14 @@ pub struct SegmentQueue {
 }
 
 impl SegmentQueue {
-    /// All segments that touch `from_ns..=to_ns` now. With `summaries`, those that can't hold what `test` takes are skipped.
-    pub fn new(ring: &Arc<Ring>, test: KeyTest, (from_ns, to_ns): (i64, i64), summaries: Option<Arc<Summaries>>) -> SegmentQueue {
+    /// All segments that touch `from_ns..=to_ns` now. With `summaries`, those that can't hold what `test`
+    /// takes are skipped.
+    pub fn new(
+        ring: &Arc<Ring>,
+        test: KeyTest,
+        (from_ns, to_ns): (i64, i64),
+        summaries: Option<Arc<Summaries>>,
+    ) -> SegmentQueue {
         SegmentQueue {
             ring: ring.clone(),
             summaries,

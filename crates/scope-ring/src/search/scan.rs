@@ -5,8 +5,8 @@
 //! taken apart              | e0.low e1.low ... e7.low |   | e0.high e1.high ... e7.high |
 //! for each pattern         ((low ^ value.low) & mask.low) | ((high ^ value.high) & mask.high) == 0     one bit each
 //! ```
-//! Why not plain Rust alone: the compiler makes vectors of the comparison, but gathers them from single words; the scan then takes
-//! ten times as long as summing the same bytes.
+//! Why not plain Rust alone: the compiler makes vectors of the comparison, but gathers them from single
+//! words; the scan then takes ten times as long as summing the same bytes.
 
 use super::Pattern;
 use scope_packet::key::KEY_ENTRY_BYTES;
@@ -67,17 +67,23 @@ mod wide {
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn avx512_step(entries: &[Entry; STEP], patterns: &[Pattern]) -> u64 {
-        let (even, odd) = (_mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15));
+        let (even, odd) =
+            (_mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15));
         let mut bits = 0;
         for (n, eight) in entries.as_chunks::<8>().0.iter().enumerate() {
             // SAFETY: both loads of 64 bytes lie in the 128 of `eight`; they need no alignment.
-            let (a, b) = unsafe { (_mm512_loadu_si512(eight.as_ptr().cast()), _mm512_loadu_si512(eight.as_ptr().add(4).cast())) };
+            let (a, b) = unsafe {
+                (_mm512_loadu_si512(eight.as_ptr().cast()), _mm512_loadu_si512(eight.as_ptr().add(4).cast()))
+            };
             let (low, high) = (_mm512_permutex2var_epi64(a, even, b), _mm512_permutex2var_epi64(a, odd, b));
             let mut hits = 0;
             for pattern in patterns {
                 let (value, mask) = (halves(pattern.value), halves(pattern.mask));
                 let differs = |half, value, mask| {
-                    _mm512_and_si512(_mm512_xor_si512(half, _mm512_set1_epi64(value)), _mm512_set1_epi64(mask))
+                    _mm512_and_si512(
+                        _mm512_xor_si512(half, _mm512_set1_epi64(value)),
+                        _mm512_set1_epi64(mask),
+                    )
                 };
                 let differs = _mm512_or_si512(differs(low, value.0, mask.0), differs(high, value.1, mask.1));
                 hits |= _mm512_testn_epi64_mask(differs, differs);
@@ -99,13 +105,18 @@ mod wide {
         let mut bits = 0;
         for (n, four) in entries.as_chunks::<4>().0.iter().enumerate() {
             // SAFETY: both loads of 32 bytes lie in the 64 of `four`; they need no alignment.
-            let (a, b) = unsafe { (_mm256_loadu_si256(four.as_ptr().cast()), _mm256_loadu_si256(four.as_ptr().add(2).cast())) };
+            let (a, b) = unsafe {
+                (_mm256_loadu_si256(four.as_ptr().cast()), _mm256_loadu_si256(four.as_ptr().add(2).cast()))
+            };
             let (low, high) = (_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)); // entries 0, 2, 1, 3
             let mut hits = _mm256_setzero_si256();
             for pattern in patterns {
                 let (value, mask) = (halves(pattern.value), halves(pattern.mask));
                 let differs = |half, value, mask| {
-                    _mm256_and_si256(_mm256_xor_si256(half, _mm256_set1_epi64x(value)), _mm256_set1_epi64x(mask))
+                    _mm256_and_si256(
+                        _mm256_xor_si256(half, _mm256_set1_epi64x(value)),
+                        _mm256_set1_epi64x(mask),
+                    )
                 };
                 let differs = _mm256_or_si256(differs(low, value.0, mask.0), differs(high, value.1, mask.1));
                 hits = _mm256_or_si256(hits, _mm256_cmpeq_epi64(differs, _mm256_setzero_si256()));

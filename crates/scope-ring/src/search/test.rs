@@ -59,12 +59,13 @@ pub struct KeyTest {
     patterns: Vec<Pattern>,
 }
 
-const ZERO: KeyEntry = KeyEntry { source: [0; 4], destination: [0; 4], source_port: 0, destination_port: 0, word: 0 };
+const ZERO: KeyEntry =
+    KeyEntry { source: [0; 4], destination: [0; 4], source_port: 0, destination_port: 0, word: 0 };
 const ADDRESS: [u8; 4] = [0xff; 4];
 
 impl KeyTest {
-    /// Entries of which the bits under one of the masks are those of its value: (mask, value). More than [`PATTERNS_MAX`] take
-    /// everything.
+    /// Entries of which the bits under one of the masks are those of its value: (mask, value). More than
+    /// [`PATTERNS_MAX`] take everything.
     pub fn any_of(patterns: &[(KeyEntry, KeyEntry)]) -> KeyTest {
         if patterns.len() > PATTERNS_MAX {
             return KeyTest::all();
@@ -84,7 +85,10 @@ impl KeyTest {
 
     /// This destination address.
     pub fn destination(address: [u8; 4]) -> KeyTest {
-        KeyTest::any_of(&[(KeyEntry { destination: ADDRESS, ..ZERO }, KeyEntry { destination: address, ..ZERO })])
+        KeyTest::any_of(&[(
+            KeyEntry { destination: ADDRESS, ..ZERO },
+            KeyEntry { destination: address, ..ZERO },
+        )])
     }
 
     /// This address on either side.
@@ -92,8 +96,8 @@ impl KeyTest {
         KeyTest::source(address).or(KeyTest::destination(address))
     }
 
-    /// IPv4 addresses of a net on either side; `mask` as in the packet (255.255.0.0). IPv6 packets all pass: folding
-    /// keeps no nets.
+    /// IPv4 addresses of a net on either side; `mask` as in the packet (255.255.0.0). IPv6 packets all pass:
+    /// folding keeps no nets.
     pub fn net_v4(net: [u8; 4], mask: [u8; 4]) -> KeyTest {
         let source = (KeyEntry { source: mask, ..ZERO }, KeyEntry { source: net, ..ZERO });
         let destination = (KeyEntry { destination: mask, ..ZERO }, KeyEntry { destination: net, ..ZERO });
@@ -102,12 +106,18 @@ impl KeyTest {
 
     /// This source port.
     pub fn source_port(port: u16) -> KeyTest {
-        KeyTest::any_of(&[(KeyEntry { source_port: u16::MAX, ..ZERO }, KeyEntry { source_port: port, ..ZERO })])
+        KeyTest::any_of(&[(
+            KeyEntry { source_port: u16::MAX, ..ZERO },
+            KeyEntry { source_port: port, ..ZERO },
+        )])
     }
 
     /// This destination port.
     pub fn destination_port(port: u16) -> KeyTest {
-        KeyTest::any_of(&[(KeyEntry { destination_port: u16::MAX, ..ZERO }, KeyEntry { destination_port: port, ..ZERO })])
+        KeyTest::any_of(&[(
+            KeyEntry { destination_port: u16::MAX, ..ZERO },
+            KeyEntry { destination_port: port, ..ZERO },
+        )])
     }
 
     /// This port on either side.
@@ -182,7 +192,8 @@ impl KeyTest {
     }
 }
 
-/// Whether a mask asks for a whole source address, destination address, source port, destination port, protocol, kind.
+/// Whether a mask asks for a whole source address, destination address, source port, destination port,
+/// protocol, kind.
 pub(crate) fn asked(mask: &KeyEntry) -> [bool; 6] {
     [
         mask.source == ADDRESS,
@@ -211,22 +222,32 @@ mod tests {
         let entry = KeyEntry { word: 17 | (Kind::Ipv6 as u32) << 8 | VLAN | FRAGMENT, ..ZERO };
         assert!(entry.vlan() && entry.fragment() && !entry.partial());
         assert_eq!((entry.protocol(), entry.kind()), (17, Kind::Ipv6));
-        let test = KeyTest::protocol(17).and(KeyTest::kind(Kind::Ipv6)).and(KeyTest::vlan(true)).and(KeyTest::fragment(true));
-        assert!(test.takes(&entry) && !KeyTest::vlan(false).takes(&entry) && !KeyTest::protocol(6).takes(&entry));
+        let test = KeyTest::protocol(17)
+            .and(KeyTest::kind(Kind::Ipv6))
+            .and(KeyTest::vlan(true))
+            .and(KeyTest::fragment(true));
+        assert!(
+            test.takes(&entry) && !KeyTest::vlan(false).takes(&entry) && !KeyTest::protocol(6).takes(&entry)
+        );
     }
 
     #[test]
     fn too_many_patterns_take_more_never_less() {
         let many = (0..PATTERNS_MAX as u16 + 1).map(KeyTest::source_port).reduce(KeyTest::or).unwrap();
         assert_eq!(many, KeyTest::all());
-        let port = |source_port| (KeyEntry { source_port: u16::MAX, ..ZERO }, KeyEntry { source_port, ..ZERO });
+        let port =
+            |source_port| (KeyEntry { source_port: u16::MAX, ..ZERO }, KeyEntry { source_port, ..ZERO });
         let ports: Vec<_> = (0..PATTERNS_MAX as u16 + 1).map(port).collect();
         assert_eq!(KeyTest::any_of(&ports), KeyTest::all());
         assert!(!KeyTest::any_of(&ports[1..]).takes(&ZERO), "as many as there may be");
         let hosts = (0..5).map(|n| KeyTest::host([n; 4])).reduce(KeyTest::or).unwrap();
         let ports = (1..4).map(KeyTest::port).reduce(KeyTest::or).unwrap();
         assert_eq!(hosts.and(ports.clone()), ports);
-        assert_eq!(KeyTest::port(5).and(KeyTest::port(5)).patterns.len(), 3, "5 at both sides is one pattern");
+        assert_eq!(
+            KeyTest::port(5).and(KeyTest::port(5)).patterns.len(),
+            3,
+            "5 at both sides is one pattern"
+        );
         assert!(KeyTest::protocol(6).and(KeyTest::protocol(17)).patterns.is_empty());
     }
 }

@@ -44,8 +44,8 @@ pub struct SegmentSpan {
 }
 
 impl Ring {
-    /// The packet with the smallest capture time at or after `from_ns` (ns) among all that are in the ring now; of several
-    /// with this time the one of the first lane, and there the first.
+    /// The packet with the smallest capture time at or after `from_ns` (ns) among all that are in the ring
+    /// now; of several with this time the one of the first lane, and there the first.
     pub fn find_time(self: &Arc<Self>, from_ns: i64) -> Option<Found> {
         let mut best: Option<Found> = None;
         for lane in 0..self.lanes() {
@@ -68,7 +68,8 @@ impl Ring {
         let newest = (0..self.lanes()).filter_map(|lane| self.pin(self.newest(lane)?));
         let mut spans: Vec<SegmentSpan> = newest.filter_map(touching).collect();
         let wanted = |_: &Vec<SegmentSpan>, min_ns: i64, max_ns: i64| max_ns >= from_ns && min_ns <= to_ns;
-        self.spans().each(&mut spans, wanted, |spans, slot| spans.extend(self.pin_slot(slot).and_then(touching)));
+        self.spans()
+            .each(&mut spans, wanted, |spans, slot| spans.extend(self.pin_slot(slot).and_then(touching)));
         spans.sort_by_key(|span| span.segment);
         spans.dedup_by_key(|span| span.segment); // sealed between the two looks, or not yet followed by another
         spans.sort_by_key(|span| (span.min_ns, span.segment));
@@ -82,7 +83,9 @@ impl Ring {
     /// Pins what is in `slot` now.
     fn pin_slot(self: &Arc<Self>, slot: u32) -> Option<Pinned> {
         let control = self.region().segment(slot);
-        self.pin(self.segment_id(control.lane.load(Ordering::Relaxed), control.sequence.load(Ordering::Relaxed)))
+        self.pin(
+            self.segment_id(control.lane.load(Ordering::Relaxed), control.sequence.load(Ordering::Relaxed)),
+        )
     }
 }
 
@@ -97,7 +100,8 @@ fn improve(best: &mut Option<Found>, pinned: Option<Pinned>, from_ns: i64) {
 }
 
 impl Pinned {
-    /// Index and time of the packet with the smallest capture time at or after `from_ns` (ns) among those committed now.
+    /// Index and time of the packet with the smallest capture time at or after `from_ns` (ns) among those
+    /// committed now.
     pub fn first_at(&self, from_ns: i64) -> Option<(u32, i64)> {
         let packets = self.committed().packets;
         let (_, max_ns, unordered) = self.span()?;
@@ -105,22 +109,30 @@ impl Pinned {
             return None;
         }
         if unordered {
-            let later = self.indexed(0, packets).map(|(index, block)| (index, block.time_ns())).filter(|(_, t)| *t >= from_ns);
+            let later = self
+                .indexed(0, packets)
+                .map(|(index, block)| (index, block.time_ns()))
+                .filter(|(_, t)| *t >= from_ns);
             return later.min_by_key(|&(index, time_ns)| (time_ns, index));
         }
         let index = self.first_not(packets, |time_ns| time_ns < from_ns);
         (index < packets).then(|| (index, self.time_of(index)))
     }
 
-    /// The packets among those committed now whose times lie in `from_ns..=to_ns`, as they came. In an ordered segment no
-    /// other packet is touched but on the way to the first and the last.
+    /// The packets among those committed now whose times lie in `from_ns..=to_ns`, as they came. In an
+    /// ordered segment no other packet is touched but on the way to the first and the last.
     pub fn within(&self, from_ns: i64, to_ns: i64) -> Within<'_> {
         let packets = self.committed().packets;
         let range = match self.span() {
             Some((.., true)) => 0..packets,
             Some((min_ns, max_ns, false)) if from_ns <= to_ns => {
-                let from = if from_ns <= min_ns { 0 } else { self.first_not(packets, |time_ns| time_ns < from_ns) };
-                let to = if to_ns >= max_ns { packets } else { self.first_not(packets, |time_ns| time_ns <= to_ns) };
+                let from =
+                    if from_ns <= min_ns { 0 } else { self.first_not(packets, |time_ns| time_ns < from_ns) };
+                let to = if to_ns >= max_ns {
+                    packets
+                } else {
+                    self.first_not(packets, |time_ns| time_ns <= to_ns)
+                };
                 from..to
             }
             _ => 0..0,

@@ -6,8 +6,8 @@ use scope_packet::pcapng::PacketHead;
 /// A packet on its way into a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'a> {
-    /// What its block says of it. `interface` is the lane's matter and `captured_len` the length of `data`: whatever stands
-    /// there doesn't count.
+    /// What its block says of it. `interface` is the lane's matter and `captured_len` the length of `data`:
+    /// whatever stands there doesn't count.
     pub head: PacketHead,
     /// Its key entry; the offset is filled in.
     pub key: &'a KeyEntry,
@@ -17,15 +17,16 @@ pub struct Incoming<'a> {
 
 /// Packets to append in one go.
 ///
-/// A trait, and not a slice, because what a packet's block is made of is put together in registers, inside of the loop that
-/// writes it: stored in between, narrowly, and read again in wide loads, it would wait for the ring's own stores (measured:
-/// twice the time at 64 bytes).
+/// A trait, and not a slice, because what a packet's block is made of is put together in registers, inside of
+/// the loop that writes it: stored in between, narrowly, and read again in wide loads, it would wait for the
+/// ring's own stores (measured: twice the time at 64 bytes).
 pub trait Arrivals {
     /// How many there are.
     fn count(&self) -> usize;
 
-    /// Packet `index`, below [`Arrivals::count`]. It may be asked for more than once, and must not panic: what of the batch is
-    /// written by then would be there without being counted. Mark it `#[inline(always)]`.
+    /// Packet `index`, below [`Arrivals::count`]. It may be asked for more than once, and must not panic:
+    /// what of the batch is written by then would be there without being counted. Mark it
+    /// `#[inline(always)]`.
     fn packet(&self, index: usize) -> Incoming<'_>;
 }
 

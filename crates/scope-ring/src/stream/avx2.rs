@@ -50,7 +50,12 @@ pub struct OpenHalf([u8; HALF_BYTES]);
 /// The processor has AVX2 and BMI2. `range` has at most [`scope_packet::BATCH_PACKETS_MAX`] packets, and a
 /// segment is open.
 #[target_feature(enable = "avx2,bmi2")]
-pub unsafe fn append<A: Arrivals>(stream: &mut Stream, interface: u32, batch: &A, range: Range<usize>) -> Appended {
+pub unsafe fn append<A: Arrivals>(
+    stream: &mut Stream,
+    interface: u32,
+    batch: &A,
+    range: Range<usize>,
+) -> Appended {
     stream.entries.make_room(&mut stream.place);
     // SAFETY: by this function's contract; `STREAMS` is as the open half asks for.
     unsafe {
@@ -96,7 +101,10 @@ unsafe fn append_halves<A: Arrivals, const STREAMS: bool>(
             if writer.position.at + total + (before + 1) * KEY_ENTRY_BYTES > room {
                 break;
             }
-            first_entry.wrapping_sub(before).cast::<__m128i>().write_unaligned(entry(packet.key, writer.position.at));
+            first_entry
+                .wrapping_sub(before)
+                .cast::<__m128i>()
+                .write_unaligned(entry(packet.key, writer.position.at));
             seen.add(&packet);
             if packet.head.has_options() || packet.data.len() < PLAIN_BYTES_MIN {
                 writer.position = push_odd::<A, STREAMS>(writer.position, place, interface, batch, index);
@@ -145,7 +153,10 @@ fn entry(key: &KeyEntry, at: usize) -> __m128i {
     unsafe {
         let key = _mm_loadu_si128((&raw const *key).cast());
         let offset = _mm_slli_epi32::<{ OFFSET_SHIFT - 2 }>(_mm_cvtsi32_si128(at as i32));
-        _mm_or_si128(_mm_and_si128(key, _mm_setr_epi32(!0, !0, !0, (1 << OFFSET_SHIFT) - 1)), _mm_slli_si128::<12>(offset))
+        _mm_or_si128(
+            _mm_and_si128(key, _mm_setr_epi32(!0, !0, !0, (1 << OFFSET_SHIFT) - 1)),
+            _mm_slli_si128::<12>(offset),
+        )
     }
 }
 
@@ -272,7 +283,13 @@ impl<'a, const STREAMS: bool> Writer<'a, STREAMS> {
     /// As [`Writer`]; the packet has [`PLAIN_BYTES_MIN`] bytes or more, and the open segment has room for its
     /// block.
     #[inline(always)]
-    unsafe fn push_data(&mut self, packet: &Incoming<'_>, total: usize, pushed: usize, behind: impl Fn(u64, usize) -> u64) {
+    unsafe fn push_data(
+        &mut self,
+        packet: &Incoming<'_>,
+        total: usize,
+        pushed: usize,
+        behind: impl Fn(u64, usize) -> u64,
+    ) {
         let (data, len) = (packet.data.as_ptr(), packet.data.len());
         let (whole, odd) = (len & !3, len % 4);
         let Position { half, at } = self.position;
@@ -295,7 +312,8 @@ impl<'a, const STREAMS: bool> Writer<'a, STREAMS> {
                 next += HALF_BYTES;
             }
             let (turn, places) = (row(&TABLES.turned, end), row(&TABLES.places, end));
-            let words = _mm256_permutevar8x32_epi32(_mm256_loadu_si256(data.add(whole - HALF_BYTES).cast()), turn);
+            let words =
+                _mm256_permutevar8x32_epi32(_mm256_loadu_si256(data.add(whole - HALF_BYTES).cast()), turn);
             let left = u64::from(data.add(len - 4).cast::<u32>().read_unaligned()) >> (32 - odd * 8);
             let left = _mm256_zextsi128_si256(_mm_cvtsi64_si128(behind(left, odd) as i64));
             let left = _mm256_permutevar8x32_epi32(left, turn);
@@ -396,11 +414,15 @@ unsafe fn push_odd<A: Arrivals, const STREAMS: bool>(
             let [a, b, c, d, e, f, g] = words.map(|word| word as i32);
             writer.push_piece(_mm256_setr_epi32(a, b, c, d, e, f, g, 0), count);
         } else {
-            const PIECES: usize = (PACKET_HEAD_BYTES + PLAIN_BYTES_MIN + CLOSING_WORDS_MAX * 4).div_ceil(HALF_BYTES);
+            const PIECES: usize =
+                (PACKET_HEAD_BYTES + PLAIN_BYTES_MIN + CLOSING_WORDS_MAX * 4).div_ceil(HALF_BYTES);
             let mut block = [0; PIECES * HALF_BYTES];
             head(&packet, interface).write(&mut block[..total], packet.data);
             for at in (0..total).step_by(HALF_BYTES) {
-                writer.push_piece(_mm256_loadu_si256(block.as_ptr().add(at).cast()), ((total - at) / 4).min(WORDS));
+                writer.push_piece(
+                    _mm256_loadu_si256(block.as_ptr().add(at).cast()),
+                    ((total - at) / 4).min(WORDS),
+                );
             }
         }
         writer.position

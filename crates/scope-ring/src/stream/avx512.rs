@@ -10,9 +10,9 @@
 //!     f + n >= 16?   write the line; the open line is `rotated`: its words 0..f are what the line had no room for
 //!     else           the open line is `line`
 //! ```
-//! All pieces but the last have 16 words, so f is the same for the whole block. Words of the open line beyond its end are
-//! never looked at. Data are loaded under a byte mask: nothing beyond the packet is read, and what is masked is zero, as the
-//! padding must be. The state stays in registers for a whole batch.
+//! All pieces but the last have 16 words, so f is the same for the whole block. Words of the open line beyond
+//! its end are never looked at. Data are loaded under a byte mask: nothing beyond the packet is read, and
+//! what is masked is zero, as the padding must be. The state stays in registers for a whole batch.
 
 use super::arrivals::{Appended, Arrivals, Incoming, block_bytes};
 use super::entries::{Entries, Entry};
@@ -43,9 +43,15 @@ impl Default for OpenLine {
 /// Appends the blocks and entries of packets `range` of a batch; see the module's text.
 ///
 /// # Safety
-/// The processor has AVX-512 F and BW and BMI2. `range` has at most [`scope_packet::BATCH_PACKETS_MAX`] packets, and a segment is open.
+/// The processor has AVX-512 F and BW and BMI2. `range` has at most [`scope_packet::BATCH_PACKETS_MAX`]
+/// packets, and a segment is open.
 #[target_feature(enable = "avx512f,avx512bw,bmi2")]
-pub unsafe fn append<A: Arrivals>(stream: &mut Stream, interface: u32, batch: &A, range: Range<usize>) -> Appended {
+pub unsafe fn append<A: Arrivals>(
+    stream: &mut Stream,
+    interface: u32,
+    batch: &A,
+    range: Range<usize>,
+) -> Appended {
     stream.entries.make_room(&mut stream.place);
     // SAFETY: by this function's contract; `STREAMS` is as the open line asks for.
     unsafe {
@@ -70,7 +76,8 @@ unsafe fn append_lines<A: Arrivals, const STREAMS: bool>(
 ) -> Appended {
     let Stream { open_line, place, entries, .. } = stream;
     let mut appended = Appended::default();
-    // SAFETY: the processor has the features, by this function's contract; blocks are only pushed where there is room.
+    // SAFETY: the processor has the features, by this function's contract; blocks are only pushed where there
+    // is room.
     unsafe {
         let mut writer = Writer::<STREAMS>::new(open_line, place, entries, interface);
         for index in 0..range.len() {
@@ -90,11 +97,12 @@ unsafe fn append_lines<A: Arrivals, const STREAMS: bool>(
     appended
 }
 
-/// What the loop looks up instead of computing it: numbers come from ordinary registers into wide ones and masks only one
-/// per cycle, from memory two.
+/// What the loop looks up instead of computing it: numbers come from ordinary registers into wide ones and
+/// masks only one per cycle, from memory two.
 #[repr(C, align(64))]
 struct Tables {
-    /// By words in the open line: word of a piece that comes to each place, so that its first one comes behind the line's last.
+    /// By words in the open line: word of a piece that comes to each place, so that its first one comes
+    /// behind the line's last.
     turned: [[u32; WORDS]; WORDS],
     /// By bytes: a mask of so many.
     first_bytes: [u64; LINE_BYTES],
@@ -158,8 +166,8 @@ impl Turn {
     }
 }
 
-/// The state of appending a batch, all of it in registers: its functions are part of [`append`], which has the features that
-/// each of them needs. None may be called from elsewhere.
+/// The state of appending a batch, all of it in registers: its functions are part of [`append`], which has
+/// the features that each of them needs. None may be called from elsewhere.
 struct Writer<'a, const STREAMS: bool> {
     line: __m512i,
     /// End of the blocks, bytes.
@@ -177,10 +185,16 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
     /// # Safety
     /// As [`Writer`].
     #[inline(always)]
-    unsafe fn new<'a>(open: &OpenLine, place: &'a Place, entries: &mut Entries, interface: u32) -> Writer<'a, STREAMS> {
+    unsafe fn new<'a>(
+        open: &OpenLine,
+        place: &'a Place,
+        entries: &mut Entries,
+        interface: u32,
+    ) -> Writer<'a, STREAMS> {
         // SAFETY: 64 bytes, aligned to 64.
-        let (line, head) =
-            unsafe { (_mm512_load_si512(open.0.as_ptr().cast()), _mm_setr_epi32(PACKET as i32, 0, interface as i32, 0)) };
+        let (line, head) = unsafe {
+            (_mm512_load_si512(open.0.as_ptr().cast()), _mm_setr_epi32(PACKET as i32, 0, interface as i32, 0))
+        };
         let left = place.room - place.at - place.packets * KEY_ENTRY_BYTES;
         Writer { line, at: place.at, left, entry: entries.next(place), head, place }
     }
@@ -246,11 +260,16 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
                 }
                 piece = _mm512_maskz_loadu_epi8(TABLES.first_bytes[bytes % LINE_BYTES], from.cast());
             } else {
-                piece = _mm512_mask_loadu_epi8(head, TABLES.first_bytes[bytes % LINE_BYTES] & !HEAD_MASK, from.cast());
+                piece = _mm512_mask_loadu_epi8(
+                    head,
+                    TABLES.first_bytes[bytes % LINE_BYTES] & !HEAD_MASK,
+                    from.cast(),
+                );
             }
             let words = padded(bytes) / 4;
             self.at += total;
-            let (closing, more) = if packet.head.has_options() { closing(packet, total) } else { (wide_total, None) };
+            let (closing, more) =
+                if packet.head.has_options() { closing(packet, total) } else { (wide_total, None) };
             if words < WORDS {
                 let last = _mm512_mask_broadcastd_epi32(piece, TABLES.next_word[words], closing);
                 self.push_last(turn, &mut to, last, words + 1);
@@ -273,7 +292,8 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
         let lengths = len as u64 | (head.original_len as u64) << 32;
         // SAFETY: by this function's contract.
         unsafe {
-            // {type, total, interface, -} and {time low, time high, captured, original}: the time's halves change places
+            // {type, total, interface, -} and {time low, time high, captured, original}: the time's halves
+            // change places
             let start = _mm_or_si128(self.head, _mm_slli_epi64::<32>(total));
             let rest = _mm_unpacklo_epi64(_mm_cvtsi64_si128(head.time_ns), _mm_cvtsi64_si128(lengths as i64));
             let places = _mm512_setr_epi32(0, 1, 2, 17, 16, 18, 19, 3, 3, 3, 3, 3, 3, 3, 3, 3);
@@ -322,8 +342,8 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
     /// As [`Writer`]; the line is full and lies inside the open segment.
     #[inline(always)]
     unsafe fn write_line(&self, to: *mut u8, line: __m512i) {
-        // SAFETY: inside the segment, aligned. What is streamed isn't published (`stream_from`), and its fence comes with the
-        // commit or the seal.
+        // SAFETY: inside the segment, aligned. What is streamed isn't published (`stream_from`), and its
+        // fence comes with the commit or the seal.
         unsafe {
             let at = to.offset_from_unsigned(self.place.segment);
             if STREAMS || at >= self.place.stream_from {
@@ -341,10 +361,14 @@ impl<const STREAMS: bool> Writer<'_, STREAMS> {
 fn closing(packet: &Incoming<'_>, total: usize) -> (__m128i, Option<(__m512i, usize)>) {
     let (words, count) = packet.head.closing(total);
     let [first, b, c, d, e, f, g] = words.map(|word| word as i32);
-    (_mm_cvtsi32_si128(first), Some((_mm512_zextsi256_si512(_mm256_setr_epi32(b, c, d, e, f, g, 0, 0)), count - 1)))
+    (
+        _mm_cvtsi32_si128(first),
+        Some((_mm512_zextsi256_si512(_mm256_setr_epi32(b, c, d, e, f, g, 0, 0)), count - 1)),
+    )
 }
 
-/// Writes the first `words` words of the block line at `to` by ordinary stores, without its first `published` bytes.
+/// Writes the first `words` words of the block line at `to` by ordinary stores, without its first `published`
+/// bytes.
 ///
 /// # Safety
 /// `to` is a line inside the open segment.

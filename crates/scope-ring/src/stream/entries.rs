@@ -1,11 +1,12 @@
-//! The key entries that aren't in the segment yet: staged downward as they will lie there, streamed by whole lines.
+//! The key entries that aren't in the segment yet: staged downward as they will lie there, streamed by whole
+//! lines.
 //!
 //! ```text
 //!  staged   |     free     | entry 6 | 5 | 4 | entry 3 | 2 | 1 | entry 0 |      `first` = 0, 7 packets
 //!                          ^ open line       ^ whole line                ^ end, goes below the entries that are in place
 //! ```
-//! Up to 128 are staged before their lines are streamed: a line that is read right after its narrow stores waits for them, and
-//! this happens only once in so many packets.
+//! Up to 128 are staged before their lines are streamed: a line that is read right after its narrow stores
+//! waits for them, and this happens only once in so many packets.
 
 use super::line;
 use super::place::Place;
@@ -19,7 +20,8 @@ const STAGED_MAX: usize = 128;
 const LINE_ENTRIES: usize = super::LINE_BYTES / KEY_ENTRY_BYTES;
 
 // Behind the open line, which `write_lines` leaves, there is room for a batch.
-const _: () = assert!(STAGED_MAX.is_multiple_of(LINE_ENTRIES) && STAGED_MAX >= BATCH_PACKETS_MAX + LINE_ENTRIES);
+const _: () =
+    assert!(STAGED_MAX.is_multiple_of(LINE_ENTRIES) && STAGED_MAX >= BATCH_PACKETS_MAX + LINE_ENTRIES);
 
 pub type Entry = [u8; KEY_ENTRY_BYTES];
 
@@ -89,9 +91,11 @@ impl Entries {
         for line in streamed.step_by(LINE_ENTRIES) {
             let last = line + LINE_ENTRIES - 1; // lies lowest
             let from = &raw const self.staged[STAGED_MAX - 1 - (last - self.first)];
-            // SAFETY: the line's four entries are staged; in the segment they fill a line between blocks and foot, of which
-            // nothing is published. The fence comes with the commit or the seal.
-            unsafe { line::stream(place.address(segment::entry_offset(place.segment_bytes, last)), from.cast()) };
+            // SAFETY: the line's four entries are staged; in the segment they fill a line between blocks and
+            // foot, of which nothing is published. The fence comes with the commit or the seal.
+            unsafe {
+                line::stream(place.address(segment::entry_offset(place.segment_bytes, last)), from.cast())
+            };
         }
         let open = place.packets - end;
         let from = STAGED_MAX - (end - self.first) - open;
@@ -102,8 +106,10 @@ impl Entries {
     /// Writes the staged entries below `end` that aren't published, by ordinary stores.
     fn write_unpublished(&self, place: &Place, end: usize) {
         for index in self.published.max(self.first)..end {
-            // SAFETY: the room keeps entries apart from blocks and foot; this one is neither published nor streamed.
-            let slot = unsafe { place.gap(segment::entry_offset(place.segment_bytes, index), KEY_ENTRY_BYTES) };
+            // SAFETY: the room keeps entries apart from blocks and foot; this one is neither published nor
+            // streamed.
+            let slot =
+                unsafe { place.gap(segment::entry_offset(place.segment_bytes, index), KEY_ENTRY_BYTES) };
             slot.copy_from_slice(&self.staged[STAGED_MAX - 1 - (index - self.first)]);
         }
     }

@@ -49,8 +49,8 @@ impl Form {
         }
     }
 
-    /// The fastest form of this processor, or the one that [`FORM_VARIABLE`] asks for; an unknown or missing one is an error
-    /// that says so.
+    /// The fastest form of this processor, or the one that [`FORM_VARIABLE`] asks for; an unknown or missing
+    /// one is an error that says so.
     pub fn choose() -> std::io::Result<Form> {
         match std::env::var_os(FORM_VARIABLE) {
             None => Ok(Form::ALL.into_iter().find(|form| form.is_supported()).unwrap_or(Form::Plain)),

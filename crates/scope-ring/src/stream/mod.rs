@@ -6,9 +6,9 @@
 //!  |        | published        |                               |        published  |         |         |
 //!                      ^ open line of the blocks          ^ open line of the entries          lines of 64 bytes
 //! ```
-//! Blocks grow upward, entries downward. An ordinary store first reads the line that it changes: half of the memory's bandwidth
-//! is lost. A non-temporal store of a whole line doesn't. So each side holds back the line that isn't full yet, its open line,
-//! and streams whole lines:
+//! Blocks grow upward, entries downward. An ordinary store first reads the line that it changes: half of the
+//! memory's bandwidth is lost. A non-temporal store of a whole line doesn't. So each side holds back the line
+//! that isn't full yet, its open line, and streams whole lines:
 //!
 //! ```text
 //! append     for each packet of the batch, for each line that its block fills:
@@ -20,13 +20,14 @@
 //!            stream_from = the next line, where commits are large; else 4 KiB farther
 //! seal       as publish; then gap and foot by ordinary stores
 //! ```
-//! So a line that a commit cut is finished by ordinary stores of the part behind the cut, and no published byte is ever
-//! written again, not even with the value that it has.
+//! So a line that a commit cut is finished by ordinary stores of the part behind the cut, and no published
+//! byte is ever written again, not even with the value that it has.
 //!
-//! **Small commits.** A non-temporal store pays where the line isn't read soon. After a commit, `stream_from` says which lines
-//! are streamed until the next: where the running mean of block bytes per commit (a quarter of it the last one) is 4 KiB or
-//! more, all of them; else those that lie 4 KiB or more behind the commit, so that a lane whose commits become large streams
-//! at once. The prediction is one comparison per line, the same that recognises a line that a commit cut.
+//! **Small commits.** A non-temporal store pays where the line isn't read soon. After a commit, `stream_from`
+//! says which lines are streamed until the next: where the running mean of block bytes per commit (a quarter
+//! of it the last one) is 4 KiB or more, all of them; else those that lie 4 KiB or more behind the commit, so
+//! that a lane whose commits become large streams at once. The prediction is one comparison per line, the
+//! same that recognises a line that a commit cut.
 //!
 //! | form | processors | blocks |
 //! |---|---|---|
@@ -35,7 +36,8 @@
 //! | [`sse2`] | every x86-64 | 4 KiB staging; payloads of 128 bytes and more go straight from the source |
 //! | plain | any; sanitizers | ordinary stores straight into the segment |
 //!
-//! Absent on purpose: who may write and what a reader may see is decided elsewhere (module `writer`, module `pin`).
+//! Absent on purpose: who may write and what a reader may see is decided elsewhere (module `writer`, module
+//! `pin`).
 
 mod arrivals;
 #[cfg(target_arch = "x86_64")]
@@ -87,7 +89,8 @@ pub struct Stream {
     staging: sse2::Staging,
 }
 
-// SAFETY: the pointer inside leads to a segment that this stream alone writes; nothing in it belongs to a thread.
+// SAFETY: the pointer inside leads to a segment that this stream alone writes; nothing in it belongs to a
+// thread.
 unsafe impl Send for Stream {}
 
 impl Stream {
@@ -114,8 +117,8 @@ impl Stream {
     /// Begins a segment with room for the statistics of `interfaces` interfaces.
     ///
     /// # Safety
-    /// `segment` leads to `segment_bytes` bytes, aligned to a line. Until [`Stream::seal`] has returned, they stay there, nobody
-    /// else writes them, and nobody reads what wasn't published.
+    /// `segment` leads to `segment_bytes` bytes, aligned to a line. Until [`Stream::seal`] has returned, they
+    /// stay there, nobody else writes them, and nobody reads what wasn't published.
     pub unsafe fn open(&mut self, segment: *mut u8, segment_bytes: usize, interfaces: usize) {
         assert!(segment::is_segment_size(segment_bytes) && segment.addr().is_multiple_of(LINE_BYTES));
         self.place.open(segment, segment_bytes, segment::room_bytes(segment_bytes, interfaces));
@@ -136,7 +139,8 @@ impl Stream {
         self.place.at as u32
     }
 
-    /// Makes room for the statistics of `interfaces` interfaces. False: what stands in the segment leaves none.
+    /// Makes room for the statistics of `interfaces` interfaces. False: what stands in the segment leaves
+    /// none.
     pub fn reserve(&mut self, interfaces: usize) -> bool {
         let room = segment::room_bytes(self.place.segment_bytes, interfaces);
         let fits = self.place.at + self.place.packets * KEY_ENTRY_BYTES <= room;
@@ -146,8 +150,9 @@ impl Stream {
         fits
     }
 
-    /// Appends the blocks of packets `range` of a batch, [`BATCH_PACKETS_MAX`] at most, with `interface` as their interface
-    /// number, and their key entries. Not all of them where there is no room for the next one; none where no segment is open.
+    /// Appends the blocks of packets `range` of a batch, [`BATCH_PACKETS_MAX`] at most, with `interface` as
+    /// their interface number, and their key entries. Not all of them where there is no room for the next
+    /// one; none where no segment is open.
     #[inline]
     pub fn append<B: Arrivals>(&mut self, interface: u32, batch: &B, range: Range<usize>) -> Appended {
         assert!(range.len() <= BATCH_PACKETS_MAX);
@@ -175,8 +180,10 @@ impl Stream {
             if !place.has_room(total) {
                 break;
             }
-            // SAFETY: block and entry lie between what is written and the room's end (`has_room`), apart from each other.
-            let (block, slot) = unsafe { (place.gap(place.at, total), place.gap(place.entry_at(), KEY_ENTRY_BYTES)) };
+            // SAFETY: block and entry lie between what is written and the room's end (`has_room`), apart from
+            // each other.
+            let (block, slot) =
+                unsafe { (place.gap(place.at, total), place.gap(place.entry_at(), KEY_ENTRY_BYTES)) };
             head.write(block, packet.data);
             slot.copy_from_slice(&packet.key.at(place.at as u32).to_bytes());
             place.at += total;
@@ -187,7 +194,8 @@ impl Stream {
         appended
     }
 
-    /// Puts everything that was appended where readers look for it. The caller's release store of the committed word follows.
+    /// Puts everything that was appended where readers look for it. The caller's release store of the
+    /// committed word follows.
     ///
     /// # Panics
     /// Where no segment is open.
@@ -221,10 +229,14 @@ impl Stream {
         self.write_open_lines();
         let place = &self.place;
         let entries_at = place.entry_at() + KEY_ENTRY_BYTES;
-        // SAFETY: the gap between blocks and entries and the foot behind them are not written yet; the room that every packet
-        // was checked against keeps the four apart.
-        let (gap, tail) =
-            unsafe { (place.gap(place.at, entries_at - place.at), place.gap(place.segment_bytes - FOOT_BYTES, FOOT_BYTES)) };
+        // SAFETY: the gap between blocks and entries and the foot behind them are not written yet; the room
+        // that every packet was checked against keeps the four apart.
+        let (gap, tail) = unsafe {
+            (
+                place.gap(place.at, entries_at - place.at),
+                place.gap(place.segment_bytes - FOOT_BYTES, FOOT_BYTES),
+            )
+        };
         segment::seal(gap, tail, foot, statistics);
         self.place.close();
     }

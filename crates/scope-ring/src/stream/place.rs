@@ -16,9 +16,11 @@ pub struct Place {
     pub packets: usize,
     /// End of the blocks that are published: they are never written again.
     pub published: usize,
-    /// Block lines that begin here or later are streamed, what lies before by ordinary stores. Never inside a published line.
+    /// Block lines that begin here or later are streamed, what lies before by ordinary stores. Never inside a
+    /// published line.
     pub stream_from: usize,
-    /// Something was streamed since the last fence; block lines, which the fast path writes, are counted by `stream_from`.
+    /// Something was streamed since the last fence; block lines, which the fast path writes, are counted by
+    /// `stream_from`.
     pub streamed: bool,
     /// Running mean of the block bytes of a commit.
     commit_bytes_mean: usize,
@@ -41,7 +43,13 @@ impl Place {
     }
 
     pub fn open(&mut self, segment: *mut u8, segment_bytes: usize, room: usize) {
-        *self = Place { segment, segment_bytes, room, commit_bytes_mean: self.commit_bytes_mean, ..Place::closed() };
+        *self = Place {
+            segment,
+            segment_bytes,
+            room,
+            commit_bytes_mean: self.commit_bytes_mean,
+            ..Place::closed()
+        };
         self.predict();
     }
 
@@ -82,7 +90,8 @@ impl Place {
 
     fn predict(&mut self) {
         let next_line = self.at.next_multiple_of(LINE_BYTES);
-        self.stream_from = next_line + if self.commit_bytes_mean >= STREAM_BYTES_MIN { 0 } else { STREAM_BYTES_MIN };
+        self.stream_from =
+            next_line + if self.commit_bytes_mean >= STREAM_BYTES_MIN { 0 } else { STREAM_BYTES_MIN };
     }
 
     /// What was streamed becomes visible before whatever is stored from now on.
@@ -109,7 +118,8 @@ impl Place {
     /// `len` bytes from `at` on, for writing.
     ///
     /// # Safety
-    /// A segment is open, the bytes lie inside it, they were neither published nor streamed, and no two such slices overlap.
+    /// A segment is open, the bytes lie inside it, they were neither published nor streamed, and no two such
+    /// slices overlap.
     #[inline]
     #[allow(clippy::mut_from_ref)] // disjoint parts of the segment; exclusiveness is the contract
     pub unsafe fn gap(&self, at: usize, len: usize) -> &mut [u8] {

@@ -1,4 +1,5 @@
-//! Blocks to memory with SSE2: staged until there are 4 KiB, large payloads streamed straight from the source.
+//! Blocks to memory with SSE2: staged until there are 4 KiB, large payloads streamed straight from the
+//! source.
 //!
 //! ```text
 //! segment   | staged lines | payload of a large packet | staged lines | payload | open line
@@ -10,8 +11,8 @@
 //!                 staging as a new run
 //!           closing words into the staging; 4 KiB staged? write their lines
 //! ```
-//! Lines of the staging are read long after they were stored: read at once, each would wait for its narrow stores.
-//! Staged bytes beyond `filled` mean nothing.
+//! Lines of the staging are read long after they were stored: read at once, each would wait for its narrow
+//! stores. Staged bytes beyond `filled` mean nothing.
 
 use super::arrivals::{Appended, Arrivals, block_bytes, head};
 use super::place::Place;
@@ -23,8 +24,8 @@ use std::ops::Range;
 const STAGED_BYTES: usize = 4096;
 /// Payloads of at least this many bytes are streamed from the source.
 const STRAIGHT_BYTES_MIN: usize = 128;
-/// Most that one packet adds to the staging: head, a payload below the bound or the two ends of a larger one, closing words,
-/// and what copies may write beyond.
+/// Most that one packet adds to the staging: head, a payload below the bound or the two ends of a larger one,
+/// closing words, and what copies may write beyond.
 const PACKET_STAGED_MAX: usize = 320;
 /// Each run but the last has at least one line.
 const RUNS_MAX: usize = (STAGED_BYTES + PACKET_STAGED_MAX) / LINE_BYTES + 1;
@@ -55,7 +56,12 @@ pub struct Staging {
 
 impl Default for Staging {
     fn default() -> Staging {
-        Staging { bytes: [0; STAGED_BYTES + PACKET_STAGED_MAX], filled: 0, runs: [Run::default(); RUNS_MAX], run_count: 1 }
+        Staging {
+            bytes: [0; STAGED_BYTES + PACKET_STAGED_MAX],
+            filled: 0,
+            runs: [Run::default(); RUNS_MAX],
+            run_count: 1,
+        }
     }
 }
 
@@ -120,8 +126,9 @@ impl Staging {
         }
     }
 
-    /// Brings `data`, at least [`STRAIGHT_BYTES_MIN`] bytes whose place in the segment is `at`, to the segment but for its two
-    /// ends, which are staged, the first one at `to`. Returns where the staging goes on, the padding included.
+    /// Brings `data`, at least [`STRAIGHT_BYTES_MIN`] bytes whose place in the segment is `at`, to the
+    /// segment but for its two ends, which are staged, the first one at `to`. Returns where the staging goes
+    /// on, the padding included.
     ///
     /// # Safety
     /// The open segment has room for `data` at `at`, and `to` has the same place in its line as `at`.
@@ -130,7 +137,8 @@ impl Staging {
         let first_bytes = to.next_multiple_of(LINE_BYTES) - to;
         let line_bytes = (data.len() - first_bytes) & !(LINE_BYTES - 1);
         let last_bytes = data.len() - first_bytes - line_bytes;
-        let (Some(first), Some(last)) = (data.first_chunk::<LINE_BYTES>(), data.last_chunk::<LINE_BYTES>()) else {
+        let (Some(first), Some(last)) = (data.first_chunk::<LINE_BYTES>(), data.last_chunk::<LINE_BYTES>())
+        else {
             unreachable!("two lines at least");
         };
         self.put(to, *first); // a whole line's worth, whatever is needed of it: no branches
@@ -155,15 +163,17 @@ impl Staging {
     #[inline]
     fn put<T: Copy>(&mut self, to: usize, value: T) {
         debug_assert!(to + size_of::<T>() <= self.bytes.len());
-        // SAFETY: inside the staging: `filled` is below `STAGED_BYTES` between packets, and one packet adds at most
-        // `PACKET_STAGED_MAX`. `T` is bytes.
+        // SAFETY: inside the staging: `filled` is below `STAGED_BYTES` between packets, and one packet adds
+        // at most `PACKET_STAGED_MAX`. `T` is bytes.
         unsafe { self.bytes.as_mut_ptr().add(to).cast::<T>().write_unaligned(value) };
     }
 
-    /// Stages `data`, below 128 bytes, from both of its ends: nothing beyond is read, and few branches are needed.
+    /// Stages `data`, below 128 bytes, from both of its ends: nothing beyond is read, and few branches are
+    /// needed.
     #[inline]
     fn copy(&mut self, to: usize, data: &[u8]) {
-        if self.copy_ends::<64>(to, data) || self.copy_ends::<32>(to, data) || self.copy_ends::<16>(to, data) {
+        if self.copy_ends::<64>(to, data) || self.copy_ends::<32>(to, data) || self.copy_ends::<16>(to, data)
+        {
             return;
         }
         if self.copy_ends::<8>(to, data) || self.copy_ends::<4>(to, data) {
@@ -177,7 +187,9 @@ impl Staging {
     /// Stages the first and the last `N` bytes of `data`, which overlap or meet. False: it has less.
     #[inline]
     fn copy_ends<const N: usize>(&mut self, to: usize, data: &[u8]) -> bool {
-        let (Some(first), Some(last)) = (data.first_chunk::<N>(), data.last_chunk::<N>()) else { return false };
+        let (Some(first), Some(last)) = (data.first_chunk::<N>(), data.last_chunk::<N>()) else {
+            return false;
+        };
         self.put(to, *first);
         self.put(to + data.len() - N, *last);
         true
@@ -191,7 +203,8 @@ impl Staging {
             let run = self.runs[index];
             let end = if index + 1 < self.run_count { run.end } else { open };
             for staged in (run.staged..end).step_by(LINE_BYTES) {
-                // SAFETY: the line is staged and full; its place lies in the segment, inside blocks that had room.
+                // SAFETY: the line is staged and full; its place lies in the segment, inside blocks that had
+                // room.
                 unsafe { line::write(place, run.at + staged - run.staged, self.bytes.as_ptr().add(staged)) };
             }
         }
@@ -205,7 +218,8 @@ impl Staging {
     pub fn publish(&mut self, place: &mut Place) {
         self.write_lines(place);
         if self.filled > 0 {
-            // SAFETY: the open line is staged at the front, filled up to `filled`, and lies inside the segment.
+            // SAFETY: the open line is staged at the front, filled up to `filled`, and lies inside the
+            // segment.
             unsafe { line::write_unpublished(place, place.open_line(), self.filled, self.bytes.as_ptr()) };
         }
     }

@@ -1,4 +1,5 @@
-//! The stand on which the ring is tested: small rings, packets that tell their lane and number, a walk over a segment's bytes.
+//! The stand on which the ring is tested: small rings, packets that tell their lane and number, a walk over a
+//! segment's bytes.
 #![allow(dead_code)] // each test file uses its part
 
 use scope_packet::pcapng::{self, PacketBlock, PacketHead, le32};
@@ -71,7 +72,8 @@ impl Dice {
     }
 }
 
-/// Fills `out` with the bytes of packet `number` of `lane`: no two packets begin alike, and none is like another's rest.
+/// Fills `out` with the bytes of packet `number` of `lane`: no two packets begin alike, and none is like
+/// another's rest.
 pub fn fill(lane: u32, number: u64, out: &mut [u8]) {
     let mut dice = Dice((lane as u64) << 56 ^ number << 12 ^ out.len() as u64);
     let head = [(lane as u64).to_le_bytes(), number.to_le_bytes()].concat();
@@ -94,7 +96,8 @@ pub fn head(len: usize, time_ns: i64) -> PacketHead {
     PacketHead { time_ns, captured_len: len as u32, original_len: len as u32, ..Default::default() }
 }
 
-/// Appends the packet that comes next in the lane, claiming when a segment is needed. False: no segment could be had.
+/// Appends the packet that comes next in the lane, claiming when a segment is needed. False: no segment could
+/// be had.
 pub fn append(writer: &mut LaneWriter, index: usize, head: PacketHead, key: KeyEntry) -> bool {
     let data = bytes_of(writer.lane(), writer.next_packet(), head.captured_len as usize);
     loop {
@@ -152,7 +155,11 @@ pub fn blocks(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
         let total = le32(bytes, 4) as usize;
-        assert!(total >= 12 && total.is_multiple_of(4) && total <= bytes.len(), "block length {total} of {}", bytes.len());
+        assert!(
+            total >= 12 && total.is_multiple_of(4) && total <= bytes.len(),
+            "block length {total} of {}",
+            bytes.len()
+        );
         assert_eq!(le32(bytes, total - 4) as usize, total, "opening and closing length");
         found.push((le32(bytes, 0), &bytes[..total]));
         bytes = &bytes[total..];
@@ -173,10 +180,17 @@ pub fn account(whole: &[u8]) -> Account {
     let foot_at = column.len() - segment::FOOT_BYTES;
     assert_eq!(foot_at, 8 + packets.len() * 16, "one entry for each packet");
     let foot = Foot::read(&column[foot_at..]).expect("a foot");
-    assert!(column[foot_at + Foot::FIELDS_BYTES..column.len() - 4].iter().all(|&byte| byte == 0), "the foot's rest is zero");
-    let entries: Vec<KeyEntry> =
-        column[8..foot_at].chunks_exact(16).rev().map(|entry| KeyEntry::from_bytes(entry.try_into().unwrap())).collect();
-    let packets: Vec<_> = packets.into_iter().map(|(_, bytes)| PacketBlock::first(bytes).expect("a whole block")).collect();
+    assert!(
+        column[foot_at + Foot::FIELDS_BYTES..column.len() - 4].iter().all(|&byte| byte == 0),
+        "the foot's rest is zero"
+    );
+    let entries: Vec<KeyEntry> = column[8..foot_at]
+        .chunks_exact(16)
+        .rev()
+        .map(|entry| KeyEntry::from_bytes(entry.try_into().unwrap()))
+        .collect();
+    let packets: Vec<_> =
+        packets.into_iter().map(|(_, bytes)| PacketBlock::first(bytes).expect("a whole block")).collect();
     let mut offset = 0;
     for (block, entry) in packets.iter().zip(&entries) {
         assert_eq!(entry.offset() as usize, offset, "the entry leads to its block");

@@ -28,7 +28,8 @@ const PACKET_HEAD_BYTES: usize = ADDRESS_AT + 20;
 
 /// Bytes of a VLAN tag.
 pub(super) const TAG_BYTES: usize = 4;
-/// What a block and a frame's headers take of a block beside the frame, at most: the kernel leaves at most 64 bytes free to align.
+/// What a block and a frame's headers take of a block beside the frame, at most: the kernel leaves at most 64
+/// bytes free to align.
 pub(super) const OVERHEAD_BYTES: u32 = (BLOCK_HEAD_BYTES + PACKET_HEAD_BYTES + TAG_BYTES + 64) as u32;
 /// A tag stands behind the two Ethernet addresses.
 const ADDRESSES_BYTES: usize = 12;
@@ -89,12 +90,14 @@ impl Walk {
         self.left
     }
 
-    /// Packets that the block promised and that could not be found: the kernel's numbers led out of the block.
+    /// Packets that the block promised and that could not be found: the kernel's numbers led out of the
+    /// block.
     pub(crate) fn unreadable(&self) -> u32 {
         self.unreadable
     }
 
-    /// Fills `frames` from its start and puts stripped VLAN tags back into `block`; returns how many, 0 at the end.
+    /// Fills `frames` from its start and puts stripped VLAN tags back into `block`; returns how many, 0 at
+    /// the end.
     pub(crate) fn next_frames(&mut self, block: &mut [u8], rules: Rules, frames: &mut [Frame]) -> usize {
         let mut count = 0;
         while count < frames.len() && self.left > 0 {
@@ -110,11 +113,14 @@ impl Walk {
         count
     }
 
-    /// Goes to the next packet. Offset 0 closes the kernel's chain; a number beyond the block is found by the next read.
+    /// Goes to the next packet. Offset 0 closes the kernel's chain; a number beyond the block is found by the
+    /// next read.
     fn step(&mut self, block: &[u8]) {
         self.left -= 1;
         match u32_at(block, self.at) {
-            Some(next) if next as usize >= PACKET_HEAD_BYTES => self.at = self.at.saturating_add(next as usize),
+            Some(next) if next as usize >= PACKET_HEAD_BYTES => {
+                self.at = self.at.saturating_add(next as usize)
+            }
             _ => {
                 self.unreadable = self.left;
                 self.left = 0;
@@ -141,7 +147,8 @@ fn read_frame(block: &mut [u8], at: usize, rules: Rules) -> Option<Frame> {
         return None;
     }
     if rules.ethernet && status & libc::TP_STATUS_VLAN_VALID != 0 {
-        let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { u16_at(head, 36)? } else { TPID_DEFAULT };
+        let tpid =
+            if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { u16_at(head, 36)? } else { TPID_DEFAULT };
         let tci = u32_at(head, 32)? as u16;
         put_tag_back(block, &mut frame, at + PACKET_HEAD_BYTES, tpid, tci);
     }
@@ -149,8 +156,8 @@ fn read_frame(block: &mut [u8], at: usize, rules: Rules) -> Option<Frame> {
     Some(frame)
 }
 
-/// Moves the two addresses 4 bytes down and writes the tag behind them. `room_from` is where free room before the frame
-/// begins. Of a frame cut before the tag's place only the length on the wire changes.
+/// Moves the two addresses 4 bytes down and writes the tag behind them. `room_from` is where free room before
+/// the frame begins. Of a frame cut before the tag's place only the length on the wire changes.
 fn put_tag_back(block: &mut [u8], frame: &mut Frame, room_from: usize, tpid: u16, tci: u16) {
     frame.original_len = frame.original_len.saturating_add(TAG_BYTES as u32);
     if frame.len < ADDRESSES_BYTES || frame.start < room_from + TAG_BYTES {

@@ -22,7 +22,10 @@ impl Device {
     /// The device behind `link`; the error says why it can't be captured.
     pub(super) fn of(socket: &Socket, link: &Link) -> Result<Device, String> {
         let Some(link_type) = link_type(link.kind) else {
-            return Err(format!("interface {} is of kind {} (ARPHRD); supported are {SUPPORTED}", link.name, link.kind));
+            return Err(format!(
+                "interface {} is of kind {} (ARPHRD); supported are {SUPPORTED}",
+                link.name, link.kind
+            ));
         };
         // Most drivers answer with an error: they have no such clock.
         let hardware = socket.stamps_in_hardware(&link.name).unwrap_or(false);
@@ -34,8 +37,8 @@ impl Device {
         })
     }
 
-    /// Longest packet that passes this interface as one on the wire, bytes. `None` where the MTU can't be asked for, or headers of
-    /// the capturing driver stand before the packet.
+    /// Longest packet that passes this interface as one on the wire, bytes. `None` where the MTU can't be
+    /// asked for, or headers of the capturing driver stand before the packet.
     pub(super) fn wire_bytes_max(&self, socket: &Socket, name: &str) -> Option<u32> {
         let plain = [LinkType::ETHERNET, LinkType::RAW].contains(&self.link_type);
         plain.then(|| socket.mtu(name).ok()).flatten().map(|mtu| mtu.saturating_add(LINK_HEAD_BYTES))

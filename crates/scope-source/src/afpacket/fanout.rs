@@ -31,8 +31,8 @@ impl FanoutMode {
     }
 }
 
-/// One group, shared by the sockets that join it. The kernel picks a number that nobody else uses, so that a second
-/// Wirescope on the same interface gets all packets, too, instead of half of the first one's.
+/// One group, shared by the sockets that join it. The kernel picks a number that nobody else uses, so that a
+/// second Wirescope on the same interface gets all packets, too, instead of half of the first one's.
 pub(super) struct FanoutGroup {
     mode: FanoutMode,
     /// The group's number once its first socket has joined; the lock lets only one found it.

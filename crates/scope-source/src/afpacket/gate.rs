@@ -1,6 +1,8 @@
 //! The classic BPF programs that stand in front of the ring: shut before and after capture, open during it.
 
-use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SKF_AD_OFF, SKF_AD_PKTTYPE, sock_filter};
+use libc::{
+    BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SKF_AD_OFF, SKF_AD_PKTTYPE, sock_filter,
+};
 
 use scope_machine::nic::SNAP_LEN_MAX;
 
@@ -13,18 +15,29 @@ pub(super) fn shut() -> Vec<sock_filter> {
     vec![step(BPF_RET | BPF_K, 0)]
 }
 
-/// Whether an open gate without a prefilter turns anything away or cuts anything. Where it doesn't, no program stands in front of
-/// the ring: one that only says yes costs each packet as much as a call does.
+/// Whether an open gate without a prefilter turns anything away or cuts anything. Where it doesn't, no
+/// program stands in front of the ring: one that only says yes costs each packet as much as a call does.
 pub(super) fn is_of_use(snap_len: u32, loopback: bool, excluded: &[sock_filter]) -> bool {
     snap_len < SNAP_LEN_MAX || loopback || !excluded.is_empty()
 }
 
-/// Lets everything in, cut to `snap_len` bytes; on a loopback interface only what arrives, as each packet passes twice. What
-/// `excluded` drops stays out, and what `prefilter`, which ends every packet's run and cuts it itself, turns away.
-pub(super) fn open(snap_len: u32, loopback: bool, excluded: &[sock_filter], prefilter: &[sock_filter]) -> Vec<sock_filter> {
+/// Lets everything in, cut to `snap_len` bytes; on a loopback interface only what arrives, as each packet
+/// passes twice. What `excluded` drops stays out, and what `prefilter`, which ends every packet's run and
+/// cuts it itself, turns away.
+pub(super) fn open(
+    snap_len: u32,
+    loopback: bool,
+    excluded: &[sock_filter],
+    prefilter: &[sock_filter],
+) -> Vec<sock_filter> {
     let mut program = Vec::new();
     if loopback {
-        let is_outgoing = sock_filter { code: (BPF_JMP | BPF_JEQ | BPF_K) as u16, jt: 0, jf: 1, k: libc::PACKET_OUTGOING.into() };
+        let is_outgoing = sock_filter {
+            code: (BPF_JMP | BPF_JEQ | BPF_K) as u16,
+            jt: 0,
+            jf: 1,
+            k: libc::PACKET_OUTGOING.into(),
+        };
         program.extend([
             step(BPF_LD | BPF_W | BPF_ABS, (SKF_AD_OFF + SKF_AD_PKTTYPE) as u32),
             is_outgoing,

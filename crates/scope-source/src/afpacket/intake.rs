@@ -9,7 +9,8 @@ use super::socket::KernelCounts;
 use crate::SourceCounters;
 use scope_machine::nic::SNAP_LEN_MAX;
 
-const EMPTY: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
+const EMPTY: Packet<'static> =
+    Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
 
 /// Counts and times of one socket's packets.
 pub(super) struct Intake {
@@ -29,7 +30,15 @@ pub(super) struct Intake {
 impl Intake {
     pub(super) fn begin(rules: Rules, losses: Losses) -> Intake {
         let counters = SourceCounters::default();
-        Intake { interface: 0, rules, losses, counters, newest_ns: 0, kernel_times: 0, wire_bytes_max: u32::MAX }
+        Intake {
+            interface: 0,
+            rules,
+            losses,
+            counters,
+            newest_ns: 0,
+            kernel_times: 0,
+            wire_bytes_max: u32::MAX,
+        }
     }
 
     /// Pushes all packets of `block`.
@@ -60,7 +69,10 @@ impl Intake {
             self.counters.stepped_back += u64::from(frame.time_ns < self.newest_ns);
             self.newest_ns = self.newest_ns.max(frame.time_ns);
             self.kernel_times += u64::from(!frame.hardware_time && !frame.outgoing);
-            if (frame.original_len > self.wire_bytes_max) | (frame.original_len as usize > frame.len) | frame.unchecked {
+            if (frame.original_len > self.wire_bytes_max)
+                | (frame.original_len as usize > frame.len)
+                | frame.unchecked
+            {
                 self.count_altered(frame);
             }
         }

@@ -11,7 +11,8 @@ pub(crate) const NEWS_MAX: usize = 1024;
 /// What is to be told: the state, and the same in plain words.
 pub(crate) type Told = (InterfaceState, String);
 
-/// An interface as it was told last. Where it is there again after it was removed, it goes on as the same one.
+/// An interface as it was told last. Where it is there again after it was removed, it goes on as the same
+/// one.
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
     /// The name that it is captured under.
@@ -53,7 +54,9 @@ impl Life {
     /// Captured from now on; a word if it has no link yet.
     pub(crate) fn start(&mut self, link: &Link) -> Option<Told> {
         self.up = link.state == LinkState::Up;
-        (!self.up).then(|| (InterfaceState::Down, format!("interface {} {}; waiting for it", self.name, not_up(link.state))))
+        (!self.up).then(|| {
+            (InterfaceState::Down, format!("interface {} {}; waiting for it", self.name, not_up(link.state)))
+        })
     }
 
     /// One that is renamed is the same one: it keeps its first name here.
@@ -62,7 +65,10 @@ impl Life {
             return None;
         }
         let from = std::mem::replace(&mut self.called, link.name[..].into());
-        let text = format!("interface {} is called {} now; it is captured on under its first name", self.name, self.called);
+        let text = format!(
+            "interface {} is called {} now; it is captured on under its first name",
+            self.name, self.called
+        );
         Some((InterfaceState::Renamed { from, to: self.called.clone() }, text))
     }
 
@@ -76,7 +82,9 @@ impl Life {
         Some(match link.state {
             LinkState::Up => (InterfaceState::Up, format!("interface {name} is up again")),
             LinkState::Down => (InterfaceState::Down, format!("interface {name} went down; waiting for it")),
-            LinkState::NoCarrier => (InterfaceState::Down, format!("interface {name} lost its link; waiting for it")),
+            LinkState::NoCarrier => {
+                (InterfaceState::Down, format!("interface {name} lost its link; waiting for it"))
+            }
         })
     }
 
@@ -103,7 +111,8 @@ mod tests {
     #[test]
     fn a_second_rename_tells_the_name_before_and_the_first_one_stays() {
         let mut life = Life::begin(&link("va", LinkState::Up, 1500));
-        let renamed = |from: &str, to: &str| Some(InterfaceState::Renamed { from: from.into(), to: to.into() });
+        let renamed =
+            |from: &str, to: &str| Some(InterfaceState::Renamed { from: from.into(), to: to.into() });
         assert_eq!(life.rename(&link("vb", LinkState::Up, 1500)).map(|told| told.0), renamed("va", "vb"));
         assert_eq!(life.rename(&link("vc", LinkState::Up, 1500)).map(|told| told.0), renamed("vb", "vc"));
         assert_eq!(life.rename(&link("vc", LinkState::Up, 1500)), None);

@@ -1,12 +1,14 @@
-//! Which interfaces there are and how they are: a route socket (netlink, `RTNLGRP_LINK`) tells each change, nobody has to look.
+//! Which interfaces there are and how they are: a route socket (netlink, `RTNLGRP_LINK`) tells each change,
+//! nobody has to look.
 //!
 //! ```text
 //! message:   0 length u32 | 4 type u16 | 6 flags u16 | 8 number u32 | 12 port u32
 //! its body: 16 family u8 | 18 kind u16 | 20 index i32 | 24 flags u32 | 28 change u32 | 32 attributes
 //! attribute: 0 length u16 | 2 type u16 | 4 its bytes, padded to 4
 //! ```
-//! The table begins with the kernel's list of all interfaces. Where the socket overflowed, the list is asked for again: what is
-//! not in it is gone. Three attributes are wanted of what the kernel tells, so they are read here.
+//! The table begins with the kernel's list of all interfaces. Where the socket overflowed, the list is asked
+//! for again: what is not in it is gone. Three attributes are wanted of what the kernel tells, so they are
+//! read here.
 
 use scope_machine::nic::netlink::{Attributes, i32_at, u16_at, u32_at};
 use std::collections::{BTreeMap, BTreeSet};
@@ -186,8 +188,9 @@ impl Table {
 
     /// Takes in one datagram of messages. What doesn't hold together is left out.
     pub(crate) fn take(&mut self, mut messages: &[u8], news: &mut News) {
-        while let Some(len) =
-            u32_at(messages, 0).map(|len| len as usize).filter(|&len| len >= HEAD_BYTES && len <= messages.len())
+        while let Some(len) = u32_at(messages, 0)
+            .map(|len| len as usize)
+            .filter(|&len| len >= HEAD_BYTES && len <= messages.len())
         {
             self.message(&messages[..len], news);
             messages = messages.get(len.next_multiple_of(4)..).unwrap_or(&[]);
@@ -203,12 +206,15 @@ impl Table {
                     news.changes.push(Change::Gone(index));
                 }
             }
-            Some(kind) if kind == libc::NLMSG_DONE as u16 || kind == libc::NLMSG_ERROR as u16 => self.end_list(news),
+            Some(kind) if kind == libc::NLMSG_DONE as u16 || kind == libc::NLMSG_ERROR as u16 => {
+                self.end_list(news)
+            }
             _ => {}
         }
     }
 
-    /// Bridges tell of their ports in the same words with a family of their own: that is no news of the interface.
+    /// Bridges tell of their ports in the same words with a family of their own: that is no news of the
+    /// interface.
     fn new_link(&mut self, message: &[u8], news: &mut News) {
         let (Some(0), Some(kind), Some(index), Some(flags)) =
             (family(message), u16_at(message, 18), i32_at(message, 20), u32_at(message, 24))
@@ -284,7 +290,13 @@ mod tests {
     }
 
     fn named(index: i32, flags: u32, name: &[u8]) -> Vec<u8> {
-        message(libc::RTM_NEWLINK, 0, index, flags, &[(libc::IFLA_IFNAME, name), (libc::IFLA_MTU, &1500u32.to_ne_bytes())])
+        message(
+            libc::RTM_NEWLINK,
+            0,
+            index,
+            flags,
+            &[(libc::IFLA_IFNAME, name), (libc::IFLA_MTU, &1500u32.to_ne_bytes())],
+        )
     }
 
     fn take(table: &mut Table, messages: &[Vec<u8>]) -> News {
@@ -301,7 +313,16 @@ mod tests {
         assert_eq!(table.known[&2], link(2, "eth0", LinkState::Up, 1500));
         assert_eq!(table.known[&3], link(3, "eth1", LinkState::Down, 1500));
         // What a message doesn't name stays as it was.
-        take(&mut table, &[message(libc::RTM_NEWLINK, 0, 3, libc::IFF_UP as u32, &[(libc::IFLA_MTU, &9000u32.to_ne_bytes())])]);
+        take(
+            &mut table,
+            &[message(
+                libc::RTM_NEWLINK,
+                0,
+                3,
+                libc::IFF_UP as u32,
+                &[(libc::IFLA_MTU, &9000u32.to_ne_bytes())],
+            )],
+        );
         assert_eq!(table.known[&3], link(3, "eth1", LinkState::NoCarrier, 9000));
     }
 
@@ -328,7 +349,8 @@ mod tests {
         take(&mut table, &[named(2, UP, b"eth0\0"), named(3, UP, b"eth1\0")]);
         table.listed = Some(BTreeSet::new());
         table.overflowed = true;
-        let news = take(&mut table, &[named(3, UP, b"eth1\0"), message(libc::NLMSG_DONE as u16, 0, 0, 0, &[])]);
+        let news =
+            take(&mut table, &[named(3, UP, b"eth1\0"), message(libc::NLMSG_DONE as u16, 0, 0, 0, &[])]);
         assert_eq!(news, News { changes: vec![Change::Gone(2)], listed: true });
         assert_eq!((table.known.len(), table.list_again), (1, true));
     }

@@ -1,4 +1,5 @@
-//! Where in capture time the kernel dropped packets: its counter says how many since the last look, the looks say when.
+//! Where in capture time the kernel dropped packets: its counter says how many since the last look, the looks
+//! say when.
 
 use super::realtime_ns;
 use scope_packet::time::ERA_STEP_NS;
@@ -50,10 +51,11 @@ impl Losses {
         self.looked.clock_ns
     }
 
-    /// A look that lasted from `begun` to `look` found `dropped` packets more. The thread may stand for seconds in between, so the next
-    /// loss may be as old as `begun`, and this one as young as `look`. Returns the span of capture time in which they fell, if there were any. Where the
-    /// clock was set back meanwhile by [`ERA_STEP_NS`] or more, and a new era began, that is from the first time in the old era to the last one
-    /// in the new, which may be smaller. After a smaller step the span holds both sides.
+    /// A look that lasted from `begun` to `look` found `dropped` packets more. The thread may stand for
+    /// seconds in between, so the next loss may be as old as `begun`, and this one as young as `look`.
+    /// Returns the span of capture time in which they fell, if there were any. Where the clock was set back
+    /// meanwhile by [`ERA_STEP_NS`] or more, and a new era began, that is from the first time in the old era
+    /// to the last one in the new, which may be smaller. After a smaller step the span holds both sides.
     pub fn counted(&mut self, dropped: u64, begun: Look, look: Look) -> Option<(i64, i64)> {
         let before = std::mem::replace(&mut self.looked, begun);
         if dropped == 0 {
@@ -75,8 +77,8 @@ impl Losses {
         Some((since_ns, until_ns))
     }
 
-    /// Packets lost directly before the next packet, of time `time_ns`. A full ring still holds packets from before the loss:
-    /// they pass with 0, the first one that may come after it carries the count.
+    /// Packets lost directly before the next packet, of time `time_ns`. A full ring still holds packets from
+    /// before the loss: they pass with 0, the first one that may come after it carries the count.
     pub(crate) fn before_packet(&mut self, time_ns: i64) -> u64 {
         if self.untold == 0 || time_ns < self.untold_since_ns {
             return 0;

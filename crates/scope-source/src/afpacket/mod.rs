@@ -1,4 +1,5 @@
-//! Live capture: an AF_PACKET socket with a TPACKET_V3 ring per worker, blocks lent to the sink where the kernel wrote them.
+//! Live capture: an AF_PACKET socket with a TPACKET_V3 ring per worker, blocks lent to the sink where the
+//! kernel wrote them.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -17,8 +18,9 @@
 //! | [`settings`] | the ring's size and the block timeout, chosen from the link's speed |
 //! | `losses` | the kernel's counts, and where in capture time packets were lost |
 //!
-//! Law of each interface, at the end of every poll: `offered = kernel_dropped + waiting + received + unreadable`, where waiting is
-//! what lies in the ring; after [`stop`](crate::Source::stop) and `Ended` nothing waits. An interface that is removed is taken to
+//! Law of each interface, at the end of every poll:
+//! `offered = kernel_dropped + waiting + received + unreadable`, where waiting is what lies in the ring;
+//! after [`stop`](crate::Source::stop) and `Ended` nothing waits. An interface that is removed is taken to
 //! its end before its socket serves another one.
 
 pub(crate) mod block;
@@ -72,7 +74,8 @@ pub const SPARES_MAX: u32 = 64;
 const SPARES: u32 = 4;
 /// Most ring memory of one worker, bytes: the kernel's own bound lies near it.
 pub const RING_BYTES_MAX: u64 = 2 << 30;
-/// A poll that takes longer looks at the kernel's counts in between, ns: a slow worker's clock waits for what they say.
+/// A poll that takes longer looks at the kernel's counts in between, ns: a slow worker's clock waits for what
+/// they say.
 const COUNT_EVERY_NS: i64 = 20_000_000;
 /// A card's clock that is seen apart from the system's so often in a row is told of.
 const APART_LOOKS: u32 = 16;
@@ -90,11 +93,12 @@ const WARNINGS_MAX: usize = 64;
 pub struct AfPacketOptions {
     /// Name of the interface, or a [`Pattern`].
     pub interface: String,
-    /// Sockets of each interface, each polled by a worker of its own; 1 to [`WORKERS_MAX`]. 0 stands for one that polls what else
-    /// has 0, too: see [`open_shared`].
+    /// Sockets of each interface, each polled by a worker of its own; 1 to [`WORKERS_MAX`]. 0 stands for one
+    /// that polls what else has 0, too: see [`open_shared`].
     pub workers: u32,
-    /// Sockets that each worker opens beforehand, for interfaces that come when the right to open any is given up; at most
-    /// [`SPARES_MAX`]. `None`: none for a single socket, which serves again when its interface is back, else 4.
+    /// Sockets that each worker opens beforehand, for interfaces that come when the right to open any is
+    /// given up; at most [`SPARES_MAX`]. `None`: none for a single socket, which serves again when its
+    /// interface is back, else 4.
     pub spares: Option<u32>,
     /// Most bytes kept of a packet, a VLAN tag that is put back included; `None` or 0: all.
     pub snap_len: Option<u32>,
@@ -104,11 +108,13 @@ pub struct AfPacketOptions {
     pub block_bytes: u32,
     /// Blocks per worker, at least 2; with `block_bytes` the bound of the ring's memory.
     pub blocks: u32,
-    /// Longest that the kernel keeps a block with packets for itself, ms; the greater part of the time from wire to trigger.
+    /// Longest that the kernel keeps a block with packets for itself, ms; the greater part of the time from
+    /// wire to trigger.
     pub block_timeout_ms: u32,
     /// How packets are dealt out to several workers.
     pub fanout: FanoutMode,
-    /// The kernel may turn away what this filter doesn't take: whoever polls asks it again. See [`scope_filter::kernel`].
+    /// The kernel may turn away what this filter doesn't take: whoever polls asks it again. See
+    /// [`scope_filter::kernel`].
     pub prefilter: Option<Filter>,
     /// Connections whose packets the kernel drops, uncounted.
     pub excluded: Vec<Connection>,
@@ -132,7 +138,8 @@ impl AfPacketOptions {
         }
     }
 
-    /// As `plan` says; what it leaves open as in [`AfPacketOptions::new`], with a smaller ring for one of many interfaces.
+    /// As `plan` says; what it leaves open as in [`AfPacketOptions::new`], with a smaller ring for one of
+    /// many interfaces.
     pub fn of(plan: &AfPacketPlan) -> AfPacketOptions {
         let default = AfPacketOptions::new(&plan.interface);
         let default = if settings::is_one_of_many(plan) { default.with_small_ring() } else { default };
@@ -155,8 +162,8 @@ impl AfPacketOptions {
         }
     }
 
-    /// A smaller ring, as suits one of many interfaces: 8 MiB. As many blocks as ever: the timer closes them half empty, so they
-    /// are what a slow interface has for the time that nobody comes to fetch them.
+    /// A smaller ring, as suits one of many interfaces: 8 MiB. As many blocks as ever: the timer closes them
+    /// half empty, so they are what a slow interface has for the time that nobody comes to fetch them.
     pub fn with_small_ring(self) -> AfPacketOptions {
         AfPacketOptions { block_bytes: 128 << 10, ..self }
     }
@@ -181,7 +188,10 @@ impl AfPacketOptions {
             return Err(format!("spare={} is not possible; 0 to {SPARES_MAX} are", self.spares()));
         }
         if self.block_bytes < 65536 || !self.block_bytes.is_multiple_of(4096) {
-            return Err(format!("blocks of {} bytes are not possible; multiples of 4096 from 65536 on are", self.block_bytes));
+            return Err(format!(
+                "blocks of {} bytes are not possible; multiples of 4096 from 65536 on are",
+                self.block_bytes
+            ));
         }
         let ring_bytes = u64::from(self.block_bytes) * u64::from(self.blocks);
         if self.blocks < 2 || ring_bytes > RING_BYTES_MAX {
@@ -192,7 +202,10 @@ impl AfPacketOptions {
             ));
         }
         if self.block_timeout_ms == 0 || self.block_timeout_ms > 1000 {
-            return Err(format!("a block timeout of {} ms is not possible; 1 to 1000 are", self.block_timeout_ms));
+            return Err(format!(
+                "a block timeout of {} ms is not possible; 1 to 1000 are",
+                self.block_timeout_ms
+            ));
         }
         Ok(())
     }
@@ -250,8 +263,8 @@ struct Place<'a> {
 }
 
 impl Port {
-    /// Makes `socket`, which may have served another interface, ready for this one, behind its shut gate. Needs no rights. With an
-    /// error the socket comes back.
+    /// Makes `socket`, which may have served another interface, ready for this one, behind its shut gate.
+    /// Needs no rights. With an error the socket comes back.
     fn prepare(
         socket: Socket,
         place: Place<'_>,
@@ -319,7 +332,8 @@ impl Port {
         Ok(())
     }
 
-    /// Goes on with an interface that has come back as `device`; what the ring still holds stays in it. The gate is open.
+    /// Goes on with an interface that has come back as `device`; what the ring still holds stays in it. The
+    /// gate is open.
     fn bind_again(&mut self, device: Device) -> Result<(), SourceError> {
         self.device = device;
         self.bind()?;
@@ -354,8 +368,8 @@ impl Port {
         SourceError::System { place: format!("{doing} on {}", self.interface.name), cause }
     }
 
-    /// Joins the fan-out group if there is one. Where the kernel wants the interface to be up for that and it isn't, it is done when
-    /// the interface comes up.
+    /// Joins the fan-out group if there is one. Where the kernel wants the interface to be up for that and it
+    /// isn't, it is done when the interface comes up.
     fn join_group(&mut self, state: LinkState) -> Result<(), SourceError> {
         let Some(group) = self.group.as_ref().filter(|_| self.joining) else { return Ok(()) };
         match group.join(&self.socket) {
@@ -366,8 +380,9 @@ impl Port {
         Ok(())
     }
 
-    /// Lets packets in, unless the group has still to be joined: outside it the socket would get what its fellows get. What is
-    /// to stay out is decided here for each interface anew, by its link type. Needs no rights.
+    /// Lets packets in, unless the group has still to be joined: outside it the socket would get what its
+    /// fellows get. What is to stay out is decided here for each interface anew, by its link type. Needs no
+    /// rights.
     fn open_gate(&mut self) -> Result<(), SourceError> {
         if self.joining {
             return Ok(());
@@ -377,13 +392,16 @@ impl Port {
         self.notes.clear();
         let link = self.device.link_type;
         let excluded = own_traffic::dropping(&self.excluded, link).unwrap_or_else(|| {
-            self.notes.push(format!("exclude-self: nothing can be left out on a link of type {}", link.name()));
+            self.notes
+                .push(format!("exclude-self: nothing can be left out on a link of type {}", link.name()));
             Vec::new()
         });
         if let Some(prefilter) = self.prefilter.clone() {
             match self.attach_prefilter(&prefilter, &excluded) {
                 Ok(()) => {
-                    self.notes.push("prefilter: in the kernel; frames with VLAN tags are asked in the worker".to_string());
+                    self.notes.push(
+                        "prefilter: in the kernel; frames with VLAN tags are asked in the worker".to_string(),
+                    );
                     return Ok(());
                 }
                 Err(why) => self.notes.push(format!("prefilter: in the worker, not in the kernel: {why}")),
@@ -404,7 +422,8 @@ impl Port {
         self.socket.set_filter(&program).map_err(|cause| format!("the kernel refuses its program: {cause}"))
     }
 
-    /// Lets nothing in any more. The ring stays as it is and is polled empty; what the shut gate turns away is not counted.
+    /// Lets nothing in any more. The ring stays as it is and is polled empty; what the shut gate turns away
+    /// is not counted.
     fn shut_gate(&mut self) {
         self.joining = false;
         if let Err(cause) = self.socket.set_filter(&gate::shut()) {
@@ -432,7 +451,8 @@ impl Port {
         !self.ring.is_ready() && !self.ring.holds_packets()
     }
 
-    /// Packets longer than the MTU that was known: it may have grown since, then they are as they were on the wire.
+    /// Packets longer than the MTU that was known: it may have grown since, then they are as they were on the
+    /// wire.
     fn look_at_long_packets(&mut self, before: Altered) {
         let altered = &mut self.intake.counters.altered;
         if (altered.joined, altered.split) == (before.joined, before.split) {
@@ -446,7 +466,8 @@ impl Port {
         }
     }
 
-    /// Where the card stamps packets: how far its clock is ahead, and a word if some packets carry the other clock.
+    /// Where the card stamps packets: how far its clock is ahead, and a word if some packets carry the other
+    /// clock.
     fn compare_clocks(&mut self, clock_ns: i64) {
         let newest_ns = self.intake.newest_ns;
         // One to which nothing came says nothing of its clock.
@@ -462,20 +483,24 @@ impl Port {
         }
         if self.intake.kernel_times > 0 && !self.kernel_times_told {
             self.kernel_times_told = true;
-            self.warn(format!("interface {}: some packets carry the kernel's time, not the card's", self.interface.name));
+            self.warn(format!(
+                "interface {}: some packets carry the kernel's time, not the card's",
+                self.interface.name
+            ));
         }
     }
 
     /// Reads the kernel's counts and reports what was lost.
     fn count_losses(&mut self, sink: &mut dyn Sink) -> Result<(), SourceError> {
         let begun = Look::now(self.clock_ahead_ns);
-        let counts = self.socket.take_counts().map_err(|cause| self.fault("reading the kernel's counts", cause))?;
+        let counts =
+            self.socket.take_counts().map_err(|cause| self.fault("reading the kernel's counts", cause))?;
         self.intake.count(counts, begun, Look::now(self.clock_ahead_ns), sink);
         Ok(())
     }
 
-    /// Whether a socket that nothing comes to since `ended` has handed over all that the kernel held. The last open block is closed
-    /// by its timer: ending before that would lose the tail.
+    /// Whether a socket that nothing comes to since `ended` has handed over all that the kernel held. The
+    /// last open block is closed by its timer: ending before that would lose the tail.
     fn is_drained(&mut self, ended: Instant) -> bool {
         if ended.elapsed() < 2 * self.block_timeout || self.ring.is_ready() {
             return false;
@@ -492,8 +517,14 @@ impl Port {
 }
 
 /// Gives `socket` its settings and its ring, behind a shut gate.
-fn ready(socket: &Socket, name: &str, times: TimestampSource, options: &AfPacketOptions) -> Result<BlockRing, SourceError> {
-    let fault = |doing: &'static str| move |cause| SourceError::System { place: format!("{doing} on {name}"), cause };
+fn ready(
+    socket: &Socket,
+    name: &str,
+    times: TimestampSource,
+    options: &AfPacketOptions,
+) -> Result<BlockRing, SourceError> {
+    let fault =
+        |doing: &'static str| move |cause| SourceError::System { place: format!("{doing} on {name}"), cause };
     socket.set_version(TAG_BYTES as u32).map_err(fault("asking for TPACKET_V3"))?;
     socket.ask_times(times).map_err(fault("asking for timestamps"))?;
     let ring_fault = |cause| SourceError::CaptureRing {
@@ -516,7 +547,8 @@ pub fn may_capture() -> io::Result<()> {
 
 /// What is said of a card whose clock isn't the system's.
 fn apart(interface: &str, ahead_ns: i64) -> String {
-    let (seconds, side) = (ahead_ns.unsigned_abs() as f64 / 1e9, if ahead_ns > 0 { "ahead of" } else { "behind" });
+    let (seconds, side) =
+        (ahead_ns.unsigned_abs() as f64 / 1e9, if ahead_ns > 0 { "ahead of" } else { "behind" });
     let tai = match ahead_ns / STEP_NS {
         36 | 37 => " (as TAI is, which PTP hands out)",
         _ => "",

@@ -8,25 +8,33 @@ use super::source::{AfPacketSource, Wanted};
 use super::{AfPacketOptions, WORKERS_MAX};
 use crate::SourceError;
 
-/// Opens live capture; the sources, one per worker, are to be polled by a thread each. `spec` is what the operator typed.
+/// Opens live capture; the sources, one per worker, are to be polled by a thread each. `spec` is what the
+/// operator typed.
 ///
-/// Capture begins here, not at the first poll: what comes meanwhile waits in the kernel's rings. Interfaces that match later are
-/// captured from when they come.
+/// Capture begins here, not at the first poll: what comes meanwhile waits in the kernel's rings. Interfaces
+/// that match later are captured from when they come.
 ///
 /// # Errors
-/// [`SourceError::Spec`] for options that can't be and interfaces whose link type isn't supported, `NoInterface` for a name that
-/// isn't there (a pattern that matches nothing yet is none), `NoPermission`, `System` for the rest.
+/// [`SourceError::Spec`] for options that can't be and interfaces whose link type isn't supported,
+/// `NoInterface` for a name that isn't there (a pattern that matches nothing yet is none), `NoPermission`,
+/// `System` for the rest.
 pub fn open(options: &AfPacketOptions, spec: &str) -> Result<Vec<AfPacketSource>, SourceError> {
     let groups = (options.workers > 1).then(|| Arc::new(Groups::new(options.fanout)));
-    let wanted =
-        Wanted { pattern: Pattern::new(&options.interface), options: options.clone(), spec: spec.into(), part: 0, groups };
+    let wanted = Wanted {
+        pattern: Pattern::new(&options.interface),
+        options: options.clone(),
+        spec: spec.into(),
+        part: 0,
+        groups,
+    };
     wanted.options.check().map_err(|cause| SourceError::spec(spec, cause))?;
-    let sources = (0..options.workers.max(1)).map(|worker| AfPacketSource::new(vec![wanted.clone()], worker == 0));
+    let sources =
+        (0..options.workers.max(1)).map(|worker| AfPacketSource::new(vec![wanted.clone()], worker == 0));
     begin(sources.collect::<Result<_, _>>()?)
 }
 
-/// Opens live capture of several interfaces or patterns by one worker: what is asked for, each with what the operator typed.
-/// [`Interface::part`](scope_packet::Interface::part) is the place in this list.
+/// Opens live capture of several interfaces or patterns by one worker: what is asked for, each with what the
+/// operator typed. [`Interface::part`](scope_packet::Interface::part) is the place in this list.
 ///
 /// # Errors
 /// As [`open`].
@@ -34,24 +42,29 @@ pub fn open_shared(wishes: &[(AfPacketOptions, String)]) -> Result<AfPacketSourc
     let mut wanted = Vec::new();
     for (part, (options, spec)) in wishes.iter().enumerate() {
         options.check().map_err(|cause| SourceError::spec(spec, cause))?;
-        let (pattern, options) = (Pattern::new(&options.interface), AfPacketOptions { workers: 1, ..options.clone() });
+        let (pattern, options) =
+            (Pattern::new(&options.interface), AfPacketOptions { workers: 1, ..options.clone() });
         wanted.push(Wanted { pattern, options, spec: spec.clone(), part: part as u32, groups: None });
     }
     let source = begin(vec![AfPacketSource::new(wanted, true)?])?.pop();
     Ok(source.expect("as many as were put in"))
 }
 
-/// The order is what keeps packets of other interfaces, and packets dealt out twice, from slipping in, and what loses none later.
+/// The order is what keeps packets of other interfaces, and packets dealt out twice, from slipping in, and
+/// what loses none later.
 fn begin(mut sources: Vec<AfPacketSource>) -> Result<Vec<AfPacketSource>, SourceError> {
     debug_assert!(sources.len() <= WORKERS_MAX as usize);
     for source in &mut sources {
-        // 1. Each worker listens to what becomes of interfaces and has the list of them, before it looks which are there.
+        // 1. Each worker listens to what becomes of interfaces and has the list of them, before it looks
+        //    which are there.
         source.check_names()?;
-        // 2. For each interface it opens a socket that is mute (protocol 0), since a fresh packet socket with a protocol hears
+        // 2. For each interface it opens a socket that is mute (protocol 0), since a fresh packet socket with
+        //    a protocol hears
         //    every interface; makes it ready, its gate shut, and binds it; then that listens, behind the shut gate.
         source.prepare_all()?;
     }
-    // 3. All join their fan-out groups. Older kernels let only sockets join that listen: on an interface that is down that is done
+    // 3. All join their fan-out groups. Older kernels let only sockets join that listen: on an interface that
+    //    is down that is done
     //    when it comes up.
     for source in &mut sources {
         source.join_groups()?;

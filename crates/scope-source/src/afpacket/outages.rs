@@ -1,4 +1,5 @@
-//! When an interface could bring nothing: spans from before the look that found it so to after the one that found it well again.
+//! When an interface could bring nothing: spans from before the look that found it so to after the one that
+//! found it well again.
 
 use super::life::Life;
 use scope_packet::{Gap, GapReason, Sink};
@@ -46,12 +47,13 @@ impl Outages {
         }
     }
 
-    /// Tells the sink what it doesn't know: before any packet, or word of the time, that comes after it. `ahead_ns`: how far an
-    /// interface's packets are ahead of the system's clock.
+    /// Tells the sink what it doesn't know: before any packet, or word of the time, that comes after it.
+    /// `ahead_ns`: how far an interface's packets are ahead of the system's clock.
     pub(crate) fn tell(&mut self, sink: &mut dyn Sink, ahead_ns: impl Fn(usize) -> i64) {
         for (number, gap) in self.untold.drain(..) {
             let ahead_ns = ahead_ns(number);
-            let to_ns = if gap.to_ns == i64::MAX { i64::MAX } else { gap.to_ns.saturating_add(ahead_ns.max(0)) };
+            let to_ns =
+                if gap.to_ns == i64::MAX { i64::MAX } else { gap.to_ns.saturating_add(ahead_ns.max(0)) };
             let from_ns = gap.from_ns.saturating_add(ahead_ns.min(0)).max(0);
             sink.gap(number as u32, Gap { from_ns, to_ns, ..gap });
         }
@@ -83,7 +85,11 @@ mod tests {
         life.link(&link(LinkState::Down));
         outages.note(0, &life, true, 301);
         outages.note(0, &life, true, 302);
-        assert_eq!(outages.untold, [(0, gap(GapReason::InterfaceDown, 200, i64::MAX))], "open, and told once");
+        assert_eq!(
+            outages.untold,
+            [(0, gap(GapReason::InterfaceDown, 200, i64::MAX))],
+            "open, and told once"
+        );
         outages.look(400);
         life.leave();
         outages.note(0, &life, true, 401);

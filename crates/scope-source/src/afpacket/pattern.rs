@@ -31,8 +31,8 @@ impl Pattern {
     }
 }
 
-/// Whether some text is meant by both `a` and `b`; in `b` a `*` is one only if `b_is_glob`. Row `at` of the table says with which
-/// beginnings of `b` the first `at` letters of `a` can meet.
+/// Whether some text is meant by both `a` and `b`; in `b` a `*` is one only if `b_is_glob`. Row `at` of the
+/// table says with which beginnings of `b` the first `at` letters of `a` can meet.
 fn meet(a: &[u8], b: &[u8], b_is_glob: bool) -> bool {
     let any_b = |letter: u8| b_is_glob && letter == b'*';
     let mut row = vec![false; b.len() + 1];
@@ -59,7 +59,9 @@ mod tests {
 
     #[test]
     fn a_star_stands_for_any_letters() {
-        let check = |pattern, name, expected| assert_eq!(Pattern::new(pattern).matches(name), expected, "{pattern} {name}");
+        let check = |pattern, name, expected| {
+            assert_eq!(Pattern::new(pattern).matches(name), expected, "{pattern} {name}")
+        };
         check("eth0", "eth0", true);
         check("eth0", "eth01", false);
         check("eth*", "eth", true);

@@ -1,4 +1,5 @@
-//! How large the kernel's ring is and how long it keeps a block, chosen from the link's speed where nobody says.
+//! How large the kernel's ring is and how long it keeps a block, chosen from the link's speed where nobody
+//! says.
 //!
 //! ```text
 //! ring of a source = what comes in 50 ms at the link's speed; unknown speed: as 10 Gbit/s
@@ -7,10 +8,11 @@
 //! block            = 1 MiB from 2.5 Gbit/s on, else 256 KiB
 //! timeout          = 4 ms, on links of 100 Mbit/s and less 10 ms: there a block would be nearly empty
 //! ```
-//! One of many interfaces (a pattern, or `workers=0`) is taken for a slow one: [`AfPacketOptions::with_small_ring`].
+//! One of many interfaces (a pattern, or `workers=0`) is taken for a slow one:
+//! [`AfPacketOptions::with_small_ring`].
 //!
-//! A frame has no size of its own in TPACKET_V3: packets are packed into blocks, so there is nothing to choose. A packet has to
-//! fit a block: 256 KiB hold every packet that the kernel makes.
+//! A frame has no size of its own in TPACKET_V3: packets are packed into blocks, so there is nothing to
+//! choose. A packet has to fit a block: 256 KiB hold every packet that the kernel makes.
 
 use super::{AfPacketOptions, Pattern, RING_BYTES_MAX};
 use crate::spec::AfPacketPlan;
@@ -99,8 +101,11 @@ pub fn check(plan: &AfPacketPlan, free_bytes: u64, spec: &str) -> Result<(), Fau
 /// The settings in words, as they are typed.
 pub fn words(plan: &AfPacketPlan) -> String {
     let options = AfPacketOptions::of(plan);
-    let (bytes, unit) =
-        if options.block_bytes >= 1 << 20 { (options.block_bytes >> 20, "MiB") } else { (options.block_bytes >> 10, "KiB") };
+    let (bytes, unit) = if options.block_bytes >= 1 << 20 {
+        (options.block_bytes >> 20, "MiB")
+    } else {
+        (options.block_bytes >> 10, "KiB")
+    };
     format!("block={bytes}{unit},blocks={},timeout={}ms", options.blocks, options.block_timeout_ms)
 }
 
@@ -146,7 +151,12 @@ mod tests {
 
     #[test]
     fn what_is_typed_stays() {
-        let typed = AfPacketPlan { block_bytes: Some(128 << 10), blocks: Some(7), timeout_ms: Some(1), ..AfPacketPlan::new("x") };
+        let typed = AfPacketPlan {
+            block_bytes: Some(128 << 10),
+            blocks: Some(7),
+            timeout_ms: Some(1),
+            ..AfPacketPlan::new("x")
+        };
         assert_eq!(chosen(typed.clone(), None, GIB), (128, 7, 1));
         assert_eq!(words(&typed), "block=128KiB,blocks=7,timeout=1ms");
         let blocks = AfPacketPlan { blocks: Some(7), ..AfPacketPlan::new("x") };
@@ -163,7 +173,10 @@ mod tests {
         };
         let fault = |plan: AfPacketPlan, free| check(&plan, free, "x").unwrap_err().to_string();
         assert!(fault(plan(1, 4096), 64 * GIB).contains("at most 2048.0 MiB"));
-        assert!(fault(plan(4, 512), GIB).contains("2048.0 MiB (4 workers with 512.0 MiB) is more than there is: 1024.0 MiB"));
+        assert!(
+            fault(plan(4, 512), GIB)
+                .contains("2048.0 MiB (4 workers with 512.0 MiB) is more than there is: 1024.0 MiB")
+        );
         assert_eq!(check(&plan(4, 256), GIB, "x"), Ok(()));
     }
 }

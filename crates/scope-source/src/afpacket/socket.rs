@@ -82,8 +82,12 @@ impl Socket {
 
     /// Promiscuous for as long as this socket lives.
     pub(super) fn set_promiscuous(&self, index: i32) -> io::Result<()> {
-        let request =
-            libc::packet_mreq { mr_ifindex: index, mr_type: libc::PACKET_MR_PROMISC as u16, mr_alen: 0, mr_address: [0; 8] };
+        let request = libc::packet_mreq {
+            mr_ifindex: index,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
         self.set(libc::PACKET_ADD_MEMBERSHIP, &request)
     }
 
@@ -143,7 +147,8 @@ impl Socket {
     }
 
     fn ioctl(&self, order: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-        // SAFETY: every order used here takes an ifreq; where it holds a pointer, the caller made it point to what lives on.
+        // SAFETY: every order used here takes an ifreq; where it holds a pointer, the caller made it point to
+        // what lives on.
         check(unsafe { libc::ioctl(self.0.as_raw_fd(), order as _, request as *mut libc::ifreq) })
     }
 
@@ -162,8 +167,11 @@ impl Socket {
         let mut value = MaybeUninit::<T>::zeroed();
         let mut len = size_of::<T>() as libc::socklen_t;
         // SAFETY: the value lives through the call and `len` is its length, so the kernel writes no farther.
-        check(unsafe { libc::getsockopt(self.0.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len) })?;
-        // SAFETY: zeroed before and written by the kernel; all callers ask for integers or structs of integers.
+        check(unsafe {
+            libc::getsockopt(self.0.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len)
+        })?;
+        // SAFETY: zeroed before and written by the kernel; all callers ask for integers or structs of
+        // integers.
         Ok(unsafe { value.assume_init() })
     }
 }
@@ -207,7 +215,9 @@ pub(crate) fn is_forbidden(cause: &io::Error) -> bool {
 /// Waits until one of `waiting` has something, at most `timeout`.
 pub(crate) fn wait_any(waiting: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
     // SAFETY: as many pollfds as are said, which live through the call.
-    let ready = unsafe { libc::poll(waiting.as_mut_ptr(), waiting.len() as libc::nfds_t, timeout.as_millis() as libc::c_int) };
+    let ready = unsafe {
+        libc::poll(waiting.as_mut_ptr(), waiting.len() as libc::nfds_t, timeout.as_millis() as libc::c_int)
+    };
     match check(ready) {
         Err(cause) if cause.kind() == io::ErrorKind::Interrupted => Ok(()),
         result => result,

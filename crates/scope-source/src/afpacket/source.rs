@@ -1,13 +1,15 @@
-//! One worker's live capture: all its interfaces, also those that come and go, by one poll over all their sockets.
+//! One worker's live capture: all its interfaces, also those that come and go, by one poll over all their
+//! sockets.
 //!
 //! ```text
 //!  route socket ─► gone: take what the ring still holds, then keep the socket for the next interface
 //!               ─► new, and wanted: the socket that served it before, else a spare one, a new one, or one that serves nobody
 //!  rings        ─► the block with the oldest first packet, again and again: a busy interface doesn't starve the others
 //! ```
-//! After rights are given up no socket can be opened; to bind one, to give it a ring, to join a group needs none. A socket without
-//! a group serves one interface after another. One in a group belongs to its interface for its life (the kernel's rule), so with
-//! several workers each interface that comes back takes a spare socket of each worker.
+//! After rights are given up no socket can be opened; to bind one, to give it a ring, to join a group needs
+//! none. A socket without a group serves one interface after another. One in a group belongs to its interface
+//! for its life (the kernel's rule), so with several workers each interface that comes back takes a spare
+//! socket of each worker.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -41,7 +43,8 @@ use taking::Refused;
 
 /// Interfaces that one source captures at once; more are not captured, which is told.
 pub const PORTS_MAX: usize = 64;
-/// Interfaces that one source has met over its life, those included that are gone; more are not captured, which is told.
+/// Interfaces that one source has met over its life, those included that are gone; more are not captured,
+/// which is told.
 pub const INTERFACES_KNOWN_MAX: usize = 4096;
 
 /// What is asked for: an interface, or all that match.
@@ -61,7 +64,8 @@ struct Known {
     interface: Interface,
     /// As it was told last.
     life: Life,
-    /// Whether it is missed when it brings nothing: from the start where it was asked for by its name, else once it was up.
+    /// Whether it is missed when it brings nothing: from the start where it was asked for by its name, else
+    /// once it was up.
     missed: bool,
     /// Counters of its sockets that serve others now.
     before: SourceCounters,
@@ -102,8 +106,10 @@ pub struct AfPacketSource {
 
 impl AfPacketSource {
     pub(super) fn new(wanted: Vec<Wanted>, leads: bool) -> Result<AfPacketSource, SourceError> {
-        let links = Links::open()
-            .map_err(|cause| SourceError::System { place: "asking for the list of interfaces".to_string(), cause })?;
+        let links = Links::open().map_err(|cause| SourceError::System {
+            place: "asking for the list of interfaces".to_string(),
+            cause,
+        })?;
         Ok(AfPacketSource {
             name: wanted.iter().map(|wanted| &wanted.spec[..]).collect::<Vec<_>>().join(" + "),
             wanted,
@@ -138,7 +144,9 @@ impl AfPacketSource {
             Ok(news) => news,
             Err(cause) => {
                 self.links_failed = true;
-                self.warnings.push(format!("changes of interfaces are not told any more: {cause}; start again to follow them"));
+                self.warnings.push(format!(
+                    "changes of interfaces are not told any more: {cause}; start again to follow them"
+                ));
                 return;
             }
         };
@@ -162,7 +170,9 @@ impl AfPacketSource {
     /// An interface was removed: its socket takes what it still has.
     fn leave(&mut self, index: i32) {
         self.refused.remove(&index);
-        let Some(port) = self.ports.iter_mut().find(|port| port.stage == Stage::Bound && port.device.index == index) else {
+        let Some(port) =
+            self.ports.iter_mut().find(|port| port.stage == Stage::Bound && port.device.index == index)
+        else {
             return;
         };
         port.stage = Stage::Leaving(Instant::now());
@@ -173,17 +183,21 @@ impl AfPacketSource {
         self.note_outage(number);
     }
 
-    /// After a new list: an interface may have been replaced by one of the same number, which the kernel says of the socket.
+    /// After a new list: an interface may have been replaced by one of the same number, which the kernel says
+    /// of the socket.
     fn leave_what_was_replaced(&mut self) {
         let bound = self.ports.iter().filter(|port| port.stage == Stage::Bound);
-        let replaced = bound.filter(|port| port.socket.bound_index().is_ok_and(|index| index != port.device.index));
+        let replaced =
+            bound.filter(|port| port.socket.bound_index().is_ok_and(|index| index != port.device.index));
         let replaced: Vec<i32> = replaced.map(|port| port.device.index).collect();
         replaced.into_iter().for_each(|index| self.leave(index));
     }
 
     /// An interface is there, changed or new.
     fn changed(&mut self, link: &Link) {
-        let Some(port) = self.ports.iter_mut().find(|port| port.stage == Stage::Bound && port.device.index == link.index) else {
+        let Some(port) =
+            self.ports.iter_mut().find(|port| port.stage == Stage::Bound && port.device.index == link.index)
+        else {
             return self.take_up(link);
         };
         if port.joining
@@ -220,8 +234,8 @@ impl AfPacketSource {
         self.outages.note(number, &known.life, known.missed, realtime_ns());
     }
 
-    /// Pushes blocks that are ready, the oldest first, so that none of several interfaces is starved and times step back little;
-    /// returns the number of packets.
+    /// Pushes blocks that are ready, the oldest first, so that none of several interfaces is starved and
+    /// times step back little; returns the number of packets.
     fn take_blocks(&mut self, sink: &mut dyn Sink) -> Result<u64, SourceError> {
         let mut packets = 0;
         let begun_ns = realtime_ns();
@@ -231,8 +245,12 @@ impl AfPacketSource {
                 // What became of interfaces before these packets came is told before them.
                 self.hear_of_links(sink);
             }
-            let ready = self.ports.iter_mut().filter_map(|port| port.ring.ready_since_ns().map(|since_ns| (since_ns, port)));
-            let oldest = ready.min_by_key(|(since_ns, port)| block_order(since_ns - port.clock_ahead_ns, begun_ns));
+            let ready = self
+                .ports
+                .iter_mut()
+                .filter_map(|port| port.ring.ready_since_ns().map(|since_ns| (since_ns, port)));
+            let oldest =
+                ready.min_by_key(|(since_ns, port)| block_order(since_ns - port.clock_ahead_ns, begun_ns));
             let Some((_, oldest)) = oldest else { break };
             packets += oldest.take_block(sink);
             let now_ns = realtime_ns();
@@ -258,10 +276,14 @@ impl AfPacketSource {
         let links = of(if self.links_failed { -1 } else { self.links.fd() });
         let ports = self.ports.iter().filter(|port| port.stage != Stage::Parked);
         let mut waiting: Vec<_> = ports.map(|port| of(port.socket.fd().as_raw_fd())).chain([links]).collect();
-        wait_any(&mut waiting, POLL_WAIT)
-            .map_err(|cause| SourceError::System { place: format!("waiting for packets of {}", self.name), cause })?;
+        wait_any(&mut waiting, POLL_WAIT).map_err(|cause| SourceError::System {
+            place: format!("waiting for packets of {}", self.name),
+            cause,
+        })?;
         let ports = self.ports.iter().filter(|port| port.stage != Stage::Parked);
-        for (port, _) in ports.zip(&waiting).filter(|(_, woken)| woken.revents & (libc::POLLERR | libc::POLLNVAL) != 0) {
+        for (port, _) in
+            ports.zip(&waiting).filter(|(_, woken)| woken.revents & (libc::POLLERR | libc::POLLNVAL) != 0)
+        {
             match port.socket.take_error() {
                 // The route socket tells more of it.
                 Ok(Some(cause)) if cause.raw_os_error() == Some(libc::ENETDOWN) => {}
@@ -272,8 +294,9 @@ impl AfPacketSource {
         Ok(())
     }
 
-    /// Says up to when losses are known: the kernel counts a loss when it happens, and every loss before the last look was reported.
-    /// So nothing that was captured behind that look counts as settled before the next one.
+    /// Says up to when losses are known: the kernel counts a loss when it happens, and every loss before the
+    /// last look was reported. So nothing that was captured behind that look counts as settled before the
+    /// next one.
     fn tell_counted(&self, sink: &mut dyn Sink) {
         let looked_ns = self.ports.iter().map(|port| port.intake.losses.looked_ns()).min();
         sink.counted(looked_ns.unwrap_or_else(realtime_ns));
@@ -286,8 +309,9 @@ impl AfPacketSource {
     }
 }
 
-/// Which of several blocks is the older one, by the times of their first packets, ns of the system's clock, which shows `now_ns`: after a
-/// step back, one from before it has a time that is still to come. The smallest is the oldest.
+/// Which of several blocks is the older one, by the times of their first packets, ns of the system's clock,
+/// which shows `now_ns`: after a step back, one from before it has a time that is still to come. The smallest
+/// is the oldest.
 pub fn block_order(first_ns: i64, now_ns: i64) -> (bool, i64) {
     (first_ns <= now_ns.saturating_add(STEP_NS), first_ns)
 }
@@ -378,7 +402,9 @@ impl Source for AfPacketSource {
         if others.iter().all(|port| port.notes == first.notes) {
             return first.notes.clone();
         }
-        let of_port = |port: &Port| port.notes.iter().map(|note| format!("{}: {note}", port.interface.name)).collect::<Vec<_>>();
+        let of_port = |port: &Port| {
+            port.notes.iter().map(|note| format!("{}: {note}", port.interface.name)).collect::<Vec<_>>()
+        };
         self.ports.iter().flat_map(of_port).collect()
     }
 

@@ -1,4 +1,5 @@
-//! Reading ahead: a thread that reads a regular file's next bytes while the worker is busy with those before them.
+//! Reading ahead: a thread that reads a regular file's next bytes while the worker is busy with those before
+//! them.
 //!
 //! ```text
 //!             free chunks, at most CHUNKS            a chunk   0        HEADROOM            capacity
@@ -6,9 +7,10 @@
 //!         ◄──────────────────────────────
 //!             filled chunks, in file order
 //! ```
-//! It takes the kernel's copy of read(2) off the worker. The headroom is where the worker puts the unread rest of the chunk
-//! before, so that a record across two chunks is in one piece and nothing else is copied. Chunks go round: [`CHUNKS`] are
-//! made at the beginning and none later. The thread ends with the file, with an error, or when [`Ahead`] is dropped.
+//! It takes the kernel's copy of read(2) off the worker. The headroom is where the worker puts the unread
+//! rest of the chunk before, so that a record across two chunks is in one piece and nothing else is copied.
+//! Chunks go round: [`CHUNKS`] are made at the beginning and none later. The thread ends with the file, with
+//! an error, or when [`Ahead`] is dropped.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -16,7 +18,8 @@ use std::thread::JoinHandle;
 
 use super::input::Input;
 
-/// Room in front of a chunk's bytes, bytes: what is unread of the chunk before, if it isn't more, is put there.
+/// Room in front of a chunk's bytes, bytes: what is unread of the chunk before, if it isn't more, is put
+/// there.
 pub(super) const HEADROOM: usize = 128 << 10;
 /// Bytes read into one chunk at most.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
@@ -46,7 +49,9 @@ impl Ahead {
             let Ok(input) = take_input.recv() else { return };
             read_on(input, &take_free, &put_filled);
         };
-        let Ok(thread) = std::thread::Builder::new().name("read-ahead".to_string()).spawn(read) else { return Err(input) };
+        let Ok(thread) = std::thread::Builder::new().name("read-ahead".to_string()).spawn(read) else {
+            return Err(input);
+        };
         for _ in 0..CHUNKS {
             let _room_for_all = free.try_send(vec![0; HEADROOM + CHUNK_BYTES]);
         }
@@ -118,7 +123,9 @@ mod tests {
     #[test]
     fn an_error_comes_behind_the_bytes_before_it_and_nothing_comes_behind_the_error() {
         let mut ahead =
-            Ahead::start(Input::Reader(Box::new(Breaks { left: CHUNK_BYTES + 7, _held: Arc::default() }))).ok().unwrap();
+            Ahead::start(Input::Reader(Box::new(Breaks { left: CHUNK_BYTES + 7, _held: Arc::default() })))
+                .ok()
+                .unwrap();
         let (chunk, read) = ahead.next().unwrap();
         assert_eq!(read, CHUNK_BYTES);
         ahead.recycle(chunk);
@@ -131,7 +138,9 @@ mod tests {
     #[test]
     fn the_thread_is_gone_once_its_owner_is_dropped() {
         let held = Arc::new(());
-        let ahead = Ahead::start(Input::Reader(Box::new(Breaks { left: usize::MAX, _held: held.clone() }))).ok().unwrap();
+        let ahead = Ahead::start(Input::Reader(Box::new(Breaks { left: usize::MAX, _held: held.clone() })))
+            .ok()
+            .unwrap();
         drop(ahead);
         assert_eq!(Arc::strong_count(&held), 1);
     }

@@ -1,4 +1,5 @@
-//! What a pcapng file says beside its packets, kept until it is handed on: comments of packets, names for addresses, secrets.
+//! What a pcapng file says beside its packets, kept until it is handed on: comments of packets, names for
+//! addresses, secrets.
 
 use scope_packet::pcapng;
 use std::collections::VecDeque;
@@ -63,8 +64,8 @@ impl Beside {
 
 /// The body of a block in little-endian; `None` where its parts don't fit into it.
 ///
-/// Both kinds are parts of {16 bits code, 16 bits length, value padded to 4}, records first, then options; secrets have a type and
-/// a length of 32 bits and the secrets themselves in front. Values are bytes.
+/// Both kinds are parts of {16 bits code, 16 bits length, value padded to 4}, records first, then options;
+/// secrets have a type and a length of 32 bits and the secrets themselves in front. Values are bytes.
 fn little_endian(body: &[u8], kind: u32, big_endian: bool) -> Option<Vec<u8>> {
     let swap = |bytes: &[u8]| -> Vec<u8> {
         let bytes = bytes.iter().copied();
@@ -108,11 +109,18 @@ mod tests {
     #[test]
     fn blocks_of_foreign_byte_order_become_little_endian_and_what_does_not_fit_is_refused() {
         let names = |big: bool| {
-            [part(1, b"\x0a\0\0\x01host.example\0", big), part(0, b"", big), part(2, b"dns", big), part(0, b"", big)].concat()
+            [
+                part(1, b"\x0a\0\0\x01host.example\0", big),
+                part(0, b"", big),
+                part(2, b"dns", big),
+                part(0, b"", big),
+            ]
+            .concat()
         };
         let secrets = |big: bool| {
             let number = |n: u32| if big { n.to_be_bytes() } else { n.to_le_bytes() };
-            [&number(0x544c_534b)[..], &number(5), b"CLIEN\0\0\0", &part(1, b"kept", big), &part(0, b"", big)].concat()
+            [&number(0x544c_534b)[..], &number(5), b"CLIEN\0\0\0", &part(1, b"kept", big), &part(0, b"", big)]
+                .concat()
         };
         for (kind, body) in [(pcapng::NAMES, names as fn(bool) -> Vec<u8>), (pcapng::SECRETS, secrets)] {
             assert_eq!(little_endian(&body(true), kind, true), Some(body(false)));

@@ -1,20 +1,23 @@
-//! The bytes of one capture as they are read: a buffer that packets are lent from and that is refilled between batches.
+//! The bytes of one capture as they are read: a buffer that packets are lent from and that is refilled
+//! between batches.
 //!
 //! ```text
 //!  0          begin             end              capacity
 //!  | consumed | unread, lent    | free           |
 //! ```
-//! Reading with read(2), not by mapping: one way serves files and pipes, a file that is cut while we read it is an
-//! end and not a SIGBUS, and a buffer that stays in the second-level cache makes the copy about as cheap as the page
-//! faults it saves. It starts small and grows only when it is full of one record that goes on, so memory is bounded
-//! by twice the bytes that really came, never by a length that the file claims.
+//! Reading with read(2), not by mapping: one way serves files and pipes, a file that is cut while we read it
+//! is an end and not a SIGBUS, and a buffer that stays in the second-level cache makes the copy about as
+//! cheap as the page faults it saves. It starts small and grows only when it is full of one record that goes
+//! on, so memory is bounded by twice the bytes that really came, never by a length that the file claims.
 //!
-//! Whoever looks at packets goes from head to head, and each head says only where the next one is. So lines are asked for ahead of that:
-//! what a thread has read on another core would else be waited for once per packet.
+//! Whoever looks at packets goes from head to head, and each head says only where the next one is. So lines
+//! are asked for ahead of that: what a thread has read on another core would else be waited for once per
+//! packet.
 //!
-//! It is filled in one of two ways: by reading into the free part, or, once [`Buffer::read_ahead`] was called, by taking the
-//! chunk that a thread has read meanwhile and putting the unread rest, a record's beginning, in front of it. That adds
-//! [`AHEAD_BYTES`] of memory to the bound, for a file that is longer than the buffer it starts with.
+//! It is filled in one of two ways: by reading into the free part, or, once [`Buffer::read_ahead`] was
+//! called, by taking the chunk that a thread has read meanwhile and putting the unread rest, a record's
+//! beginning, in front of it. That adds [`AHEAD_BYTES`] of memory to the bound, for a file that is longer
+//! than the buffer it starts with.
 
 use std::io;
 
@@ -34,9 +37,11 @@ pub const BUFFER_BYTES_MAX: usize = LENT_BYTES_MAX + AHEAD_BYTES;
 // The longest rest that is too short for a record, and a chunk behind it.
 const _: () = assert!(RECORD_BYTES_MAX + CHUNK_BYTES <= LENT_BYTES_MAX);
 
-/// How far ahead of what is looked at lines are asked for, bytes: what a core handles while one comes from a far cache.
+/// How far ahead of what is looked at lines are asked for, bytes: what a core handles while one comes from a
+/// far cache.
 const FETCH_AHEAD_BYTES: usize = 4 << 10;
-/// Of a longer record only so many bytes are asked for: the rest is copied in one go, which the processor sees itself.
+/// Of a longer record only so many bytes are asked for: the rest is copied in one go, which the processor
+/// sees itself.
 const FETCH_BYTES_MAX: usize = 2 << 10;
 /// What a processor fetches at once, bytes.
 const LINE_BYTES: usize = 64;
@@ -157,8 +162,8 @@ impl Buffer {
         (self.bytes, self.begin, self.end, self.at_end) = (Vec::new(), 0, 0, true);
     }
 
-    /// Reads on until `wanted` bytes are unread or the end is reached; waits at most `wait_ms` for a pipe. Moves what
-    /// is unread: nothing may be lent.
+    /// Reads on until `wanted` bytes are unread or the end is reached; waits at most `wait_ms` for a pipe.
+    /// Moves what is unread: nothing may be lent.
     pub(super) fn refill(&mut self, wanted: usize, wait_ms: i32) -> io::Result<Refill> {
         debug_assert!(wanted <= RECORD_BYTES_MAX);
         if let Filling::Direct(_) = self.filling {
@@ -198,8 +203,8 @@ impl Buffer {
         Ok(read)
     }
 
-    /// Lends from the next chunk from now on, with the unread rest in front of it. A rest longer than the headroom, of a long
-    /// record, stays where it is and grows by the chunk's bytes.
+    /// Lends from the next chunk from now on, with the unread rest in front of it. A rest longer than the
+    /// headroom, of a long record, stays where it is and grows by the chunk's bytes.
     fn take(&mut self, mut chunk: Vec<u8>, read: usize) {
         let rest = self.end - self.begin;
         if rest <= HEADROOM {
@@ -221,7 +226,8 @@ impl Buffer {
         self.give_back(chunk);
     }
 
-    /// Hands on a chunk to be filled, in the length that all have: the first one and one that has grown had another.
+    /// Hands on a chunk to be filled, in the length that all have: the first one and one that has grown had
+    /// another.
     fn give_back(&mut self, mut chunk: Vec<u8>) {
         let Filling::Ahead(ahead) = &mut self.filling else { return };
         if chunk.len() != HEADROOM + CHUNK_BYTES {
@@ -231,13 +237,15 @@ impl Buffer {
     }
 }
 
-/// Asks for the lines of `bytes` from `from` on, of `len` bytes, without waiting for them. Some may lie behind its end.
+/// Asks for the lines of `bytes` from `from` on, of `len` bytes, without waiting for them. Some may lie
+/// behind its end.
 #[inline(always)]
 fn fetch(bytes: &[u8], from: usize, len: usize) {
     #[cfg(target_arch = "x86_64")]
     for at in (from..from + len).step_by(LINE_BYTES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program sees and never faults, wherever its address points.
+        // SAFETY: a prefetch reads nothing that the program sees and never faults, wherever its address
+        // points.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(at).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -258,7 +266,8 @@ mod tests {
 
     #[test]
     fn what_is_unread_survives_a_refill() {
-        let mut buffer = Buffer::new(Input::Reader(Box::new(io::Cursor::new((0..=255u8).collect::<Vec<_>>()))), 16);
+        let mut buffer =
+            Buffer::new(Input::Reader(Box::new(io::Cursor::new((0..=255u8).collect::<Vec<_>>()))), 16);
         buffer.refill(10, 0).unwrap();
         buffer.consume(9);
         buffer.refill(40, 0).unwrap();
@@ -269,7 +278,8 @@ mod tests {
     #[test]
     fn what_is_read_ahead_is_the_file_whatever_the_length_of_its_records() {
         use std::io::{Seek, Write};
-        let bytes: Vec<u8> = (0..(CHUNK_BYTES * 6 + 123) as u32).map(|n| (n ^ n >> 8 ^ n >> 16) as u8).collect();
+        let bytes: Vec<u8> =
+            (0..(CHUNK_BYTES * 6 + 123) as u32).map(|n| (n ^ n >> 8 ^ n >> 16) as u8).collect();
         for len in [1000, HEADROOM + 1, CHUNK_BYTES - 1, 2 * CHUNK_BYTES + 5, 5 * CHUNK_BYTES] {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&bytes).unwrap();

@@ -55,7 +55,8 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Reads the header and what else stands before the first packet. A pipe is only waited for until its first interface.
+    /// Reads the header and what else stands before the first packet. A pipe is only waited for until its
+    /// first interface.
     pub(super) fn open(
         path: &str,
         number: u32,
@@ -70,7 +71,9 @@ impl Capture {
             .map_err(|error| fail(Fault::default().error(&error).cause(format!("can't be read: {error}"))))?;
         let name = match path {
             "-" => "-".to_string(),
-            _ => Path::new(path).file_name().map_or(path.to_string(), |name| name.to_string_lossy().into_owned()),
+            _ => Path::new(path)
+                .file_name()
+                .map_or(path.to_string(), |name| name.to_string_lossy().into_owned()),
         };
         let format = detect(&mut buffer, path, &name, number, interfaces).map_err(fail)?;
         let mut capture = Capture {
@@ -201,14 +204,18 @@ impl Capture {
             _ => ("after 2262-04-11", "2262-04-11T23:47:16.854775807Z"),
         };
         interfaces.warnings.push(format!(
-            "{path}: packet {packet} has a time {beyond}, which can't be stored; it is kept as {kept} (all such packets: time_clamped in the summary); put the file's times right with editcap -t SECONDS"
+            "{path}: packet {packet} has a time {beyond}, which can't be stored; it is kept as {kept} (all \
+             such packets: time_clamped in the summary); put the file's times right with editcap -t SECONDS"
         ));
     }
 
     /// Reads on, so that an advance can go on. Nothing of the buffer may be lent.
     pub(super) fn refill(&mut self, wait_ms: i32) -> Result<Refill, SourceError> {
         self.buffer.refill(self.wanted, wait_ms).map_err(|error| {
-            let cause = format!("reading failed at byte {}: {error}; what came before it was read", self.buffer.offset());
+            let cause = format!(
+                "reading failed at byte {}: {error}; what came before it was read",
+                self.buffer.offset()
+            );
             SourceError::File { path: self.path.clone(), reason: Fault::default().error(&error).cause(cause) }
         })
     }
@@ -247,7 +254,10 @@ impl Capture {
         let damage = self.damage.take()?;
         let (path, packets, offset) = (&self.path, self.packets, self.buffer.offset());
         Some(Cut {
-            warning: format!("{path}: cut after packet {packets} at byte {offset}: {}; read to that place", damage.cause),
+            warning: format!(
+                "{path}: cut after packet {packets} at byte {offset}: {}; read to that place",
+                damage.cause
+            ),
             packets: u64::from(damage.packet),
         })
     }
@@ -262,7 +272,13 @@ impl Capture {
 const FOR_EVER: i32 = -1;
 
 /// Tells the format by its first bytes and reads a pcap header. The words of an error say what is wrong.
-fn detect(buffer: &mut Buffer, path: &str, name: &str, file: u32, interfaces: &mut Interfaces) -> Result<Format, Fault> {
+fn detect(
+    buffer: &mut Buffer,
+    path: &str,
+    name: &str,
+    file: u32,
+    interfaces: &mut Interfaces,
+) -> Result<Format, Fault> {
     let unread = buffer.unread();
     if unread.is_empty() {
         let remedy = "a capture file begins with a header, so whatever wrote it wrote nothing";

@@ -1,4 +1,5 @@
-//! Whether the time of a packet is believed: one wrong time must not move the clock, a clock that was set must.
+//! Whether the time of a packet is believed: one wrong time must not move the clock, a clock that was set
+//! must.
 //!
 //! ```text
 //! clock   the largest time believed so far; the first packet's is
@@ -7,9 +8,9 @@
 //! behind  by more: believed, if of it and the next 15 packets more than half lie more than STEP_NS before the clock, and it isn't
 //!         the last: time was set back, the clock is this time now
 //! ```
-//! What isn't believed is a stray: it stays in its place and moves nothing. The rule knows the packets of one file in their order and
-//! nothing else, so the answer is the same at any speed and for any number of workers. `scope-testkit` has it a second time, written
-//! naively.
+//! What isn't believed is a stray: it stays in its place and moves nothing. The rule knows the packets of one
+//! file in their order and nothing else, so the answer is the same at any speed and for any number of
+//! workers. `scope-testkit` has it a second time, written naively.
 
 use scope_packet::time::STEP_NS;
 
@@ -85,7 +86,11 @@ mod tests {
         let mut words = Vec::new();
         for (at, &time_ns) in times.iter().enumerate() {
             let rest = &times[at + 1..times.len().min(at + 1 + BEHIND_PACKETS)];
-            let told = if course.goes(time_ns) { Told::Believed } else { course.judge(time_ns, rest.iter().copied()) };
+            let told = if course.goes(time_ns) {
+                Told::Believed
+            } else {
+                course.judge(time_ns, rest.iter().copied())
+            };
             words.push(format!("{}{}", seconds[at], if told == Told::Stray { "!" } else { "" }));
         }
         words.join(" ")

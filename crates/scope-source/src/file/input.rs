@@ -1,4 +1,5 @@
-//! Where a capture's bytes come from: a regular file, a pipe that can be asked whether it has something, or any reader.
+//! Where a capture's bytes come from: a regular file, a pipe that can be asked whether it has something, or
+//! any reader.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -38,13 +39,15 @@ impl Input {
         })
     }
 
-    /// Whether reading goes on without delay, after waiting for that at most `wait_ms`, without end where that is negative.
+    /// Whether reading goes on without delay, after waiting for that at most `wait_ms`, without end where
+    /// that is negative.
     pub(super) fn ready(&self, wait_ms: i32) -> bool {
         let Input::Pipe(file) = self else { return true };
         loop {
             let mut watched = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: `watched` is one valid pollfd that lives through the call, the count says one, and `file` keeps its
-            // descriptor open. No safe form of poll(2) is at hand; it buys that a silent pipe can't hold up a stop.
+            // SAFETY: `watched` is one valid pollfd that lives through the call, the count says one, and
+            // `file` keeps its descriptor open. No safe form of poll(2) is at hand; it buys that a silent
+            // pipe can't hold up a stop.
             let found = unsafe { libc::poll(&mut watched, 1, wait_ms) };
             let interrupted = found < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
             if !(interrupted && wait_ms < 0) {

@@ -3,11 +3,12 @@
 //! ```text
 //!  input ─► [ahead ─►] buffer ─► pcap | pcapng ─► capture (one file, its next packet) ─► timed ─► merge ─► share, pace ─► lend
 //! ```
-//! A poll gathers up to 64 records by their place in the buffers and lends them as one batch; a buffer is refilled only
-//! between batches, so no packet is copied and no reference outlives its bytes. A file that is damaged is read to that
-//! place, said so and counted. Whether a packet's time is believed is judged in its file (`course`). Where one that is lies more than a
-//! second before the clock of all files together, capture time was set back: every worker is told, at the same packet. Absent on
-//! purpose: files are never mapped, see [`buffer`].
+//! A poll gathers up to 64 records by their place in the buffers and lends them as one batch; a buffer is
+//! refilled only between batches, so no packet is copied and no reference outlives its bytes. A file that is
+//! damaged is read to that place, said so and counted. Whether a packet's time is believed is judged in its
+//! file (`course`). Where one that is lies more than a second before the clock of all files together, capture
+//! time was set back: every worker is told, at the same packet. Absent on purpose: files are never mapped,
+//! see [`buffer`].
 
 mod ahead;
 mod annex;
@@ -130,14 +131,23 @@ impl FileSource {
     /// # Errors
     /// What comes is no capture.
     pub fn from_reader(name: &str, reader: Box<dyn Read + Send>) -> Result<FileSource, SourceError> {
-        FileSource::build(name.to_string(), vec![(name.to_string(), Input::Reader(reader))], &FileOptions::default())
+        FileSource::build(
+            name.to_string(),
+            vec![(name.to_string(), Input::Reader(reader))],
+            &FileOptions::default(),
+        )
     }
 
-    fn build(name: String, inputs: Vec<(String, Input)>, options: &FileOptions) -> Result<FileSource, SourceError> {
+    fn build(
+        name: String,
+        inputs: Vec<(String, Input)>,
+        options: &FileOptions,
+    ) -> Result<FileSource, SourceError> {
         let few = inputs.len() <= FILES_FEW;
         let buffer_bytes = if few { buffer::START_BYTES } else { buffer::START_BYTES_MANY };
         let share = options.share.map(|(index, of)| Share { index, of });
-        // Several workers and a paced one have no need of it: the former fill the machine, the latter waits anyway.
+        // Several workers and a paced one have no need of it: the former fill the machine, the latter waits
+        // anyway.
         let ahead = few && share.is_none_or(|share| share.of == 1) && options.pace.is_none();
         let mut interfaces = Interfaces::default();
         let mut captures = Vec::with_capacity(inputs.len());
@@ -193,7 +203,8 @@ impl FileSource {
         }
     }
 
-    /// Link types known at opening, each once, ascending: of all interfaces described before the first packet of their file.
+    /// Link types known at opening, each once, ascending: of all interfaces described before the first packet
+    /// of their file.
     pub fn link_types(&self) -> Vec<LinkType> {
         let known = &self.interfaces.list[..self.known_at_opening];
         let mut link_types: Vec<_> = known.iter().map(|interface| interface.link_type).collect();
@@ -257,8 +268,8 @@ impl FileSource {
         }
     }
 
-    /// Gathers packets not later than `until_ns` into the batch, until it is full or a buffer must be refilled. A batch ends before a
-    /// packet of which more is to be said than its time, and behind a stray.
+    /// Gathers packets not later than `until_ns` into the batch, until it is full or a buffer must be
+    /// refilled. A batch ends before a packet of which more is to be said than its time, and behind a stray.
     fn gather(&mut self, until_ns: i64) {
         while self.batch.len() < BATCH_PACKETS_MAX {
             let Some((turn_ns, number)) = self.merge.first() else { return };
@@ -334,10 +345,11 @@ impl FileSource {
         }
     }
 
-    /// Lends the batch to the sink and empties it. Who has only a share of the packets learns of the others' times, so that all workers
-    /// have one clock.
+    /// Lends the batch to the sink and empties it. Who has only a share of the packets learns of the others'
+    /// times, so that all workers have one clock.
     fn lend(&mut self, sink: &mut dyn Sink) {
-        const NONE: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
+        const NONE: Packet<'static> =
+            Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
         self.announce(sink);
         if !self.told_begin
             && let Some(begun_ns) = self.begun_ns
@@ -394,8 +406,8 @@ impl FileSource {
         sink.comments(&lent);
     }
 
-    /// Names and secrets that stand before the packets that are lent next, or that nobody has handed on yet: of the files in the
-    /// batch, without packets of all. Every worker that shares the files hands them on.
+    /// Names and secrets that stand before the packets that are lent next, or that nobody has handed on yet:
+    /// of the files in the batch, without packets of all. Every worker that shares the files hands them on.
     fn hand_on_annexes(&mut self, sink: &mut dyn Sink) {
         let FileSource { batch, captures, warnings, .. } = self;
         let mut of_file = |number: u32, capture: &mut Capture| {
@@ -404,7 +416,8 @@ impl FileSource {
             if left_out > 0 {
                 let path = capture.path();
                 warnings.push(format!(
-                    "{path}: {left_out} blocks with names or secrets are not kept: they are damaged or too many at once"
+                    "{path}: {left_out} blocks with names or secrets are not kept: they are damaged or too \
+                     many at once"
                 ));
             }
         };
@@ -537,7 +550,9 @@ fn check(name: &str, options: &FileOptions) -> Result<(), SourceError> {
         faults.push("names no file; write file:PATH, or file:- for standard input".to_string());
     }
     if files > FILES_MAX {
-        faults.push(format!("names {files} files, at most {FILES_MAX} can be read at once; join some with mergecap"));
+        faults.push(format!(
+            "names {files} files, at most {FILES_MAX} can be read at once; join some with mergecap"
+        ));
     }
     if options.paths.iter().filter(|path| *path == "-").count() > 1 {
         faults.push("names standard input twice; it can be read once".to_string());

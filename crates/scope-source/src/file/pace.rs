@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The clock of a playback: capture time runs `factor` times as fast as ours, from the first packet at the first poll.
+/// The clock of a playback: capture time runs `factor` times as fast as ours, from the first packet at the
+/// first poll.
 pub(super) struct Pace {
     factor: f64,
     begin: Option<(Instant, i64)>,
@@ -13,8 +14,8 @@ impl Pace {
         Pace { factor, begin: None }
     }
 
-    /// Capture time, ns, up to which packets are due at `now`. `first_ns` is the time of the next packet; the first such call
-    /// begins the playback.
+    /// Capture time, ns, up to which packets are due at `now`. `first_ns` is the time of the next packet; the
+    /// first such call begins the playback.
     pub(super) fn due_ns(&mut self, now: Instant, first_ns: i64) -> i64 {
         let (begin, begin_ns) = *self.begin.get_or_insert((now, first_ns));
         let passed_ns = now.duration_since(begin).as_nanos() as f64 * self.factor;

@@ -1,12 +1,14 @@
-//! The classic pcap file: one header, then records of head and bytes, in either byte order, with micro- or nanoseconds.
+//! The classic pcap file: one header, then records of head and bytes, in either byte order, with micro- or
+//! nanoseconds.
 //!
 //! ```text
 //!  header  0 magic | 4 major | 6 minor | 8 zone, unused | 12 accuracy, unused | 16 snap length | 20 link type     24 bytes
 //!  record  0 seconds | 4 micro- or nanoseconds | 8 captured length | 12 original length | [16 8 more, modified] | bytes
 //! ```
-//! Oddities are read as libpcap reads them, so that packet counts and bytes agree with tcpdump's: before version 2.3 the
-//! two lengths stood the other way round (2.3 itself has both, the larger is the original); a record longer than the
-//! header's snap length is cut to it; one longer than is sane for its link type is damage.
+//! Oddities are read as libpcap reads them, so that packet counts and bytes agree with tcpdump's: before
+//! version 2.3 the two lengths stood the other way round (2.3 itself has both, the larger is the original); a
+//! record longer than the header's snap length is cut to it; one longer than is sane for its link type is
+//! damage.
 
 use scope_packet::{Interface, LinkType, TimestampSource, time};
 
@@ -55,7 +57,12 @@ pub(super) fn is_magic(bytes: [u8; 4]) -> Option<bool> {
 
 impl Pcap {
     /// Reads the header of file number `file`. The words of an error say what is wrong with it.
-    pub(super) fn open(header: &[u8; HEADER_BYTES], name: &str, file: u32, interfaces: &mut Interfaces) -> Result<Pcap, String> {
+    pub(super) fn open(
+        header: &[u8; HEADER_BYTES],
+        name: &str,
+        file: u32,
+        interfaces: &mut Interfaces,
+    ) -> Result<Pcap, String> {
         let big_endian = is_magic([header[0], header[1], header[2], header[3]]).ok_or("is no pcap file")?;
         let magic = word(header, 0, big_endian);
         let (major, minor) = match big_endian {
@@ -68,7 +75,8 @@ impl Pcap {
             (2, 4) => Lengths::CapturedFirst,
             _ => {
                 return Err(format!(
-                    "is a pcap file of version {major}.{minor}, only 2.0 to 2.4 are known; write it anew with a current tcpdump or editcap"
+                    "is a pcap file of version {major}.{minor}, only 2.0 to 2.4 are known; write it anew \
+                     with a current tcpdump or editcap"
                 ));
             }
         };
@@ -102,7 +110,8 @@ impl Pcap {
     /// The record that begins with the first unread byte; a packet is put into `record`.
     #[inline]
     pub(super) fn decode(&self, unread: &[u8], record: &mut Record) -> Found {
-        let Some(head) = unread.first_chunk::<HEAD_BYTES_MIN>().filter(|_| unread.len() >= self.head_bytes) else {
+        let Some(head) = unread.first_chunk::<HEAD_BYTES_MIN>().filter(|_| unread.len() >= self.head_bytes)
+        else {
             return Found::More { bytes: self.head_bytes, packet: true };
         };
         let (first, second) = (word(head, 8, self.big_endian), word(head, 12, self.big_endian));

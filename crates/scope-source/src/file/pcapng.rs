@@ -1,4 +1,5 @@
-//! pcapng: sections of blocks, each section in a byte order of its own, with any number of interfaces and time resolutions.
+//! pcapng: sections of blocks, each section in a byte order of its own, with any number of interfaces and
+//! time resolutions.
 //!
 //! ```text
 //!  block    0 type | 4 length | 8 body ... | length again                      length counts all of it and is a multiple of 4
@@ -9,15 +10,17 @@
 //!  SPB      8 original | 12 bytes                                                                3, no time
 //!  ISB      8 interface | 12 time high | 16 time low | 20 options                                5
 //! ```
-//! Names for addresses (4) and secrets (10) are handed on as they are, and comments of packets. All other blocks, and so
-//! Wirescope's own padding and key columns, are stepped over. Where libpcap refuses what is clear
-//! (interfaces of different link types or snap lengths, a byte order that changes, a packet longer than its interface's snap
-//! length) it is read; where a block contradicts itself it is damage, as for libpcap. So is an interface whose resolution or
-//! time offset is given twice, or in a wrong length: its times would be a guess. The first section header may end with a wrong length, as for libpcap.
-//! A packet without a time has time 0.
+//! Names for addresses (4) and secrets (10) are handed on as they are, and comments of packets. All other
+//! blocks, and so Wirescope's own padding and key columns, are stepped over. Where libpcap refuses what is
+//! clear (interfaces of different link types or snap lengths, a byte order that changes, a packet longer than
+//! its interface's snap length) it is read; where a block contradicts itself it is damage, as for libpcap. So
+//! is an interface whose resolution or time offset is given twice, or in a wrong length: its times would be a
+//! guess. The first section header may end with a wrong length, as for libpcap. A packet without a time has
+//! time 0.
 //!
-//! Packets that the file itself says were dropped are gaps: `epb_dropcount` (of the old packet block its count) between the packet and the one before it on its
-//! interface, and what statistics (`isb_ifdrop`, `isb_osdrop`) count beyond these between them and the statistics before.
+//! Packets that the file itself says were dropped are gaps: `epb_dropcount` (of the old packet block its
+//! count) between the packet and the one before it on its interface, and what statistics (`isb_ifdrop`,
+//! `isb_osdrop`) count beyond these between them and the statistics before.
 
 use scope_packet::pcapng::COMMENT_BYTES_MAX;
 use scope_packet::{GapReason, Interface, LinkType, TimestampSource, pcapng, time};
@@ -129,7 +132,8 @@ fn damaged(cause: String, packet: bool) -> Found {
 }
 
 impl Pcapng {
-    /// A reader of file number `file` that expects a section header first. `name` stands in for interfaces without one.
+    /// A reader of file number `file` that expects a section header first. `name` stands in for interfaces
+    /// without one.
     pub(super) fn new(path: &str, name: &str, file: u32) -> Pcapng {
         let (path, name) = (path.to_string(), name.to_string());
         Pcapng {
@@ -146,7 +150,12 @@ impl Pcapng {
 
     /// The block that begins with the first unread byte; a packet is put into `record`.
     #[inline]
-    pub(super) fn decode(&mut self, unread: &[u8], interfaces: &mut Interfaces, record: &mut Record) -> Found {
+    pub(super) fn decode(
+        &mut self,
+        unread: &[u8],
+        interfaces: &mut Interfaces,
+        record: &mut Record,
+    ) -> Found {
         let head = match whole(unread, 8, false) {
             Ok(head) => head,
             Err(more) => return self.cut_head(unread, more),
@@ -158,14 +167,20 @@ impl Pcapng {
         let packet = is_packet(kind);
         let bytes = self.u32(head, 4) as usize;
         if !(pcapng::BLOCK_BYTES_MIN..=RECORD_BYTES_MAX).contains(&bytes) || !bytes.is_multiple_of(4) {
-            return damaged(format!("a block of type {kind:#x} claims the impossible length {bytes}"), packet);
+            return damaged(
+                format!("a block of type {kind:#x} claims the impossible length {bytes}"),
+                packet,
+            );
         }
         let block = match whole(unread, bytes, packet) {
             Ok(block) => block,
             Err(more) => return more,
         };
         if self.u32(block, bytes - 4) as usize != bytes {
-            return damaged(format!("a block of type {kind:#x} ends with another length than it begins with"), packet);
+            return damaged(
+                format!("a block of type {kind:#x} ends with another length than it begins with"),
+                packet,
+            );
         }
         match kind {
             pcapng::PACKET => self.packet(block, 28, false, interfaces, record),
@@ -184,7 +199,9 @@ impl Pcapng {
     /// Fewer than 8 bytes: whether they begin a packet is known if the type is there.
     fn cut_head(&self, unread: &[u8], more: Found) -> Found {
         match more {
-            Found::More { bytes, .. } => Found::More { bytes, packet: unread.len() >= 4 && is_packet(self.u32(unread, 0)) },
+            Found::More { bytes, .. } => {
+                Found::More { bytes, packet: unread.len() >= 4 && is_packet(self.u32(unread, 0)) }
+            }
             other => other,
         }
     }
@@ -200,7 +217,8 @@ impl Pcapng {
             _ => return damaged("a section header has no byte order that is known".to_string(), false),
         };
         let bytes = self.u32(unread, 4) as usize;
-        if !(SECTION_HEADER_BYTES_MIN..=SECTION_HEADER_BYTES_MAX).contains(&bytes) || !bytes.is_multiple_of(4) {
+        if !(SECTION_HEADER_BYTES_MIN..=SECTION_HEADER_BYTES_MAX).contains(&bytes) || !bytes.is_multiple_of(4)
+        {
             return damaged(format!("a section header claims the impossible length {bytes}"), false);
         }
         let block = match whole(unread, bytes, false) {
@@ -209,10 +227,15 @@ impl Pcapng {
         };
         if self.u32(block, bytes - 4) as usize != bytes {
             if self.begun {
-                return damaged("a section header ends with another length than it begins with".to_string(), false);
+                return damaged(
+                    "a section header ends with another length than it begins with".to_string(),
+                    false,
+                );
             }
             let path = &self.path;
-            interfaces.warnings.push(format!("{path}: its first block ends with a wrong length; read on behind it"));
+            interfaces
+                .warnings
+                .push(format!("{path}: its first block ends with a wrong length; read on behind it"));
         }
         let (major, minor) = (self.u16(block, 12), self.u16(block, 14));
         if (major, minor) != (1, 0) && (major, minor) != (1, 2) {
@@ -229,7 +252,8 @@ impl Pcapng {
         }
         let link_type = LinkType(self.u16(block, 8)).canonical();
         let snap_len = snap_len(self.u32(block, 12));
-        let (mut name, mut description, mut resolution, mut offset) = (self.name.clone(), String::new(), None, None);
+        let (mut name, mut description, mut resolution, mut offset) =
+            (self.name.clone(), String::new(), None, None);
         let mut fault = None;
         let whole = self.options(&block[16..block.len() - 4], |code, value| match (code, value) {
             (2, _) => name = text(value, TEXT_BYTES_MAX),
@@ -241,12 +265,18 @@ impl Pcapng {
             _ => {}
         });
         if let Some((option, len, right)) = fault {
-            let what = if len == right { "twice".to_string() } else { format!("in {len} bytes instead of {right}") };
-            let cause = format!("interface '{name}' has its {option} {what}, so that nobody can know what its times mean");
+            let what =
+                if len == right { "twice".to_string() } else { format!("in {len} bytes instead of {right}") };
+            let cause = format!(
+                "interface '{name}' has its {option} {what}, so that nobody can know what its times mean"
+            );
             return damaged(cause, false);
         }
         if !whole {
-            return damaged(format!("the options of interface '{name}' don't fit into its description"), false);
+            return damaged(
+                format!("the options of interface '{name}' don't fit into its description"),
+                false,
+            );
         }
         let number = interfaces.add(Interface {
             name,
@@ -273,9 +303,17 @@ impl Pcapng {
         Found::Other { bytes: block.len() }
     }
 
-    /// An enhanced packet block, or an old one, whose first word differs. The packet's bytes begin at `data_at`.
+    /// An enhanced packet block, or an old one, whose first word differs. The packet's bytes begin at
+    /// `data_at`.
     #[inline]
-    fn packet(&mut self, block: &[u8], data_at: usize, old: bool, interfaces: &mut Interfaces, record: &mut Record) -> Found {
+    fn packet(
+        &mut self,
+        block: &[u8],
+        data_at: usize,
+        old: bool,
+        interfaces: &mut Interfaces,
+        record: &mut Record,
+    ) -> Found {
         let data_end = block.len() - 4;
         if data_end < data_at {
             return damaged("a packet block is too short".to_string(), true);
@@ -290,7 +328,10 @@ impl Pcapng {
         let captured = self.u32(block, 20);
         let captured_end = data_at + captured as usize;
         if captured > interface.captured_len_max || captured_end > data_end {
-            return damaged(format!("a packet claims {captured} bytes, more than its block or interface has"), true);
+            return damaged(
+                format!("a packet claims {captured} bytes, more than its block or interface has"),
+                true,
+            );
         }
         let stamp = u64::from(self.u32(block, 12)) << 32 | u64::from(self.u32(block, 16));
         let (time_ns, clamped) = interface.clock.ns(stamp);
@@ -298,12 +339,13 @@ impl Pcapng {
         let (mut flags, mut comment) = (0, 0);
         let options_at = pcapng::padded(captured_end);
         if options_at + 4 <= data_end {
-            let _whole = self.options(&block[options_at..data_end], |code, value| match (code, value.len()) {
-                (2, 4) => flags = self.u32(value, 0),
-                (4, 8) if !old => lost_before = self.u64(value).unwrap_or(0),
-                (1, 1..) => comment = 1,
-                _ => {}
-            });
+            let _whole =
+                self.options(&block[options_at..data_end], |code, value| match (code, value.len()) {
+                    (2, 4) => flags = self.u32(value, 0),
+                    (4, 8) if !old => lost_before = self.u64(value).unwrap_or(0),
+                    (1, 1..) => comment = 1,
+                    _ => {}
+                });
             if comment != 0 {
                 comment = self.comment(&block[options_at..data_end]);
             }
@@ -373,7 +415,8 @@ impl Pcapng {
         Found::Packet { bytes: block.len() }
     }
 
-    /// What a file says of an interface's drops since the section's begin. Statistics that don't make sense say nothing.
+    /// What a file says of an interface's drops since the section's begin. Statistics that don't make sense
+    /// say nothing.
     fn statistics(&mut self, block: &[u8], interfaces: &mut Interfaces) -> Found {
         let found = Found::Other { bytes: block.len() };
         if block.len() < STATISTICS_BYTES_MIN {
@@ -381,7 +424,9 @@ impl Pcapng {
         }
         let index = self.u32(block, 8) as usize;
         let Some(&interface) = self.section.get(index) else { return found };
-        let stamp = |at: usize| interface.clock.ns(u64::from(self.u32(block, at)) << 32 | u64::from(self.u32(block, at + 4))).0;
+        let stamp = |at: usize| {
+            interface.clock.ns(u64::from(self.u32(block, at)) << 32 | u64::from(self.u32(block, at + 4))).0
+        };
         let (mut dropped, mut begin_ns, mut end_ns) = (0u64, 0, stamp(12).max(interface.last_ns));
         let mut at = 20;
         let _whole = self.options(&block[at..block.len() - 4], |code, value| {
@@ -400,7 +445,8 @@ impl Pcapng {
             if !std::mem::replace(&mut self.drops_warned, true) {
                 let (file, name) = (&self.path, &interfaces.list[interface.number as usize].name);
                 interfaces.warnings.push(format!(
-                    "{file}: its statistics say that {more} packets of interface '{name}' were dropped when it was captured; a dump of that time that was complete before they came may lack some"
+                    "{file}: its statistics say that {more} packets of interface '{name}' were dropped when \
+                     it was captured; a dump of that time that was complete before they came may lack some"
                 ));
             }
         }
@@ -462,7 +508,11 @@ mod tests {
     #[test]
     fn stamps_of_any_resolution_become_ns() {
         let check = |resolution: u8, offset_s: i64, stamp: u64, expected: (i64, bool)| {
-            assert_eq!(Clock::new(resolution, offset_s).ns(stamp), expected, "{resolution} {offset_s} {stamp}");
+            assert_eq!(
+                Clock::new(resolution, offset_s).ns(stamp),
+                expected,
+                "{resolution} {offset_s} {stamp}"
+            );
         };
         check(6, 0, 1_700_000_000_123_456, (1_700_000_000_123_456_000, false));
         check(9, 0, 1_700_000_000_123_456_789, (1_700_000_000_123_456_789, false));

@@ -1,6 +1,8 @@
-//! Headers that a capturing host puts in front of packets in its own byte order: turned into ours, as libpcap does.
+//! Headers that a capturing host puts in front of packets in its own byte order: turned into ours, as libpcap
+//! does.
 //!
-//! A file says by its magic in which byte order it was written. These fields follow it, all other bytes of a packet don't:
+//! A file says by its magic in which byte order it was written. These fields follow it, all other bytes of a
+//! packet don't:
 //!
 //! ```text
 //!  LINUX_SLL           16 CAN identifier, 32 bits, where the protocol (14) is 0x000C or 0x000D

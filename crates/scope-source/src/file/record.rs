@@ -13,7 +13,8 @@ pub(super) const GAPS_MAX: usize = 4096;
 /// In [`Record::place`]: the bytes are a copy, and the rest is its number among these.
 pub(super) const COPIED: usize = 1 << (usize::BITS - 1);
 
-/// A packet found in a file's buffer, by place instead of by reference, so that it can be kept while others are found.
+/// A packet found in a file's buffer, by place instead of by reference, so that it can be kept while others
+/// are found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Record {
     /// Where its bytes begin: of a decoder, from the first unread byte; afterwards, in the buffer.
@@ -37,8 +38,8 @@ pub(super) struct Record {
 
 /// What stands at the first unread byte.
 pub(super) enum Found {
-    /// A packet, in a record of `bytes` bytes. What is known of it was written where the decoder was told to: a return value
-    /// would be copied once more for each packet.
+    /// A packet, in a record of `bytes` bytes. What is known of it was written where the decoder was told to:
+    /// a return value would be copied once more for each packet.
     Packet {
         bytes: usize,
     },
@@ -69,7 +70,8 @@ pub(super) fn whole(unread: &[u8], bytes: usize, packet: bool) -> Result<&[u8], 
     unread.get(..bytes).ok_or(Found::More { bytes, packet })
 }
 
-/// All interfaces of a source, numbered in order of appearance, and what decoding found out about its files on the way.
+/// All interfaces of a source, numbered in order of appearance, and what decoding found out about its files
+/// on the way.
 #[derive(Default)]
 pub(super) struct Interfaces {
     pub(super) list: Vec<Interface>,
@@ -87,7 +89,13 @@ impl Interfaces {
     }
 
     /// Notes that packets of `interface` are missing in a span, in ns: `lost` of them, where that is known.
-    pub(super) fn lack(&mut self, interface: u32, (from_ns, to_ns): (i64, i64), reason: GapReason, lost: Option<u64>) {
+    pub(super) fn lack(
+        &mut self,
+        interface: u32,
+        (from_ns, to_ns): (i64, i64),
+        reason: GapReason,
+        lost: Option<u64>,
+    ) {
         let gap = Gap { from_ns, to_ns, reason, lost_min: lost.unwrap_or(0), lost_max: lost };
         let full = self.gaps.len() >= GAPS_MAX;
         match self.gaps.last_mut() {

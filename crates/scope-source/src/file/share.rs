@@ -32,9 +32,9 @@ fn flow_hash(link_type: LinkType, data: &[u8]) -> u64 {
 }
 
 fn endpoint(address: &[u8], port: u16) -> u64 {
-    address
-        .chunks(4)
-        .fold(mix(u64::from(port)), |hash, chunk| mix(hash ^ chunk.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))))
+    address.chunks(4).fold(mix(u64::from(port)), |hash, chunk| {
+        mix(hash ^ chunk.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)))
+    })
 }
 
 /// The finishing step of splitmix64: every bit of the input moves every bit of the result.
@@ -51,7 +51,9 @@ mod tests {
 
     fn udp(source: [u8; 6], destination: [u8; 6]) -> Vec<u8> {
         let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
-        packet.extend([&source[..4], &destination[..4], &source[4..], &destination[4..], &[0, 8, 0, 0]].concat());
+        packet.extend(
+            [&source[..4], &destination[..4], &source[4..], &destination[4..], &[0, 8, 0, 0]].concat(),
+        );
         packet
     }
 

@@ -1,4 +1,5 @@
-//! One capture file with the times of its packets judged: a packet whose time is odd waits until those behind it are known.
+//! One capture file with the times of its packets judged: a packet whose time is odd waits until those behind
+//! it are known.
 //!
 //! ```text
 //!  capture ─► near the clock? ── yes ─► the next packet, in the buffer
@@ -11,9 +12,11 @@ use super::capture::{Advance, Capture};
 use super::course::{BEHIND_PACKETS, Course, Told};
 use super::record::{Interfaces, Record};
 
-/// Bytes that wait to be judged in one file, at most, beside one packet; beyond, the oldest is judged by what is known.
+/// Bytes that wait to be judged in one file, at most, beside one packet; beyond, the oldest is judged by what
+/// is known.
 const HELD_BYTES_MAX: usize = 1 << 20;
-/// So many waits for a pipe that brings nothing, of 10 ms each, and what waits to be judged is judged by what is known.
+/// So many waits for a pipe that brings nothing, of 10 ms each, and what waits to be judged is judged by what
+/// is known.
 const WAITS_MAX: u32 = 10;
 
 /// Where the bytes of the next packet are.
@@ -126,12 +129,19 @@ impl Timed {
         loop {
             let Some((first, _)) = self.held.front() else { return Advance::Ended };
             let time_ns = first.time_ns;
-            let known = self.held.len() > BEHIND_PACKETS || self.held_bytes > HELD_BYTES_MAX || self.ended || self.hurried;
+            let known = self.held.len() > BEHIND_PACKETS
+                || self.held_bytes > HELD_BYTES_MAX
+                || self.ended
+                || self.hurried;
             let told = if self.course.goes(time_ns) {
                 Told::Believed
             } else if known {
-                self.course
-                    .judge(time_ns, self.held.range(1..self.held.len().min(1 + BEHIND_PACKETS)).map(|(record, _)| record.time_ns))
+                self.course.judge(
+                    time_ns,
+                    self.held
+                        .range(1..self.held.len().min(1 + BEHIND_PACKETS))
+                        .map(|(record, _)| record.time_ns),
+                )
             } else {
                 match self.capture.advance(interfaces) {
                     Advance::Packet => self.hold(),
@@ -150,7 +160,8 @@ impl Timed {
         }
     }
 
-    /// A pipe brought nothing for 10 ms: whether an advance may go on all the same, with what waits to be judged.
+    /// A pipe brought nothing for 10 ms: whether an advance may go on all the same, with what waits to be
+    /// judged.
     pub(super) fn hurry(&mut self) -> bool {
         self.waits += u32::from(!self.held.is_empty());
         self.hurried = self.waits >= WAITS_MAX;

@@ -1,4 +1,5 @@
-//! What becomes of the interface that libpcap captures: libpcap says nothing of it but, late, that it is gone for good.
+//! What becomes of the interface that libpcap captures: libpcap says nothing of it but, late, that it is gone
+//! for good.
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -29,7 +30,13 @@ impl Follow {
         let links = Links::open()?;
         let outages = Outages::begin(now_ns);
         let found = links.all().find(|link| link.name == name).cloned();
-        Ok(found.map(|link| Follow { links, life: Life::begin(&link), outages, index: Some(link.index), look_again: false }))
+        Ok(found.map(|link| Follow {
+            links,
+            life: Life::begin(&link),
+            outages,
+            index: Some(link.index),
+            look_again: false,
+        }))
     }
 
     /// To be waited on for more.
@@ -46,7 +53,11 @@ impl Follow {
     }
 
     /// What has become of it since the last look, in its order; `socket` captures it.
-    pub(super) fn look(&mut self, socket: Option<BorrowedFd<'_>>, now_ns: impl Fn() -> i64) -> io::Result<Vec<Told>> {
+    pub(super) fn look(
+        &mut self,
+        socket: Option<BorrowedFd<'_>>,
+        now_ns: impl Fn() -> i64,
+    ) -> io::Result<Vec<Told>> {
         self.outages.look(now_ns());
         let news = self.links.read()?;
         let mut told = Vec::new();
@@ -55,13 +66,18 @@ impl Follow {
                 Change::Gone(index) if Some(*index) == self.index => told.push(self.leave()),
                 Change::Gone(_) => {}
                 Change::Link(link) if Some(link.index) == self.index => {
-                    told.extend([self.life.rename(link), self.life.link(link), self.life.mtu(link)].into_iter().flatten());
+                    told.extend(
+                        [self.life.rename(link), self.life.link(link), self.life.mtu(link)]
+                            .into_iter()
+                            .flatten(),
+                    );
                 }
                 Change::Link(link) => self.look_again |= *link.name == *self.life.name,
             }
             self.outages.note(OWN, &self.life, true, now_ns());
         }
-        // After a new list: it may have been replaced by one of the same number, which the kernel says of the socket.
+        // After a new list: it may have been replaced by one of the same number, which the kernel says of the
+        // socket.
         let bound = socket.and_then(|socket| bound_index(socket).ok());
         if news.listed && self.index.is_some() && bound.is_some_and(|bound| Some(bound) != self.index) {
             told.push(self.leave());
@@ -76,8 +92,8 @@ impl Follow {
         self.life.leave()
     }
 
-    /// The interface that may be captured in the place of the one that is gone; the same one is named again when it has changed.
-    /// libpcap takes none that is down.
+    /// The interface that may be captured in the place of the one that is gone; the same one is named again
+    /// when it has changed. libpcap takes none that is down.
     pub(super) fn comer(&mut self) -> Option<Link> {
         if self.index.is_some() || !std::mem::take(&mut self.look_again) {
             return None;

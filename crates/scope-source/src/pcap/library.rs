@@ -90,8 +90,8 @@ pub(super) struct Lent<'a> {
     pub time_ns: i64,
 }
 
-/// libpcap's counts, which wrap around at 2^32. What the card itself dropped isn't among them: libpcap's figure of that jumps when
-/// the card is gone or renamed.
+/// libpcap's counts, which wrap around at 2^32. What the card itself dropped isn't among them: libpcap's
+/// figure of that jumps when the card is gone or renamed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub received: u32,
@@ -138,7 +138,8 @@ impl Handle {
             ERROR_NO_SUCH_DEVICE => Refused::NoInterface,
             ERROR_NO_PERMISSION | ERROR_NO_PERMISSION_PROMISCUOUS => Refused::NoPermission,
             _ => {
-                // SAFETY: returns a NUL-terminated text that is never freed, or one of a static buffer, copied at once.
+                // SAFETY: returns a NUL-terminated text that is never freed, or one of a static buffer,
+                // copied at once.
                 let what = unsafe { CStr::from_ptr(pcap_statustostr(status)) }.to_string_lossy().into_owned();
                 let words = self.words();
                 Refused::Other(if words.is_empty() { what } else { words })
@@ -152,11 +153,13 @@ impl Capture {
     pub(super) fn begin(wanted: &Wanted<'_>) -> Result<(Capture, Vec<String>), Refused> {
         let name = CString::new(wanted.interface).map_err(|_| Refused::NoInterface)?;
         let mut cause = [0 as c_char; ERROR_BYTES];
-        // SAFETY: the name ends with a NUL and lives through the call; the buffer has the size that libpcap writes at most.
+        // SAFETY: the name ends with a NUL and lives through the call; the buffer has the size that libpcap
+        // writes at most.
         let raw = unsafe { pcap_create(name.as_ptr(), cause.as_mut_ptr()) };
         let handle = Handle(NonNull::new(raw).ok_or_else(|| Refused::Other(text_of(&cause)))?);
         let raw = handle.0.as_ptr();
-        // SAFETY: the handle is open and not active yet, which is when these may be called; they only set numbers.
+        // SAFETY: the handle is open and not active yet, which is when these may be called; they only set
+        // numbers.
         let status = unsafe {
             pcap_set_snaplen(raw, wanted.snap_len as c_int);
             pcap_set_promisc(raw, wanted.promiscuous.into());
@@ -170,9 +173,10 @@ impl Capture {
             return Err(handle.refusal(status));
         }
         let warnings = if status > 0 { vec![handle.words()] } else { Vec::new() };
-        // libpcap leaves its sockets, and one more descriptor that it doesn't tell of, open for programs that this one starts.
-        // SAFETY: the handle is active, and tells numbers. All other descriptors of this program close by themselves already; only
-        // kernels before 5.11 can't be asked for all, and there the socket is.
+        // libpcap leaves its sockets, and one more descriptor that it doesn't tell of, open for programs that
+        // this one starts. SAFETY: the handle is active, and tells numbers. All other descriptors of this
+        // program close by themselves already; only kernels before 5.11 can't be asked for all, and there the
+        // socket is.
         unsafe {
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
             for fd in [pcap_fileno(raw), pcap_get_selectable_fd(raw)].into_iter().filter(|fd| *fd >= 0) {
@@ -205,7 +209,8 @@ impl Capture {
     /// Puts classic BPF in front of the capture.
     pub(super) fn set_filter(&mut self, instructions: &[sock_filter]) -> Result<(), String> {
         let program = RawProgram { len: instructions.len() as u32, instructions: instructions.as_ptr() };
-        // SAFETY: the handle is active; the program and its instructions live through the call, which copies them.
+        // SAFETY: the handle is active; the program and its instructions live through the call, which copies
+        // them.
         match unsafe { pcap_setfilter(self.handle.0.as_ptr(), &program) } {
             0 => Ok(()),
             _ => Err(self.handle.words()),
@@ -220,12 +225,16 @@ impl Capture {
         let status = unsafe { pcap_next_ex(self.handle.0.as_ptr(), &mut head, &mut data) };
         match status {
             1 if !head.is_null() && !data.is_null() => {
-                // SAFETY: libpcap says that a head stands there, until the next call, which needs `&mut self` and so can't come
-                // while the packet is lent.
+                // SAFETY: libpcap says that a head stands there, until the next call, which needs `&mut self`
+                // and so can't come while the packet is lent.
                 let head = unsafe { &*head };
                 // SAFETY: as many captured bytes stand there, equally long.
                 let data = unsafe { std::slice::from_raw_parts(data, head.captured_len as usize) };
-                let time_ns = head.time.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(head.time.tv_usec * self.ns_per_unit);
+                let time_ns = head
+                    .time
+                    .tv_sec
+                    .wrapping_mul(1_000_000_000)
+                    .wrapping_add(head.time.tv_usec * self.ns_per_unit);
                 Ok(Some(Lent { data, original_len: head.original_len, time_ns }))
             }
             0 | 1 => Ok(None),
@@ -249,8 +258,8 @@ pub(super) fn interfaces() -> Vec<String> {
     let mut first: *mut RawDevice = std::ptr::null_mut();
     let mut cause = [0 as c_char; ERROR_BYTES];
     let mut names = Vec::new();
-    // SAFETY: libpcap writes the head of a list that ends with a null pointer, whose names are C strings; all are copied before
-    // the list is freed, once.
+    // SAFETY: libpcap writes the head of a list that ends with a null pointer, whose names are C strings; all
+    // are copied before the list is freed, once.
     unsafe {
         if pcap_findalldevs(&mut first, cause.as_mut_ptr()) == 0 {
             let mut device = first;

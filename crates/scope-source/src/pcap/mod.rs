@@ -1,14 +1,16 @@
-//! Live capture through libpcap: the fallback for systems and interfaces that the ring of AF_PACKET isn't there for.
+//! Live capture through libpcap: the fallback for systems and interfaces that the ring of AF_PACKET isn't
+//! there for.
 //!
-//! Packets are copied out of libpcap's memory, a batch at a time, and nothing is said of their direction: who can, uses
-//! [`crate::afpacket`]. One worker.
+//! Packets are copied out of libpcap's memory, a batch at a time, and nothing is said of their direction: who
+//! can, uses [`crate::afpacket`]. One worker.
 //!
 //! ```text
 //!  capturing ─► removed: what the system still holds is taken, the capture is closed
 //!            ─► there again: opened again, which needs the rights of the start; without them the source ends, and says so at once
 //! ```
-//! Law, at the end of every poll: `offered = kernel_dropped + waiting + received`; systems count differently, so offered is never
-//! less than what was received and dropped. After [`Source::stop`] what is dated later isn't taken and isn't counted.
+//! Law, at the end of every poll: `offered = kernel_dropped + waiting + received`; systems count differently,
+//! so offered is never less than what was received and dropped. After [`Source::stop`] what is dated later
+//! isn't taken and isn't counted.
 
 mod follow;
 mod library;
@@ -28,7 +30,9 @@ use crate::afpacket::socket::{is_forbidden, wait_any};
 use crate::afpacket::{Look, Losses};
 use crate::own_traffic::{self, Connection};
 use crate::spec::PcapPlan;
-use crate::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing};
+use crate::{
+    InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing,
+};
 use follow::Follow;
 use library::{Capture, Counts, Refused, Wanted};
 use scope_machine::nic::SNAP_LEN_MAX;
@@ -36,7 +40,8 @@ use wire::Wire;
 
 /// Batches of one poll at most.
 const POLL_BATCHES: usize = 64;
-/// A poll that takes longer looks at the counts in between, ns: a slow worker's clock waits for what they say.
+/// A poll that takes longer looks at the counts in between, ns: a slow worker's clock waits for what they
+/// say.
 const COUNT_EVERY_NS: i64 = 20_000_000;
 /// Longest that a poll waits.
 const POLL_WAIT: Duration = Duration::from_millis(10);
@@ -44,7 +49,8 @@ const POLL_WAIT: Duration = Duration::from_millis(10);
 const SLEEP: Duration = Duration::from_millis(1);
 /// Longest that a stopped source waits for what the system holds back, and one whose interface was removed.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
-/// How long after libpcap has failed the system may say that the interface was removed or renamed: then it is no failure.
+/// How long after libpcap has failed the system may say that the interface was removed or renamed: then it is
+/// no failure.
 const EXPLAINED_WITHIN: Duration = Duration::from_secs(1);
 /// Link types that the interface may have over its lives.
 const LINK_TYPES_MAX: usize = 16;
@@ -99,7 +105,8 @@ pub struct PcapSource {
     ended: bool,
 }
 
-/// Opens live capture; `excluded` are connections whose packets aren't captured. `spec` is what the operator typed.
+/// Opens live capture; `excluded` are connections whose packets aren't captured. `spec` is what the operator
+/// typed.
 ///
 /// # Errors
 /// [`SourceError::NoInterface`], `NoPermission`, `System` with libpcap's words for the rest.
@@ -166,15 +173,18 @@ fn begin(plan: &PcapPlan, excluded: &[Connection]) -> Result<Begun, SourceError>
         buffer_bytes: plan.buffer_bytes,
     };
     let (mut capture, mut notes) = Capture::begin(&wanted).map_err(|refused| match refused {
-        Refused::NoInterface => SourceError::NoInterface { name: name.clone(), known: library::interfaces().join(", ") },
+        Refused::NoInterface => {
+            SourceError::NoInterface { name: name.clone(), known: library::interfaces().join(", ") }
+        }
         Refused::NoPermission => SourceError::no_permission(name),
         Refused::Other(words) => fault("beginning to capture", name, words),
     })?;
     let number = capture.link_number();
-    let link_type = u16::try_from(number)
-        .map(|number| LinkType(number).canonical())
-        .map_err(|_| fault("asking for the link type", name, format!("libpcap's number {number} is none that files have")))?;
-    leave_out(&mut capture, excluded, link_type, &mut notes).map_err(|words| fault("attaching a filter", name, words))?;
+    let link_type = u16::try_from(number).map(|number| LinkType(number).canonical()).map_err(|_| {
+        fault("asking for the link type", name, format!("libpcap's number {number} is none that files have"))
+    })?;
+    leave_out(&mut capture, excluded, link_type, &mut notes)
+        .map_err(|words| fault("attaching a filter", name, words))?;
     let interface = Interface {
         name: name.clone(),
         description: String::new(),
@@ -194,15 +204,20 @@ fn snap_len(plan: &PcapPlan) -> u32 {
 impl PcapSource {
     /// Says where the prefilter runs, if there is one.
     pub fn with_prefilter(mut self, is_one: bool) -> PcapSource {
-        let note =
-            "prefilter: in the worker, not in the kernel: through libpcap all packets come here; afpacket: asks the kernel";
+        let note = "prefilter: in the worker, not in the kernel: through libpcap all packets come here; \
+            afpacket: asks the kernel";
         self.notes.extend(is_one.then(|| note.to_string()));
         self
     }
 }
 
 /// Lets the packets of `excluded` not be captured.
-fn leave_out(capture: &mut Capture, excluded: &[Connection], link: LinkType, notes: &mut Vec<String>) -> Result<(), String> {
+fn leave_out(
+    capture: &mut Capture,
+    excluded: &[Connection],
+    link: LinkType,
+    notes: &mut Vec<String>,
+) -> Result<(), String> {
     if excluded.is_empty() {
         return Ok(());
     }
@@ -215,7 +230,10 @@ fn leave_out(capture: &mut Capture, excluded: &[Connection], link: LinkType, not
 }
 
 fn fault(doing: &str, interface: &str, words: String) -> SourceError {
-    SourceError::System { place: format!("{doing} on {interface} through libpcap"), cause: io::Error::other(words) }
+    SourceError::System {
+        place: format!("{doing} on {interface} through libpcap"),
+        cause: io::Error::other(words),
+    }
 }
 
 impl PcapSource {
@@ -234,11 +252,14 @@ impl PcapSource {
                 _ => self.tell(told),
             }),
             Err(cause) => {
-                let text =
-                    format!("changes of interface {} are not told any more: {cause}; start again to follow them", self.name);
+                let text = format!(
+                    "changes of interface {} are not told any more: {cause}; start again to follow them",
+                    self.name
+                );
                 self.warnings.push(text);
                 let gone = self.follow.take().is_some_and(|follow| follow.life.gone);
-                self.failure = self.failure.take().or(gone.then(|| fault("waiting", &self.name, cause.to_string())));
+                self.failure =
+                    self.failure.take().or(gone.then(|| fault("waiting", &self.name, cause.to_string())));
             }
         }
         if self.capture.is_none() && self.failure.is_none() && self.stopped.is_none() {
@@ -246,7 +267,8 @@ impl PcapSource {
         }
     }
 
-    /// The interface was removed. Whether it can be opened again is known, and said, at once: rights that are given up stay so.
+    /// The interface was removed. Whether it can be opened again is known, and said, at once: rights that are
+    /// given up stay so.
     fn leave(&mut self, (state, waiting): Told) {
         self.left = self.capture.is_some().then(Instant::now);
         match may_capture() {
@@ -263,16 +285,24 @@ impl PcapSource {
     /// Captures the interface again, if one of its name is there and hasn't been tried as it is.
     fn begin_again(&mut self) {
         let Some(link) = self.follow.as_mut().and_then(Follow::comer) else { return };
-        let begun = begin(&self.plan, &self.excluded).and_then(|begun| match self.number_of(&begun.interface) {
-            Some(number) => Ok((number, begun)),
-            None => Err(fault("capturing", &self.name, format!("it had {LINK_TYPES_MAX} other link types before"))),
-        });
+        let begun =
+            begin(&self.plan, &self.excluded).and_then(|begun| match self.number_of(&begun.interface) {
+                Some(number) => Ok((number, begun)),
+                None => Err(fault(
+                    "capturing",
+                    &self.name,
+                    format!("it had {LINK_TYPES_MAX} other link types before"),
+                )),
+            });
         let (number, begun) = match begun {
             Ok(begun) => begun,
             // Gone again, which the system tells.
             Err(SourceError::NoInterface { .. }) => return,
             Err(error) => {
-                self.tell((InterfaceState::Refused, format!("interface {} is not captured: {error}", self.name)));
+                self.tell((
+                    InterfaceState::Refused,
+                    format!("interface {} is not captured: {error}", self.name),
+                ));
                 self.failure = matches!(error, SourceError::NoPermission { .. }).then_some(error);
                 return;
             }
@@ -286,7 +316,8 @@ impl PcapSource {
         self.tell((state, text + &notes));
     }
 
-    /// The number of the interface, which is a new one if it has another link type than ever before; `None`: it had too many.
+    /// The number of the interface, which is a new one if it has another link type than ever before; `None`:
+    /// it had too many.
     fn number_of(&mut self, interface: &Interface) -> Option<usize> {
         if let Some(number) = self.interfaces.iter().position(|known| known == interface) {
             return Some(number);
@@ -306,16 +337,20 @@ impl PcapSource {
             return;
         }
         if waiting > 0 {
-            self.warnings.push(format!("{}: the system did not hand over the last {waiting} packets", self.spec));
+            self.warnings
+                .push(format!("{}: the system did not hand over the last {waiting} packets", self.spec));
         }
         (self.capture, self.left) = (None, None);
     }
 
-    /// libpcap can't go on: nothing new where the interface was removed. One that was renamed it looks for by its old name in vain,
-    /// and captures it all the same.
+    /// libpcap can't go on: nothing new where the interface was removed. One that was renamed it looks for by
+    /// its old name in vain, and captures it all the same.
     fn heed_complaint(&mut self) -> Result<(), SourceError> {
         let Some((since, _)) = &self.complaint else { return Ok(()) };
-        let explained = self.follow.as_ref().is_some_and(|follow| follow.life.gone || follow.life.called != follow.life.name);
+        let explained = self
+            .follow
+            .as_ref()
+            .is_some_and(|follow| follow.life.gone || follow.life.called != follow.life.name);
         if !explained && self.follow.is_some() && since.elapsed() < EXPLAINED_WITHIN {
             return Ok(());
         }
@@ -361,7 +396,8 @@ impl PcapSource {
     }
 
     fn push_batch(&mut self, sink: &mut dyn Sink) {
-        const EMPTY: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
+        const EMPTY: Packet<'static> =
+            Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
         let mut packets = [EMPTY; BATCH_PACKETS_MAX];
         for (packet, copied) in packets.iter_mut().zip(&self.batch) {
             *packet = Packet {
@@ -413,7 +449,8 @@ impl PcapSource {
                 None => return std::thread::sleep(SLEEP),
             },
         };
-        let mut waiting: Vec<_> = packets.into_iter().chain(self.follow.as_ref().map(Follow::fd)).map(of).collect();
+        let mut waiting: Vec<_> =
+            packets.into_iter().chain(self.follow.as_ref().map(Follow::fd)).map(of).collect();
         // A failed wait is a short one: the next look says why.
         let _ = wait_any(&mut waiting, POLL_WAIT);
     }
@@ -429,7 +466,8 @@ impl PcapSource {
         let dropped = u64::from(counts.dropped.wrapping_sub(self.counted.dropped));
         self.counters.kernel_dropped += dropped;
         self.counters.offered += u64::from(counts.received.wrapping_sub(self.counted.received));
-        self.counters.offered = self.counters.offered.max(self.counters.received + self.counters.kernel_dropped);
+        self.counters.offered =
+            self.counters.offered.max(self.counters.received + self.counters.kernel_dropped);
         self.counted = counts;
         if let Some((since_ns, until_ns)) = self.losses.counted(dropped, begun, Look::now(0)) {
             sink.lost(self.number as u32, dropped, since_ns, until_ns);

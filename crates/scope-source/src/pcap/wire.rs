@@ -1,4 +1,5 @@
-//! How long packets can be on the wire, and so which of libpcap's aren't as they are there. Their direction isn't known.
+//! How long packets can be on the wire, and so which of libpcap's aren't as they are there. Their direction
+//! isn't known.
 
 use super::Copied;
 use scope_machine::nic::Altered;

@@ -8,7 +8,8 @@ use super::schedule::Ticker;
 use super::traffic::Traffic;
 use super::{POOL_BYTES_MAX, POOL_PACKETS_MIN, Prepare, SynthOptions};
 
-const NO_PACKET: Packet<'static> = Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
+const NO_PACKET: Packet<'static> =
+    Packet { data: &[], original_len: 0, time_ns: 0, interface: 0, flags: 0, lost_before: 0 };
 
 /// Which part of the flows a worker feeds: those whose number modulo `workers` is `worker`.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,9 @@ impl Feed {
     pub fn new(traffic: &Arc<Traffic>, options: &SynthOptions, packets: u64, share: Share) -> Feed {
         let ticker = Ticker::new(options.rate_or_default());
         match pool_bounds(options) {
-            Some(bounds) => Feed::Prepared(Pool::new(traffic, share, ticker, bounds.0.min(packets), bounds.1)),
+            Some(bounds) => {
+                Feed::Prepared(Pool::new(traffic, share, ticker, bounds.0.min(packets), bounds.1))
+            }
             None => Feed::Fresh(Fresh::new(traffic.clone(), share, ticker)),
         }
     }
@@ -52,8 +55,8 @@ impl Feed {
         }
     }
 
-    /// Pushes one batch of at most `packets_max` packets with numbers below `bound`; tells how many. The next number must
-    /// be below `bound`.
+    /// Pushes one batch of at most `packets_max` packets with numbers below `bound`; tells how many. The next
+    /// number must be below `bound`.
     pub fn push(&mut self, sink: &mut dyn Sink, start_ns: i64, bound: u64, packets_max: usize) -> usize {
         let packets_max = packets_max.min(BATCH_PACKETS_MAX);
         match self {
@@ -90,7 +93,8 @@ struct Entry {
     number: u32,
 }
 
-/// The worker's frames among packets 0..`period` of the traffic, side by side, fed over and over with new times.
+/// The worker's frames among packets 0..`period` of the traffic, side by side, fed over and over with new
+/// times.
 #[derive(Debug)]
 pub struct Pool {
     frames: Vec<u8>,
@@ -104,10 +108,11 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The period ends before `packets_max` packets or `bytes_max` bytes of all workers together are exceeded, but holds at
-    /// least one packet; it doesn't depend on the number of workers.
+    /// The period ends before `packets_max` packets or `bytes_max` bytes of all workers together are
+    /// exceeded, but holds at least one packet; it doesn't depend on the number of workers.
     fn new(traffic: &Traffic, share: Share, ticker: Ticker, packets_max: u64, bytes_max: u64) -> Pool {
-        let mut pool = Pool { frames: Vec::new(), entries: Vec::new(), period: 0, next: 0, round_at: 0, ticker };
+        let mut pool =
+            Pool { frames: Vec::new(), entries: Vec::new(), period: 0, next: 0, round_at: 0, ticker };
         let mut bytes = 0;
         while pool.period < packets_max.min(u64::from(u32::MAX)).max(1) {
             bytes += traffic.bytes_of(pool.period) as u64;

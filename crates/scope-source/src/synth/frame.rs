@@ -67,13 +67,17 @@ impl Head {
     pub fn write(&self, out: &mut Vec<u8>, payload_bytes: usize, fill: impl FnOnce(&mut [u8])) {
         let transport_bytes = self.transport.header_bytes() + payload_bytes;
         self.link(out);
-        let pseudo_sum = if self.ipv6 { self.ipv6(out, transport_bytes) } else { self.ipv4(out, transport_bytes) };
+        let pseudo_sum =
+            if self.ipv6 { self.ipv6(out, transport_bytes) } else { self.ipv4(out, transport_bytes) };
         let transport_at = out.len();
         let checksum_at = transport_at + self.transport(out, transport_bytes);
         let payload_at = out.len();
         out.resize(payload_at + payload_bytes, 0);
         fill(&mut out[payload_at..]);
-        let sum = pseudo_sum + u64::from(self.transport.protocol()) + transport_bytes as u64 + word_sum(&out[transport_at..]);
+        let sum = pseudo_sum
+            + u64::from(self.transport.protocol())
+            + transport_bytes as u64
+            + word_sum(&out[transport_at..]);
         let checksum = match (folded(sum), self.transport) {
             (0, Transport::Udp) => 0xffff,
             (checksum, _) => checksum,
@@ -98,7 +102,20 @@ impl Head {
         let at = out.len();
         let [total_high, total_low] = ((20 + transport_bytes) as u16).to_be_bytes();
         let [id_high, id_low] = (self.id as u16).to_be_bytes();
-        out.extend([0x45, 0, total_high, total_low, id_high, id_low, 0x40, 0, 64, self.transport.protocol(), 0, 0]);
+        out.extend([
+            0x45,
+            0,
+            total_high,
+            total_low,
+            id_high,
+            id_low,
+            0x40,
+            0,
+            64,
+            self.transport.protocol(),
+            0,
+            0,
+        ]);
         for end in [self.source, self.destination] {
             out.extend([10, 0]);
             out.extend(end.host.to_be_bytes());

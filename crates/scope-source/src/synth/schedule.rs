@@ -1,4 +1,5 @@
-//! When packet n of the generator is sent: n / rate seconds after the start, in integers, so that nothing drifts.
+//! When packet n of the generator is sent: n / rate seconds after the start, in integers, so that nothing
+//! drifts.
 
 const NS: u128 = 1_000_000_000;
 /// So many packets ahead the products of a step still fit.
@@ -9,7 +10,8 @@ pub fn offset_ns(number: u64, rate: u64) -> u64 {
     u64::try_from(u128::from(number) * NS / u128::from(rate)).unwrap_or(u64::MAX)
 }
 
-/// How many packets have an exact time before `span_ns` after the start; also the number of the first that has not.
+/// How many packets have an exact time before `span_ns` after the start; also the number of the first that
+/// has not.
 pub fn packets_before(span_ns: u64, rate: u64) -> u64 {
     u64::try_from((u128::from(span_ns) * u128::from(rate)).div_ceil(NS)).unwrap_or(u64::MAX)
 }
@@ -37,7 +39,8 @@ impl Ticker {
         Ticker { number: 0, offset_ns: 0, remainder: 0, rate, step_ns: ns / rate, step_remainder: ns % rate }
     }
 
-    /// Goes on to packet `number`, not before the one where it stands, and tells its time in ns after the start.
+    /// Goes on to packet `number`, not before the one where it stands, and tells its time in ns after the
+    /// start.
     #[inline]
     pub fn advance_to(&mut self, number: u64) -> u64 {
         let ahead = number - self.number;

@@ -1,7 +1,7 @@
 //! What packet n of the generator is: its flow, direction, size and bytes, drawn from the seed alone.
 //!
-//! Every draw is a hash of (seed, stream, number), so that any packet can be made without those before it: workers that
-//! share the traffic, and a prepared pool, see the same packets.
+//! Every draw is a hash of (seed, stream, number), so that any packet can be made without those before it:
+//! workers that share the traffic, and a prepared pool, see the same packets.
 
 use super::frame::{End, Head, Transport};
 use super::{Size, SynthOptions};
@@ -79,12 +79,20 @@ impl Traffic {
         let flows_key = key(seed, Stream::Flows);
         let tagged = marked(options.flows, options.vlan_ppm, key(seed, Stream::Vlan));
         let ipv6 = marked(options.flows, options.ipv6_ppm, key(seed, Stream::Ipv6));
-        let flows = (0..options.flows as usize).map(|n| flow(flows_key, n as u64, tagged[n], ipv6[n])).collect();
+        let flows =
+            (0..options.flows as usize).map(|n| flow(flows_key, n as u64, tagged[n], ipv6[n])).collect();
         let text_key = key(seed, Stream::Text);
         let text_bytes = (TEXT_BYTES + super::SIZE_MAX as usize) as u64;
         let text = (0..text_bytes).map(|n| ALPHABET[below(mixed(text_key, n), 64) as usize]).collect();
         let (pick_key, shape_key) = (key(seed, Stream::Pick), key(seed, Stream::Shape));
-        Traffic { flows, size: options.size, text, pick_key, shape_key, trigger_key: key(seed, Stream::Trigger) }
+        Traffic {
+            flows,
+            size: options.size,
+            text,
+            pick_key,
+            shape_key,
+            trigger_key: key(seed, Stream::Trigger),
+        }
     }
 
     /// Number of the flow that packet `number` belongs to.

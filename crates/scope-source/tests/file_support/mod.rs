@@ -1,4 +1,5 @@
-//! Small writers of capture files, and a sink that keeps all it gets: what the tests of the file source share.
+//! Small writers of capture files, and a sink that keeps all it gets: what the tests of the file source
+//! share.
 #![allow(dead_code)] // each test binary uses its part
 
 pub mod odd;
@@ -38,7 +39,10 @@ impl Sink for Collect {
     fn batch(&mut self, packets: &[Packet<'_>]) {
         assert!((1..=64).contains(&packets.len()), "a batch of {}", packets.len());
         for packet in packets {
-            assert!((packet.interface as usize) < self.interfaces.len(), "an interface before it was made known");
+            assert!(
+                (packet.interface as usize) < self.interfaces.len(),
+                "an interface before it was made known"
+            );
             assert!(packet.time_ns >= 0);
             self.packets.push(Got {
                 time_ns: packet.time_ns,
@@ -56,7 +60,10 @@ impl Sink for Collect {
     }
 
     fn gap(&mut self, interface: u32, gap: Gap) {
-        assert!((interface as usize) < self.interfaces.len(), "a gap of an interface before it was made known");
+        assert!(
+            (interface as usize) < self.interfaces.len(),
+            "a gap of an interface before it was made known"
+        );
         assert!(gap.from_ns <= gap.to_ns && gap.lost_max.is_none_or(|most| gap.lost_min <= most), "{gap:?}");
         self.gaps.push((self.packets.len(), interface, gap));
     }
@@ -228,7 +235,13 @@ impl Ng {
         options: &[(u16, &[u8])],
     ) -> &mut Ng {
         let mut body = self.body();
-        body.u32(interface).u32((stamp >> 32) as u32).u32(stamp as u32).u32(captured).u32(original).raw(data).pad();
+        body.u32(interface)
+            .u32((stamp >> 32) as u32)
+            .u32(stamp as u32)
+            .u32(captured)
+            .u32(original)
+            .raw(data)
+            .pad();
         body.raw(&self.options(options));
         self.block(6, &body.bytes)
     }
@@ -236,7 +249,14 @@ impl Ng {
     pub fn old_packet(&mut self, interface: u16, drops: u16, stamp: u64, data: &[u8]) -> &mut Ng {
         let mut body = self.body();
         let len = data.len() as u32;
-        body.u16(interface).u16(drops).u32((stamp >> 32) as u32).u32(stamp as u32).u32(len).u32(len).raw(data).pad();
+        body.u16(interface)
+            .u16(drops)
+            .u32((stamp >> 32) as u32)
+            .u32(stamp as u32)
+            .u32(len)
+            .u32(len)
+            .raw(data)
+            .pad();
         self.block(2, &body.bytes)
     }
 

@@ -25,8 +25,8 @@ pub struct Odd {
 const T0: i64 = 1_700_000_000_000_000_000;
 /// IPv4 with UDP from 10.0.0.1:1000 to 10.0.0.2:60000, 4 bytes of payload.
 const IPV4: [u8; 32] = [
-    0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0x66, 0xca, 10, 0, 0, 1, 10, 0, 0, 2, 3, 0xe8, 0xea, 0x60, 0, 12, 0, 0, b'w', b's', b'c',
-    b'p',
+    0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0x66, 0xca, 10, 0, 0, 1, 10, 0, 0, 2, 3, 0xe8, 0xea, 0x60, 0, 12, 0,
+    0, b'w', b's', b'c', b'p',
 ];
 
 fn after(head: &[u8]) -> Vec<u8> {
@@ -107,22 +107,41 @@ fn pcap_variants(table: &mut Vec<Odd>) {
 fn pcap_oddities(table: &mut Vec<Odd>) {
     let packet = ethernet();
     let len = packet.len() as u32;
-    let mut pcap = |name: &str, minor: u16, snap_len: u32, link: u32, records: &[(u32, u32, u32, u32, &[u8])]| {
-        let mut pcap = Pcap::new(false, MICRO, minor, snap_len, link);
-        for (seconds, fraction, third, fourth, data) in records {
-            pcap.record(*seconds, *fraction, *third, *fourth, data);
-        }
-        add(table, name, pcap.done(), Expected::Packets(records.len() as u64));
-    };
+    let mut pcap =
+        |name: &str, minor: u16, snap_len: u32, link: u32, records: &[(u32, u32, u32, u32, &[u8])]| {
+            let mut pcap = Pcap::new(false, MICRO, minor, snap_len, link);
+            for (seconds, fraction, third, fourth, data) in records {
+                pcap.record(*seconds, *fraction, *third, *fourth, data);
+            }
+            add(table, name, pcap.done(), Expected::Packets(records.len() as u64));
+        };
     pcap("no-packets.pcap", 4, 65_535, 1, &[]);
     pcap("snapped.pcap", 4, 20, 1, &[(1, 0, 20, len, &packet[..20]), (1, 1, 20, 1514, &packet[..20])]);
     pcap("longer-than-snap.pcap", 4, 20, 1, &[(1, 0, len, len, &packet), (1, 1, len, len, &packet)]);
-    pcap("zero-length.pcap", 4, 65_535, 1, &[(1, 0, 0, 0, &[]), (1, 1, 0, 60, &[]), (1, 2, len, len, &packet)]);
+    pcap(
+        "zero-length.pcap",
+        4,
+        65_535,
+        1,
+        &[(1, 0, 0, 0, &[]), (1, 1, 0, 60, &[]), (1, 2, len, len, &packet)],
+    );
     pcap("longer-than-original.pcap", 4, 65_535, 1, &[(1, 0, len, 7, &packet)]);
     pcap("version-2-2.pcap", 2, 65_535, 1, &[(1, 0, 2000, len, &packet), (2, 0, 2000, len, &packet)]);
     pcap("version-2-3.pcap", 3, 65_535, 1, &[(1, 0, len, 2000, &packet), (2, 0, 2000, len, &packet)]);
-    pcap("steps-back.pcap", 4, 65_535, 1, &[(9, 0, len, len, &packet), (8, 5, len, len, &packet), (9, 1, len, len, &packet)]);
-    pcap("year-2106.pcap", 4, 65_535, 1, &[(u32::MAX, 999_999, len, len, &packet), (1, 0, len, len, &packet)]);
+    pcap(
+        "steps-back.pcap",
+        4,
+        65_535,
+        1,
+        &[(9, 0, len, len, &packet), (8, 5, len, len, &packet), (9, 1, len, len, &packet)],
+    );
+    pcap(
+        "year-2106.pcap",
+        4,
+        65_535,
+        1,
+        &[(u32::MAX, 999_999, len, len, &packet), (1, 0, len, len, &packet)],
+    );
     pcap("microseconds-overflow.pcap", 4, 65_535, 1, &[(1, 1_999_999, len, len, &packet)]);
     pcap("snap-zero.pcap", 4, 0, 1, &[(1, 0, len, len, &packet)]);
     pcap("snap-huge.pcap", 4, u32::MAX, 1, &[(1, 0, len, len, &packet)]);
@@ -196,15 +215,25 @@ fn pcapng_oddities(table: &mut Vec<Odd>) {
     add(table, "link-types-2.pcapng", ng.done(), Expected::Packets(2));
 
     ng = Ng::new(false);
-    ng.interface(1, 0, &[]).packet(0, 1_000_000, &packet).section(false).interface(1, 0, &[]).packet(0, 2_000_000, &packet);
+    ng.interface(1, 0, &[])
+        .packet(0, 1_000_000, &packet)
+        .section(false)
+        .interface(1, 0, &[])
+        .packet(0, 2_000_000, &packet);
     add(table, "sections-2.pcapng", ng.done(), Expected::Packets(2));
 
     ng = Ng::new(false);
-    ng.interface(1, 0, &[]).packet(0, 1_000_000, &packet).section(true).interface(1, 0, &[]).packet(0, 2_000_000, &packet);
+    ng.interface(1, 0, &[])
+        .packet(0, 1_000_000, &packet)
+        .section(true)
+        .interface(1, 0, &[])
+        .packet(0, 2_000_000, &packet);
     add(table, "sections-both-orders.pcapng", ng.done(), Expected::Packets(2));
 
     ng = Ng::new(true);
-    ng.interface(1, 40, &[]).simple_packet(packet.len() as u32, &packet[..40]).simple_packet(33, &packet[..33]);
+    ng.interface(1, 40, &[])
+        .simple_packet(packet.len() as u32, &packet[..40])
+        .simple_packet(33, &packet[..33]);
     add(table, "simple-packets.pcapng", ng.done(), Expected::Packets(2));
 
     ng = Ng::new(true);
@@ -236,7 +265,12 @@ fn pcapng_damage(table: &mut Vec<Odd>) {
     add(table, "cut-inside-length.pcapng", whole[..end - block + 6].to_vec(), Expected::Cut(1, true));
     add(table, "cut-inside-section.pcapng", whole[..20].to_vec(), Expected::Refused);
     add(table, "zero-tail.pcapng", [&whole[..], &[0; 100]].concat(), Expected::Cut(2, false));
-    add(table, "garbage-tail.pcapng", [&whole[..], b"\x01\x02\x03 no block at all"].concat(), Expected::Cut(2, false));
+    add(
+        table,
+        "garbage-tail.pcapng",
+        [&whole[..], b"\x01\x02\x03 no block at all"].concat(),
+        Expected::Cut(2, false),
+    );
 
     let mut broken = |name: &str, at: usize, value: u32, packets: u64, packet: bool| {
         let mut bytes = whole.clone();
@@ -277,7 +311,11 @@ fn interface_options(table: &mut Vec<Odd>) {
     add(table, "option-longer-than-its-block.pcapng", ng.done(), Expected::Refused);
 
     ng = Ng::new(false);
-    ng.interface(1, 0, &[]).packet(0, 1_000_000, &packet).interface(1, 0, &[(9, &[9, 0])]).packet(1, 2_000_000_000, &packet);
+    ng.interface(1, 0, &[]).packet(0, 1_000_000, &packet).interface(1, 0, &[(9, &[9, 0])]).packet(
+        1,
+        2_000_000_000,
+        &packet,
+    );
     add(table, "tsresol-2-bytes-later.pcapng", ng.done(), Expected::Cut(1, false));
 
     ng = Ng::new(false);
@@ -294,7 +332,10 @@ fn interface_options(table: &mut Vec<Odd>) {
 /// Link types with fields in the capturing host's byte order.
 fn foreign_byte_order(table: &mut Vec<Odd>) {
     let can = |kind: u8, bytes: usize| {
-        let packet = [0, 1, 1, 0x18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, kind, 1, 2, 3, 4, 8, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        let packet = [
+            0, 1, 1, 0x18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, kind, 1, 2, 3, 4, 8, 0, 0, 0, 1, 2, 3, 4, 5, 6,
+            7, 8,
+        ];
         packet[..bytes].to_vec()
     };
     let usb = |transfer: u8, descriptors: u8, bytes: usize| {
@@ -306,8 +347,8 @@ fn foreign_byte_order(table: &mut Vec<Odd>) {
     };
     let nflog = |bytes: usize| {
         let packet = [
-            2, 0, 1, 2, 0, 5, 0, 10, 1, 2, 3, 4, 5, 6, 0, 0, 0, 9, 0, 9, b'x', b'y', b'z', b'z', 0, 0, 0, 0, 0, 10, 0, 5, 0, 0,
-            0, 0,
+            2, 0, 1, 2, 0, 5, 0, 10, 1, 2, 3, 4, 5, 6, 0, 0, 0, 9, 0, 9, b'x', b'y', b'z', b'z', 0, 0, 0, 0,
+            0, 10, 0, 5, 0, 0, 0, 0,
         ];
         packet[..bytes].to_vec()
     };
@@ -325,7 +366,11 @@ fn foreign_byte_order(table: &mut Vec<Odd>) {
             add(table, &format!("order-{name}-{order}.pcapng"), ng.done(), count);
         }
     };
-    check("can", 113, &[can(12, 32), can(13, 32), can(14, 32), can(12, 20), can(12, 19), can(12, 16), can(12, 3)]);
+    check(
+        "can",
+        113,
+        &[can(12, 32), can(13, 32), can(14, 32), can(12, 20), can(12, 19), can(12, 16), can(12, 3)],
+    );
     let lengths = [0, 7, 8, 13, 14, 23, 24, 27, 28, 31, 32, 35, 36, 39, 40, 43, 44, 47, 48];
     let short: Vec<_> = lengths.iter().flat_map(|&bytes| [usb(0, 0, bytes), usb(3, 0, bytes)]).collect();
     check("usb", 189, &short);
@@ -349,5 +394,10 @@ fn foreign(table: &mut Vec<Odd>) {
     add(table, "empty.pcap", Vec::new(), Expected::Refused);
     add(table, "too-short.pcap", vec![0xd4, 0xc3], Expected::Refused);
     add(table, "text.txt", b"This is no capture.\n".to_vec(), Expected::Refused);
-    add(table, "gzip.pcap.gz", vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0], Expected::Refused);
+    add(
+        table,
+        "gzip.pcap.gz",
+        vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        Expected::Refused,
+    );
 }

@@ -1,4 +1,5 @@
-//! What tests of live interfaces share: a sink that keeps all, frames told apart, links made and removed, capabilities dropped.
+//! What tests of live interfaces share: a sink that keeps all, frames told apart, links made and removed,
+//! capabilities dropped.
 #![allow(dead_code)] // every test file takes what it needs
 
 use scope_packet::{Interface, Packet, Sink};
@@ -48,7 +49,8 @@ pub fn drop_capabilities() {
     // Version 3 of the header, this thread; two times effective, permitted, inheritable.
     let header: [u32; 2] = [0x2008_0522, 0];
     let none = [0u32; 6];
-    // SAFETY: both live through the call and have the layout that version 3 asks for; the kernel only reads them.
+    // SAFETY: both live through the call and have the layout that version 3 asks for; the kernel only reads
+    // them.
     let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
     // SAFETY: plain system call, which has to fail.
@@ -61,7 +63,28 @@ pub fn frames(seed: u32, count: u32, len: usize) -> Vec<Vec<u8>> {
     let one = |number: u32| {
         let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
         frame.extend((len as u16 - 14).to_be_bytes());
-        frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, seed as u8, (number >> 8) as u8, number as u8, 10, 0, 1, 1, 3, 232, 7, 208]);
+        frame.extend([
+            0,
+            0,
+            0,
+            0,
+            64,
+            17,
+            0,
+            0,
+            10,
+            seed as u8,
+            (number >> 8) as u8,
+            number as u8,
+            10,
+            0,
+            1,
+            1,
+            3,
+            232,
+            7,
+            208,
+        ]);
         frame.extend((len as u16 - 34).to_be_bytes());
         frame.extend([0, 0]);
         frame.extend([seed.to_be_bytes(), number.to_be_bytes()].concat());
@@ -78,7 +101,22 @@ pub fn make_again(lab: &Lab) {
 }
 
 pub fn add_link(lab: &Lab, end_a: &str, end_b: &str) {
-    lab.a().ip(&["link", "add", end_a, "arp", "off", "type", "veth", "peer", "name", end_b, "netns", lab.b().name()]).unwrap();
+    lab.a()
+        .ip(&[
+            "link",
+            "add",
+            end_a,
+            "arp",
+            "off",
+            "type",
+            "veth",
+            "peer",
+            "name",
+            end_b,
+            "netns",
+            lab.b().name(),
+        ])
+        .unwrap();
 }
 
 /// Takes both ends up and waits until the sending one passes packets on.

@@ -1,4 +1,5 @@
-//! Where the files of a run go: a folder like any other, one that is full soon, or a file system that can be frozen.
+//! Where the files of a run go: a folder like any other, one that is full soon, or a file system that can be
+//! frozen.
 
 use anyhow::{Context, Result, ensure};
 use std::fs::{Permissions, set_permissions};
@@ -47,7 +48,9 @@ pub fn own_mounts() -> io::Result<()> {
     }
     let nothing = std::ptr::null();
     // SAFETY: the path is a C string; the other pointers may be null where only the propagation changes.
-    match unsafe { libc::mount(nothing, c"/".as_ptr(), nothing, libc::MS_REC | libc::MS_PRIVATE, nothing.cast()) } {
+    match unsafe {
+        libc::mount(nothing, c"/".as_ptr(), nothing, libc::MS_REC | libc::MS_PRIVATE, nothing.cast())
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -55,7 +58,11 @@ pub fn own_mounts() -> io::Result<()> {
 
 /// Runs a command that must end well.
 fn run(program: &str, arguments: &[&str]) -> Result<()> {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().with_context(|| program.to_string())?;
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| program.to_string())?;
     let words = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{program} {}: {}", arguments.join(" "), words.trim());
     Ok(())
@@ -70,7 +77,9 @@ impl Disk {
         let at = path.to_str().context("the path of the folder is no UTF-8")?;
         match kind {
             Kind::Plain => {}
-            Kind::Small(kib) => run("mount", &["-t", "tmpfs", "-o", &format!("size={kib}k,mode=0755"), "tmpfs", at])?,
+            Kind::Small(kib) => {
+                run("mount", &["-t", "tmpfs", "-o", &format!("size={kib}k,mode=0755"), "tmpfs", at])?
+            }
             Kind::Own(mib) => {
                 let image = format!("{at}.img");
                 run("truncate", &["-s", &format!("{mib}M"), &image])?;

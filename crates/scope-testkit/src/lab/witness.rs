@@ -1,4 +1,5 @@
-//! The witness: a packet socket beside a run's own, with room for everything, that notes number and time of each numbered packet.
+//! The witness: a packet socket beside a run's own, with room for everything, that notes number and time of
+//! each numbered packet.
 
 use super::Namespace;
 use crate::traffic::ETHERNET;
@@ -57,7 +58,8 @@ impl Witness {
         let socket = namespace.enter(|| open(interface)).context("the witness's socket")?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let thread = std::thread::Builder::new().name("witness".into()).spawn(move || look_on(&socket, &stopped))?;
+        let thread =
+            std::thread::Builder::new().name("witness".into()).spawn(move || look_on(&socket, &stopped))?;
         Ok(Witness { stop, thread })
     }
 
@@ -74,7 +76,8 @@ impl Witness {
 fn set<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the value lives through the call and `len` is its length.
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const *value).cast(), len) };
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const *value).cast(), len) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -129,7 +132,9 @@ fn look_on(socket: &OwnedFd, stop: &AtomicBool) -> Result<Vec<Seen>> {
     let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
     let into = (&raw mut statistics).cast();
     // SAFETY: the statistics live through the call and `len` is their length.
-    let result = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, into, &mut len) };
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, into, &mut len)
+    };
     ensure!(result == 0, "the witness's statistics: {}", io::Error::last_os_error());
     ensure!(statistics.tp_drops == 0, "the witness itself missed {} packets", statistics.tp_drops);
     Ok(seen)

@@ -3,8 +3,8 @@
 use crate::traffic::{Capture, DIRECTION_MASK, Record};
 use std::collections::HashMap;
 
-/// What has to be the same: time, bytes, original length, interface name, link type, direction. A name is compared only where
-/// the expected capture has one.
+/// What has to be the same: time, bytes, original length, interface name, link type, direction. A name is
+/// compared only where the expected capture has one.
 #[derive(PartialEq, Eq, Hash)]
 struct Seen<'a> {
     time_ns: i64,
@@ -68,7 +68,8 @@ fn compare(expected: &[Seen], found: &[Seen]) -> Option<String> {
     let at = expected.iter().zip(found).position(|(a, b)| a != b).unwrap_or(expected.len().min(found.len()));
     let show = |packets: &[Seen]| packets.get(at).map_or("nothing more".to_string(), Seen::show);
     Some(format!(
-        "{} packets expected, {} found, {missing} missing, {extra} not expected; first at {at}:\n  expected {}\n  found    {}",
+        "{} packets expected, {} found, {missing} missing, {extra} not expected; first at {at}:\n  expected \
+         {}\n  found    {}",
         expected.len(),
         found.len(),
         show(expected),
@@ -83,11 +84,16 @@ fn compare(expected: &[Seen], found: &[Seen]) -> Option<String> {
 pub fn is_later_part(expected: &Capture, found: &Capture) -> Result<usize, String> {
     let names = has_names(expected);
     let (whole, part) = (all(expected, names), all(found, names));
-    let missing =
-        whole.len().checked_sub(part.len()).ok_or(format!("{} packets expected at most, {} found", whole.len(), part.len()))?;
+    let missing = whole.len().checked_sub(part.len()).ok_or(format!(
+        "{} packets expected at most, {} found",
+        whole.len(),
+        part.len()
+    ))?;
     match compare(&whole[missing..], &part) {
         None => Ok(missing),
-        Some(words) => Err(format!("{missing} packets less than the window, but not the first ones: {words}")),
+        Some(words) => {
+            Err(format!("{missing} packets less than the window, but not the first ones: {words}"))
+        }
     }
 }
 

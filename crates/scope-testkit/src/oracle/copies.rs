@@ -1,4 +1,5 @@
-//! Whether other programs read a capture file and copy it packet for packet, alone and merged with a file of another program.
+//! Whether other programs read a capture file and copy it packet for packet, alone and merged with a file of
+//! another program.
 //!
 //! | program | what is asked of it |
 //! |---|---|
@@ -13,7 +14,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// All that [`every_tool_copies`] runs.
-pub const PROGRAMS: [&str; 7] = ["capinfos", "tshark", "tcpdump", "editcap", "mergecap", "reordercap", "text2pcap"];
+pub const PROGRAMS: [&str; 7] =
+    ["capinfos", "tshark", "tcpdump", "editcap", "mergecap", "reordercap", "text2pcap"];
 /// One frame for text2pcap: UDP from port 7 to port 7, which no traffic of the tests has.
 const FRAME: &str = "0000 06 00 00 00 00 01 06 00 00 00 00 02 08 00 45 00\n\
                      0010 00 1c 00 00 00 00 40 11 00 00 0a ff ff 01 0a ff\n\
@@ -21,7 +23,8 @@ const FRAME: &str = "0000 06 00 00 00 00 01 06 00 00 00 00 02 08 00 45 00\n\
 /// The last bytes of that frame.
 const FRAME_END: [u8; 8] = [0, 7, 0, 7, 0, 8, 0, 0];
 
-/// Lets every program of [`PROGRAMS`] read and copy the file at `path`, and holds what comes out against what the file holds.
+/// Lets every program of [`PROGRAMS`] read and copy the file at `path`, and holds what comes out against what
+/// the file holds.
 ///
 /// # Errors
 /// What each of them refused or changed; a program that isn't installed is a refusal.
@@ -58,7 +61,11 @@ fn run(program: &str, arguments: &[&str]) -> Result<Vec<u8>, String> {
     let output = output.map_err(|error| format!("{program}: {error}"))?;
     match output.status.success() {
         true => Ok(output.stdout),
-        false => Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
+        false => Err(format!(
+            "{program} {}: {}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
     }
 }
 
@@ -78,7 +85,9 @@ fn same<T: PartialEq>(program: &str, expected: &[T], found: &[T]) -> Result<(), 
     let differs = expected.iter().zip(found).position(|(a, b)| a != b);
     match (expected.len() == found.len(), differs) {
         (true, None) => Ok(()),
-        (_, at) => Err(format!("{program}: {} packets of {}, first difference {at:?}", found.len(), expected.len())),
+        (_, at) => {
+            Err(format!("{program}: {} packets of {}, first difference {at:?}", found.len(), expected.len()))
+        }
     }
 }
 
@@ -88,11 +97,16 @@ impl Bench<'_> {
     }
 
     fn file(&self, name: &str) -> Result<String, String> {
-        self.folder.join(name).to_str().map(String::from).ok_or_else(|| "a folder with a name in UTF-8 is needed".to_string())
+        self.folder
+            .join(name)
+            .to_str()
+            .map(String::from)
+            .ok_or_else(|| "a folder with a name in UTF-8 is needed".to_string())
     }
 
     fn counted_by_capinfos(&self) -> Result<(), String> {
-        let said = String::from_utf8_lossy(&run("capinfos", &["-T", "-r", "-M", "-c", self.name()])?).into_owned();
+        let said =
+            String::from_utf8_lossy(&run("capinfos", &["-T", "-r", "-M", "-c", self.name()])?).into_owned();
         let packets = said.trim().rsplit('\t').next().and_then(|count| count.parse().ok());
         match packets == Some(self.whole.packets.len()) {
             true => Ok(()),
@@ -101,8 +115,19 @@ impl Bench<'_> {
     }
 
     fn listed_by_tshark(&self) -> Result<(), String> {
-        let fields =
-            ["-n", "-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len", "-e", "frame.cap_len", "-r", self.name()];
+        let fields = [
+            "-n",
+            "-T",
+            "fields",
+            "-e",
+            "frame.time_epoch",
+            "-e",
+            "frame.len",
+            "-e",
+            "frame.cap_len",
+            "-r",
+            self.name(),
+        ];
         let said = String::from_utf8_lossy(&run("tshark", &fields)?).into_owned();
         let line = |packet: &Record| {
             let (seconds, ns) = (packet.time_ns / 1_000_000_000, packet.time_ns % 1_000_000_000);
@@ -132,8 +157,10 @@ impl Bench<'_> {
             [flag, ..] => run(program, &[flag, &out, self.name()])?,
         };
         let copy = read::read(&out)?.capture;
-        let mut expected: Vec<_> = self.whole.packets.iter().map(|packet| (core(packet), rest(self.whole, packet))).collect();
-        let mut found: Vec<_> = copy.packets.iter().map(|packet| (core(packet), rest(&copy, packet))).collect();
+        let mut expected: Vec<_> =
+            self.whole.packets.iter().map(|packet| (core(packet), rest(self.whole, packet))).collect();
+        let mut found: Vec<_> =
+            copy.packets.iter().map(|packet| (core(packet), rest(&copy, packet))).collect();
         if program == "reordercap" {
             expected.sort();
             found.sort();
@@ -154,7 +181,8 @@ impl Bench<'_> {
         self.has_core("editcap -F nsecpcap", &read::read(&out)?.capture)
     }
 
-    /// The other file's packet is younger than all: so the order of ours is kept whatever the order of the names.
+    /// The other file's packet is younger than all: so the order of ours is kept whatever the order of the
+    /// names.
     fn merged(&self) -> Result<(), String> {
         let (text, other) = (self.file("frame.txt")?, self.file("frame.pcapng")?);
         std::fs::write(&text, FRAME).map_err(|error| error.to_string())?;
@@ -166,7 +194,10 @@ impl Bench<'_> {
             let all = copy.packets.len();
             copy.packets.retain(|packet| !packet.data.ends_with(&FRAME_END));
             if copy.packets.len() + 1 != all {
-                return Err(format!("mergecap: {all} packets, {} without the other file's", copy.packets.len()));
+                return Err(format!(
+                    "mergecap: {all} packets, {} without the other file's",
+                    copy.packets.len()
+                ));
             }
             self.has_core("mergecap with text2pcap", &copy)?;
         }
@@ -187,7 +218,8 @@ mod tests {
     #[test]
     fn a_sound_file_is_copied_and_one_that_wireshark_s_programs_refuse_is_complained_about() {
         let interfaces = vec![Interface::new("left", 1), Interface::new("right", 1)];
-        let capture = Conversations { packets: 200, interfaces, vlan: 20, ..Conversations::default() }.capture();
+        let capture =
+            Conversations { packets: 200, interfaces, vlan: 20, ..Conversations::default() }.capture();
         let bytes = pcapng(&capture, Precision::Nano, false);
         let folder = tempfile::tempdir().unwrap();
         let check = |name: &str, bytes: &[u8]| {
@@ -200,7 +232,10 @@ mod tests {
         let mut padded = bytes.clone();
         padded.splice(behind_the_header..behind_the_header, block(0x8000_0001, &[0; 100]));
         let words = check("padded.pcapng", &padded).unwrap_err();
-        assert!(["editcap", "mergecap", "reordercap"].iter().all(|program| words.contains(program)), "{words}");
+        assert!(
+            ["editcap", "mergecap", "reordercap"].iter().all(|program| words.contains(program)),
+            "{words}"
+        );
         let first_bytes = u32::from_le_bytes(bytes[32..36].try_into().unwrap()) as usize;
         let behind_the_first = behind_the_header + first_bytes;
         let mut between = bytes.clone();

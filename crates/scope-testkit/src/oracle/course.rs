@@ -1,5 +1,5 @@
-//! How capture time runs in a sequence of packets, and which of them a window takes: the rule of SPECIFICATION S-210 to S-212, written
-//! down naively and without the product's own code.
+//! How capture time runs in a sequence of packets, and which of them a window takes: the rule of
+//! SPECIFICATION S-210 to S-212, written down naively and without the product's own code.
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -54,7 +54,8 @@ pub struct Expected {
     pub whole: bool,
 }
 
-/// The dumps of one trigger that is hit by the packets at `hits`, without holdoff, with a window of `before_ns` and `after_ns`.
+/// The dumps of one trigger that is hit by the packets at `hits`, without holdoff, with a window of
+/// `before_ns` and `after_ns`.
 pub fn dumps(times: &[i64], hits: &[usize], before_ns: i64, after_ns: i64) -> Vec<Expected> {
     let places = places(times);
     // Era, from, to, hits.
@@ -81,7 +82,8 @@ pub fn dumps(times: &[i64], hits: &[usize], before_ns: i64, after_ns: i64) -> Ve
         let mut packets: Vec<usize> = (0..times.len()).filter(belongs).collect();
         packets.sort_by_key(|packet| times[*packet]);
         let of_era = || places.iter().enumerate().filter(|(_, place)| place.era == *era);
-        let begin = of_era().filter(|(_, place)| !place.stray).map(|(at, _)| times[at]).min().unwrap_or(i64::MAX);
+        let begin =
+            of_era().filter(|(_, place)| !place.stray).map(|(at, _)| times[at]).min().unwrap_or(i64::MAX);
         let end = of_era().map(|(_, place)| place.clock_ns).max().unwrap_or(0);
         let first = places[hits[0]];
         let time_ns = if first.stray { first.clock_ns } else { times[hits[0]] };
@@ -101,7 +103,10 @@ mod tests {
     #[test]
     fn one_wrong_time_moves_nothing_and_a_file_behind_another_is_an_era() {
         let facts = |times: &[i64]| {
-            places(&seconds(times)).iter().map(|place| (place.era, place.stray, place.clock_ns / SECOND)).collect::<Vec<_>>()
+            places(&seconds(times))
+                .iter()
+                .map(|place| (place.era, place.stray, place.clock_ns / SECOND))
+                .collect::<Vec<_>>()
         };
         assert_eq!(facts(&[5, 99, 5, 6]), [(0, false, 5), (0, true, 5), (0, false, 5), (0, false, 6)]);
         assert_eq!(facts(&[50, 9, 10, 11]), [(0, false, 50), (1, false, 9), (1, false, 10), (1, false, 11)]);

@@ -32,7 +32,8 @@ pub struct File {
 /// Reads a whole file.
 ///
 /// # Errors
-/// A sentence that says where the file is not what it should be; a file that ends inside a block or record is one.
+/// A sentence that says where the file is not what it should be; a file that ends inside a block or record is
+/// one.
 pub fn read(path: impl AsRef<Path>) -> Result<File, String> {
     let path = path.as_ref();
     let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -61,7 +62,8 @@ struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], String> {
         let end = self.at.checked_add(len).filter(|&end| end <= self.bytes.len());
-        let end = end.ok_or_else(|| format!("cut: {len} bytes wanted at {} of {}", self.at, self.bytes.len()))?;
+        let end =
+            end.ok_or_else(|| format!("cut: {len} bytes wanted at {} of {}", self.at, self.bytes.len()))?;
         let taken = &self.bytes[self.at..end];
         self.at = end;
         Ok(taken)
@@ -150,12 +152,19 @@ fn parse_pcapng(bytes: &[u8]) -> Result<File, String> {
         if closing != total {
             return Err(format!("block at {start} opens with length {total} and closes with {closing}"));
         }
-        add_block(&mut file, &mut units, interface_base, kind, body).map_err(|e| format!("block {kind:#x} at {start}: {e}"))?;
+        add_block(&mut file, &mut units, interface_base, kind, body)
+            .map_err(|e| format!("block {kind:#x} at {start}: {e}"))?;
     }
     Ok(file)
 }
 
-fn add_block(file: &mut File, units: &mut Vec<u128>, base: usize, kind: u32, mut body: Cursor) -> Result<(), String> {
+fn add_block(
+    file: &mut File,
+    units: &mut Vec<u128>,
+    base: usize,
+    kind: u32,
+    mut body: Cursor,
+) -> Result<(), String> {
     match kind {
         0x0a0d_0d0a => {
             body.take(16)?;
@@ -211,7 +220,8 @@ fn add_block(file: &mut File, units: &mut Vec<u128>, base: usize, kind: u32, mut
 
 fn enhanced_packet(units: &[u128], base: usize, body: &mut Cursor) -> Result<(Record, Vec<String>), String> {
     let interface = base + body.u32()? as usize;
-    let per_second = *units.get(interface).ok_or_else(|| format!("interface {interface} is not described"))?;
+    let per_second =
+        *units.get(interface).ok_or_else(|| format!("interface {interface} is not described"))?;
     let time = u128::from(body.u32()?) << 32 | u128::from(body.u32()?);
     let captured = body.u32()? as usize;
     let original_len = body.u32()?;
@@ -238,7 +248,8 @@ mod tests {
 
     fn sample() -> Capture {
         let interfaces = vec![Interface::new("left", 1), Interface::new("right", 1)];
-        let mut capture = Conversations { packets: 300, interfaces, vlan: 30, ..Conversations::default() }.capture();
+        let mut capture =
+            Conversations { packets: 300, interfaces, vlan: 30, ..Conversations::default() }.capture();
         capture.packets[7].lost_before = 12;
         capture
     }
@@ -263,7 +274,12 @@ mod tests {
                 assert_eq!(*read, expected);
             }
         }
-        let raw = Conversations { interfaces: vec![Interface::new("r", RAW)], packets: 5, ..Conversations::default() }.capture();
+        let raw = Conversations {
+            interfaces: vec![Interface::new("r", RAW)],
+            packets: 5,
+            ..Conversations::default()
+        }
+        .capture();
         assert_eq!(parse(&pcap(&raw, Precision::Micro, false)).unwrap().capture.link_types(), [RAW]);
     }
 

@@ -1,8 +1,8 @@
 //! Which packets a filter selects, in tcpdump's own opinion, and what a dump has to hold by it.
 //!
-//! tcpdump reads a file in which packet `i` is dated second `i`: so its answer says which packets it took, whatever their
-//! bytes, and nothing rests on the precision in which it writes times. Files go through standard input, since tcpdump may
-//! be confined to certain paths.
+//! tcpdump reads a file in which packet `i` is dated second `i`: so its answer says which packets it took,
+//! whatever their bytes, and nothing rests on the precision in which it writes times. Files go through
+//! standard input, since tcpdump may be confined to certain paths.
 
 use super::read::parse;
 use crate::traffic::frame::tag_count;
@@ -13,13 +13,15 @@ use std::process::{Command, Stdio};
 /// What a filter means for VLAN tagged packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VlanRule {
-    /// A packet with n tags (0, 1, 2) is asked n times `vlan and` the filter, unless the filter itself says `vlan`.
+    /// A packet with n tags (0, 1, 2) is asked n times `vlan and` the filter, unless the filter itself says
+    /// `vlan`.
     Transparent,
     /// libpcap's letter.
     Exact,
 }
 
-/// Runs tcpdump over `input`, a capture file in memory, with `filter`, and returns the capture file that it writes.
+/// Runs tcpdump over `input`, a capture file in memory, with `filter`, and returns the capture file that it
+/// writes.
 ///
 /// # Errors
 /// tcpdump's own words where it fails, such as for a filter that does not compile.
@@ -44,10 +46,15 @@ pub fn tcpdump(input: &[u8], filter: &str) -> Result<Vec<u8>, String> {
         stdout.read_to_end(&mut selected).map_err(|e| format!("tcpdump's output: {e}"))
     })?;
     let done = child.wait_with_output().map_err(|e| format!("tcpdump: {e}"))?;
-    if done.status.success() { Ok(selected) } else { Err(String::from_utf8_lossy(&done.stderr).trim().to_string()) }
+    if done.status.success() {
+        Ok(selected)
+    } else {
+        Err(String::from_utf8_lossy(&done.stderr).trim().to_string())
+    }
 }
 
-/// The packets, as ascending indices, that tcpdump selects from those at `indices`, which are all of `link_type`.
+/// The packets, as ascending indices, that tcpdump selects from those at `indices`, which are all of
+/// `link_type`.
 fn ask(input: &Capture, indices: &[usize], link_type: u16, filter: &str) -> Result<Vec<usize>, String> {
     let dated = |(second, &at): (usize, &usize)| Record {
         time_ns: second as i64 * 1_000_000_000,
@@ -69,18 +76,27 @@ fn says_vlan(filter: &str) -> bool {
 /// The packets, as ascending indices, that `tcpdump -r` selects from a capture, which may mix link types.
 ///
 /// # Errors
-/// tcpdump's words where the filter compiles for none of the link types; where only some don't, it never matches there.
+/// tcpdump's words where the filter compiles for none of the link types; where only some don't, it never
+/// matches there.
 pub fn tcpdump_selects(input: &Capture, filter: &str, rule: VlanRule) -> Result<Vec<usize>, String> {
     let mut selected = Vec::new();
     let mut failures = Vec::new();
     let link_types = input.link_types();
     for &link_type in &link_types {
-        let transparent = rule == VlanRule::Transparent && link_type == ETHERNET && !filter.is_empty() && !says_vlan(filter);
-        let all: Vec<usize> = (0..input.packets.len()).filter(|&at| input.link_type(at) == link_type).collect();
+        let transparent = rule == VlanRule::Transparent
+            && link_type == ETHERNET
+            && !filter.is_empty()
+            && !says_vlan(filter);
+        let all: Vec<usize> =
+            (0..input.packets.len()).filter(|&at| input.link_type(at) == link_type).collect();
         for tags in 0..=2 {
             let (indices, text): (Vec<usize>, String) = if transparent {
                 let tagged = |at: &usize| tag_count(&input.packets[*at].data).min(2) == tags;
-                let text = if tags == 0 { filter.to_string() } else { format!("{}({filter})", "vlan and ".repeat(tags)) };
+                let text = if tags == 0 {
+                    filter.to_string()
+                } else {
+                    format!("{}({filter})", "vlan and ".repeat(tags))
+                };
                 (all.iter().copied().filter(tagged).collect(), text)
             } else if tags == 0 {
                 (all.clone(), filter.to_string())
@@ -106,8 +122,9 @@ pub fn tcpdump_selects(input: &Capture, filter: &str, rule: VlanRule) -> Result<
     Ok(selected)
 }
 
-/// What a dump has to hold: the indices of the packets that `filter` selects in [`from_ns`, `to_ns`], both ends included, and
-/// of the packet that fired, in order of time; packets of one time stay in the order of `input`.
+/// What a dump has to hold: the indices of the packets that `filter` selects in [`from_ns`, `to_ns`], both
+/// ends included, and of the packet that fired, in order of time; packets of one time stay in the order of
+/// `input`.
 ///
 /// # Errors
 /// As [`tcpdump_selects`].
@@ -185,7 +202,8 @@ mod tests {
         }
         let mut capture = four();
         capture.packets.swap(0, 2);
-        let expected = expected_dump(&capture, "udp port 60000", 1, 3, Some(3), VlanRule::Transparent).unwrap();
+        let expected =
+            expected_dump(&capture, "udp port 60000", 1, 3, Some(3), VlanRule::Transparent).unwrap();
         assert_eq!(expected, [1, 0, 3]);
     }
 
@@ -194,7 +212,9 @@ mod tests {
         if !have("tcpdump") {
             return;
         }
-        let capture = Conversations { packets: 3000, vlan: 20, payload_max: 1400, ..Conversations::default() }.capture();
+        let capture =
+            Conversations { packets: 3000, vlan: 20, payload_max: 1400, ..Conversations::default() }
+                .capture();
         let all = tcpdump_selects(&capture, "ip or ip6 or not ip", VlanRule::Transparent).unwrap();
         assert_eq!(all.len(), capture.packets.len());
     }

@@ -7,7 +7,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The witness and the run may differ by so much about the time of a packet, ns; who sets an interface down, by a little more.
+/// The witness and the run may differ by so much about the time of a packet, ns; who sets an interface down,
+/// by a little more.
 const SAME_NS: i64 = 200_000;
 
 /// Packets to this port fire.
@@ -30,7 +31,8 @@ pub struct Came {
 pub struct Truth {
     /// Every packet that came.
     pub came: Vec<Came>,
-    /// No packet of these spans (ns) was there to be captured: the interface was down for certain, the run had not begun or had ended.
+    /// No packet of these spans (ns) was there to be captured: the interface was down for certain, the run
+    /// had not begun or had ended.
     pub unheard: Vec<(i64, i64)>,
     /// A packet's time is known to so many ns.
     pub same_ns: i64,
@@ -93,8 +95,15 @@ fn span(value: &Value) -> Result<(i64, i64)> {
 }
 
 /// Reasons for which there were no packets that could be lost.
-const NOT_COUNTED: [&str; 7] =
-    ["interface_down", "interface_gone", "not_started", "stopped", "capture_begin", "capture_end", "clock_step"];
+const NOT_COUNTED: [&str; 7] = [
+    "interface_down",
+    "interface_gone",
+    "not_started",
+    "stopped",
+    "capture_begin",
+    "capture_end",
+    "clock_step",
+];
 
 impl Stated {
     fn of(gap: &Value) -> Result<Stated> {
@@ -126,7 +135,8 @@ impl Truth {
         let (from_ns, to_ns) = span(&dump["asked"])?;
         let filter = dump["filter"].as_str().context("no filter")?;
         let hit_ns = time_ns(dump["time"].as_str().context("no time")?)?;
-        let gaps = dump["gaps"].as_array().context("no gaps")?.iter().map(Stated::of).collect::<Result<Vec<_>>>()?;
+        let gaps =
+            dump["gaps"].as_array().context("no gaps")?.iter().map(Stated::of).collect::<Result<Vec<_>>>()?;
         let error = dump["error"].as_str();
         let mut faults = Vec::new();
         let written = written(dump, piped.filter(|_| error.is_none()), &mut faults);
@@ -150,26 +160,36 @@ impl Truth {
         let said = format!("says {lost_min} to {lost_max} in {}", dump["gaps"]);
         if is_known {
             if complete && let Some(packet) = surely.first() {
-                faults.push(format!("complete, and lacks {} packets, such as number {}", surely.len(), packet.number));
+                faults.push(format!(
+                    "complete, and lacks {} packets, such as number {}",
+                    surely.len(),
+                    packet.number
+                ));
             }
             if let Some((unheard_from_ns, unheard_to_ns)) =
                 self.unheard.iter().find(|(a, b)| complete && *a <= to_ns && *b >= from_ns)
             {
                 faults.push(format!(
-                    "complete from {from_ns} to {to_ns}; nobody listened from {unheard_from_ns} to {unheard_to_ns}"
+                    "complete from {from_ns} to {to_ns}; nobody listened from {unheard_from_ns} to \
+                     {unheard_to_ns}"
                 ));
             }
             if counted > lost_max {
                 faults.push(format!("lacks {counted} packets and {said}"));
             }
             // The packet that fired is kept whatever the filter says, so it can be missing, too.
-            let hit_missing = !written.values().any(|(time_ns, port)| *time_ns == hit_ns && *port == HIT_PORT);
+            let hit_missing =
+                !written.values().any(|(time_ns, port)| *time_ns == hit_ns && *port == HIT_PORT);
             if lost_min > perhaps + u64::from(hit_missing) {
                 faults.push(format!("lacks {perhaps} packets at most and {said}"));
             }
-            let outside = surely.iter().find(|packet| !gaps.iter().any(|gap| gap.holds(packet.time_ns, self.same_ns)));
+            let outside =
+                surely.iter().find(|packet| !gaps.iter().any(|gap| gap.holds(packet.time_ns, self.same_ns)));
             if let Some(packet) = outside {
-                faults.push(format!("number {} of {} ns is missing outside of all gaps; {said}", packet.number, packet.time_ns));
+                faults.push(format!(
+                    "number {} of {} ns is missing outside of all gaps; {said}",
+                    packet.number, packet.time_ns
+                ));
             }
         }
         let counted = Counted {
@@ -198,11 +218,15 @@ impl Truth {
         written: &BTreeMap<u64, (i64, u16)>,
     ) -> Result<(Vec<Came>, u64)> {
         let (mut surely, mut perhaps) = (Vec::new(), 0);
-        for packet in self.came.iter().filter(|packet| packet.era == era && !written.contains_key(&packet.number)) {
+        for packet in
+            self.came.iter().filter(|packet| packet.era == era && !written.contains_key(&packet.number))
+        {
             if !passes(filter, packet.port)? {
                 continue;
             }
-            let inside = |margin_ns: i64| (window.0 - margin_ns..=window.1.saturating_add(margin_ns)).contains(&packet.time_ns);
+            let inside = |margin_ns: i64| {
+                (window.0 - margin_ns..=window.1.saturating_add(margin_ns)).contains(&packet.time_ns)
+            };
             perhaps += u64::from(inside(self.same_ns));
             if inside(-self.same_ns) {
                 surely.push(*packet);

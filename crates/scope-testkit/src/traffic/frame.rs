@@ -1,4 +1,5 @@
-//! One frame, layer by layer: link headers, VLAN tags, IPv4, IPv6, ARP, UDP, TCP, ICMP, fragments, extension headers.
+//! One frame, layer by layer: link headers, VLAN tags, IPv4, IPv6, ARP, UDP, TCP, ICMP, fragments, extension
+//! headers.
 //!
 //! Each function wraps the bytes of the layer above it, so a frame reads from the outside in:
 //! `ethernet(&[Tag::q(7)], IPV4, &ipv4(a, b, UDP, &udp(..)))`. Checksums are right.
@@ -54,7 +55,13 @@ pub fn mac_of(ip: IpAddr) -> [u8; 6] {
 }
 
 /// An Ethernet frame with the given addresses and tags, outermost first.
-pub fn ethernet_between(source: [u8; 6], destination: [u8; 6], tags: &[Tag], ethertype: u16, payload: &[u8]) -> Vec<u8> {
+pub fn ethernet_between(
+    source: [u8; 6],
+    destination: [u8; 6],
+    tags: &[Tag],
+    ethertype: u16,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut out = [destination, source].concat();
     for tag in tags {
         out.extend(tag.kind.to_be_bytes());
@@ -128,13 +135,20 @@ pub fn ipv6(source: Ipv6Addr, destination: Ipv6Addr, next: u8, payload: &[u8]) -
     out
 }
 
-/// An IPv6 extension header (hop-by-hop 0, routing 43, destination options 60) of 8 bytes in front of `payload`.
+/// An IPv6 extension header (hop-by-hop 0, routing 43, destination options 60) of 8 bytes in front of
+/// `payload`.
 pub fn ipv6_extension(next: u8, payload: &[u8]) -> Vec<u8> {
     [&[next, 0, 1, 4, 0, 0, 0, 0], payload].concat()
 }
 
 /// An IPv6 fragment header (44) in front of `payload`; `offset_bytes` is a multiple of 8.
-pub fn ipv6_fragment(next: u8, identification: u32, offset_bytes: u16, more: bool, payload: &[u8]) -> Vec<u8> {
+pub fn ipv6_fragment(
+    next: u8,
+    identification: u32,
+    offset_bytes: u16,
+    more: bool,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut out = vec![next, 0];
     out.extend((offset_bytes | u16::from(more)).to_be_bytes());
     out.extend(identification.to_be_bytes());
@@ -186,7 +200,13 @@ pub fn ping(source: IpAddr, destination: IpAddr, sequence: u16, payload: &[u8]) 
 }
 
 /// Wraps a transport segment in IP; `checksum_at` is where its checksum over the pseudo header stands.
-fn over_ip(source: IpAddr, destination: IpAddr, protocol: u8, mut segment: Vec<u8>, checksum_at: Option<usize>) -> Vec<u8> {
+fn over_ip(
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    mut segment: Vec<u8>,
+    checksum_at: Option<usize>,
+) -> Vec<u8> {
     let addresses = match (source, destination) {
         (IpAddr::V4(a), IpAddr::V4(b)) => [a.octets(), b.octets()].concat(),
         (IpAddr::V6(a), IpAddr::V6(b)) => [a.octets(), b.octets()].concat(),
@@ -203,7 +223,8 @@ fn over_ip(source: IpAddr, destination: IpAddr, protocol: u8, mut segment: Vec<u
     }
 }
 
-/// Puts an IP packet on a link of type `link_type` (Ethernet, raw IP or Linux cooked); tags count on Ethernet only.
+/// Puts an IP packet on a link of type `link_type` (Ethernet, raw IP or Linux cooked); tags count on Ethernet
+/// only.
 pub fn on_link(link_type: u16, tags: &[Tag], ip: &[u8]) -> Vec<u8> {
     let v6 = ip[0] >> 4 == 6;
     let ethertype = if v6 { IPV6 } else { IPV4 };
@@ -252,7 +273,8 @@ mod tests {
     #[test]
     fn tags_are_counted_from_the_outside() {
         let ip = ping("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), 1, b"x");
-        let check = |tags: &[Tag]| assert_eq!(tag_count(&on_link(super::super::ETHERNET, tags, &ip)), tags.len());
+        let check =
+            |tags: &[Tag]| assert_eq!(tag_count(&on_link(super::super::ETHERNET, tags, &ip)), tags.len());
         check(&[]);
         check(&[Tag::q(5)]);
         check(&[Tag::ad(5), Tag::q(9)]);

@@ -69,7 +69,8 @@ pub struct Conversations {
     pub ipv6: u64,
     /// Share of Ethernet frames with one tag; a third as many have two.
     pub vlan: u64,
-    /// Share of packets that are neither plain TCP nor UDP: ping, ARP, fragments, extension headers, no IP at all.
+    /// Share of packets that are neither plain TCP nor UDP: ping, ARP, fragments, extension headers, no IP at
+    /// all.
     pub oddities: u64,
     /// Share of packets with the time of the one before.
     pub ties: u64,
@@ -102,7 +103,8 @@ impl Conversations {
     /// The packets, in order of time.
     pub fn capture(&self) -> Capture {
         let mut random = Random::new(self.seed);
-        let mut capture = Capture { interfaces: self.interfaces.clone(), packets: Vec::with_capacity(self.packets) };
+        let mut capture =
+            Capture { interfaces: self.interfaces.clone(), packets: Vec::with_capacity(self.packets) };
         let mut time_ns = self.start_ns;
         for number in 0..self.packets {
             if number > 0 && !random.chance(self.ties) {
@@ -152,10 +154,21 @@ impl Conversations {
 
 /// Address of host number `number`.
 pub fn host(number: u8, v6: bool) -> IpAddr {
-    if v6 { Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number)).into() } else { Ipv4Addr::new(10, 0, 0, number).into() }
+    if v6 {
+        Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number)).into()
+    } else {
+        Ipv4Addr::new(10, 0, 0, number).into()
+    }
 }
 
-fn oddity(random: &mut Random, link_type: u16, tags: &[Tag], from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+fn oddity(
+    random: &mut Random,
+    link_type: u16,
+    tags: &[Tag],
+    from: SocketAddr,
+    to: SocketAddr,
+    payload: &[u8],
+) -> Vec<u8> {
     let kind = random.below(4);
     if kind == 0 && link_type == ETHERNET {
         return frame::ethernet(tags, frame::EXPERIMENT, payload);
@@ -168,7 +181,11 @@ fn oddity(random: &mut Random, link_type: u16, tags: &[Tag], from: SocketAddr, t
                 let later = random.chance(50);
                 let part = if later { &whole[20 + 16..] } else { &whole[20..20 + 16] };
                 let offset = if later { 16 } else { 0 };
-                frame::on_link(link_type, tags, &frame::ipv4_fragment(a, b, frame::UDP, 77, offset, !later, part))
+                frame::on_link(
+                    link_type,
+                    tags,
+                    &frame::ipv4_fragment(a, b, frame::UDP, 77, offset, !later, part),
+                )
             }
             _ => frame::on_link(link_type, tags, &frame::ping(from.ip(), to.ip(), 3, payload)),
         },
@@ -195,7 +212,8 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_packets() {
-        let make = |seed| Conversations { seed, packets: 200, vlan: 30, ..Conversations::default() }.capture();
+        let make =
+            |seed| Conversations { seed, packets: 200, vlan: 30, ..Conversations::default() }.capture();
         assert_eq!(make(4), make(4));
         assert_ne!(make(4), make(5));
     }

@@ -72,7 +72,8 @@ pub fn pcap(capture: &Capture, precision: Precision, big: bool) -> Vec<u8> {
     out.bytes
 }
 
-/// A pcapng file: one section, named interfaces, flags and drop counts where they are not 0, in big or little endian.
+/// A pcapng file: one section, named interfaces, flags and drop counts where they are not 0, in big or little
+/// endian.
 pub fn pcapng(capture: &Capture, precision: Precision, big: bool) -> Vec<u8> {
     let mut out = Words { bytes: Vec::new(), big };
     block(&mut out, 0x0a0d_0d0a, |body| {

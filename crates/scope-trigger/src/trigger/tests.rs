@@ -8,7 +8,8 @@ use scope_packet::{Headers, LinkType, Moment};
 const S: i64 = 1_000_000_000;
 
 fn frame(last: u8) -> Vec<u8> {
-    let mut frame = vec![2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 8, 0, 0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1];
+    let mut frame =
+        vec![2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 8, 0, 0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1];
     frame.extend([10, 0, 0, last, 0x03, 0xe8, 0xea, 0x60, 0, 12, 0, 0, 1, 2, 3, 4]);
     frame
 }
@@ -50,7 +51,12 @@ impl Bench {
             single: false,
         };
         change(&mut config);
-        Bench { trigger: Trigger::new(config), places: Places::new(places, S, None), held: Vec::new(), era: 0 }
+        Bench {
+            trigger: Trigger::new(config),
+            places: Places::new(places, S, None),
+            held: Vec::new(),
+            era: 0,
+        }
     }
 
     fn hit(&mut self, at_ns: i64, data: &[u8]) -> &'static str {
@@ -70,7 +76,11 @@ impl Bench {
 fn each_hit_is_counted_once_by_the_first_that_applies() {
     let mut bench = Bench::new(2, |_| {});
     assert_eq!(bench.hit(100 * S, &frame(2)), "fired");
-    assert_eq!(bench.hit(101 * S - 1, &frame(2)), "extended", "the same filter, within the window: before holdoff");
+    assert_eq!(
+        bench.hit(101 * S - 1, &frame(2)),
+        "extended",
+        "the same filter, within the window: before holdoff"
+    );
     assert_eq!(bench.hit(101 * S - 1, &frame(3)), "fired", "another filter");
     bench.held.iter().for_each(|fire| fire.window.close());
     assert_eq!(bench.hit(101 * S, &frame(3)), "held_off", "the window is over, the holdoff isn't");
@@ -78,7 +88,14 @@ fn each_hit_is_counted_once_by_the_first_that_applies() {
     let arp = [[0u8; 12].as_slice(), &[8, 6], &[0; 10]].concat();
     assert_eq!(bench.hit(102 * S, &arp), "template_unfilled");
     let counts = bench.trigger.counts();
-    let expected = HitCounts { fired: 2, extended: 1, held_off: 1, too_many: 1, template_unfilled: 1, ..HitCounts::default() };
+    let expected = HitCounts {
+        fired: 2,
+        extended: 1,
+        held_off: 1,
+        too_many: 1,
+        template_unfilled: 1,
+        ..HitCounts::default()
+    };
     assert_eq!((counts, counts.total()), (expected, 6));
     assert_eq!(bench.trigger.misses(), Misses { unfilled: Some("$dstIP"), uncompiled: None });
     assert_eq!((bench.held[0].window.from_ns(), bench.held[0].window.to_ns()), (90 * S, 106 * S - 1));
@@ -144,7 +161,10 @@ fn ever_new_values_that_make_no_filter_are_rationed_and_counted() {
         assert_eq!(bench.hit(100 * S, &frame6(1, port)), "template_unfilled");
     }
     let rationed = 10_000 - u64::from(crate::fits::FAILURES_AT_ONCE);
-    assert_eq!((bench.trigger.counts().template_unfilled, bench.trigger.counts().rationed), (10_000, rationed));
+    assert_eq!(
+        (bench.trigger.counts().template_unfilled, bench.trigger.counts().rationed),
+        (10_000, rationed)
+    );
     assert_eq!(bench.hit(102 * S, &frame6(1, 8)), "fired", "after a while others are looked at again");
 }
 
@@ -171,7 +191,11 @@ fn without_room_no_dump_begins_and_nothing_is_held_off() {
     bench.places.heed(full.clone());
     assert_eq!(bench.hit(100 * S, &frame(2)), "no_space");
     full.store(false, std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(bench.hit(100 * S + 1, &frame(2)), "fired", "neither held off nor disarmed by what was refused");
+    assert_eq!(
+        bench.hit(100 * S + 1, &frame(2)),
+        "fired",
+        "neither held off nor disarmed by what was refused"
+    );
     let expected = HitCounts { fired: 1, no_space: 1, ..HitCounts::default() };
     assert_eq!((bench.trigger.counts(), bench.trigger.counts().total()), (expected, 2));
 }
@@ -226,12 +250,15 @@ fn a_filter_that_the_link_type_can_t_have_is_counted_as_that() {
     let headers = Headers::parse(LinkType::RAW, &ip);
     let hit = hit(Moment::new(0, S), Matched { link_type: LinkType::RAW, headers: &headers, data: &ip });
     let verdict = |template: &str| {
-        let bench = Bench::new(8, |config| config.response.template = Some(Template::parse(template).unwrap()));
+        let bench =
+            Bench::new(8, |config| config.response.template = Some(Template::parse(template).unwrap()));
         let verdict = bench.trigger.occurred(&hit, &bench.places);
         assert_eq!(bench.trigger.counts().total(), 1, "{template}");
         verdict
     };
-    let Verdict::FilterUncompiled { cause } = verdict("ether host 02:02:02:02:02:02 and host $srcIP") else { panic!("compiled") };
+    let Verdict::FilterUncompiled { cause } = verdict("ether host 02:02:02:02:02:02 and host $srcIP") else {
+        panic!("compiled")
+    };
     assert!(cause.contains("ethernet addresses supported only on"), "{cause}");
     assert!(matches!(verdict("ip6 host $srcIP"), Verdict::TemplateUnfilled { name: "$srcIP" }));
     assert!(matches!(verdict("host $srcIP"), Verdict::Fired(_)));
@@ -326,7 +353,11 @@ fn occurrences_by_hand_are_counted_by_their_verdicts_like_any_other() {
     let mut bench = by_hand(1, |_| {});
     assert_eq!(bench.order(100 * S), "fired");
     assert_eq!(bench.order(100 * S), "extended", "the very same moment");
-    assert_eq!(bench.order(100 * S + 1), "fired", "no holdoff unless one is set, and one place more than there are");
+    assert_eq!(
+        bench.order(100 * S + 1),
+        "fired",
+        "no holdoff unless one is set, and one place more than there are"
+    );
     assert_eq!(bench.order(100 * S + 2), "too_many");
     bench.held.clear();
     bench.places.set_limits(1, Some(2));

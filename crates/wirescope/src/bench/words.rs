@@ -17,7 +17,8 @@ const LINE_BITS: f64 = 10e9;
 /// All of it.
 pub fn report(figures: &Figures) -> String {
     let mut text = String::new();
-    let cores = if figures.workers == 1 { "1 core".to_string() } else { format!("{} cores", figures.workers) };
+    let cores =
+        if figures.workers == 1 { "1 core".to_string() } else { format!("{} cores", figures.workers) };
     let _ = writeln!(text, "{}, {cores} measured", figures.machine);
     let _ = writeln!(
         text,
@@ -28,7 +29,8 @@ pub fn report(figures: &Figures) -> String {
         figures.memory
     );
     let fill = if uses_avx512() { "AVX-512" } else { "no AVX-512" };
-    let _ = writeln!(text, "memory takes {} from one core{} ({fill})", rate(figures.fill_one), from_all(figures));
+    let _ =
+        writeln!(text, "memory takes {} from one core{} ({fill})", rate(figures.fill_one), from_all(figures));
     let _ = writeln!(text, "packets are stored in form {}\n", figures.form.name());
     let _ = writeln!(text, "packets  workers  reader     packets/s  traffic      of memory  what limits it");
     for row in &figures.rows {
@@ -43,7 +45,11 @@ fn rate(bytes_per_ns: f64) -> String {
 }
 
 fn from_all(figures: &Figures) -> String {
-    if figures.workers == 1 { String::new() } else { format!(", {} from {}", rate(figures.fill_all), figures.workers) }
+    if figures.workers == 1 {
+        String::new()
+    } else {
+        format!(", {} from {}", rate(figures.fill_all), figures.workers)
+    }
 }
 
 impl Row {
@@ -69,7 +75,12 @@ fn line(row: &Row, figures: &Figures) -> String {
     let packets = format!("{:.1} M", row.packets_per_s() / 1e6);
     let share = format!("{:.0} %", 100.0 * of_memory);
     let words = limit(of_memory, row.reader);
-    format!("{:<8} {:>7}  {reader:<9}  {packets:>9}  {:<11}  {share:>9}  {words}", row.size, row.workers, bit_rate(bits))
+    format!(
+        "{:<8} {:>7}  {reader:<9}  {packets:>9}  {:<11}  {share:>9}  {words}",
+        row.size,
+        row.workers,
+        bit_rate(bits)
+    )
 }
 
 /// What a row is limited by.
@@ -85,7 +96,8 @@ fn limit(of_memory: f64, reader: bool) -> &'static str {
 
 /// What follows from the table for a line that somebody wants to record.
 fn sentences(figures: &Figures) -> String {
-    let one = |size: &str| figures.rows.iter().find(|row| row.size == size && row.workers == 1 && !row.reader);
+    let one =
+        |size: &str| figures.rows.iter().find(|row| row.size == size && row.workers == 1 && !row.reader);
     let mut text = String::new();
     for size in ["64 B", "IMIX"] {
         let Some(row) = one(size) else { continue };
@@ -93,11 +105,13 @@ fn sentences(figures: &Figures) -> String {
         let times = row.packets_per_s() / per_line;
         let _ = writeln!(
             text,
-            "A full 10 Gbit/s line of {size} packets is {:.1} M packets/s: one worker stores {times:.1} times that.",
+            "A full 10 Gbit/s line of {size} packets is {:.1} M packets/s: one worker stores {times:.1} \
+             times that.",
             per_line / 1e6
         );
     }
-    text + "This is the ring alone, headers parsed and keyed; what kernel and card need to deliver packets comes on top.\n"
+    text + "This is the ring alone, headers parsed and keyed; what kernel and card need to deliver packets \
+        comes on top.\n"
 }
 
 #[cfg(test)]
@@ -109,15 +123,25 @@ mod tests {
 
     #[test]
     fn the_report_says_rates_and_what_limits_them() {
-        let row =
-            |packets, size, ns, reader, missed| Row { size, packets, workers: 1, reader, ns: vec![ns, ns, 2.0 * ns], missed };
+        let row = |packets, size, ns, reader, missed| Row {
+            size,
+            packets,
+            workers: 1,
+            reader,
+            ns: vec![ns, ns, 2.0 * ns],
+            missed,
+        };
         let figures = Figures {
             machine: "Some CPU, kernel 6.1".to_string(),
             form: Form::Plain,
             ring_bytes: 1 << 30,
             segment_bytes: 2 << 20,
             prefault: Duration::from_millis(400),
-            memory: RingMemory { kind: MemoryKind::Hugetlb { page_bytes: 2 << 20 }, locked: false, node: None },
+            memory: RingMemory {
+                kind: MemoryKind::Hugetlb { page_bytes: 2 << 20 },
+                locked: false,
+                node: None,
+            },
             fill_one: 20.0,
             fill_all: 30.0,
             workers: 2,
@@ -127,11 +151,14 @@ mod tests {
         let text = report(&figures);
         for expected in [
             "Some CPU, kernel 6.1, 2 cores measured",
-            "ring of 1 GiB, segments of 2 MiB, made resident in 400 ms; every result was checked\nits memory: 2 MiB huge pages from hugetlbfs\n",
+            "ring of 1 GiB, segments of 2 MiB, made resident in 400 ms; every result was checked\nits \
+             memory: 2 MiB huge pages from hugetlbfs\n",
             "memory takes 20.0 GB/s from one core, 30.0 GB/s from 2",
             "packets are stored in form plain",
-            "64 B           1  -             50.0 M  25.6 Gbit/s       28 %  core: parsing and copying each packet",
-            "1518 B         1  74 % seen     12.5 M  152 Gbit/s        98 %  memory: nothing can store faster here",
+            "64 B           1  -             50.0 M  25.6 Gbit/s       28 %  core: parsing and copying each \
+             packet",
+            "1518 B         1  74 % seen     12.5 M  152 Gbit/s        98 %  memory: nothing can store \
+             faster here",
             "A full 10 Gbit/s line of 64 B packets is 14.9 M packets/s: one worker stores 3.4 times that.",
         ] {
             assert!(text.contains(expected), "{expected}\n{text}");

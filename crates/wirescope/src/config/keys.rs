@@ -11,7 +11,8 @@ use scope_spelling::values::{parse_duration_ns, parse_percent, parse_size};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// Flags that are no keys: the file itself, those that are short for `--source`, and what only a test asks for.
+/// Flags that are no keys: the file itself, those that are short for `--source`, and what only a test asks
+/// for.
 const NO_KEYS: [&str; 6] = ["help", "help_all", "config", "interface", "read", "rights_selftest"];
 /// What a trigger may say where it is a table.
 const TRIGGER: Shape = Shape {
@@ -62,14 +63,18 @@ fn kind(arg: &Arg) -> Kind {
     }
 }
 
-/// Whether a flag's value is a path, one of a few words, a template, or a command, so that no number is meant.
+/// Whether a flag's value is a path, one of a few words, a template, or a command, so that no number is
+/// meant.
 fn is_words(arg: &Arg) -> bool {
     let path = arg.get_value_parser().type_id() == ValueParser::path_buf().type_id();
-    let template = arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "TEMPLATE" || name == "CMD"));
+    let template = arg
+        .get_value_names()
+        .is_some_and(|names| names.iter().any(|name| name == "TEMPLATE" || name == "CMD"));
     path || template || !arg.get_possible_values().is_empty()
 }
 
-/// What the command line gives, by key. All forms of a source are one list, in the order of the flags `--source`, `-i`, `-r`.
+/// What the command line gives, by key. All forms of a source are one list, in the order of the flags
+/// `--source`, `-i`, `-r`.
 pub fn given(matches: &ArgMatches, keys: &Keys) -> Given {
     let by_flag = |id: &str| {
         let there = matches.try_contains_id(id).unwrap_or(false);
@@ -80,7 +85,9 @@ pub fn given(matches: &ArgMatches, keys: &Keys) -> Given {
     let mut given = Given::new();
     for arg in cli.find_subcommand("run").into_iter().flat_map(|run| run.get_arguments()) {
         let id = arg.get_id().as_str();
-        let Some(key) = arg.get_long().and_then(|name| keys.get(name)).filter(|key| by_flag(id) && key.name != "source") else {
+        let Some(key) =
+            arg.get_long().and_then(|name| keys.get(name)).filter(|key| by_flag(id) && key.name != "source")
+        else {
             continue;
         };
         let texts: Vec<OsString> = match key.kind {
@@ -101,20 +108,25 @@ fn values(texts: Vec<OsString>) -> Vec<Value> {
     texts.into_iter().map(|text| Value::new(text, Origin::Flag)).collect()
 }
 
-/// What a key's text means, so that other spellings of the same (`64MiB`, `65536KiB`) are told to be the same.
+/// What a key's text means, so that other spellings of the same (`64MiB`, `65536KiB`) are told to be the
+/// same.
 pub fn meanings() -> impl Fn(&str, &str) -> String {
     let mut cli = Cli::command();
     cli.build();
     let run = cli.find_subcommand("run").into_iter().flat_map(|run| run.get_arguments());
     let of_arg = |arg: &Arg| Some((arg.get_long()?.to_string(), arg.get_value_names()?.first()?.to_string()));
     let value_names: BTreeMap<String, String> = run.filter_map(of_arg).collect();
-    move |key, text| meaning(value_names.get(key).map_or("", String::as_str), text).unwrap_or_else(|| text.to_string())
+    move |key, text| {
+        meaning(value_names.get(key).map_or("", String::as_str), text).unwrap_or_else(|| text.to_string())
+    }
 }
 
 /// A text that is the same for all spellings of a value; the help's name for the value says how it is read.
 fn meaning(value_name: &str, text: &str) -> Option<String> {
     match value_name {
-        "SIZE|PERCENT" if text.trim_end().ends_with('%') => parse_percent(text).ok().map(|ppm| format!("{ppm} ppm")),
+        "SIZE|PERCENT" if text.trim_end().ends_with('%') => {
+            parse_percent(text).ok().map(|ppm| format!("{ppm} ppm"))
+        }
         "SIZE" | "BYTES" | "SIZE|PERCENT" => parse_size(text).ok().map(|bytes| bytes.to_string()),
         "TIME" => parse_duration_ns(text).ok().map(|ns| ns.to_string()),
         "N" | "NODE" => text.parse::<u64>().ok().map(|number| number.to_string()),

@@ -1,10 +1,12 @@
 //! SIGHUP: the configuration file is read again while the run goes.
 //!
 //! 1. The signal's thread wakes the reloader's thread; signals that come meanwhile are one.
-//! 2. The file is opened: by the run itself where its rights allow that, below the system's folders, else by a process beside it,
+//! 2. The file is opened: by the run itself where its rights allow that, below the system's folders, else by
+//!    a process beside it,
 //!    which is begun with the run. File and flags are laid over each other and checked as at the start, but nothing of the machine is looked at. Any fault:
 //!    the old configuration goes on as a whole.
-//! 3. What may change while a run goes ([`Live`]) is taken from the new settings, everything else stays and is named.
+//! 3. What may change while a run goes ([`Live`]) is taken from the new settings, everything else stays and
+//!    is named.
 //! 4. The engine makes machine code and puts the new triggers in force between two batches.
 
 use super::{keys, laid_over, meant, written};
@@ -73,7 +75,8 @@ impl Reloader {
             format!("{key}: can't change while the run goes: {old} goes on, {new} comes with the next start")
         };
         let meant_as = keys::meanings();
-        let kept = new.settings.changed(&self.settings, &meant_as).filter(|key| kept(key)).map(told).collect();
+        let kept =
+            new.settings.changed(&self.settings, &meant_as).filter(|key| kept(key)).map(told).collect();
         let changed = settings.changed(&self.settings, &meant_as).map(str::to_string).collect();
         let args = meant(settings)?;
         let live = plan::plan(&args, look)?.run.live;
@@ -110,7 +113,9 @@ impl Reloader {
             let answer = loop {
                 match control.send(order) {
                     Ok(answer) => break answer,
-                    Err(Unsent { refusal: Refusal::Busy, order: again }) if control.stops() == 0 => order = again,
+                    Err(Unsent { refusal: Refusal::Busy, order: again }) if control.stops() == 0 => {
+                        order = again
+                    }
                     Err(_) => return,
                 }
                 std::thread::sleep(AGAIN_EVERY);

@@ -30,7 +30,10 @@ fn settings(text: &str) -> Result<RunArgs, Vec<Fault>> {
 /// What a check says of a text.
 fn faults(text: &str) -> Vec<String> {
     let faults = settings(text).and_then(|args| plan::plan(&args, Look::Nowhere)).err().unwrap_or_default();
-    assert!(faults.is_sorted_by_key(|fault| fault.line().unwrap_or(usize::MAX)), "not in order of lines: {faults:#?}");
+    assert!(
+        faults.is_sorted_by_key(|fault| fault.line().unwrap_or(usize::MAX)),
+        "not in order of lines: {faults:#?}"
+    );
     faults.iter().map(ToString::to_string).collect()
 }
 
@@ -96,14 +99,17 @@ fn a_nul_character_is_refused_with_its_line_wherever_a_text_may_stand() {
         for value in ["\"a\\u0000b\"", "\"\\u0000\""] {
             let said = faults(&format!("{}{name} = {value}\n", good_without(name)));
             assert_eq!(
-                said.iter().filter(|fault| fault.contains(&format!("{name}: ")) && fault.contains("NUL")).count(),
+                said.iter()
+                    .filter(|fault| fault.contains(&format!("{name}: ")) && fault.contains("NUL"))
+                    .count(),
                 1,
                 "{said:#?}"
             );
             check_wrong(name, value);
         }
     }
-    let text = "source = [\"synth:\",\n\"file:a\\u0000b\"]\nout = \"x\"\n[[trigger]]\nname = \"a\"\nexpr = \"udp\\u0000\"\n[[trigger]]\nexpr = \"tcp\"\ndump = \"\\u0000\"\n";
+    let text = "source = [\"synth:\",\n\"file:a\\u0000b\"]\nout = \"x\"\n[[trigger]]\nname = \"a\"\nexpr = \
+        \"udp\\u0000\"\n[[trigger]]\nexpr = \"tcp\"\ndump = \"\\u0000\"\n";
     let said = faults(text);
     let places = ["t.toml:2: source: ", "t.toml:6: trigger.expr: ", "t.toml:9: trigger.dump: "];
     assert_eq!(said.len(), places.len(), "{said:#?}");
@@ -117,7 +123,9 @@ fn odd_values_are_refused_with_their_line() {
     for value in ["5", "1e300", "-0.0"] {
         check_wrong("exec", value);
     }
-    for value in ["0", "-5", "1e300", "1.5", "4294967295", "\"0\"", "\"1234:0\"", "\"1234:\"", "\"a\\nb\"", "\"a:b\""] {
+    for value in
+        ["0", "-5", "1e300", "1.5", "4294967295", "\"0\"", "\"1234:0\"", "\"1234:\"", "\"a\\nb\"", "\"a:b\""]
+    {
         check_wrong("user", value);
     }
     assert_eq!(faults(&format!("{}user = 1234\n", good_without("none"))), [""; 0]);
@@ -167,7 +175,13 @@ fn a_faulty_filter_hides_no_other_fault_of_its_trigger() {
 #[test]
 fn unknown_keys_are_refused_with_the_nearest_known_one_and_all_faults_come_at_once() {
     let said = faults("rng = 5\nhold_off = 3\nxyzzy = 1\nmlock = 5\n[sorce]\nspec = 1\n");
-    let expected = ["t.toml:1: rng: ", "t.toml:2: hold_off: ", "t.toml:3: xyzzy: ", "t.toml:4: mlock: is 5", "t.toml:5: sorce: "];
+    let expected = [
+        "t.toml:1: rng: ",
+        "t.toml:2: hold_off: ",
+        "t.toml:3: xyzzy: ",
+        "t.toml:4: mlock: is 5",
+        "t.toml:5: sorce: ",
+    ];
     assert_eq!(said.len(), expected.len(), "{said:#?}");
     for (fault, word) in said.iter().zip(expected) {
         assert!(fault.starts_with(word), "'{fault}' is not '{word}'");
@@ -179,12 +193,14 @@ fn unknown_keys_are_refused_with_the_nearest_known_one_and_all_faults_come_at_on
 
 #[test]
 fn a_general_key_behind_a_list_of_tables_is_sent_above_it() {
-    let text = "source = \"synth:\"\nout = \"x\"\n[[trigger]]\nexpr = \"udp\"\nring = \"64MiB\"\nnam = \"a\"\n";
+    let text =
+        "source = \"synth:\"\nout = \"x\"\n[[trigger]]\nexpr = \"udp\"\nring = \"64MiB\"\nnam = \"a\"\n";
     let said = faults(text);
     assert_eq!(
         said,
         [
-            "t.toml:5: trigger.ring: there is no such key; 'ring' is a key of the whole file: write it above the first [[trigger]]",
+            "t.toml:5: trigger.ring: there is no such key; 'ring' is a key of the whole file: write it above \
+             the first [[trigger]]",
             "t.toml:6: trigger.nam: there is no such key; did you mean 'name'?",
         ]
     );
@@ -194,9 +210,13 @@ fn a_general_key_behind_a_list_of_tables_is_sent_above_it() {
 
 #[test]
 fn bad_toml_is_refused_with_its_line() {
-    for (text, line) in [("a = \n", 1), ("ring = 1\nring = 2\n", 2), ("\n\n[[trigger\n", 3), ("x = \"a\n", 1)] {
+    for (text, line) in [("a = \n", 1), ("ring = 1\nring = 2\n", 2), ("\n\n[[trigger\n", 3), ("x = \"a\n", 1)]
+    {
         let said = faults(text);
-        assert!(said.len() == 1 && said[0].starts_with(&format!("t.toml:{line}: no TOML: ")), "{text:?}: {said:?}");
+        assert!(
+            said.len() == 1 && said[0].starts_with(&format!("t.toml:{line}: no TOML: ")),
+            "{text:?}: {said:?}"
+        );
     }
 }
 
@@ -232,7 +252,13 @@ fn flags_stand_above_what_a_trigger_of_the_file_says_of_itself() {
         let triggers = plan::plan(&with_flags(text, flags), Look::Nowhere).unwrap().run.live.triggers;
         let told = |t: &scope_trigger::TriggerConfig| {
             let dump = t.response.template.as_ref().map(|template| template.text().to_string());
-            (t.response.before_ns / 1_000_000, t.response.after_ns / 1_000_000, t.holdoff_ns / 1_000_000, t.single, dump)
+            (
+                t.response.before_ns / 1_000_000,
+                t.response.after_ns / 1_000_000,
+                t.holdoff_ns / 1_000_000,
+                t.single,
+                dump,
+            )
         };
         triggers.iter().map(told).collect()
     };
@@ -246,7 +272,9 @@ fn flags_stand_above_what_a_trigger_of_the_file_says_of_itself() {
         [some("ip"), some("arp")]
     );
     let shown = with_flags(text, &flags).settings.to_toml();
-    for line in ["before = \"1s\" # flag", "    { expr = \"tcp\", name = \"b\" }, # t.toml:10; by flag: before"] {
+    for line in
+        ["before = \"1s\" # flag", "    { expr = \"tcp\", name = \"b\" }, # t.toml:10; by flag: before"]
+    {
         assert!(shown.lines().any(|shown| shown == line), "no '{line}' in {shown}");
     }
     assert!(shown.contains("# t.toml:3; by flag: after, before, dump, holdoff, single"), "{shown}");
@@ -260,7 +288,8 @@ fn faults_of_triggers_of_one_name_are_told_where_they_stand() {
     assert_eq!(said.len(), 2, "{said:#?}");
     assert!(said[0].starts_with("t.toml:10: trigger: name: 'x' is given twice"), "{said:#?}");
     assert!(
-        said[1].starts_with("t.toml:12: trigger 'x': before: 'z'") && said[1].contains("e.g. before = \"30s\" or"),
+        said[1].starts_with("t.toml:12: trigger 'x': before: 'z'")
+            && said[1].contains("e.g. before = \"30s\" or"),
         "{said:#?}"
     );
 }
@@ -269,8 +298,11 @@ fn faults_of_triggers_of_one_name_are_told_where_they_stand() {
 fn a_trigger_without_a_filter_is_looked_at_with_all_its_words() {
     let text = "source = \"synth:\"\nout = \"x\"\ndump = \"ip\"\n[[trigger]]\nnam = \"x\"\nbefore = \"z\"\n";
     let said = faults(text);
-    let starts =
-        ["t.toml:4: trigger: there is no 'expr'", "t.toml:5: trigger.nam: ", "t.toml:6: trigger 'trigger1': before: 'z'"];
+    let starts = [
+        "t.toml:4: trigger: there is no 'expr'",
+        "t.toml:5: trigger.nam: ",
+        "t.toml:6: trigger 'trigger1': before: 'z'",
+    ];
     assert_eq!(said.len(), starts.len(), "{said:#?}");
     for (said, start) in said.iter().zip(starts) {
         assert!(said.starts_with(start), "'{start}' is not {said}");
@@ -288,9 +320,8 @@ fn combinations_of_keys_are_told_with_file_and_lines_in_the_words_of_the_file() 
     };
     check(
         "write = \"-\"\nsummary = \"json\"\n",
-        &[
-            "t.toml:3: write: the dump and summary (t.toml:4) can't both have standard output; write write = \"FILE\", or leave summary",
-        ],
+        &["t.toml:3: write: the dump and summary (t.toml:4) can't both have standard output; write write = \
+             \"FILE\", or leave summary"],
     );
     check(
         "write = \"a\"\nexit-after = 2\n",
@@ -305,7 +336,10 @@ fn combinations_of_keys_are_told_with_file_and_lines_in_the_words_of_the_file() 
     check("exec = \" \"\n", &["t.toml:3: exec: there is no command in it; write e.g. exec = 'gzip"]);
     check("before = \"--ring\"\n", &["t.toml:3: before: '--ring'"]);
     let said = faults("source = \"synth:\"\nout = \"d\"\nring = \"1KiB\"\n");
-    assert!(said[0].starts_with("t.toml:3: ring: ") && said[0].contains("enlarge ring or choose"), "{said:#?}");
+    assert!(
+        said[0].starts_with("t.toml:3: ring: ") && said[0].contains("enlarge ring or choose"),
+        "{said:#?}"
+    );
     let args = with_flags("source = \"synth:\"\nsummary = \"json\"\n", &["-w", "-"]);
     let said = plan::plan(&args, Look::Nowhere).unwrap_err();
     assert!(said[0].to_string().starts_with("-w: the dump and --summary (t.toml:2) can't both"), "{said:#?}");
@@ -317,7 +351,10 @@ fn an_empty_template_is_proposed_as_it_is_written_where_the_trigger_stands() {
     let said = |args: &RunArgs| plan::plan(args, Look::Known(&[USB])).unwrap_err()[0].to_string();
     let text = "source = \"synth:\"\nout = \"d\"\n";
     let of_file = said(&settings(&format!("{text}trigger = \"udp\"\n")).unwrap());
-    assert!(of_file.contains("\ndump = '' keeps all of a window") && !of_file.contains("--dump"), "{of_file}");
+    assert!(
+        of_file.contains("\ndump = '' keeps all of a window") && !of_file.contains("--dump"),
+        "{of_file}"
+    );
     let of_flags = said(&with_flags(text, &["--trigger", "udp"]));
     assert!(of_flags.contains("\n--dump '' keeps all of a window"), "{of_flags}");
 }
@@ -330,11 +367,19 @@ fn other_spellings_of_a_value_and_added_defaults_are_no_change() {
         let found: Vec<&str> = new.changed(&old, &meant_as).collect();
         assert_eq!(found, expected, "{}", new.to_toml());
     };
-    check("ring = \"64MiB\"\nsource = \"synth:rate=5k\"", "ring = \"65536KiB\"\nsource = [\"synth:rate=5000\"]", &[]);
+    check(
+        "ring = \"64MiB\"\nsource = \"synth:rate=5k\"",
+        "ring = \"65536KiB\"\nsource = [\"synth:rate=5000\"]",
+        &[],
+    );
     check("", "before = \"0.5m\"\nsingle = false\nverbose = 0\nafter = 1e1", &[]);
     check("", "before = \"0.6m\"\nsingle = true", &["before", "single"]);
     check("trigger = \"udp\"", "[[trigger]]\nexpr = \"udp\"\nbefore = \"0.5m\"\nsingle = false", &[]);
-    check("[[trigger]]\nexpr = \"udp\"\nbefore = 30", "before = 9\n[[trigger]]\nexpr = \"udp\"\nbefore = \"30s\"", &["before"]);
+    check(
+        "[[trigger]]\nexpr = \"udp\"\nbefore = 30",
+        "before = 9\n[[trigger]]\nexpr = \"udp\"\nbefore = \"30s\"",
+        &["before"],
+    );
     check("dump-min-free = \"10%\"", "dump-min-free = \"10.0 %\"", &[]);
 }
 
@@ -343,14 +388,19 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
     let base = "source = \"afpacket:eth0\"\nout = \"x\"\n";
     let live = |text: &str| {
         let args = settings(&format!("{base}{text}\n")).unwrap_or_else(|faults| panic!("{faults:?}"));
-        plan::plan(&args, Look::Known(&[LinkType::ETHERNET])).unwrap_or_else(|faults| panic!("{faults:?}")).run.live
+        plan::plan(&args, Look::Known(&[LinkType::ETHERNET]))
+            .unwrap_or_else(|faults| panic!("{faults:?}"))
+            .run
+            .live
     };
     let is_same = |one: &str, other: &str| {
         let Live { triggers, before_ns, dumps_max, exit_after } = live(one);
         let other = live(other);
         let triggers_are = triggers.len() == other.triggers.len();
-        let triggers_are = triggers_are && triggers.iter().zip(&other.triggers).all(|(one, other)| one.same_as(other));
-        triggers_are && (before_ns, dumps_max, exit_after) == (other.before_ns, other.dumps_max, other.exit_after)
+        let triggers_are =
+            triggers_are && triggers.iter().zip(&other.triggers).all(|(one, other)| one.same_as(other));
+        triggers_are
+            && (before_ns, dumps_max, exit_after) == (other.before_ns, other.dumps_max, other.exit_after)
     };
     let trigger = "trigger = \"udp\"\n";
     let of_live = [
@@ -367,7 +417,8 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
     assert_eq!(of_live.map(|(key, _)| key), Live::KEYS);
     for (key, value) in of_live {
         assert!(keys::all().get(key).is_some(), "{key}");
-        let with = if key == "trigger" { format!("{key} = {value}") } else { format!("{trigger}{key} = {value}") };
+        let with =
+            if key == "trigger" { format!("{key} = {value}") } else { format!("{trigger}{key} = {value}") };
         assert!(!is_same(trigger, &with), "{key} changes nothing that a reload takes");
     }
     let of_fixed = [
@@ -391,14 +442,20 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("log-format", "\"json\""),
     ];
     for (key, value) in of_fixed {
-        assert!(is_same(trigger, &format!("{trigger}{key} = {value}")), "{key} changes what a reload takes, and isn't named");
+        assert!(
+            is_same(trigger, &format!("{trigger}{key} = {value}")),
+            "{key} changes what a reload takes, and isn't named"
+        );
     }
 }
 
 #[test]
 fn a_number_of_hundreds_of_digits_is_told_with_its_power_of_ten() {
     let said = faults("source = \"synth:\"\nout = \"d\"\nbefore = 1e300\n");
-    assert!(said[0].starts_with("t.toml:3: before: ") && said[0].contains("'1e300'") && said[0].len() < 200, "{said:#?}");
+    assert!(
+        said[0].starts_with("t.toml:3: before: ") && said[0].contains("'1e300'") && said[0].len() < 200,
+        "{said:#?}"
+    );
 }
 
 #[test]
@@ -440,7 +497,9 @@ fn a_trigger_s_own_words_stand_above_the_general_ones() {
 fn whole_example() -> String {
     let text = std::fs::read_to_string(EXAMPLE).unwrap();
     let uncommented = |line: &str| match line.strip_prefix('#') {
-        Some(rest) if rest.starts_with(|first: char| first.is_ascii_lowercase()) && rest.contains(" = ") => rest.to_string(),
+        Some(rest) if rest.starts_with(|first: char| first.is_ascii_lowercase()) && rest.contains(" = ") => {
+            rest.to_string()
+        }
         _ => line.to_string(),
     };
     text.lines().map(|line| uncommented(line) + "\n").collect()
@@ -499,41 +558,57 @@ fn template() -> impl Strategy<Value = String> {
 /// One element of `trigger`, with the number that makes its name the only one.
 fn trigger(number: usize) -> impl Strategy<Value = String> {
     let own = prop::collection::btree_map(0usize..6, time(), 0..6);
-    (filter(), own, template(), any::<bool>(), any::<bool>()).prop_map(move |(expr, own, template, table, single)| {
-        if !table {
-            return quoted(&format!("t{number}={expr}"));
-        }
-        let words = own.into_iter().map(|(which, time)| match which {
-            0 => format!(", before = {time}"),
-            1 => format!(", after = {time}"),
-            2 => format!(", holdoff = {time}"),
-            3 => format!(", dump = {template}"),
-            4 => format!(", single = {single}"),
-            _ => ", holdoff-key = '$srcIP'".to_string(),
-        });
-        format!("{{ expr = {}, name = \"t{number}\"{} }}", quoted(&expr), words.collect::<String>())
-    })
+    (filter(), own, template(), any::<bool>(), any::<bool>()).prop_map(
+        move |(expr, own, template, table, single)| {
+            if !table {
+                return quoted(&format!("t{number}={expr}"));
+            }
+            let words = own.into_iter().map(|(which, time)| match which {
+                0 => format!(", before = {time}"),
+                1 => format!(", after = {time}"),
+                2 => format!(", holdoff = {time}"),
+                3 => format!(", dump = {template}"),
+                4 => format!(", single = {single}"),
+                _ => ", holdoff-key = '$srcIP'".to_string(),
+            });
+            format!("{{ expr = {}, name = \"t{number}\"{} }}", quoted(&expr), words.collect::<String>())
+        },
+    )
 }
 
 /// A configuration that is in order.
 fn configuration() -> impl Strategy<Value = String> {
-    let triggers = prop::collection::vec(any::<u8>(), 1..4)
-        .prop_flat_map(|all| all.iter().enumerate().map(|(number, _)| trigger(number).boxed()).collect::<Vec<_>>());
-    let path =
-        "[^\\x00]{1,20}".prop_filter("a path with a name", |path| Path::new(path).file_name().is_some() && !path.ends_with('/'));
+    let triggers = prop::collection::vec(any::<u8>(), 1..4).prop_flat_map(|all| {
+        all.iter().enumerate().map(|(number, _)| trigger(number).boxed()).collect::<Vec<_>>()
+    });
+    let path = "[^\\x00]{1,20}".prop_filter("a path with a name", |path| {
+        Path::new(path).file_name().is_some() && !path.ends_with('/')
+    });
     let source = prop_oneof![
         Just("\"synth:rate=10\"".to_string()),
         Just("[\"afpacket:eth0\", { spec = \"afpacket:eth1,workers=2\" }]".to_string()),
         Just("[{ spec = 'file:a\\,b.pcap' }]".to_string()),
     ];
-    let more = (time(), 1u32..1000, any::<bool>(), 0u8..4, prop::option::of(template()), prop::option::of(16u32..64));
-    (triggers, path, source, more).prop_map(|(triggers, path, source, (before, dumps_max, switch, verbose, dump, mib))| {
-        let mut text = format!("source = {source}\nout = {}\nring-out = {}\n", quoted(&path), quoted(&path));
-        text += &format!("before = {before}\ndumps-max = {dumps_max}\nsingle = {switch}\nverbose = {verbose}\n");
-        text += &dump.map_or(String::new(), |dump| format!("dump = [{dump}]\n"));
-        text += &mib.map_or(String::new(), |mib| format!("ring = \"{mib}MiB\"\n"));
-        text + &format!("trigger = [{}]\n", triggers.join(", "))
-    })
+    let more = (
+        time(),
+        1u32..1000,
+        any::<bool>(),
+        0u8..4,
+        prop::option::of(template()),
+        prop::option::of(16u32..64),
+    );
+    (triggers, path, source, more).prop_map(
+        |(triggers, path, source, (before, dumps_max, switch, verbose, dump, mib))| {
+            let mut text =
+                format!("source = {source}\nout = {}\nring-out = {}\n", quoted(&path), quoted(&path));
+            text += &format!(
+                "before = {before}\ndumps-max = {dumps_max}\nsingle = {switch}\nverbose = {verbose}\n"
+            );
+            text += &dump.map_or(String::new(), |dump| format!("dump = [{dump}]\n"));
+            text += &mib.map_or(String::new(), |mib| format!("ring = \"{mib}MiB\"\n"));
+            text + &format!("trigger = [{}]\n", triggers.join(", "))
+        },
+    )
 }
 
 proptest! {

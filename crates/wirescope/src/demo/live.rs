@@ -1,9 +1,12 @@
 //! The demo on real packets: a veth pair between two network namespaces, one sends, the other is recorded.
 //!
-//! 1. The thread that will record and the thread that will send each enter a network namespace of their own. These have no
+//! 1. The thread that will record and the thread that will send each enter a network namespace of their own.
+//!    These have no
 //!    names: when the threads end, however they end, the kernel removes the namespaces and the veth pair with them.
-//! 2. The sender switches IPv6 off, makes the veth pair with iproute2 and puts one end into the recorder's namespace.
-//! 3. The recorder runs what `wirescope run -i scope1 ...` would; the sender waits for that, sends, and stops the run.
+//! 2. The sender switches IPv6 off, makes the veth pair with iproute2 and puts one end into the recorder's
+//!    namespace.
+//! 3. The recorder runs what `wirescope run -i scope1 ...` would; the sender waits for that, sends, and stops
+//!    the run.
 
 use super::{arguments, planned, tell, tell_command, told};
 use crate::record::{self, Ended};
@@ -67,7 +70,8 @@ pub fn demo(folder: &Path) -> u8 {
         let (stopper, log, arguments) = (&control, &log, &arguments);
         let sender = scope.spawn(move || {
             let sent = send(told_recorder, wired, log, stopper);
-            // The veth pair lives as long as both threads: nothing is ever sent here, so this waits for the recorder's end.
+            // The veth pair lives as long as both threads: nothing is ever sent here, so this waits for the
+            // recorder's end.
             let _: Result<(), _> = until_recorded.recv();
             sent
         });
@@ -108,7 +112,12 @@ fn wire(recorder_is: &Sender<i32>, is_wired: &Receiver<()>) -> Result<(), String
 }
 
 /// The sender's thread.
-fn send(told_recorder: Receiver<i32>, wired: Sender<()>, log: &Path, control: &Control) -> Result<(), String> {
+fn send(
+    told_recorder: Receiver<i32>,
+    wired: Sender<()>,
+    log: &Path,
+    control: &Control,
+) -> Result<(), String> {
     enter_new_namespace()?;
     let recorder = told_recorder.recv().map_err(|_| "the recorder's thread has ended".to_string())?;
     let peer = recorder.to_string();
@@ -166,7 +175,10 @@ fn enter_new_namespace() -> Result<(), String> {
 /// Runs iproute2 in this thread's namespace.
 fn ip(arguments: &[&str]) -> Result<(), String> {
     let command = format!("ip {}", arguments.join(" "));
-    let output = Command::new("ip").args(arguments).output().map_err(|error| format!("{command}: {error}; install iproute2"))?;
+    let output = Command::new("ip")
+        .args(arguments)
+        .output()
+        .map_err(|error| format!("{command}: {error}; install iproute2"))?;
     match output.status.success() {
         true => Ok(()),
         false => Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr).trim())),

@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 
 use crate::speech::{Level, say};
 
-/// Packets of each link type that are kept for measuring, and bytes of each: few enough to stay in the processor's cache.
+/// Packets of each link type that are kept for measuring, and bytes of each: few enough to stay in the
+/// processor's cache.
 const SAMPLE_PACKETS_MAX: usize = 256;
 const SAMPLE_BYTES_MAX: usize = 2048;
 /// One round of measuring takes at least this long; the best of the rounds counts.
 const ROUND: Duration = Duration::from_millis(10);
 const ROUNDS: usize = 5;
-/// Link types of a file that are told apart; packets of further ones are counted, and the filter isn't asked of them.
+/// Link types of a file that are told apart; packets of further ones are counted, and the filter isn't asked
+/// of them.
 pub const LINKS_MAX: usize = 64;
 /// Tags that are told apart: 0, 1, 2, and more.
 pub const TAG_COUNTS: usize = 4;
@@ -90,7 +92,8 @@ impl Engine {
     }
 }
 
-/// The packets of a file by link type, in order of appearance, at most [`LINKS_MAX`]; and how many are of further types.
+/// The packets of a file by link type, in order of appearance, at most [`LINKS_MAX`]; and how many are of
+/// further types.
 pub type OfFile = (Vec<(LinkType, Taken)>, u64);
 
 /// Counts the packets of a file.
@@ -121,11 +124,15 @@ pub fn generated(filter: &Filter) -> Result<Taken, String> {
         ..SynthOptions::default()
     };
     let mut counter = Counter::new(filter);
-    for mut source in synth::open(&options, "generated packets").map_err(|error: SourceError| error.to_string())? {
+    for mut source in
+        synth::open(&options, "generated packets").map_err(|error: SourceError| error.to_string())?
+    {
         counter.run(&mut source)?;
     }
     let first = counter.links.into_iter().next();
-    first.map(|of_link| of_link.taken).ok_or_else(|| "generated packets: none came; this is a defect, please report it".into())
+    first
+        .map(|of_link| of_link.taken)
+        .ok_or_else(|| "generated packets: none came; this is a defect, please report it".into())
 }
 
 /// The sink that counts.
@@ -226,8 +233,11 @@ pub fn cost(filter: &Filter, link: LinkType, sample: &[(Vec<u8>, u32)]) -> Resul
             Err(reason) => return Ok((engine, Err(reason))),
         };
         let rounds = (0..ROUNDS).map(|_| round(&predicate, &parsed, expected));
-        let best = rounds.collect::<Option<Vec<f64>>>().and_then(|rounds| rounds.into_iter().min_by(f64::total_cmp));
-        let fault = || format!("the {} takes other packets each time; this is a defect, please report it", engine.name());
+        let best =
+            rounds.collect::<Option<Vec<f64>>>().and_then(|rounds| rounds.into_iter().min_by(f64::total_cmp));
+        let fault = || {
+            format!("the {} takes other packets each time; this is a defect, please report it", engine.name())
+        };
         best.ok_or_else(fault).map(|best| (engine, Ok(best)))
     };
     Engine::ALL.into_iter().map(of_engine).collect()

@@ -6,12 +6,17 @@ use crate::words::{counted, number};
 use scope_filter::VlanRule;
 use std::fmt::Write;
 
-const TAGS: [&str; TAG_COUNTS] = ["without VLAN tags", "with one VLAN tag", "with two VLAN tags", "with more VLAN tags"];
+const TAGS: [&str; TAG_COUNTS] =
+    ["without VLAN tags", "with one VLAN tag", "with two VLAN tags", "with more VLAN tags"];
 
 /// The whole text.
 pub fn report(report: &Report) -> String {
     let mut text = format!("Filter: {}\n", if report.text.is_empty() { "(empty)" } else { &report.text });
-    section(&mut text, "Meaning, by libpcap", report.notes.iter().chain([&vlan(report)]).map(|note| format!("- {note}")));
+    section(
+        &mut text,
+        "Meaning, by libpcap",
+        report.notes.iter().chain([&vlan(report)]).map(|note| format!("- {note}")),
+    );
     if let Some(file) = &report.file
         && report.links.iter().all(|of_link| of_link.tally.is_none_or(|tally| tally.packets() == 0))
     {
@@ -22,7 +27,9 @@ pub fn report(report: &Report) -> String {
     }
     if let (Some(file), 1..) = (&report.file, report.beyond) {
         let (packets, most) = (counted(report.beyond, "packet"), packets::LINKS_MAX);
-        let line = format!("{packets}: the filter was asked of the first {most} link types only; split the file by link type");
+        let line = format!(
+            "{packets}: the filter was asked of the first {most} link types only; split the file by link type"
+        );
         section(&mut text, &format!("Packets of {file} of further link types"), [line]);
     }
     text
@@ -50,9 +57,11 @@ fn vlan(report: &Report) -> String {
             'vlan' in the text is looked for in untagged packets only"
                 .into()
         }
-        (VlanRule::Exact, _) => "VLAN rule 'exact', libpcap's letter: what isn't behind a 'vlan' in the text is looked for in \
+        (VlanRule::Exact, _) => {
+            "VLAN rule 'exact', libpcap's letter: what isn't behind a 'vlan' in the text is looked for in \
             untagged packets only"
-            .into(),
+                .into()
+        }
     }
 }
 
@@ -60,11 +69,18 @@ fn link(text: &mut String, of_link: &OfLink, report: &Report) {
     let (link, filter) = (of_link.link, &of_link.filter);
     let name = link.name();
     if !filter.compiles_for(link) {
-        section(text, &format!("Link type {name}"), ["what it asks for isn't there: it takes no packet".to_string()]);
+        section(
+            text,
+            &format!("Link type {name}"),
+            ["what it asks for isn't there: it takes no packet".to_string()],
+        );
     }
     for printed in filter.printed(link) {
         let (length, lines) = match printed.lines.len() as u64 {
-            0 => ("too long to be shown".into(), vec!["the text was compiled piece by piece, and the pieces joined".into()]),
+            0 => (
+                "too long to be shown".into(),
+                vec!["the text was compiled piece by piece, and the pieces joined".into()],
+            ),
             length => (counted(length, "instruction"), printed.lines),
         };
         section(text, &format!("Program for {} ({name}), {length}", printed.asked), lines);
@@ -73,17 +89,25 @@ fn link(text: &mut String, of_link: &OfLink, report: &Report) {
         true => vec!["nothing is known beforehand: the program is asked of every packet".to_string()],
         false => {
             let told = of_link.screen.to_string();
-            let or = |(index, line): (usize, &str)| format!("{}{line}", if index == 0 { "   " } else { "or " });
+            let or =
+                |(index, line): (usize, &str)| format!("{}{line}", if index == 0 { "   " } else { "or " });
             told.lines().enumerate().map(or).collect()
         }
     };
-    section(text, &format!("Screening ({name}): by its key entry alone a packet is passed over unless it is"), lines);
+    section(
+        text,
+        &format!("Screening ({name}): by its key entry alone a packet is passed over unless it is"),
+        lines,
+    );
     if let (Some(tally), Some(file)) = (&of_link.tally, &report.file) {
         section(text, &format!("Packets of {file} ({name})"), counts(tally));
     }
     if let Some((cost, packets)) = &of_link.cost {
         let of = if of_link.tally.is_some() { "of the file's" } else { "generated" };
-        let title = format!("Time per packet ({name}, {} {of} packets in the processor's cache)", number(*packets as u64));
+        let title = format!(
+            "Time per packet ({name}, {} {of} packets in the processor's cache)",
+            number(*packets as u64)
+        );
         section(text, &title, cost.iter().map(cost_words));
     }
 }
@@ -97,9 +121,11 @@ fn cost_words((engine, cost): &Cost) -> String {
 
 fn counts(tally: &Tally) -> Vec<String> {
     let share = |part: u64| format!("{:.1} %", 100.0 * part as f64 / tally.packets().max(1) as f64);
-    let told =
-        |what: &str, packets: u64, matched: u64| format!("{what}: {}, it takes {}", counted(packets, "packet"), number(matched));
-    let mut lines = vec![format!("{} ({})", told("all", tally.packets(), tally.matched()), share(tally.matched()))];
+    let told = |what: &str, packets: u64, matched: u64| {
+        format!("{what}: {}, it takes {}", counted(packets, "packet"), number(matched))
+    };
+    let mut lines =
+        vec![format!("{} ({})", told("all", tally.packets(), tally.matched()), share(tally.matched()))];
     let tagged = tally.by_tags[1..].iter().any(|(packets, _)| *packets > 0);
     if tagged {
         let by_tags = TAGS.iter().zip(tally.by_tags).filter(|(_, (packets, _))| *packets > 0);

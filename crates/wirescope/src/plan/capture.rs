@@ -1,4 +1,5 @@
-//! How sources are captured, as meant: prefilters, own traffic, CPUs, and the kernel's rings, held against the machine.
+//! How sources are captured, as meant: prefilters, own traffic, CPUs, and the kernel's rings, held against
+//! the machine.
 
 use super::Look;
 use super::faults::{Faults, leave_away, of_both};
@@ -31,13 +32,17 @@ pub fn plan(
     let of_all = args.prefilter.as_ref().and_then(|text| match text.trim().is_empty() {
         false => filter(Subject::setting("prefilter"), text, link_types, vlan, faults),
         true => {
-            faults.add(Fault::of("prefilter").cause("it is empty, which takes everything").remedy(leave_away()));
+            faults.add(
+                Fault::of("prefilter").cause("it is empty, which takes everything").remedy(leave_away()),
+            );
             None
         }
     });
     for (entry, written) in entries.iter_mut().zip(written) {
         entry.prefilter = match &written.prefilter {
-            Some(text) => filter(Subject::source(&entry.spec, Some("prefilter")), text, link_types, vlan, faults),
+            Some(text) => {
+                filter(Subject::source(&entry.spec, Some("prefilter")), text, link_types, vlan, faults)
+            }
             None => of_all.clone(),
         };
         if look == Look::Machine {
@@ -58,7 +63,13 @@ pub fn plan(
     check_shared(entries, faults);
 }
 
-fn filter(of: Subject, text: &str, link_types: &[LinkType], vlan: VlanRule, faults: &mut Faults<'_>) -> Option<Filter> {
+fn filter(
+    of: Subject,
+    text: &str,
+    link_types: &[LinkType],
+    vlan: VlanRule,
+    faults: &mut Faults<'_>,
+) -> Option<Filter> {
     Filter::compile(text, vlan, link_types).map_err(|error| faults.add(error.fault().of_subject(of))).ok()
 }
 
@@ -95,9 +106,9 @@ fn check_shared(entries: &[SourceEntry], faults: &mut Faults<'_>) {
     }
 }
 
-/// Fills in the kernel's rings where the sources leave them open, and refuses those that the memory can't hold beside the
-/// ring: `free_bytes` are free, that ring's not counted. `None`: it may be for another machine, only what no machine takes is
-/// refused.
+/// Fills in the kernel's rings where the sources leave them open, and refuses those that the memory can't
+/// hold beside the ring: `free_bytes` are free, that ring's not counted. `None`: it may be for another
+/// machine, only what no machine takes is refused.
 pub fn rings(entries: &mut [SourceEntry], free_bytes: Option<u64>, faults: &mut Faults<'_>) {
     let mut left_bytes = free_bytes.unwrap_or(u64::MAX);
     for entry in entries {
@@ -141,7 +152,10 @@ mod tests {
             let said = faults_at(look, &arguments);
             assert!(!said.contains("nosuch0") && !said.contains("--prefilter"), "{said}");
             // What no machine takes is a fault everywhere.
-            let said = faults_at(look, &["--source", "afpacket:a,block=4MiB,blocks=513", "--prefilter", "udp prot 7"]);
+            let said = faults_at(
+                look,
+                &["--source", "afpacket:a,block=4MiB,blocks=513", "--prefilter", "udp prot 7"],
+            );
             assert!(said.contains("at most 2048.0 MiB") && said.contains("--prefilter"), "{said}");
         }
     }
@@ -150,7 +164,9 @@ mod tests {
     fn what_can_t_be_captured_so_is_refused_all_at_once() {
         let check = |arguments: &[&str], words: &[&str]| {
             let said = faults(arguments);
-            words.iter().for_each(|word| assert!(said.contains(word), "{arguments:?}: no '{word}' in {said}"));
+            words
+                .iter()
+                .for_each(|word| assert!(said.contains(word), "{arguments:?}: no '{word}' in {said}"));
         };
         check(
             &["--source", "synth:cpus=1000,prefilter=udp prot 7", "--prefilter", "tcp porf 1"],
@@ -159,14 +175,26 @@ mod tests {
         check(&["--source", "synth:numa=99"], &["no NUMA node 99"]);
         check(&["--source", "synth:", "--prefilter", " "], &["--prefilter", "empty"]);
         check(&["--source", "synth:", "--exclude-self"], &["--exclude-self", "no interface"]);
-        check(&["--source", "file:/a,prefilter=udp", "-r", "/b"], &["file:/a,prefilter=udp", "same prefilter="]);
+        check(
+            &["--source", "file:/a,prefilter=udp", "-r", "/b"],
+            &["file:/a,prefilter=udp", "same prefilter="],
+        );
         check(&["--source", "file:/a,cpus=0", "-r", "/b"], &["cpus= and numa="]);
         check(
             &["--source", "afpacket:nosuch0,workers=0,cpus=0", "--source", "afpacket:nosuch1,workers=0"],
             &["all with workers=0", "same cpus= and numa="],
         );
-        check(&["--source", "afpacket:lo,blocks=2048,block=4MiB"], &["block= times blocks= is 8192.0 MiB", "2048.0 MiB"]);
-        check(&["--source", "pcap:lo,workers=2,prefilter="], &["pcap has no option 'workers'", "'prefilter'", "empty"]);
-        assert!(!faults(&["-r", "/a", "-r", "/b", "--prefilter", "udp"]).contains("prefilter"), "one for all files");
+        check(
+            &["--source", "afpacket:lo,blocks=2048,block=4MiB"],
+            &["block= times blocks= is 8192.0 MiB", "2048.0 MiB"],
+        );
+        check(
+            &["--source", "pcap:lo,workers=2,prefilter="],
+            &["pcap has no option 'workers'", "'prefilter'", "empty"],
+        );
+        assert!(
+            !faults(&["-r", "/a", "-r", "/b", "--prefilter", "udp"]).contains("prefilter"),
+            "one for all files"
+        );
     }
 }

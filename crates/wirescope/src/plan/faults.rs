@@ -1,4 +1,5 @@
-//! Faults of a plan, gathered: each placed by the settings that it is about, and errors of other rooms made to faults.
+//! Faults of a plan, gathered: each placed by the settings that it is about, and errors of other rooms made
+//! to faults.
 
 use crate::words;
 use scope_config::Settings;
@@ -54,7 +55,9 @@ impl<'a> Faults<'a> {
         };
         match &fault.subject {
             Subject::Trigger { word, .. } => of_trigger(word.as_deref()),
-            Subject::Setting { key, word, .. } if key == "trigger" && self.trigger.is_some() => of_trigger(word.as_deref()),
+            Subject::Setting { key, word, .. } if key == "trigger" && self.trigger.is_some() => {
+                of_trigger(word.as_deref())
+            }
             Subject::Setting { key, .. } => {
                 let is_meant = |text: &str| fault.value.as_deref() == Some(text);
                 let named = values(key).iter().find(|value| value.text.to_str().is_some_and(is_meant));
@@ -112,39 +115,62 @@ pub fn of_ring(error: &RingError, entries: &[SourceEntry]) -> Fault {
         }
         RingError::TooSmall { ring_bytes, needed, lanes, per_lane, segment_bytes } => {
             let cause = format!(
-                "{} are too small: {lanes} lanes (one per worker and link type) need at least {} ({per_lane} segments of {} each)",
+                "{} are too small: {lanes} lanes (one per worker and link type) need at least {} ({per_lane} \
+                 segments of {} each)",
                 size(ring_bytes),
                 size(needed),
                 size(segment_bytes)
             );
-            Fault::of("ring").cause(cause).remedy(sentence!["enlarge ", ring, " or choose a smaller ", segment])
+            Fault::of("ring").cause(cause).remedy(sentence![
+                "enlarge ",
+                ring,
+                " or choose a smaller ",
+                segment
+            ])
         }
         RingError::NoMemory { ring_bytes, available, limit } => {
             let cause = format!(
-                "{} are more than there is: {} of memory are available ({limit}), and some of it has to stay free",
+                "{} are more than there is: {} of memory are available ({limit}), and some of it has to stay \
+                 free",
                 size(ring_bytes),
                 size(available)
             );
             Fault::of("ring").cause(cause).remedy(sentence!["choose a smaller ", ring])
         }
         RingError::Refused { ring_bytes, cause } => {
-            let cause = format!("the system gave less memory than a ring of {} needs ({cause})", size(ring_bytes));
+            let cause =
+                format!("the system gave less memory than a ring of {} needs ({cause})", size(ring_bytes));
             let fault = Fault::of("ring").cause(cause);
-            fault.remedy(sentence!["choose a smaller ", ring, ", or look at ulimit -v and vm.overcommit_memory"])
+            fault.remedy(sentence![
+                "choose a smaller ",
+                ring,
+                ", or look at ulimit -v and vm.overcommit_memory"
+            ])
         }
         RingError::NoNode { node, nodes } => {
-            let fault = Fault::of("numa").cause(format!("there is no node {node} with memory; there are: {nodes}"));
+            let fault =
+                Fault::of("numa").cause(format!("there is no node {node} with memory; there are: {nodes}"));
             fault.remedy(sentence!["write one of these, or ", leave_away()])
         }
         RingError::ShareTooSmall { index, percent, segments, needed } => {
-            let spec = entries.iter().find(|entry| entry.group.share() == Some(*index)).map_or("", |entry| &entry.spec);
+            let spec = entries
+                .iter()
+                .find(|entry| entry.group.share() == Some(*index))
+                .map_or("", |entry| &entry.spec);
             let cause = format!("{percent}% of the ring are {segments} segments, its lanes need {needed}");
             let remedy = sentence!["enlarge ", ring, " or the share, or choose a smaller ", segment];
             Fault::of_source(spec).cause(cause).remedy(remedy)
         }
         RingError::SharesTooLarge { percent, segments, needed } => {
-            let cause = format!("shares of {percent}% leave {segments} segments for all other lanes, which need {needed}");
-            Fault::of("ring").cause(cause).remedy(sentence!["enlarge ", ring, ", choose smaller shares or a smaller ", segment])
+            let cause = format!(
+                "shares of {percent}% leave {segments} segments for all other lanes, which need {needed}"
+            );
+            Fault::of("ring").cause(cause).remedy(sentence![
+                "enlarge ",
+                ring,
+                ", choose smaller shares or a smaller ",
+                segment
+            ])
         }
         // Its own words name the limit.
         RingError::Lock { .. } => Fault::of("mlock").cause(error.to_string()),

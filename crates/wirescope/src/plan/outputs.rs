@@ -46,7 +46,11 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> (Option<
         faults.add(fault.remedy(sentence!["add ", write("FILE"), " or ", write("-")]));
     }
     if args.all && args.exec.is_some() {
-        let cause = sentence!["it runs after each dump, and with ", Setting::of("all"), " there is one file, at the end"];
+        let cause = sentence![
+            "it runs after each dump, and with ",
+            Setting::of("all"),
+            " there is one file, at the end"
+        ];
         faults.add(Fault::of("exec").cause(cause).remedy("leave one of both out"));
     }
     (folder, plan)
@@ -64,25 +68,33 @@ pub fn exit_after(args: &RunArgs, faults: &mut Faults<'_>) -> Option<u64> {
     given.or(single.then_some(1))
 }
 
-/// A capture file is over before anybody fires by hand: without a trigger nothing of it would ever be written.
+/// A capture file is over before anybody fires by hand: without a trigger nothing of it would ever be
+/// written.
 pub fn something_is_written(args: &RunArgs, sources: &Sources, faults: &mut Faults<'_>) {
     if !args.trigger.is_empty() || !sources.are_files_at_once() {
         return;
     }
     let trigger = Setting::of("trigger").example("EXPR");
     if args.write.is_some() {
-        let fault = Fault::of("write").cause("of a capture file only a trigger starts a dump, and there is none");
+        let fault =
+            Fault::of("write").cause("of a capture file only a trigger starts a dump, and there is none");
         faults.add(fault.remedy(sentence![add(), trigger]).missing());
     } else if args.ring_out.is_none() && args.summary.is_none() {
-        let (ring_out, summary) = (Setting::of("ring-out").example("FILE"), Setting::of("summary").example("json"));
-        let fault = Fault::of("source").cause("nothing would be written of the capture file: no trigger starts a dump");
+        let (ring_out, summary) =
+            (Setting::of("ring-out").example("FILE"), Setting::of("summary").example("json"));
+        let fault = Fault::of("source")
+            .cause("nothing would be written of the capture file: no trigger starts a dump");
         let at_the_end = " for what is in the ring at the end, or ";
-        faults.add(fault.remedy(sentence![add(), trigger, ", or ", ring_out, at_the_end, summary, " to count"]).missing());
+        faults.add(
+            fault
+                .remedy(sentence![add(), trigger, ", or ", ring_out, at_the_end, summary, " to count"])
+                .missing(),
+        );
     }
 }
 
-/// The form that was asked for; else the one that the name of a single dump says, which is pcap for `.pcap` and pcapng for all
-/// others.
+/// The form that was asked for; else the one that the name of a single dump says, which is pcap for `.pcap`
+/// and pcapng for all others.
 fn format(args: &RunArgs, faults: &mut Faults<'_>) -> DumpFormat {
     let by_name = || args.write.as_deref().is_some_and(|path| has_ending(path, &["pcap"]));
     match args.dump_format.as_deref() {
@@ -90,7 +102,9 @@ fn format(args: &RunArgs, faults: &mut Faults<'_>) -> DumpFormat {
         None if by_name() => DumpFormat::Pcap,
         None | Some("pcapng") => DumpFormat::Pcapng,
         Some(other) => {
-            faults.add(Fault::of("dump-format").value(other, "is no form of a dump").remedy("write pcapng or pcap"));
+            faults.add(
+                Fault::of("dump-format").value(other, "is no form of a dump").remedy("write pcapng or pcap"),
+            );
             DumpFormat::Pcapng
         }
     }
@@ -107,7 +121,8 @@ pub fn refuse_compressed(path: &Path, key: &'static str, faults: &mut Faults<'_>
     if has_ending(path, &COMPRESSED) {
         let plain = Setting::of(key).example(path.with_extension("").to_string_lossy());
         let path = path.display();
-        let fault = Fault::of(key).with_value(path.to_string()).cause(format!("{path} would not be compressed"));
+        let fault =
+            Fault::of(key).with_value(path.to_string()).cause(format!("{path} would not be compressed"));
         faults.add(fault.remedy(sentence!["write ", plain, " and compress that file afterwards"]));
     }
 }
@@ -118,7 +133,9 @@ pub fn refuse_pcap(path: &Path, key: &'static str, faults: &mut Faults<'_>) {
         let pcapng = Setting::of(key).example(path.with_extension("pcapng").to_string_lossy());
         let path = path.display();
         let cause = format!("{path} would be a pcapng file under the name of a pcap one");
-        faults.add(Fault::of(key).with_value(path.to_string()).cause(cause).remedy(sentence!["write ", pcapng]));
+        faults.add(
+            Fault::of(key).with_value(path.to_string()).cause(cause).remedy(sentence!["write ", pcapng]),
+        );
     }
 }
 
@@ -126,7 +143,11 @@ fn limits(args: &RunArgs, faults: &mut Faults<'_>) -> Limits {
     let bytes_max = args.dump_budget.as_ref().and_then(|text| match parse_size(text) {
         Ok(bytes) if bytes >= budget::ROOM_MIN => Some(bytes),
         Ok(_) => {
-            faults.add(Fault::of("dump-budget").value(text, "is too little for any dump").remedy("write at least 1MiB"));
+            faults.add(
+                Fault::of("dump-budget")
+                    .value(text, "is too little for any dump")
+                    .remedy("write at least 1MiB"),
+            );
             None
         }
         Err(cause) => {
@@ -142,7 +163,11 @@ fn limits(args: &RunArgs, faults: &mut Faults<'_>) -> Limits {
     ];
     if args.write.is_some() {
         for (key, _) in given.iter().filter(|(_, given)| *given) {
-            let cause = sentence!["it bounds the dumps of a folder, and ", Setting::of("write"), " writes a single one"];
+            let cause = sentence![
+                "it bounds the dumps of a folder, and ",
+                Setting::of("write"),
+                " writes a single one"
+            ];
             let remedy = sentence!["leave it away, or write ", Setting::of("out").example("DIR")];
             faults.add(Fault::of(*key).cause(cause).remedy(remedy));
         }
@@ -161,7 +186,11 @@ fn free_min(text: &str, faults: &mut Faults<'_>) -> Option<FreeMin> {
     };
     match parsed {
         Ok(FreeMin::Ppm(ppm)) if ppm >= 1_000_000 => {
-            faults.add(Fault::of("dump-min-free").value(text, "is the whole file system").remedy("write less than 100%"));
+            faults.add(
+                Fault::of("dump-min-free")
+                    .value(text, "is the whole file system")
+                    .remedy("write less than 100%"),
+            );
             None
         }
         Ok(free_min) => Some(free_min),
@@ -181,7 +210,11 @@ fn single(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Option<Sin
     }
     if args.summary.is_some() {
         let summary = || Setting::of("summary");
-        let fault = Fault::of("write").cause(sentence!["the dump and ", summary(), " can't both have standard output"]);
+        let fault = Fault::of("write").cause(sentence![
+            "the dump and ",
+            summary(),
+            " can't both have standard output"
+        ]);
         let file = Setting::of("write").example("FILE");
         faults.add(fault.remedy(sentence!["write ", file, ", or leave ", summary(), " away"]));
     }
@@ -196,7 +229,8 @@ fn single(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Option<Sin
 fn exec(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Option<ExecPlan> {
     let at_once = count("exec-max", &args.exec_max, EXEC_MAX, faults);
     let timeout_ns = duration(Fault::of("exec-timeout"), "exec-timeout", &args.exec_timeout, faults);
-    let writable = args.exec_write.iter().filter_map(|path| writable_folder(path, "exec-write", look, faults)).collect();
+    let writable =
+        args.exec_write.iter().filter_map(|path| writable_folder(path, "exec-write", look, faults)).collect();
     for name in &args.exec_env {
         if let Some(fault) = fault_of_variable(name) {
             faults.add(fault);
@@ -224,8 +258,13 @@ fn exec(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Option<ExecP
 fn fault_of_variable(name: &str) -> Option<Fault> {
     let fault = Fault::of("exec-env");
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) || !name.chars().all(is_letter) {
-        return Some(fault.value(name, "is no name of a variable").remedy(such_as("exec-env", "SSH_AUTH_SOCK")));
+    if name.is_empty()
+        || name.starts_with(|first: char| first.is_ascii_digit())
+        || !name.chars().all(is_letter)
+    {
+        return Some(
+            fault.value(name, "is no name of a variable").remedy(such_as("exec-env", "SSH_AUTH_SOCK")),
+        );
     }
     if PROTECTED.contains(&name) {
         let is = "is for the run alone: by it the service manager knows the run";

@@ -30,7 +30,8 @@ pub fn new_file(path: &Path, key: &'static str, look: Look<'_>, faults: &mut Fau
     let fault = || Fault::of(key).with_value(path.to_string_lossy());
     let named = path.file_name().filter(|_| !path.as_os_str().as_bytes().ends_with(b"/"));
     let Some(name) = named else {
-        faults.add(fault().cause(format!("{} names no file", path.display())).remedy("write e.g. ring.pcapng"));
+        faults
+            .add(fault().cause(format!("{} names no file", path.display())).remedy("write e.g. ring.pcapng"));
         return None;
     };
     if look != Look::Machine {
@@ -47,11 +48,14 @@ pub fn new_file(path: &Path, key: &'static str, look: Look<'_>, faults: &mut Fau
 /// Why no file can be made at `path`, where something is, in words that fit what it is.
 fn taken(fault: Fault, path: &Path) -> Fault {
     let shown = path.display();
-    let to_stdout = || sentence!["a dump goes to standard output with ", Setting::of("write").example(STDOUT)];
+    let to_stdout =
+        || sentence!["a dump goes to standard output with ", Setting::of("write").example(STDOUT)];
     match path.metadata() {
         Ok(found) if found.is_dir() => {
             let file = path.join("new.pcapng");
-            fault.cause(format!("{shown} is a folder")).remedy(format!("name a file in it, e.g. {}", file.display()))
+            fault
+                .cause(format!("{shown} is a folder"))
+                .remedy(format!("name a file in it, e.g. {}", file.display()))
         }
         Ok(found) if !found.is_file() => {
             let what = if found.file_type().is_fifo() { "a pipe" } else { "a device or socket" };
@@ -60,25 +64,37 @@ fn taken(fault: Fault, path: &Path) -> Fault {
         _ if path.starts_with("/dev") || path.starts_with("/proc") => {
             fault.cause(format!("{shown} is what the process has open, no new file")).remedy(to_stdout())
         }
-        _ => fault.cause(format!("{shown} exists and is never overwritten")).remedy("remove it or choose another name"),
+        _ => fault
+            .cause(format!("{shown} exists and is never overwritten"))
+            .remedy("remove it or choose another name"),
     }
 }
 
 /// The folder `path`, absolute; `key` is the setting that names it.
-pub fn writable_folder(path: &Path, key: &'static str, look: Look<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
+pub fn writable_folder(
+    path: &Path,
+    key: &'static str,
+    look: Look<'_>,
+    faults: &mut Faults<'_>,
+) -> Option<PathBuf> {
     if look != Look::Machine {
         return Some(path.to_path_buf());
     }
-    let fault = |cause: String| Fault::of(key).with_value(path.to_string_lossy()).cause(format!("{}: {cause}", path.display()));
+    let fault = |cause: String| {
+        Fault::of(key).with_value(path.to_string_lossy()).cause(format!("{}: {cause}", path.display()))
+    };
     faults.add(match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fault("no such folder".to_string()).remedy(format!("make it with: mkdir -p {}", shell_word(path)))
         }
         Err(error) => fault(error.to_string()).remedy("choose another folder"),
-        Ok(folder) if !folder.is_dir() => fault("is no folder but a file".to_string()).remedy("choose a folder"),
+        Ok(folder) if !folder.is_dir() => {
+            fault("is no folder but a file".to_string()).remedy("choose a folder")
+        }
         Ok(folder) => match may_create_in(&folder) {
             Ok(()) => return Some(folder),
-            Err(error) => fault(format!("the folder is not writable: {error}")).remedy("change its mode or choose another"),
+            Err(error) => fault(format!("the folder is not writable: {error}"))
+                .remedy("change its mode or choose another"),
         },
     });
     None
@@ -87,6 +103,7 @@ pub fn writable_folder(path: &Path, key: &'static str, look: Look<'_>, faults: &
 fn may_create_in(folder: &Path) -> io::Result<()> {
     let path = CString::new(folder.as_os_str().as_bytes())?;
     // SAFETY: `path` is NUL-terminated and lives through the call; nothing is kept of it.
-    let result = unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK | libc::X_OK, libc::AT_EACCESS) };
+    let result =
+        unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK | libc::X_OK, libc::AT_EACCESS) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

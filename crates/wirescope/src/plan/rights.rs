@@ -1,4 +1,5 @@
-//! Who a run is once everything is open: looked up, so that a name that isn't there is refused before anything starts.
+//! Who a run is once everything is open: looked up, so that a name that isn't there is refused before
+//! anything starts.
 
 use super::Look;
 use super::faults::{Faults, leave_away};
@@ -47,7 +48,8 @@ impl<'a> Asked<'a> {
         // A name with an e in it, such as 1e300, is a number of a configuration file, too.
         let is_number = |letter: char| letter.is_ascii_digit() || ":+-.".contains(letter);
         if text.starts_with(is_number) && text.chars().all(|letter| is_number(letter) || letter == 'e') {
-            let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
+            let (user, group) =
+                text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
             let group = group.map(|group| number(text, group, "group")).transpose();
             return Ok(Asked::Numbers(number(text, user, "user")?, group?));
         }
@@ -70,7 +72,10 @@ fn number(whole: &str, text: &str, what: &str) -> Result<u32, Fault> {
         Ok(0) => ("group 0 is root's".to_string(), "write another number".into()),
         // All ones means "no change" to the system.
         Ok(number) if number < u32::MAX && !text.starts_with('+') => return Ok(number),
-        _ => (format!("'{text}' is no number of a {what}"), format!("write one from 1 to {}", u32::MAX - 1).into()),
+        _ => (
+            format!("'{text}' is no number of a {what}"),
+            format!("write one from 1 to {}", u32::MAX - 1).into(),
+        ),
     };
     let cause = if whole == text { cause } else { format!("'{whole}': {cause}") };
     Err(Fault::of("user").with_value(whole).cause(cause).remedy(remedy))

@@ -1,5 +1,5 @@
-//! Sources as meant, and looked at before the run: is the interface there and may we capture, is the file a capture, which
-//! link types will come.
+//! Sources as meant, and looked at before the run: is the interface there and may we capture, is the file a
+//! capture, which link types will come.
 
 use super::Look;
 use super::capture::{self, Written};
@@ -14,14 +14,24 @@ use scope_packet::{Interface, LinkType, Packet, Sink};
 use scope_ring::{ClaimGroup, LINK_TYPES_MAX, Share};
 use scope_source::afpacket::{self, AfPacketOptions};
 use scope_source::file::{FILES_MAX, FileOptions, FileSource};
-use scope_source::spec::{self, AfPacketPlan, FilePlan, Pattern, PcapPlan, SHARES_MAX, SourcePlan, SourceSpec};
+use scope_source::spec::{
+    self, AfPacketPlan, FilePlan, Pattern, PcapPlan, SHARES_MAX, SourcePlan, SourceSpec,
+};
 use scope_source::{Source, SourceError, pcap};
 use scope_spelling::values::parse_size;
 use std::collections::BTreeSet;
 
-/// What a filter may be meant for where nobody has looked at what a source brings: besides cooked and raw packets, 802.11.
-const LINK_TYPES_ANY: [LinkType; 7] =
-    [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL, LinkType::LINUX_SLL2, LinkType::PPP, LinkType(105), LinkType(127)];
+/// What a filter may be meant for where nobody has looked at what a source brings: besides cooked and raw
+/// packets, 802.11.
+const LINK_TYPES_ANY: [LinkType; 7] = [
+    LinkType::ETHERNET,
+    LinkType::RAW,
+    LinkType::LINUX_SLL,
+    LinkType::LINUX_SLL2,
+    LinkType::PPP,
+    LinkType(105),
+    LinkType(127),
+];
 
 /// All sources of a run.
 #[derive(Debug, Default)]
@@ -88,7 +98,9 @@ fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults<
             let fault = Fault::of("snap-len").value(text, format!("is more than {SNAP_LEN_MAX} bytes"));
             return faults.add(fault.remedy("write less, or 0 for whole packets"));
         }
-        Err(cause) => return faults.add(bad(Fault::of("snap-len"), cause).remedy(such_as("snap-len", "128"))),
+        Err(cause) => {
+            return faults.add(bad(Fault::of("snap-len"), cause).remedy(such_as("snap-len", "128")));
+        }
     };
     for entry in entries {
         let Some(own) = entry.plan.snap_len_mut() else {
@@ -106,10 +118,12 @@ impl Sources {
         !self.entries.is_empty() && !self.entries.iter().any(|entry| entry.plan.is_live())
     }
 
-    /// Whether all sources are capture files that are read as fast as can be: they are over before somebody fires by hand. What comes
-    /// from standard input may come for long.
+    /// Whether all sources are capture files that are read as fast as can be: they are over before somebody
+    /// fires by hand. What comes from standard input may come for long.
     pub fn are_files_at_once(&self) -> bool {
-        let at_once = |entry: &SourceEntry| entry.plan.file().is_some_and(|file| file.pace.is_none() && file.path != "-");
+        let at_once = |entry: &SourceEntry| {
+            entry.plan.file().is_some_and(|file| file.pace.is_none() && file.path != "-")
+        };
         !self.entries.is_empty() && self.entries.iter().all(at_once)
     }
 }
@@ -127,7 +141,9 @@ fn check_together(entries: &[SourceEntry], faults: &mut Faults<'_>) {
         faults.add(fault.remedy("give each a run of its own"));
     }
     if files(entries).filter(|(_, plan)| plan.path == "-").count() > 1 {
-        faults.add(Fault::of_source("file:-").cause("standard input can be read only once").remedy("name it once"));
+        faults.add(
+            Fault::of_source("file:-").cause("standard input can be read only once").remedy("name it once"),
+        );
     }
     let count = files(entries).count();
     if count > FILES_MAX {
@@ -135,9 +151,11 @@ fn check_together(entries: &[SourceEntry], faults: &mut Faults<'_>) {
         faults.add(Fault::of("source").cause(cause).remedy("join some with mergecap"));
     }
     if let Some((first, plan)) = files(entries).next() {
-        let differs = |(_, other): &(_, &FilePlan)| (other.pace, other.snap_len) != (plan.pace, plan.snap_len);
+        let differs =
+            |(_, other): &(_, &FilePlan)| (other.pace, other.snap_len) != (plan.pace, plan.snap_len);
         if let Some((other, _)) = files(entries).find(differs) {
-            let fault = of_both(first, other).cause("all files of a run are fed as one, in order of capture time");
+            let fault =
+                of_both(first, other).cause("all files of a run are fed as one, in order of capture time");
             faults.add(fault.remedy("give each the same pace= and snaplen="));
         }
     }
@@ -145,7 +163,8 @@ fn check_together(entries: &[SourceEntry], faults: &mut Faults<'_>) {
         entries.iter().filter_map(|entry| Some((entry, Pattern::new(entry.plan.interface()?)))).collect();
     for (at, (entry, pattern)) in interfaces.iter().enumerate() {
         if let Some((other, _)) = interfaces[..at].iter().find(|(_, other)| other.overlaps(pattern)) {
-            let fault = of_both(other, entry).cause("packets of an interface that both mean would come twice");
+            let fault =
+                of_both(other, entry).cause("packets of an interface that both mean would come twice");
             faults.add(fault.remedy("name it once, with workers=2"));
         }
     }
@@ -156,7 +175,9 @@ fn check_shares(entries: &[SourceEntry], shares: &[Share], faults: &mut Faults<'
     let percent: u32 = shares.iter().map(|share| share.percent).sum();
     if percent > SHARES_MAX {
         let with_share = entries.iter().filter(|entry| entry.group.share().is_some());
-        let cause = format!("their shares are {percent}% of the ring together, at most {SHARES_MAX}% can be given away");
+        let cause = format!(
+            "their shares are {percent}% of the ring together, at most {SHARES_MAX}% can be given away"
+        );
         faults.add(of_all(with_share).cause(cause).remedy("choose smaller ones"));
     }
 }
@@ -172,7 +193,8 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
         if let SourcePlan::Pcap(PcapPlan { interface, .. }) = &entry.plan
             && Pattern::new(interface).is_glob()
         {
-            let fault = Fault::of_source(&entry.spec).cause(format!("'{interface}' is a pattern, which libpcap doesn't take"));
+            let fault = Fault::of_source(&entry.spec)
+                .cause(format!("'{interface}' is a pattern, which libpcap doesn't take"));
             faults.add(fault.remedy(format!("name an interface, or write afpacket:{interface}")));
             continue;
         }
@@ -209,7 +231,9 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
     }
     file_lanes += common_files.map_or(0, |link_types| link_types.len().max(1) as u32);
     if file_lanes > LINK_TYPES_MAX && files(&entries).any(|(entry, _)| entry.group.share().is_some()) {
-        let cause = format!("the files' shares and link types make {file_lanes} lanes, a worker has at most {LINK_TYPES_MAX}");
+        let cause = format!(
+            "the files' shares and link types make {file_lanes} lanes, a worker has at most {LINK_TYPES_MAX}"
+        );
         faults.add(Fault::of("source").cause(cause).remedy("give fewer files a share"));
     }
     lanes += file_workers * file_lanes;
@@ -226,7 +250,8 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
     Sources { entries, shares, link_types: link_types.into_iter().collect(), lanes: lanes.max(1) }
 }
 
-/// Opens capture on the interface, or on all that match, for a moment, in the smallest ring and not promiscuous, so that it says what is missing.
+/// Opens capture on the interface, or on all that match, for a moment, in the smallest ring and not
+/// promiscuous, so that it says what is missing.
 fn interface_link_types(plan: &AfPacketPlan, spec: &str) -> Result<Vec<LinkType>, SourceError> {
     let options = AfPacketOptions {
         promiscuous: false,
@@ -250,14 +275,17 @@ fn pcap_link_types(plan: &PcapPlan, spec: &str) -> Result<Vec<LinkType>, SourceE
     Ok(seen.0)
 }
 
-/// The link types that a file tells at its beginning. What can be read only once, as a pipe, is left for the run; a file that
-/// was redirected to standard input is opened anew, beside it.
+/// The link types that a file tells at its beginning. What can be read only once, as a pipe, is left for the
+/// run; a file that was redirected to standard input is opened anew, beside it.
 fn file_link_types_of(plan: &FilePlan, workers: u32) -> Result<Vec<LinkType>, SourceError> {
     let path = if plan.path == "-" { "/dev/stdin" } else { &plan.path };
     let reads_once = std::fs::metadata(path).is_ok_and(|kind| !kind.is_file() && !kind.is_dir());
     if workers > 1 && (reads_once || plan.path == "-") {
         let reason = Fault::whole("can be read only once, so several workers can't share it");
-        return Err(SourceError::File { path: plan.path.clone(), reason: reason.remedy("leave workers= away") });
+        return Err(SourceError::File {
+            path: plan.path.clone(),
+            reason: reason.remedy("leave workers= away"),
+        });
     }
     if reads_once {
         return Ok(Vec::new());
@@ -300,7 +328,9 @@ mod tests {
     fn sources_that_can_t_run_side_by_side_are_refused() {
         let check = |arguments: &[&str], words: &[&str]| {
             let (_, said) = planned(arguments);
-            words.iter().for_each(|word| assert!(said.contains(word), "{arguments:?}: no '{word}' in {said}"));
+            words
+                .iter()
+                .for_each(|word| assert!(said.contains(word), "{arguments:?}: no '{word}' in {said}"));
         };
         check(&["--source", "synth:rate=1", "--source", "synth:rate=1,time=1,pace=max"], &["don't mix"]);
         check(&["-r", "-", "-r", "-"], &["standard input can be read only once"]);
@@ -308,8 +338,14 @@ mod tests {
         check(&["--source", "file:-,workers=2"], &["leave workers= away"]);
         check(&["-i", "nosuch0", "-i", "nosuch0"], &["come twice", "no interface 'nosuch0'"]);
         check(&["--source", "synth:", "-s", "64"], &["whole packets"]);
-        check(&["-i", "nosuch*", "-i", "nosuch0"], &["'afpacket:nosuch*' and 'afpacket:nosuch0'", "come twice"]);
-        check(&["--source", "pcap:eth*"], &["source 'pcap:eth*': 'eth*' is a pattern", "write afpacket:eth*"]);
+        check(
+            &["-i", "nosuch*", "-i", "nosuch0"],
+            &["'afpacket:nosuch*' and 'afpacket:nosuch0'", "come twice"],
+        );
+        check(
+            &["--source", "pcap:eth*"],
+            &["source 'pcap:eth*': 'eth*' is a pattern", "write afpacket:eth*"],
+        );
         check(&["-r", "/a", "-s", "1G"], &["-s: ", "262144"]);
         check(&[], &["no source of packets"]);
     }
@@ -317,7 +353,8 @@ mod tests {
     #[test]
     fn short_flags_are_sources_and_a_snap_length_of_one_s_own_stays() {
         let (sources, _) = planned(&["-r", "/a,b", "--source", "file:/c,snaplen=99", "-s", "64"]);
-        let found: Vec<_> = files(&sources.entries).map(|(_, plan)| (plan.path.as_str(), plan.snap_len)).collect();
+        let found: Vec<_> =
+            files(&sources.entries).map(|(_, plan)| (plan.path.as_str(), plan.snap_len)).collect();
         assert_eq!(found, [("/c", Some(99)), ("/a,b", Some(64))]);
     }
 
@@ -329,8 +366,14 @@ mod tests {
 
     #[test]
     fn a_share_knows_the_lanes_of_its_source() {
-        let (sources, said) =
-            planned(&["--source", "synth:workers=3,share=20%", "--source", "synth:", "--source", "synth:share=5"]);
+        let (sources, said) = planned(&[
+            "--source",
+            "synth:workers=3,share=20%",
+            "--source",
+            "synth:",
+            "--source",
+            "synth:share=5",
+        ]);
         let share = |percent, lanes| Share { percent, lanes };
         assert_eq!((said.as_str(), sources.lanes, sources.shares), ("", 5, vec![share(20, 3), share(5, 1)]));
         let groups: Vec<_> = sources.entries.iter().map(|entry| entry.group).collect();

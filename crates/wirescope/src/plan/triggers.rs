@@ -33,8 +33,9 @@ struct Written<'a> {
     expression: &'a str,
 }
 
-/// Takes `[NAME=]EXPR` apart. Expressions have `=` of their own (`udp[0]=3`): only a legal name that is no word of the filter
-/// language, with `=` right behind it and not `==`, is a name. A `=` at the very front is no part of the expression.
+/// Takes `[NAME=]EXPR` apart. Expressions have `=` of their own (`udp[0]=3`): only a legal name that is no
+/// word of the filter language, with `=` right behind it and not `==`, is a name. A `=` at the very front is
+/// no part of the expression.
 fn take_apart(text: &str) -> Written<'_> {
     let unnamed = Written { name: None, expression: text };
     let Some((head, rest)) = text.split_once('=') else { return unnamed };
@@ -95,7 +96,10 @@ pub fn plan(
             template(of, text, vlan, link_types, faults)
         })
         .collect();
-    let holdoff_key = args.holdoff_key.as_deref().and_then(|text| holdoff_key(Subject::setting("holdoff-key"), text, faults));
+    let holdoff_key = args
+        .holdoff_key
+        .as_deref()
+        .and_then(|text| holdoff_key(Subject::setting("holdoff-key"), text, faults));
     let mut triggers: Vec<TriggerConfig> = Vec::new();
     let mut names: Vec<String> = Vec::new();
     let nothing = OwnWords::new();
@@ -146,7 +150,8 @@ fn check_flags(args: &RunArgs, faults: &mut Faults<'_>) {
         faults.add(fault.remedy(format!("at most {TRIGGERS_MAX}, joined by 'or'")));
     }
     if triggers == 0 {
-        let given = [("dump", dumps > 0), ("single", args.single), ("holdoff-key", args.holdoff_key.is_some())];
+        let given =
+            [("dump", dumps > 0), ("single", args.single), ("holdoff-key", args.holdoff_key.is_some())];
         for (key, _) in given.iter().filter(|(_, given)| *given) {
             let fault = Fault::of(*key).cause("there is no trigger that it could belong to");
             faults.add(fault.remedy(sentence![add(), Setting::of("trigger").example("EXPR")]));
@@ -163,7 +168,8 @@ fn check_name(name: &str, earlier: &[String], faults: &mut Faults<'_>) {
         let fault = Fault::about(Subject::trigger(name, None)).with_value(name);
         faults.add(fault.cause("that is no name").remedy("write letters, digits, - and _"));
     }
-    let word = || Subject::Setting { key: "trigger".to_string(), element: None, word: Some("name".to_string()) };
+    let word =
+        || Subject::Setting { key: "trigger".to_string(), element: None, word: Some("name".to_string()) };
     if earlier.iter().any(|other| other == name) {
         let fault = Fault::about(word()).value(name, "is given twice");
         faults.add(fault.remedy("choose another for one of them"));
@@ -191,13 +197,16 @@ fn filter(
         Err(error) => {
             let mut fault = error.fault().of_subject(of);
             if let Some(word) = word_in_a_names_place(text) {
-                let hint = format!("'{word}' is a word of the filter language and can't be a trigger's name; choose another");
+                let hint = format!(
+                    "'{word}' is a word of the filter language and can't be a trigger's name; choose another"
+                );
                 fault = fault.hint(hint);
             }
             // Hits of such link types fill no address.
             if error.is_for_links_without_filters() {
                 let everything = Setting::of("dump").example("''");
-                fault = fault.hint(sentence![everything, " keeps all of a window, where hits have no addresses"]);
+                fault =
+                    fault.hint(sentence![everything, " keeps all of a window, where hits have no addresses"]);
             }
             faults.add(fault);
             None
@@ -205,7 +214,13 @@ fn filter(
     }
 }
 
-fn template(of: Subject, text: &str, vlan: VlanRule, link_types: &[LinkType], faults: &mut Faults<'_>) -> Option<Template> {
+fn template(
+    of: Subject,
+    text: &str,
+    vlan: VlanRule,
+    link_types: &[LinkType],
+    faults: &mut Faults<'_>,
+) -> Option<Template> {
     let parsed = Template::parse(text).map_err(|error| error.fault());
     let checked = parsed.and_then(|template| match template.check(vlan, link_types) {
         Ok(()) => Ok(template),
@@ -236,7 +251,8 @@ mod tests {
 
     #[test]
     fn a_name_is_told_from_an_expression() {
-        let check = |text, name, expression| assert_eq!(take_apart(text), Written { name, expression }, "{text}");
+        let check =
+            |text, name, expression| assert_eq!(take_apart(text), Written { name, expression }, "{text}");
         check("udp port 60000", None, "udp port 60000");
         check("hit=udp port 60000", Some("hit"), "udp port 60000");
         check("my-hit_2=tcp[13] = 2", Some("my-hit_2"), "tcp[13] = 2");
@@ -257,7 +273,8 @@ mod tests {
 
     #[test]
     fn unnamed_triggers_are_numbered_by_their_place() {
-        let names = |arguments: &[&str]| planned(arguments).unwrap().into_iter().map(|t| t.name).collect::<Vec<_>>();
+        let names =
+            |arguments: &[&str]| planned(arguments).unwrap().into_iter().map(|t| t.name).collect::<Vec<_>>();
         assert_eq!(names(&["--trigger", "udp", "--trigger", "tcp"]), ["trigger1", "trigger2"]);
         assert_eq!(names(&["--trigger", "a=udp", "--trigger", "tcp"]), ["a", "trigger2"]);
     }
@@ -265,7 +282,9 @@ mod tests {
     #[test]
     fn the_nth_template_belongs_to_the_nth_trigger_and_a_single_one_to_all() {
         let templates = |arguments: &[&str]| {
-            let of = |trigger: TriggerConfig| trigger.response.template.map(|template| template.text().to_string());
+            let of = |trigger: TriggerConfig| {
+                trigger.response.template.map(|template| template.text().to_string())
+            };
             planned(&[&["--trigger", "udp", "--trigger", "tcp"], arguments].concat())
                 .unwrap()
                 .into_iter()
@@ -283,15 +302,23 @@ mod tests {
     fn what_can_t_be_meant_is_refused() {
         let check = |arguments: &[&str], words: &[&str]| {
             let said = planned(arguments).expect_err(words[0]).join("\n");
-            words.iter().for_each(|word| assert!(said.contains(word), "{arguments:?}: no '{word}' in {said}"));
+            words
+                .iter()
+                .for_each(|word| assert!(said.contains(word), "{arguments:?}: no '{word}' in {said}"));
         };
         check(&["--trigger", "manual=udp"], &["'manual' is the name of dumps by hand"]);
         check(&["--trigger", "a=udp", "--trigger", "a=tcp"], &["'a' is given twice"]);
         check(&["--trigger", "trigger2=udp", "--trigger", "tcp"], &["'trigger2' is given twice"]);
         check(&["--trigger", "udp", "--dump", "ip", "--dump", "tcp"], &["2 templates for 1 trigger"]);
-        check(&["--dump", "ip", "--single", "--holdoff-key", "$srcIP"], &["--dump: ", "--single: ", "--holdoff-key: "]);
+        check(
+            &["--dump", "ip", "--single", "--holdoff-key", "$srcIP"],
+            &["--dump: ", "--single: ", "--holdoff-key: "],
+        );
         check(&["--trigger", "tcp=udp"], &["'tcp' is a word of the filter language"]);
-        check(&["--trigger", "udp prot", "--dump", "host $sorcIP"], &["trigger 'trigger1'", "--dump 'host $sorcIP'", "$srcIP"]);
+        check(
+            &["--trigger", "udp prot", "--dump", "host $sorcIP"],
+            &["trigger 'trigger1'", "--dump 'host $sorcIP'", "$srcIP"],
+        );
         check(&["--trigger", "udp", "--holdoff-key", "$nix"], &["--holdoff-key: ", "$nix"]);
         check(&["--trigger", &format!("{}=udp", "a".repeat(65))], &["too long"]);
     }

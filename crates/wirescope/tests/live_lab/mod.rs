@@ -1,4 +1,5 @@
-//! Live runs in a laboratory: the binary captures at `vb` in one namespace what the test sends from the other.
+//! Live runs in a laboratory: the binary captures at `vb` in one namespace what the test sends from the
+//! other.
 #![allow(dead_code)] // every test file takes what it needs
 
 use crate::run::summary::Summary;
@@ -66,11 +67,14 @@ impl Live {
     pub fn start_at(&self, place: &Place, arguments: &[&str]) -> Started {
         let started = Started::new(inside(self.lab.b(), &place.command(arguments)));
         let log = place.out().join("wirescope.jsonl");
-        wait_until("the log's first line", || std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n')));
+        wait_until("the log's first line", || {
+            std::fs::read_to_string(&log).is_ok_and(|text| text.contains('\n'))
+        });
         started
     }
 
-    /// Waits until the kernel lets packets pass from `va` to `vb`, which it does a while after both were set up.
+    /// Waits until the kernel lets packets pass from `va` to `vb`, which it does a while after both were set
+    /// up.
     pub fn wait_for_link(&self) {
         self.lab.wait_for_link("va", "vb").expect("both ends are there");
     }
@@ -80,8 +84,8 @@ impl Live {
         self.place.wait_for_words(words);
     }
 
-    /// Waits until the log's last status names so many packets, received or dropped by the kernel: none of them waits any more.
-    /// For runs with [`OFTEN`].
+    /// Waits until the log's last status names so many packets, received or dropped by the kernel: none of
+    /// them waits any more. For runs with [`OFTEN`].
     pub fn wait_for_packets(&self, sent: usize) {
         let counted = || -> Option<u64> {
             let log = self.place.log();
@@ -97,16 +101,25 @@ impl Live {
         RawSender::open(self.lab.a(), "va").expect("a packet socket on va")
     }
 
-    /// Sends with tcpreplay from the other end of `vb`; `None`, and a word about it, where that isn't installed.
+    /// Sends with tcpreplay from the other end of `vb`; `None`, and a word about it, where that isn't
+    /// installed.
     pub fn replay(&self, frames: &[Vec<u8>], packets_per_second: u32) -> Option<()> {
         if !oracle::have("tcpreplay") {
             assert!(std::env::var("CI").as_deref() != Ok("true"), "tcpreplay must be there in CI");
             return None;
         }
         let path = self.place.path("replayed.pcap");
-        std::fs::write(&path, pcap(&as_capture(frames), Precision::Micro, false)).expect("a file in the test's own folder");
+        std::fs::write(&path, pcap(&as_capture(frames), Precision::Micro, false))
+            .expect("a file in the test's own folder");
         let rate = format!("--pps={packets_per_second}");
-        let output = self.lab.a().command("tcpreplay").args(["-q", &rate, "-i", "va"]).arg(path).output().expect("tcpreplay");
+        let output = self
+            .lab
+            .a()
+            .command("tcpreplay")
+            .args(["-q", &rate, "-i", "va"])
+            .arg(path)
+            .output()
+            .expect("tcpreplay");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Some(())
     }
@@ -127,14 +140,20 @@ impl Live {
         ring
     }
 
-    /// Checks the only dump of a run against what the ring held: `filter` is the substituted one, `hit` the frame that fired.
+    /// Checks the only dump of a run against what the ring held: `filter` is the substituted one, `hit` the
+    /// frame that fired.
     pub fn check_only_dump(&self, summary: &Summary, filter: &str, hit: &[u8]) -> Capture {
         let ring = self.ring();
         let dump = summary.only_dump();
-        let at = ring.packets.iter().position(|packet| packet.data == hit).expect("the packet that fired is in the ring");
+        let at = ring
+            .packets
+            .iter()
+            .position(|packet| packet.data == hit)
+            .expect("the packet that fired is in the ring");
         assert_eq!(dump.time_ns, ring.packets[at].time_ns);
         let (from_ns, to_ns) = (dump.from_ns, dump.to_ns);
-        let expected = expected_dump(&ring, filter, from_ns, to_ns, Some(at), VlanRule::Transparent).expect("tcpdump");
+        let expected =
+            expected_dump(&ring, filter, from_ns, to_ns, Some(at), VlanRule::Transparent).expect("tcpdump");
         let found = oracle::read(&dump.path).unwrap().capture;
         assert_eq!(difference(&ring.subset(&expected), &found), None);
         assert!(dump.lost_nothing(), "{dump:?}");
@@ -183,7 +202,11 @@ pub fn assert_nothing_lost(summary: &Summary, sent: usize) {
 /// `frames` as a capture, in their order.
 pub fn as_capture(frames: &[Vec<u8>]) -> Capture {
     let mut capture = Capture::ethernet("vb");
-    capture.packets = frames.iter().enumerate().map(|(at, data)| Record::new(at as i64 * 1_000_000, data.clone())).collect();
+    capture.packets = frames
+        .iter()
+        .enumerate()
+        .map(|(at, data)| Record::new(at as i64 * 1_000_000, data.clone()))
+        .collect();
     capture
 }
 
@@ -197,7 +220,10 @@ pub fn counted<'a>(frames: impl IntoIterator<Item = &'a Vec<u8>>) -> BTreeMap<&'
 /// Checks that a capture holds exactly `frames`, whole, by one interface, and that all came in.
 pub fn assert_holds(capture: &Capture, frames: &[Vec<u8>]) {
     assert_eq!(capture.packets.len(), frames.len());
-    assert!(counted(capture.packets.iter().map(|packet| &packet.data)) == counted(frames), "other bytes than those sent");
+    assert!(
+        counted(capture.packets.iter().map(|packet| &packet.data)) == counted(frames),
+        "other bytes than those sent"
+    );
     for packet in &capture.packets {
         assert_eq!(packet.original_len as usize, packet.data.len());
         let interface = &capture.interfaces[packet.interface];
@@ -208,17 +234,23 @@ pub fn assert_holds(capture: &Capture, frames: &[Vec<u8>]) {
 
 /// The packet that fires: UDP from 10.0.0.1 to port 60000 of 10.0.0.2.
 pub fn hit_frame(tags: &[Tag]) -> Vec<u8> {
-    let ip = frame::udp(SocketAddr::new(host(1, false), 1000), SocketAddr::new(host(2, false), 60000), b"the one that fires");
+    let ip = frame::udp(
+        SocketAddr::new(host(1, false), 1000),
+        SocketAddr::new(host(2, false), 60000),
+        b"the one that fires",
+    );
     frame::on_link(ETHERNET, tags, &ip)
 }
 
-/// `count` frames of six hosts, IPv4 and IPv6, TCP and UDP, untagged and with one or two tags; no two are the same.
+/// `count` frames of six hosts, IPv4 and IPv6, TCP and UDP, untagged and with one or two tags; no two are the
+/// same.
 pub fn mixed_frames(seed: u64, count: usize) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     (0..count).map(|number| mixed_frame(&mut random, (seed << 32) | number as u64)).collect()
 }
 
-/// Frames that are neither plain TCP nor UDP half of the time: ping, ARP, fragments, extension headers, no IP, no payload at all.
+/// Frames that are neither plain TCP nor UDP half of the time: ping, ARP, fragments, extension headers, no
+/// IP, no payload at all.
 pub fn odd_frames(seed: u64, packets: usize) -> Vec<Vec<u8>> {
     let odd = Conversations { seed, packets, oddities: 50, vlan: 40, snapped: 0, ..Conversations::default() };
     odd.capture().packets.into_iter().map(|packet| packet.data).collect()
@@ -232,17 +264,23 @@ fn mixed_frame(random: &mut Random, number: u64) -> Vec<u8> {
     };
     let v6 = random.chance(25);
     let (a, b) = (random.below(6) as u8 + 1, random.below(6) as u8 + 1);
-    let (from, to) = (SocketAddr::new(host(a, v6), 1000 + random.below(50) as u16), SocketAddr::new(host(b, v6), 443));
+    let (from, to) =
+        (SocketAddr::new(host(a, v6), 1000 + random.below(50) as u16), SocketAddr::new(host(b, v6), 443));
     let fill = random.below(160) as usize;
     let payload = [&number.to_be_bytes()[..], &random.bytes(fill)].concat();
-    let ip = if random.chance(50) { frame::udp(from, to, &payload) } else { frame::tcp(from, to, number as u32, 24, &payload) };
+    let ip = if random.chance(50) {
+        frame::udp(from, to, &payload)
+    } else {
+        frame::tcp(from, to, number as u32, 24, &payload)
+    };
     frame::on_link(ETHERNET, &tags, &ip)
 }
 
 /// Where most numbered packets go; nothing is triggered by it.
 const PLAIN_PORT: u16 = 7;
 
-/// A thread that sends numbered packets to `vb`, so many in a millisecond at most: one that was held up doesn't catch up.
+/// A thread that sends numbered packets to `vb`, so many in a millisecond at most: one that was held up
+/// doesn't catch up.
 pub struct Numbers {
     orders: Arc<NumbersOrders>,
     bytes: u64,
@@ -325,5 +363,8 @@ pub fn came(witness: Witness) -> Vec<Came> {
 
 /// What dumps say of themselves that isn't true, in words; `piped` is what went through a pipe.
 pub fn faults(truth: &Truth, dumps: &[Value], piped: Option<&[u8]>) -> Vec<String> {
-    dumps.iter().flat_map(|dump| truth.check(dump, piped).unwrap_or_else(|e| panic!("{e:#}: {dump}")).1).collect()
+    dumps
+        .iter()
+        .flat_map(|dump| truth.check(dump, piped).unwrap_or_else(|e| panic!("{e:#}: {dump}")).1)
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! Runs of the binary in a folder of their own: arguments in; exit code, words, summary and dumps out; all bounded in time.
+//! Runs of the binary in a folder of their own: arguments in; exit code, words, summary and dumps out; all
+//! bounded in time.
 #![allow(dead_code)] // every test file takes what it needs
 
 pub mod summary;
@@ -32,8 +33,8 @@ impl Place {
         Place { folder }
     }
 
-    /// A place whose folder for dumps belongs to nobody where root runs the tests, since commands never run as root; so does the
-    /// folder `jobs`, where they may be allowed to write.
+    /// A place whose folder for dumps belongs to nobody where root runs the tests, since commands never run
+    /// as root; so does the folder `jobs`, where they may be allowed to write.
     pub fn with_commands() -> Place {
         let place = Place::new();
         std::fs::create_dir(place.path("jobs")).expect("a folder for commands");
@@ -95,7 +96,8 @@ impl Place {
         std::fs::set_permissions(self.root(), PermissionsExt::from_mode(0o755)).expect("own folder");
     }
 
-    /// A copy of the binary that every user can run, wherever it was built; other users may read this folder, too.
+    /// A copy of the binary that every user can run, wherever it was built; other users may read this folder,
+    /// too.
     pub fn binary_for_all(&self) -> PathBuf {
         self.open_to_all();
         let copy = self.path("wirescope");
@@ -148,7 +150,8 @@ pub fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Whether a name in the folder for dumps is that of a finished dump: neither hidden nor temporary nor the log.
+/// Whether a name in the folder for dumps is that of a finished dump: neither hidden nor temporary nor the
+/// log.
 pub fn is_finished_dump(name: &str) -> bool {
     !name.starts_with('.') && name.ends_with(".pcapng")
 }
@@ -210,7 +213,8 @@ impl Started {
         let mut child = loop {
             match command.spawn() {
                 Ok(child) => break child,
-                // A binary that was just copied: another test's child, forked meanwhile, still has it open for writing.
+                // A binary that was just copied: another test's child, forked meanwhile, still has it open
+                // for writing.
                 Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy && Instant::now() < until => {
                     std::thread::sleep(Duration::from_millis(10));
                 }
@@ -228,12 +232,14 @@ impl Started {
     }
 
     pub fn signal(&self, signal: i32) {
-        // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its own.
+        // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its
+        // own.
         let sent = unsafe { libc::kill(self.child.id() as i32, signal) };
         assert_eq!(sent, 0, "signal {signal}");
     }
 
-    /// Sends a signal again and again until the process ends: a second one that comes before the first was taken is none.
+    /// Sends a signal again and again until the process ends: a second one that comes before the first was
+    /// taken is none.
     pub fn signal_until_it_ends(mut self, signal: i32) -> Done {
         let begin = Instant::now();
         while self.child.try_wait().expect("a child of this process").is_none() {
@@ -270,14 +276,18 @@ impl Started {
 
     /// What the system says of each of its threads: `/proc/PID/task/TID/status`.
     pub fn threads(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("a child that runs");
+        let entries =
+            std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("a child that runs");
         entries.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("status")).ok()).collect()
     }
 
     /// The number of its thread with this name.
     pub fn thread(&self, name: &str) -> Option<i32> {
-        let entries = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("a child that runs");
-        let named = |path: &Path| std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name);
+        let entries =
+            std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("a child that runs");
+        let named = |path: &Path| {
+            std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+        };
         let path = entries.flatten().map(|entry| entry.path()).find(|path| named(path))?;
         path.file_name()?.to_str()?.parse().ok()
     }
@@ -322,7 +332,8 @@ impl Done {
 
     /// The summary, which has to be all there is on standard output.
     pub fn summary(&self) -> Summary {
-        Summary::parse(&self.stdout).unwrap_or_else(|words| panic!("{words}\nstdout: {}\nstderr: {}", self.stdout, self.stderr))
+        Summary::parse(&self.stdout)
+            .unwrap_or_else(|words| panic!("{words}\nstdout: {}\nstderr: {}", self.stdout, self.stderr))
     }
 }
 
@@ -335,14 +346,19 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Repeats `attempt` with twice the time as long as the machine was too busy for what it had, which it says by `None`.
+/// Repeats `attempt` with twice the time as long as the machine was too busy for what it had, which it says
+/// by `None`.
 pub fn with_enough_time<T>(first: Duration, attempt: impl FnMut(Duration) -> Option<T>) -> T {
-    let mut times = std::iter::successors(Some(first), |time| Some(*time * 2)).take_while(|time| *time <= LIMIT);
-    times.by_ref().find_map(attempt).unwrap_or_else(|| panic!("no time from {first:?} to {LIMIT:?} was enough"))
+    let mut times =
+        std::iter::successors(Some(first), |time| Some(*time * 2)).take_while(|time| *time <= LIMIT);
+    times
+        .by_ref()
+        .find_map(attempt)
+        .unwrap_or_else(|| panic!("no time from {first:?} to {LIMIT:?} was enough"))
 }
 
-/// Lets what `command` starts have the processors before others, where that is allowed: for checks of how fast threads take turns with
-/// each other, which other work on the machine is not to decide.
+/// Lets what `command` starts have the processors before others, where that is allowed: for checks of how
+/// fast threads take turns with each other, which other work on the machine is not to decide.
 pub fn before_others(command: &mut Command) {
     let hurry = || {
         // SAFETY: between fork and exec; setpriority takes numbers.

@@ -26,7 +26,8 @@ pub struct Hits {
 
 impl Hits {
     pub fn sum(&self) -> u64 {
-        let started_none = self.no_space + self.too_many + self.template_unfilled + self.filter_uncompiled + self.disarmed;
+        let started_none =
+            self.no_space + self.too_many + self.template_unfilled + self.filter_uncompiled + self.disarmed;
         self.fired + self.extended + self.held_off + started_none
     }
 }
@@ -66,8 +67,10 @@ pub struct Dump {
 impl Dump {
     /// Nothing that came was lost: all that it lacks is time in which nothing could come.
     pub fn lost_nothing(&self) -> bool {
-        const UNHEARD: [&str; 6] = ["interface_down", "interface_gone", "not_started", "stopped", "capture_begin", "capture_end"];
-        (self.lost_min, self.lost_max) == (0, 0) && self.gaps.iter().all(|gap| UNHEARD.contains(&gap.reason.as_str()))
+        const UNHEARD: [&str; 6] =
+            ["interface_down", "interface_gone", "not_started", "stopped", "capture_begin", "capture_end"];
+        (self.lost_min, self.lost_max) == (0, 0)
+            && self.gaps.iter().all(|gap| UNHEARD.contains(&gap.reason.as_str()))
     }
 
     /// Its gaps for this reason.
@@ -107,9 +110,17 @@ impl Summary {
                 .keys()
                 .map(|name| Ok((name.clone(), number(&whole["dropped"], name)?)))
                 .collect::<Result<_, String>>()?,
-            hits: hits.iter().map(|(name, value)| Ok((name.clone(), trigger_hits(value)?))).collect::<Result<_, String>>()?,
+            hits: hits
+                .iter()
+                .map(|(name, value)| Ok((name.clone(), trigger_hits(value)?)))
+                .collect::<Result<_, String>>()?,
             dumps: dumps.iter().map(dump).collect::<Result<_, String>>()?,
-            warnings: whole["warnings"].as_array().ok_or("no array 'warnings'")?.iter().map(Value::to_string).collect(),
+            warnings: whole["warnings"]
+                .as_array()
+                .ok_or("no array 'warnings'")?
+                .iter()
+                .map(Value::to_string)
+                .collect(),
         };
         summary.dumps.sort_by(|a, b| (a.time_ns, &a.trigger).cmp(&(b.time_ns, &b.trigger)));
         Ok(summary)
@@ -124,8 +135,13 @@ impl Summary {
             assert!(dump.from_ns <= dump.to_ns, "{dump:?}");
             assert!(dump.asked.0 <= dump.from_ns && dump.to_ns <= dump.asked.1.max(dump.from_ns), "{dump:?}");
             assert!(!dump.complete || dump.gaps.is_empty(), "{dump:?}");
-            let inside = |gap: &Gap| dump.asked.0 <= gap.from_ns && gap.from_ns <= gap.to_ns && gap.to_ns <= dump.asked.1;
-            assert!(dump.gaps.iter().all(inside) && dump.gaps.is_sorted_by_key(|gap| gap.from_ns), "{dump:?}");
+            let inside = |gap: &Gap| {
+                dump.asked.0 <= gap.from_ns && gap.from_ns <= gap.to_ns && gap.to_ns <= dump.asked.1
+            };
+            assert!(
+                dump.gaps.iter().all(inside) && dump.gaps.is_sorted_by_key(|gap| gap.from_ns),
+                "{dump:?}"
+            );
         }
     }
 
@@ -188,7 +204,9 @@ fn dump(value: &Value) -> Result<Dump, String> {
     let paths = value["paths"].as_array().ok_or(format!("no array 'paths' in {value}"))?;
     let paths: Option<Vec<PathBuf>> = paths.iter().map(|path| path.as_str().map(PathBuf::from)).collect();
     let paths = paths.ok_or(format!("'paths' are no strings in {value}"))?;
-    if !no_file && (!path.is_absolute() || paths.iter().any(|path| !path.is_absolute()) || !paths.contains(&path)) {
+    if !no_file
+        && (!path.is_absolute() || paths.iter().any(|path| !path.is_absolute()) || !paths.contains(&path))
+    {
         return Err(format!("paths are not absolute, or 'path' is not one of 'paths': {value}"));
     }
     Ok(Dump {
@@ -199,7 +217,12 @@ fn dump(value: &Value) -> Result<Dump, String> {
         asked: (time_ns(&value["asked"], "from")?, time_ns(&value["asked"], "to")?),
         from_ns: time_ns(value, "from")?,
         to_ns: time_ns(value, "to")?,
-        gaps: value["gaps"].as_array().ok_or("no array 'gaps'")?.iter().map(gap).collect::<Result<_, String>>()?,
+        gaps: value["gaps"]
+            .as_array()
+            .ok_or("no array 'gaps'")?
+            .iter()
+            .map(gap)
+            .collect::<Result<_, String>>()?,
         packets: number(value, "packets")?,
         bytes: number(value, "bytes")?,
         lost_min: number(value, "lost_min")?,

@@ -4,7 +4,8 @@
 //! 0     40    80    120   160                        foot - 64       foot
 //! | blk | blk | blk | blk | everything between them | 4 key entries | foot |        one loom cell ("grain") each
 //! ```
-//! Packets of the models make blocks of 40 bytes, so that no two threads ever use one grain for different reasons.
+//! Packets of the models make blocks of 40 bytes, so that no two threads ever use one grain for different
+//! reasons.
 
 use crate::RingError;
 use crate::control::{Header, LaneControl, SegmentControl, WorkerControl};
@@ -173,10 +174,12 @@ impl Region {
     pub unsafe fn write_interface(&self, _at: usize, _bytes: &[u8]) {}
 }
 
-/// Bytes of a slot for writing, in the place of a slice made of the address: `build.rs` has module `stream` call this.
+/// Bytes of a slot for writing, in the place of a slice made of the address: `build.rs` has module `stream`
+/// call this.
 ///
 /// # Safety
-/// `slot` comes from [`Region::slot_base`], and the region lives. Loom checks that nobody else uses the bytes.
+/// `slot` comes from [`Region::slot_base`], and the region lives. Loom checks that nobody else uses the
+/// bytes.
 pub unsafe fn written<'a>(slot: *mut u8, at: usize, len: usize) -> &'a mut [u8] {
     // SAFETY: by this function's contract.
     let slot = unsafe { &*slot.cast_const().cast::<Slot>() };

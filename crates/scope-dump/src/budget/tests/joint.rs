@@ -1,5 +1,5 @@
-//! Runs that keep one budget together, against a naive sum of what stands in the folder and what is being made: each run an opening of
-//! the table, a kill the end of that opening.
+//! Runs that keep one budget together, against a naive sum of what stands in the folder and what is being
+//! made: each run an opening of the table, a kill the end of that opening.
 
 use super::*;
 use crate::budget::others::CLAIM_BYTES;
@@ -169,11 +169,13 @@ proptest! {
                     let budget = runs.iter().filter_map(|run| run.limits.bytes_max).min().unwrap();
                     prop_assert!(!done || taken <= budget.max(claimed_before), "{taken} of {budget}");
                     if !done {
-                        // Who has looked into the folder is refused for want of room alone, but for what others claim in blocks.
+                        // Who has looked into the folder is refused for want of room alone, but for what
+                        // others claim in blocks.
                         runs[run].is_due();
                         let unused = (runs.len() as u64 - 1) * CLAIM_BYTES;
                         let done = runs[run].charge(file, bytes);
-                        prop_assert!(done || taken + bytes + unused > budget, "{taken} + {bytes} + {unused} fit into {budget}");
+                        prop_assert!(done || taken + bytes + unused > budget, "{taken} + {bytes} + {unused} \
+                            fit into {budget}");
                         let taken = named(folder) + runs.iter().map(Run::charged).sum::<u64>();
                         prop_assert!(!done || taken <= budget.max(claimed_before), "{taken} of {budget}");
                     }
@@ -199,7 +201,8 @@ proptest! {
                 Act::Due(run) => at(run).into_iter().for_each(|run| runs[run].is_due()),
             }
             let after = dumps(folder);
-            prop_assert!(may_delete || before.iter().all(|name| after.contains(name)), "deleted without being asked");
+            prop_assert!(may_delete || before.iter().all(|name| after.contains(name)), "deleted without \
+                being asked");
         }
     }
 }
@@ -207,7 +210,8 @@ proptest! {
 #[test]
 fn what_one_run_is_making_counts_for_the_others_and_the_smaller_budget_holds() {
     let place = tempfile::tempdir().unwrap();
-    let (mut large, mut small) = (Run::new(place.path(), 8 * MIB, false), Run::new(place.path(), 4 * MIB, false));
+    let (mut large, mut small) =
+        (Run::new(place.path(), 8 * MIB, false), Run::new(place.path(), 4 * MIB, false));
     let new = |run: &mut Run, bytes| {
         run.open.push((Charged::to(&Some(run.budget.clone())), 0));
         let last = run.open.len() - 1;
@@ -248,7 +252,8 @@ fn a_claim_is_asked_for_in_blocks_and_nobody_waits_long_for_a_run_that_was_stopp
 fn what_one_run_deletes_is_room_for_the_others_and_none_deletes_more_than_is_needed() {
     let place = tempfile::tempdir().unwrap();
     let all = seven(place.path());
-    let (mut first, mut second) = (Run::new(place.path(), 7 * MIB, true), Run::new(place.path(), 7 * MIB, true));
+    let (mut first, mut second) =
+        (Run::new(place.path(), 7 * MIB, true), Run::new(place.path(), 7 * MIB, true));
     for run in [&mut first, &mut second] {
         run.open.push((Charged::to(&Some(run.budget.clone())), 0));
         // Both know all seven, and read the folder no more by themselves.
@@ -273,7 +278,8 @@ fn what_one_run_deletes_is_room_for_the_others_and_none_deletes_more_than_is_nee
 #[test]
 fn a_file_that_got_its_name_by_a_run_that_was_killed_before_it_could_say_so_counts_at_once() {
     let place = tempfile::tempdir().unwrap();
-    let (mut first, mut second) = (Run::new(place.path(), 4 * MIB, false), Run::new(place.path(), 4 * MIB, false));
+    let (mut first, mut second) =
+        (Run::new(place.path(), 4 * MIB, false), Run::new(place.path(), 4 * MIB, false));
     for run in [&mut first, &mut second] {
         run.open.push((Charged::to(&Some(run.budget.clone())), 0));
         run.budget.lock().next_read = Some(Instant::now() + Duration::from_secs(3600));
@@ -295,7 +301,8 @@ fn a_file_that_got_its_name_by_a_run_that_was_killed_before_it_could_say_so_coun
 fn what_others_claim_while_a_run_deletes_is_not_taken_for_deleting_in_vain() {
     let place = tempfile::tempdir().unwrap();
     let all = seven(place.path());
-    let (mut first, mut second) = (Run::new(place.path(), 8 * MIB, true), Run::new(place.path(), 8 * MIB, true));
+    let (mut first, mut second) =
+        (Run::new(place.path(), 8 * MIB, true), Run::new(place.path(), 8 * MIB, true));
     for run in [&mut first, &mut second] {
         run.open.push((Charged::to(&Some(run.budget.clone())), 0));
     }
@@ -347,7 +354,8 @@ fn a_dump_whose_files_get_their_names_in_another_run_is_not_deleted() {
 #[test]
 fn runs_find_each_other_again_when_the_table_was_moved_away() {
     let place = tempfile::tempdir().unwrap();
-    let (mut first, mut second) = (Run::new(place.path(), 4 * MIB, false), Run::new(place.path(), 4 * MIB, false));
+    let (mut first, mut second) =
+        (Run::new(place.path(), 4 * MIB, false), Run::new(place.path(), 4 * MIB, false));
     for run in [&mut first, &mut second] {
         run.open.push((Charged::to(&Some(run.budget.clone())), 0));
     }
@@ -378,7 +386,10 @@ fn what_is_no_table_is_refused_and_where_there_can_be_none_that_is_said() {
     };
     check(&|path| std::os::unix::fs::symlink("/etc/hostname", path).unwrap(), "symbolic link");
     check(&|path| std::fs::create_dir(path).unwrap(), "it is a folder");
-    check(&|path| std::fs::write(path, "somebody's accounts").unwrap(), "it is no table of wirescope's: move it away");
+    check(
+        &|path| std::fs::write(path, "somebody's accounts").unwrap(),
+        "it is no table of wirescope's: move it away",
+    );
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("gone");
     std::fs::create_dir(&folder).unwrap();

@@ -43,7 +43,8 @@ fn screening_never_loses_a_packet_of_recorded_captures() {
         println!("skipped: CAPTURES names no folder");
         return;
     };
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let (mut random, mut tally, mut read) = (Random::new(51), Tally::default(), 0);
     for file in files {
@@ -54,8 +55,11 @@ fn screening_never_loses_a_packet_of_recorded_captures() {
         let mut links: Vec<u16> = capture.interfaces.iter().map(|interface| interface.link_type).collect();
         links.dedup();
         for link in links {
-            let of_link = |record: &&scope_testkit::traffic::Record| capture.interfaces[record.interface].link_type == link;
-            let packets = capture.packets.iter().filter(of_link).take(PACKETS_MAX).map(|record| record.data.clone());
+            let of_link = |record: &&scope_testkit::traffic::Record| {
+                capture.interfaces[record.interface].link_type == link
+            };
+            let packets =
+                capture.packets.iter().filter(of_link).take(PACKETS_MAX).map(|record| record.data.clone());
             let packets: Vec<Vec<u8>> = packets.collect();
             for _ in 0..if packets.is_empty() { 0 } else { FILTERS } {
                 if let Some(filter) = a_filter(&mut random, LinkType(link).canonical(), &packets) {

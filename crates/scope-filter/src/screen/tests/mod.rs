@@ -17,7 +17,8 @@ fn entry(link: LinkType, data: &[u8]) -> KeyEntry {
     KeyEntry::new(&Headers::parse(link, data))
 }
 
-/// The screen of a filter that has one: on a busy machine the time for deriving it may be over too early, so it is tried again.
+/// The screen of a filter that has one: on a busy machine the time for deriving it may be over too early, so
+/// it is tried again.
 fn screen_that_is_found(filter: &Filter, link: LinkType) -> Screen {
     let begun = Instant::now();
     loop {

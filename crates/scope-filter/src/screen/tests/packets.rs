@@ -1,10 +1,12 @@
-//! Packets that make screening hard: cut, changed, in tunnels, behind labels, of every link type; and filters that ask for bytes.
+//! Packets that make screening hard: cut, changed, in tunnels, behind labels, of every link type; and filters
+//! that ask for bytes.
 
 use scope_packet::{Headers, Kind, LinkType};
 
 use crate::specimens::{self, LINKS, Random, damaged_packet, packet, tagged_packet};
 
-/// A filter of the grammar, or one that holds bytes which are fields of the entry, or nearly, against values that occur.
+/// A filter of the grammar, or one that holds bytes which are fields of the entry, or nearly, against values
+/// that occur.
 pub fn any_filter(random: &mut Random) -> String {
     let depth = random.below(4) as u32;
     if random.one_in(2) {
@@ -43,7 +45,17 @@ fn bytes_filter(random: &mut Random) -> String {
         ("icmp[0:2]", &[0, 0x300, 0x800]),
         ("icmp[2:2]", &[0, 1]),
     ]);
-    let mask = random.pick(&["", "", "", " & 0xff000000", " & 0xfff0", " & 0xf0", " & 0x1fff", " & 0x2000", " & 0xff"]);
+    let mask = random.pick(&[
+        "",
+        "",
+        "",
+        " & 0xff000000",
+        " & 0xfff0",
+        " & 0xf0",
+        " & 0x1fff",
+        " & 0x2000",
+        " & 0xff",
+    ]);
     let relation = random.pick(&["=", "=", "=", "!=", ">", "<", ">=", "<="]);
     format!("{place}{mask} {relation} {}", random.pick(values))
 }
@@ -106,7 +118,8 @@ fn tunnelled(random: &mut Random, link: LinkType) -> Vec<u8> {
         outer[network + 9] = protocol;
         outer.extend(between);
     } else if link == LinkType::ETHERNET && outer.len() > 14 && headers.kind() != Kind::Other {
-        let (kind, between): (u16, &[u8]) = random.pick(&[(0x8847, &[0, 1, 1, 64]), (0x8864, &[0x11, 0, 0, 1, 0, 40, 0, 0x21])]);
+        let (kind, between): (u16, &[u8]) =
+            random.pick(&[(0x8847, &[0, 1, 1, 64]), (0x8864, &[0x11, 0, 0, 1, 0, 40, 0, 0x21])]);
         outer.truncate(network);
         outer[network - 2..].copy_from_slice(&kind.to_be_bytes());
         outer.extend(between);

@@ -34,15 +34,21 @@ pub fn hold(filter: &Filter, link: LinkType, packets: &[Vec<u8>], tally: &mut Ta
     let asked = || parsed.iter().zip(packets).zip(&entries);
     let asked = asked().map(|((headers, data), entry)| Asked::new(headers, *entry, data, data.len() as u32));
     let asked: Vec<Asked<'_>> = asked.collect();
-    let by_programs: Vec<bool> = asked.iter().map(|packet| predicate.matches_batch(&[*packet], 1) != 0).collect();
+    let by_programs: Vec<bool> =
+        asked.iter().map(|packet| predicate.matches_batch(&[*packet], 1) != 0).collect();
     filter.prepare(FilterEngine::Interpreter).unwrap();
-    let by_keys_first: Vec<bool> = asked.iter().map(|packet| predicate.matches_batch(&[*packet], 1) != 0).collect();
+    let by_keys_first: Vec<bool> =
+        asked.iter().map(|packet| predicate.matches_batch(&[*packet], 1) != 0).collect();
     assert_eq!(by_keys_first, by_programs, "{} on {}\n{screen}", filter.text(), link.name());
     for ((data, entry), matches) in packets.iter().zip(&entries).zip(by_programs) {
         let may_match = screen.may_match(entry);
         let told = || format!("{} on {}: {data:02x?}\n{screen}", filter.text(), link.name());
         assert!(may_match || !matches, "lost: {}", told());
-        assert!(!may_match || patterns.iter().all(|patterns| pass(patterns, entry)), "lost by its patterns: {}", told());
+        assert!(
+            !may_match || patterns.iter().all(|patterns| pass(patterns, entry)),
+            "lost by its patterns: {}",
+            told()
+        );
         tally.pairs += 1;
         tally.matched += u64::from(matches);
         tally.screened_out += u64::from(!may_match);
@@ -90,7 +96,8 @@ fn partial_entries_always_pass_and_unknown_link_types_are_never_screened() {
     for text in ["host 10.9.9.9", "ip proto 99", "src host 10.0.0.1 and src host 10.0.0.2"] {
         let filter = Filter::compile_filled(text, VlanRule::Transparent, LinkType::ETHERNET).unwrap();
         let screen = filter.screen(LinkType::ETHERNET);
-        let partial = (0..200).map(|_| entry(LinkType::ETHERNET, &any_packet(&mut random, LinkType::ETHERNET)));
+        let partial =
+            (0..200).map(|_| entry(LinkType::ETHERNET, &any_packet(&mut random, LinkType::ETHERNET)));
         let partial: Vec<_> = partial.filter(KeyEntry::partial).collect();
         assert!(partial.len() > 20 && partial.iter().all(|entry| screen.may_match(entry)), "{text}");
     }
@@ -106,7 +113,10 @@ fn texts_that_are_compiled_in_pieces_are_screened_alike() {
     for text in [hosts.clone(), format!("udp and not ({hosts})"), format!("port 53 and ({hosts})")] {
         for link in [LinkType::ETHERNET, LinkType::RAW, LinkType::NULL] {
             let filter = Filter::compile(&text, VlanRule::Transparent, &[link]).unwrap();
-            assert!(filter.printed(link).iter().all(|printed| printed.lines.is_empty()), "one program: {text}");
+            assert!(
+                filter.printed(link).iter().all(|printed| printed.lines.is_empty()),
+                "one program: {text}"
+            );
             assert!(!filter.screen(link).is_everything(), "{text}");
             let packets: Vec<_> = (0..400).map(|_| any_packet(&mut random, link)).collect();
             hold(&filter, link, &packets, &mut tally);

@@ -10,14 +10,19 @@ use crate::specimens::Random;
 use crate::{Filter, VlanRule};
 
 fn screen(text: &str, rule: VlanRule, link: LinkType) -> Screen {
-    screen_that_is_found(&Filter::compile(text, rule, &[link]).unwrap_or_else(|error| panic!("{error}")), link)
+    screen_that_is_found(
+        &Filter::compile(text, rule, &[link]).unwrap_or_else(|error| panic!("{error}")),
+        link,
+    )
 }
 
 #[test]
 fn plain_filters_screen_out_nearly_all_that_does_not_match() {
     let check = |text: &str, rule: VlanRule, percent: u64| {
         let mut random = Random::new(41);
-        for link in [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL, LinkType::LINUX_SLL2, LinkType::PPP] {
+        for link in
+            [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL, LinkType::LINUX_SLL2, LinkType::PPP]
+        {
             let Ok(filter) = Filter::compile(text, rule, &[link]) else { continue };
             let packets: Vec<_> = (0..4000).map(|_| any_packet(&mut random, link)).collect();
             let mut tally = Tally::default();
@@ -47,7 +52,12 @@ fn plain_filters_screen_out_nearly_all_that_does_not_match() {
     // ARP and RARP are one kind in the entry.
     check("not ip6 and not arp", rule, 60);
     check("tcp[tcpflags] & tcp-rst != 0", rule, 70);
-    check("(src 10.0.0.1 and dst 10.0.0.2 and tcp src port 80) or (src 10.0.0.2 and dst 10.0.0.1 and tcp dst port 80)", rule, 99);
+    check(
+        "(src 10.0.0.1 and dst 10.0.0.2 and tcp src port 80) or (src 10.0.0.2 and dst 10.0.0.1 and tcp dst \
+         port 80)",
+        rule,
+        99,
+    );
     check("host 10.0.0.1", VlanRule::Exact, 99);
     check("port 53 and not vlan", rule, 99);
     // The entry says that there are tags, not how many.
@@ -58,12 +68,19 @@ fn plain_filters_screen_out_nearly_all_that_does_not_match() {
 fn sixteen_patterns_say_of_plain_filters_all_that_the_screen_says() {
     let mut random = Random::new(42);
     let packets: Vec<_> = (0..3000).map(|_| any_packet(&mut random, LinkType::ETHERNET)).collect();
-    for text in
-        ["host 10.0.0.1", "port 53", "net 10.0.0.0/8 and udp", "src host fe80::1", "not ip6", "tcp port 80 and host 10.0.0.1"]
-    {
+    for text in [
+        "host 10.0.0.1",
+        "port 53",
+        "net 10.0.0.0/8 and udp",
+        "src host fe80::1",
+        "not ip6",
+        "tcp port 80 and host 10.0.0.1",
+    ] {
         let screen = screen(text, VlanRule::Transparent, LinkType::ETHERNET);
         let patterns = screen.patterns(16);
-        for entry in packets.iter().map(|data| entry(LinkType::ETHERNET, data)).filter(|entry| !entry.partial()) {
+        for entry in
+            packets.iter().map(|data| entry(LinkType::ETHERNET, data)).filter(|entry| !entry.partial())
+        {
             let by_patterns = patterns.iter().any(|pattern| pattern.takes(&entry));
             assert_eq!(by_patterns, screen.may_match(&entry), "{text}: {entry:?}\n{screen}\n{patterns:x?}");
         }
@@ -80,7 +97,11 @@ fn the_condition_is_told_in_words() {
         assert_eq!(told, expected, "{text}\n{told}");
     };
     let through = VlanRule::Transparent;
-    check("host 10.0.0.1", through, &["ip or arp or rarp, source 10.0.0.1", "ip or arp or rarp, destination 10.0.0.1"]);
+    check(
+        "host 10.0.0.1",
+        through,
+        &["ip or arp or rarp, source 10.0.0.1", "ip or arp or rarp, destination 10.0.0.1"],
+    );
     check("udp", through, &["ip or ip6, protocol udp"]);
     check("src fe80::1", through, &["ip6, source folded to 254.128.0.1"]);
     check("udp", VlanRule::Exact, &["ip or ip6, no VLAN tag, protocol udp"]);
@@ -93,7 +114,8 @@ fn long_lists_of_ports_and_flows_keep_their_screen() {
         println!("{screen}");
         assert!(text.len() > 2048, "libpcap's optimiser would have made it short");
         assert_eq!(screen.to_string().lines().count(), lines, "{screen}");
-        let unrelated = KeyEntry { source_port: 7, destination_port: 9, word: 6 | 1 << 8, ..KeyEntry::default() };
+        let unrelated =
+            KeyEntry { source_port: 7, destination_port: 9, word: 6 | 1 << 8, ..KeyEntry::default() };
         assert!(!screen.may_match(&unrelated), "{screen}");
     };
     let listed = |one: &dyn Fn(u32) -> String| (0..160).map(one).collect::<Vec<_>>().join(" or ");
@@ -101,7 +123,10 @@ fn long_lists_of_ports_and_flows_keep_their_screen() {
     check(listed(&|n| format!("udp dst port {}", 10_001 + 40 * n)), 2);
     check(listed(&|n| format!("host fd00::{n:x}:1")), 3);
     // More clauses than the bound: some become one that takes more.
-    check(listed(&|n| format!("(src 10.0.{n}.1 and dst 10.1.{n}.1 and tcp src port {})", 1000 + n)), CLAUSES_MAX + 1);
+    check(
+        listed(&|n| format!("(src 10.0.{n}.1 and dst 10.1.{n}.1 and tcp src port {})", 1000 + n)),
+        CLAUSES_MAX + 1,
+    );
 }
 
 #[test]

@@ -21,7 +21,15 @@ struct Written {
 
 impl Default for Written {
     fn default() -> Written {
-        Written { data: vec![7; 60], original_len: 60, status: libc::TP_STATUS_USER, tpid: 0, tci: 0, packet_type: 0, mac: 86 }
+        Written {
+            data: vec![7; 60],
+            original_len: 60,
+            status: libc::TP_STATUS_USER,
+            tpid: 0,
+            tci: 0,
+            packet_type: 0,
+            mac: 86,
+        }
     }
 }
 
@@ -41,7 +49,9 @@ fn block_of(packets: &[Written]) -> Vec<u8> {
         let next = if number + 1 == packets.len() { 0 } else { bytes as u32 };
         let number = number as u32;
         for (place, word) in
-            [next, 100 + number, number, packet.data.len() as u32, packet.original_len, packet.status].iter().enumerate()
+            [next, 100 + number, number, packet.data.len() as u32, packet.original_len, packet.status]
+                .iter()
+                .enumerate()
         {
             put(&mut block, at + 4 * place, &word.to_ne_bytes());
         }
@@ -123,7 +133,8 @@ fn a_tag_of_number_0_is_put_back_too() {
 
 #[test]
 fn only_what_the_kernel_marks_is_a_tag() {
-    let (frame, data) = only(Written { data: ethernet(60), status: 1, tci: 5, tpid: 0x8100, ..Written::default() }, RULES);
+    let (frame, data) =
+        only(Written { data: ethernet(60), status: 1, tci: 5, tpid: 0x8100, ..Written::default() }, RULES);
     assert_eq!((data, frame.original_len), (ethernet(60), 60));
 }
 
@@ -154,7 +165,8 @@ fn without_room_before_the_frame_nothing_is_overwritten() {
 #[test]
 fn a_tag_counts_towards_the_snap_length() {
     let rules = Rules { snap_len: 40, ..RULES };
-    let (frame, data) = only(Written { data: ethernet(40), original_len: 500, status: VLAN, ..Written::default() }, rules);
+    let (frame, data) =
+        only(Written { data: ethernet(40), original_len: 500, status: VLAN, ..Written::default() }, rules);
     assert_eq!((data.len(), frame.original_len), (40, 504));
     assert_eq!(data[16..], ethernet(36)[12..]);
 }

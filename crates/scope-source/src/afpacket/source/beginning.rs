@@ -10,13 +10,17 @@ use crate::{InterfaceState, SourceError};
 impl AfPacketSource {
     /// Refuses the name of an interface that isn't there.
     pub(in crate::afpacket) fn check_names(&self) -> Result<(), SourceError> {
-        let missing =
-            |wanted: &&Wanted| !wanted.pattern.is_glob() && !self.links.all().any(|link| wanted.pattern.matches(&link.name));
+        let missing = |wanted: &&Wanted| {
+            !wanted.pattern.is_glob() && !self.links.all().any(|link| wanted.pattern.matches(&link.name))
+        };
         match self.wanted.iter().find(missing) {
             None => Ok(()),
             Some(wanted) => {
                 let known: Vec<&str> = self.links.all().map(|link| &link.name[..]).collect();
-                Err(SourceError::NoInterface { name: wanted.pattern.text().to_string(), known: known.join(", ") })
+                Err(SourceError::NoInterface {
+                    name: wanted.pattern.text().to_string(),
+                    known: known.join(", "),
+                })
             }
         }
     }
@@ -49,7 +53,8 @@ impl AfPacketSource {
         }
         for wanted in &self.wanted {
             if self.leads && !self.links.all().any(|link| wanted.pattern.matches(&link.name)) {
-                self.warnings.push(format!("{}: no interface matches yet; waiting for one to come", wanted.spec));
+                self.warnings
+                    .push(format!("{}: no interface matches yet; waiting for one to come", wanted.spec));
             }
         }
         Ok(())
@@ -75,7 +80,10 @@ impl AfPacketSource {
                 let socket = Socket::open_mute().map_err(|cause| match is_forbidden(&cause) {
                     true => SourceError::no_permission(wanted.pattern.text()),
                     false => SourceError::System {
-                        place: format!("opening a spare packet socket for {} (a smaller spare= needs fewer)", wanted.spec),
+                        place: format!(
+                            "opening a spare packet socket for {} (a smaller spare= needs fewer)",
+                            wanted.spec
+                        ),
                         cause,
                     },
                 })?;
@@ -84,7 +92,10 @@ impl AfPacketSource {
         }
         let spares = self.spares.len() as u32;
         if spares > 0 {
-            let text = format!("{}: {spares} spare sockets for interfaces that come when no more may be opened", self.name);
+            let text = format!(
+                "{}: {spares} spare sockets for interfaces that come when no more may be opened",
+                self.name
+            );
             self.tell(&self.name.clone(), InterfaceState::Spare(spares), text);
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! A worker's counts, asked for at each of its polls: what that costs is bounded by the sockets that it has and by what has changed,
-//! not by the interfaces that it has ever met.
+//! A worker's counts, asked for at each of its polls: what that costs is bounded by the sockets that it has
+//! and by what has changed, not by the interfaces that it has ever met.
 
 use super::{AfPacketSource, Known};
 use crate::{InterfaceCounters, SourceCounters};
@@ -11,8 +11,8 @@ impl AfPacketSource {
         total
     }
 
-    /// Adds what is new behind `into`, which the call before filled, and puts right what may have changed since then: the numbers
-    /// of that go to `changed`.
+    /// Adds what is new behind `into`, which the call before filled, and puts right what may have changed
+    /// since then: the numbers of that go to `changed`.
     pub(super) fn tell_counters(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
         let new = into.len().min(self.known.len())..;
         into.extend(self.known[new].iter().map(told));
@@ -26,11 +26,17 @@ impl AfPacketSource {
             changed.push(number);
         }
         // An interface may have several: one that takes its leave, and the one after it.
-        self.ports.iter().for_each(|port| into[port.intake.interface as usize].counters.add(&port.intake.counters));
+        self.ports
+            .iter()
+            .for_each(|port| into[port.intake.interface as usize].counters.add(&port.intake.counters));
     }
 }
 
 /// Without what its sockets have counted so far.
 fn told(known: &Known) -> InterfaceCounters {
-    InterfaceCounters { interface: known.life.name.clone(), called: known.life.called.clone(), counters: known.before }
+    InterfaceCounters {
+        interface: known.life.name.clone(),
+        called: known.life.called.clone(),
+        counters: known.before,
+    }
 }

@@ -1,4 +1,5 @@
-//! How an interface comes by a socket, and how that gets free again: from a spare one, a new one, or one that serves nobody any more.
+//! How an interface comes by a socket, and how that gets free again: from a spare one, a new one, or one that
+//! serves nobody any more.
 
 use std::io;
 
@@ -44,7 +45,8 @@ impl AfPacketSource {
     /// Makes a socket ready for an interface, its gate shut; returns the interface's number.
     pub(super) fn prepare(&mut self, link: &Link, wanted: usize) -> Result<usize, NotTaken> {
         if self.ports.iter().filter(|port| port.stage == Stage::Bound).count() >= PORTS_MAX {
-            let what = format!("a source captures at most {PORTS_MAX} at once; give some a source of their own");
+            let what =
+                format!("a source captures at most {PORTS_MAX} at once; give some a source of their own");
             return Err(NotTaken::Full(self.one_too_many(wanted, &what)));
         }
         // Before a socket is taken for it; what comes back under its name is no further one, as a rule.
@@ -68,7 +70,9 @@ impl AfPacketSource {
             Err((error, socket)) => {
                 self.spares.extend(socket);
                 return Err(match &error {
-                    SourceError::System { cause, .. } | SourceError::CaptureRing { cause, .. } if is_gone(cause) => {
+                    SourceError::System { cause, .. } | SourceError::CaptureRing { cause, .. }
+                        if is_gone(cause) =>
+                    {
                         NotTaken::NotNow
                     }
                     _ => NotTaken::Fault(error),
@@ -91,7 +95,8 @@ impl AfPacketSource {
 
     fn met_too_many(&self, wanted: usize) -> NotTaken {
         let what = format!(
-            "a source meets at most {INTERFACES_KNOWN_MAX} over its life, those that are gone included; start again, with a pattern that leaves out what only comes and goes"
+            "a source meets at most {INTERFACES_KNOWN_MAX} over its life, those that are gone included; \
+             start again, with a pattern that leaves out what only comes and goes"
         );
         NotTaken::Fault(self.one_too_many(wanted, &what))
     }
@@ -113,7 +118,8 @@ impl AfPacketSource {
         Err(if self.ports.iter().any(leaving) { NotTaken::NotNow } else { NotTaken::NoSocket(cause) })
     }
 
-    /// Closes a port that is at its end. Its socket is a spare one from now on, if it can serve another interface.
+    /// Closes a port that is at its end. Its socket is a spare one from now on, if it can serve another
+    /// interface.
     fn close(&mut self, at: usize) {
         let port = self.ports.swap_remove(at);
         let number = port.intake.interface as usize;
@@ -130,10 +136,12 @@ impl AfPacketSource {
         self.known.len() >= INTERFACES_KNOWN_MAX
     }
 
-    /// The interface's number: a new one, or that of the same interface before. One that is there under another name now is
-    /// another one. `None` for a further one of which there are too many.
+    /// The interface's number: a new one, or that of the same interface before. One that is there under
+    /// another name now is another one. `None` for a further one of which there are too many.
     fn number(&mut self, interface: &Interface, link: &Link) -> Option<usize> {
-        let is_it = |known: &Known| known.interface == *interface && (known.life.gone || *known.life.called == *link.name);
+        let is_it = |known: &Known| {
+            known.interface == *interface && (known.life.gone || *known.life.called == *link.name)
+        };
         if let Some(number) = self.known.iter().position(is_it) {
             return Some(number);
         }
@@ -149,7 +157,10 @@ impl AfPacketSource {
     /// Captures an interface from now on, if it is wanted, isn't captured yet and wasn't refused.
     pub(super) fn take_up(&mut self, link: &Link) {
         let is_captured = |port: &Port| port.stage == Stage::Bound && port.device.index == link.index;
-        if self.stopped.is_some() || self.refused.contains_key(&link.index) || self.ports.iter().any(is_captured) {
+        if self.stopped.is_some()
+            || self.refused.contains_key(&link.index)
+            || self.ports.iter().any(is_captured)
+        {
             return;
         }
         let Some(wanted) = self.wanted(&link.name) else { return };
@@ -157,7 +168,10 @@ impl AfPacketSource {
             Some(taken) => taken,
             None => self.prepare(link, wanted).and_then(|number| {
                 let port = self.ports.last_mut().expect("it was just made");
-                port.join_group(link.state).and_then(|()| port.open_gate()).map(|()| number).map_err(NotTaken::Fault)
+                port.join_group(link.state)
+                    .and_then(|()| port.open_gate())
+                    .map(|()| number)
+                    .map_err(NotTaken::Fault)
             }),
         };
         match taken {
@@ -170,7 +184,8 @@ impl AfPacketSource {
                 let error = SourceError::NoSocket { interface: link.name.clone(), cause };
                 self.refused.insert(link.index, Refused::UntilSocket);
                 // With no port left the whole source fails, which says it all.
-                let is_lost = !self.ports.is_empty() && self.known.iter().any(|known| *known.life.name == *link.name);
+                let is_lost =
+                    !self.ports.is_empty() && self.known.iter().any(|known| *known.life.name == *link.name);
                 let state = if is_lost { InterfaceState::Lost } else { InterfaceState::Refused };
                 self.tell(&link.name, state, format!("interface {} is not captured: {error}", link.name));
                 // No socket that could ever be free: nothing can come any more.
@@ -181,7 +196,8 @@ impl AfPacketSource {
         }
     }
 
-    /// Goes on with the socket that served the same interface before it was removed; `None` where there is none.
+    /// Goes on with the socket that served the same interface before it was removed; `None` where there is
+    /// none.
     fn bind_again(&mut self, link: &Link) -> Option<Result<usize, NotTaken>> {
         let port = self.ports.iter_mut().find(|port| port.can_serve_again(&link.name))?;
         let device = Device::of(&port.socket, link).ok().filter(|device| port.device.is_like(device))?;
@@ -196,11 +212,15 @@ impl AfPacketSource {
     /// An interface is not captured for now.
     pub(super) fn refuse(&mut self, link: &Link, refused: Refused, text: String) {
         self.refused.insert(link.index, refused);
-        self.tell(&link.name, InterfaceState::Refused, format!("interface {} is not captured: {text}", link.name));
+        self.tell(
+            &link.name,
+            InterfaceState::Refused,
+            format!("interface {} is not captured: {text}", link.name),
+        );
     }
 
-    /// Sockets whose interface is gone and that have nothing more: one that was named waits for it with its ring, others are
-    /// closed. Now there may be room for an interface that was refused.
+    /// Sockets whose interface is gone and that have nothing more: one that was named waits for it with its
+    /// ring, others are closed. Now there may be room for an interface that was refused.
     pub(super) fn park(&mut self) {
         for at in (0..self.ports.len()).rev() {
             let port = &mut self.ports[at];
@@ -239,7 +259,13 @@ mod tests {
     /// An interface that this system doesn't have.
     fn link(number: usize) -> Link {
         let index = i32::MAX - number as i32;
-        Link { index, name: format!("met{number}"), kind: libc::ARPHRD_ETHER, state: LinkState::Up, mtu: 1500 }
+        Link {
+            index,
+            name: format!("met{number}"),
+            kind: libc::ARPHRD_ETHER,
+            state: LinkState::Up,
+            mtu: 1500,
+        }
     }
 
     fn interface(link: &Link, link_type: LinkType) -> Interface {
@@ -250,7 +276,13 @@ mod tests {
     /// A source that has met as many as it may, all of them gone again.
     fn full() -> AfPacketSource {
         let tiny = AfPacketOptions { block_bytes: 64 << 10, blocks: 2, ..AfPacketOptions::new("met*") };
-        let wanted = Wanted { pattern: Pattern::new("met*"), options: tiny, spec: "afpacket:met*".into(), part: 0, groups: None };
+        let wanted = Wanted {
+            pattern: Pattern::new("met*"),
+            options: tiny,
+            spec: "afpacket:met*".into(),
+            part: 0,
+            groups: None,
+        };
         let mut source = AfPacketSource::new(vec![wanted], true).unwrap();
         for number in 0..INTERFACES_KNOWN_MAX {
             let link = link(number);
@@ -290,8 +322,13 @@ mod tests {
         let mut source = full();
         let back = link(7);
         assert_eq!(source.number(&interface(&back, LinkType::ETHERNET), &back), Some(7));
-        assert_eq!(source.number(&interface(&back, LinkType::RAW), &back), None, "of its name, and another one");
-        // There is no such interface here: with rights that is found when its socket is bound, without them there is no socket.
+        assert_eq!(
+            source.number(&interface(&back, LinkType::RAW), &back),
+            None,
+            "of its name, and another one"
+        );
+        // There is no such interface here: with rights that is found when its socket is bound, without them
+        // there is no socket.
         source.take_up(&back);
         let said = refusals(&mut source);
         assert!(said.iter().all(|text| !text.contains("one too many")), "{said:?}");

@@ -8,7 +8,9 @@ use crate::{InterfaceNews, InterfaceState};
 impl AfPacketSource {
     /// Tells what all workers of the interface see alike, and what is this one's own trouble.
     pub(super) fn tell(&mut self, interface: &str, state: InterfaceState, text: String) {
-        if (self.leads || matches!(state, InterfaceState::Refused | InterfaceState::Lost)) && self.news.len() < NEWS_MAX {
+        if (self.leads || matches!(state, InterfaceState::Refused | InterfaceState::Lost))
+            && self.news.len() < NEWS_MAX
+        {
             self.news.push(InterfaceNews { interface: interface.to_string(), state, text });
         }
     }
@@ -28,7 +30,8 @@ impl AfPacketSource {
 
     pub(super) fn tell_of_new(&mut self, number: usize, link: &Link, wanted: usize) {
         let pattern = self.wanted[wanted].pattern.text();
-        let text = format!("interface {} matches '{pattern}': captured from now on", link.name) + &self.notes_of(number);
+        let text = format!("interface {} matches '{pattern}': captured from now on", link.name)
+            + &self.notes_of(number);
         self.tell(&link.name, InterfaceState::New, text);
         self.tell_of_start(number, link);
     }
@@ -53,7 +56,8 @@ impl AfPacketSource {
         // An Ethernet header with two tags.
         if self.leads && link.mtu.saturating_add(22) > longest {
             self.warnings.push(format!(
-                "interface {}: its MTU is {} bytes, frames longer than {longest} are cut to that; larger blocks take them whole",
+                "interface {}: its MTU is {} bytes, frames longer than {longest} are cut to that; larger \
+                 blocks take them whole",
                 link.name, link.mtu
             ));
         }
