@@ -334,8 +334,8 @@ pub const MUTANTS: &[Mutant] = &[
         name: "claimed_by_who_looked_without_the_lock",
         file: "reader/group.rs",
         edits: &[(
-            "        let pinned = (claims.next.max(",
-            "        let seen_next = own.next.load(Ordering::Acquire);\n        drop(claims);\n        claims = own.claims.lock().expect(\"no panic while held\");\n        let pinned = (seen_next.max(",
+            "        let pinned =\n            (claims.next.max(",
+            "        let seen_next = own.next.load(Ordering::Acquire);\n        drop(claims);\n        claims = own.claims.lock().expect(\"no panic while held\");\n        let pinned =\n            (seen_next.max(",
         )],
         model: "members",
         says: "each to one member",

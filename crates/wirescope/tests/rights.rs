@@ -655,7 +655,7 @@ fn the_memory_of_packets_is_not_part_of_what_a_crash_leaves() {
     for line in smaps.lines() {
         match line.strip_prefix("VmFlags:") {
             Some(flags) if !place.is_empty() => {
-                drop(found.insert(place, flags.split_whitespace().any(|flag| flag == "dd")))
+                found.insert(place, flags.split_whitespace().any(|flag| flag == "dd"));
             }
             Some(_) => {}
             None if line
