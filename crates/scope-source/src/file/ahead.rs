@@ -1,5 +1,5 @@
 //! Reading ahead: a thread that reads a regular file's next bytes while the worker is busy with those before
-//! them.
+//! them, for as long as that is the faster way.
 //!
 //! ```text
 //!             free chunks, at most CHUNKS            a chunk   0        HEADROOM            capacity
@@ -7,16 +7,22 @@
 //!         ◄──────────────────────────────
 //!             filled chunks, in file order
 //! ```
-//! It takes the kernel's copy of read(2) off the worker. The headroom is where the worker puts the unread
-//! rest of the chunk before, so that a record across two chunks is in one piece and nothing else is copied.
-//! Chunks go round: [`CHUNKS`] are made at the beginning and none later. The thread ends with the file, with
-//! an error, or when [`Ahead`] is dropped.
+//! It takes the kernel's copy of read(2) off the worker. The headroom is where the worker puts the unread rest
+//! of the chunk before, so that a record across two chunks is in one piece and nothing else is copied. Chunks
+//! go round: [`CHUNKS`] are made at the beginning and none later. The thread ends with the file, with an
+//! error, or when [`Ahead`] is dropped.
+//!
+//! Where the worker itself is faster ([`turns`](super::turns)), it keeps the free chunks. Once it has used up
+//! what the thread had read, nobody but the worker reads, until the thread gets free chunks again.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use super::input::Input;
+use super::turns::{Reader, Turns};
 
 /// Room in front of a chunk's bytes, bytes: what is unread of the chunk before, if it isn't more, is put
 /// there.
@@ -31,49 +37,123 @@ pub(super) const AHEAD_BYTES: usize = CHUNKS * (HEADROOM + CHUNK_BYTES);
 /// A chunk, and how many bytes were read behind its headroom.
 type Filled = io::Result<(Vec<u8>, usize)>;
 
-/// A file whose next bytes are read by a thread of its own.
+/// What comes next.
+pub(super) enum Next {
+    /// The thread has filled a chunk: so many bytes stand behind its headroom, 0 at the end.
+    Chunk(Vec<u8>, usize),
+    /// The worker is to read, by [`Ahead::read`].
+    OwnRead,
+}
+
+/// A file whose next bytes are read by a thread of its own, or by the worker where that is faster.
 pub(super) struct Ahead {
+    /// Who reads has it; nobody else wants it then.
+    input: Arc<Mutex<Input>>,
     /// `None` only while being dropped.
     ends: Option<(SyncSender<Vec<u8>>, Receiver<Filled>)>,
     thread: Option<JoinHandle<()>>,
+    /// Chunks that the thread has.
+    given: usize,
+    /// Chunks that it is to have once it reads again.
+    spare: Vec<Vec<u8>>,
+    /// Who reads; `None`: always the thread.
+    turns: Option<Turns>,
+    reader: Reader,
+    /// What was handed out last: by whom it was read, bytes, and when.
+    last: Option<(Reader, u64, Instant)>,
+    failed: bool,
 }
 
 impl Ahead {
-    /// Starts the thread. Where the system has no thread for it, the input comes back to be read without one.
-    pub(super) fn start(input: Input) -> Result<Ahead, Input> {
+    /// Starts the thread. `alone`: the worker reads nothing else, so that it can measure who is faster. Where
+    /// the system has no thread for it, the worker reads all.
+    pub(super) fn start(input: Input, alone: bool) -> Ahead {
         let (free, take_free) = sync_channel(CHUNKS);
         let (put_filled, filled) = sync_channel(CHUNKS);
-        // The input goes through a channel, since a closure that can't be spawned is lost with all it has.
-        let (give_input, take_input) = sync_channel(1);
-        let read = move || {
-            let Ok(input) = take_input.recv() else { return };
-            read_on(input, &take_free, &put_filled);
-        };
-        let Ok(thread) = std::thread::Builder::new().name("read-ahead".to_string()).spawn(read) else {
-            return Err(input);
+        let input = Arc::new(Mutex::new(input));
+        let of_thread = input.clone();
+        let read = move || read_on(&of_thread, &take_free, &put_filled);
+        let thread = std::thread::Builder::new().name("read-ahead".to_string()).spawn(read).ok();
+        let mut ahead = Ahead {
+            input,
+            ends: Some((free, filled)),
+            reader: if thread.is_some() { Reader::Thread } else { Reader::Worker },
+            turns: (alone && thread.is_some()).then(Turns::new),
+            thread,
+            given: 0,
+            spare: Vec::with_capacity(CHUNKS),
+            last: None,
+            failed: false,
         };
         for _ in 0..CHUNKS {
-            let _room_for_all = free.try_send(vec![0; HEADROOM + CHUNK_BYTES]);
+            ahead.recycle(vec![0; HEADROOM + CHUNK_BYTES]);
         }
-        let _waits_for_it = give_input.send(input);
-        Ok(Ahead { ends: Some((free, filled)), thread: Some(thread) })
+        ahead
     }
 
-    /// The next chunk and how many bytes stand behind its headroom, 0 at the end; waits until it was read.
+    /// What comes next; waits until it was read. The worker is through with all that it got before.
     ///
     /// # Errors
     /// Reading failed at this place. Nothing comes behind an error.
-    pub(super) fn next(&mut self) -> Filled {
-        let gone = || io::Error::other("nothing more was read after an error");
+    pub(super) fn next(&mut self) -> io::Result<Next> {
+        if self.failed {
+            return Err(io::Error::other("nothing more is read after an error"));
+        }
+        let now = Instant::now();
+        self.choose(now);
+        if self.given == 0 {
+            self.last = Some((Reader::Worker, 0, now));
+            return Ok(Next::OwnRead);
+        }
+        let gone = || io::Error::other("the thread that reads ahead has ended");
         let (_, filled) = self.ends.as_ref().ok_or_else(gone)?;
-        filled.recv().unwrap_or_else(|_| Err(gone()))
+        let filled = filled.recv().unwrap_or_else(|_| Err(gone()));
+        self.given -= 1;
+        self.failed = filled.is_err();
+        let (chunk, read) = filled?;
+        self.last = Some((Reader::Thread, read as u64, now));
+        Ok(Next::Chunk(chunk, read))
+    }
+
+    /// Reads some bytes in the worker's own time, after [`Next::OwnRead`]; 0 is the end.
+    ///
+    /// # Errors
+    /// The system's. Nothing comes behind an error.
+    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        debug_assert_eq!(self.given, 0, "nobody else reads");
+        let read = self.input.lock().unwrap_or_else(PoisonError::into_inner).read(into);
+        self.failed = read.is_err();
+        if let (Some((_, bytes, _)), Ok(read)) = (&mut self.last, &read) {
+            *bytes = *read as u64;
+        }
+        read
+    }
+
+    /// Who reads from `now` on, when the worker is through with what was handed out last.
+    fn choose(&mut self, now: Instant) {
+        if let (Some(turns), Some((reader, bytes, at))) = (&mut self.turns, self.last) {
+            let ns = u64::try_from(now.duration_since(at).as_nanos()).unwrap_or(u64::MAX);
+            self.reader = turns.note(reader, bytes, ns);
+        }
+        if self.reader == Reader::Thread {
+            for chunk in std::mem::take(&mut self.spare) {
+                self.give(chunk);
+            }
+        }
     }
 
     /// Takes back a chunk of which nothing is lent any more; its length must be that of all chunks.
     pub(super) fn recycle(&mut self, chunk: Vec<u8>) {
         debug_assert_eq!(chunk.len(), HEADROOM + CHUNK_BYTES);
+        match self.reader {
+            Reader::Thread => self.give(chunk),
+            Reader::Worker => self.spare.push(chunk),
+        }
+    }
+
+    fn give(&mut self, chunk: Vec<u8>) {
         if let Some((free, _)) = &self.ends {
-            let _thread_has_ended = free.try_send(chunk);
+            self.given += usize::from(free.try_send(chunk).is_ok()); // a thread that has ended takes none
         }
     }
 }
@@ -89,9 +169,10 @@ impl Drop for Ahead {
 }
 
 /// The thread: fills chunks until the end, an error, or until nobody wants them.
-fn read_on(mut input: Input, free: &Receiver<Vec<u8>>, filled: &SyncSender<Filled>) {
+fn read_on(input: &Mutex<Input>, free: &Receiver<Vec<u8>>, filled: &SyncSender<Filled>) {
     while let Ok(mut chunk) = free.recv() {
-        let read = input.read(&mut chunk[HEADROOM..]).map(|read| (chunk, read));
+        let read = input.lock().unwrap_or_else(PoisonError::into_inner).read(&mut chunk[HEADROOM..]);
+        let read = read.map(|read| (chunk, read));
         let goes_on = matches!(read, Ok((_, 1..)));
         if filled.send(read).is_err() || !goes_on {
             return;
@@ -120,28 +201,61 @@ mod tests {
         }
     }
 
+    /// The next bytes, by whoever reads them: how many, and how many of them the worker has read.
+    fn next(ahead: &mut Ahead) -> io::Result<(usize, usize)> {
+        match ahead.next()? {
+            Next::Chunk(chunk, read) => {
+                ahead.recycle(chunk);
+                Ok((read, 0))
+            }
+            Next::OwnRead => ahead.read(&mut vec![0; CHUNK_BYTES]).map(|read| (read, read)),
+        }
+    }
+
+    fn breaks_after(left: usize) -> (Input, Arc<()>) {
+        let held = Arc::new(());
+        (Input::Reader(Box::new(Breaks { left, _held: held.clone() })), held)
+    }
+
     #[test]
     fn an_error_comes_behind_the_bytes_before_it_and_nothing_comes_behind_the_error() {
-        let mut ahead =
-            Ahead::start(Input::Reader(Box::new(Breaks { left: CHUNK_BYTES + 7, _held: Arc::default() })))
-                .ok()
-                .unwrap();
-        let (chunk, read) = ahead.next().unwrap();
-        assert_eq!(read, CHUNK_BYTES);
-        ahead.recycle(chunk);
-        assert_eq!(ahead.next().unwrap().1, 7);
-        ahead.recycle(vec![0; HEADROOM + CHUNK_BYTES]);
-        assert_eq!(ahead.next().unwrap_err().to_string(), "broken");
-        assert!(ahead.next().is_err());
+        let mut ahead = Ahead::start(breaks_after(CHUNK_BYTES + 7).0, false);
+        assert_eq!(next(&mut ahead).unwrap(), (CHUNK_BYTES, 0));
+        assert_eq!(next(&mut ahead).unwrap(), (7, 0));
+        assert_eq!(next(&mut ahead).unwrap_err().to_string(), "broken");
+        assert!(next(&mut ahead).is_err());
+    }
+
+    #[test]
+    fn both_read_in_turns_and_each_byte_is_read_once() {
+        let bytes = 400 * CHUNK_BYTES + 5;
+        let mut ahead = Ahead::start(breaks_after(bytes).0, true);
+        let (mut read, mut own) = (0, 0);
+        let broken = loop {
+            match next(&mut ahead) {
+                Ok((bytes, of_worker)) => (read, own) = (read + bytes, own + of_worker),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((read, broken.to_string().as_str()), (bytes, "broken"));
+        assert!(own > 0 && own < bytes, "the worker has read {own} of {bytes}");
+        assert!(next(&mut ahead).is_err());
+    }
+
+    #[test]
+    fn without_a_thread_the_worker_reads_all() {
+        let mut ahead = Ahead::start(breaks_after(3 * CHUNK_BYTES).0, true);
+        // As if none had been started.
+        (ahead.ends, ahead.turns, ahead.reader, ahead.given) = (None, None, Reader::Worker, 0);
+        for _ in 0..2 {
+            assert_eq!(next(&mut ahead).unwrap(), (CHUNK_BYTES, CHUNK_BYTES));
+        }
     }
 
     #[test]
     fn the_thread_is_gone_once_its_owner_is_dropped() {
-        let held = Arc::new(());
-        let ahead = Ahead::start(Input::Reader(Box::new(Breaks { left: usize::MAX, _held: held.clone() })))
-            .ok()
-            .unwrap();
-        drop(ahead);
+        let (input, held) = breaks_after(usize::MAX);
+        drop(Ahead::start(input, true));
         assert_eq!(Arc::strong_count(&held), 1);
     }
 }

@@ -21,7 +21,7 @@
 
 use std::io;
 
-use super::ahead::{AHEAD_BYTES, Ahead, CHUNK_BYTES, HEADROOM};
+use super::ahead::{AHEAD_BYTES, Ahead, CHUNK_BYTES, HEADROOM, Next};
 use super::input::Input;
 
 /// Size a buffer starts with, bytes, while few files are open.
@@ -36,6 +36,9 @@ const LENT_BYTES_MAX: usize = 2 * RECORD_BYTES_MAX;
 pub const BUFFER_BYTES_MAX: usize = LENT_BYTES_MAX + AHEAD_BYTES;
 // The longest rest that is too short for a record, and a chunk behind it.
 const _: () = assert!(RECORD_BYTES_MAX + CHUNK_BYTES <= LENT_BYTES_MAX);
+
+/// Bytes that the worker reads at once, where it reads in place of the thread: they stay in its core's cache.
+const OWN_READ_BYTES: usize = 192 << 10;
 
 /// How far ahead of what is looked at lines are asked for, bytes: what a core handles while one comes from a
 /// far cache.
@@ -73,6 +76,8 @@ pub(super) struct Buffer {
     /// Where `begin` lies in the file.
     offset: u64,
     at_end: bool,
+    /// Its bytes were read by a thread, on another core as a rule.
+    is_far: bool,
     bytes_max: usize,
 }
 
@@ -85,20 +90,19 @@ impl Buffer {
             end: 0,
             offset: 0,
             at_end: false,
+            is_far: false,
             bytes_max: start_bytes,
         }
     }
 
-    /// Lets a thread read what is not read yet, if there is more and the input is a regular file.
-    pub(super) fn read_ahead(&mut self) {
+    /// Lets a thread read what is not read yet, if there is more and the input is a regular file. `alone`: the
+    /// worker reads nothing else.
+    pub(super) fn read_ahead(&mut self, alone: bool) {
         if self.at_end {
             return;
         }
         self.filling = match std::mem::replace(&mut self.filling, Filling::Over) {
-            Filling::Direct(input) if input.reopens() => match Ahead::start(input) {
-                Ok(ahead) => Filling::Ahead(ahead),
-                Err(input) => Filling::Direct(input),
-            },
+            Filling::Direct(input) if input.reopens() => Filling::Ahead(Ahead::start(input, alone)),
             other => other,
         };
     }
@@ -130,10 +134,26 @@ impl Buffer {
     /// Goes on by `len` bytes, and asks for as many that will be looked at soon.
     #[inline]
     pub(super) fn consume(&mut self, len: usize) {
+        self.fetch_ahead(0, len);
+        self.go_on(len);
+    }
+
+    /// Goes on by `len` bytes.
+    #[inline]
+    pub(super) fn go_on(&mut self, len: usize) {
         debug_assert!(len <= self.end - self.begin);
         self.begin += len;
         self.offset += len as u64;
-        fetch(&self.bytes, self.begin + FETCH_AHEAD_BYTES, len.min(FETCH_BYTES_MAX));
+    }
+
+    /// For the unread bytes `from..to`, which are being looked at, asks for as many that will be soon: what a
+    /// thread has read lies in another core's cache.
+    #[inline]
+    pub(super) fn fetch_ahead(&self, from: usize, to: usize) {
+        if self.is_far {
+            let len = (to - from).min(FETCH_BYTES_MAX);
+            fetch(&self.bytes, self.begin + to + FETCH_AHEAD_BYTES, len);
+        }
     }
 
     /// Offset of the first unread byte in the file.
@@ -173,11 +193,16 @@ impl Buffer {
             let read = match &mut self.filling {
                 Filling::Direct(input) if !input.ready(wait_ms) => return Ok(Refill::NotReady),
                 Filling::Direct(_) => self.read_on()?,
-                Filling::Ahead(ahead) => {
-                    let (chunk, read) = ahead.next()?;
-                    self.take(chunk, read);
-                    read
-                }
+                Filling::Ahead(ahead) => match ahead.next()? {
+                    Next::Chunk(chunk, read) => {
+                        self.take(chunk, read);
+                        read
+                    }
+                    Next::OwnRead => {
+                        self.move_to_front();
+                        self.read_on()?
+                    }
+                },
                 Filling::Over => 0,
             };
             self.at_end = read == 0;
@@ -193,13 +218,20 @@ impl Buffer {
 
     /// Reads into the free part, which is made if there is none.
     fn read_on(&mut self) -> io::Result<usize> {
-        let Filling::Direct(input) = &mut self.filling else { return Ok(0) };
         if self.end == self.bytes.len() {
             self.bytes.resize((self.bytes.len() * 2).min(LENT_BYTES_MAX), 0);
-            self.bytes_max = self.bytes.len();
+            self.note_bytes();
         }
-        let read = input.read(&mut self.bytes[self.end..])?;
-        self.end += read;
+        let free = &mut self.bytes[self.end..];
+        let read = match &mut self.filling {
+            Filling::Direct(input) => input.read(free)?,
+            Filling::Ahead(ahead) => {
+                let most = free.len().min(OWN_READ_BYTES);
+                ahead.read(&mut free[..most])?
+            }
+            Filling::Over => 0,
+        };
+        (self.end, self.is_far) = (self.end + read, false);
         Ok(read)
     }
 
@@ -207,6 +239,7 @@ impl Buffer {
     /// headroom, of a long record, stays where it is and grows by the chunk's bytes.
     fn take(&mut self, mut chunk: Vec<u8>, read: usize) {
         let rest = self.end - self.begin;
+        self.is_far = true;
         if rest <= HEADROOM {
             let begin = HEADROOM - rest;
             chunk[begin..HEADROOM].copy_from_slice(self.unread());
@@ -222,8 +255,13 @@ impl Buffer {
             self.bytes[self.end..needed].copy_from_slice(&chunk[HEADROOM..HEADROOM + read]);
             self.end = needed;
         }
-        self.bytes_max = self.bytes_max.max(self.bytes.len() + AHEAD_BYTES);
+        self.note_bytes();
         self.give_back(chunk);
+    }
+
+    fn note_bytes(&mut self) {
+        let ahead_bytes = if matches!(self.filling, Filling::Ahead(_)) { AHEAD_BYTES } else { 0 };
+        self.bytes_max = self.bytes_max.max(self.bytes.len() + ahead_bytes);
     }
 
     /// Hands on a chunk to be filled, in the length that all have: the first one and one that has grown had
@@ -286,7 +324,7 @@ mod tests {
             file.rewind().unwrap();
             let mut buffer = Buffer::new(Input::Regular(file), START_BYTES);
             buffer.refill(len.min(24), 0).unwrap();
-            buffer.read_ahead();
+            buffer.read_ahead(true);
             let mut read = Vec::new();
             loop {
                 if buffer.unread().len() < len {

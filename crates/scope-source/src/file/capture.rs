@@ -116,8 +116,8 @@ impl Capture {
     }
 
     /// Lets a thread read the file on from here, see [`Buffer::read_ahead`].
-    pub(super) fn read_ahead(&mut self) {
-        self.buffer.read_ahead();
+    pub(super) fn read_ahead(&mut self, alone: bool) {
+        self.buffer.read_ahead(alone);
     }
 
     /// The packet that stands next, after an advance that found one.
@@ -171,6 +171,38 @@ impl Capture {
                 }
             }
         }
+    }
+
+    /// Moves packets to `batch`, the next one first, until that has `most`, for as long as the packet behind lies
+    /// whole in the buffer, needs no closer look, and `goes` is true for the times of both. A packet is next
+    /// before and after.
+    #[inline]
+    pub(super) fn run(
+        &mut self,
+        batch: &mut Vec<Record>,
+        most: usize,
+        mut goes: impl FnMut(i64, i64) -> bool,
+    ) {
+        let (Format::Pcap(pcap), true) = (&self.format, self.has_next) else { return };
+        let (unread, place) = (self.buffer.unread(), self.buffer.place());
+        let (mut at, mut next) = (0, self.next);
+        let before = batch.len();
+        while batch.len() < most {
+            let Some(head) = pcap.plain(unread, at) else { break };
+            if !goes(next.time_ns, head.0) {
+                break;
+            }
+            batch.push(next);
+            let bytes_at = at + pcap::HEAD_BYTES_MIN;
+            next = pcap.plain_record(place + bytes_at, head);
+            next.file = self.number;
+            let end = bytes_at + head.1 as usize;
+            self.buffer.fetch_ahead(at, end);
+            at = end;
+        }
+        self.next = next;
+        self.packets += (batch.len() - before) as u64;
+        self.buffer.go_on(at);
     }
 
     /// Nothing behind the damage can be read.

@@ -24,6 +24,7 @@ mod pseudo;
 mod record;
 mod share;
 mod timed;
+mod turns;
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -159,7 +160,10 @@ impl FileSource {
             captures.push(Capture::open(&path, number as u32, input, buffer_bytes, &mut interfaces)?);
         }
         if ahead {
-            captures.iter_mut().for_each(Capture::read_ahead);
+            let alone = captures.len() == 1;
+            for capture in &mut captures {
+                capture.read_ahead(alone);
+            }
         }
         let mut source = FileSource {
             name,
@@ -272,6 +276,7 @@ impl FileSource {
     /// refilled. A batch ends before a packet of which more is to be said than its time, and behind a stray.
     fn gather(&mut self, until_ns: i64) {
         while self.batch.len() < BATCH_PACKETS_MAX {
+            self.gather_run(until_ns);
             let Some((turn_ns, number)) = self.merge.first() else { return };
             if turn_ns > until_ns {
                 return;
@@ -330,6 +335,28 @@ impl FileSource {
                 None => {}
             }
         }
+    }
+
+    /// The short way for one file without shares: packets that lie in the buffer, of whose times nothing is to
+    /// be said, one behind the other. Leaves one at least for the long way.
+    #[inline]
+    fn gather_run(&mut self, until_ns: i64) {
+        let ([capture], None, Some(clock_ns)) = (&mut self.captures[..], &self.share, &mut self.clock_ns)
+        else {
+            return;
+        };
+        let before = self.batch.len();
+        capture.run(&mut self.batch, BATCH_PACKETS_MAX - 1, until_ns);
+        let Some(next) = capture.next() else { return };
+        self.merge.replace_first(next.0.time_ns);
+        let mut newest_ns = self.newest_ns.unwrap_or(i64::MIN);
+        for record in &mut self.batch[before..] {
+            record.len = record.len.min(self.snap_len);
+            self.counters.stepped_back += u64::from(record.time_ns < newest_ns);
+            newest_ns = newest_ns.max(record.time_ns);
+            *clock_ns = (*clock_ns).max(record.time_ns);
+        }
+        self.newest_ns = (newest_ns > i64::MIN).then_some(newest_ns);
     }
 
     /// Notes, with an empty batch, what is to be said before it.

@@ -17,7 +17,7 @@ use super::record::{Damage, Found, Interfaces, Record, captured_len_max, snap_le
 
 pub(super) const HEADER_BYTES: usize = 24;
 /// What all records' heads begin with, bytes.
-const HEAD_BYTES_MIN: usize = 16;
+pub(super) const HEAD_BYTES_MIN: usize = 16;
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 /// Microseconds, with 8 bytes more in each record's head.
@@ -43,6 +43,9 @@ pub(super) struct Pcap {
     kept_len_max: u32,
     interface: u32,
     pseudo: Pseudo,
+    /// Every record's head is 16 bytes in our byte order, with the captured length first, and nothing of a
+    /// packet has to be turned.
+    is_plain: bool,
 }
 
 /// Whether these 4 bytes begin a pcap file, and in which byte order.
@@ -95,7 +98,10 @@ impl Pcap {
             timestamps: TimestampSource::File,
             part: file,
         });
+        let pseudo = Pseudo::of(link_type, big_endian);
+        let is_usual = magic != MODIFIED && lengths == Lengths::CapturedFirst;
         Ok(Pcap {
+            is_plain: is_usual && !big_endian && pseudo == Pseudo::Nothing,
             big_endian,
             ns_per_fraction: if magic == NANOSECONDS { 1 } else { 1000 },
             head_bytes: if magic == MODIFIED { 24 } else { HEAD_BYTES_MIN },
@@ -103,8 +109,38 @@ impl Pcap {
             captured_len_max: longest,
             kept_len_max,
             interface: interface.ok_or("describes too many interfaces")?,
-            pseudo: Pseudo::of(link_type, big_endian),
+            pseudo,
         })
+    }
+
+    /// The plain form of [`Pcap::decode`], for nearly all records of nearly all files: time, captured length and
+    /// original length of the packet whose head begins at `at` and which is there whole. `None`: look closely.
+    #[inline(always)]
+    pub(super) fn plain(&self, unread: &[u8], at: usize) -> Option<(i64, u32, u32)> {
+        let head = unread.get(at..)?.first_chunk::<HEAD_BYTES_MIN>()?;
+        let word = |at| word(head, at, false);
+        let captured = word(8);
+        let is_whole = unread.len() - at - HEAD_BYTES_MIN >= captured as usize;
+        let is_plain = self.is_plain && captured <= self.captured_len_max;
+        let time_ns = i64::from(word(0)) * time::NS_PER_SECOND + i64::from(word(4)) * self.ns_per_fraction;
+        (is_whole && is_plain).then_some((time_ns, captured, word(12)))
+    }
+
+    /// A packet of a record that [`Pcap::plain`] has read, whose bytes begin at `place`.
+    #[inline(always)]
+    pub(super) fn plain_record(
+        &self,
+        place: usize,
+        (time_ns, captured, original_len): (i64, u32, u32),
+    ) -> Record {
+        Record {
+            place,
+            len: captured.min(self.kept_len_max),
+            original_len,
+            time_ns,
+            interface: self.interface,
+            ..Record::default()
+        }
     }
 
     /// The record that begins with the first unread byte; a packet is put into `record`.

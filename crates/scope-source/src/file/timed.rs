@@ -112,6 +112,17 @@ impl Timed {
         self.advance_held(interfaces)
     }
 
+    /// Moves packets to `batch` that aren't later than `until_ns`, while those behind them are near the clock
+    /// and need no closer look; the rest is for [`Timed::advance`]. A packet is next before and after.
+    #[inline]
+    pub(super) fn run(&mut self, batch: &mut Vec<Record>, most: usize, until_ns: i64) {
+        if !matches!(self.next, Next::InBuffer) || !self.held.is_empty() || self.ended {
+            return;
+        }
+        let course = &mut self.course;
+        self.capture.run(batch, most, |time_ns, behind_ns| time_ns <= until_ns && course.goes(behind_ns));
+    }
+
     /// Copies what the capture has found, to be judged.
     fn hold(&mut self) {
         let Some(&record) = self.capture.next() else { return };
