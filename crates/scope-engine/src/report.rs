@@ -26,6 +26,7 @@ mod queue;
 
 use crate::unread::Unread;
 use latest::PLACES;
+use scope_packet::fetch::{fetch_to_write, fetch_value};
 use scope_source::{InterfaceCounters, InterfaceNews, Source, SourceCounters, SourceError};
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -33,6 +34,8 @@ use std::sync::Arc;
 
 /// Entries of interfaces that one report copies at most, unless more have changed.
 pub const ENTRIES_MAX: usize = 128;
+/// So many entries are asked for ahead of the one that is copied: the reader's core has them in its cache.
+const FETCHED: usize = 12;
 /// Events on their way to the reader at most.
 pub const QUEUE_SLOTS: usize = 64;
 
@@ -70,6 +73,7 @@ pub fn begin() -> (Reporter, ReportReader) {
         interfaces: Vec::new(),
         changed: Vec::new(),
         behind: Default::default(),
+        due: Vec::new(),
         queue: sender,
         unread: Unread::default(),
         forgotten: 0,
@@ -89,6 +93,8 @@ pub struct Reporter {
     changed: Vec<usize>,
     /// For each place: interfaces whose entries there are older than in the worker's own table.
     behind: [Numbers; PLACES],
+    /// Of these the report at hand is about; empty between two reports.
+    due: Vec<usize>,
     queue: queue::Sender<WorkerNews>,
     /// Events for which the queue had no room.
     unread: Unread<WorkerNews>,
@@ -140,17 +146,26 @@ impl Reporter {
     fn publish(&mut self, most: usize) -> usize {
         let at = self.places.own();
         let Some(mut place) = self.places.fill() else { return 0 };
-        let mut copied = 0;
         let new = self.interfaces.len().saturating_sub(place.interfaces.len());
         place.interfaces.reserve(new); // at once, however few of them come now
-        let is_whole = self.behind[at].take(most, |number| {
-            copied += 1;
+        let is_whole = self.behind[at].take(most, &mut self.due);
+        for ahead in 0..self.due.len() + FETCHED {
+            if let Some(&number) = self.due.get(ahead)
+                && let (Some(entry), Some(own)) =
+                    (place.interfaces.get_mut(number), self.interfaces.get(number))
+            {
+                fetch_to_write(entry);
+                fetch_value(own);
+            }
+            let Some(&number) = ahead.checked_sub(FETCHED).and_then(|at| self.due.get(at)) else { continue };
             match (place.interfaces.get_mut(number), self.interfaces.get(number)) {
                 (Some(entry), Some(own)) => bring_up(entry, own),
                 (None, Some(own)) => place.interfaces.push(own.clone()), // new ones come in their order
                 (_, None) => {}
             }
-        });
+        }
+        let copied = self.due.len();
+        self.due.clear();
         if is_whole {
             place.counters = self.counters;
             place.forgotten = self.forgotten;
@@ -186,17 +201,15 @@ impl Numbers {
         self.0[word] |= 1 << bit;
     }
 
-    /// Takes out the smallest ones, `most` of them; whether none is left.
-    fn take(&mut self, most: usize, mut each: impl FnMut(usize)) -> bool {
-        let mut taken = 0;
+    /// Moves the smallest ones into the empty `taken`, `most` of them; whether none is left.
+    fn take(&mut self, most: usize, taken: &mut Vec<usize>) -> bool {
         for (at, word) in self.0.iter_mut().enumerate() {
             while *word != 0 {
-                if taken == most {
+                if taken.len() == most {
                     return false;
                 }
-                each(at * 64 + word.trailing_zeros() as usize);
+                taken.push(at * 64 + word.trailing_zeros() as usize);
                 *word &= *word - 1;
-                taken += 1;
             }
         }
         true

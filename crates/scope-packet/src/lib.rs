@@ -16,6 +16,7 @@
 
 pub mod clock;
 pub mod drops;
+pub mod fetch;
 pub mod gap;
 pub mod headers;
 pub mod key;

@@ -3,6 +3,7 @@
 use crate::pin::{Blocks, Pinned};
 use crate::search::Column;
 use scope_packet::KeyEntry;
+use scope_packet::fetch::fetch;
 use scope_packet::pcapng::PacketBlock;
 
 /// Blocks that are fetched ahead: about as many lines as a core can wait for at once.
@@ -50,7 +51,7 @@ impl<'a, I: Iterator<Item = u32>> Picked<'a, I> {
     fn fetch(&mut self, place: usize) -> bool {
         let Some(index) = self.indices.next() else { return false };
         let entry = self.column.get(index);
-        prefetch(self.blocks.bytes(), entry.offset() as usize);
+        fetch(self.blocks.bytes(), entry.offset() as usize, 1);
         self.ahead[place] = (index, entry);
         true
     }
@@ -78,18 +79,4 @@ impl<'a, I: Iterator<Item = u32>> Iterator for Picked<'a, I> {
     fn next(&mut self) -> Option<(u32, PacketBlock<'a>)> {
         self.next_with_key().map(|(index, _, block)| (index, block))
     }
-}
-
-/// Asks for the line of `bytes` at `at`, without waiting for it.
-#[inline(always)]
-fn prefetch(bytes: &[u8], at: usize) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(byte) = bytes.get(at) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program sees and never faults; the address is one of a
-        // live slice.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, at);
 }

@@ -21,6 +21,8 @@
 
 use std::io;
 
+use scope_packet::fetch::fetch;
+
 use super::ahead::{AHEAD_BYTES, Ahead, CHUNK_BYTES, HEADROOM, Next};
 use super::input::Input;
 
@@ -46,8 +48,6 @@ const FETCH_AHEAD_BYTES: usize = 4 << 10;
 /// Of a longer record only so many bytes are asked for: the rest is copied in one go, which the processor
 /// sees itself.
 const FETCH_BYTES_MAX: usize = 2 << 10;
-/// What a processor fetches at once, bytes.
-const LINE_BYTES: usize = 64;
 
 /// What a refill brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,21 +273,6 @@ impl Buffer {
         }
         ahead.recycle(chunk);
     }
-}
-
-/// Asks for the lines of `bytes` from `from` on, of `len` bytes, without waiting for them. Some may lie
-/// behind its end.
-#[inline(always)]
-fn fetch(bytes: &[u8], from: usize, len: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for at in (from..from + len).step_by(LINE_BYTES) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program sees and never faults, wherever its address
-        // points.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(at).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, from, len);
 }
 
 #[cfg(test)]
