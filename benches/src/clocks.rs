@@ -1,6 +1,8 @@
 //! What the system knows of time: time that passes, and what the scheduler gives to a thread and takes from
 //! it.
 
+use std::time::Duration;
+
 fn clock_ns(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock exists and `time` outlives the call.
@@ -25,4 +27,11 @@ pub fn preemptions() -> i64 {
     // SAFETY: `usage` outlives the call.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
     usage.ru_nivcsw
+}
+
+/// What the host has taken of this guest's processors since it began; zero where the system doesn't say.
+pub fn stolen() -> Duration {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let ticks = stat.lines().next().and_then(|cpu| cpu.split_whitespace().nth(8)?.parse::<u64>().ok());
+    Duration::from_millis(ticks.unwrap_or(0) * 10)
 }

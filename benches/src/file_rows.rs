@@ -1,6 +1,7 @@
 //! A capture file read as fast as possible, against tcpdump: one trigger, and sixteen. None of them ever
 //! fires.
 
+use crate::clocks::stolen;
 use crate::figures::median;
 use crate::place::Place;
 use crate::record::{Bar, Limit, Record, Row};
@@ -36,6 +37,11 @@ pub const SIXTEEN: &[&str] = &[
 /// No run on the file may take longer.
 const LIMIT: Duration = Duration::from_secs(600);
 
+/// A round in which the host took more than this of the guest's processors is run again: it measured the host.
+const STOLEN_MAX: Duration = Duration::from_millis(20);
+/// So often at most is one round run.
+const TRIES: usize = 4;
+
 /// One row against its peer, round by round.
 pub struct Race {
     name: &'static str,
@@ -45,6 +51,10 @@ pub struct Race {
     filters: &'static [&'static str],
     ours: Row,
     theirs: Row,
+    /// Of rounds in which both have run.
+    ratios: Vec<f64>,
+    /// How often each round was run again, since the host took the processors.
+    again: Vec<f64>,
 }
 
 impl Race {
@@ -57,7 +67,8 @@ impl Race {
         } else {
             format!("{} tcpdump, one after another", filters.len())
         };
-        Race { name, limit, each: None, filters, ours: row("wirescope".into()), theirs: row(theirs) }
+        let (ours, theirs) = (row("wirescope".into()), row(theirs));
+        Race { name, limit, each: None, filters, ours, theirs, ratios: Vec::new(), again: Vec::new() }
     }
 
     /// Also asks that each single round reaches `limit`.
@@ -79,35 +90,53 @@ impl Race {
 
     /// Runs one round; who comes first changes from round to round.
     pub fn round(&mut self, number: usize, place: &Place, traffic: &Traffic) {
+        let mut tries = 0;
+        let [ours, theirs] = loop {
+            tries += 1;
+            let before = stolen();
+            let packets = self.run_both(number, place, traffic);
+            let was_left_alone = stolen().saturating_sub(before) <= STOLEN_MAX;
+            if was_left_alone || tries == TRIES || packets.contains(&None) {
+                break packets;
+            }
+        };
+        self.again.push((tries - 1) as f64);
+        self.ours.rounds.extend(ours);
+        self.theirs.rounds.extend(theirs);
+        self.ratios.extend(ours.zip(theirs).map(|(ours, theirs)| ours / theirs));
+    }
+
+    /// Packets a second, ours and theirs.
+    fn run_both(&mut self, number: usize, place: &Place, traffic: &Traffic) -> [Option<f64>; 2] {
+        let mut packets_per_s = [None; 2];
         for ours in [number.is_multiple_of(2), !number.is_multiple_of(2)] {
-            let (row, seconds) = if ours {
-                (&mut self.ours, own_seconds(place, traffic, self.filters))
+            let (row, at, seconds) = if ours {
+                (&mut self.ours, 0, own_seconds(place, traffic, self.filters))
             } else {
-                (&mut self.theirs, peer::time(&traffic.path, self.filters).map(|took| took.as_secs_f64()))
+                let took = peer::time(&traffic.path, self.filters);
+                (&mut self.theirs, 1, took.map(|took| took.as_secs_f64()))
             };
             match seconds {
-                Ok(seconds) => row.rounds.push(traffic.packets as f64 / seconds),
+                Ok(seconds) => packets_per_s[at] = Some(traffic.packets as f64 / seconds),
                 Err(fault) => row.faults.push(format!("round {}: {fault:#}", number + 1)),
             }
         }
+        packets_per_s
     }
 
     /// Adds the rows and the bar.
     pub fn finish(self, record: &mut Record) {
         let value =
             median(&self.ours.rounds).zip(median(&self.theirs.rounds)).map(|(ours, theirs)| ours / theirs);
-        let ratios: Vec<f64> =
-            self.ours.rounds.iter().zip(&self.theirs.rounds).map(|(ours, theirs)| ours / theirs).collect();
         let faults = [self.ours.faults.clone(), self.theirs.faults.clone()].concat();
-        let lowest = ratios.iter().copied().reduce(f64::min);
-        let ratio = Row {
-            bar: self.name,
-            what: "ratio of each round".into(),
-            unit: "x",
-            rounds: ratios,
-            faults: Vec::new(),
+        let lowest = self.ratios.iter().copied().reduce(f64::min);
+        let row = |what: &str, unit, rounds| {
+            let what = what.to_string();
+            Row { bar: self.name, what, unit, rounds, faults: Vec::new() }
         };
-        record.rows.extend([self.ours, self.theirs, ratio]);
+        let ratio = row("ratio of each round", "x", self.ratios);
+        let again = row("run again: the host took over 20 ms", "times", self.again);
+        record.rows.extend([self.ours, self.theirs, ratio, again]);
         record.bars.push(Bar {
             name: self.name,
             value,
@@ -171,6 +200,7 @@ mod tests {
             let mut race = Race::new("r", 1.0, ONE).and_each("each", 0.5);
             race.ours.rounds = vec![300.0, 100.0, 200.0];
             race.theirs.rounds = vec![100.0, 100.0, 400.0];
+            race.ratios = vec![3.0, 1.0, 0.5];
             race.ours.faults = faults.iter().map(|fault| fault.to_string()).collect();
             let mut record = Record { machine: Default::default(), rows: Vec::new(), bars: Vec::new() };
             race.finish(&mut record);

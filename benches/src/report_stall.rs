@@ -6,8 +6,9 @@
 //! ```
 //! Two rows: the same 64 in each report, as of a source whose sockets stay where they are; and 64 others in
 //! each, which is more than any source does: no place then is up to date when the worker gets it back. The
-//! bar is held against the worse. Reports in which the thread had to leave its processor are counted apart:
-//! their times have the scheduler's work in them.
+//! bar is held against the worse. A report's time is the smaller of its processor time and the time that
+//! passed: an interrupt that comes while one clock is read is in that one alone. Reports in which the thread
+//! had to leave its processor are counted apart: their times have the scheduler's work in them.
 
 use crate::clocks::{cpu_ns, preemptions};
 use crate::figures::percentile;
@@ -172,8 +173,10 @@ fn work(mut reporter: Reporter, changes: Changes, span: Duration) -> Worked {
         }
         let left = preemptions();
         let before_ns = cpu_ns();
+        let began = Instant::now();
         reporter.report(&mut books);
-        let spent_us = (cpu_ns() - before_ns) as f64 / 1000.0;
+        let wall_us = began.elapsed().as_nanos() as f64 / 1000.0;
+        let spent_us = wall_us.min((cpu_ns() - before_ns) as f64 / 1000.0);
         let is_whole = preemptions() == left;
         if elapsed >= WARM_UP {
             if is_whole { times_us.push(spent_us) } else { preempted_us.push(spent_us) }

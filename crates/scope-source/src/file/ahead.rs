@@ -37,6 +37,9 @@ pub(super) const AHEAD_BYTES: usize = CHUNKS * (HEADROOM + CHUNK_BYTES);
 /// A chunk, and how many bytes were read behind its headroom.
 type Filled = io::Result<(Vec<u8>, usize)>;
 
+/// To the thread, and from it.
+type Ends = (SyncSender<Vec<u8>>, Receiver<Filled>);
+
 /// What comes next.
 pub(super) enum Next {
     /// The thread has filled a chunk: so many bytes stand behind its headroom, 0 at the end.
@@ -50,7 +53,7 @@ pub(super) struct Ahead {
     /// Who reads has it; nobody else wants it then.
     input: Arc<Mutex<Input>>,
     /// `None` only while being dropped.
-    ends: Option<(SyncSender<Vec<u8>>, Receiver<Filled>)>,
+    ends: Option<Ends>,
     thread: Option<JoinHandle<()>>,
     /// Chunks that the thread has.
     given: usize,
@@ -74,9 +77,13 @@ impl Ahead {
         let of_thread = input.clone();
         let read = move || read_on(&of_thread, &take_free, &put_filled);
         let thread = std::thread::Builder::new().name("read-ahead".to_string()).spawn(read).ok();
+        Ahead::of(input, (free, filled), thread, alone)
+    }
+
+    fn of(input: Arc<Mutex<Input>>, ends: Ends, thread: Option<JoinHandle<()>>, alone: bool) -> Ahead {
         let mut ahead = Ahead {
             input,
-            ends: Some((free, filled)),
+            ends: Some(ends),
             reader: if thread.is_some() { Reader::Thread } else { Reader::Worker },
             turns: (alone && thread.is_some()).then(Turns::new),
             thread,
@@ -244,10 +251,9 @@ mod tests {
 
     #[test]
     fn without_a_thread_the_worker_reads_all() {
-        let mut ahead = Ahead::start(breaks_after(3 * CHUNK_BYTES).0, true);
-        // As if none had been started.
-        (ahead.ends, ahead.turns, ahead.reader, ahead.given) = (None, None, Reader::Worker, 0);
-        for _ in 0..2 {
+        let input = Arc::new(Mutex::new(breaks_after(3 * CHUNK_BYTES).0));
+        let mut ahead = Ahead::of(input, (sync_channel(1).0, sync_channel(1).1), None, true);
+        for _ in 0..3 {
             assert_eq!(next(&mut ahead).unwrap(), (CHUNK_BYTES, CHUNK_BYTES));
         }
     }
