@@ -8,9 +8,9 @@ use std::fs;
 use file_support::{Collect, Got, MICRO, MODIFIED, NANO, Ng, Pcap, read_all, read_bytes};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use scope_packet::{LinkType, TimestampSource};
+use scope_packet::{Gap, Interface, LinkType, Packet, Sink, TimestampSource, Turn};
 use scope_source::file::{FileOptions, FileSource};
-use scope_source::{Polled, Source};
+use scope_source::{Polled, Source, SourceCounters};
 
 /// Times and bytes of a few packets.
 fn packets() -> impl Strategy<Value = Vec<(i64, Vec<u8>)>> {
@@ -27,7 +27,88 @@ fn as_captured() -> impl Strategy<Value = u16> {
     (0u16..300).prop_filter("turned", |link| ![113, 189, 220, 239].contains(link))
 }
 
+/// What a sink got, with the turns of time in between.
+#[derive(Default)]
+struct InOrder {
+    collect: Collect,
+    turns: Vec<(usize, Turn)>,
+}
+
+impl Sink for InOrder {
+    fn interface(&mut self, interface: &Interface) {
+        self.collect.interface(interface);
+    }
+
+    fn batch(&mut self, packets: &[Packet<'_>]) {
+        self.collect.batch(packets);
+    }
+
+    fn lost(&mut self, interface: u32, packets: u64, from_ns: i64, to_ns: i64) {
+        self.collect.lost(interface, packets, from_ns, to_ns);
+    }
+
+    fn gap(&mut self, interface: u32, gap: Gap) {
+        self.collect.gap(interface, gap);
+    }
+
+    fn idle(&mut self, clock_ns: i64) {
+        self.collect.idle(clock_ns);
+    }
+
+    fn turn(&mut self, turn: Turn) {
+        self.turns.push((self.collect.packets.len(), turn));
+    }
+}
+
+/// Reads one file to its end. `share`: by the way that looks at each packet alone.
+fn read_in_order(path: &str, share: bool, snap_len: Option<u32>) -> (InOrder, SourceCounters, Vec<String>) {
+    let share = share.then_some((0, 1));
+    let mut source =
+        FileSource::open(FileOptions { share, snap_len, ..options(vec![path.to_string()]) }).unwrap();
+    let mut sink = InOrder::default();
+    while source.poll(&mut sink).unwrap() != Polled::Ended {}
+    (sink, source.counters(), source.warnings())
+}
+
+/// Steps of time from packet to packet, ns: mostly small ones, also back, and a few that aren't believed or
+/// set the clock.
+fn steps() -> impl Strategy<Value = Vec<i64>> {
+    let step = prop_oneof![
+        20 => 0..50_000_000i64,
+        4 => -300_000_000..0i64,
+        1 => -40_000_000_000..40_000_000_000i64,
+    ];
+    vec(step, 0..600)
+}
+
 proptest! {
+    /// Plain packets of one file are gathered in one go, those of a share each alone: both are the same.
+    #[test]
+    fn the_short_way_and_the_long_way_are_the_same(
+        steps in steps(),
+        lens in vec(0usize..400, 1..20),
+        snap_len in prop_oneof![Just(None), Just(Some(100))],
+        (big, magic, missing) in (any::<bool>(), prop_oneof![Just(MICRO), Just(NANO)], 0usize..30),
+    ) {
+        let mut pcap = Pcap::new(big, magic, 4, 65_535, 101);
+        let mut time_ns = 1_000_000_000_000;
+        for (at, step) in steps.iter().enumerate() {
+            time_ns += step;
+            pcap.packet(time_ns, &vec![at as u8; lens[at % lens.len()]]);
+        }
+        let mut bytes = pcap.done();
+        bytes.truncate(bytes.len().saturating_sub(missing).max(24)); // perhaps in the middle of a record
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pcap");
+        fs::write(&path, bytes).unwrap();
+        let (short, counters, warnings) = read_in_order(path.to_str().unwrap(), false, snap_len);
+        let (long, long_counters, long_warnings) = read_in_order(path.to_str().unwrap(), true, snap_len);
+        prop_assert_eq!(short.collect.packets, long.collect.packets);
+        prop_assert_eq!(short.turns, long.turns);
+        prop_assert_eq!(short.collect.gaps, long.collect.gaps);
+        prop_assert_eq!((counters, warnings), (long_counters, long_warnings));
+    }
+
     #[test]
     fn a_pcap_comes_back_as_it_was(packets in packets(), big in any::<bool>(), magic in prop_oneof![Just(MICRO), Just(NANO), Just(MODIFIED)]) {
         let mut pcap = Pcap::new(big, magic, 4, 65_535, 101);
