@@ -15,11 +15,13 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `region` | the memory: layout, mapping, prefault, what the machine has |
-//! | `control` | the words that workers and readers share, `repr(C)` |
+//! | `control` | the words that workers and readers share, `repr(C)`, and what they say |
+//! | `config` | what a ring is made of: sizes and shares, checked |
 //! | [`ring`] | the ring as a whole: lanes, claiming, snapshots |
-//! | [`claims`] | the order of recycling, for each claim group; shares |
+//! | [`claims`] | the order of recycling, for each claim group |
 //! | `protocol` | every ordering: claim, open, commit, seal, pin, unpin, snapshots |
-//! | [`pin`], [`held`] | holding segments; the pin budget |
+//! | [`pin`], [`held`], [`budget`] | holding segments; the pin budget |
+//! | `blocks` | packet blocks, lent in place |
 //! | `lock`, `futex` | waiting: for each other at claims, for news |
 //! | [`writer`] | append, commit, seal |
 //! | `stream` | the open segment's bytes, written at memory speed |
@@ -35,7 +37,10 @@
 //!
 //! Absent on purpose: the ring knows nothing of files, filters, triggers or threads, and hashes nothing.
 
+mod blocks;
+pub mod budget;
 pub mod claims;
+mod config;
 mod control;
 mod eras;
 pub mod evicted;
@@ -59,16 +64,19 @@ pub mod timeline;
 mod times;
 pub mod writer;
 
-pub use claims::{ClaimGroup, Share};
-pub use control::WorkerCounts;
+pub use blocks::Blocks;
+pub use budget::Allowance;
+pub use claims::ClaimGroup;
+pub use config::{RingConfig, Share};
+pub use control::{Committed, SegmentTimes, WorkerCounts};
 pub use evicted::Lost;
 pub use follow::Follower;
 pub use held::Held;
-pub use pin::{Allowance, Committed, Pinned, SegmentTimes};
+pub use pin::Pinned;
 pub use reader::{Batch, Reader, ReaderCounts, ReaderGroup, Steering, Tap};
 pub use region::{Arena, MemoryKind, MemoryOptions, RingMemory};
 pub use registry::{InterfaceEntry, Interfaces};
-pub use ring::{LaneInfo, Ring, RingConfig, RingCounters};
+pub use ring::{LaneInfo, Ring, RingCounters};
 pub use search::{KeyTest, Matches, SegmentQueue};
 pub use stream::{Arrivals, Form, Incoming};
 pub use summarizer::Summarizer;

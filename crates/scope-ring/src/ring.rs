@@ -1,20 +1,19 @@
-//! The ring as a whole: creating it, opening lanes, claiming segments, pinning them, consistent snapshots.
+//! The ring as a whole: creating it, its lanes, claiming segments, clocks and eras, consistent snapshots.
 
-use crate::claims::{ClaimGroup, Claims, Share};
-use crate::control::{PINS, Published, REGION_MAGIC, WorkerControl, WorkerCounts};
+use crate::budget::PinBudget;
+use crate::claims::{ClaimGroup, Claims};
+use crate::config::{RingConfig, Share};
+use crate::control::{Committed, Published, REGION_MAGIC, WorkerControl, WorkerCounts};
 use crate::eras::Eras;
 use crate::evicted::{Evicted, History, Lost};
 use crate::follow::{Follower, Followers};
 use crate::lock::Mutex;
 use crate::losses::LossLog;
-use crate::pin::{Committed, PinBudget, Pinned};
-use crate::region::{Layout, Machine, MemoryOptions, Region, RingMemory};
+use crate::region::{MemoryOptions, Region, RingMemory};
 use crate::registry::{InterfaceEntry, Interfaces, Registry};
 use crate::spans::SpanTable;
 use crate::stream::Form;
-use crate::writer::LaneWriter;
-use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN, futex, protocol};
-use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, is_segment_size};
+use crate::{RingError, futex, protocol};
 use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType, Moment, SegmentId};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,72 +21,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Segments per lane that a segment size of the ring's own choice aims at.
-const SEGMENTS_PER_LANE_AIM: u64 = 64;
 /// Workers wake waiting readers at most this often.
 const WAKE_INTERVAL: Duration = Duration::from_micros(50);
 /// Beats in one turn of the smallest claim group: who reads at each of them is never overrun, unless reading
 /// takes longer.
 const BEATS_PER_TURN: u32 = 4;
-
-/// What a ring is made of.
-#[derive(Clone, Copy, Debug)]
-pub struct RingConfig {
-    /// Bytes of all segments together; rounded down to whole segments.
-    pub ring_bytes: u64,
-    /// Bytes of one segment; `None`: picked to fit the ring and its lanes.
-    pub segment_bytes: Option<u64>,
-    /// Workers that will write.
-    pub workers: u32,
-    /// Lanes known at the start, at least 1.
-    pub lanes: u32,
-    /// The run's 128 random bits.
-    pub run_id: [u8; 16],
-}
-
-impl RingConfig {
-    /// Checks the sizes: the segment's bytes and the number of segments, or why not.
-    pub fn plan(&self) -> Result<(usize, usize), RingError> {
-        let lanes = self.lanes.max(1) as u64;
-        let segment_bytes = match self.segment_bytes {
-            Some(bytes) => bytes,
-            None => {
-                let aim = (self.ring_bytes / (lanes * SEGMENTS_PER_LANE_AIM)).max(1);
-                (1u64 << aim.ilog2()).clamp(SEGMENT_BYTES_MIN as u64, SEGMENT_BYTES_MAX as u64)
-            }
-        };
-        if !usize::try_from(segment_bytes).is_ok_and(is_segment_size) {
-            return Err(RingError::SegmentSize { bytes: segment_bytes });
-        }
-        let segments = self.ring_bytes / segment_bytes;
-        if segments < lanes * SEGMENTS_PER_LANE_MIN {
-            return Err(RingError::TooSmall {
-                ring_bytes: self.ring_bytes,
-                needed: lanes * SEGMENTS_PER_LANE_MIN * segment_bytes,
-                lanes,
-                per_lane: SEGMENTS_PER_LANE_MIN,
-                segment_bytes,
-            });
-        }
-        MemoryOptions::default().check(self.ring_bytes, &Machine::this())?;
-        if segments > PINS {
-            let limit = "the most that segments of this size can make".to_string();
-            return Err(RingError::NoMemory {
-                ring_bytes: self.ring_bytes,
-                available: PINS * segment_bytes,
-                limit,
-            });
-        }
-        Ok((segment_bytes as usize, segments as usize))
-    }
-
-    /// Where everything will lie, or why it can't.
-    fn layout(&self) -> Result<Layout, RingError> {
-        let (segment_bytes, segments) = self.plan()?;
-        let workers = self.workers.max(1) as usize;
-        Ok(Layout::new(segment_bytes, segments, workers, workers * LINK_TYPES_MAX as usize))
-    }
-}
 
 /// The fastest form of this processor, or the one that the environment asks for.
 fn chosen_form() -> Result<Form, RingError> {
@@ -307,20 +245,8 @@ impl Ring {
         self.region.lane(lane).next.load(Ordering::Acquire)
     }
 
-    /// Opens a lane for `worker`. `None` where the lane table is full (each worker has room for
-    /// [`LINK_TYPES_MAX`]). The lane claims its first segment with its first packet.
-    pub fn open_lane(self: &Arc<Self>, worker: u32, link_type: LinkType) -> Option<LaneWriter> {
-        self.open_lane_in(ClaimGroup::COMMON, worker, link_type)
-    }
-
-    /// As [`Ring::open_lane`], for a lane that claims only the segments of `group`, which no other lane
-    /// evicts.
-    pub fn open_lane_in(
-        self: &Arc<Self>,
-        group: ClaimGroup,
-        worker: u32,
-        link_type: LinkType,
-    ) -> Option<LaneWriter> {
+    /// Adds a lane for `worker`, which claims the segments of `group`; `None` where the lane table is full.
+    pub(crate) fn add_lane(&self, group: ClaimGroup, worker: u32, link_type: LinkType) -> Option<u32> {
         assert!((group.0 as usize) < self.group_segments.len(), "the ring was created with this share");
         let _one_at_a_time = self.claims.lock().expect("no panic while held");
         let header = self.region.header();
@@ -335,7 +261,7 @@ impl Ring {
         let era = self.region.worker(worker).era.load(Ordering::Relaxed);
         self.eras.lock().expect("no panic while held").enter(lane, 0, era);
         header.lanes_used.store(lane + 1, Ordering::Release); // after the lane's words
-        Some(LaneWriter::new(self.clone(), lane, link_type))
+        Some(lane)
     }
 
     /// Gives an interface of `lane` its number in the run; `None` at the bound.
@@ -416,34 +342,16 @@ impl Ring {
         SegmentId { run: self.run_id, lane, sequence }
     }
 
-    /// Pins a segment; `None` where it isn't there yet or no more, or is another run's.
-    pub fn pin(self: &Arc<Self>, id: SegmentId) -> Option<Pinned> {
-        if id.run != self.run_id || id.lane as usize >= self.region.layout().lanes {
-            return None;
-        }
-        let entry = protocol::find(self.region.directory(id.lane, id.sequence));
-        entry.and_then(|entry| self.pin_at(entry, id)).or_else(|| self.pin_straggler(id))
-    }
-
-    fn pin_at(self: &Arc<Self>, (slot, generation): (u32, u64), id: SegmentId) -> Option<Pinned> {
-        let control = self.region.segment(slot);
-        if !protocol::pin(&control.word, generation) {
-            return None;
-        }
-        let pinned = Pinned::new(self.clone(), slot, id);
-        protocol::holds(control, id.lane, id.sequence).then_some(pinned) // a wrong one is unpinned by its drop
-    }
-
+    /// Slot and generation of a segment that the directory doesn't lead to any more, since it was pinned for
+    /// more than a turn of its lane.
     #[cold]
-    fn pin_straggler(self: &Arc<Self>, id: SegmentId) -> Option<Pinned> {
+    pub(crate) fn straggler(&self, id: SegmentId) -> Option<(u32, u64)> {
         if self.straggling.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let straggler = {
-            let memory = self.memory.lock().expect("no panic while held");
-            memory.stragglers.iter().copied().find(|it| it.id == id)?
-        };
-        self.pin_at((straggler.slot, straggler.generation), id)
+        let memory = self.memory.lock().expect("no panic while held");
+        let straggler = memory.stragglers.iter().find(|straggler| straggler.id == id)?;
+        Some((straggler.slot, straggler.generation))
     }
 
     /// Called before the directory's entry for segment `sequence` of `lane` leads to a new slot: where the
@@ -667,7 +575,9 @@ impl Ring {
 
     /// Whether a worker that can wait must wait before it claims a segment for `lane` (rule 5).
     pub fn must_wait(&self, lane: u32) -> bool {
-        self.followers.must_wait(self, self.lane_group(lane))
+        let group = self.lane_group(lane);
+        let opened = |lane: u32| (self.lane_group(lane) == group).then(|| self.lane_next(lane));
+        self.followers.must_wait(self.group_segments[group.index()], opened)
     }
 
     /// Publishes the counters of worker `worker`.

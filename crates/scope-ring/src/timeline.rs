@@ -31,7 +31,7 @@
 //! - *Named pieces.* A piece has its segment's id and its packets' numbers: of two timelines that have the
 //!   same packets, ring and store, the second one answers for the numbers that the first one lacks.
 
-use crate::pin::Blocks;
+use crate::blocks::Blocks;
 use crate::search::{Column, KeyTest, Matches, Picked};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Gap, KeyEntry, LinkType, Moment, SegmentId};

@@ -5,7 +5,7 @@ mod stand;
 
 use proptest::prelude::*;
 use scope_packet::KeyEntry;
-use scope_ring::pin::PinBudget;
+use scope_ring::budget::PinBudget;
 use scope_ring::{Reader, ReaderCounts, ReaderGroup, Ring, Steering};
 use stand::{Dice, KIB, append, feed, feed_segments, head, lane, ring};
 use std::collections::BTreeSet;

@@ -1,7 +1,8 @@
 //! A batch: packets of one lane, lent in place with their key entries, and the share of them that one of
 //! several readers takes.
 
-use crate::pin::{Blocks, Pinned};
+use crate::blocks::Blocks;
+use crate::pin::Pinned;
 use crate::search::Column;
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{KeyEntry, SegmentId};

@@ -1,9 +1,10 @@
 //! What a holding reader holds: the oldest segments that it hasn't read yet, as far as its allowance reaches.
 
 use super::cursor::Cursor;
+use crate::budget::Allowance;
 use crate::follow::Follower;
 use crate::held::Held;
-use crate::pin::{Allowance, Pinned};
+use crate::pin::Pinned;
 use crate::ring::Ring;
 use scope_packet::SegmentId;
 use std::sync::Arc;

@@ -56,7 +56,7 @@ mod wait;
 pub use batch::{Batch, Steering, Tap};
 pub use group::ReaderGroup;
 
-use crate::pin::Allowance;
+use crate::budget::Allowance;
 use crate::ring::Ring;
 use cursor::{Cursor, Span};
 use hold::Hold;

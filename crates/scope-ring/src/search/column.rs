@@ -5,7 +5,6 @@
 //! scan     upward through memory, as fast as it delivers; one bit for each entry; then the bits from the last one down
 //! ```
 
-use crate::pin::Pinned;
 use crate::search::{KeyTest, scan};
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
 
@@ -54,13 +53,6 @@ impl<'a> Column<'a> {
     pub fn matches(&self, test: &KeyTest) -> Matches {
         let entries = self.bytes.as_chunks().0;
         Matches { bits: scan::entries(entries, &test.with_partial()), entries: self.len() }
-    }
-}
-
-impl Pinned {
-    /// Indices within the segment of the packets among `from..to` whose entries pass, ascending.
-    pub fn matches(&self, test: &KeyTest, from: u32, to: u32) -> impl Iterator<Item = u32> + '_ {
-        self.column(from, to).matches(test).map(move |index| from + index)
     }
 }
 
