@@ -1,12 +1,11 @@
 //! Why a filter text is refused, with the place and a caret under it.
 
+use crate::excerpt::{SHOWN_BYTES, excerpt, plain};
 use crate::guess;
-use crate::words::tokens;
+use crate::words::{NESTING_MAX, Refusal, TEXT_BYTES_MAX, tokens};
 use scope_fault::Fault;
 use std::fmt;
 
-/// Bytes of the text shown before and behind the place of a fault.
-const SHOWN_BYTES: usize = 60;
 /// What to do where a shell may have taken a name.
 pub(crate) const SHELL_HINT: &str =
     "a name after '$' may have been taken by the shell: write it in single quotes or as {srcIP}";
@@ -75,6 +74,17 @@ impl fmt::Display for FilterError {
 impl std::error::Error for FilterError {}
 
 impl FilterError {
+    /// The error for a text that isn't given to libpcap.
+    pub(crate) fn refused(text: &str, refusal: Refusal<'_>) -> FilterError {
+        match refusal {
+            Refusal::TooLong => FilterError::TooLong { bytes: text.len(), bytes_max: TEXT_BYTES_MAX },
+            Refusal::TooDeep { at } => {
+                FilterError::TooDeep { text: text.into(), at, nesting_max: NESTING_MAX }
+            }
+            Refusal::Name { at, name } => FilterError::Name { text: text.into(), at, name: name.into() },
+        }
+    }
+
     /// What is wrong, the place with a mark below it, and what helps; of which setting says who has it.
     pub fn fault(&self) -> Fault {
         let hint_of = |fault: Fault, hint: String| if hint.is_empty() { fault } else { fault.hint(hint) };
@@ -172,22 +182,6 @@ fn for_links(text: &str, links: &[(String, String)]) -> String {
     }
 }
 
-/// The text in a line of its own, at most 60 bytes to either side of the place, and a caret below it.
-pub(crate) fn excerpt(text: &str, at: usize) -> String {
-    let at = text.floor_char_boundary(at);
-    let from = text.floor_char_boundary(at.saturating_sub(SHOWN_BYTES));
-    let to = text.ceil_char_boundary((at + SHOWN_BYTES).min(text.len()));
-    let (before, behind) = (plain(&text[from..at]), plain(&text[at..to]));
-    let cut = |cut: bool| if cut { "..." } else { "" };
-    let caret_at = before.chars().count() + cut(from > 0).len();
-    format!("  {}{before}{behind}{}\n  {}^", cut(from > 0), cut(to < text.len()), " ".repeat(caret_at))
-}
-
-/// Without control characters, which a terminal would obey.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
 fn shortened(text: &str) -> String {
     match tokens(text).iter().take_while(|token| token.end() <= 2 * SHOWN_BYTES).last() {
         Some(last) if last.end() < text.trim_end().len() => format!("{} ...", plain(&text[..last.end()])),
@@ -198,21 +192,4 @@ fn shortened(text: &str) -> String {
 fn causes(links: &[(String, String)]) -> String {
     let told: Vec<_> = links.iter().map(|(link, cause)| format!("on link type {link}: {cause}")).collect();
     told.join("; ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_caret_stands_under_the_place() {
-        assert_eq!(excerpt("host  and", 6), "  host  and\n        ^");
-        assert_eq!(excerpt("a\tb\u{e9}c", 5), "  a b\u{e9}c\n      ^");
-        assert_eq!(excerpt("", 0), "  \n  ^");
-        let long = format!("{}X{}", "a".repeat(100), "b".repeat(100));
-        let shown = excerpt(&long, 100);
-        let lines: Vec<_> = shown.lines().collect();
-        assert_eq!(lines[0].find('X'), lines[1].find('^'));
-        assert!(lines[0].len() < 140);
-    }
 }

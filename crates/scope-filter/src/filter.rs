@@ -14,27 +14,22 @@ use scope_packet::{Headers, KeyEntry, LinkType};
 use crate::asked::{ASKED_MAX, Asked, bits};
 use crate::assembly::Printed;
 use crate::bpf::Program;
+use crate::choice::{BYTE_ORDERS, Choice, PROGRAMS, TAGS_MAX};
 use crate::error::{FilterError, TEMPLATE_HINT};
 use crate::guess;
 use crate::kernel;
 use crate::listing;
 use crate::native::{Native, NativeError};
 use crate::screen::{KeyPattern, Screen};
-use crate::{place, reach, template, words};
+use crate::template::text::first_name;
+use crate::{place, reach, words};
 
 /// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is
 /// asked for.
 const LINKS_MAX: usize = 64;
-/// Tags that the VLAN rule tells apart; packets with more are asked the last program.
-pub(crate) const TAGS_MAX: usize = 2;
-/// Programs of one predicate.
-pub(crate) const PROGRAMS: usize = TAGS_MAX + 1;
 /// Patterns that an entry is held against before the interpreter is asked; more cost as much as a short
 /// program.
 const PATTERNS_MAX: usize = 8;
-/// Those of them that [`Choice::ByteOrder`] picks from: this host's order and the other.
-pub(crate) const BYTE_ORDERS: usize = 2;
-
 /// What a filter means on packets with VLAN tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VlanRule {
@@ -113,11 +108,11 @@ impl Filter {
     }
 
     fn unchecked(text: &str, vlan: VlanRule) -> Result<Filter, FilterError> {
-        if let Some(at) = template::first_name(text) {
+        if let Some(at) = first_name(text) {
             let (cause, hint) = ("a template's name in a plain filter".into(), TEMPLATE_HINT.into());
             return Err(FilterError::Syntax { text: text.into(), at, cause, hint });
         }
-        words::check(text)?;
+        words::check(text).map_err(|refusal| FilterError::refused(text, refusal))?;
         Ok(Filter(Arc::new(Shared {
             text: text.into(),
             everything: words::tokens(text).is_empty(),
@@ -154,7 +149,7 @@ impl Filter {
     /// Derived anew from the compiled programs by each call, in some 10 µs to two seconds, where it is given
     /// up and everything passes. Where the text doesn't compile, only partial entries pass.
     pub fn screen(&self, link: LinkType) -> Screen {
-        Screen::of(&self.for_link(link), link)
+        self.for_link(link).screen(link)
     }
 
     /// The programs for `link` in words, compiled anew; none where the text is empty or doesn't compile.
@@ -323,29 +318,6 @@ struct Programs {
     keys: OnceLock<Vec<KeyPattern>>,
 }
 
-/// Which of the programs a packet is asked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Choice {
-    /// By number of VLAN tags, the last program for all beyond.
-    Tags,
-    /// BSD loopback writes the address family in the byte order of the host that captured. libpcap learns it
-    /// from the file's own order; here the packet shows it: families are small numbers.
-    ByteOrder,
-}
-
-impl Choice {
-    #[inline]
-    fn of(self, packet: &Asked<'_>) -> usize {
-        match self {
-            Choice::Tags => (packet.tags as usize).min(TAGS_MAX),
-            Choice::ByteOrder => {
-                let family = packet.data().first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
-                usize::from(family & 0xffff == 0 && family != 0)
-            }
-        }
-    }
-}
-
 impl Predicate {
     fn never() -> Predicate {
         Predicate(Engine::Never)
@@ -353,7 +325,7 @@ impl Predicate {
 
     /// The programs that a packet with `tags` VLAN tags may be asked; `None` where it is asked none and
     /// matches.
-    pub(crate) fn programs(&self, tags: usize) -> Option<&[Arc<Program>]> {
+    fn programs(&self, tags: usize) -> Option<&[Arc<Program>]> {
         match &self.0 {
             Engine::Everything => None,
             Engine::Never => Some(&[]),
@@ -384,13 +356,18 @@ impl Predicate {
         }
     }
 
+    /// What all packets of link type `link` that match have in common: see [`Filter::screen`].
+    fn screen(&self, link: LinkType) -> Screen {
+        Screen::of(|tags| self.programs(tags), link)
+    }
+
     /// Derives what the interpreter asks of a packet's key before it runs a program, if there is no machine
     /// code: with that a program is as quick as such a test.
     fn make_screen(&self, link: LinkType) {
         if let Engine::Programs(programs) = &self.0
             && !programs.native.is_made()
         {
-            programs.keys.get_or_init(|| Screen::of(self, link).patterns(PATTERNS_MAX));
+            programs.keys.get_or_init(|| self.screen(link).patterns(PATTERNS_MAX));
         }
     }
 

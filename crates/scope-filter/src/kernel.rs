@@ -28,7 +28,7 @@ use scope_packet::LinkType;
 use std::sync::Arc;
 
 use crate::bpf::Instruction;
-use crate::filter::Choice;
+use crate::choice::Choice;
 use crate::libpcap::{self, ByteOrder};
 use crate::listing;
 

@@ -10,9 +10,11 @@
 //! | [`meaning`] | what a text means where libpcap's language surprises, in words |
 //! | [`assembly`] | programs as `tcpdump -d` prints them |
 //! | [`kernel`] | when the kernel may be asked first, and with which program |
+//! | `choice` | which of a filter's programs is evaluated for a packet |
 //! | `listing` | a text's programs for one link type and each number of VLAN tags |
 //! | `cooked` | the same behind VLAN tags in Linux cooked captures |
 //! | [`error`] | why a text is refused, with the place and a caret under it |
+//! | `excerpt` | a refused text's line, with a mark below the place |
 //! | `guess` | what was probably meant by a text that is no filter |
 //! | `words` | the language's tokens; refuses names of hosts and nets |
 //! | `names` | names of ports and protocols become numbers: libpcap looks nothing up |
@@ -28,8 +30,10 @@
 pub mod asked;
 pub mod assembly;
 mod bpf;
+mod choice;
 mod cooked;
 pub mod error;
+mod excerpt;
 pub mod filter;
 mod guess;
 pub mod kernel;

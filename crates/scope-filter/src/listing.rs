@@ -6,8 +6,8 @@ use scope_packet::LinkType;
 
 use crate::assembly::{self, Printed};
 use crate::bpf::{Instruction, Program};
+use crate::choice::{BYTE_ORDERS, Choice, PROGRAMS};
 use crate::cooked::Cooked;
-use crate::filter::{BYTE_ORDERS, Choice, PROGRAMS};
 use crate::libpcap::{self, ByteOrder, OPTIMISED_BYTES_MAX};
 use crate::pieces::Pieces;
 use crate::place;

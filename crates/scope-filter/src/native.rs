@@ -33,7 +33,7 @@ use cranelift_module::{FuncId, Linkage, Module};
 
 use crate::asked::{Asked, bits};
 use crate::bpf::Program;
-use crate::filter::Choice;
+use crate::choice::Choice;
 use graph::Graph;
 use table::Table;
 

@@ -5,7 +5,6 @@
 //! does: tunnels, IPv6 extension headers, headers cut short, headers with odd lengths, link types it doesn't
 //! know.
 
-use crate::key::KeyEntry;
 use crate::link::LinkType;
 
 /// What the network layer is.
@@ -268,16 +267,10 @@ impl Headers {
         parts: HAS_ETHERNET | HAS_ADDRESSES | HAS_PORTS,
     };
 
-    /// The headers of a plain packet, of which its key entry tells all.
+    /// The headers of a plain packet, from what [`Headers::key_parts`] gave of it: that is all there is.
     #[inline]
-    pub(crate) fn of_plain(key: &KeyEntry) -> Headers {
-        Headers {
-            addresses: u32::from_le_bytes(key.source) as u64
-                | (u32::from_le_bytes(key.destination) as u64) << 32,
-            ports: key.source_port as u32 | (key.destination_port as u32) << 16,
-            word: key.word,
-            ..Headers::PLAIN
-        }
+    pub(crate) fn of_plain((addresses, ports, word): (u64, u32, u32)) -> Headers {
+        Headers { addresses, ports, word, ..Headers::PLAIN }
     }
 
     fn ethernet_from(&mut self, data: &[u8]) {

@@ -56,6 +56,14 @@ impl KeyEntry {
         }
     }
 
+    /// The parts that it was made of: see [`Headers::key_parts`].
+    #[inline]
+    pub(crate) fn parts(&self) -> (u64, u32, u32) {
+        let addresses =
+            u32::from_le_bytes(self.source) as u64 | (u32::from_le_bytes(self.destination) as u64) << 32;
+        (addresses, self.source_port as u32 | (self.destination_port as u32) << 16, self.word)
+    }
+
     /// The same entry for a block at `offset` bytes from the segment's start (a multiple of 4, below 2 MiB).
     #[inline(always)]
     pub fn at(self, offset: u32) -> KeyEntry {

@@ -75,7 +75,7 @@ impl Parsed {
     #[inline]
     pub fn headers(&self, at: usize) -> Headers {
         match self.odd >> at & 1 {
-            0 => Headers::of_plain(&self.keys[at]),
+            0 => Headers::of_plain(self.keys[at].parts()),
             _ => self.odd_headers[at],
         }
     }

@@ -5,7 +5,7 @@ use scope_packet::LinkType;
 
 use super::edits::{before, in_brackets, word};
 use crate::libpcap::{self, ByteOrder};
-use crate::template;
+use crate::template::text::sampled;
 use crate::words::{self, Kind, Token, tokens};
 
 /// Words that shift all that stands behind them in the text to behind a tag or label, also behind `or` and
@@ -35,7 +35,7 @@ fn is_understood(text: &str) -> bool {
 
 /// Of a template: whether it holds for what it is compiled to.
 fn holds_for(text: &str, holds: impl Fn(&str) -> bool) -> bool {
-    match template::sampled(text) {
+    match sampled(text) {
         Some(filled) => filled.iter().all(|text| holds(text)),
         None => holds(text),
     }

@@ -26,7 +26,7 @@ use super::runs;
 use super::table::Table;
 use crate::asked::Asked;
 use crate::bpf::{BACKWARD_JUMPS_MAX, MEMORY_WORDS, Operation, Relation};
-use crate::filter::Choice;
+use crate::choice::Choice;
 
 /// A, X, and scratch memory.
 const REGISTERS: usize = 2 + MEMORY_WORDS;

@@ -26,11 +26,12 @@ mod tests;
 mod value;
 mod words;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use scope_packet::{KeyEntry, LinkType};
 
-use crate::Predicate;
+use crate::bpf::Program;
 use case::Case;
 use clause::{Clause, Clauses, Field};
 
@@ -76,19 +77,22 @@ impl Screen {
         Screen { clauses: Vec::new() }
     }
 
-    /// The screen of a filter's programs for `link`.
-    pub(crate) fn of(predicate: &Predicate, link: LinkType) -> Screen {
-        Screen::try_of(predicate, link).unwrap_or_else(Screen::everything)
+    /// The screen of a filter's programs for `link`; `programs` says which ones a packet with so many VLAN tags
+    /// may meet, `None` where it matches without one.
+    pub(crate) fn of<'a>(programs: impl Fn(usize) -> Option<&'a [Arc<Program>]>, link: LinkType) -> Screen {
+        Screen::derived(programs, link).unwrap_or_else(Screen::everything)
     }
 
-    fn try_of(predicate: &Predicate, link: LinkType) -> Option<Screen> {
+    fn derived<'a>(programs: impl Fn(usize) -> Option<&'a [Arc<Program>]>, link: LinkType) -> Option<Screen> {
         let until = Instant::now() + DERIVING_TIME_MAX;
         let mut clauses = Clauses::default();
         for case in Case::all(link)? {
-            for program in predicate.programs(case.tags)? {
+            for program in programs(case.tags)? {
                 let accepted = explore::accepted(program.plain(), &case, until)?;
                 let possible = accepted.0.into_iter().filter(|clause| case.may_have(clause));
-                possible.for_each(|clause| clauses.add(clause, CLAUSES_MAX));
+                for clause in possible {
+                    clauses.add(clause, CLAUSES_MAX);
+                }
             }
         }
         clauses.settle(CLAUSES_MAX);

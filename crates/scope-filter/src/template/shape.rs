@@ -11,9 +11,9 @@ use std::net::IpAddr;
 
 use scope_packet::LinkType;
 
-use super::Piece;
 use super::fields::{Field, Flow};
 use super::subject::Subject;
+use super::text::Piece;
 use super::values::{Gatherer, Part, Values};
 use crate::words::{Kind, Token, tokens};
 

@@ -6,7 +6,7 @@ use scope_packet::{Headers, KeyEntry, LinkType};
 
 use crate::asked::Asked;
 use crate::bpf::{Instruction, Program};
-use crate::filter::Choice;
+use crate::choice::Choice;
 use crate::libpcap::{self, ByteOrder};
 use crate::native::Native;
 use crate::pieces::Pieces;
