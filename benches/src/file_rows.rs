@@ -2,10 +2,10 @@
 //! fires.
 
 use crate::figures::median;
-use crate::place::Place;
 use crate::record::{Bar, Limit, Record, Row};
 use crate::traffic::Traffic;
 use crate::wirescope::Run;
+use crate::workspace::Workspace;
 use crate::{peer, traffic};
 use anyhow::{Result, ensure};
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Race {
     }
 
     /// Runs one round; who comes first changes from round to round.
-    pub fn round(&mut self, number: usize, place: &Place, traffic: &Traffic) {
+    pub fn round(&mut self, number: usize, place: &Workspace, traffic: &Traffic) {
         for ours in [number.is_multiple_of(2), !number.is_multiple_of(2)] {
             let (row, seconds) = if ours {
                 (&mut self.ours, own_seconds(place, traffic, self.filters))
@@ -132,12 +132,12 @@ pub fn races() -> [Race; 2] {
 ///
 /// # Errors
 /// The system's.
-pub fn traffic(place: &Place, file_bytes: u64) -> Result<Traffic> {
+pub fn traffic(place: &Workspace, file_bytes: u64) -> Result<Traffic> {
     traffic::prepare(&place.scratch, file_bytes)
 }
 
 /// How long the run takes from the end of its prefault, checked.
-fn own_seconds(place: &Place, traffic: &Traffic, filters: &[&str]) -> Result<f64> {
+fn own_seconds(place: &Workspace, traffic: &Traffic, filters: &[&str]) -> Result<f64> {
     let source =
         format!("file:{}", traffic.path.display().to_string().replace('\\', "\\\\").replace(',', "\\,"));
     let mut arguments = vec!["--ring", "1GiB", "--source", &source];

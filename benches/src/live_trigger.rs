@@ -12,9 +12,9 @@
 
 use crate::figures::{ms, percentile};
 use crate::live_frames::{Shot, send, start_on};
-use crate::place::Place;
 use crate::record::{Bar, Limit, Record, Row};
 use crate::wirescope::{Finished, time_of};
+use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use scope_testkit::lab::Lab;
 use scope_testkit::traffic::Random;
@@ -59,8 +59,8 @@ impl WireToTrigger {
     }
 
     /// Sends `hits` trigger packets among others and looks when each was seen.
-    pub fn round(&mut self, number: usize, place: &Place, lab: &Lab, hits: usize) {
-        match latencies(place, lab, hits) {
+    pub fn round(&mut self, number: usize, workspace: &Workspace, lab: &Lab, hits: usize) {
+        match latencies(workspace, lab, hits) {
             Ok(latencies) => {
                 self.p50.rounds.extend(percentile(&latencies, 50.0));
                 self.p99.rounds.extend(percentile(&latencies, 99.0));
@@ -84,9 +84,9 @@ impl WireToTrigger {
 }
 
 /// One round: latencies, ms.
-fn latencies(place: &Place, lab: &Lab, hits: usize) -> Result<Vec<f64>> {
+fn latencies(workspace: &Workspace, lab: &Lab, hits: usize) -> Result<Vec<f64>> {
     let shots = shots(hits);
-    let run = start_on(lab, place, &["--ring", "64MiB", "--before", "1s", "--after", "30s"])?;
+    let run = start_on(lab, workspace, &["--ring", "64MiB", "--before", "1s", "--after", "30s"])?;
     let sent_ns = send(lab, &shots)?;
     run.interrupt()?;
     let finished = run.finish(END_LIMIT)?;

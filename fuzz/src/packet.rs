@@ -1,7 +1,7 @@
 //! Packets: what is parsed of them, what filters say of them, what templates take from them.
 
 use scope_filter::template::{host_pair_filter, host_pair_shape, host_pair_values};
-use scope_filter::{Asked, Filter, FilterEngine, Predicate, Screen, Template, VlanRule};
+use scope_filter::{FilterInput, Filter, FilterEngine, Predicate, Screen, Template, VlanRule};
 use scope_packet::segment::Foot;
 use scope_packet::{Headers, KeyEntry, LinkType};
 use std::sync::OnceLock;
@@ -87,7 +87,7 @@ pub fn evaluate(data: &[u8]) {
     let link = usize::from(link) % LINKS.len();
     let headers = Headers::parse(LINKS[link], packet);
     let key = KeyEntry::new(&headers);
-    let asked = [Asked::new(&headers, key, packet, packet.len() as u32 + u32::from(cut))];
+    let asked = [FilterInput::new(&headers, key, packet, packet.len() as u32 + u32::from(cut))];
     for Engines { text, native, interpreted, screen } in engines(link) {
         let answer = native.matches_batch(&asked, 1);
         assert_eq!(answer, interpreted.matches_batch(&asked, 1), "{text} on {}", LINKS[link].name());

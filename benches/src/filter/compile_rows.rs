@@ -4,7 +4,7 @@ use super::{BpfFilter, hosts};
 use crate::figures::median;
 use crate::table::Table;
 use anyhow::Result;
-use scope_filter::{Asked, Filter, VlanRule};
+use scope_filter::{Filter, FilterInput, VlanRule};
 use scope_packet::{Headers, KeyEntry, LinkType};
 use std::time::Instant;
 
@@ -38,7 +38,7 @@ pub fn round(table: &mut Table) -> Result<()> {
 
 fn timed(text: &str) -> Result<f64, String> {
     let headers = Headers::parse(LinkType::ETHERNET, &PACKET);
-    let asked = Asked::new(&headers, KeyEntry::new(&headers), &PACKET, PACKET.len() as u32);
+    let asked = FilterInput::new(&headers, KeyEntry::new(&headers), &PACKET, PACKET.len() as u32);
     let mut times = Vec::new();
     for _ in 0..TIMES {
         let begun = Instant::now();

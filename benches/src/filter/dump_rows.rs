@@ -5,11 +5,11 @@
 //! every packet reads, parses and asks only, and writes nothing: a dump without screening would take longer.
 
 use super::native;
-use crate::place::Place;
 use crate::table::Table;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, Progress, Scans, cut};
-use scope_filter::{ASKED_MAX, Asked, Filter, FilterEngine, Predicate, VlanRule};
+use scope_filter::{FILTER_INPUTS_MAX, Filter, FilterEngine, FilterInput, Predicate, VlanRule};
 use scope_measure::{self as measure, Packets, SOURCES, Sizes};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, SystemClock, TimestampSource};
@@ -68,7 +68,7 @@ impl Full {
     ///
     /// # Errors
     /// A filter that doesn't compile, no folder.
-    pub fn round(&self, place: &Place, table: &mut Table) -> Result<()> {
+    pub fn round(&self, workspace: &Workspace, table: &mut Table) -> Result<()> {
         let packets = self.end - self.first;
         let expected = self.end.div_ceil(EVERY) - self.first.div_ceil(EVERY);
         let predicate = native(TEXT)?;
@@ -79,7 +79,7 @@ impl Full {
             if found == (packets, expected) { Ok(ns) } else { Err(format!("{found:?} packets and hits")) };
         table.put("dump_screened_ns", EVERY_PACKET, "ns/packet", outcome);
 
-        let folder = place.out_folder()?;
+        let folder = workspace.out_folder()?;
         let filter = Filter::compile(TEXT, VlanRule::Transparent, &[LinkType::ETHERNET])
             .context("a filter of the bench")?;
         filter.make_native()?;
@@ -160,7 +160,7 @@ fn walk(ring: &Arc<Ring>, predicate: &Predicate) -> (u64, u64) {
     let (mut packets, mut hits) = (0, 0);
     for pinned in ring.segment_ids(0, 0).filter_map(|id| ring.pin(id)) {
         let mut blocks = pinned.indexed(0, pinned.committed().packets);
-        let mut batch = [Asked::default(); ASKED_MAX];
+        let mut batch = [FilterInput::default(); FILTER_INPUTS_MAX];
         loop {
             let mut count = 0;
             for (asked, (_, block)) in batch.iter_mut().zip(blocks.by_ref()) {
@@ -169,7 +169,7 @@ fn walk(ring: &Arc<Ring>, predicate: &Predicate) -> (u64, u64) {
             }
             packets += count as u64;
             hits += u64::from(predicate.matches_batch(&batch[..count], u64::MAX).count_ones());
-            if count < ASKED_MAX {
+            if count < FILTER_INPUTS_MAX {
                 break;
             }
         }
@@ -177,9 +177,14 @@ fn walk(ring: &Arc<Ring>, predicate: &Predicate) -> (u64, u64) {
     (packets, hits)
 }
 
-fn ask<'a>(block: &PacketBlock<'a>) -> Asked<'a> {
+fn ask<'a>(block: &PacketBlock<'a>) -> FilterInput<'a> {
     let data = block.data();
-    Asked::new(&Headers::parse(LinkType::ETHERNET, data), KeyEntry::default(), data, block.original_len())
+    FilterInput::new(
+        &Headers::parse(LinkType::ETHERNET, data),
+        KeyEntry::default(),
+        data,
+        block.original_len(),
+    )
 }
 
 /// Whether the dump holds what it must.

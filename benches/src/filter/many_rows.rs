@@ -4,7 +4,7 @@
 use super::{asked, expect, matches, native};
 use crate::table::Table;
 use anyhow::{Context, Result, ensure};
-use scope_filter::{ASKED_MAX, Asked, Filter, KeyTable, Predicate, VlanRule};
+use scope_filter::{FILTER_INPUTS_MAX, Filter, FilterInput, KeyTable, Predicate, VlanRule};
 use scope_packet::LinkType;
 use std::hint::black_box;
 use std::time::Instant;
@@ -36,7 +36,7 @@ impl Filters {
     }
 
     /// Calls `found` with the number of each filter that takes a packet, once for each of its packets.
-    fn ask(&self, batch: &[Asked<'_>], mut found: impl FnMut(u64)) {
+    fn ask(&self, batch: &[FilterInput<'_>], mut found: impl FnMut(u64)) {
         let mut maybe = self.keys.maybe(batch.len(), |at| *batch[at].key());
         while maybe != 0 {
             let packet = &batch[maybe.trailing_zeros() as usize];
@@ -47,7 +47,7 @@ impl Filters {
 
     /// Asks the filters that the table leaves open.
     #[cold]
-    fn ask_open(&self, packet: &Asked<'_>, found: &mut dyn FnMut(u64)) {
+    fn ask_open(&self, packet: &FilterInput<'_>, found: &mut dyn FnMut(u64)) {
         let mut ask = |n: u64| {
             if self.programs[n as usize].matches_batch(&[*packet], 1) != 0 {
                 found(n);
@@ -103,7 +103,7 @@ pub fn round(background: &[&[u8]], table: &mut Table) -> Result<()> {
             let begun = Instant::now();
             for _ in 0..TURNS {
                 found.clear();
-                asked.chunks(ASKED_MAX).for_each(|batch| filters.ask(batch, |n| found.push(n)));
+                asked.chunks(FILTER_INPUTS_MAX).for_each(|batch| filters.ask(batch, |n| found.push(n)));
                 black_box(&found);
             }
             best = best.min(begun.elapsed().as_nanos() as f64 / f64::from(TURNS) / asked.len() as f64);
@@ -119,7 +119,7 @@ pub fn round(background: &[&[u8]], table: &mut Table) -> Result<()> {
 }
 
 /// One filter without a table, as a dump that runs alone has it.
-fn alone(asked: &[Asked<'_>], expected: u64, table: &mut Table) -> Result<()> {
+fn alone(asked: &[FilterInput<'_>], expected: u64, table: &mut Table) -> Result<()> {
     let predicate = native(&flow(0))?;
     let mut best = f64::MAX;
     let mut found = 0;

@@ -18,12 +18,12 @@ mod storm_rows;
 mod trigger_rows;
 
 use crate::Scale;
-use crate::place::Place;
 use crate::record::Record;
 use crate::table::Table;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use libpcap::BpfFilter;
-use scope_filter::{ASKED_MAX, Asked, Filter, Predicate, VlanRule};
+use scope_filter::{FILTER_INPUTS_MAX, Filter, FilterInput, Predicate, VlanRule};
 use scope_measure::{Packets, Sizes};
 use scope_packet::{Headers, KeyEntry, LinkType};
 
@@ -65,18 +65,18 @@ fn native(text: &str) -> Result<Predicate> {
 }
 
 /// Packets as a worker asks about them.
-fn asked<'a>(frames: &[&'a [u8]]) -> Vec<Asked<'a>> {
+fn asked<'a>(frames: &[&'a [u8]]) -> Vec<FilterInput<'a>> {
     let one = |frame: &&'a [u8]| {
         let headers = Headers::parse(LinkType::ETHERNET, frame);
-        Asked::new(&headers, KeyEntry::new(&headers), frame, frame.len() as u32)
+        FilterInput::new(&headers, KeyEntry::new(&headers), frame, frame.len() as u32)
     };
     frames.iter().map(one).collect()
 }
 
 /// How many of the packets match.
-fn matches(predicate: &Predicate, asked: &[Asked<'_>]) -> u64 {
+fn matches(predicate: &Predicate, asked: &[FilterInput<'_>]) -> u64 {
     asked
-        .chunks(ASKED_MAX)
+        .chunks(FILTER_INPUTS_MAX)
         .map(|batch| u64::from(predicate.matches_batch(batch, u64::MAX).count_ones()))
         .sum()
 }
@@ -90,7 +90,7 @@ fn expect(found: u64, expected: u64) -> Result<(), String> {
 ///
 /// # Errors
 /// The system's, and filters that don't compile. What goes wrong later is a fault of its row.
-pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
+pub fn measure(workspace: &Workspace, scale: Scale, record: &mut Record) -> Result<()> {
     let mut table = Table::default();
     let packets = Packets::new(Sizes::Imix);
     let hot: Vec<&[u8]> = (0..HOT_PACKETS).map(|number| packets.frame(number)).collect();
@@ -104,11 +104,11 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
         cold.round(&mut table)?;
         compile_rows::round(&mut table)?;
         many_rows::round(&hot, &mut table)?;
-        full.round(place, &mut table)?;
-        trigger_rows::round(place, scale, &mut table);
-        live_rows::round(place, scale, &mut table);
+        full.round(workspace, &mut table)?;
+        trigger_rows::round(workspace, scale, &mut table);
+        live_rows::round(workspace, scale, &mut table);
     }
-    storm_rows::round(place, scale, &mut table);
+    storm_rows::round(workspace, scale, &mut table);
     record.bars.extend(bars::bars(&table));
     table.finish(record);
     Ok(())

@@ -5,7 +5,7 @@ use super::{BpfFilter, SMALL, asked, expect, matches, native};
 use crate::figures::percentile;
 use crate::table::Table;
 use anyhow::{Context, Result};
-use scope_filter::{ASKED_MAX, Asked, Predicate};
+use scope_filter::{FILTER_INPUTS_MAX, FilterInput, Predicate};
 use scope_measure::{Arena, Packets};
 use scope_packet::{Headers, KeyEntry};
 use std::hint::black_box;
@@ -141,11 +141,11 @@ impl Cold {
 /// beforehand.
 fn native_cold<'a>(predicate: &Predicate, spans: &[Span], frame: impl Fn(&Span) -> &'a [u8]) -> u64 {
     let mut found = 0;
-    let mut batch = [Asked::default(); ASKED_MAX];
-    for spans in spans.chunks(ASKED_MAX) {
+    let mut batch = [FilterInput::default(); FILTER_INPUTS_MAX];
+    for spans in spans.chunks(FILTER_INPUTS_MAX) {
         for (asked, span) in batch.iter_mut().zip(spans) {
             let data = frame(span);
-            *asked = Asked::new(&Headers::default(), KeyEntry::default(), data, data.len() as u32);
+            *asked = FilterInput::new(&Headers::default(), KeyEntry::default(), data, data.len() as u32);
         }
         found += u64::from(predicate.matches_batch(&batch[..spans.len()], u64::MAX).count_ones());
     }

@@ -14,7 +14,7 @@
 //! writes without end on some kernels.
 
 use crate::live::{Counted, WORDS_MAX};
-use crate::place::Place;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail, ensure};
 use scope_testkit::lab::Namespace;
 use std::fs::{File, create_dir};
@@ -104,12 +104,12 @@ impl Peer {
     ///
     /// # Errors
     /// The system's, and where it isn't there.
-    pub fn start(&self, place: &Place, namespace: &Namespace, core: usize) -> Result<PeerRun> {
-        let folder = place.out_folder()?;
+    pub fn start(&self, workspace: &Workspace, namespace: &Namespace, core: usize) -> Result<PeerRun> {
+        let folder = workspace.out_folder()?;
         for name in ["PKT0", "IDX0"] {
             create_dir(folder.path().join(name))?;
         }
-        let root = place.peers();
+        let root = workspace.peers();
         let program = self.fetched.map_or_else(|| PathBuf::from(self.name), |path| root.join(path));
         ensure!(
             self.fetched.is_none() || program.is_file(),

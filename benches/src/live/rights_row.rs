@@ -22,7 +22,8 @@ const STATE: [(&str, &str); 6] = [
 /// # Errors
 /// What doesn't hold, or couldn't be tried.
 pub fn hold(stand: &Stand) -> Result<u64> {
-    let mut run = Run::start_self_test(stand.place, Some(stand.lab.b()), &["-i", "vb", "--ring", "64MiB"])?;
+    let mut run =
+        Run::start_self_test(stand.workspace, Some(stand.lab.b()), &["-i", "vb", "--ring", "64MiB"])?;
     let tried = run.self_test()?;
     ensure!(tried["passed"] == true, "tried from inside: {tried}");
     for state in run.thread_states()? {

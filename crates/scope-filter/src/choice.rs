@@ -1,6 +1,6 @@
 //! Which of a filter's programs is evaluated for a packet.
 
-use crate::asked::Asked;
+use crate::input::FilterInput;
 
 /// Tags that the VLAN rule tells apart; packets with more are asked the last program.
 pub(crate) const TAGS_MAX: usize = 2;
@@ -21,7 +21,7 @@ pub(crate) enum Choice {
 
 impl Choice {
     #[inline]
-    pub fn of(self, packet: &Asked<'_>) -> usize {
+    pub fn of(self, packet: &FilterInput<'_>) -> usize {
         match self {
             Choice::Tags => (packet.tags as usize).min(TAGS_MAX),
             Choice::ByteOrder => {

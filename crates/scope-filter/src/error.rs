@@ -190,6 +190,6 @@ fn shortened(text: &str) -> String {
 }
 
 fn causes(links: &[(String, String)]) -> String {
-    let told: Vec<_> = links.iter().map(|(link, cause)| format!("on link type {link}: {cause}")).collect();
-    told.join("; ")
+    let causes: Vec<_> = links.iter().map(|(link, cause)| format!("on link type {link}: {cause}")).collect();
+    causes.join("; ")
 }

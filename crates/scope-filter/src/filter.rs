@@ -11,12 +11,12 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use scope_packet::{Headers, KeyEntry, LinkType};
 
-use crate::asked::{ASKED_MAX, Asked, bits};
 use crate::assembly::Printed;
 use crate::bpf::Program;
 use crate::choice::{BYTE_ORDERS, Choice, PROGRAMS, TAGS_MAX};
 use crate::error::{FilterError, TEMPLATE_HINT};
 use crate::guess;
+use crate::input::{FILTER_INPUTS_MAX, FilterInput, bits};
 use crate::kernel;
 use crate::listing;
 use crate::native::{Native, NativeError};
@@ -255,14 +255,14 @@ impl Filter {
 /// The error for a text that no link type compiles. If it compiles for Ethernet, the text is right and the
 /// link types are what doesn't fit.
 fn refusal(text: &str, causes: &[(LinkType, String)]) -> FilterError {
-    let told = || causes.iter().map(|(link, cause)| (link.name(), cause.clone())).collect();
+    let links = || causes.iter().map(|(link, cause)| (link.name(), cause.clone())).collect();
     match causes.iter().find(|(_, cause)| !about_link(cause)) {
         Some((link, cause)) => {
             let place::Fault { at, hint } = place::find(text, *link);
             let hint = guess::meant(text).unwrap_or(hint);
             FilterError::Syntax { text: text.into(), at, cause: cause.clone(), hint }
         }
-        None => FilterError::Link { text: text.into(), links: told() },
+        None => FilterError::Link { text: text.into(), links: links() },
     }
 }
 
@@ -375,14 +375,14 @@ impl Predicate {
     /// is the parse of `data` under the predicate's link type.
     #[inline]
     pub fn matches(&self, headers: &Headers, data: &[u8], original_len: u32) -> bool {
-        self.matches_batch(&[Asked::new(headers, KeyEntry::new(headers), data, original_len)], 1) != 0
+        self.matches_batch(&[FilterInput::new(headers, KeyEntry::new(headers), data, original_len)], 1) != 0
     }
 
-    /// Which of at most [`ASKED_MAX`] packets match: bit n is the answer for packet n. Only packets with a
+    /// Which of at most [`FILTER_INPUTS_MAX`] packets match: bit n is the answer for packet n. Only packets with a
     /// bit in `which` are asked, the others' bits are 0. Before the interpreter a packet's key is asked, if
     /// [`Filter::prepare`] was.
     #[inline]
-    pub fn matches_batch(&self, packets: &[Asked<'_>], which: u64) -> u64 {
+    pub fn matches_batch(&self, packets: &[FilterInput<'_>], which: u64) -> u64 {
         match &self.0 {
             Engine::Everything => which & bits(packets),
             Engine::Never => 0,
@@ -394,19 +394,19 @@ impl Predicate {
 }
 
 impl Programs {
-    fn interpret(&self, packets: &[Asked<'_>], which: u64) -> u64 {
+    fn interpret(&self, packets: &[FilterInput<'_>], which: u64) -> u64 {
         let keys = self.keys.get().map(Vec::as_slice);
         let may = |entry: &KeyEntry| {
-            keys.is_none_or(|keys| entry.partial() || keys.iter().any(|key| key.takes(entry)))
+            keys.is_none_or(|keys| entry.partial() || keys.iter().any(|key| key.matches(entry)))
         };
-        let asked = packets
+        let open = packets
             .iter()
             .enumerate()
-            .take(ASKED_MAX)
+            .take(FILTER_INPUTS_MAX)
             .filter(|(at, packet)| which >> at & 1 != 0 && may(packet.key()));
-        let accepts = |packet: &Asked<'_>| {
+        let accepts = |packet: &FilterInput<'_>| {
             self.programs[self.choice.of(packet)].accepts(packet.data(), packet.original_len())
         };
-        asked.fold(0, |hits, (at, packet)| hits | u64::from(accepts(packet)) << at)
+        open.fold(0, |hits, (at, packet)| hits | u64::from(accepts(packet)) << at)
     }
 }

@@ -76,8 +76,8 @@ pub(crate) fn meant(text: &str) -> Option<String> {
     }
     let found = tokens(text);
     address_fault(text)
-        .or_else(|| told(text, &found))
-        .or_else(|| mended(text).map(did_you_mean))
+        .or_else(|| explained(text, &found))
+        .or_else(|| repaired(text).map(did_you_mean))
         .or_else(|| spelling::corrected(text, &found).map(did_you_mean))
         .or_else(|| incomplete(text, &found))
 }
@@ -90,7 +90,7 @@ fn did_you_mean(meant: String) -> String {
 /// asked.
 fn of_display_filter(text: &str) -> String {
     let translated = display::in_words_of_tcpdump(text);
-    if let Some(meant) = translated.as_deref().and_then(mended) {
+    if let Some(meant) = translated.as_deref().and_then(repaired) {
         let bytes_of = |protocol: &str| meant.contains(&format!("{protocol}["));
         let limit = if bytes_of("tcp") || bytes_of("udp") { ", for IPv4 alone," } else { "" };
         return format!(
@@ -124,7 +124,7 @@ fn shell_word(text: &str) -> String {
 /// What is wrong with an address; of one with a port behind a dot, how that is written.
 fn address_fault(text: &str) -> Option<String> {
     let fault = address::fault(text)?;
-    let apart = values::dotted(text, &tokens(text)).and_then(|apart| mended(&apart));
+    let apart = values::dotted(text, &tokens(text)).and_then(|apart| repaired(&apart));
     Some(match apart {
         Some(apart) => format!("{fault}; a port is written apart:\n  {apart}"),
         None => fault,
@@ -132,15 +132,15 @@ fn address_fault(text: &str) -> Option<String> {
 }
 
 /// What isn't said by another text alone.
-fn told(text: &str, found: &[Token]) -> Option<String> {
+fn explained(text: &str, found: &[Token]) -> Option<String> {
     if let Some((zone, meant)) =
-        values::zone(text, found).and_then(|(zone, text)| Some((zone, mended(&text)?)))
+        values::zone(text, found).and_then(|(zone, text)| Some((zone, repaired(&text)?)))
     {
         return Some(format!(
             "packets have no zone, so '%{zone}' has no place in a filter; did you mean:\n  {meant}"
         ));
     }
-    if let Some(meant) = values::around(text, found).and_then(|text| mended(&text)) {
+    if let Some(meant) = values::around(text, found).and_then(|text| repaired(&text)) {
         return Some(format!(
             "there are no ranges of addresses; the smallest net around this one:\n  {meant}"
         ));
@@ -177,22 +177,22 @@ fn told(text: &str, found: &[Token]) -> Option<String> {
 /// Where something is missing.
 fn incomplete(text: &str, found: &[Token]) -> Option<String> {
     let closed = || joints::closed(text, found).and_then(|meant| proposed(&meant)).map(did_you_mean);
-    closed().or_else(|| joints::told(text, found))
+    closed().or_else(|| joints::explained(text, found))
 }
 
 /// The text, if it may be proposed, or what the repairs make of it: one alone, or as many as it takes.
-fn mended(text: &str) -> Option<String> {
+fn repaired(text: &str) -> Option<String> {
     let alone =
         || REPAIRS.iter().filter_map(|repair| repair(text, &tokens(text))).find_map(|guess| proposed(&guess));
-    proposed(text).or_else(alone).or_else(|| mended_by(text, &REPAIRS))
+    proposed(text).or_else(alone).or_else(|| repaired_by(text, &REPAIRS))
 }
 
 /// What the repairs make of the text, as many as it takes.
-fn mended_by(text: &str, repairs: &[Repair]) -> Option<String> {
-    let mut mended = text.to_string();
+fn repaired_by(text: &str, repairs: &[Repair]) -> Option<String> {
+    let mut repaired = text.to_string();
     repairs.iter().find_map(|repair| {
-        mended = repair(&mended, &tokens(&mended))?;
-        proposed(&mended)
+        repaired = repair(&repaired, &tokens(&repaired))?;
+        proposed(&repaired)
     })
 }
 

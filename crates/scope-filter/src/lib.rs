@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`filter`] | [`Filter`]: one text for all link types, [`Predicate`]: its programs for one, the VLAN rule |
-//! | [`asked`] | [`Asked`]: a packet as predicates are asked about it, one or a batch |
+//! | [`input`] | [`FilterInput`]: a packet as predicates are asked about it, one or a batch |
 //! | [`table`] | [`KeyTable`]: which of very many filters a packet's key leaves open, by one look-up |
 //! | [`template`] | [`Template`]: dump filters and holdoff keys with `$srcIP` and the like, filled from the packet that fired |
 //! | [`screen`] | [`Screen`]: what the key entries of all packets have in common that a filter takes |
@@ -27,7 +27,6 @@
 //! The language and its meaning are libpcap's. Nothing here ever asks the system's name service or the
 //! network for a name. Absent on purpose: any knowledge of triggers, dumps or sockets.
 
-pub mod asked;
 pub mod assembly;
 mod bpf;
 mod choice;
@@ -36,6 +35,7 @@ pub mod error;
 mod excerpt;
 pub mod filter;
 mod guess;
+pub mod input;
 pub mod kernel;
 mod libpcap;
 mod listing;
@@ -54,9 +54,9 @@ pub mod template;
 mod tests;
 mod words;
 
-pub use asked::{ASKED_MAX, Asked};
 pub use error::FilterError;
 pub use filter::{Filter, FilterEngine, Predicate, VlanRule};
+pub use input::{FILTER_INPUTS_MAX, FilterInput};
 pub use libpcap::libpcap_version;
 pub use native::NativeError;
 pub use screen::Screen;

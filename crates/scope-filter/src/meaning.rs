@@ -202,7 +202,7 @@ mod tests {
         )
     }
 
-    fn takes(text: &str, data: &[u8]) -> bool {
+    fn matches(text: &str, data: &[u8]) -> bool {
         let filter =
             Filter::compile(text, VlanRule::Exact, &[LINK]).unwrap_or_else(|error| panic!("{error}"));
         filter.for_link(LINK).matches(&Headers::parse(LINK, data), data, data.len() as u32)
@@ -213,10 +213,10 @@ mod tests {
         let notes = notes(text);
         assert!(notes.iter().any(|note| note.contains(sentence)), "{text}: no '{sentence}' in {notes:#?}");
         for data in taken {
-            assert!(takes(text, data), "{text} doesn't take {data:02x?}");
+            assert!(matches(text, data), "{text} doesn't take {data:02x?}");
         }
         for data in refused {
-            assert!(!takes(text, data), "{text} takes {data:02x?}");
+            assert!(!matches(text, data), "{text} takes {data:02x?}");
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
         check("! udp", "'not' takes all the rest", &[&arp()], &[&udp]);
         check("host 10.0.0.1", "'ip host' leaves ARP out", &[&tcp, &arp()], &[&ipv6(6, None)]);
         check("src fe80::1", "IPv6 address in IPv6 packets", &[&ipv6(6, None)], &[&tcp, &arp()]);
-        assert!(!takes("ip host 10.0.0.1", &arp()));
+        assert!(!matches("ip host 10.0.0.1", &arp()));
         check(
             "port 53",
             "fragments but the first",

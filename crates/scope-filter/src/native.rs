@@ -31,9 +31,9 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module};
 
-use crate::asked::{Asked, bits};
 use crate::bpf::Program;
 use crate::choice::Choice;
+use crate::input::{FilterInput, bits};
 use graph::Graph;
 use table::Table;
 
@@ -61,7 +61,7 @@ pub enum NativeError {
 }
 
 /// Of the packets at `packets` that have a bit in `which`, the bits of those that are accepted.
-type Entry = unsafe extern "C" fn(packets: *const Asked<'_>, which: u64) -> u64;
+type Entry = unsafe extern "C" fn(packets: *const FilterInput<'_>, which: u64) -> u64;
 
 /// Machine code of a predicate's programs, made at most once, by whoever has the time. Until then nobody
 /// waits for it.
@@ -140,7 +140,7 @@ impl Native {
     /// Where the processor isn't known, a program is too large, or the system gives no memory for code; only
     /// to the one who tried.
     pub fn make(&self, programs: &[Arc<Program>], choice: Choice) -> Result<(), NativeError> {
-        let mut told = Ok(());
+        let mut outcome = Ok(());
         self.made.get_or_init(|| match code_of(programs, choice) {
             Ok((code, address)) => {
                 // Release: who sees the address sees the code behind it.
@@ -148,11 +148,11 @@ impl Native {
                 Some(code)
             }
             Err(error) => {
-                told = Err(error);
+                outcome = Err(error);
                 None
             }
         });
-        told
+        outcome
     }
 
     /// Whether there is code.
@@ -163,7 +163,7 @@ impl Native {
     /// Which of `packets`, of those with a bit in `which`, are accepted: a bit each. `None` where there is no
     /// code (yet).
     #[inline]
-    pub fn accepts(&self, packets: &[Asked<'_>], which: u64) -> Option<u64> {
+    pub fn accepts(&self, packets: &[FilterInput<'_>], which: u64) -> Option<u64> {
         let entry = self.entry.load(Ordering::Acquire);
         if entry.is_null() {
             return None;

@@ -20,8 +20,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use scope_packet::KeyEntry;
 
-use crate::asked::ASKED_MAX;
 use crate::filter::Filter;
+use crate::input::FILTER_INPUTS_MAX;
 use needs::{Need, needs};
 
 /// A map whose keys nobody chooses to collide.
@@ -105,7 +105,7 @@ impl KeyTable {
         true
     }
 
-    /// Of `count` packets, at most [`ASKED_MAX`], whose keys `key` tells, those that a filter may take: a bit
+    /// Of `count` packets, at most [`FILTER_INPUTS_MAX`], whose keys `key` tells, those that a filter may take: a bit
     /// each. A loop of its own for each kind: short ones keep all they need in registers.
     #[inline(never)]
     pub fn maybe(&self, count: usize, key: impl Fn(usize) -> KeyEntry) -> u64 {
@@ -145,7 +145,7 @@ impl KeyTable {
 /// A bit for each key for which `test` holds.
 #[inline]
 fn bits_where(count: usize, key: &impl Fn(usize) -> KeyEntry, test: impl Fn(&KeyEntry) -> bool) -> u64 {
-    (0..count.min(ASKED_MAX)).fold(0, |bits, at| bits | u64::from(test(&key(at))) << at)
+    (0..count.min(FILTER_INPUTS_MAX)).fold(0, |bits, at| bits | u64::from(test(&key(at))) << at)
 }
 
 /// What a packet is looked up by.

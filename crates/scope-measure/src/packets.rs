@@ -253,7 +253,7 @@ mod tests {
             assert_eq!((0..SOURCES as u64).filter(hits).count() as u64, packets.hits(SOURCES as u64));
             assert!(
                 (0..SOURCES as u64)
-                    .all(|number| hits(&number) == Packets::key_test().takes(&keys[number as usize]))
+                    .all(|number| hits(&number) == Packets::key_test().matches(&keys[number as usize]))
             );
             let bytes: u64 = (0..700).map(|number| packets.frame(number).len() as u64).sum();
             assert_eq!(packets.captured_bytes(700), bytes);

@@ -11,7 +11,7 @@
 use crate::lock::Mutex;
 use crate::pin::Pinned;
 use crate::ring::Ring;
-use crate::search::{Column, KeyTest, Pattern, asked};
+use crate::search::{Column, KeyTest, Pattern, whole_fields};
 use scope_packet::{KeyEntry, SegmentId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,7 +73,7 @@ impl Summary {
     /// Whether an entry that the pattern takes can be in the segment.
     fn may_hold(&self, pattern: &Pattern) -> bool {
         let (mask, value) = pattern.parts();
-        let [source, destination, source_port, destination_port, protocol, kind] = asked(&mask);
+        let [source, destination, source_port, destination_port, protocol, kind] = whole_fields(&mask);
         let [of_source, of_destination, of_source_port, of_destination_port] = keys(&value);
         (!source || self.has(of_source))
             && (!destination || self.has(of_destination))

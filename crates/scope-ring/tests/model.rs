@@ -55,7 +55,7 @@ struct Segment {
     first_packet: u64,
     /// Packets appended.
     packets: u64,
-    /// Place in the order of sealing; `None`: open.
+    /// Position in the order of sealing; `None`: open.
     sealed: Option<u64>,
     pins: u32,
 }
@@ -74,11 +74,11 @@ struct Lane {
 struct Following {
     reader: Reader,
     turn: usize,
-    places: Vec<Place>,
+    places: Vec<Position>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct Position {
     packet: u64,
     counts: ReaderCounts,
     gap: u64,
@@ -384,7 +384,7 @@ impl Model {
     /// One look of a reader: the model says which packets it must be lent, from the rules alone.
     fn look(&mut self, index: usize) {
         let lanes = self.lanes.len();
-        self.readers[index].places.resize(lanes, Place::default());
+        self.readers[index].places.resize(lanes, Position::default());
         let turn = self.readers[index].turn;
         let found = (0..lanes)
             .map(|step| (turn + step) % lanes)

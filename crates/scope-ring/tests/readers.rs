@@ -183,7 +183,7 @@ fn a_group_that_was_lapped_knows_exactly_what_it_missed() {
     let group = ReaderGroup::new(&ring);
     let (mut one, mut two) = (group.member(), group.member());
     let mut seen = BTreeSet::new();
-    let mut told = 0;
+    let mut reported = 0;
     let mut dice = Dice(5);
     for round in 0..61 {
         let segments = ring.lane_next(0) + dice.below(40);
@@ -195,7 +195,7 @@ fn a_group_that_was_lapped_knows_exactly_what_it_missed() {
         let batches = if round < 60 { dice.below(6) } else { u64::MAX };
         for _ in 0..batches {
             let Some(batch) = reader.next_batch() else { break };
-            told += batch.missed_before();
+            reported += batch.missed_before();
             (batch.first_packet()..)
                 .take(batch.packets() as usize)
                 .for_each(|number| assert!(seen.insert(number)));
@@ -208,7 +208,7 @@ fn a_group_that_was_lapped_knows_exactly_what_it_missed() {
     let counts = group.counts(0);
     assert_eq!((counts.seen, counts.behind), (seen.len() as u64, 0));
     assert!(counts.missed > 0);
-    assert_eq!(told, counts.missed, "each gap is told once, with the batch behind it");
+    assert_eq!(reported, counts.missed, "each gap is told once, with the batch behind it");
     assert_eq!(counts.seen + counts.missed, published(&ring, 0));
 }
 
@@ -222,13 +222,13 @@ fn what_a_group_missed_is_told_with_the_packets_behind_it_whoever_gets_them() {
     one.seal();
     feed_segments(&ring, &mut two, 100);
     let of_lane_0 = |member: &mut Reader| {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         while let Some(batch) = member.next_batch() {
             if batch.lane() == 0 {
-                told.push((batch.first_packet(), batch.missed_before()));
+                reported.push((batch.first_packet(), batch.missed_before()));
             }
         }
-        told
+        reported
     };
     assert_eq!(of_lane_0(&mut asking), [], "all of lane 0 is recycled, which this member has found out");
     feed(&mut one, 10, 100);

@@ -143,7 +143,7 @@ fn check_key(ring: &Arc<Ring>, dice: &mut Dice, summaries: &Arc<Summaries>) {
         let test = test(dice);
         let expected: Vec<_> = all
             .iter()
-            .filter(|seen| test.takes(&seen.entry))
+            .filter(|seen| test.matches(&seen.entry))
             .map(|seen| (seen.lane, seen.sequence, seen.index))
             .collect();
         let queue = SegmentQueue::new(ring, test.clone(), (0, i64::MAX), Some(summaries.clone()));
@@ -158,7 +158,7 @@ fn check_key(ring: &Arc<Ring>, dice: &mut Dice, summaries: &Arc<Summaries>) {
             let packets = pinned.committed().packets;
             let from = dice.below(packets as u64 + 1) as u32;
             let to = from + dice.below((packets - from) as u64 + 1) as u32;
-            let expected: Vec<u32> = (from..to).filter(|&index| test.takes(&pinned.entry(index))).collect();
+            let expected: Vec<u32> = (from..to).filter(|&index| test.matches(&pinned.entry(index))).collect();
             assert_eq!(pinned.matches(&test, from, to).collect::<Vec<_>>(), expected);
         }
     }
@@ -316,5 +316,5 @@ fn searching_while_a_writer_writes_finds_everything_that_was_committed_before() 
 fn a_test_with_too_many_terms_still_loses_nothing() {
     let many = (0..PATTERNS_MAX as u16 * 2).map(KeyTest::port).reduce(KeyTest::or).expect("some");
     let mut dice = Dice(3);
-    assert!((0..1000).all(|_| many.takes(&entry(&mut dice, u64::MAX))));
+    assert!((0..1000).all(|_| many.matches(&entry(&mut dice, u64::MAX))));
 }

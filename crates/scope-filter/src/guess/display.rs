@@ -41,14 +41,14 @@ pub(super) fn in_words_of_tcpdump(text: &str) -> Option<String> {
 }
 
 /// An expression in tcpdump's words, and what joins its parts: nothing where it is one.
-struct Said {
+struct Translated {
     text: String,
     joint: &'static str,
 }
 
-impl Said {
-    fn one(text: String) -> Said {
-        Said { text, joint: "" }
+impl Translated {
+    fn one(text: String) -> Translated {
+        Translated { text, joint: "" }
     }
 
     /// As a part of what `joint` joins.
@@ -83,16 +83,20 @@ impl Reader {
         }
     }
 
-    fn either(&mut self) -> Option<Said> {
+    fn either(&mut self) -> Option<Translated> {
         self.chain("or", Reader::both)
     }
 
-    fn both(&mut self) -> Option<Said> {
+    fn both(&mut self) -> Option<Translated> {
         self.chain("and", Reader::term)
     }
 
-    fn chain(&mut self, joint: &'static str, part: fn(&mut Reader) -> Option<Said>) -> Option<Said> {
-        let is_tag = |said: &Said| said.text.starts_with("vlan");
+    fn chain(
+        &mut self,
+        joint: &'static str,
+        part: fn(&mut Reader) -> Option<Translated>,
+    ) -> Option<Translated> {
+        let is_tag = |said: &Translated| said.text.starts_with("vlan");
         let mut all = part(self)?;
         while self.joint() == joint {
             self.at += 1;
@@ -100,33 +104,33 @@ impl Reader {
             // A tag shifts what stands behind it, and goes first.
             let swap = joint == "and" && is_tag(&next) && !is_tag(&all);
             let (first, last) = if swap { (next, all) } else { (all, next) };
-            all = Said { text: format!("{} {joint} {}", first.text, last.part_of(joint)), joint };
+            all = Translated { text: format!("{} {joint} {}", first.text, last.part_of(joint)), joint };
         }
         Some(all)
     }
 
-    fn term(&mut self) -> Option<Said> {
+    fn term(&mut self) -> Option<Translated> {
         match self.word(0) {
             "not" | "!" => {
                 self.at += 1;
                 self.negations += 1;
                 let negated = self.term()?;
                 self.negations -= 1;
-                Some(Said::one(format!("not {}", negated.part_of(""))))
+                Some(Translated::one(format!("not {}", negated.part_of(""))))
             }
             "(" => {
                 self.at += 1;
                 let inside = self.either()?;
                 let is_closed = self.word(0) == ")";
                 self.at += 1;
-                is_closed.then(|| Said::one(format!("({})", inside.text)))
+                is_closed.then(|| Translated::one(format!("({})", inside.text)))
             }
             _ => self.operand(),
         }
     }
 
     /// A field with its comparison, or a protocol.
-    fn operand(&mut self) -> Option<Said> {
+    fn operand(&mut self) -> Option<Translated> {
         let field = as_named(self.word(0));
         let compared = relation(self.word(1)).zip(value(self.word(2)));
         let (said, used) = if let Some(qualifier) = known(&QUALIFIERS, &field) {
@@ -140,16 +144,16 @@ impl Reader {
         } else if let Some(number) = known(&NUMBERS, &field) {
             let (relation, value) =
                 compared.filter(|(_, value)| value.starts_with(|c: char| c.is_ascii_digit()))?;
-            (Said::one(format!("{number} {relation} {value}")), 3)
+            (Translated::one(format!("{number} {relation} {value}")), 3)
         } else if let Some(flag) = known(&FLAGS, &field) {
             match compared {
                 Some((relation, value)) => (of_flag(flag, relation, value)?, 3),
                 None if self.negations > 0 => return None, // in Wireshark: there is no such field
-                None => (Said::one(format!("tcp[tcpflags] & {flag} != 0")), 1),
+                None => (Translated::one(format!("tcp[tcpflags] & {flag} != 0")), 1),
             }
         } else {
             let same = || SAME.into_iter().find(|word| *word == field);
-            (Said::one(protocols::meaning(&field).or_else(same)?.to_string()), 1)
+            (Translated::one(protocols::meaning(&field).or_else(same)?.to_string()), 1)
         };
         self.at += used;
         Some(said)
@@ -158,26 +162,27 @@ impl Reader {
 
 /// A qualifier's field held against a value. What isn't of the protocol at all has no such field in
 /// Wireshark.
-fn against(field: &str, qualifier: &str, relation: &str, value: &str) -> Option<Said> {
+fn against(field: &str, qualifier: &str, relation: &str, value: &str) -> Option<Translated> {
     let protocol = match field.split('.').next()? {
         "eth" => "",
         "ipv6" => "ip6",
         protocol => protocol,
     };
     match relation {
-        "=" => Some(Said::one(qualified(qualifier, value)?)),
-        "!=" if protocol.is_empty() => Some(Said::one(format!("not {}", qualified(qualifier, value)?))),
-        "!=" => {
-            Some(Said { text: format!("{protocol} and not {}", qualified(qualifier, value)?), joint: "and" })
-        }
+        "=" => Some(Translated::one(qualified(qualifier, value)?)),
+        "!=" if protocol.is_empty() => Some(Translated::one(format!("not {}", qualified(qualifier, value)?))),
+        "!=" => Some(Translated {
+            text: format!("{protocol} and not {}", qualified(qualifier, value)?),
+            joint: "and",
+        }),
         _ if qualifier.ends_with("port") => {
-            Some(Said::one(format!("{qualifier}range {}", values::ports(relation, value)?)))
+            Some(Translated::one(format!("{qualifier}range {}", values::ports(relation, value)?)))
         }
         _ => None,
     }
 }
 
-fn of_flag(flag: &str, relation: &str, value: &str) -> Option<Said> {
+fn of_flag(flag: &str, relation: &str, value: &str) -> Option<Translated> {
     let is_set = match value {
         "1" | "True" | "true" => true,
         "0" | "False" | "false" => false,
@@ -189,13 +194,13 @@ fn of_flag(flag: &str, relation: &str, value: &str) -> Option<Said> {
         "=" | "!=" => "=",
         _ => return None,
     };
-    Some(Said::one(format!("tcp[tcpflags] & {flag} {test} 0")))
+    Some(Translated::one(format!("tcp[tcpflags] & {flag} {test} 0")))
 }
 
 /// A qualifier with each of several values.
-fn one_of(qualifier: &str, values: &[String]) -> Option<Said> {
+fn one_of(qualifier: &str, values: &[String]) -> Option<Translated> {
     let each: Vec<String> = values.iter().map(|value| qualified(qualifier, value)).collect::<Option<_>>()?;
-    Some(Said::one(if each.len() > 1 { format!("({})", each.join(" or ")) } else { each.concat() }))
+    Some(Translated::one(if each.len() > 1 { format!("({})", each.join(" or ")) } else { each.concat() }))
 }
 
 /// A qualifier with a value: networks have a word of their own, and so have ranges of ports (`80..90`).

@@ -1,7 +1,7 @@
 //! Misspelt words, and the word of the language that each was meant to be.
 
 use super::edits::{before, begins_operand, ends_operand};
-use super::{REPAIRS, mended_by, protocols, replaced, trust};
+use super::{REPAIRS, protocols, repaired_by, replaced, trust};
 use crate::words::{self, Kind, Token};
 
 /// Guesses that are tried; where there are more, none is.
@@ -62,7 +62,7 @@ pub(super) fn corrected(text: &str, found: &[Token]) -> Option<String> {
             number /= near.len().max(1);
         }
         let guess = replaced(text, found, |at| picks[at].clone());
-        guesses.extend(trust::proposed(&guess).or_else(|| mended_by(&guess, repairs)));
+        guesses.extend(trust::proposed(&guess).or_else(|| repaired_by(&guess, repairs)));
     }
     guesses.sort_unstable();
     guesses.dedup();

@@ -107,12 +107,12 @@ impl Clause {
     }
 
     /// Whether any value of `field` will do.
-    pub fn takes_all(&self, field: Field) -> bool {
+    pub fn matches_all(&self, field: Field) -> bool {
         self.get(field).len() > u64::from(field.last())
     }
 
     #[inline]
-    pub fn takes(&self, entry: &KeyEntry) -> bool {
+    pub fn matches(&self, entry: &KeyEntry) -> bool {
         Field::ALL.iter().all(|&field| self.get(field).contains(field.of(entry)))
     }
 
@@ -198,7 +198,7 @@ impl Clauses {
     /// `source A, or source not A and destination A` becomes `source A, or destination A`.
     fn widen(&self, clause: &mut Clause) {
         for field in Field::ALL {
-            if clause.takes_all(field) {
+            if clause.matches_all(field) {
                 continue;
             }
             let refused = clause.clone().with(field, clause.get(field).complement(field.last()));

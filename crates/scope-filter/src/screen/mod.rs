@@ -61,7 +61,7 @@ pub struct KeyPattern {
 
 impl KeyPattern {
     /// Whether the pattern takes `entry`; the partial bit is the caller's to look at.
-    pub fn takes(&self, entry: &KeyEntry) -> bool {
+    pub fn matches(&self, entry: &KeyEntry) -> bool {
         entry.to_number() & self.mask.to_number() == self.value.to_number()
     }
 }
@@ -102,12 +102,12 @@ impl Screen {
     /// Whether the filter may take a packet with this entry.
     #[inline]
     pub fn may_match(&self, entry: &KeyEntry) -> bool {
-        entry.partial() || self.clauses.iter().any(|clause| clause.takes(entry))
+        entry.partial() || self.clauses.iter().any(|clause| clause.matches(entry))
     }
 
     /// Whether nothing at all is screened out.
     pub fn is_everything(&self) -> bool {
-        self.clauses.iter().any(|clause| Field::ALL.iter().all(|&field| clause.takes_all(field)))
+        self.clauses.iter().any(|clause| Field::ALL.iter().all(|&field| clause.matches_all(field)))
     }
 
     /// The screen as at most `most` patterns, of which an entry must have one, or be partial. They take all
@@ -130,7 +130,7 @@ impl Clause {
     /// At most `most` patterns, at least one, that take what the clause takes.
     fn patterns(&self, most: usize) -> Vec<KeyPattern> {
         let mut patterns = vec![KeyPattern::default()];
-        for field in Field::ALL.into_iter().filter(|&field| !self.takes_all(field)) {
+        for field in Field::ALL.into_iter().filter(|&field| !self.matches_all(field)) {
             let Some(prefixes) = self.get(field).prefixes(field.bits(), most / patterns.len()) else {
                 continue;
             };

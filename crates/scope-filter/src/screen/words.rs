@@ -31,7 +31,7 @@ impl Display for Clause {
             [Field::Kind, Field::Vlan, Field::Fragment, Field::Protocol, Field::Source, Field::Destination]
                 .into_iter()
                 .chain([Field::SourcePort, Field::DestinationPort])
-                .filter(|&field| !self.takes_all(field))
+                .filter(|&field| !self.matches_all(field))
                 .map(|field| match field {
                     // The entry has 128 bits folded to 32.
                     Field::Source | Field::Destination

@@ -2,7 +2,7 @@
 
 use scope_packet::{Headers, KeyEntry, LinkType};
 
-use crate::asked::Asked;
+use crate::input::FilterInput;
 use crate::specimens::{Random, damaged_packet, filter, packet};
 use crate::{Filter, KeyTable, Template, VlanRule};
 
@@ -26,7 +26,11 @@ fn any_filter(random: &mut Random, link: LinkType) -> Option<Filter> {
 
 /// Which filters of `all` the owner of the table must ask for which of `packets`; those with `true` are in
 /// it. Sorted.
-fn left_open(table: &KeyTable, all: &[(u64, Filter, bool)], packets: &[Asked<'_>]) -> Vec<(u64, usize)> {
+fn left_open(
+    table: &KeyTable,
+    all: &[(u64, Filter, bool)],
+    packets: &[FilterInput<'_>],
+) -> Vec<(u64, usize)> {
     let maybe = table.maybe(packets.len(), |at| *packets[at].key());
     let mut open = Vec::new();
     for (at, packet) in packets.iter().enumerate() {
@@ -66,8 +70,10 @@ fn what_the_table_leaves_open_holds_every_filter_that_matches_once() {
                 })
                 .collect();
             let headers: Vec<Headers> = batch.iter().map(|data| Headers::parse(link, data)).collect();
-            let packets: Vec<Asked<'_>> = (batch.iter().zip(&headers))
-                .map(|(data, headers)| Asked::new(headers, KeyEntry::new(headers), data, data.len() as u32))
+            let packets: Vec<FilterInput<'_>> = (batch.iter().zip(&headers))
+                .map(|(data, headers)| {
+                    FilterInput::new(headers, KeyEntry::new(headers), data, data.len() as u32)
+                })
                 .collect();
             let open = left_open(&table, &filters, &packets);
             assert!(open.is_sorted_by(|a, b| a < b), "each once: {open:?}");

@@ -39,7 +39,7 @@ impl Pattern {
             .then_some(Pattern { mask: self.mask | other.mask, value: self.value | other.value })
     }
 
-    fn takes(&self, entry: u128) -> bool {
+    fn matches(&self, entry: u128) -> bool {
         entry & self.mask == self.value
     }
 
@@ -175,9 +175,9 @@ impl KeyTest {
     }
 
     /// Whether one entry passes: what the scan of a column must agree with.
-    pub fn takes(&self, entry: &KeyEntry) -> bool {
+    pub fn matches(&self, entry: &KeyEntry) -> bool {
         let number = u128::from_le_bytes(entry.to_bytes());
-        entry.partial() || self.patterns.iter().any(|pattern| pattern.takes(number))
+        entry.partial() || self.patterns.iter().any(|pattern| pattern.matches(number))
     }
 
     /// Everything that lets an entry pass but the partial bit.
@@ -194,7 +194,7 @@ impl KeyTest {
 
 /// Whether a mask asks for a whole source address, destination address, source port, destination port,
 /// protocol, kind.
-pub(crate) fn asked(mask: &KeyEntry) -> [bool; 6] {
+pub(crate) fn whole_fields(mask: &KeyEntry) -> [bool; 6] {
     [
         mask.source == ADDRESS,
         mask.destination == ADDRESS,
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn partial_entries_always_pass() {
         let entry = KeyEntry { word: PARTIAL, ..ZERO };
-        assert!(entry.partial() && KeyTest::host([1, 2, 3, 4]).and(KeyTest::port(53)).takes(&entry));
+        assert!(entry.partial() && KeyTest::host([1, 2, 3, 4]).and(KeyTest::port(53)).matches(&entry));
     }
 
     #[test]
@@ -227,7 +227,9 @@ mod tests {
             .and(KeyTest::vlan(true))
             .and(KeyTest::fragment(true));
         assert!(
-            test.takes(&entry) && !KeyTest::vlan(false).takes(&entry) && !KeyTest::protocol(6).takes(&entry)
+            test.matches(&entry)
+                && !KeyTest::vlan(false).matches(&entry)
+                && !KeyTest::protocol(6).matches(&entry)
         );
     }
 
@@ -239,7 +241,7 @@ mod tests {
             |source_port| (KeyEntry { source_port: u16::MAX, ..ZERO }, KeyEntry { source_port, ..ZERO });
         let ports: Vec<_> = (0..PATTERNS_MAX as u16 + 1).map(port).collect();
         assert_eq!(KeyTest::any_of(&ports), KeyTest::all());
-        assert!(!KeyTest::any_of(&ports[1..]).takes(&ZERO), "as many as there may be");
+        assert!(!KeyTest::any_of(&ports[1..]).matches(&ZERO), "as many as there may be");
         let hosts = (0..5).map(|n| KeyTest::host([n; 4])).reduce(KeyTest::or).unwrap();
         let ports = (1..4).map(KeyTest::port).reduce(KeyTest::or).unwrap();
         assert_eq!(hosts.and(ports.clone()), ports);

@@ -77,9 +77,9 @@ impl Dice {
 pub fn fill(lane: u32, number: u64, out: &mut [u8]) {
     let mut dice = Dice((lane as u64) << 56 ^ number << 12 ^ out.len() as u64);
     let head = [(lane as u64).to_le_bytes(), number.to_le_bytes()].concat();
-    let told = out.len().min(head.len());
-    out[..told].copy_from_slice(&head[..told]);
-    for chunk in out[told..].chunks_mut(8) {
+    let reported = out.len().min(head.len());
+    out[..reported].copy_from_slice(&head[..reported]);
+    for chunk in out[reported..].chunks_mut(8) {
         chunk.copy_from_slice(&dice.roll().to_le_bytes()[..chunk.len()]);
     }
 }
