@@ -118,7 +118,9 @@ fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Opti
         written.push(to);
     }
     let left = files(folder).into_iter().filter(|path| !written.contains(path)); // by an earlier source
-    left.for_each(|path| std::fs::remove_file(path).expect("OUT_DIR is writable"));
+    for path in left {
+        std::fs::remove_file(path).expect("OUT_DIR is writable");
+    }
     assert!(seeded, "mutant {name}: its file isn't there");
 }
 

@@ -20,7 +20,9 @@ use scope_testkit::lab::Lab;
 pub fn measure(workspace: &Workspace, scale: Scale, record: &mut Record) -> Result<()> {
     let traffic = traffic(workspace, scale.file_bytes)?;
     let mut races = races();
-    races.iter_mut().for_each(|race| race.check(&traffic));
+    for race in &mut races {
+        race.check(&traffic);
+    }
     let lab = lab();
     let mut trigger = WireToTrigger::new(lab.as_ref().err());
     let mut dump = DumpInPlace::new(lab.as_ref().err());
@@ -42,7 +44,9 @@ pub fn measure(workspace: &Workspace, scale: Scale, record: &mut Record) -> Resu
             dump.round(round, workspace, lab, scale.dumps);
         }
     }
-    races.into_iter().for_each(|race| race.finish(record));
+    for race in races {
+        race.finish(record);
+    }
     reports.finish(record);
     trigger.finish(record, scale.rounds * scale.hits);
     dump.finish(record, scale.rounds * scale.dumps);

@@ -52,7 +52,9 @@ impl Full {
         let source = Packets::new(Sizes::Imix);
         let end = (ring_bytes as f64 * 1.1 / source.stored_bytes_mean()) as u64;
         let mut writer = open(&ring)?;
-        (0..end).for_each(|number| append(&mut writer, &source, number));
+        for number in 0..end {
+            append(&mut writer, &source, number);
+        }
         writer.commit();
         let counts = WorkerCounts { received_packets: end, stored_packets: end, ..WorkerCounts::default() };
         ring.publish_worker(0, &counts);

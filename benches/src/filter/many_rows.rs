@@ -35,28 +35,31 @@ impl Filters {
         Ok(filters)
     }
 
-    /// Calls `found` with the number of each filter that takes a packet, once for each of its packets.
-    fn ask(&self, batch: &[FilterInput<'_>], mut found: impl FnMut(u64)) {
+    /// Calls `found` with the number of each filter that matches a packet, once for each of its packets.
+    fn evaluate(&self, batch: &[FilterInput<'_>], mut found: impl FnMut(u64)) {
         let mut maybe = self.keys.maybe(batch.len(), |at| *batch[at].key());
         while maybe != 0 {
             let packet = &batch[maybe.trailing_zeros() as usize];
             maybe &= maybe - 1;
-            self.ask_open(packet, &mut found);
+            self.evaluate_open(packet, &mut found);
         }
     }
 
-    /// Asks the filters that the table leaves open.
+    /// Evaluates the filters that the table leaves open.
     #[cold]
-    fn ask_open(&self, packet: &FilterInput<'_>, found: &mut dyn FnMut(u64)) {
-        let mut ask = |n: u64| {
+    fn evaluate_open(&self, packet: &FilterInput<'_>, found: &mut dyn FnMut(u64)) {
+        let mut evaluate = |n: u64| {
             if self.programs[n as usize].matches_batch(&[*packet], 1) != 0 {
                 found(n);
             }
         };
         if packet.key().partial() {
-            return (0..self.programs.len() as u64).for_each(ask);
+            for n in 0..self.programs.len() as u64 {
+                evaluate(n);
+            }
+        } else {
+            self.keys.each(packet.key(), &mut evaluate);
         }
-        self.keys.each(packet.key(), &mut ask);
     }
 }
 
@@ -103,7 +106,9 @@ pub fn round(background: &[&[u8]], table: &mut Table) -> Result<()> {
             let begun = Instant::now();
             for _ in 0..TURNS {
                 found.clear();
-                asked.chunks(FILTER_INPUTS_MAX).for_each(|batch| filters.ask(batch, |n| found.push(n)));
+                for batch in asked.chunks(FILTER_INPUTS_MAX) {
+                    filters.evaluate(batch, |n| found.push(n));
+                }
                 black_box(&found);
             }
             best = best.min(begun.elapsed().as_nanos() as f64 / f64::from(TURNS) / asked.len() as f64);
@@ -144,7 +149,7 @@ fn check_all(filters: &Filters, count: u32) -> Result<(), String> {
     for n in 0..count {
         let bytes = frame(n);
         let mut found = Vec::new();
-        filters.ask(&asked(&[&bytes]), |n| found.push(n));
+        filters.evaluate(&asked(&[&bytes]), |n| found.push(n));
         if found != [u64::from(n)] {
             return Err(format!("the packet of connection {n} finds {found:?}"));
         }

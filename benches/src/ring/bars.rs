@@ -205,7 +205,9 @@ mod tests {
 
     fn table(rows: &[(&'static str, &str, f64)]) -> Table {
         let mut table = Table::default();
-        rows.iter().for_each(|(row, of, value)| table.put(row, of, "", Ok(*value)));
+        for (row, of, value) in rows {
+            table.put(row, of, "", Ok(*value));
+        }
         table
     }
 

@@ -158,7 +158,9 @@ fn beside_disturbers<T: Send>(ring: &Arc<Ring>, disturbers: usize, work: impl Fn
         });
         let result = result.join();
         done.store(true, Ordering::Release);
-        threads.into_iter().for_each(|thread| thread.join().expect("a disturber's unwinding is caught"));
+        for thread in threads {
+            thread.join().expect("a disturber's unwinding is caught");
+        }
         result.expect("the work doesn't panic")
     })
 }

@@ -215,7 +215,9 @@ impl Filter {
             FilterEngine::Interpreter => Ok(()),
         };
         let known = self.0.links.read().unwrap_or_else(PoisonError::into_inner).clone();
-        known.iter().for_each(|(link, predicate)| predicate.make_screen(*link));
+        for (link, predicate) in &known {
+            predicate.make_screen(*link);
+        }
         made
     }
 

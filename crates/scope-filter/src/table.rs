@@ -137,7 +137,9 @@ impl KeyTable {
             (hosts && look.hosts[0] != look.hosts[1]).then(|| look.host(1)),
         ];
         for hash in hashes.into_iter().flatten() {
-            self.places.get(&hash).into_iter().flatten().for_each(|id| found(*id));
+            for id in self.places.get(&hash).into_iter().flatten() {
+                found(*id);
+            }
         }
     }
 }

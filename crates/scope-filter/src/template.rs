@@ -122,9 +122,10 @@ impl Template {
             for &link in links {
                 match Filter::compile_filled(&filled.text, vlan, link) {
                     Ok(_) => return Ok(()),
-                    Err(error) => drop(
-                        first.get_or_insert_with(|| error.moved(&self.text, |at| filled.to_template(at))),
-                    ),
+                    Err(error) if first.is_none() => {
+                        first = Some(error.moved(&self.text, |at| filled.to_template(at)));
+                    }
+                    Err(_) => {}
                 }
             }
         }

@@ -46,7 +46,9 @@ impl Packets {
     pub fn new(sizes: Sizes) -> Packets {
         let mut random = Random(1);
         let mut lengths: Vec<usize> = (0..SOURCES).map(|index| length(sizes, index)).collect();
-        (1..SOURCES).rev().for_each(|index| lengths.swap(index, random.below(index as u64 + 1) as usize));
+        for index in (1..SOURCES).rev() {
+            lengths.swap(index, random.below(index as u64 + 1) as usize);
+        }
         let mut frames: Vec<Box<[u8]>> = lengths
             .iter()
             .enumerate()

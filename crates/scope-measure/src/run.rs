@@ -51,7 +51,9 @@ pub fn together<W: FnOnce() + Send>(works: impl IntoIterator<Item = W>) -> Durat
 pub fn fill_rate(arena: &mut Arena, threads: usize) -> Result<f64, String> {
     let bytes = arena.bytes() as f64;
     let mut chunks = arena.chunks();
-    chunks.iter_mut().for_each(|chunk| chunk[..64].fill(1)); // something else than what will be written
+    for chunk in &mut chunks {
+        chunk[..64].fill(1); // something else than what will be written
+    }
     let share = chunks.len().div_ceil(threads.max(1));
     let elapsed = together(chunks.chunks_mut(share).map(|part| || fill(part)));
     match check_filled(&chunks) {
@@ -80,9 +82,9 @@ impl Run<'_> {
     /// # Errors
     /// In words, what is wrong with the result.
     pub fn measure(&self, feeders: &mut [Feeder]) -> Result<(f64, Option<Followed>), String> {
-        feeders.iter_mut().for_each(|feeder| {
+        for feeder in feeders.iter_mut() {
             feeder.begin();
-        });
+        }
         let done = AtomicBool::new(false);
         let (elapsed, followed) = std::thread::scope(|scope| {
             let follower = match self.beside {

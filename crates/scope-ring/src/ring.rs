@@ -315,7 +315,9 @@ impl Ring {
         let committed = Committed::from_word(control.committed.load(Ordering::Relaxed));
         let lane = control.lane.load(Ordering::Relaxed) as usize;
         if let Some(parts) = memory.parts.remove(&slot) {
-            parts.into_iter().for_each(|part| memory.evicted[lane].push(part));
+            for part in parts {
+                memory.evicted[lane].push(part);
+            }
         } else if committed.packets > 0 {
             memory.evicted[lane].push(Evicted {
                 first_packet: control.first_packet.load(Ordering::Relaxed),
@@ -471,7 +473,9 @@ impl Ring {
         if let Some(heard) = heard_of(control) {
             eras.over(control.era.load(Ordering::Relaxed), heard);
         }
-        lanes.for_each(|(lane, packet)| eras.enter(lane, packet, era));
+        for (lane, packet) in lanes {
+            eras.enter(lane, packet, era);
+        }
         let clock_ns = control.clock_ns.load(Ordering::Relaxed);
         self.memory.lock().expect("no panic while held").losses.begin_era(worker, era, clock_ns);
         control.begin_era(era);
@@ -487,7 +491,9 @@ impl Ring {
     /// `clock_ns`. Called before they are committed.
     pub fn note_strays(&self, lane: u32, packets: Range<u64>, clock_ns: i64) {
         let mut eras = self.eras.lock().expect("no panic while held");
-        packets.for_each(|packet| eras.stray(lane, packet, clock_ns));
+        for packet in packets {
+            eras.stray(lane, packet, clock_ns);
+        }
         self.any_stray.store(true, Ordering::Release);
     }
 
@@ -499,7 +505,9 @@ impl Ring {
         }
         let grace_ns = self.region.worker(self.lane_info(lane).worker).grace_ns.load(Ordering::Relaxed);
         let mut strays = self.eras.lock().expect("no panic while held").strays(lane, packets);
-        strays.iter_mut().for_each(|stray| stray.1 = stray.1.saturating_sub(grace_ns));
+        for (_, over_ns) in &mut strays {
+            *over_ns = over_ns.saturating_sub(grace_ns);
+        }
         strays
     }
 

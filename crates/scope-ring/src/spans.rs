@@ -107,7 +107,9 @@ mod tests {
     #[test]
     fn only_sealed_segments_that_touch_the_window_are_found() {
         let table = SpanTable::new(150);
-        (0..150).for_each(|slot| table.set(slot, slot as i64 * 10, slot as i64 * 10 + 9));
+        for slot in 0..150 {
+            table.set(slot, slot as i64 * 10, slot as i64 * 10 + 9);
+        }
         assert_eq!(overlapping(&table, 635, 655), [63, 64, 65]);
         table.clear(64);
         assert_eq!(overlapping(&table, 635, 655), [63, 65]);

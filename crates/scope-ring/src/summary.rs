@@ -47,7 +47,9 @@ impl Summary {
                 (entry.source, entry.destination, entry.source_port, entry.destination_port)
             };
             if index == 0 || flow(&entry) != flow(&before) {
-                keys(&entry).into_iter().for_each(|key| self.add(key));
+                for key in keys(&entry) {
+                    self.add(key);
+                }
                 before = entry;
             }
         }

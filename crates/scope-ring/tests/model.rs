@@ -137,7 +137,11 @@ impl Model {
                 }
             }
             Step::Commit { lane } => self.commit(lane as usize % lanes),
-            Step::Look { reader, times } => (0..times % 8).for_each(|_| self.look(reader as usize % 3)),
+            Step::Look { reader, times } => {
+                for _ in 0..times % 8 {
+                    self.look(reader as usize % 3);
+                }
+            }
             Step::NewReader { reader } => {
                 self.release_reader(reader as usize % 3);
                 self.readers[reader as usize % 3] = Following::new(&self.ring);
@@ -468,9 +472,13 @@ impl Model {
 
     /// Everything ends: readers come to the end, and of the ring's segments none is lost.
     fn end(mut self) {
-        (0..self.lanes.len()).for_each(|lane| self.commit(lane));
+        for lane in 0..self.lanes.len() {
+            self.commit(lane);
+        }
         for reader in 0..3 {
-            (0..200 * self.lanes.len()).for_each(|_| self.look(reader));
+            for _ in 0..200 * self.lanes.len() {
+                self.look(reader);
+            }
             let lanes = 0..self.lanes.len() as u32;
             assert!(
                 lanes.map(|lane| self.readers[reader].reader.counts(lane).behind).all(|behind| behind == 0)
@@ -492,7 +500,9 @@ impl Following {
 
 fn run(segments: u64, pins_max: usize, steps: &[Step]) -> u64 {
     let mut model = Model::new(segments, pins_max);
-    steps.iter().for_each(|step| model.step(step));
+    for step in steps {
+        model.step(step);
+    }
     let failed = model.failed_claims;
     model.end();
     failed

@@ -19,7 +19,9 @@ const HEAD_ALIGN: usize = 4096;
 fn write_file(ring: &Arc<Ring>, path: &Path) -> Vec<PacketHead> {
     let mut file = Vec::new();
     pcapng::section_header(&mut file, "ring test", "");
-    ring.interfaces_from(0).iter().for_each(|entry| entry.write(&mut file));
+    for entry in ring.interfaces_from(0) {
+        entry.write(&mut file);
+    }
     let head_bytes = (file.len() + pcapng::BLOCK_BYTES_MIN).next_multiple_of(HEAD_ALIGN);
     let used = file.len();
     file.resize(head_bytes, 0);

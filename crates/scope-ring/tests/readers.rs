@@ -196,14 +196,16 @@ fn a_group_that_was_lapped_knows_exactly_what_it_missed() {
         for _ in 0..batches {
             let Some(batch) = reader.next_batch() else { break };
             reported += batch.missed_before();
-            (batch.first_packet()..)
-                .take(batch.packets() as usize)
-                .for_each(|number| assert!(seen.insert(number)));
+            for number in (batch.first_packet()..).take(batch.packets() as usize) {
+                assert!(seen.insert(number));
+            }
         }
         check_law(&ring, 0, group.counts(0));
     }
     for reader in [&mut one, &mut two] {
-        read_all(reader).into_iter().for_each(|number| assert!(seen.insert(number)));
+        for number in read_all(reader) {
+            assert!(seen.insert(number));
+        }
     }
     let counts = group.counts(0);
     assert_eq!((counts.seen, counts.behind), (seen.len() as u64, 0));
@@ -278,7 +280,9 @@ fn three_members_share_what_two_writers_write() {
             std::thread::sleep(Duration::from_millis(1));
         }
         stop.store(true, Ordering::Relaxed);
-        writers.into_iter().for_each(|writer| writer.join().expect("a writer"));
+        for writer in writers {
+            writer.join().expect("a writer");
+        }
         ended.store(true, Ordering::Release);
         members.into_iter().flat_map(|member| member.join().expect("a member")).collect()
     });

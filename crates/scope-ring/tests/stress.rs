@@ -131,9 +131,9 @@ fn hold(ring: &Arc<Ring>, stop: &AtomicBool, seed: u64) {
         std::thread::sleep(Duration::from_millis(dice.below(80)));
         for pinned in &pins {
             let numbers = pinned.first_packet()..;
-            numbers
-                .zip(pinned.blocks(0, pinned.committed().bytes))
-                .for_each(|(n, block)| check_packet(lane, n, block.data()));
+            for (n, block) in numbers.zip(pinned.blocks(0, pinned.committed().bytes)) {
+                check_packet(lane, n, block.data());
+            }
             if let Some(whole) = pinned.whole() {
                 assert_eq!(stand::account(whole).foot.sequence, pinned.sequence());
             }
@@ -197,7 +197,9 @@ fn three_writers_and_seven_readers() {
             .collect();
         let readers = [0, 0, 3, 40]
             .map(|pause_ms| scope.spawn(move || read(ring, written, Duration::from_millis(pause_ms))));
-        (1..3).for_each(|seed| drop(scope.spawn(move || hold(ring, stop, seed))));
+        for seed in 1..3 {
+            scope.spawn(move || hold(ring, stop, seed));
+        }
         scope.spawn(|| die(ring, stop));
         scope.spawn(|| audit(ring, stop));
         std::thread::sleep(DURATION);
@@ -208,7 +210,9 @@ fn three_writers_and_seven_readers() {
         stop.store(true, Ordering::Release);
         let counts: Vec<_> = writers.into_iter().map(|writer| writer.join().expect("a writer")).collect();
         written.store(true, Ordering::Release);
-        readers.into_iter().for_each(|reader| check_end(ring, reader.join().expect("a reader")));
+        for reader in readers {
+            check_end(ring, reader.join().expect("a reader"));
+        }
         counts
     });
     assert_eq!(ring.counters().workers[..3], counts);

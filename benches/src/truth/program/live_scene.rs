@@ -72,7 +72,11 @@ impl Scene {
         let mut stall = None;
         let mut idle_triggers = random.below(4);
         match seed % 9 {
-            0 => (0..1 + random.below(3)).for_each(|_| acts.push((at(random), Act::Stand(for_long(random))))),
+            0 => {
+                for _ in 0..1 + random.below(3) {
+                    acts.push((at(random), Act::Stand(for_long(random))));
+                }
+            }
             1 => acts.push((at(random), Act::Down(for_long(random)))),
             2 => idle_triggers = 200,
             3 => {
@@ -85,7 +89,11 @@ impl Scene {
                 let ms = |random: &mut Random| Duration::from_millis(random.below(2500));
                 stall = Some(Stall { first: ms(random), then: ms(random) });
             }
-            7 => (0..3).for_each(|_| acts.push((at(random), Act::Reload))),
+            7 => {
+                for _ in 0..3 {
+                    acts.push((at(random), Act::Reload));
+                }
+            }
             _ => acts.push((at(random), Act::Stand(2000 + random.below(2500)))),
         }
         if random.chance(30) {

@@ -252,11 +252,16 @@ impl Graph {
         match op {
             bpf::ACCEPT => ACCEPT,
             bpf::REJECT => REJECT,
-            _ => *known[op as usize].get_or_insert_with(|| {
-                pending.push(op);
-                self.blocks.push(Block { steps: Vec::new(), end: End::Reject });
-                (self.blocks.len() - 1) as BlockId
-            }),
+            _ => match known[op as usize] {
+                Some(id) => id,
+                None => {
+                    pending.push(op);
+                    self.blocks.push(Block { steps: Vec::new(), end: End::Reject });
+                    let id = (self.blocks.len() - 1) as BlockId;
+                    known[op as usize] = Some(id);
+                    id
+                }
+            },
         }
     }
 

@@ -226,7 +226,9 @@ mod tests {
 
     fn joined(clauses: Vec<Clause>, most: usize) -> Vec<Clause> {
         let mut joined = Clauses::default();
-        clauses.into_iter().for_each(|clause| joined.add(clause, most));
+        for clause in clauses {
+            joined.add(clause, most);
+        }
         joined.settle(most);
         joined.0
     }

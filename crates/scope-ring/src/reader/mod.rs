@@ -188,7 +188,9 @@ impl Drop for Reader {
     /// A group's member leaves what it had claimed to the others.
     fn drop(&mut self) {
         if let Role::Member(group) = &self.role {
-            (0u32..).zip(&mut self.cursors).for_each(|(lane, cursor)| group.leave(lane, cursor));
+            for (lane, cursor) in (0u32..).zip(&mut self.cursors) {
+                group.leave(lane, cursor);
+            }
         }
     }
 }

@@ -159,7 +159,9 @@ impl Region {
     /// As the real one's; loom checks it.
     pub unsafe fn bytes(&self, slot: u32, range: Range<usize>) -> &[u8] {
         let slot = &self.slots[slot as usize];
-        slot.touched(&range).for_each(|grain| grain.with(|_| ()));
+        for grain in slot.touched(&range) {
+            grain.with(|_| ());
+        }
         // SAFETY: loom has just said that no write is concurrent; one thread runs at a time.
         unsafe { &(&(*slot.bytes.get()))[range] }
     }
@@ -184,7 +186,9 @@ pub unsafe fn written<'a>(slot: *mut u8, at: usize, len: usize) -> &'a mut [u8] 
     // SAFETY: by this function's contract.
     let slot = unsafe { &*slot.cast_const().cast::<Slot>() };
     let range = at..at + len;
-    slot.touched(&range).for_each(|grain| grain.with_mut(|_| ()));
+    for grain in slot.touched(&range) {
+        grain.with_mut(|_| ());
+    }
     // SAFETY: loom has just said that no use is concurrent; one thread runs at a time.
     unsafe { &mut (&mut (*slot.bytes.get()))[range] }
 }
