@@ -21,7 +21,7 @@ use scope_testkit::traffic::Random;
 use std::time::Duration;
 
 const NAME: &str = "wire_to_trigger_ms";
-/// Each so-manieth packet is a trigger packet.
+/// One in this many packets is a trigger packet.
 const TRIGGER_EVERY: usize = 11;
 /// Mean gap between packets, microseconds.
 const GAP_US: u64 = 1000;
@@ -135,13 +135,13 @@ fn check(finished: &Finished, shots: &[Shot]) -> Result<()> {
 /// For each hit, (capture time, time of the verdict), how long it took from its packet's sending, ms. All but
 /// the first trigger packet, which fired, must have been hits, or not be listed.
 fn matched(sent_ns: &[i64], seen: &[(i64, i64)]) -> Result<Vec<f64>> {
-    let mut taken = vec![false; sent_ns.len()];
+    let mut used = vec![false; sent_ns.len()];
     seen.iter()
         .map(|&(captured_ns, verdict_ns)| {
             let before = sent_ns.partition_point(|&sent_ns| sent_ns <= captured_ns);
             let packet = before.checked_sub(1).context("a hit was captured before anything was sent")?;
             ensure!(
-                packet > 0 && !std::mem::replace(&mut taken[packet], true),
+                packet > 0 && !std::mem::replace(&mut used[packet], true),
                 "trigger packet {packet} was a hit twice"
             );
             ensure!(verdict_ns >= captured_ns, "a verdict came before its packet");

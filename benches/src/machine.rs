@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use std::fs::read_to_string;
 use std::process::Command;
 
-/// What there is to know of this machine; what can't be found out is left out.
+/// What there is to know of this machine; what can't be found out is omitted.
 pub fn describe(workspace: &Workspace) -> Map<String, Value> {
     let cpu = read_to_string("/proc/cpuinfo").unwrap_or_default();
     let memory = read_to_string("/proc/meminfo").unwrap_or_default();

@@ -132,7 +132,7 @@ const QUICK: Scale = Scale {
 /// Smallest ring that the part `ring` can be tried out with, bytes.
 const RING_BYTES_MIN: u64 = 64 << 20;
 
-/// What the command line asks for.
+/// What the command line orders.
 #[derive(Debug, PartialEq)]
 struct Order {
     parts: Vec<&'static str>,

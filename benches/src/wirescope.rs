@@ -1,4 +1,4 @@
-//! Runs of the binary under test: started, told to stop, and asked what they say of themselves.
+//! Runs of the binary under test: started, stopped, and read for what they say of themselves.
 
 use crate::figures::time_ns;
 use crate::workspace::Workspace;
@@ -147,7 +147,7 @@ impl Run {
         Ok(states)
     }
 
-    /// Tells it to stop and waits for its end, which must be exit code 0 within `limit`; its output isn't
+    /// Orders it to stop and waits for its end, which must be exit code 0 within `limit`; its output isn't
     /// looked at.
     ///
     /// # Errors
@@ -205,7 +205,7 @@ impl Run {
         log.matches(&format!("\"event\":\"{event}\"")).count()
     }
 
-    /// Tells it to stop, as Ctrl-C does.
+    /// Orders it to stop, as Ctrl-C does.
     ///
     /// # Errors
     /// The system's.
@@ -241,7 +241,7 @@ impl Run {
     }
 
     /// The same after a full disk: dumps may not be complete, which is exit code 1, and lines of the log may
-    /// be cut.
+    /// be truncated.
     ///
     /// # Errors
     /// What it said, where it fails or takes longer.

@@ -341,7 +341,7 @@ fn counters() {
     reading.join().expect("the reader");
 }
 
-/// Whoever finds a segment recycled finds the memory of it.
+/// A reader that finds a segment recycled finds the memory of it.
 fn evicted() {
     let ring = ring(2, 1);
     let mut writer = lane(&ring, 0);
@@ -422,7 +422,7 @@ fn find() {
     searching.join().expect("the searcher");
 }
 
-/// A search in a ring that turns meanwhile: what it finds is what the time asks for, and nothing is passed
+/// A search in a ring that turns meanwhile: what it finds is what lies in the span, and nothing is passed
 /// over but what is recycled by then.
 fn find_lapped() {
     let ring = ring(2, 1);

@@ -1,8 +1,9 @@
-//! One host's dump out of a full ring of which it takes a thousandth, against asking the filter of every
+//! One host's dump out of a full ring of which it is a thousandth, against evaluating the filter on every
 //! packet in the ring.
 //!
 //! The dump is all that a dump does: pins, screen, search, filter, file, its sync and its name. The walk over
-//! every packet reads, parses and asks only, and writes nothing: a dump without screening would take longer.
+//! every packet only reads, parses and evaluates, and writes nothing: a dump without screening would take
+//! longer.
 
 use super::native;
 use crate::table::Table;
@@ -113,7 +114,7 @@ impl Full {
 }
 
 /// What the two rows are of.
-pub const EVERY_PACKET: &str = "asking of every packet, nothing written";
+pub const EVERY_PACKET: &str = "every packet evaluated, nothing written";
 pub const DUMP: &str = "a dump of one host";
 
 fn open(ring: &Arc<Ring>) -> Result<LaneWriter> {
@@ -157,7 +158,7 @@ fn append(writer: &mut LaneWriter, source: &Packets, number: u64) {
     }
 }
 
-/// All packets, and those of them that the filter takes.
+/// All packets, and those of them that the filter matches.
 fn walk(ring: &Arc<Ring>, predicate: &Predicate) -> (u64, u64) {
     let (mut packets, mut hits) = (0, 0);
     for pinned in ring.segment_ids(0, 0).filter_map(|id| ring.pin(id)) {
@@ -165,8 +166,8 @@ fn walk(ring: &Arc<Ring>, predicate: &Predicate) -> (u64, u64) {
         let mut batch = [FilterInput::default(); FILTER_INPUTS_MAX];
         loop {
             let mut count = 0;
-            for (asked, (_, block)) in batch.iter_mut().zip(blocks.by_ref()) {
-                *asked = ask(&block);
+            for (input, (_, block)) in batch.iter_mut().zip(blocks.by_ref()) {
+                *input = input_of(&block);
                 count += 1;
             }
             packets += count as u64;
@@ -179,7 +180,7 @@ fn walk(ring: &Arc<Ring>, predicate: &Predicate) -> (u64, u64) {
     (packets, hits)
 }
 
-fn ask<'a>(block: &PacketBlock<'a>) -> FilterInput<'a> {
+fn input_of<'a>(block: &PacketBlock<'a>) -> FilterInput<'a> {
     let data = block.data();
     FilterInput::new(
         &Headers::parse(LinkType::ETHERNET, data),

@@ -2,9 +2,9 @@
 //! Rust, long lists, compiling, many filters at once, a dump that is screened, triggers in a worker, many
 //! open dumps, and a storm of hits.
 //!
-//! Every round runs every row once, and compared rows change places from round to round. Packets are asked
-//! about in batches of 64, as workers ask; what a worker has at hand anyway, the parse of the headers, is not
-//! measured.
+//! Every round runs every row once, and compared rows change places from round to round. Packets are
+//! evaluated in batches of 64, as in workers; what a worker has at hand anyway, the parse of the headers, is
+//! not measured.
 
 mod bars;
 mod compile_rows;
@@ -64,8 +64,8 @@ fn native(text: &str) -> Result<Predicate> {
     Ok(filter.for_link(LinkType::ETHERNET))
 }
 
-/// Packets as a worker asks about them.
-fn asked<'a>(frames: &[&'a [u8]]) -> Vec<FilterInput<'a>> {
+/// Packets as a worker evaluates them.
+fn inputs<'a>(frames: &[&'a [u8]]) -> Vec<FilterInput<'a>> {
     let one = |frame: &&'a [u8]| {
         let headers = Headers::parse(LinkType::ETHERNET, frame);
         FilterInput::new(&headers, KeyEntry::new(&headers), frame, frame.len() as u32)
@@ -74,8 +74,8 @@ fn asked<'a>(frames: &[&'a [u8]]) -> Vec<FilterInput<'a>> {
 }
 
 /// How many of the packets match.
-fn matches(predicate: &Predicate, asked: &[FilterInput<'_>]) -> u64 {
-    asked
+fn matches(predicate: &Predicate, inputs: &[FilterInput<'_>]) -> u64 {
+    inputs
         .chunks(FILTER_INPUTS_MAX)
         .map(|batch| u64::from(predicate.matches_batch(batch, u64::MAX).count_ones()))
         .sum()

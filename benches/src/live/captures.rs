@@ -26,7 +26,7 @@ pub fn our_command_line() -> String {
     format!("wirescope run {}", OURS.join(" "))
 }
 
-/// What one capture came to.
+/// What one capture yielded.
 #[derive(Clone, Copy, Debug)]
 pub struct Capture {
     /// What was sent while it ran.

@@ -219,7 +219,7 @@ fn check_rates(load: &Load, ours: &Capture, other: Option<&Capture>) -> Result<(
     ))
 }
 
-/// Who captures.
+/// The capturing program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Program {
     Ours,

@@ -1,5 +1,5 @@
-//! `rights`: whether a run has given up, once it captures, what it needs no more: asked of itself, and looked
-//! at from outside.
+//! `rights`: whether a run has given up, once it captures, what it no longer needs: by its self-test, and
+//! looked at from outside.
 
 use super::Stand;
 use super::captures::OUR_END_LIMIT;

@@ -203,7 +203,7 @@ fn die(held: Vec<Pinned>) {
     assert!(ended.is_err());
 }
 
-/// How often a thread was put on a core, and how long it waited for one, as its schedstat tells.
+/// How often a thread was put on a core, and how long it waited for one, as its schedstat says.
 struct Runs(File);
 
 impl Runs {

@@ -46,7 +46,7 @@ pub fn round(stand: &mut Stand, table: &mut Table) {
                         mix.queues,
                         &of,
                         "ns/packet",
-                        "left out: not to be had when this was built",
+                        "omitted: not available when this was built",
                     );
                     continue;
                 };

@@ -4,9 +4,9 @@
 //! 20 k packets/s of 512 bytes over a veth pair, and every ten seconds the same: the configuration is read
 //! again, the interface goes down and up, all threads stand still for a while, and the disk is full for two
 //! seconds. Every second a dump of one host is fired, and twice in ten seconds one of everything, which holds
-//! on to half the ring as long as its window lasts, so that readers are slow. Finished dumps are taken away,
-//! as an operator would. Memory is looked at every second; the law is looked for in every `status` line of
-//! the log.
+//! on to half the ring as long as its window lasts, so that readers are slow. Finished dumps are deleted,
+//! as an operator would. Memory is looked at every second; packet accounting is checked in every `status`
+//! line of the log.
 
 mod accounting;
 mod disk;
@@ -23,13 +23,13 @@ use scene::{Scene, Soaked};
 
 /// Growth of the process that is allowed, from the first quarter of the soak on, %.
 const GROWTH_MAX: f64 = 1.0;
-/// There must be a line that shows the law for so many seconds at least: they come each second that the run
-/// isn't stopped in.
+/// There must be a line whose packet accounting holds for so many seconds at least: they come each second
+/// that the run isn't stopped in.
 const LAW_EVERY_S: u64 = 2;
 /// Rows, and the bar of all of them.
 const BAR: &str = "service_soak";
 const GROWTH: &str = "growth of memory";
-const ACCOUNTED: &str = "lines of the log that show the law";
+const ACCOUNTED: &str = "lines of the log whose packet accounting holds";
 const DUMPS: &str = "dumps";
 
 /// Soaks, and adds what was seen to `record`.
@@ -61,14 +61,15 @@ fn judge(soaked: &Soaked, table: &mut Table) {
 /// How much the process grew behind the first quarter, by the most it had then.
 fn growth(resident_kib: &[u64]) -> Result<f64> {
     let (first, rest) = resident_kib.split_at(resident_kib.len() / 4);
-    let most = |part: &[u64]| part.iter().copied().max().context("too short to tell");
+    let most = |part: &[u64]| part.iter().copied().max().context("too short for growth");
     let (before, behind) = (most(first)?, most(rest)?);
     let percent = (behind as f64 / before as f64 - 1.0) * 100.0;
     ensure!(percent <= GROWTH_MAX, "the process grew by {percent:.2} %, from {before} to {behind} KiB");
     Ok(percent)
 }
 
-/// The law at every moment that the log shows, and at the end against what the kernel gave the interface.
+/// Packet accounting at every moment that the log shows, and at the end against what the kernel gave the
+/// interface.
 fn accounted_lines(soaked: &Soaked) -> Result<f64> {
     let finished = &soaked.finished;
     let mut lines = 0;

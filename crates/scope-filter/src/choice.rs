@@ -2,14 +2,14 @@
 
 use crate::input::FilterInput;
 
-/// Tags that the VLAN rule tells apart; packets with more are asked the last program.
+/// Tags that the VLAN rule tells apart; packets with more get the last program.
 pub(crate) const TAGS_MAX: usize = 2;
 /// Programs of one predicate.
 pub(crate) const PROGRAMS: usize = TAGS_MAX + 1;
 /// Those of them that [`Choice::ByteOrder`] picks from: this host's order and the other.
 pub(crate) const BYTE_ORDERS: usize = 2;
 
-/// Which of the programs a packet is asked.
+/// How the program for a packet is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Choice {
     /// By number of VLAN tags, the last program for all beyond.

@@ -6,11 +6,11 @@ use crate::words::{NESTING_MAX, Refusal, TEXT_BYTES_MAX, tokens};
 use scope_fault::Fault;
 use std::fmt;
 
-/// What to do where a shell may have taken a name.
+/// What to do where a shell may have removed a name.
 pub(crate) const SHELL_HINT: &str =
-    "a name after '$' may have been taken by the shell: write it in single quotes or as {srcIP}";
+    "the shell may have removed a name after '$': write it in single quotes or as {srcIP}";
 /// What to do about a template's name in a plain filter.
-pub(crate) const TEMPLATE_HINT: &str = "names such as $srcIP stand in dump templates and holdoff keys only, \
+pub(crate) const TEMPLATE_HINT: &str = "names such as $srcIP belong in dump templates and holdoff keys, \
     where the packet that fired fills them";
 
 /// libpcap's words where it has no filters for a link type: but for bytes and lengths, and at all.
@@ -40,7 +40,7 @@ pub enum FilterError {
         /// The name.
         name: String,
     },
-    /// Correct as text, but no link type at hand has what it asks for.
+    /// Correct as text, but no link type at hand has what it tests.
     Link {
         /// The whole text.
         text: String,
@@ -94,8 +94,9 @@ impl FilterError {
                 hint_of(fault.with_value(text), hint.clone())
             }
             FilterError::Name { text, at, name } => {
-                let fault =
-                    Fault::whole(format!("filter: '{name}' at byte {at} is no word of the filter language"));
+                let fault = Fault::whole(format!(
+                    "filter: '{name}' at byte {at} is not a word of the filter language"
+                ));
                 hint_of(fault.with_value(text).showing(excerpt(text, *at)), guess::no_name(text, *at, name))
             }
             FilterError::Link { text, links } => {
@@ -103,8 +104,8 @@ impl FilterError {
                 hint_of(fault.with_value(text), for_links(text, links))
             }
             FilterError::TooLong { bytes, bytes_max } => {
-                let cause = format!("filter: {bytes} bytes are too long, the most is {bytes_max}");
-                Fault::whole(cause).remedy("use nets for hosts and portrange for ports")
+                let cause = format!("filter: {bytes} bytes are too long, the maximum is {bytes_max}");
+                Fault::whole(cause).remedy("use nets instead of hosts, and portrange instead of ports")
             }
             FilterError::TooDeep { text, at, nesting_max } => {
                 let fault = Fault::whole(format!(
@@ -130,7 +131,7 @@ impl FilterError {
         }
     }
 
-    /// Whether libpcap can't filter packets of the link types, whatever they are asked.
+    /// Whether libpcap can't filter packets of the link types, whatever the text.
     pub fn is_for_links_without_filters(&self) -> bool {
         match self {
             FilterError::Link { links, .. } => {
@@ -140,7 +141,8 @@ impl FilterError {
         }
     }
 
-    /// The same fault told of the text from which the refused one was made: `to_source` maps offsets.
+    /// The same fault, with its place in the text from which the refused one was made: `to_source` maps
+    /// offsets.
     pub(crate) fn moved(mut self, source: &str, to_source: impl Fn(usize) -> usize) -> FilterError {
         match &mut self {
             FilterError::Syntax { text, at, hint, .. } => {
@@ -164,19 +166,19 @@ impl FilterError {
     }
 }
 
-/// What helps where a text is refused for the link types: another text, or what can be asked of packets that
-/// libpcap can't filter.
+/// What helps where a text is refused for the link types: another text, or what libpcap can evaluate on
+/// packets that it otherwise can't filter.
 fn for_links(text: &str, links: &[(String, String)]) -> String {
     let all = |words: &[&str]| links.iter().all(|(_, cause)| words.iter().any(|words| cause.contains(words)));
     match guess::meant(text) {
         Some(meant) => meant,
         None if all(&UNFILTERED[..1]) => {
-            "libpcap asks such packets for bytes and length alone: link[0] = 1, len > 100;\nthe empty filter \
-             '' takes all of them"
+            "libpcap reads only bytes and length of such packets: link[0] = 1, len > 100;\nthe empty filter \
+             '' matches all of them"
                 .into()
         }
-        None if all(&UNFILTERED) => "libpcap knows nothing of such packets: only the empty filter '' works, \
-            and takes all"
+        None if all(&UNFILTERED) => "libpcap knows nothing of such packets: only the empty filter '' works; \
+            it matches all"
             .into(),
         None => String::new(),
     }

@@ -25,9 +25,9 @@ use crate::template::text::first_name;
 use crate::{place, reach, words};
 
 /// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is
-/// asked for.
+/// needed.
 const LINKS_MAX: usize = 64;
-/// Patterns that an entry is held against before the interpreter is asked; more cost as much as a short
+/// Patterns that an entry is held against before the interpreter runs; more cost as much as a short
 /// program.
 const PATTERNS_MAX: usize = 8;
 /// What a filter means on packets with VLAN tags.
@@ -36,7 +36,7 @@ pub enum VlanRule {
     /// A filter that doesn't itself say `vlan` looks through up to two tags.
     #[default]
     Transparent,
-    /// libpcap's letter: `host X` matches no tagged packet.
+    /// Follows libpcap literally: `host X` matches no tagged packet.
     Exact,
 }
 
@@ -131,7 +131,7 @@ impl Filter {
         self.0.everything
     }
 
-    /// The predicate for packets of link type `link`. It is compiled when a link type is first asked for,
+    /// The predicate for packets of link type `link`. It is compiled when a link type is first needed,
     /// which takes from some µs to milliseconds, and looked up afterwards. Where the text doesn't compile it
     /// never matches.
     pub fn for_link(&self, link: LinkType) -> Predicate {
@@ -145,7 +145,7 @@ impl Filter {
         predicate
     }
 
-    /// The condition that the key entries of all packets of link type `link` fulfil which the filter takes.
+    /// The condition that the key entries of all packets of link type `link` fulfil which the filter matches.
     /// Derived anew from the compiled programs by each call, in some 10 µs to two seconds, where it is given
     /// up and everything passes. Where the text doesn't compile, only partial entries pass.
     pub fn screen(&self, link: LinkType) -> Screen {
@@ -161,17 +161,17 @@ impl Filter {
         listed.map_or(Vec::new(), |(choice, listings)| listing::printed(choice, &listings))
     }
 
-    /// The program with which the kernel may turn packets of link type `link` away before they are captured,
-    /// cut to `snap_len` bytes: see [`crate::kernel`].
+    /// The program with which the kernel may refuse packets of link type `link` before they are captured,
+    /// truncated to `snap_len` bytes: see [`crate::kernel`].
     ///
     /// # Errors
-    /// Why it isn't proven to mean the same: the filter has to be asked behind the capture only.
+    /// Why it isn't proven to mean the same: the filter has to be evaluated behind the capture only.
     pub fn in_kernel(&self, link: LinkType, snap_len: u32) -> Result<Vec<libc::sock_filter>, String> {
         kernel::program(&self.0.text, link, self.0.transparent, snap_len)
     }
 
-    /// Bytes that every packet of link type `link` has, at least, that the filter takes: on fewer it never
-    /// matches. `None` where that can't be told, or where it takes no packet at all.
+    /// Bytes that every packet of link type `link` has, at least, that the filter matches: on fewer it never
+    /// does. `None` where that isn't known, or where it matches no packet at all.
     pub fn bytes_needed(&self, link: LinkType) -> Option<u32> {
         if self.0.everything {
             return Some(0);
@@ -180,13 +180,13 @@ impl Filter {
         reach::bytes_needed(listings.iter().map(listing::Listing::instructions))
     }
 
-    /// Whether packets with one and two VLAN tags are asked the text behind their tags; see
+    /// Whether the text is looked for behind one and two VLAN tags; see
     /// [`VlanRule::Transparent`].
     pub fn looks_through_tags(&self) -> bool {
         self.0.transparent
     }
 
-    /// Makes machine code for the link types that have been asked for, where there is none yet: see
+    /// Makes machine code for the link types that have been needed so far, where there is none yet: see
     /// [`Predicate::make_native`].
     ///
     /// # Errors
@@ -203,9 +203,9 @@ impl Filter {
         known.iter().map(Predicate::make_native).fold(Ok(()), Result::and)
     }
 
-    /// Makes ready what `engine` answers with, for the link types that have been asked for: machine code, or,
-    /// where that isn't wanted or can't be made, the test of the keys before the interpreter. What is ready
-    /// already costs next to nothing.
+    /// Makes ready what `engine` answers with, for the link types that have been needed so far: machine code,
+    /// or, where that isn't wanted or can't be made, the test of the keys before the interpreter. What is
+    /// ready already costs next to nothing.
     ///
     /// # Errors
     /// As [`Filter::make_native`].
@@ -313,9 +313,9 @@ enum Engine {
 struct Programs {
     choice: Choice,
     programs: [Arc<Program>; PROGRAMS],
-    /// Made by whoever has the time: see [`Predicate::make_native`].
+    /// Made where there is time for it: see [`Predicate::make_native`].
     native: Native,
-    /// What entries of packets that the programs take have, one of these or the partial bit: see
+    /// What entries of packets that the programs match have, one of these or the partial bit: see
     /// [`Predicate::make_screen`].
     keys: OnceLock<Vec<KeyPattern>>,
 }
@@ -325,8 +325,8 @@ impl Predicate {
         Predicate(Engine::Never)
     }
 
-    /// The programs that a packet with `tags` VLAN tags may be asked; `None` where it is asked none and
-    /// matches.
+    /// The programs that may be evaluated for a packet with `tags` VLAN tags; `None` where it matches without
+    /// one.
     fn programs(&self, tags: usize) -> Option<&[Arc<Program>]> {
         match &self.0 {
             Engine::Everything => None,
@@ -363,7 +363,7 @@ impl Predicate {
         Screen::of(|tags| self.programs(tags), link)
     }
 
-    /// Derives what the interpreter asks of a packet's key before it runs a program, if there is no machine
+    /// Derives what the interpreter tests of a packet's key before it runs a program, if there is no machine
     /// code: with that a program is as quick as such a test.
     fn make_screen(&self, link: LinkType) {
         if let Engine::Programs(programs) = &self.0
@@ -380,9 +380,9 @@ impl Predicate {
         self.matches_batch(&[FilterInput::new(headers, KeyEntry::new(headers), data, original_len)], 1) != 0
     }
 
-    /// Which of at most [`FILTER_INPUTS_MAX`] packets match: bit n is the answer for packet n. Only packets with a
-    /// bit in `which` are asked, the others' bits are 0. Before the interpreter a packet's key is asked, if
-    /// [`Filter::prepare`] was.
+    /// Which of at most [`FILTER_INPUTS_MAX`] packets match: bit n is the answer for packet n. Only packets
+    /// with a bit in `which` are evaluated, the others' bits are 0. The interpreter tests a packet's key
+    /// first, where [`Filter::prepare`] was called.
     #[inline]
     pub fn matches_batch(&self, packets: &[FilterInput<'_>], which: u64) -> u64 {
         match &self.0 {

@@ -1,10 +1,10 @@
-//! A packet as predicates are asked about it.
+//! The input of a filter: a packet as predicates see it.
 
 use std::marker::PhantomData;
 
 use scope_packet::{BATCH_PACKETS_MAX, Headers, KeyEntry};
 
-/// Packets that can be asked about at once: a bit for each. A source's batch is no larger.
+/// Packets that a predicate evaluates at once: a bit for each. A source's batch is no larger.
 pub const FILTER_INPUTS_MAX: usize = 64;
 const _: () = assert!(BATCH_PACKETS_MAX <= FILTER_INPUTS_MAX && FILTER_INPUTS_MAX == u64::BITS as usize);
 

@@ -16,9 +16,9 @@
 //! Names are known in any case; `{srcIP}` and `${srcIP}` mean the same as `$srcIP`. `$` with one or two
 //! hexadecimal digits stays what it is to libpcap, an ARCNET address.
 //!
-//! `TEMPLATE ?: FALLBACK` states a fallback: a filter without names that is taken where the packet lacks a
+//! `TEMPLATE ?: FALLBACK` states a fallback: a filter without names that is used where the packet lacks a
 //! field that the template needs (`host $srcIP and port $srcPort ?: arp`). Nothing behind `?:` means
-//! everything. Without a fallback such a packet leaves the template unfilled, and whoever fired counts it.
+//! everything. Without a fallback such a packet leaves the template unfilled, and its trigger counts it.
 
 pub(crate) mod fields;
 mod shape;
@@ -68,7 +68,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// Takes a text apart. Whether it is a filter is [`Template::check`]'s question.
+    /// Splits a text. Whether it is a filter is [`Template::check`]'s question.
     ///
     /// # Errors
     /// For unknown names, with the nearest known one, and for names in the fallback.
@@ -84,7 +84,7 @@ impl Template {
     }
 
     /// Whether the template has names: only then does a packet change it. A manual fire, which has no packet,
-    /// then takes everything.
+    /// then selects everything.
     pub fn has_names(&self) -> bool {
         self.parts.have_names()
     }
@@ -174,7 +174,7 @@ impl Template {
     }
 
     /// The compiled filter for the packet: as [`Template::fill`], and a packet whose values make no filter
-    /// (an IPv6 address behind `ip host`) takes the fallback too.
+    /// (an IPv6 address behind `ip host`) gets the fallback too.
     ///
     /// # Errors
     /// Names the missing field, or the first name where the values don't fit; or says that the link type
@@ -218,7 +218,7 @@ impl Template {
         Ok(Shape::of(&shape))
     }
 
-    /// The name that answers for a shape speak of: the first one; empty where there is none.
+    /// The name to report for a shape: the first one; empty where there is none.
     pub fn first_name(&self) -> &'static str {
         self.decides.first().map_or("", |decides| decides.field.name())
     }
@@ -251,7 +251,7 @@ pub fn host_pair_shape(headers: &Headers, link: LinkType, data: &[u8]) -> Shape 
     let mut shape = Shape::gatherer(link, packet.labels);
     for field in [Field::SrcIp, Field::DstIp] {
         if field.gather_kind(&packet, &mut shape).is_none() {
-            break; // without addresses everything is taken
+            break; // without addresses everything is selected
         }
     }
     Shape::of(&shape)

@@ -1,7 +1,8 @@
-//! The language's tokens, cut as libpcap's scanner cuts them, and what is refused before libpcap sees a text.
+//! The language's tokens, split as libpcap's scanner splits them, and what is refused before libpcap sees a
+//! text.
 //!
-//! libpcap asks the network for names in the place of a host, net or gateway. Which place a name stands in
-//! follows from the qualifiers before it, which `and`, `or`, `not` and parentheses hand on
+//! libpcap looks up names over the network in the place of a host, net or gateway. Which place a name stands
+//! in follows from the qualifiers before it, which `and`, `or`, `not` and parentheses hand on
 //! (`port 80 or http`); [`check`] follows them and refuses every name that would be looked up as anything but
 //! a port, a protocol or one of libpcap's own constants. Names of ports and protocols become numbers
 //! (`crate::names`). A name without qualifiers is left to libpcap, which calls it a syntax error without
@@ -10,7 +11,7 @@
 use std::net::Ipv6Addr;
 
 /// Longest filter text, bytes: about 1300 ports. In pieces that takes about half a second to compile, one sum
-/// of so many terms, which can't be cut, some seconds.
+/// of so many terms, which can't be split, some seconds.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 /// Deepest nesting of parentheses and brackets.
 pub(crate) const NESTING_MAX: usize = 256;
@@ -32,7 +33,7 @@ pub(crate) enum Kind {
     Bad,
 }
 
-/// A token and the bytes of the text that it takes.
+/// A token and its place in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token<'a> {
     pub kind: Kind,
@@ -89,12 +90,12 @@ pub fn is_filter_word(word: &str) -> bool {
     listed(WORDS, word) || listed(CONSTANTS, word)
 }
 
-/// Whether the text asks for VLAN tags itself.
+/// Whether the text tests VLAN tags itself.
 pub(crate) fn says_vlan(text: &str) -> bool {
     tokens(text).iter().any(|token| token.is_word("vlan"))
 }
 
-/// Cuts a text into tokens; never fails.
+/// Splits a text into tokens; never fails.
 pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -307,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_cut_as_libpcap_cuts_them() {
+    fn tokens_are_split_as_libpcap_splits_them() {
         let check = |text: &str, expected: &[(Kind, &str)]| {
             let found: Vec<_> = tokens(text).iter().map(|t| (t.kind, t.text)).collect();
             assert_eq!(found.as_slice(), expected, "{text}");

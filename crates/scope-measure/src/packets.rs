@@ -217,7 +217,7 @@ fn frame(random: &mut Random, index: usize, length: usize) -> Vec<u8> {
     out
 }
 
-/// A small generator of numbers (splitmix64): no quality is asked of it but that bytes differ.
+/// A small generator of numbers (splitmix64): no quality is required of it but that bytes differ.
 struct Random(u64);
 
 impl Random {

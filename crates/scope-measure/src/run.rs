@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-/// Who reads beside the writers.
+/// What reads beside the writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// Nobody.
@@ -25,7 +25,7 @@ pub enum Beside {
 /// Does all of `works` at the same time, each on a thread of its own; from the first one's begin to the last
 /// one's end.
 ///
-/// Each thread looks at the clock itself: whoever only waits for them may be put on a core much later.
+/// Each thread looks at the clock itself: a thread that only waits for them may be put on a core much later.
 pub fn together<W: FnOnce() + Send>(works: impl IntoIterator<Item = W>) -> Duration {
     let works: Vec<W> = works.into_iter().collect();
     let begin = Barrier::new(works.len());
@@ -70,7 +70,7 @@ pub struct Run<'a> {
     pub source: &'a Packets,
     /// How many of them each writer appends.
     pub packets: u64,
-    /// Who reads beside.
+    /// What reads beside.
     pub beside: Beside,
 }
 

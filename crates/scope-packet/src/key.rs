@@ -9,7 +9,7 @@
 //! Addresses as they stand in the packet: IPv4 as is, IPv6 folded to 32 bits by exclusive or of its four
 //! words, ARP its protocol addresses. Ports and word are little-endian numbers. The entry may say yes
 //! wrongly, it must never say no wrongly: where a filter could see more than the parse (a tunnel's inside),
-//! the `partial` bit says maybe. DESIGN calls that bit "tunnel"; it is set for headers cut short and
+//! the `partial` bit says maybe. DESIGN calls that bit "tunnel"; it is set for truncated headers and
 //! extension headers, too.
 
 use crate::headers::{self, FRAGMENT, Headers, Kind, PARTIAL, VLAN};

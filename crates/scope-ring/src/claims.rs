@@ -6,7 +6,7 @@
 //!
 //! claim    up to 16 of the held queue ─► front of the sealing queue, pinned ones go to the held queue ─► all of the held queue
 //! ```
-//! A slot belongs to one group for ever: whoever seals it gives it back to the queue it came from.
+//! A slot belongs to one group for ever: its writer gives it back to the queue it came from.
 
 use std::collections::VecDeque;
 

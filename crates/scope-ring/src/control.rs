@@ -40,9 +40,9 @@ pub struct Header {
     pub wakes: AtomicU32,
     /// Segments sealed so far.
     pub seals: AtomicU32,
-    /// Beats so far: see `Ring::wait_for_beat`. Who waits for the next one sleeps on this word.
+    /// Beats so far: see `Ring::wait_for_beat`. Threads that wait for the next one sleep on this word.
     pub beats: AtomicU32,
-    /// Those who wait for the next beat.
+    /// Threads that wait for the next beat.
     pub waiting_for_beat: AtomicU32,
     /// Interfaces known so far.
     pub interfaces: AtomicU32,
@@ -116,9 +116,9 @@ pub struct WorkerCounts {
     pub filtered_packets: u64,
     /// Their captured bytes.
     pub filtered_bytes: u64,
-    /// Packets that were cut though nobody asked for it (they count as stored).
+    /// Packets that were truncated without a snap length that says so (they count as stored).
     pub cut_packets: u64,
-    /// Of these: packets that were cut here, to what a segment can keep.
+    /// Of these: packets that were truncated here, to what a segment can keep.
     pub cut_by_segment_packets: u64,
     /// Packets that were recognised as duplicates.
     pub duplicate_packets: u64,
@@ -137,8 +137,8 @@ impl WorkerControl {
         self.turn.load(Ordering::Relaxed) / 2
     }
 
-    /// Where the worker stands. Whoever reads the era before the clock never takes the one of a later era for
-    /// that of this one, or, if so, this era is over for the worker.
+    /// Where the worker is in time. The era is read before the clock: so a clock of a later era is never
+    /// taken for one of this era, or, if so, this era is over for the worker.
     pub fn moment(&self) -> Moment {
         let era = self.era.load(Ordering::Acquire);
         match self.clock_ns.load(Ordering::Acquire) {
@@ -150,7 +150,7 @@ impl WorkerControl {
     /// Goes on in another era, from its beginning.
     pub fn begin_era(&self, era: u64) {
         self.clock_ns.store(0, Ordering::Release);
-        self.era.store(era, Ordering::Release); // after the clock, which is none of the new era
+        self.era.store(era, Ordering::Release); // after the clock, which is not one of the new era
         self.first_ns.store(i64::MAX, Ordering::Relaxed);
         self.heard_ns.store(0, Ordering::Relaxed);
     }

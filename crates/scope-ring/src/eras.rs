@@ -5,7 +5,7 @@
 //! lane   packet 0 ... era 0 ... | packet n ... era 1 ... | packet m ... era 2 ...        (first packet, era), rising
 //! ```
 //! A worker notes where its lanes enter an era before it commits the first packet of it, and a stray
-//! likewise: whoever has seen a packet committed finds here what is to be known of it.
+//! likewise: a reader that has seen a packet committed finds here what is to be known of it.
 
 use std::collections::VecDeque;
 use std::ops::Range;

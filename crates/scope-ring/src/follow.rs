@@ -1,14 +1,14 @@
-//! Who must not be overrun: followers whose place in the ring makes workers wait that can wait (rule 5).
+//! Followers, which must not be overrun: workers that can wait do so for their position in the ring (rule 5).
 //!
-//! A worker of a live source never asks. A worker that feeds from files asks before each claim, and waits
-//! while some follower is half a ring behind. A follower takes in what is committed at once, whatever it
-//! waits for itself, so nobody waits for ever.
+//! A worker of a live source never waits. A worker that feeds from files looks before each claim, and waits
+//! while some follower is half a ring behind. A follower reads what is committed at once, whatever it waits
+//! for itself, so nobody waits for ever.
 
 use crate::lock::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// A follower's place: per lane, the sequence of the segment that it still needs.
+/// A follower's position: per lane, the sequence of the segment that it still needs.
 pub struct Follower {
     positions: Vec<AtomicU64>,
 }
@@ -18,13 +18,13 @@ impl Follower {
         Follower { positions: (0..lanes).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Everything of `lane` before segment `sequence` is done with.
+    /// Everything of `lane` before segment `sequence` is not needed any more.
     pub fn done_before(&self, lane: u32, sequence: u64) {
         self.positions[lane as usize].store(sequence, Ordering::Release);
     }
 
-    /// Closed segments that the follower still needs, over all lanes for which `opened` says how many segments
-    /// they have opened. Open ones don't count: they can't be recycled.
+    /// Closed segments that the follower still needs, over all lanes for which `opened` says how many
+    /// segments they have opened. Open ones don't count: they can't be recycled.
     fn behind(&self, opened: impl Fn(u32) -> Option<u64>) -> u64 {
         let of_lane = |(lane, position): (u32, &AtomicU64)| {
             let position = position.load(Ordering::Acquire);

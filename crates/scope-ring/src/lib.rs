@@ -29,7 +29,7 @@
 //! | [`search`] | by time and by key, without touching other packets |
 //! | [`summary`], `summarizer` | what lets a search skip whole segments; the thread that builds it |
 //! | `spans` | times of all segments, small enough to be searched in microseconds |
-//! | [`timeline`] | the seam for who asks for a span of time: of the ring, later of other rooms |
+//! | [`timeline`] | the seam for dumps and searches of a span of time: of the ring, later of other rooms |
 //! | [`follow`] | who must not be overrun by workers that can wait |
 //! | [`evicted`] | what is remembered of recycled segments |
 //! | `losses` | what never came into the ring: gaps by reason, and for how long each worker listened |
@@ -97,7 +97,7 @@ pub enum RingError {
     /// No power of two, or out of range.
     #[error("segment size {bytes} B: it must be a power of two from 64 KiB to 2 MiB")]
     SegmentSize {
-        /// As asked for, bytes.
+        /// As requested, bytes.
         bytes: u64,
     },
     /// The ring can't give its lanes what they need.
@@ -106,7 +106,7 @@ pub enum RingError {
          of {segment_bytes} B each); enlarge --ring or choose a smaller --segment"
     )]
     TooSmall {
-        /// As asked for, bytes.
+        /// As requested, bytes.
         ring_bytes: u64,
         /// Smallest size that would do, bytes.
         needed: u64,
@@ -125,7 +125,7 @@ pub enum RingError {
     ShareTooSmall {
         /// Which of the shares, from 0.
         index: usize,
-        /// As asked for.
+        /// As requested.
         percent: u32,
         /// Segments that it would be.
         segments: u64,
@@ -151,7 +151,7 @@ pub enum RingError {
          stay free; choose a smaller --ring"
     )]
     NoMemory {
-        /// As asked for, bytes.
+        /// As requested, bytes.
         ring_bytes: u64,
         /// What there is, bytes.
         available: u64,
@@ -164,7 +164,7 @@ pub enum RingError {
          ulimit -v and vm.overcommit_memory"
     )]
     Refused {
-        /// As asked for, bytes.
+        /// As requested, bytes.
         ring_bytes: u64,
         /// The system's own words.
         #[source]
@@ -199,7 +199,7 @@ pub enum RingError {
     /// No such NUMA node, or it has no memory.
     #[error("NUMA node {node}: there is no such node with memory; there are: {nodes}")]
     NoNode {
-        /// As asked for.
+        /// As requested.
         node: u32,
         /// Those with memory, in words.
         nodes: String,
@@ -210,7 +210,7 @@ pub enum RingError {
          or leave the node to the system"
     )]
     Node {
-        /// As asked for.
+        /// As requested.
         node: u32,
         /// The system's own words.
         #[source]

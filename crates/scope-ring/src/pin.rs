@@ -22,7 +22,7 @@ pub struct Pinned {
 }
 
 impl Ring {
-    /// Pins a segment; `None` where it isn't there yet or no more, or is another run's.
+    /// Pins a segment; `None` where it isn't there yet, isn't there any more, or is another run's.
     pub fn pin(self: &Arc<Self>, id: SegmentId) -> Option<Pinned> {
         if id.run != self.run_id() || id.lane as usize >= self.region().layout().lanes {
             return None;

@@ -153,8 +153,8 @@ fn publish_span(control: &SegmentControl, (min_ns, max_ns, unordered): (i64, i64
     control.unordered.store(u32::from(unordered), Ordering::Relaxed);
 }
 
-/// The span of a pinned segment, for who has looked at its committed word before: it speaks of these packets,
-/// perhaps of later ones, too.
+/// The span of a pinned segment, for a caller that has looked at its committed word before: it speaks of
+/// these packets, perhaps of later ones, too.
 pub(crate) fn span(control: &SegmentControl) -> (i64, i64, bool) {
     let [min_ns, max_ns] = [2, 3].map(|index: usize| control.times[index].load(Ordering::Relaxed));
     (min_ns, max_ns, control.unordered.load(Ordering::Relaxed) != 0)

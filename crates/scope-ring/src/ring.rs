@@ -23,16 +23,16 @@ use std::time::{Duration, Instant};
 
 /// Workers wake waiting readers at most this often.
 const WAKE_INTERVAL: Duration = Duration::from_micros(50);
-/// Beats in one turn of the smallest claim group: who reads at each of them is never overrun, unless reading
-/// takes longer.
+/// Beats in one turn of the smallest claim group: a reader that reads at each of them is never overrun,
+/// unless reading takes longer.
 const BEATS_PER_TURN: u32 = 4;
 
-/// The fastest form of this processor, or the one that the environment asks for.
+/// The fastest form of this processor, or the one that the environment names.
 fn chosen_form() -> Result<Form, RingError> {
     Form::choose().map_err(|cause| RingError::System { place: "form of writing", cause })
 }
 
-/// Who a lane belongs to.
+/// The owner of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneInfo {
     /// Worker that writes it.
@@ -51,7 +51,7 @@ pub struct RingCounters {
 }
 
 /// What is remembered of packets that are gone. Its lock is taken once per recycled segment or loss, and by
-/// whoever asks.
+/// readers of it.
 struct Memory {
     /// Per lane.
     evicted: Vec<History>,
@@ -86,7 +86,7 @@ pub struct Ring {
     /// Times of sealed segments, to be searched.
     spans: SpanTable,
     memory: Mutex<Memory>,
-    /// Taken once per step back, per lane and look of a dump, and by whoever asks.
+    /// Locked once per step back, per lane and look of a dump, and by other readers of it.
     eras: Mutex<Eras>,
     any_stray: AtomicBool,
     followers: Followers,
@@ -99,7 +99,7 @@ pub struct Ring {
 
 impl Ring {
     /// Makes a ring in whatever memory is best; its pages become resident as they are used. Its lanes write
-    /// in the fastest form of this processor, or the one that the environment asks for: see [`Form::choose`].
+    /// in the fastest form of this processor, or the one that the environment names: see [`Form::choose`].
     ///
     /// # Errors
     /// The sizes don't fit, or the system refuses the memory.
@@ -118,7 +118,7 @@ impl Ring {
     /// As [`Ring::create`], with lanes that write in this form.
     ///
     /// # Errors
-    /// As [`Ring::create`]; or this processor hasn't got the form.
+    /// As [`Ring::create`]; or this processor doesn't have the form.
     pub fn create_with_form(config: &RingConfig, form: Form) -> Result<Arc<Ring>, RingError> {
         Ring::build(config, &[], form)
     }
@@ -134,8 +134,8 @@ impl Ring {
         ))
     }
 
-    /// As [`Ring::create_shared`], in memory as `options` say, all of it resident. `progress` is told the
-    /// bytes done so far, and says whether to go on; if not, the ring works all the same.
+    /// As [`Ring::create_shared`], in memory as `options` say, all of it resident. `progress` gets the
+    /// bytes done so far, and returns whether to go on; if not, the ring works all the same.
     ///
     /// # Errors
     /// The sizes don't fit, or the system refuses the memory, its node or its lock.
@@ -231,7 +231,7 @@ impl Ring {
         self.region.header().lanes_used.load(Ordering::Acquire)
     }
 
-    /// Who lane `lane` belongs to.
+    /// The owner of lane `lane`.
     pub fn lane_info(&self, lane: u32) -> LaneInfo {
         let control = self.region.lane(lane);
         LaneInfo {
@@ -304,8 +304,8 @@ impl Ring {
     /// Takes one slot if nobody holds it, and remembers what was in it.
     fn recycle(&self, slot: u32) -> Option<u64> {
         let control = self.region.segment(slot);
-        // Locked before the slot is taken: whoever finds it recycled and asks afterwards finds the memory of
-        // it, too.
+        // Locked before the slot is claimed: a reader that finds it recycled finds the memory of it
+        // afterwards, too.
         let mut memory = self.memory.lock().expect("no panic while held");
         let generation = protocol::claim(&control.word)?;
         if !memory.stragglers.is_empty() {
@@ -412,7 +412,7 @@ impl Ring {
         );
     }
 
-    /// Notes that packets are missing, or may be, which never came to be stored: of `interface`, by the
+    /// Notes that packets are missing, or may be, which were never stored: of `interface`, by the
     /// number that `worker`'s source gives it. A gap that ends at `i64::MAX` lasts until the next one of the
     /// same worker, interface and reason, which says where both of them end. It speaks of the era that the
     /// worker is in.
@@ -425,25 +425,25 @@ impl Ring {
         self.memory.lock().expect("no panic while held").losses.push(worker, interface, era, gap);
     }
 
-    /// Says that in its era `worker` listens from `from_ns` on, and what there was before. The last word
+    /// Says that in its era `worker` listens from `from_ns` on, and what there was before. The last call
     /// holds.
     pub fn begin_listening(&self, worker: u32, from_ns: i64, reason: GapReason) {
         self.memory.lock().expect("no panic while held").losses.begin(worker, from_ns, reason);
     }
 
     /// Says up to when `worker` has listened, and why it doesn't any more: before its clock ends. The first
-    /// word holds.
+    /// call holds.
     pub fn end_listening(&self, worker: u32, to_ns: i64, reason: GapReason) {
         self.memory.lock().expect("no panic while held").losses.end(worker, to_ns, reason);
     }
 
     /// From when to when (ns) some worker has listened in `era`, `i64::MAX` where one still does; `None`:
-    /// nobody has said.
+    /// not known.
     pub fn listened(&self, era: u64) -> Option<(i64, i64)> {
         self.memory.lock().expect("no panic while held").losses.listened(era)
     }
 
-    /// What of `window` (ns, both ends inclusive) of `era` never came to be stored.
+    /// What of `window` (ns, both ends inclusive) of `era` was never stored.
     pub fn gaps_before(&self, era: u64, window: (i64, i64)) -> Vec<Gap> {
         self.memory.lock().expect("no panic while held").losses.gaps(era, window)
     }
@@ -482,7 +482,7 @@ impl Ring {
     }
 
     /// The packets of `lane` that belong to `era`, by their numbers: of all that were committed before this
-    /// is asked.
+    /// call.
     pub fn era_packets(&self, lane: u32, era: u64) -> Range<u64> {
         self.eras.lock().expect("no panic while held").packets(lane, era)
     }
@@ -570,8 +570,8 @@ impl Ring {
         &self.budget
     }
 
-    /// A place for someone who must not be overrun by workers that can wait. It counts until the `Arc` is
-    /// dropped.
+    /// A position for a reader that must not be overrun by workers that can wait. It counts until the `Arc`
+    /// is dropped.
     pub fn follower(&self, positions: impl Fn(u32) -> u64) -> Arc<Follower> {
         let follower = Arc::new(Follower::new(self.region.layout().lanes));
         for lane in 0..self.lanes() {
@@ -608,10 +608,10 @@ impl Ring {
         self.region.header().beats.load(Ordering::Acquire)
     }
 
-    /// Sleeps until the next beat, at most `limit`: for who needn't see packets at once, but mustn't be
-    /// overrun. There is a beat whenever so many segments were sealed as are a quarter of the smallest claim
-    /// group, and when a worker ends: a thousand who wait are woken a few times in a turn of the ring, and
-    /// none too late. The caller read `looked_at`, then looked.
+    /// Sleeps until the next beat, at most `limit`: for a reader that needn't see packets at once, but
+    /// mustn't be overrun. There is a beat whenever so many segments were sealed as are a quarter of the
+    /// smallest claim group, and when a worker ends: a thousand who wait are woken a few times in a turn of
+    /// the ring, and none too late. The caller read `looked_at`, then looked.
     pub fn wait_for_beat(&self, looked_at: u32, limit: Duration) {
         let header = self.region.header();
         header.waiting_for_beat.fetch_add(1, Ordering::SeqCst);
@@ -636,7 +636,7 @@ impl Ring {
     }
 
     /// Sleeps until a worker commits, at most `limit`; not at all if `ready` says at a last look that
-    /// something has come: whoever commits after that look knows that somebody waits.
+    /// something has come: a worker that commits after that look knows that somebody waits.
     pub(crate) fn wait_unless(&self, limit: Duration, ready: impl Fn() -> bool) {
         let header = self.region.header();
         header.waiting.fetch_add(1, Ordering::SeqCst);

@@ -72,7 +72,7 @@ impl Summary {
         self.places(key).iter().all(|&(word, bit)| self.bits[word] & bit != 0)
     }
 
-    /// Whether an entry that the pattern takes can be in the segment.
+    /// Whether an entry that the pattern matches can be in the segment.
     fn may_hold(&self, pattern: &Pattern) -> bool {
         let (mask, value) = pattern.parts();
         let [source, destination, source_port, destination_port, protocol, kind] = whole_fields(&mask);
@@ -129,7 +129,7 @@ impl Summaries {
         committed.sealed
     }
 
-    /// Whether the segment can hold an entry that `test` takes. True where nothing is known of it.
+    /// Whether the segment can hold an entry that `test` matches. True where nothing is known of it.
     pub fn may_hold(&self, pinned: &Pinned, test: &KeyTest) -> bool {
         let Ok(summary) = self.table[pinned.slot() as usize].try_lock() else { return true };
         summary.of != Some(pinned.id())

@@ -126,7 +126,7 @@ impl LaneWriter {
         self.packets
     }
 
-    /// Most bytes of one packet that are kept; the caller cuts what is longer, and counts it.
+    /// Most bytes of one packet that are kept; the caller truncates what is longer, and counts it.
     pub fn kept_bytes_max(&self) -> usize {
         segment::kept_bytes_max(self.ring.segment_bytes())
     }
@@ -172,12 +172,12 @@ impl LaneWriter {
         next - from
     }
 
-    /// A packet that no segment takes would ask for one after another for ever.
+    /// A packet that fits no segment would need one after another for ever.
     fn assert_kept(&self, len: usize) {
         let most = self.kept_bytes_max();
         assert!(
             len <= most,
-            "a packet of {len} bytes for a lane that keeps {most}: cut it to `kept_bytes_max` first"
+            "a packet of {len} bytes for a lane that keeps {most}: truncate it to `kept_bytes_max` first"
         );
     }
 

@@ -288,7 +288,7 @@ fn one_mebibyte_is_ring_enough() {
 
 #[test]
 #[should_panic(
-    expected = "a packet of 65536 bytes for a lane that keeps 16384: cut it to `kept_bytes_max` first"
+    expected = "a packet of 65536 bytes for a lane that keeps 16384: truncate it to `kept_bytes_max` first"
 )]
 fn a_packet_that_no_segment_takes_is_told_as_the_mistake_that_it_is_and_not_tried_for_ever() {
     let ring = ring(16, 64 * KIB, 1);

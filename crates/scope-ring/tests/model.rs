@@ -70,7 +70,7 @@ struct Lane {
     time_ns: i64,
 }
 
-/// A reader beside what it must have come to.
+/// A reader beside what it must have reached.
 struct Following {
     reader: Reader,
     turn: usize,
@@ -470,7 +470,7 @@ impl Model {
         }
     }
 
-    /// Everything ends: readers come to the end, and of the ring's segments none is lost.
+    /// Everything ends: readers reach the end, and of the ring's segments none is lost.
     fn end(mut self) {
         for lane in 0..self.lanes.len() {
             self.commit(lane);

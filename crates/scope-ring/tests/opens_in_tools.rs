@@ -38,7 +38,8 @@ fn write_file(ring: &Arc<Ring>, path: &Path) -> Vec<PacketHead> {
     heads
 }
 
-/// Packets of `lanes` lanes, of all sizes, with flags, losses, cuts and a packet of the year 2106.
+/// Packets of `lanes` lanes, of all sizes, with flags, losses, truncated packets and a packet of the year
+/// 2106.
 fn example(segment_bytes: u64, lanes: u32) -> Arc<Ring> {
     let ring = ring(200, segment_bytes, 1);
     let mut dice = Dice(segment_bytes + lanes as u64);

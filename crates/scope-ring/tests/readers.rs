@@ -32,7 +32,7 @@ fn published(ring: &Ring, lane: usize) -> u64 {
     ring.counters().lanes[lane].packets
 }
 
-fn check_law(ring: &Ring, lane: usize, counts: ReaderCounts) {
+fn check_accounting(ring: &Ring, lane: usize, counts: ReaderCounts) {
     assert_eq!(counts.seen + counts.missed + counts.behind, published(ring, lane), "{counts:?}");
 }
 
@@ -86,7 +86,7 @@ fn a_lossy_reader_keeps_the_open_segment_that_it_stands_in_until_it_has_read_it_
     writer.seal();
     read_all(&mut reader);
     assert_eq!(reader.held(), 0, "what is sealed and read is let go");
-    check_law(&ring, 0, reader.counts(0));
+    check_accounting(&ring, 0, reader.counts(0));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_holding_reader_keeps_its_allowance_of_the_oldest_and_counts_the_rest() {
     let numbers = read_all(&mut holding);
     assert!(numbers.starts_with(&(0..first_9).collect::<Vec<_>>()), "the first 8 segments were held");
     let counts = holding.counts(0);
-    check_law(&ring, 0, counts);
+    check_accounting(&ring, 0, counts);
     assert_eq!((counts.seen, counts.behind), (numbers.len() as u64, 0));
     assert!(counts.missed > 0, "the middle is missed");
     read_all(&mut lossy);
@@ -167,7 +167,7 @@ fn every_segment_goes_to_one_member_and_a_member_that_ends_leaves_its_own_to_the
     let mut numbers: Vec<u64> = (first.unwrap().0..).take(first.unwrap().1 as usize).collect();
     drop(one);
     let mut counts = group.counts(0);
-    check_law(&ring, 0, counts);
+    check_accounting(&ring, 0, counts);
     numbers.extend(read_all(&mut two));
     numbers.extend(second.unwrap()..second.unwrap() + counts.seen - first.unwrap().1 as u64);
     numbers.sort_unstable();
@@ -200,7 +200,7 @@ fn a_group_that_was_lapped_knows_exactly_what_it_missed() {
                 assert!(seen.insert(number));
             }
         }
-        check_law(&ring, 0, group.counts(0));
+        check_accounting(&ring, 0, group.counts(0));
     }
     for reader in [&mut one, &mut two] {
         for number in read_all(reader) {
@@ -210,7 +210,7 @@ fn a_group_that_was_lapped_knows_exactly_what_it_missed() {
     let counts = group.counts(0);
     assert_eq!((counts.seen, counts.behind), (seen.len() as u64, 0));
     assert!(counts.missed > 0);
-    assert_eq!(reported, counts.missed, "each gap is told once, with the batch behind it");
+    assert_eq!(reported, counts.missed, "each gap is reported once, with the batch behind it");
     assert_eq!(counts.seen + counts.missed, published(&ring, 0));
 }
 
@@ -252,8 +252,8 @@ fn a_lane_that_is_gone_altogether_is_missed_by_a_group_and_by_a_holding_reader()
     read_all(&mut holding);
     assert_eq!(group.counts(0), ReaderCounts { seen: 0, missed: 50, behind: 0 });
     assert_eq!(holding.counts(0), ReaderCounts { seen: 0, missed: 50, behind: 0 });
-    check_law(&ring, 1, group.counts(1));
-    check_law(&ring, 1, holding.counts(1));
+    check_accounting(&ring, 1, group.counts(1));
+    check_accounting(&ring, 1, holding.counts(1));
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn three_members_share_what_two_writers_write() {
     read_all(&mut group.member()); // what the one left that ended last
     for lane in 0..2 {
         let counts = group.counts(lane);
-        check_law(&ring, lane as usize, counts);
+        check_accounting(&ring, lane as usize, counts);
         let own = seen.iter().filter(|seen| seen.0 == lane).count() as u64;
         assert!(counts.behind == 0 && own > 0 && counts.seen >= own, "{own} of {counts:?}");
     }
@@ -326,7 +326,7 @@ fn follow_as_member(
     }
 }
 
-/// The law at any moment: never more seen and missed than is published afterwards.
+/// Packet accounting at any moment: never more seen and missed than is published afterwards.
 fn check_now(ring: &Ring, group: &ReaderGroup) {
     for lane in 0..2 {
         let counts = group.counts(lane);

@@ -138,7 +138,7 @@ fn check_time(ring: &Arc<Ring>, dice: &mut Dice) {
     }
 }
 
-/// By key: exactly the entries that the naive test takes, whatever the stretch.
+/// By key: exactly the entries that the naive test selects, whatever the stretch.
 fn check_key(ring: &Arc<Ring>, dice: &mut Dice, summaries: &Arc<Summaries>) {
     let all = walk(ring);
     for _ in 0..20 {

@@ -17,7 +17,7 @@ const DURATION: Duration = Duration::from_secs(3);
 const PACKETS_MIN: u64 = 50_000;
 /// Longest that is waited for that, on a machine however busy.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Shortest packet: it tells its lane and number.
+/// Shortest packet: it holds its lane and number.
 const LEN_MIN: u64 = 16;
 
 /// Writes like an engine's worker until `stop`: batches of up to 64, a commit and its counters after each.
@@ -100,7 +100,7 @@ fn read(ring: &Arc<Ring>, stop: &AtomicBool, pause: Duration) -> (Reader, Seen) 
     let (mut reader, mut seen) = (Reader::new(ring), Seen::default());
     let mut batches = 0u64;
     loop {
-        let ended = stop.load(Ordering::Acquire); // asked before the look: what was written before is then seen
+        let ended = stop.load(Ordering::Acquire); // read before the look: what was written before is then seen
         while let Some(batch) = reader.next_batch() {
             seen.check(&batch);
             batches += 1;
@@ -229,7 +229,7 @@ fn three_writers_and_seven_readers() {
     no_pin_is_left(ring, idle);
 }
 
-/// The law at the end: nothing behind, and seen is what the reader itself counted.
+/// Packet accounting at the end: nothing behind, and seen is what the reader itself counted.
 fn check_end(ring: &Ring, (reader, seen): (Reader, Seen)) {
     for lane in 0..ring.lanes() {
         let counts = reader.counts(lane);
@@ -239,7 +239,7 @@ fn check_end(ring: &Ring, (reader, seen): (Reader, Seen)) {
     }
 }
 
-/// Whoever stalled, ended or died: a new lane can have every segment but the idle lane's open one.
+/// Whatever stalled, ended or died: a new lane can have every segment but the idle lane's open one.
 fn no_pin_is_left(ring: &Arc<Ring>, idle: LaneWriter) {
     let mut last = lane(ring, 3);
     let all = ring.segments() as u64 - 1;

@@ -7,7 +7,7 @@ use super::{known, protocols, values};
 /// tcpdump's language has.
 pub(super) fn is_one(text: &str) -> bool {
     const TCPDUMPS: [&str; 7] = ["host", "net", "gateway", "src", "dst", "port", "portrange"];
-    let words = cut(text);
+    let words = split(text);
     let is_its = |(at, word): (usize, &String)| {
         is_field(word) || (at > 0 && matches!(word.as_str(), "contains" | "matches"))
     };
@@ -19,10 +19,10 @@ pub(super) fn field(text: &str) -> Option<String> {
     let is_known = |word: &String| {
         [&QUALIFIERS[..], &NUMBERS, &FLAGS].iter().any(|table| known(table, &as_named(word)).is_some())
     };
-    cut(text).into_iter().find(is_known)
+    split(text).into_iter().find(is_known)
 }
 
-/// Whether a display filter asks for what is computed, searched for, or stands in a stream of bytes.
+/// Whether a display filter tests what is computed, searched for, or stands in a stream of bytes.
 pub(super) fn is_out_of_reach(text: &str) -> bool {
     const SEARCHED: [&str; 8] =
         ["_ws.", "http.", "http2.", "http3.", "tls.", "ssl.", "tcp.analysis.", "tcp.stream"];
@@ -30,12 +30,12 @@ pub(super) fn is_out_of_reach(text: &str) -> bool {
         matches!(word.as_str(), "contains" | "matches")
             || SEARCHED.iter().any(|begin| word.starts_with(begin))
     };
-    cut(text).iter().any(is_out)
+    split(text).iter().any(is_out)
 }
 
 /// The text in tcpdump's words; `None` where something in it has no counterpart.
 pub(super) fn in_words_of_tcpdump(text: &str) -> Option<String> {
-    let mut reader = Reader { words: cut(text), at: 0, negations: 0 };
+    let mut reader = Reader { words: split(text), at: 0, negations: 0 };
     let said = reader.either()?;
     (reader.at == reader.words.len()).then_some(said.text)
 }
@@ -218,7 +218,7 @@ fn value(word: &str) -> Option<&str> {
     word.starts_with(|c: char| c.is_ascii_alphanumeric() || ":\"${".contains(c)).then_some(word)
 }
 
-/// The values of a set, `{80, 443 1000..2000}`, and how many words it takes.
+/// The values of a set, `{80, 443 1000..2000}`, and of how many words it is.
 fn set(words: &[String]) -> Option<(Vec<String>, usize)> {
     let used = words.iter().position(|word| word.ends_with('}'))? + 1;
     let written = words[..used].join(" ");
@@ -241,8 +241,8 @@ fn relation(word: &str) -> Option<&'static str> {
     })
 }
 
-/// Cuts a text into words, signs and brackets; what stands in quotes stays one.
-fn cut(text: &str) -> Vec<String> {
+/// Splits a text into words, signs and brackets; what stands in quotes stays one.
+fn split(text: &str) -> Vec<String> {
     let is_sign = |c: char| "=!<>&|".contains(c);
     let mut words: Vec<String> = Vec::new();
     let (mut glue, mut quoted) = (false, false); // whether the last word may go on, and must

@@ -33,7 +33,7 @@ fn missing(found: &[Token]) -> Vec<usize> {
     (1..found.len()).filter(|&at| ends(at - 1) && begins(at) && !in_brackets(found, at)).collect()
 }
 
-/// What an expression asks for, as far as joints need it.
+/// What an expression tests, as far as joints need it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OperandKind {
     Address,
@@ -227,9 +227,9 @@ pub(super) fn qualified(text: &str, found: &[Token]) -> Option<String> {
         };
         let Some((end, several)) = list_end(found, value) else { continue };
         let host = if value == at + 1 { "host " } else { "" };
-        let asked = format!("{host}{}", &text[found[at + 1].at..found[end].end()]);
-        let asked = if several { format!("({asked})") } else { asked };
-        edits.push((found[at].at..found[end].end(), grouped(found, at, format!("{this} and {asked}"))));
+        let operand = format!("{host}{}", &text[found[at + 1].at..found[end].end()]);
+        let operand = if several { format!("({operand})") } else { operand };
+        edits.push((found[at].at..found[end].end(), grouped(found, at, format!("{this} and {operand}"))));
     }
     edited(text, edits)
 }

@@ -52,7 +52,7 @@ pub(super) fn corrected(text: &str, found: &[Token]) -> Option<String> {
     if combinations > TRIES_MAX || choices.iter().all(Vec::is_empty) {
         return None;
     }
-    // A word that is taken for another one isn't taken for an expression of its own, too.
+    // A word that is corrected to another one is not an expression of its own, too.
     let repairs = REPAIRS.split_last().map_or(&[][..], |(_, repairs)| repairs);
     let mut guesses: Vec<String> = Vec::new();
     for mut number in 0..combinations {

@@ -24,7 +24,7 @@ pub(super) fn proposed(guess: &str) -> Option<String> {
 }
 
 /// Whether a text is a sentence of the language. libpcap's optimiser, which refuses what can match nothing,
-/// isn't asked.
+/// isn't run.
 pub(super) fn understood(text: &str) -> bool {
     holds_for(text, is_understood)
 }
@@ -41,7 +41,7 @@ fn holds_for(text: &str, holds: impl Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Whether a number stands for an address (`host 80` is 0.0.0.80), or both of two numbers are asked for
+/// Whether a number stands for an address (`host 80` is 0.0.0.80), or both of two numbers are wanted
 /// (`port 80 and 443`).
 fn has_odd_number(found: &[Token]) -> bool {
     let is_compared = |at: usize| {

@@ -321,7 +321,7 @@ impl Graph {
         for &from in order {
             for to in self.block(from).end.targets() {
                 edges[to as usize] += 1;
-                // Nothing is asked about the ends, to which most blocks lead.
+                // Nothing is known of the ends, to which most blocks lead.
                 if to == ACCEPT || to == REJECT {
                     continue;
                 }

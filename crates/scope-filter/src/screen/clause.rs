@@ -24,7 +24,7 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// All, those that tell packets apart best first.
+    /// All, those that distinguish packets best first.
     pub const ALL: [Field; 8] = [
         Field::Source,
         Field::Destination,
@@ -126,12 +126,12 @@ impl Clause {
         self.0.iter().zip(&other.0).filter(|(own, other)| own != other).count()
     }
 
-    /// Takes whatever one of the two takes, and maybe more.
+    /// Matches whatever one of the two matches, and maybe more.
     pub fn hull(&self, other: &Clause) -> Clause {
         Clause(Field::ALL.map(|field| self.get(field).union(other.get(field))))
     }
 
-    /// The clause that takes what one of the two takes and nothing else, where there is one.
+    /// The clause that matches what one of the two matches and nothing else, where there is one.
     pub fn join(&self, other: &Clause) -> Option<Clause> {
         if other.is_within(self) {
             return Some(self.clone());
@@ -194,8 +194,8 @@ impl Clauses {
         self.0.push(clause);
     }
 
-    /// Drops the clause's demand on a field where what the demand refuses is taken by another clause anyway:
-    /// `source A, or source not A and destination A` becomes `source A, or destination A`.
+    /// Drops the clause's demand on a field where what the demand refuses is matched by another clause
+    /// anyway: `source A, or source not A and destination A` becomes `source A, or destination A`.
     fn widen(&self, clause: &mut Clause) {
         for field in Field::ALL {
             if clause.matches_all(field) {

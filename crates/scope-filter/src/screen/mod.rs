@@ -1,4 +1,4 @@
-//! Screening: from a filter's programs a condition on key entries that every packet which the filter takes
+//! Screening: from a filter's programs a condition on key entries that every packet which the filter matches
 //! fulfils.
 //!
 //! It is derived from the compiled programs, not from the text: what libpcap makes of `host a or b`,
@@ -37,16 +37,16 @@ use clause::{Clause, Clauses, Field};
 
 /// How long a screen is derived; beyond, everything passes. A dump waits meanwhile, and the ring doesn't:
 /// lists of many hundred ports took seconds, in which the window was lost. Only speed depends on it, never
-/// what a filter takes.
+/// what a filter matches.
 const DERIVING_TIME_MAX: Duration = Duration::from_secs(2);
-/// Clauses of one screen; beyond, clauses become one that takes more.
+/// Clauses of one screen; beyond, clauses become one that matches more.
 const CLAUSES_MAX: usize = 64;
 
-/// A necessary condition on the key entries of one link type: where it says no, the filter takes no such
+/// A necessary condition on the key entries of one link type: where it says no, the filter matches no such
 /// packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Screen {
-    /// An entry passes where one of them takes it, or where it is partial.
+    /// An entry passes where one of them matches it, or where it is partial.
     clauses: Vec<Clause>,
 }
 
@@ -60,7 +60,7 @@ pub struct KeyPattern {
 }
 
 impl KeyPattern {
-    /// Whether the pattern takes `entry`; the partial bit is the caller's to look at.
+    /// Whether the pattern matches `entry`; the partial bit is the caller's to look at.
     pub fn matches(&self, entry: &KeyEntry) -> bool {
         entry.to_number() & self.mask.to_number() == self.value.to_number()
     }
@@ -77,8 +77,8 @@ impl Screen {
         Screen { clauses: Vec::new() }
     }
 
-    /// The screen of a filter's programs for `link`; `programs` says which ones a packet with so many VLAN tags
-    /// may meet, `None` where it matches without one.
+    /// The screen of a filter's programs for `link`; `programs` says which ones a packet with so many VLAN
+    /// tags may meet, `None` where it matches without one.
     pub(crate) fn of<'a>(programs: impl Fn(usize) -> Option<&'a [Arc<Program>]>, link: LinkType) -> Screen {
         Screen::derived(programs, link).unwrap_or_else(Screen::everything)
     }
@@ -99,7 +99,7 @@ impl Screen {
         Some(Screen { clauses: clauses.0 })
     }
 
-    /// Whether the filter may take a packet with this entry.
+    /// Whether the filter may match a packet with this entry.
     #[inline]
     pub fn may_match(&self, entry: &KeyEntry) -> bool {
         entry.partial() || self.clauses.iter().any(|clause| clause.matches(entry))
@@ -110,9 +110,9 @@ impl Screen {
         self.clauses.iter().any(|clause| Field::ALL.iter().all(|&field| clause.matches_all(field)))
     }
 
-    /// The screen as at most `most` patterns, of which an entry must have one, or be partial. They take all
-    /// that the screen takes; what needs more patterns is left out of the demand, so they may take more. One
-    /// empty pattern takes all.
+    /// The screen as at most `most` patterns, of which an entry must have one, or be partial. They match all
+    /// that the screen matches; what needs more patterns is omitted from the demand, so they may match more.
+    /// One empty pattern matches all.
     pub fn patterns(&self, most: usize) -> Vec<KeyPattern> {
         let mut patterns = Vec::new();
         for (index, clause) in self.clauses.iter().enumerate() {
@@ -127,7 +127,7 @@ impl Screen {
 }
 
 impl Clause {
-    /// At most `most` patterns, at least one, that take what the clause takes.
+    /// At most `most` patterns, at least one, that match what the clause matches.
     fn patterns(&self, most: usize) -> Vec<KeyPattern> {
         let mut patterns = vec![KeyPattern::default()];
         for field in Field::ALL.into_iter().filter(|&field| !self.matches_all(field)) {

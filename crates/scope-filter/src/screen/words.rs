@@ -21,7 +21,9 @@ impl Display for Screen {
         for clause in &self.clauses {
             writeln!(f, "{clause}")?;
         }
-        f.write_str("not wholly described by its entry (tunnels, IPv6 extension headers, cut or odd headers)")
+        f.write_str(
+            "not wholly described by its entry (tunnels, IPv6 extension headers, truncated or odd headers)",
+        )
     }
 }
 

@@ -1,5 +1,5 @@
-//! A template's text taken apart: names, what stands between them, and the fallback; why a text is no
-//! template.
+//! A template's text split into its parts: names, what stands between them, and the fallback; why a text is
+//! no template.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -76,7 +76,7 @@ impl TemplateError {
             }
             TemplateError::NameInFallback { text, at } => {
                 let cause = format!(
-                    "template: a name at byte {at} in the fallback, which is taken when names can't be filled"
+                    "template: a name at byte {at} in the fallback, which is used when names can't be filled"
                 );
                 Fault::whole(cause)
                     .with_value(text)
@@ -105,7 +105,7 @@ impl Piece {
     }
 }
 
-/// A template's text, taken apart.
+/// A template's text, split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parts {
     pub pieces: Vec<Piece>,
@@ -132,7 +132,7 @@ impl Filled {
 }
 
 impl Parts {
-    /// Takes a text apart.
+    /// Splits a text.
     ///
     /// # Errors
     /// For unknown names, with the nearest known one, and for names in the fallback.
@@ -141,7 +141,7 @@ impl Parts {
             Some((body, fallback)) => (body, Some(fallback)),
             None => (text, None),
         };
-        let pieces = cut(text, body)?;
+        let pieces = split(text, body)?;
         if pieces.iter().filter(|piece| piece.is_name()).count() > NAMES_MAX {
             return Err(TemplateError::TooManyNames { names_max: NAMES_MAX });
         }
@@ -201,8 +201,8 @@ pub(crate) fn first_name(text: &str) -> Option<usize> {
     text.match_indices(['$', '{']).map(|(at, _)| at).find(known)
 }
 
-/// Cuts `body`, the beginning of `text`, into pieces.
-fn cut(text: &str, body: &str) -> Result<Vec<Piece>, TemplateError> {
+/// Splits `body`, the beginning of `text`, into pieces.
+fn split(text: &str, body: &str) -> Result<Vec<Piece>, TemplateError> {
     let (mut pieces, mut at, mut text_from) = (Vec::new(), 0, 0);
     while let Some(found) = body[at..].find(['$', '{', '}']).map(|offset| at + offset) {
         let (name, len) = match name_at(&body[found..]) {

@@ -9,7 +9,7 @@ use super::engines::Engines;
 use crate::libpcap::{self, ByteOrder};
 use crate::specimens::{Random, filter, list};
 
-/// Packets of one file, and filters that each is asked.
+/// Packets of one file, and filters that are evaluated on each.
 const PACKETS_MAX: usize = 400;
 const FILTERS: usize = 60;
 
@@ -57,7 +57,7 @@ fn the_engines_agree_with_libpcap_on_captured_packets() {
             for (data, original_len) in &packets {
                 let message = || format!("{text} on a packet of {}", file.display());
                 matched += u64::from(engines.answer(data, *original_len, &message));
-                // The same cut short.
+                // The same, truncated.
                 let cut = random.below(data.len() as u64 + 1) as usize;
                 matched += u64::from(engines.answer(&data[..cut], *original_len, &message));
                 pairs += 2;

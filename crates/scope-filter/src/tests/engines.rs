@@ -22,7 +22,7 @@ pub(super) struct Engines {
 }
 
 impl Engines {
-    /// `None` where the program asks for what isn't in a packet's bytes.
+    /// `None` where the program tests what isn't in a packet's bytes.
     pub fn new(instructions: &[Instruction]) -> Option<Engines> {
         Some(Engines::with(instructions, Program::new(instructions).ok()?))
     }
@@ -52,7 +52,7 @@ impl Engines {
         expected
     }
 
-    /// As many packets of `link`, whole and damaged; how many are taken.
+    /// As many packets of `link`, whole and damaged; how many match.
     fn answer_to_many(
         &self,
         random: &mut Random,
@@ -95,7 +95,7 @@ fn agree_on_pairs(seed: u64, pairs: u64) {
         }
         if let Some(program) = Pieces::of(&text).and_then(|pieces| pieces.program(tags, link, order)) {
             let plain = plain.unwrap_or_else(|cause| {
-                panic!("libpcap refuses what is taken in pieces: {}: {cause}", message())
+                panic!("libpcap refuses what is compiled in pieces: {}: {cause}", message())
             });
             engines.push(Engines::with(&plain, program));
             in_pieces += 1;
@@ -151,7 +151,7 @@ fn what_is_taken_in_pieces_means_what_libpcap_makes_of_the_whole() {
         "1-2",
         "arp",
     ];
-    let mut taken = 0;
+    let mut compared = 0;
     for _ in 0..40_000 {
         let text: Vec<_> = (0..1 + random.below(12)).map(|_| random.pick(&parts)).collect();
         let text = text.join(" ");
@@ -163,13 +163,14 @@ fn what_is_taken_in_pieces_means_what_libpcap_makes_of_the_whole() {
         if let Some(program) = Pieces::of(&text).and_then(|pieces| pieces.program(tags, link, order)) {
             let whole = format!("{}({text})", "vlan and ".repeat(tags));
             let plain = libpcap::compile_plain(&whole, link, order);
-            let plain = plain
-                .unwrap_or_else(|cause| panic!("libpcap refuses what is taken in pieces: {whole}: {cause}"));
+            let plain = plain.unwrap_or_else(|cause| {
+                panic!("libpcap refuses what is compiled in pieces: {whole}: {cause}")
+            });
             Engines::with(&plain, program).answer_to_many(&mut random, link, 40, &|| whole.clone());
-            taken += 1;
+            compared += 1;
         }
     }
-    assert!(taken > 1250, "{taken} texts with 40 packets each");
+    assert!(compared > 1250, "{compared} texts with 40 packets each");
 }
 
 /// Every opcode, with operands that lie at and around the bounds.

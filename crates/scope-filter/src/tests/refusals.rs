@@ -53,7 +53,7 @@ fn a_name_eaten_by_the_shell_is_suspected() {
     ] {
         let message = refusal(text, &[]).to_string();
         assert!(
-            message.contains("taken by the shell")
+            message.contains("the shell may have removed")
                 && message.contains("single quotes")
                 && message.contains("{srcIP}"),
             "{text}: {message}"
@@ -69,17 +69,17 @@ fn what_is_missing_is_said_and_the_shell_suspected_only_where_it_left_a_blank() 
     let check = |text: &str, words: &str, by_the_shell: bool| {
         let message = refusal(text, &[]).to_string();
         assert!(
-            message.contains(words) && message.contains("taken by the shell") == by_the_shell,
+            message.contains(words) && message.contains("the shell may have removed") == by_the_shell,
             "{text}: {message}"
         );
     };
-    check("port 80 or", "the text ends where an expression is expected: add one, or leave 'or' out", false);
-    check("port 80 and not", "leave 'not' out", false);
-    check("and port 80", "in front of 'and' an expression is missing", false);
-    check("tcp and or udp", "in front of 'or' an expression is missing", false);
-    check("tcp and  or udp", "in front of 'or' an expression is missing", true);
+    check("port 80 or", "the text ends where an expression is expected: add one, or omit 'or'", false);
+    check("port 80 and not", "omit 'not'", false);
+    check("and port 80", "an expression is missing before 'and'", false);
+    check("tcp and or udp", "an expression is missing before 'or'", false);
+    check("tcp and  or udp", "an expression is missing before 'or'", true);
     check("tcp and ", "the text ends where an expression is expected", true);
-    check("tcp port", "behind 'port' a value is missing", true);
+    check("tcp port", "a value is missing after 'port'", true);
     check("vlan) or tcp", "')' closes nothing", false);
     check("(tcp)) or (udp)", "')' closes nothing", false);
 }
@@ -240,7 +240,7 @@ fn the_fault_at_the_end_of_a_long_text_is_refused_in_bounded_time() {
     let seconds = (thread_time() - before).as_secs_f64();
     assert!(seconds < 15.0, "{seconds} s");
     let (at, message) = (error.at().unwrap(), error.to_string());
-    assert!(at >= text.len() - 2 || message.contains("there or behind"), "{message}");
+    assert!(at >= text.len() - 2 || message.contains("there or later"), "{message}");
 }
 
 #[test]

@@ -200,7 +200,7 @@ fn flow_takes_exactly_the_packets_of_its_flow() {
             let other = Headers::parse(ETHERNET, data);
             let same = whole(&other) && flow_of(&headers, hit) == flow_of(&other, data);
             // With extension headers or more than two tags the parse sees farther than libpcap. Which flow a
-            // later fragment is of, only its first one tells.
+            // later fragment is of, only its first one shows.
             if !(other.partial() || other.fragment() && other.ports().is_none()) {
                 assert_eq!(predicate.matches(&other, data, data.len() as u32), same, "{text} on {data:02x?}");
             }

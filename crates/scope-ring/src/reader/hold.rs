@@ -28,7 +28,7 @@ impl Hold {
         self.ahead.len()
     }
 
-    /// Tells workers where the reader is, and pins what it may.
+    /// Publishes to workers where the reader is, and pins what it may.
     pub(super) fn on(&mut self, ring: &Arc<Ring>, cursors: &[Cursor]) {
         self.next.resize(cursors.len(), 0);
         let mut own = 0;

@@ -57,7 +57,7 @@ impl<'a> Column<'a> {
 }
 
 /// Which packets of a stretch: their indices, ascending. A scan makes it of the entries that pass; packets
-/// can be put in and left out before the first one is taken out.
+/// can be put in and removed before the first one is taken out.
 #[derive(Clone, Debug)]
 pub struct Matches {
     /// One bit for each entry in order of memory, which is the reverse order of packets; passed and not out
@@ -78,7 +78,7 @@ impl Matches {
         self.bits[word] |= bit;
     }
 
-    /// Leaves one out.
+    /// Removes one.
     pub fn remove(&mut self, index: u32) {
         let (word, bit) = self.place(index);
         self.bits[word] &= !bit;

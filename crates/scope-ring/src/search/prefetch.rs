@@ -66,7 +66,7 @@ impl<'a, I: Iterator<Item = u32>> Iterator for Picked<'a, I> {
     }
 }
 
-/// Asks for the line of `bytes` at `at`, without waiting for it.
+/// Starts loading the line of `bytes` at `at`, without waiting for it.
 #[inline(always)]
 fn prefetch(bytes: &[u8], at: usize) {
     #[cfg(target_arch = "x86_64")]

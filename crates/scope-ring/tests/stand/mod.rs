@@ -1,4 +1,4 @@
-//! The stand on which the ring is tested: small rings, packets that tell their lane and number, a walk over a
+//! The stand on which the ring is tested: small rings, packets that hold their lane and number, a walk over a
 //! segment's bytes.
 #![allow(dead_code)] // each test file uses its part
 
@@ -91,7 +91,7 @@ pub fn bytes_of(lane: u32, number: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A head for a packet of `len` bytes at `time_ns`, nothing cut.
+/// A head for a packet of `len` bytes at `time_ns`, nothing truncated.
 pub fn head(len: usize, time_ns: i64) -> PacketHead {
     PacketHead { time_ns, captured_len: len as u32, original_len: len as u32, ..Default::default() }
 }

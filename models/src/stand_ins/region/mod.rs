@@ -1,4 +1,4 @@
-//! The ring's memory without a mapping: the same words under loom, and bytes whose every use loom is told of.
+//! The ring's memory without a mapping: the same words under loom, and bytes whose every use loom sees.
 //!
 //! ```text
 //! 0     40    80    120   160                        foot - 64       foot
@@ -60,7 +60,7 @@ impl Layout {
     }
 }
 
-/// The address of a slot is that of this, so that whoever writes through it is seen by loom: see [`written`].
+/// The address of a slot is that of this, so that loom sees every write through it: see [`written`].
 #[repr(align(64))]
 struct Slot {
     bytes: Bytes<Box<[u8]>>,

@@ -1,4 +1,4 @@
-//! No packet that the exact filter takes is screened out: generated filters and packets, of all link types.
+//! No packet that the exact filter matches is screened out: generated filters and packets, of all link types.
 
 use super::entry;
 use super::packets::{any_filter, any_link, any_packet};
@@ -11,7 +11,7 @@ use scope_packet::{Headers, KeyEntry, LinkType};
 const PAIRS: u64 = 200_000;
 /// Packets that each filter is held against.
 const PACKETS: u64 = 100;
-/// Patterns as the ring's scan takes them, and more.
+/// Patterns as the ring's scan uses them, and more.
 const PATTERNS: [usize; 3] = [1, 16, 200];
 
 /// What became of the pairs.

@@ -1,4 +1,4 @@
-//! Screening says no to most of what doesn't match, and says in words what it asks for.
+//! Screening says no to most of what doesn't match, and says in words what it tests.
 
 use scope_packet::{KeyEntry, LinkType};
 
@@ -90,7 +90,8 @@ fn sixteen_patterns_say_of_plain_filters_all_that_the_screen_says() {
     }
 }
 
-const TAIL: &str = "not wholly described by its entry (tunnels, IPv6 extension headers, cut or odd headers)";
+const TAIL: &str =
+    "not wholly described by its entry (tunnels, IPv6 extension headers, truncated or odd headers)";
 
 #[test]
 fn the_condition_is_told_in_words() {
@@ -125,7 +126,7 @@ fn long_lists_of_ports_and_flows_keep_their_screen() {
     check(listed(&|n| format!("port {}", 10_001 + 40 * n)), 3);
     check(listed(&|n| format!("udp dst port {}", 10_001 + 40 * n)), 2);
     check(listed(&|n| format!("host fd00::{n:x}:1")), 3);
-    // More clauses than the bound: some become one that takes more.
+    // More clauses than the bound: some become one that matches more.
     check(
         listed(&|n| format!("(src 10.0.{n}.1 and dst 10.1.{n}.1 and tcp src port {})", 1000 + n)),
         CLAUSES_MAX + 1,
