@@ -1,7 +1,7 @@
 //! Builds the peers that are no crates, where their headers are: `scripts/fetch-peers.sh` puts them under
 //! `target/peers`.
 //!
-//! What can't be built is left out: the bench says so in a word. `peer_moodycamel` and `peer_rte_ring` tell
+//! What can't be built is omitted: the bench says so in a word. `peer_moodycamel` and `peer_rte_ring` say
 //! what is there.
 
 use std::path::{Path, PathBuf};
@@ -44,6 +44,6 @@ fn peers() -> Option<PathBuf> {
 fn finish(build: &mut cc::Build, name: &str) {
     match build.warnings(false).opt_level(3).try_compile(name) {
         Ok(()) => println!("cargo::rustc-cfg={name}"),
-        Err(error) => println!("cargo::warning={name} is left out: {error}"),
+        Err(error) => println!("cargo::warning={name} is omitted: {error}"),
     }
 }

@@ -3,7 +3,7 @@
 //! once: then the list is out of date.
 
 #[path = "src/mutants.rs"]
-#[allow(dead_code)] // who catches a fault, and how, is the models' concern
+#[allow(dead_code)] // which model finds a fault, and how, is the models' concern
 mod mutants;
 
 use mutants::{MUTANTS, Mutant};
@@ -14,7 +14,7 @@ const STAND_INS: [&str; 3] = ["region/mod.rs", "futex.rs", "lock.rs"];
 
 /// What runs the ring and is no part of it: the thread that builds summaries; and what the stand-in of the
 /// memory has no need of.
-const LEFT_OUT: [&str; 4] = ["summarizer", "region/arena.rs", "region/memory.rs", "region/prefault.rs"];
+const OMITTED: [&str; 4] = ["summarizer", "region/arena.rs", "region/memory.rs", "region/prefault.rs"];
 
 /// What every variant gets, wherever it occurs.
 const EVERYWHERE: [(&str, &str); 5] = [
@@ -28,7 +28,7 @@ const EVERYWHERE: [(&str, &str); 5] = [
 ];
 
 /// Bounds that make the ring small enough, the one place where bytes of a segment are written, and the room
-/// that is left out: file, text, replacement.
+/// that is omitted: file, text, replacement.
 const IN_FILES: [(&str, &str, &str); 8] = [
     // The models look inside.
     ("lib.rs", "mod control;", "pub mod control;"),
@@ -85,7 +85,7 @@ fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Opti
     for path in files(source) {
         let file =
             path.strip_prefix(source).ok().and_then(|file| file.to_str()).expect("a file name").to_string();
-        if LEFT_OUT.iter().any(|left_out| file.starts_with(left_out)) {
+        if OMITTED.iter().any(|omitted| file.starts_with(omitted)) {
             continue;
         }
         let stand_in = STAND_INS.contains(&file.as_str());
@@ -118,11 +118,13 @@ fn make(source: &Path, stand_ins: &Path, folder: &Path, name: &str, mutant: Opti
         written.push(to);
     }
     let left = files(folder).into_iter().filter(|path| !written.contains(path)); // by an earlier source
-    left.for_each(|path| std::fs::remove_file(path).expect("OUT_DIR is writable"));
+    for path in left {
+        std::fs::remove_file(path).expect("OUT_DIR is writable");
+    }
     assert!(seeded, "mutant {name}: its file isn't there");
 }
 
-/// The models' text; for a mutant with only the one in the list that must catch it, so that no other is
+/// The models' text; for a mutant with only the one in the list that must find it, so that no other is
 /// compiled.
 fn models(path: &Path, mutant: Option<&Mutant>) -> String {
     let text = read(path);

@@ -4,7 +4,7 @@
 pub fn cores() -> Vec<usize> {
     // SAFETY: an empty set is all zeros.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set outlives the call, which is told its size.
+    // SAFETY: the set outlives the call, which gets its size.
     let known = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) } == 0;
     // SAFETY: the number is inside the set.
     let cores: Vec<usize> =
@@ -16,7 +16,7 @@ pub fn cores() -> Vec<usize> {
 pub fn stay_on(core: usize) {
     // SAFETY: an empty set is all zeros.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `cores` gave a number inside the set; the set outlives the call, which is told its size.
+    // SAFETY: `cores` gave a number inside the set; the set outlives the call, which gets its size.
     unsafe {
         libc::CPU_SET(core, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);

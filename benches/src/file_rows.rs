@@ -3,10 +3,10 @@
 
 use crate::clocks::stolen;
 use crate::figures::median;
-use crate::place::Place;
 use crate::record::{Bar, Limit, Record, Row};
 use crate::traffic::Traffic;
 use crate::wirescope::Run;
+use crate::workspace::Workspace;
 use crate::{peer, traffic};
 use anyhow::{Result, ensure};
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl Race {
     }
 
     /// Runs one round; who comes first changes from round to round.
-    pub fn round(&mut self, number: usize, place: &Place, traffic: &Traffic) {
+    pub fn round(&mut self, number: usize, place: &Workspace, traffic: &Traffic) {
         let mut tries = 0;
         let [ours, theirs] = loop {
             tries += 1;
@@ -107,7 +107,7 @@ impl Race {
     }
 
     /// Packets a second, ours and theirs.
-    fn run_both(&mut self, number: usize, place: &Place, traffic: &Traffic) -> [Option<f64>; 2] {
+    fn run_both(&mut self, number: usize, place: &Workspace, traffic: &Traffic) -> [Option<f64>; 2] {
         let mut packets_per_s = [None; 2];
         for ours in [number.is_multiple_of(2), !number.is_multiple_of(2)] {
             let (row, at, seconds) = if ours {
@@ -161,12 +161,12 @@ pub fn races() -> [Race; 2] {
 ///
 /// # Errors
 /// The system's.
-pub fn traffic(place: &Place, file_bytes: u64) -> Result<Traffic> {
+pub fn traffic(place: &Workspace, file_bytes: u64) -> Result<Traffic> {
     traffic::prepare(&place.scratch, file_bytes)
 }
 
 /// How long the run takes from the end of its prefault, checked.
-fn own_seconds(place: &Place, traffic: &Traffic, filters: &[&str]) -> Result<f64> {
+fn own_seconds(place: &Workspace, traffic: &Traffic, filters: &[&str]) -> Result<f64> {
     let source =
         format!("file:{}", traffic.path.display().to_string().replace('\\', "\\\\").replace(',', "\\,"));
     let mut arguments = vec!["--ring", "1GiB", "--source", &source];

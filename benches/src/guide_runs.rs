@@ -1,7 +1,7 @@
 //! `guide_runs`: 1 if every runnable block of README and guides was run and gave what it shows, else 0.
 
-use crate::place::Place;
 use crate::record::{Bar, Limit, Record, Row};
+use crate::workspace::Workspace;
 use scope_testkit::guides::{Ran, run_all};
 
 const NAME: &str = "guide_runs";
@@ -9,9 +9,9 @@ const NAME: &str = "guide_runs";
 const STEPS_MIN: usize = 20;
 
 /// Runs them, as `crates/wirescope/tests/guides.rs` does.
-pub fn measure(place: &Place, record: &mut Record) {
+pub fn measure(workspace: &Workspace, record: &mut Record) {
     eprintln!("the examples of README and guides");
-    add(run_all(&place.root, &place.wirescope), record);
+    add(run_all(&workspace.root, &workspace.wirescope), record);
 }
 
 fn add(ran: Ran, record: &mut Record) {

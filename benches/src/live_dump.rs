@@ -9,9 +9,9 @@
 
 use crate::figures::{ms, percentile};
 use crate::live_frames::{Shot, is_trigger, number_of, send, start_on};
-use crate::place::Place;
 use crate::record::{Bar, Limit, Record, Row};
 use crate::wirescope::{Finished, time_of};
+use crate::workspace::Workspace;
 use anyhow::{Context, Result, anyhow, ensure};
 use scope_testkit::lab::Lab;
 use scope_testkit::oracle;
@@ -54,8 +54,8 @@ impl DumpInPlace {
     }
 
     /// Makes `dumps` dumps and looks when each was in place.
-    pub fn round(&mut self, number: usize, place: &Place, lab: &Lab, dumps: usize) {
-        match latencies(place, lab, dumps) {
+    pub fn round(&mut self, number: usize, workspace: &Workspace, lab: &Lab, dumps: usize) {
+        match latencies(workspace, lab, dumps) {
             Ok(latencies) => {
                 self.p50.rounds.extend(percentile(&latencies, 50.0));
                 self.p99.rounds.extend(percentile(&latencies, 99.0));
@@ -78,11 +78,11 @@ impl DumpInPlace {
 }
 
 /// One round: latencies, ms.
-fn latencies(place: &Place, lab: &Lab, dumps: usize) -> Result<Vec<f64>> {
+fn latencies(workspace: &Workspace, lab: &Lab, dumps: usize) -> Result<Vec<f64>> {
     let shots = shots(dumps);
     let arguments =
         ["--ring", "128MiB", "--dump", "", "--before", "1s", "--after", "100ms", "--holdoff", "0.2"];
-    let run = start_on(lab, place, &arguments)?;
+    let run = start_on(lab, workspace, &arguments)?;
     send(lab, &shots)?;
     run.interrupt()?;
     let finished = run.finish(END_LIMIT)?;

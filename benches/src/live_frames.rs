@@ -1,9 +1,9 @@
 //! Frames for the live rows: numbered UDP packets between two hosts, some of which are trigger packets; sent
 //! at set moments.
 
-use crate::place::Place;
 use crate::traffic::length;
 use crate::wirescope::Run;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use scope_testkit::lab::{Lab, RawSender};
 use scope_testkit::traffic::frame::{on_link, udp};
@@ -55,9 +55,9 @@ fn now_ns() -> i64 {
 ///
 /// # Errors
 /// What it said.
-pub fn start_on(lab: &Lab, place: &Place, arguments: &[&str]) -> Result<Run> {
+pub fn start_on(lab: &Lab, workspace: &Workspace, arguments: &[&str]) -> Result<Run> {
     let mut run =
-        Run::start(place, Some(lab.b()), &[&["-i", "vb", "--trigger", TRIGGER], arguments].concat())?;
+        Run::start(workspace, Some(lab.b()), &[&["-i", "vb", "--trigger", TRIGGER], arguments].concat())?;
     run.wait_started()?;
     std::thread::sleep(SETTLE);
     Ok(run)

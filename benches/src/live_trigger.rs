@@ -12,16 +12,16 @@
 
 use crate::figures::{ms, percentile};
 use crate::live_frames::{Shot, send, start_on};
-use crate::place::Place;
 use crate::record::{Bar, Limit, Record, Row};
 use crate::wirescope::{Finished, time_of};
+use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use scope_testkit::lab::Lab;
 use scope_testkit::traffic::Random;
 use std::time::Duration;
 
 const NAME: &str = "wire_to_trigger_ms";
-/// Each so-manieth packet is a trigger packet.
+/// One in this many packets is a trigger packet.
 const TRIGGER_EVERY: usize = 11;
 /// Mean gap between packets, microseconds.
 const GAP_US: u64 = 1000;
@@ -59,8 +59,8 @@ impl WireToTrigger {
     }
 
     /// Sends `hits` trigger packets among others and looks when each was seen.
-    pub fn round(&mut self, number: usize, place: &Place, lab: &Lab, hits: usize) {
-        match latencies(place, lab, hits) {
+    pub fn round(&mut self, number: usize, workspace: &Workspace, lab: &Lab, hits: usize) {
+        match latencies(workspace, lab, hits) {
             Ok(latencies) => {
                 self.p50.rounds.extend(percentile(&latencies, 50.0));
                 self.p99.rounds.extend(percentile(&latencies, 99.0));
@@ -84,9 +84,9 @@ impl WireToTrigger {
 }
 
 /// One round: latencies, ms.
-fn latencies(place: &Place, lab: &Lab, hits: usize) -> Result<Vec<f64>> {
+fn latencies(workspace: &Workspace, lab: &Lab, hits: usize) -> Result<Vec<f64>> {
     let shots = shots(hits);
-    let run = start_on(lab, place, &["--ring", "64MiB", "--before", "1s", "--after", "30s"])?;
+    let run = start_on(lab, workspace, &["--ring", "64MiB", "--before", "1s", "--after", "30s"])?;
     let sent_ns = send(lab, &shots)?;
     run.interrupt()?;
     let finished = run.finish(END_LIMIT)?;
@@ -135,13 +135,13 @@ fn check(finished: &Finished, shots: &[Shot]) -> Result<()> {
 /// For each hit, (capture time, time of the verdict), how long it took from its packet's sending, ms. All but
 /// the first trigger packet, which fired, must have been hits, or not be listed.
 fn matched(sent_ns: &[i64], seen: &[(i64, i64)]) -> Result<Vec<f64>> {
-    let mut taken = vec![false; sent_ns.len()];
+    let mut used = vec![false; sent_ns.len()];
     seen.iter()
         .map(|&(captured_ns, verdict_ns)| {
             let before = sent_ns.partition_point(|&sent_ns| sent_ns <= captured_ns);
             let packet = before.checked_sub(1).context("a hit was captured before anything was sent")?;
             ensure!(
-                packet > 0 && !std::mem::replace(&mut taken[packet], true),
+                packet > 0 && !std::mem::replace(&mut used[packet], true),
                 "trigger packet {packet} was a hit twice"
             );
             ensure!(verdict_ns >= captured_ns, "a verdict came before its packet");

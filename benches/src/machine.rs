@@ -1,15 +1,15 @@
 //! The machine and the tools that figures were measured with: ratios change from one to the next.
 
-use crate::place::Place;
+use crate::workspace::Workspace;
 use serde_json::{Map, Value};
 use std::fs::read_to_string;
 use std::process::Command;
 
-/// What there is to know of this machine; what can't be found out is left out.
-pub fn describe(place: &Place) -> Map<String, Value> {
+/// What there is to know of this machine; what can't be found out is omitted.
+pub fn describe(workspace: &Workspace) -> Map<String, Value> {
     let cpu = read_to_string("/proc/cpuinfo").unwrap_or_default();
     let memory = read_to_string("/proc/meminfo").unwrap_or_default();
-    let version = output(Command::new(&place.wirescope).arg("--version"));
+    let version = output(Command::new(&workspace.wirescope).arg("--version"));
     let tcpdump = output(Command::new("tcpdump").arg("--version"));
     let kernel = read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_string());
     let memory_kib =

@@ -22,7 +22,6 @@ mod live_trigger;
 mod machine;
 mod main_part;
 mod peer;
-mod place;
 mod record;
 mod report_stall;
 mod ring;
@@ -32,12 +31,13 @@ mod table;
 mod traffic;
 mod truth;
 mod wirescope;
+mod workspace;
 
 use anyhow::Context;
-use place::Place;
 use record::Record;
 use std::process::ExitCode;
 use std::time::Duration;
+use workspace::Workspace;
 
 /// The parts by name, and what each measures. All but the soak run where none is named.
 const PARTS: &[(&str, &str)] = &[
@@ -132,7 +132,7 @@ const QUICK: Scale = Scale {
 /// Smallest ring that the part `ring` can be tried out with, bytes.
 const RING_BYTES_MIN: u64 = 64 << 20;
 
-/// What the command line asks for.
+/// What the command line orders.
 #[derive(Debug, PartialEq)]
 struct Order {
     parts: Vec<&'static str>,
@@ -206,7 +206,7 @@ fn minutes(text: &str) -> Result<u64, String> {
 /// Measures `parts` and writes the record; whether all bars hold.
 fn measure(order: &Order) -> anyhow::Result<bool> {
     let Order { parts, quick, ring_bytes, minutes } = order;
-    let place = Place::find()?;
+    let workspace = Workspace::find()?;
     let scale = if *quick { QUICK } else { FULL };
     let scale = match *ring_bytes {
         Some(ring_bytes) => Scale { ring_bytes, time_ring_bytes: ring_bytes, ..scale },
@@ -214,22 +214,22 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
     };
     let scale = Scale { soak: minutes.map_or(scale.soak, Duration::from_mins), ..scale };
     let is_trial = *quick || ring_bytes.is_some() || minutes.is_some_and(|minutes| minutes < SOAK_MINUTES);
-    let mut record = Record { machine: machine::describe(&place), rows: Vec::new(), bars: Vec::new() };
+    let mut record = Record { machine: machine::describe(&workspace), rows: Vec::new(), bars: Vec::new() };
     for part in parts {
         match *part {
-            "main" => main_part::measure(&place, scale, &mut record)?,
-            "filter" => filter::measure(&place, scale, &mut record)?,
+            "main" => main_part::measure(&workspace, scale, &mut record)?,
+            "filter" => filter::measure(&workspace, scale, &mut record)?,
             "ring" => ring::measure(scale, &mut record)?,
-            "live" => live::measure(&place, scale, &mut record)?,
-            "truth" => truth::measure(&place, scale, &mut record)?,
-            SOAK => soak::measure(&place, scale, &mut record)?,
+            "live" => live::measure(&workspace, scale, &mut record)?,
+            "truth" => truth::measure(&workspace, scale, &mut record)?,
+            SOAK => soak::measure(&workspace, scale, &mut record)?,
             _ => unreachable!("only known parts get here"),
         }
     }
     println!("{}", record.table());
     let name = parts.join("+");
-    for path in place.record_paths(&name, &machine::slug(&record.machine), is_trial) {
-        std::fs::write(&path, place.without_root(&record.to_text()))
+    for path in workspace.record_paths(&name, &machine::slug(&record.machine), is_trial) {
+        std::fs::write(&path, workspace.without_root(&record.to_text()))
             .with_context(|| path.display().to_string())?;
         println!("written: {}", path.display());
     }

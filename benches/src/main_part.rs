@@ -6,10 +6,10 @@ use crate::file_rows::{races, traffic};
 use crate::guide_runs;
 use crate::live_dump::DumpInPlace;
 use crate::live_trigger::WireToTrigger;
-use crate::place::Place;
 use crate::record::Record;
 use crate::report_stall::ReportStall;
 use crate::stages_row;
+use crate::workspace::Workspace;
 use anyhow::Result;
 use scope_testkit::lab::Lab;
 
@@ -17,10 +17,12 @@ use scope_testkit::lab::Lab;
 ///
 /// # Errors
 /// The system's, before the first round. What goes wrong later is a fault of its row.
-pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
-    let traffic = traffic(place, scale.file_bytes)?;
+pub fn measure(workspace: &Workspace, scale: Scale, record: &mut Record) -> Result<()> {
+    let traffic = traffic(workspace, scale.file_bytes)?;
     let mut races = races();
-    races.iter_mut().for_each(|race| race.check(&traffic));
+    for race in &mut races {
+        race.check(&traffic);
+    }
     let lab = lab();
     let mut trigger = WireToTrigger::new(lab.as_ref().err());
     let mut dump = DumpInPlace::new(lab.as_ref().err());
@@ -32,22 +34,24 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
             .iter_mut()
             .filter(|race| round < if race.counts_each() { scale.rounds_each } else { scale.rounds })
         {
-            race.round(round, place, &traffic);
+            race.round(round, workspace, &traffic);
         }
         if round < scale.rounds {
             reports.round(round, scale.span);
         }
         if let (Ok(lab), true) = (&lab, round < scale.rounds) {
-            trigger.round(round, place, lab, scale.hits);
-            dump.round(round, place, lab, scale.dumps);
+            trigger.round(round, workspace, lab, scale.hits);
+            dump.round(round, workspace, lab, scale.dumps);
         }
     }
-    races.into_iter().for_each(|race| race.finish(record));
+    for race in races {
+        race.finish(record);
+    }
     reports.finish(record);
     trigger.finish(record, scale.rounds * scale.hits);
     dump.finish(record, scale.rounds * scale.dumps);
-    stages_row::measure(place, scale.rounds * 5, record);
-    guide_runs::measure(place, record);
+    stages_row::measure(workspace, scale.rounds * 5, record);
+    guide_runs::measure(workspace, record);
     Ok(())
 }
 

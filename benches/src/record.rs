@@ -4,7 +4,7 @@ use crate::figures::{median, span};
 use serde_json::{Map, Value, json};
 use std::fmt::{self, Write};
 
-/// What a bar asks for.
+/// What a bar requires.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// `>= N`.

@@ -7,9 +7,9 @@
 
 use crate::figures::percentile;
 use crate::file_rows::SIXTEEN;
-use crate::place::Place;
 use crate::record::{Bar, Limit, Record, Row};
 use crate::wirescope::Run;
+use crate::workspace::Workspace;
 use anyhow::{Result, ensure};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,21 +32,22 @@ const CASES: [(&str, &str, &[&str]); 4] = [
 ];
 
 /// Measures both builds, if there is another one.
-pub fn measure(place: &Place, turns: usize, record: &mut Record) {
+pub fn measure(workspace: &Workspace, turns: usize, record: &mut Record) {
     let Some(before) = std::env::var_os(BEFORE).map(PathBuf::from) else { return };
-    let before = Place { wirescope: before, scratch: place.scratch.clone(), root: place.root.clone() };
+    let before =
+        Workspace { wirescope: before, scratch: workspace.scratch.clone(), root: workspace.root.clone() };
     eprintln!("the packet path, against {}", before.wirescope.display());
     let mut worst: Option<f64> = None;
     let mut faults = Vec::new();
     for (what, size, filters) in CASES {
         let (mut then, mut now) = (row(format!("{what}, before")), row(format!("{what}, now")));
         for turn in 0..turns.clamp(1, TURNS) {
-            let mut pair = [(&before, &mut then), (place, &mut now)];
+            let mut pair = [(&before, &mut then), (workspace, &mut now)];
             if turn % 2 == 1 {
                 pair.reverse();
             }
-            for (place, row) in pair {
-                match ns_per_packet(place, size, filters) {
+            for (workspace, row) in pair {
+                match ns_per_packet(workspace, size, filters) {
                     Ok(ns) => row.rounds.push(ns),
                     Err(fault) => row.faults.push(format!("{fault:#}")),
                 }
@@ -74,10 +75,10 @@ fn row(what: String) -> Row {
 
 /// From the begin of capture to its end, checked. A run without triggers writes its small ring out, since it
 /// would be refused else.
-fn ns_per_packet(place: &Place, size: &str, filters: &[&str]) -> Result<f64> {
+fn ns_per_packet(workspace: &Workspace, size: &str, filters: &[&str]) -> Result<f64> {
     let source = format!("synth:packets={PACKETS},size={size},pace=max");
     let mut arguments = vec!["--ring", "16MiB", "--source", &source];
-    let out = place.out_folder()?;
+    let out = workspace.out_folder()?;
     let ring_file = out.path().join("ring.pcapng").display().to_string();
     if filters.is_empty() {
         arguments.extend(["--ring-out", &ring_file]);
@@ -85,7 +86,7 @@ fn ns_per_packet(place: &Place, size: &str, filters: &[&str]) -> Result<f64> {
     for filter in filters {
         arguments.extend(["--trigger", filter]);
     }
-    let finished = Run::start(place, None, &arguments)?.finish(LIMIT)?;
+    let finished = Run::start(workspace, None, &arguments)?.finish(LIMIT)?;
     finished.check_packets(PACKETS)?;
     ensure!(finished.hits_total() == 0, "{} hits of triggers that nothing hits", finished.hits_total());
     let seconds = finished.seconds()?;

@@ -82,7 +82,7 @@ fn file_header() -> Vec<u8> {
     header
 }
 
-/// Written aside and renamed, so that a call that was cut short leaves nothing that looks right.
+/// Written aside and renamed, so that an interrupted call leaves nothing that looks right.
 fn write(path: &Path, block: &mut Block, blocks: u64) -> io::Result<()> {
     let aside = path.with_extension("tmp");
     let mut file = File::create(&aside)?;

@@ -1,7 +1,7 @@
-//! Runs of the binary under test: started, told to stop, and asked what they say of themselves.
+//! Runs of the binary under test: started, stopped, and read for what they say of themselves.
 
 use crate::figures::time_ns;
-use crate::place::Place;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail, ensure};
 use scope_testkit::lab::Namespace;
 use serde_json::Value;
@@ -42,10 +42,10 @@ impl Run {
     ///
     /// # Errors
     /// The system's.
-    pub fn start(place: &Place, namespace: Option<&Namespace>, arguments: &[&str]) -> Result<Run> {
-        let folder = place.out_folder()?;
+    pub fn start(workspace: &Workspace, namespace: Option<&Namespace>, arguments: &[&str]) -> Result<Run> {
+        let folder = workspace.out_folder()?;
         std::fs::create_dir(folder.path().join("out"))?;
-        Run::start_in(folder, place, namespace, arguments)
+        Run::start_in(folder, workspace, namespace, arguments)
     }
 
     /// The same, with its output in the folder `out` of `folder`, which is there.
@@ -54,11 +54,11 @@ impl Run {
     /// The system's.
     pub fn start_in(
         folder: TempDir,
-        place: &Place,
+        workspace: &Workspace,
         namespace: Option<&Namespace>,
         arguments: &[&str],
     ) -> Result<Run> {
-        Run::spawn(folder, place, namespace, arguments, &["--summary", "json"])
+        Run::spawn(folder, workspace, namespace, arguments, &["--summary", "json"])
     }
 
     /// Starts one that tries out at its start what it must not be able to do any more: see
@@ -66,21 +66,25 @@ impl Run {
     ///
     /// # Errors
     /// The system's.
-    pub fn start_self_test(place: &Place, namespace: Option<&Namespace>, arguments: &[&str]) -> Result<Run> {
-        let folder = place.out_folder()?;
+    pub fn start_self_test(
+        workspace: &Workspace,
+        namespace: Option<&Namespace>,
+        arguments: &[&str],
+    ) -> Result<Run> {
+        let folder = workspace.out_folder()?;
         std::fs::create_dir(folder.path().join("out"))?;
-        Run::spawn(folder, place, namespace, arguments, &["--rights-selftest"])
+        Run::spawn(folder, workspace, namespace, arguments, &["--rights-selftest"])
     }
 
     fn spawn(
         folder: TempDir,
-        place: &Place,
+        workspace: &Workspace,
         namespace: Option<&Namespace>,
         arguments: &[&str],
         output: &[&str],
     ) -> Result<Run> {
         let out = folder.path().join("out");
-        let program = place.wirescope.to_str().context("the binary's path is no UTF-8")?;
+        let program = workspace.wirescope.to_str().context("the binary's path is no UTF-8")?;
         let mut command =
             namespace.map_or_else(|| Command::new(program), |namespace| namespace.command(program));
         command.arg("run").args(arguments).args(output).arg("--out").arg(out);
@@ -143,7 +147,7 @@ impl Run {
         Ok(states)
     }
 
-    /// Tells it to stop and waits for its end, which must be exit code 0 within `limit`; its output isn't
+    /// Orders it to stop and waits for its end, which must be exit code 0 within `limit`; its output isn't
     /// looked at.
     ///
     /// # Errors
@@ -201,7 +205,7 @@ impl Run {
         log.matches(&format!("\"event\":\"{event}\"")).count()
     }
 
-    /// Tells it to stop, as Ctrl-C does.
+    /// Orders it to stop, as Ctrl-C does.
     ///
     /// # Errors
     /// The system's.
@@ -237,7 +241,7 @@ impl Run {
     }
 
     /// The same after a full disk: dumps may not be complete, which is exit code 1, and lines of the log may
-    /// be cut.
+    /// be truncated.
     ///
     /// # Errors
     /// What it said, where it fails or takes longer.

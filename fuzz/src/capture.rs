@@ -1,4 +1,4 @@
-//! Capture files: read in one piece and in small ones, which must come to the same, within the promised
+//! Capture files: read in one piece and in small ones, which must give the same, within the promised
 //! memory.
 
 use scope_packet::{Gap, Interface, LinkType, Packet, Sink, Turn};
@@ -90,11 +90,11 @@ fn read(reader: Box<dyn Read + Send>, len: usize) -> Option<(Seen, SourceCounter
     let counters = source.counters();
     assert_eq!(counters.offered, counters.received + counters.unreadable);
     assert_eq!(counters.received, seen.packets.len() as u64);
-    // Which of two is told first depends on how the bytes came.
+    // Which of two is reported first depends on how the bytes came.
     let mut warnings = source.warnings();
     warnings.sort_unstable();
     let damaged = seen.gaps.iter().any(|(_, gap)| gap.reason == scope_packet::GapReason::Unreadable);
-    assert!(!damaged || !warnings.is_empty(), "damage that nobody is told of");
+    assert!(!damaged || !warnings.is_empty(), "damage that is not reported");
     Some((seen, counters, warnings))
 }
 

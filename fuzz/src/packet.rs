@@ -1,7 +1,7 @@
-//! Packets: what is parsed of them, what filters say of them, what templates take from them.
+//! Packets: how they are parsed, which filters match them, and what they fill templates with.
 
 use scope_filter::template::{host_pair_filter, host_pair_shape, host_pair_values};
-use scope_filter::{Asked, Filter, FilterEngine, Predicate, Screen, Template, VlanRule};
+use scope_filter::{Filter, FilterEngine, FilterInput, Predicate, Screen, Template, VlanRule};
 use scope_packet::segment::Foot;
 use scope_packet::{Headers, KeyEntry, LinkType};
 use std::sync::OnceLock;
@@ -33,7 +33,7 @@ const TEMPLATES: [&str; 7] = [
     "vlan $vlan",
     "tcp port $dstPort ?:",
 ];
-/// Those of them, by number, whose filter takes the packet that filled it.
+/// Those of them, by number, whose filter matches the packet that filled it.
 const OWN: [usize; 2] = [0, 1];
 
 /// Two bytes link type, then a packet. What is no partial parse knows all that a filter can see of addresses
@@ -81,22 +81,22 @@ fn engines(link: usize) -> &'static [Engines] {
 }
 
 /// One byte link type, one byte how much longer the packet was on the wire, then the packet: machine code and
-/// interpreter say the same, and no key hides a packet that the filter takes.
+/// interpreter say the same, and no key hides a packet that the filter matches.
 pub fn evaluate(data: &[u8]) {
-    let Some((&[link, cut], packet)) = data.split_first_chunk() else { return };
+    let Some((&[link, more], packet)) = data.split_first_chunk() else { return };
     let link = usize::from(link) % LINKS.len();
     let headers = Headers::parse(LINKS[link], packet);
     let key = KeyEntry::new(&headers);
-    let asked = [Asked::new(&headers, key, packet, packet.len() as u32 + u32::from(cut))];
+    let input = [FilterInput::new(&headers, key, packet, packet.len() as u32 + u32::from(more))];
     for Engines { text, native, interpreted, screen } in engines(link) {
-        let answer = native.matches_batch(&asked, 1);
-        assert_eq!(answer, interpreted.matches_batch(&asked, 1), "{text} on {}", LINKS[link].name());
+        let answer = native.matches_batch(&input, 1);
+        assert_eq!(answer, interpreted.matches_batch(&input, 1), "{text} on {}", LINKS[link].name());
         assert!(answer == 0 || screen.may_match(&key), "{text} on {}: screened away", LINKS[link].name());
     }
 }
 
-/// One byte link type, then the packet that fired: a template that it fills is a filter that takes it, unless
-/// the parse is partial.
+/// One byte link type, then the packet that fired: a template that it fills is a filter that matches it,
+/// unless the parse is partial.
 pub fn fill(data: &[u8]) {
     static PARSED: OnceLock<Vec<Template>> = OnceLock::new();
     let templates = PARSED
@@ -117,8 +117,8 @@ pub fn fill(data: &[u8]) {
         assert!(filled.is_err() || values.is_ok(), "{}", template.text());
         if let Ok(filter) = filled {
             let text = filter.text().to_string();
-            let taken = matches(filter);
-            assert!(taken || headers.partial() || !OWN.contains(&number), "{text} on {}", link.name());
+            let matched = matches(filter);
+            assert!(matched || headers.partial() || !OWN.contains(&number), "{text} on {}", link.name());
         }
     }
 }

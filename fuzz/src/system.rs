@@ -2,7 +2,7 @@
 
 use scope_machine::nic::answers;
 
-/// One byte that says how many entries are asked for, then the driver's words.
+/// One byte that says how many entries are requested, then the driver's words.
 pub fn ethtool(data: &[u8]) {
     let Some((&count, data)) = data.split_first() else { return };
     let count = usize::from(count);

@@ -49,16 +49,16 @@ pub fn filter(data: &[u8]) {
                     .iter()
                     .map(|data| predicate.matches(&Headers::parse(link, data), data, data.len() as u32))
                     .collect::<Vec<_>>();
-                // Looking through tags, a packet and the same behind a tag are one, unless the text asks for
+                // Looking through tags, a packet and the same behind a tag are one, unless the text tests
                 // tags or bytes.
-                let asks = [
+                let tests_tags = [
                     "vlan", "[", "mpls", "pppoe", "geneve", "ether", "link", "proto", "len", "less",
                     "greater",
                 ]
                 .iter()
                 .any(|word| text.contains(word));
                 assert!(
-                    link == LinkType::RAW || asks || answers[0] == answers[1],
+                    link == LinkType::RAW || tests_tags || answers[0] == answers[1],
                     "{text} on {}: {answers:?}",
                     link.name()
                 );
@@ -68,7 +68,7 @@ pub fn filter(data: &[u8]) {
     }
 }
 
-/// A template is taken apart or refused; one that passes its check fills into a filter or says what it lacks.
+/// A template is split or refused; one that passes its check fills into a filter or says what it lacks.
 pub fn template(data: &[u8]) {
     let Some(text) = text(data) else { return };
     let Ok(template) = Template::parse(text) else { return };

@@ -3,7 +3,7 @@
 //! | where | what it holds |
 //! |---|---|
 //! | `model.rs` | the models: what threads do, and what must hold |
-//! | `mutants.rs` | the seeded faults, as edits of scope-ring's text, and the model that must catch each |
+//! | `mutants.rs` | the seeded faults, as edits of scope-ring's text, and the model that must find each |
 //! | `stand_ins/` | the files of scope-ring that can't run here: mapping, futex, lock |
 //! | `build.rs` | makes the variants |
 

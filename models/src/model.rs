@@ -211,7 +211,9 @@ fn two_readers() {
         })
     });
     let pinned_out = store_sealed(&mut writer, 3);
-    reading.into_iter().for_each(|reading| reading.join().expect("a reader"));
+    for reading in reading {
+        reading.join().expect("a reader");
+    }
     assert_eq!(writer.next_packet() + pinned_out, 3);
     drop(writer);
     no_pin_is_left(&ring);
@@ -253,7 +255,9 @@ fn lapped(new: fn(&Arc<Ring>) -> Reader) {
     assert_eq!(store_sealed(&mut writer, 2), 0);
     let held = ring.pin(ring.segment_id(0, 1)).expect("the second segment");
     let (mut reader, mut next) = (new(&ring), 0);
-    (0..3).for_each(|_| follow(&mut reader, &mut next));
+    for _ in 0..3 {
+        follow(&mut reader, &mut next);
+    }
     assert_eq!(store_sealed(&mut writer, 1), 0);
     let reading = thread::spawn(move || {
         follow(&mut reader, &mut next);
@@ -263,7 +267,9 @@ fn lapped(new: fn(&Arc<Ring>) -> Reader) {
     let (mut reader, mut next) = reading.join().expect("the reader");
     let published = ring.counters().lanes[0].packets;
     assert_eq!(published + pinned_out, 4);
-    (0..2).for_each(|_| follow(&mut reader, &mut next));
+    for _ in 0..2 {
+        follow(&mut reader, &mut next);
+    }
     let counts = reader.counts(0);
     assert_eq!((counts.seen + counts.missed, counts.behind), (published, 0), "published = seen + missed + behind");
     assert!(counts.missed <= 1, "the newest packet is there");
@@ -284,7 +290,9 @@ fn unlapped() {
     });
     assert_eq!(store_sealed(&mut writer, 1), 0);
     let (mut reader, mut next) = reading.join().expect("the reader");
-    (0..2).for_each(|_| follow(&mut reader, &mut next));
+    for _ in 0..2 {
+        follow(&mut reader, &mut next);
+    }
     assert_eq!((next, reader.counts(0).missed), (1, 0), "missed without need");
 }
 
@@ -333,7 +341,7 @@ fn counters() {
     reading.join().expect("the reader");
 }
 
-/// Whoever finds a segment recycled finds the memory of it.
+/// A reader that finds a segment recycled finds the memory of it.
 fn evicted() {
     let ring = ring(2, 1);
     let mut writer = lane(&ring, 0);
@@ -414,7 +422,7 @@ fn find() {
     searching.join().expect("the searcher");
 }
 
-/// A search in a ring that turns meanwhile: what it finds is what the time asks for, and nothing is passed
+/// A search in a ring that turns meanwhile: what it finds is what lies in the span, and nothing is passed
 /// over but what is recycled by then.
 fn find_lapped() {
     let ring = ring(2, 1);

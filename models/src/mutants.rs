@@ -1,6 +1,6 @@
-//! The seeded faults: each an edit of scope-ring's text, and the model that must catch it.
+//! The seeded faults: each an edit of scope-ring's text, and the model that must find it.
 
-/// A seeded fault: an edit of scope-ring's text, and the model that must catch it.
+/// A seeded fault: an edit of scope-ring's text, and the model that must find it.
 pub struct Mutant {
     pub name: &'static str,
     /// File of scope-ring.
@@ -145,7 +145,7 @@ pub const MUTANTS: &[Mutant] = &[
         says: "a pin is given back once",
     },
     Mutant {
-        // SAFETY: a text, compiled into its variant only; loom is told of every use of these bytes, and that
+        // SAFETY: a text, compiled into its variant only; loom sees every use of these bytes, and that
         // is the point.
         name: "committed_before_bytes",
         file: "writer.rs",

@@ -1,4 +1,4 @@
-//! Every model holds on scope-ring as it is, and every seeded fault is caught by the model that is named for
+//! Every model holds on scope-ring as it is, and every seeded fault is found by the model that is named for
 //! it.
 
 use models::mutants::MUTANTS;
@@ -75,7 +75,7 @@ fn every_seeded_fault_is_caught_and_for_its_own_reason() {
             return Ok(());
         }
         Err(format!(
-            "{} is not caught by {} as `{}`: exit code {code:?}: {said}",
+            "{} is not found by {} as `{}`: exit code {code:?}: {said}",
             mutant.name, mutant.model, mutant.says
         ))
     });
@@ -85,5 +85,5 @@ fn every_seeded_fault_is_caught_and_for_its_own_reason() {
             .iter()
             .all(|model| MUTANTS.iter().any(|mutant| mutant.model == *model) || *model == "two_readers")
     );
-    println!("{} seeded faults caught, {:.0} s", MUTANTS.len(), began.elapsed().as_secs_f64());
+    println!("{} seeded faults found, {:.0} s", MUTANTS.len(), began.elapsed().as_secs_f64());
 }

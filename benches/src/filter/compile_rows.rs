@@ -4,13 +4,13 @@ use super::{BpfFilter, hosts};
 use crate::figures::median;
 use crate::table::Table;
 use anyhow::Result;
-use scope_filter::{Asked, Filter, VlanRule};
+use scope_filter::{Filter, FilterInput, VlanRule};
 use scope_packet::{Headers, KeyEntry, LinkType};
 use std::time::Instant;
 
 /// Compilations of one round: their median counts.
 const TIMES: usize = 21;
-/// Ethernet, IPv4, UDP, from 10.1.0.1 to port 60000: both filters take it.
+/// Ethernet, IPv4, UDP, from 10.1.0.1 to port 60000: both filters match it.
 const PACKET: [u8; 42] = [
     2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 1, 0, 1, 10, 9,
     9, 9, 3, 0xe8, 0xea, 0x60, 0, 8, 0, 0,
@@ -38,7 +38,7 @@ pub fn round(table: &mut Table) -> Result<()> {
 
 fn timed(text: &str) -> Result<f64, String> {
     let headers = Headers::parse(LinkType::ETHERNET, &PACKET);
-    let asked = Asked::new(&headers, KeyEntry::new(&headers), &PACKET, PACKET.len() as u32);
+    let input = FilterInput::new(&headers, KeyEntry::new(&headers), &PACKET, PACKET.len() as u32);
     let mut times = Vec::new();
     for _ in 0..TIMES {
         let begun = Instant::now();
@@ -47,8 +47,8 @@ fn timed(text: &str) -> Result<f64, String> {
         filter.make_native().map_err(|error| error.to_string())?;
         times.push(begun.elapsed().as_secs_f64() * 1e3);
         let predicate = filter.for_link(LinkType::ETHERNET);
-        if !predicate.is_native() || predicate.matches_batch(&[asked], 1) != 1 {
-            return Err("the code doesn't take a packet that it must".to_string());
+        if !predicate.is_native() || predicate.matches_batch(&[input], 1) != 1 {
+            return Err("the code doesn't match a packet that it must".to_string());
         }
     }
     median(&times).ok_or("nothing measured".to_string())

@@ -1,15 +1,16 @@
-//! One host's dump out of a full ring of which it takes a thousandth, against asking the filter of every
+//! One host's dump out of a full ring of which it is a thousandth, against evaluating the filter on every
 //! packet in the ring.
 //!
 //! The dump is all that a dump does: pins, screen, search, filter, file, its sync and its name. The walk over
-//! every packet reads, parses and asks only, and writes nothing: a dump without screening would take longer.
+//! every packet only reads, parses and evaluates, and writes nothing: a dump without screening would take
+//! longer.
 
 use super::native;
-use crate::place::Place;
 use crate::table::Table;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use scope_dump::{DumpOrder, DumpOutput, DumpReport, FirstPins, Progress, Scans, cut};
-use scope_filter::{ASKED_MAX, Asked, Filter, FilterEngine, Predicate, VlanRule};
+use scope_filter::{FILTER_INPUTS_MAX, Filter, FilterEngine, FilterInput, Predicate, VlanRule};
 use scope_measure::{self as measure, Packets, SOURCES, Sizes};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, SystemClock, TimestampSource};
@@ -52,7 +53,9 @@ impl Full {
         let source = Packets::new(Sizes::Imix);
         let end = (ring_bytes as f64 * 1.1 / source.stored_bytes_mean()) as u64;
         let mut writer = open(&ring)?;
-        (0..end).for_each(|number| append(&mut writer, &source, number));
+        for number in 0..end {
+            append(&mut writer, &source, number);
+        }
         writer.commit();
         let counts = WorkerCounts { received_packets: end, stored_packets: end, ..WorkerCounts::default() };
         ring.publish_worker(0, &counts);
@@ -68,7 +71,7 @@ impl Full {
     ///
     /// # Errors
     /// A filter that doesn't compile, no folder.
-    pub fn round(&self, place: &Place, table: &mut Table) -> Result<()> {
+    pub fn round(&self, workspace: &Workspace, table: &mut Table) -> Result<()> {
         let packets = self.end - self.first;
         let expected = self.end.div_ceil(EVERY) - self.first.div_ceil(EVERY);
         let predicate = native(TEXT)?;
@@ -79,7 +82,7 @@ impl Full {
             if found == (packets, expected) { Ok(ns) } else { Err(format!("{found:?} packets and hits")) };
         table.put("dump_screened_ns", EVERY_PACKET, "ns/packet", outcome);
 
-        let folder = place.out_folder()?;
+        let folder = workspace.out_folder()?;
         let filter = Filter::compile(TEXT, VlanRule::Transparent, &[LinkType::ETHERNET])
             .context("a filter of the bench")?;
         filter.make_native()?;
@@ -111,7 +114,7 @@ impl Full {
 }
 
 /// What the two rows are of.
-pub const EVERY_PACKET: &str = "asking of every packet, nothing written";
+pub const EVERY_PACKET: &str = "every packet evaluated, nothing written";
 pub const DUMP: &str = "a dump of one host";
 
 fn open(ring: &Arc<Ring>) -> Result<LaneWriter> {
@@ -155,21 +158,21 @@ fn append(writer: &mut LaneWriter, source: &Packets, number: u64) {
     }
 }
 
-/// All packets, and those of them that the filter takes.
+/// All packets, and those of them that the filter matches.
 fn walk(ring: &Arc<Ring>, predicate: &Predicate) -> (u64, u64) {
     let (mut packets, mut hits) = (0, 0);
     for pinned in ring.segment_ids(0, 0).filter_map(|id| ring.pin(id)) {
         let mut blocks = pinned.indexed(0, pinned.committed().packets);
-        let mut batch = [Asked::default(); ASKED_MAX];
+        let mut batch = [FilterInput::default(); FILTER_INPUTS_MAX];
         loop {
             let mut count = 0;
-            for (asked, (_, block)) in batch.iter_mut().zip(blocks.by_ref()) {
-                *asked = ask(&block);
+            for (input, (_, block)) in batch.iter_mut().zip(blocks.by_ref()) {
+                *input = input_of(&block);
                 count += 1;
             }
             packets += count as u64;
             hits += u64::from(predicate.matches_batch(&batch[..count], u64::MAX).count_ones());
-            if count < ASKED_MAX {
+            if count < FILTER_INPUTS_MAX {
                 break;
             }
         }
@@ -177,9 +180,14 @@ fn walk(ring: &Arc<Ring>, predicate: &Predicate) -> (u64, u64) {
     (packets, hits)
 }
 
-fn ask<'a>(block: &PacketBlock<'a>) -> Asked<'a> {
+fn input_of<'a>(block: &PacketBlock<'a>) -> FilterInput<'a> {
     let data = block.data();
-    Asked::new(&Headers::parse(LinkType::ETHERNET, data), KeyEntry::default(), data, block.original_len())
+    FilterInput::new(
+        &Headers::parse(LinkType::ETHERNET, data),
+        KeyEntry::default(),
+        data,
+        block.original_len(),
+    )
 }
 
 /// Whether the dump holds what it must.

@@ -6,9 +6,9 @@
 //! opening, naming and syncing their files takes is not in it.
 
 use crate::Scale;
-use crate::place::Place;
 use crate::table::Table;
 use crate::wirescope::Run;
+use crate::workspace::Workspace;
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
 
@@ -26,11 +26,11 @@ const END_LIMIT: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Each row once.
-pub fn round(place: &Place, scale: Scale, table: &mut Table) {
+pub fn round(workspace: &Workspace, scale: Scale, table: &mut Table) {
     let mut order = DUMPS;
     order.rotate_left(table.round() % DUMPS.len());
     for dumps in order {
-        let outcome = run(place, scale.span * SPANS, dumps).map_err(|error| format!("{error:#}"));
+        let outcome = run(workspace, scale.span * SPANS, dumps).map_err(|error| format!("{error:#}"));
         table.put("dumps_1000_live", &name(dumps), "ns/packet", outcome);
     }
 }
@@ -40,7 +40,7 @@ pub fn name(dumps: usize) -> String {
     format!("{dumps} open dumps, processor time")
 }
 
-fn run(place: &Place, span: Duration, dumps: usize) -> Result<f64> {
+fn run(workspace: &Workspace, span: Duration, dumps: usize) -> Result<f64> {
     let source = format!("synth:rate={RATE},size=64,flows={FLOWS},seed=1,prepare=off");
     let dumps_max = dumps.to_string();
     let mut arguments = vec!["--source", &source, "--ring", "256MiB", "--dumps-max", &dumps_max];
@@ -56,7 +56,7 @@ fn run(place: &Place, span: Duration, dumps: usize) -> Result<f64> {
         "1h",
     ]);
     arguments.extend(["--holdoff", "1h", "--holdoff-key", "$flow"]);
-    let mut run = Run::start(place, None, &arguments)?;
+    let mut run = Run::start(workspace, None, &arguments)?;
     run.wait_started()?;
     let begun = Instant::now();
     while run.threads()? <= dumps {

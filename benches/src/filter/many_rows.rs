@@ -1,10 +1,10 @@
 //! A thousand exact filters at once, as dumps have them, against one: by the table of keys that they share,
 //! and alone without it.
 
-use super::{asked, expect, matches, native};
+use super::{expect, inputs, matches, native};
 use crate::table::Table;
 use anyhow::{Context, Result, ensure};
-use scope_filter::{ASKED_MAX, Asked, Filter, KeyTable, Predicate, VlanRule};
+use scope_filter::{FILTER_INPUTS_MAX, Filter, FilterInput, KeyTable, Predicate, VlanRule};
 use scope_packet::LinkType;
 use std::hint::black_box;
 use std::time::Instant;
@@ -29,34 +29,37 @@ impl Filters {
             let filter = Filter::compile(&flow(n), VlanRule::Transparent, &[LinkType::ETHERNET])
                 .context("a dump's filter")?;
             filter.make_native()?;
-            ensure!(filters.keys.insert(n.into(), &filter), "no key tells anything of filter {n}");
+            ensure!(filters.keys.insert(n.into(), &filter), "no key says anything of filter {n}");
             filters.programs.push(filter.for_link(LinkType::ETHERNET));
         }
         Ok(filters)
     }
 
-    /// Calls `found` with the number of each filter that takes a packet, once for each of its packets.
-    fn ask(&self, batch: &[Asked<'_>], mut found: impl FnMut(u64)) {
+    /// Calls `found` with the number of each filter that matches a packet, once for each of its packets.
+    fn evaluate(&self, batch: &[FilterInput<'_>], mut found: impl FnMut(u64)) {
         let mut maybe = self.keys.maybe(batch.len(), |at| *batch[at].key());
         while maybe != 0 {
             let packet = &batch[maybe.trailing_zeros() as usize];
             maybe &= maybe - 1;
-            self.ask_open(packet, &mut found);
+            self.evaluate_open(packet, &mut found);
         }
     }
 
-    /// Asks the filters that the table leaves open.
+    /// Evaluates the filters that the table leaves open.
     #[cold]
-    fn ask_open(&self, packet: &Asked<'_>, found: &mut dyn FnMut(u64)) {
-        let mut ask = |n: u64| {
+    fn evaluate_open(&self, packet: &FilterInput<'_>, found: &mut dyn FnMut(u64)) {
+        let mut evaluate = |n: u64| {
             if self.programs[n as usize].matches_batch(&[*packet], 1) != 0 {
                 found(n);
             }
         };
         if packet.key().partial() {
-            return (0..self.programs.len() as u64).for_each(ask);
+            for n in 0..self.programs.len() as u64 {
+                evaluate(n);
+            }
+        } else {
+            self.keys.each(packet.key(), &mut evaluate);
         }
-        self.keys.each(packet.key(), &mut ask);
     }
 }
 
@@ -92,9 +95,9 @@ pub fn round(background: &[&[u8]], table: &mut Table) -> Result<()> {
         .enumerate()
         .map(|(at, &frame)| if at % 16 == 0 { &known[..] } else { frame })
         .collect();
-    let asked = asked(&frames);
+    let inputs = inputs(&frames);
     let expected = vec![0; frames.len().div_ceil(16)];
-    alone(&asked, expected.len() as u64, table)?;
+    alone(&inputs, expected.len() as u64, table)?;
     for count in [1, MANY] {
         let filters = Filters::new(count)?;
         let mut best = f64::MAX;
@@ -103,10 +106,12 @@ pub fn round(background: &[&[u8]], table: &mut Table) -> Result<()> {
             let begun = Instant::now();
             for _ in 0..TURNS {
                 found.clear();
-                asked.chunks(ASKED_MAX).for_each(|batch| filters.ask(batch, |n| found.push(n)));
+                for batch in inputs.chunks(FILTER_INPUTS_MAX) {
+                    filters.evaluate(batch, |n| found.push(n));
+                }
                 black_box(&found);
             }
-            best = best.min(begun.elapsed().as_nanos() as f64 / f64::from(TURNS) / asked.len() as f64);
+            best = best.min(begun.elapsed().as_nanos() as f64 / f64::from(TURNS) / inputs.len() as f64);
         }
         let outcome = if found == expected {
             check_all(&filters, count).map(|()| best)
@@ -119,16 +124,16 @@ pub fn round(background: &[&[u8]], table: &mut Table) -> Result<()> {
 }
 
 /// One filter without a table, as a dump that runs alone has it.
-fn alone(asked: &[Asked<'_>], expected: u64, table: &mut Table) -> Result<()> {
+fn alone(inputs: &[FilterInput<'_>], expected: u64, table: &mut Table) -> Result<()> {
     let predicate = native(&flow(0))?;
     let mut best = f64::MAX;
     let mut found = 0;
     for _ in 0..GOES {
         let begun = Instant::now();
         for _ in 0..TURNS {
-            found = black_box(matches(&predicate, asked));
+            found = black_box(matches(&predicate, inputs));
         }
-        best = best.min(begun.elapsed().as_nanos() as f64 / f64::from(TURNS) / asked.len() as f64);
+        best = best.min(begun.elapsed().as_nanos() as f64 / f64::from(TURNS) / inputs.len() as f64);
     }
     table.put(
         "dumps_1000",
@@ -144,7 +149,7 @@ fn check_all(filters: &Filters, count: u32) -> Result<(), String> {
     for n in 0..count {
         let bytes = frame(n);
         let mut found = Vec::new();
-        filters.ask(&asked(&[&bytes]), |n| found.push(n));
+        filters.evaluate(&inputs(&[&bytes]), |n| found.push(n));
         if found != [u64::from(n)] {
             return Err(format!("the packet of connection {n} finds {found:?}"));
         }

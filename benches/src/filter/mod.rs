@@ -2,9 +2,9 @@
 //! Rust, long lists, compiling, many filters at once, a dump that is screened, triggers in a worker, many
 //! open dumps, and a storm of hits.
 //!
-//! Every round runs every row once, and compared rows change places from round to round. Packets are asked
-//! about in batches of 64, as workers ask; what a worker has at hand anyway, the parse of the headers, is not
-//! measured.
+//! Every round runs every row once, and compared rows change places from round to round. Packets are
+//! evaluated in batches of 64, as in workers; what a worker has at hand anyway, the parse of the headers, is
+//! not measured.
 
 mod bars;
 mod compile_rows;
@@ -18,12 +18,12 @@ mod storm_rows;
 mod trigger_rows;
 
 use crate::Scale;
-use crate::place::Place;
 use crate::record::Record;
 use crate::table::Table;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use libpcap::BpfFilter;
-use scope_filter::{ASKED_MAX, Asked, Filter, Predicate, VlanRule};
+use scope_filter::{FILTER_INPUTS_MAX, Filter, FilterInput, Predicate, VlanRule};
 use scope_measure::{Packets, Sizes};
 use scope_packet::{Headers, KeyEntry, LinkType};
 
@@ -64,19 +64,19 @@ fn native(text: &str) -> Result<Predicate> {
     Ok(filter.for_link(LinkType::ETHERNET))
 }
 
-/// Packets as a worker asks about them.
-fn asked<'a>(frames: &[&'a [u8]]) -> Vec<Asked<'a>> {
+/// Packets as a worker evaluates them.
+fn inputs<'a>(frames: &[&'a [u8]]) -> Vec<FilterInput<'a>> {
     let one = |frame: &&'a [u8]| {
         let headers = Headers::parse(LinkType::ETHERNET, frame);
-        Asked::new(&headers, KeyEntry::new(&headers), frame, frame.len() as u32)
+        FilterInput::new(&headers, KeyEntry::new(&headers), frame, frame.len() as u32)
     };
     frames.iter().map(one).collect()
 }
 
 /// How many of the packets match.
-fn matches(predicate: &Predicate, asked: &[Asked<'_>]) -> u64 {
-    asked
-        .chunks(ASKED_MAX)
+fn matches(predicate: &Predicate, inputs: &[FilterInput<'_>]) -> u64 {
+    inputs
+        .chunks(FILTER_INPUTS_MAX)
         .map(|batch| u64::from(predicate.matches_batch(batch, u64::MAX).count_ones()))
         .sum()
 }
@@ -90,7 +90,7 @@ fn expect(found: u64, expected: u64) -> Result<(), String> {
 ///
 /// # Errors
 /// The system's, and filters that don't compile. What goes wrong later is a fault of its row.
-pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
+pub fn measure(workspace: &Workspace, scale: Scale, record: &mut Record) -> Result<()> {
     let mut table = Table::default();
     let packets = Packets::new(Sizes::Imix);
     let hot: Vec<&[u8]> = (0..HOT_PACKETS).map(|number| packets.frame(number)).collect();
@@ -104,11 +104,11 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
         cold.round(&mut table)?;
         compile_rows::round(&mut table)?;
         many_rows::round(&hot, &mut table)?;
-        full.round(place, &mut table)?;
-        trigger_rows::round(place, scale, &mut table);
-        live_rows::round(place, scale, &mut table);
+        full.round(workspace, &mut table)?;
+        trigger_rows::round(workspace, scale, &mut table);
+        live_rows::round(workspace, scale, &mut table);
     }
-    storm_rows::round(place, scale, &mut table);
+    storm_rows::round(workspace, scale, &mut table);
     record.bars.extend(bars::bars(&table));
     table.finish(record);
     Ok(())

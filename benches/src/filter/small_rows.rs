@@ -1,11 +1,11 @@
 //! Small filters and a long list: packets in the cache against `bpf_filter`, packets in memory against
 //! hand-written Rust.
 
-use super::{BpfFilter, SMALL, asked, expect, matches, native};
+use super::{BpfFilter, SMALL, expect, inputs, matches, native};
 use crate::figures::percentile;
 use crate::table::Table;
 use anyhow::{Context, Result};
-use scope_filter::{ASKED_MAX, Asked, Predicate};
+use scope_filter::{FILTER_INPUTS_MAX, FilterInput, Predicate};
 use scope_measure::{Arena, Packets};
 use scope_packet::{Headers, KeyEntry};
 use std::hint::black_box;
@@ -48,10 +48,10 @@ pub fn hosts(frames: &[&[u8]], table: &mut Table) -> Result<()> {
 /// `bpf_filter` and machine code on the same packets.
 fn pair(row: &'static str, name: &str, text: &str, frames: &[&[u8]], table: &mut Table) -> Result<()> {
     let (bpf, predicate) = (BpfFilter::new(text)?, native(text)?);
-    let asked = asked(frames);
+    let inputs = inputs(frames);
     let expected = frames.iter().filter(|frame| bpf.matches(frame)).count() as u64;
     let theirs = || best_ns(frames.len(), || frames.iter().filter(|frame| bpf.matches(frame)).count() as u64);
-    let ours = || best_ns(frames.len(), || matches(&predicate, &asked));
+    let ours = || best_ns(frames.len(), || matches(&predicate, &inputs));
     let (theirs, ours) = if table.round().is_multiple_of(2) {
         let theirs = theirs();
         (theirs, ours())
@@ -141,11 +141,11 @@ impl Cold {
 /// beforehand.
 fn native_cold<'a>(predicate: &Predicate, spans: &[Span], frame: impl Fn(&Span) -> &'a [u8]) -> u64 {
     let mut found = 0;
-    let mut batch = [Asked::default(); ASKED_MAX];
-    for spans in spans.chunks(ASKED_MAX) {
-        for (asked, span) in batch.iter_mut().zip(spans) {
+    let mut batch = [FilterInput::default(); FILTER_INPUTS_MAX];
+    for spans in spans.chunks(FILTER_INPUTS_MAX) {
+        for (input, span) in batch.iter_mut().zip(spans) {
             let data = frame(span);
-            *asked = Asked::new(&Headers::default(), KeyEntry::default(), data, data.len() as u32);
+            *input = FilterInput::new(&Headers::default(), KeyEntry::default(), data, data.len() as u32);
         }
         found += u64::from(predicate.matches_batch(&batch[..spans.len()], u64::MAX).count_ones());
     }

@@ -5,9 +5,9 @@
 //! most a hundredth, and the log has at most one line for a thousand hits.
 
 use crate::Scale;
-use crate::place::Place;
 use crate::table::Table;
 use crate::wirescope::{Finished, Run, time_of};
+use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use std::time::{Duration, Instant};
 
@@ -32,15 +32,15 @@ pub const ROWS: [(&str, &[&str]); 2] = [
 ];
 
 /// Each row once.
-pub fn round(place: &Place, scale: Scale, table: &mut Table) {
+pub fn round(workspace: &Workspace, scale: Scale, table: &mut Table) {
     for (name, holdoff) in ROWS {
         let outcome =
-            storm(place, scale.span * SPANS, holdoff).map(|()| 1.0).map_err(|error| format!("{error:#}"));
+            storm(workspace, scale.span * SPANS, holdoff).map(|()| 1.0).map_err(|error| format!("{error:#}"));
         table.put("hit_storm", name, "holds", outcome);
     }
 }
 
-fn storm(place: &Place, span: Duration, holdoff: &[&str]) -> Result<()> {
+fn storm(workspace: &Workspace, span: Duration, holdoff: &[&str]) -> Result<()> {
     let packets = HITS_PER_SECOND * span.as_millis() as u64 / 1000;
     let source = format!("synth:rate=1M,size=64,flows=1000,seed=1,packets={packets}");
     let dumps_max = DUMPS_MAX.to_string();
@@ -48,7 +48,7 @@ fn storm(place: &Place, span: Duration, holdoff: &[&str]) -> Result<()> {
         vec!["--source", &source, "--ring", "1GiB", "--trigger", "ip or ip6", "--dump", "host $srcIP"];
     arguments.extend(["--before", "10ms", "--after", "10ms", "--dumps-max", &dumps_max]);
     arguments.extend(holdoff);
-    let mut run = Run::start(place, None, &arguments)?;
+    let mut run = Run::start(workspace, None, &arguments)?;
     run.wait_started()?;
     let growth = growth(&run, span)?;
     let finished = run.finish_worn(END_LIMIT)?; // hits beyond the places are exit code 1

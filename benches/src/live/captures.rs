@@ -26,7 +26,7 @@ pub fn our_command_line() -> String {
     format!("wirescope run {}", OURS.join(" "))
 }
 
-/// What one capture came to.
+/// What one capture yielded.
 #[derive(Clone, Copy, Debug)]
 pub struct Capture {
     /// What was sent while it ran.
@@ -85,7 +85,7 @@ pub fn idle(stand: &Stand, sender: &mut Sender, pace: Pace, span: Duration) -> R
 /// # Errors
 /// What failed, and what doesn't add up.
 pub fn ours(stand: &Stand, sender: &mut Sender, pace: Pace, span: Duration) -> Result<Capture> {
-    let mut run = on_core(stand, || Run::start(stand.place, Some(stand.lab.b()), &OURS))?;
+    let mut run = on_core(stand, || Run::start(stand.workspace, Some(stand.lab.b()), &OURS))?;
     run.wait_started()?;
     let (sent, own, softirq) = measured(stand, sender, pace, span, run.id(), SETTLE_BEHIND)?;
     run.interrupt()?;
@@ -111,7 +111,7 @@ pub fn of_peer(
     pace: Pace,
     span: Duration,
 ) -> Result<Capture> {
-    let mut run = on_core(stand, || peer.start(stand.place, stand.lab.b(), stand.capture_core))?;
+    let mut run = on_core(stand, || peer.start(stand.workspace, stand.lab.b(), stand.capture_core))?;
     wait_until_heard(stand, &mut run)?;
     let (sent, own, softirq) = measured(stand, sender, pace, span, run.id(), peer.settle)?;
     let counted = run.finish()?;

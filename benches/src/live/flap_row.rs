@@ -37,8 +37,9 @@ pub fn flap(stand: &Stand, quiet: &Quiet) -> Result<()> {
 /// # Errors
 /// What failed, and what doesn't add up.
 pub fn lost(stand: &Stand) -> Result<u64> {
-    let mut run =
-        on_core(stand, || Run::start(stand.place, Some(stand.lab.b()), &["-i", "vb", "--ring", "256MiB"]))?;
+    let mut run = on_core(stand, || {
+        Run::start(stand.workspace, Some(stand.lab.b()), &["-i", "vb", "--ring", "256MiB"])
+    })?;
     run.wait_started()?;
     std::thread::sleep(SETTLE);
     let before = received(stand.lab.b(), "vb")?;

@@ -37,7 +37,7 @@ pub fn softirq() -> Result<Duration> {
         text.lines().next().and_then(|line| line.split_whitespace().nth(7)?.parse().ok());
     // SAFETY: sysconf takes no pointers.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    ensure!(per_second > 0, "the system doesn't tell its clock ticks");
+    ensure!(per_second > 0, "the system doesn't say its clock ticks");
     Ok(Duration::from_secs_f64(ticks.context("no softirq time in /proc/stat")? as f64 / per_second as f64))
 }
 

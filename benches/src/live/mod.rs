@@ -23,9 +23,9 @@ pub mod sender;
 use crate::Scale;
 use crate::cores::cores;
 use crate::main_part;
-use crate::place::Place;
 use crate::record::{Bar, Record};
 use crate::table::Table;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use captures::Capture;
 pub use flap_row::flap;
@@ -94,7 +94,7 @@ fn row_of(load: &Load, program: &str) -> String {
 /// Where it happens.
 pub struct Stand<'a> {
     /// Paths.
-    pub place: &'a Place,
+    pub workspace: &'a Workspace,
     /// The two namespaces.
     pub lab: &'a Lab,
     /// The core that captures, and the one that sends.
@@ -105,9 +105,9 @@ pub struct Stand<'a> {
 
 impl<'a> Stand<'a> {
     /// The first core captures, the last one sends.
-    pub fn new(place: &'a Place, lab: &'a Lab) -> Result<Stand<'a>, String> {
+    pub fn new(workspace: &'a Workspace, lab: &'a Lab) -> Result<Stand<'a>, String> {
         match cores()[..] {
-            [capture_core, .., sender_core] => Ok(Stand { place, lab, capture_core, sender_core }),
+            [capture_core, .., sender_core] => Ok(Stand { workspace, lab, capture_core, sender_core }),
             _ => Err("skipped: needs two cores".to_string()),
         }
     }
@@ -117,9 +117,9 @@ impl<'a> Stand<'a> {
 ///
 /// # Errors
 /// The system's, before the first round. What goes wrong later is a fault of its row.
-pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
+pub fn measure(workspace: &Workspace, scale: Scale, record: &mut Record) -> Result<()> {
     let lab = main_part::lab();
-    match lab.as_ref().map_err(String::clone).and_then(|lab| Stand::new(place, lab)) {
+    match lab.as_ref().map_err(String::clone).and_then(|lab| Stand::new(workspace, lab)) {
         Ok(stand) => measure_on(&stand, scale, record),
         Err(why) => {
             leave_out(&why, record);
@@ -219,7 +219,7 @@ fn check_rates(load: &Load, ours: &Capture, other: Option<&Capture>) -> Result<(
     ))
 }
 
-/// Who captures.
+/// The capturing program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Program {
     Ours,

@@ -10,11 +10,11 @@
 //!
 //! Ours has 64 MiB, too; stenotype writes the kernel's blocks themselves to disk and needs more of them. What
 //! a peer holds in a block that isn't full comes with that block's time-out: so long it is given behind the
-//! last packet. stenotype counts with every block, and is killed: told to stop, it waits for the last of its
-//! writes without end on some kernels.
+//! last packet. stenotype counts with every block, and is killed: ordered to stop, it waits for the last of
+//! its writes without end on some kernels.
 
 use crate::live::{Counted, WORDS_MAX};
-use crate::place::Place;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail, ensure};
 use scope_testkit::lab::Namespace;
 use std::fs::{File, create_dir};
@@ -104,12 +104,12 @@ impl Peer {
     ///
     /// # Errors
     /// The system's, and where it isn't there.
-    pub fn start(&self, place: &Place, namespace: &Namespace, core: usize) -> Result<PeerRun> {
-        let folder = place.out_folder()?;
+    pub fn start(&self, workspace: &Workspace, namespace: &Namespace, core: usize) -> Result<PeerRun> {
+        let folder = workspace.out_folder()?;
         for name in ["PKT0", "IDX0"] {
             create_dir(folder.path().join(name))?;
         }
-        let root = place.peers();
+        let root = workspace.peers();
         let program = self.fetched.map_or_else(|| PathBuf::from(self.name), |path| root.join(path));
         ensure!(
             self.fetched.is_none() || program.is_file(),
@@ -163,20 +163,20 @@ impl PeerRun {
         }
     }
 
-    /// Tells it to stop, and reads what it counted.
+    /// Orders it to stop, and reads what it counted.
     ///
     /// # Errors
-    /// What it said, where it doesn't end or doesn't tell.
+    /// What it said, where it doesn't end or doesn't say.
     pub fn finish(mut self) -> Result<Counted> {
         // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its
         // own.
         unsafe { libc::kill(self.child.id() as i32, self.stop) };
         let begun = Instant::now();
         while self.child.try_wait()?.is_none() {
-            ensure!(begun.elapsed() < END_LIMIT, "it still runs {END_LIMIT:?} after it was told to stop");
+            ensure!(begun.elapsed() < END_LIMIT, "it still runs {END_LIMIT:?} after it was ordered to stop");
             std::thread::sleep(Duration::from_millis(10));
         }
-        (self.counted)(&self.said()).with_context(|| format!("it told no counts: {}", self.words()))
+        (self.counted)(&self.said()).with_context(|| format!("it reported no counts: {}", self.words()))
     }
 
     fn said(&self) -> String {

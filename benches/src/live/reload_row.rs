@@ -86,10 +86,10 @@ fn triggers(version: usize) -> String {
 /// # Errors
 /// What failed, and what doesn't add up.
 pub fn lost(stand: &Stand) -> Result<u64> {
-    let mut config = Config::new(stand.place.out_folder()?, &triggers(0))?;
+    let mut config = Config::new(stand.workspace.out_folder()?, &triggers(0))?;
     let path = config.path().to_str().context("the path of the file is no UTF-8")?.to_string();
     let arguments = ["-i", "vb", "--ring", "256MiB", "--config", &path];
-    let mut run = on_core(stand, || Run::start(stand.place, Some(stand.lab.b()), &arguments))?;
+    let mut run = on_core(stand, || Run::start(stand.workspace, Some(stand.lab.b()), &arguments))?;
     run.wait_started()?;
     std::thread::sleep(SETTLE);
     let mut sender = Sender::open(stand.lab.a(), "va", &Packets::new(Sizes::Fixed(128)))?;

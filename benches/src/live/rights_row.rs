@@ -1,5 +1,5 @@
-//! `rights`: whether a run has given up, once it captures, what it needs no more: asked of itself, and looked
-//! at from outside.
+//! `rights`: whether a run has given up, once it captures, what it no longer needs: by its self-test, and
+//! looked at from outside.
 
 use super::Stand;
 use super::captures::OUR_END_LIMIT;
@@ -22,7 +22,8 @@ const STATE: [(&str, &str); 6] = [
 /// # Errors
 /// What doesn't hold, or couldn't be tried.
 pub fn hold(stand: &Stand) -> Result<u64> {
-    let mut run = Run::start_self_test(stand.place, Some(stand.lab.b()), &["-i", "vb", "--ring", "64MiB"])?;
+    let mut run =
+        Run::start_self_test(stand.workspace, Some(stand.lab.b()), &["-i", "vb", "--ring", "64MiB"])?;
     let tried = run.self_test()?;
     ensure!(tried["passed"] == true, "tried from inside: {tried}");
     for state in run.thread_states()? {

@@ -29,7 +29,7 @@ const FRAME_AT: usize = size_of::<libc::tpacket2_hdr>();
 const BATCH: usize = 64;
 /// Frames of one `send` where they come at a rate, in the middle.
 const BATCH_PACED: usize = 16;
-/// A sender that is asked to be quiet answers in less.
+/// A sender that must be quiet answers in less.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// The kernel takes the next frame; the kernel is done with it.
 const SEND_REQUEST: u32 = 1;
@@ -88,7 +88,7 @@ pub struct Sender {
     next: usize,
 }
 
-// SAFETY: the mapping belongs to the sender alone and is used by whoever has it; no thread is bound to it.
+// SAFETY: the mapping belongs to the sender alone and is used by its owner; no thread is bound to it.
 unsafe impl Send for Sender {}
 
 impl Sender {
@@ -220,7 +220,7 @@ impl Drop for Sender {
     }
 }
 
-/// Runs `task` while `sender` sends; returns what both came to.
+/// Runs `task` while `sender` sends; returns what both yield.
 ///
 /// # Errors
 /// Those of the task, or of sending.
@@ -244,7 +244,7 @@ pub fn while_sending<T>(
 /// Keeps a sender quiet for a while, and says when it is.
 #[derive(Debug, Default)]
 pub struct Quiet {
-    asked: AtomicBool,
+    wanted: AtomicBool,
     is_quiet: AtomicBool,
 }
 
@@ -254,15 +254,15 @@ impl Quiet {
     /// # Errors
     /// Those of the task, and where the sender doesn't answer: it has failed.
     pub fn during<T>(&self, task: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.asked.store(true, Ordering::SeqCst);
+        self.wanted.store(true, Ordering::SeqCst);
         let begun = Instant::now();
         while !self.is_quiet.load(Ordering::SeqCst) {
             ensure!(begun.elapsed() < ANSWER_LIMIT, "the sender doesn't answer");
             std::thread::sleep(Duration::from_micros(100));
         }
         let result = task();
-        self.asked.store(false, Ordering::SeqCst);
-        // Until it goes on: the next call must not take the old answer for a new one.
+        self.wanted.store(false, Ordering::SeqCst);
+        // Until it goes on: the next call must not read the old answer as a new one.
         while self.is_quiet.load(Ordering::SeqCst) && begun.elapsed() < ANSWER_LIMIT {
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -270,11 +270,11 @@ impl Quiet {
     }
 
     fn keep(&self, stop: &AtomicBool) {
-        if !self.asked.load(Ordering::Relaxed) {
+        if !self.wanted.load(Ordering::Relaxed) {
             return;
         }
         self.is_quiet.store(true, Ordering::SeqCst);
-        while self.asked.load(Ordering::SeqCst) && !stop.load(Ordering::Relaxed) {
+        while self.wanted.load(Ordering::SeqCst) && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_micros(100));
         }
         self.is_quiet.store(false, Ordering::SeqCst);
@@ -352,7 +352,9 @@ mod tests {
     fn batches_have_all_sizes_alike() {
         let mut batches = Batches::default();
         let mut met = [0; 2 * BATCH_PACED];
-        (0..32_000).for_each(|_| met[batches.next() - 1] += 1);
+        for _ in 0..32_000 {
+            met[batches.next() - 1] += 1;
+        }
         assert!(met.iter().all(|times| (800..1200).contains(times)), "{met:?}");
     }
 

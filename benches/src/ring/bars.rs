@@ -5,7 +5,7 @@ use crate::record::{Bar, Limit};
 use crate::table::{Key, Table};
 use scope_measure::{Packets, Sizes, uses_avx512};
 
-/// Bar, mix, what a packet takes in the ring, and what is asked: with AVX-512 and without.
+/// Bar, mix, what a packet takes in the ring, and what is required: with AVX-512 and without.
 const OF_LIMIT: [(&str, &str, Sizes, f64, f64); 5] = [
     ("append_64_of_limit", "append_64", Sizes::Fixed(64), 0.50, 0.35),
     ("append_128_of_limit", "append_128", Sizes::Fixed(128), 0.75, 0.40),
@@ -32,12 +32,12 @@ const TWO: Key = ("nt_fill", "2 threads");
 pub fn bars(table: &Table) -> Vec<Bar> {
     let mut bars = Vec::new();
     bars.extend(OF_LIMIT.map(|(name, row, sizes, avx512, sse2)| {
-        let asked = if uses_avx512() { avx512 } else { sse2 };
+        let required = if uses_avx512() { avx512 } else { sse2 };
         let value = of_limit(table, (row, ALONE), sizes);
-        bar(table, name, value, Limit::AtLeast(asked), &[(row, ALONE), ONE])
+        bar(table, name, value, Limit::AtLeast(required), &[(row, ALONE), ONE])
     }));
-    bars.extend(VS_QQ.map(|(name, row, queues, sizes, asked)| {
-        vs_qq(table, name, (row, ALONE), (queues, QQ), sizes, asked)
+    bars.extend(VS_QQ.map(|(name, row, queues, sizes, required)| {
+        vs_qq(table, name, (row, ALONE), (queues, QQ), sizes, required)
     }));
     bars.extend(VS_PEER.map(|(name, row, queues, form)| vs_peer(table, name, (row, ALONE), queues, form)));
     bars.push(two_writers(table, "two_writers_64", "append_64", Sizes::Fixed(64)));
@@ -97,12 +97,12 @@ fn of_limit(table: &Table, row: Key, sizes: Sizes) -> Option<f64> {
     Some(Packets::new(sizes).stored_bytes_mean() / table.product(row, ONE)?)
 }
 
-fn vs_qq(table: &Table, name: &'static str, ours: Key, theirs: Key, sizes: Sizes, asked: f64) -> Bar {
+fn vs_qq(table: &Table, name: &'static str, ours: Key, theirs: Key, sizes: Sizes, required: f64) -> Bar {
     let allowed =
         table.median(theirs).zip(limit_ns(table, sizes)).map(|(theirs, limit)| 0.9 * theirs / limit);
     let limit = match allowed {
-        Some(allowed) if allowed < asked => Limit::Depending(allowed, "0.9 of baseline / limit"),
-        _ => Limit::Depending(asked, "baseline / ours"),
+        Some(allowed) if allowed < required => Limit::Depending(allowed, "0.9 of baseline / limit"),
+        _ => Limit::Depending(required, "baseline / ours"),
     };
     ratio_bar(table, name, theirs, ours, limit)
 }
@@ -128,8 +128,9 @@ fn two_writers(table: &Table, name: &'static str, row: &'static str, sizes: Size
         }
         _ => {
             let mut bar = bar(table, name, gain, Limit::Depending(1.6, "2 writers / 1"), &[one, two, TWO]);
-            bar.faults
-                .extend(of_fill.map(|share| format!("and {share:.3} of NT fill on two threads, 0.85 asked")));
+            bar.faults.extend(
+                of_fill.map(|share| format!("and {share:.3} of NT fill on two threads, 0.85 required")),
+            );
             bar
         }
     }
@@ -158,7 +159,7 @@ fn seen(table: &Table, rows: [&'static str; 3], most: [f64; 3]) -> Bar {
     let mut bar = median_bar(table, keys[0], most[0]);
     for (key, most) in keys.into_iter().zip(most).skip(1) {
         if let Some(value) = table.median(key).filter(|&value| value > most) {
-            bar.faults.push(format!("{} is {value:.3}, at most {most} is asked", key.0));
+            bar.faults.push(format!("{} is {value:.3}, at most {most} is required", key.0));
         }
     }
     bar
@@ -205,7 +206,9 @@ mod tests {
 
     fn table(rows: &[(&'static str, &str, f64)]) -> Table {
         let mut table = Table::default();
-        rows.iter().for_each(|(row, of, value)| table.put(row, of, "", Ok(*value)));
+        for (row, of, value) in rows {
+            table.put(row, of, "", Ok(*value));
+        }
         table
     }
 

@@ -158,7 +158,9 @@ fn beside_disturbers<T: Send>(ring: &Arc<Ring>, disturbers: usize, work: impl Fn
         });
         let result = result.join();
         done.store(true, Ordering::Release);
-        threads.into_iter().for_each(|thread| thread.join().expect("a disturber's unwinding is caught"));
+        for thread in threads {
+            thread.join().expect("a disturber's unwinding is caught");
+        }
         result.expect("the work doesn't panic")
     })
 }
@@ -201,7 +203,7 @@ fn die(held: Vec<Pinned>) {
     assert!(ended.is_err());
 }
 
-/// How often a thread was put on a core, and how long it waited for one, as its schedstat tells.
+/// How often a thread was put on a core, and how long it waited for one, as its schedstat says.
 struct Runs(File);
 
 impl Runs {

@@ -85,7 +85,9 @@ fn write(feeder: &mut Feeder, source: &Packets, rate: u64, packets: u64) {
         // One poll: what has come since the last one, made visible at once.
         let time_ns = monotonic_ns();
         let until = due.min(packets).min(sent + 256);
-        (sent..until).for_each(|number| feeder.append_at(source, number, time_ns));
+        for number in sent..until {
+            feeder.append_at(source, number, time_ns);
+        }
         sent = until;
         feeder.commit();
     }

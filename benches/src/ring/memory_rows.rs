@@ -11,7 +11,9 @@ pub fn round(stand: &mut Stand, table: &mut Table) {
     table.put("nt_fill", "1 thread", "GB/s", fill_rate(&mut stand.arena, 1));
     table.put("nt_fill", "2 threads", "GB/s", fill_rate(&mut stand.arena, 2));
     let mut chunks = stand.arena.chunks();
-    chunks.iter_mut().rev().step_by(2).for_each(|chunk| chunk[..64].fill(1)); // so that the halves differ before
+    for chunk in chunks.iter_mut().rev().step_by(2) {
+        chunk[..64].fill(1); // so that the halves differ before
+    }
     let begun = Instant::now();
     let copied = copy(&mut chunks);
     let rate = copied as f64 / begun.elapsed().as_nanos() as f64;

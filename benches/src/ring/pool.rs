@@ -46,7 +46,7 @@ pub fn round(stand: &mut Stand, table: &mut Table) {
                         mix.queues,
                         &of,
                         "ns/packet",
-                        "left out: not to be had when this was built",
+                        "omitted: not available when this was built",
                     );
                     continue;
                 };
@@ -121,7 +121,7 @@ impl Run<'_> {
     ) -> (Duration, u64) {
         let bytes: Vec<usize> =
             (0..SOURCES / BATCH).map(|group| self.buffer_bytes((group * BATCH) as u64)).collect();
-        let mut places = Places::new(chunks.len());
+        let mut places = BufferCursor::new(chunks.len());
         let (mut known_taken, mut checksum) = (0, 0);
         let begun = Instant::now();
         for buffer in 0..self.packets / BATCH as u64 {
@@ -151,7 +151,7 @@ impl Run<'_> {
 
     /// What is left in the pool must be what was sent: the same buffers are put together again, beside it.
     fn check(&self, chunks: &[&mut [u8]]) -> Result<(), String> {
-        let mut places = Places::new(chunks.len());
+        let mut places = BufferCursor::new(chunks.len());
         let mut left = vec![Vec::new(); chunks.len()];
         for buffer in 0..self.packets / BATCH as u64 {
             let length = self.buffer_bytes(buffer * BATCH as u64);
@@ -175,15 +175,15 @@ impl Run<'_> {
 }
 
 /// Where buffers lie, one behind the other.
-struct Places {
+struct BufferCursor {
     chunks: usize,
     chunk: usize,
     at: usize,
 }
 
-impl Places {
-    fn new(chunks: usize) -> Places {
-        Places { chunks, chunk: 0, at: 0 }
+impl BufferCursor {
+    fn new(chunks: usize) -> BufferCursor {
+        BufferCursor { chunks, chunk: 0, at: 0 }
     }
 
     #[inline]

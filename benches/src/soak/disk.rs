@@ -52,7 +52,7 @@ impl Disk {
         remove_file(self.path.join(FILLER)).context("the file that fills the disk")
     }
 
-    /// Takes finished dumps away.
+    /// Deletes finished dumps.
     ///
     /// # Errors
     /// The system's.

@@ -4,42 +4,42 @@
 //! 20 k packets/s of 512 bytes over a veth pair, and every ten seconds the same: the configuration is read
 //! again, the interface goes down and up, all threads stand still for a while, and the disk is full for two
 //! seconds. Every second a dump of one host is fired, and twice in ten seconds one of everything, which holds
-//! on to half the ring as long as its window lasts, so that readers are slow. Finished dumps are taken away,
-//! as an operator would. Memory is looked at every second; the law is looked for in every `status` line of
-//! the log.
+//! on to half the ring as long as its window lasts, so that readers are slow. Finished dumps are deleted,
+//! as an operator would. Memory is looked at every second; packet accounting is checked in every `status`
+//! line of the log.
 
+mod accounting;
 mod disk;
-mod law;
 mod scene;
 
 use crate::Scale;
 use crate::live::Stand;
 use crate::main_part;
-use crate::place::Place;
 use crate::record::{Bar, Limit, Record};
 use crate::table::Table;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use scene::{Scene, Soaked};
 
 /// Growth of the process that is allowed, from the first quarter of the soak on, %.
 const GROWTH_MAX: f64 = 1.0;
-/// There must be a line that shows the law for so many seconds at least: they come each second that the run
-/// isn't stopped in.
+/// There must be a line whose packet accounting holds for so many seconds at least: they come each second
+/// that the run isn't stopped in.
 const LAW_EVERY_S: u64 = 2;
 /// Rows, and the bar of all of them.
 const BAR: &str = "service_soak";
 const GROWTH: &str = "growth of memory";
-const LAW: &str = "lines of the log that show the law";
+const ACCOUNTED: &str = "lines of the log whose packet accounting holds";
 const DUMPS: &str = "dumps";
 
 /// Soaks, and adds what was seen to `record`.
 ///
 /// # Errors
 /// None but the system's while there is no run yet.
-pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
+pub fn measure(workspace: &Workspace, scale: Scale, record: &mut Record) -> Result<()> {
     let mut table = Table::default();
     let soaked = main_part::lab().and_then(|lab| {
-        let stand = Stand::new(place, &lab)?;
+        let stand = Stand::new(workspace, &lab)?;
         Scene::play(&stand, scale.soak).map_err(|error| format!("{error:#}"))
     });
     match soaked {
@@ -54,30 +54,31 @@ pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
 fn judge(soaked: &Soaked, table: &mut Table) {
     let said = |outcome: Result<f64>| outcome.map_err(|error| format!("{error:#}"));
     table.put(BAR, GROWTH, "%", said(growth(&soaked.resident_kib)));
-    table.put(BAR, LAW, "lines", said(law_lines(soaked)));
+    table.put(BAR, ACCOUNTED, "lines", said(accounted_lines(soaked)));
     table.put(BAR, DUMPS, "dumps", said(dumps(soaked)));
 }
 
 /// How much the process grew behind the first quarter, by the most it had then.
 fn growth(resident_kib: &[u64]) -> Result<f64> {
     let (first, rest) = resident_kib.split_at(resident_kib.len() / 4);
-    let most = |part: &[u64]| part.iter().copied().max().context("too short to tell");
+    let most = |part: &[u64]| part.iter().copied().max().context("too short for growth");
     let (before, behind) = (most(first)?, most(rest)?);
     let percent = (behind as f64 / before as f64 - 1.0) * 100.0;
     ensure!(percent <= GROWTH_MAX, "the process grew by {percent:.2} %, from {before} to {behind} KiB");
     Ok(percent)
 }
 
-/// The law at every moment that the log shows, and at the end against what the kernel gave the interface.
-fn law_lines(soaked: &Soaked) -> Result<f64> {
+/// Packet accounting at every moment that the log shows, and at the end against what the kernel gave the
+/// interface.
+fn accounted_lines(soaked: &Soaked) -> Result<f64> {
     let finished = &soaked.finished;
     let mut lines = 0;
     for status in finished.events("status") {
-        law::check(status).with_context(|| format!("at {}", status["logged"]))?;
+        accounting::check(status).with_context(|| format!("at {}", status["logged"]))?;
         lines += 1;
     }
-    law::check(&finished.summary).context("at the end")?;
-    let (seen, lost) = (finished.received(), law::kernel_dropped(&finished.summary));
+    accounting::check(&finished.summary).context("at the end")?;
+    let (seen, lost) = (finished.received(), accounting::kernel_dropped(&finished.summary));
     ensure!(
         seen + lost == soaked.arrived,
         "{seen} packets seen and {lost} lost of {} that arrived",
@@ -105,7 +106,7 @@ fn dumps(soaked: &Soaked) -> Result<f64> {
 
 /// 1 where all of it holds.
 fn bar(table: &Table) -> Bar {
-    let faults = table.faults(&[(BAR, GROWTH), (BAR, LAW), (BAR, DUMPS)]);
+    let faults = table.faults(&[(BAR, GROWTH), (BAR, ACCOUNTED), (BAR, DUMPS)]);
     let value = if faults.is_empty() { 1.0 } else { 0.0 };
     Bar { name: BAR, value: Some(value), limit: Limit::AtLeast(1.0), faults }
 }
@@ -128,7 +129,7 @@ mod tests {
     fn the_bar_falls_with_any_of_its_rows() {
         let mut table = Table::default();
         table.put(BAR, GROWTH, "%", Ok(0.1));
-        table.put(BAR, LAW, "lines", Ok(180.0));
+        table.put(BAR, ACCOUNTED, "lines", Ok(180.0));
         assert!(!bar(&table).holds());
         table.put(BAR, DUMPS, "dumps", Ok(100.0));
         assert!(bar(&table).holds());

@@ -88,14 +88,14 @@ impl<'a> Scene<'a> {
     }
 
     fn begin(stand: &'a Stand<'a>) -> Result<Scene<'a>> {
-        let config_file = Config::new(stand.place.out_folder()?, &config(0))?;
-        let folder = stand.place.out_folder()?;
+        let config_file = Config::new(stand.workspace.out_folder()?, &config(0))?;
+        let folder = stand.workspace.out_folder()?;
         let out = folder.path().join("out");
         create_dir(&out)?;
         let disk = Disk::mount(&out)?;
         let path = config_file.path().to_str().context("the path of the file is no UTF-8")?.to_string();
         let arguments = ["-i", "vb", "--ring", "128MiB", "--config", &path, "--status-every", "1s"];
-        let mut run = Run::start_in(folder, stand.place, Some(stand.lab.b()), &arguments)?;
+        let mut run = Run::start_in(folder, stand.workspace, Some(stand.lab.b()), &arguments)?;
         run.wait_started()?;
         let hits = RawSender::open(stand.lab.a(), "va")?;
         Ok(Scene { stand, run, config: config_file, disk, hits, resident_kib: Vec::new(), reloads: 0 })

@@ -16,9 +16,9 @@ mod tools_rows;
 
 use crate::Scale;
 use crate::main_part;
-use crate::place::Place;
 use crate::record::{Bar, Limit, Record};
 use crate::table::Table;
+use crate::workspace::Workspace;
 use anyhow::Result;
 
 /// The rows of the bar `stated_loss_true`.
@@ -37,16 +37,16 @@ fn seed() -> Option<u64> {
 ///
 /// # Errors
 /// The system's, before the first row. What goes wrong later is a fault of its row.
-pub fn measure(place: &Place, scale: Scale, record: &mut Record) -> Result<()> {
+pub fn measure(workspace: &Workspace, scale: Scale, record: &mut Record) -> Result<()> {
     let mut table = Table::default();
     eprintln!("files of every kind, read by other programs");
-    tools_rows::measure(place, &mut table);
+    tools_rows::measure(workspace, &mut table);
     eprintln!("{} simulated runs", scale.simulated);
     simulated_rows::measure(scale.simulated, &mut table);
     eprintln!("{} runs of the program", scale.programs);
     match main_part::needs_root() {
         true => table.leave_out(STATED, PROGRAM, "", "skipped: needs root"),
-        false => program::measure(place, scale.programs, &mut table),
+        false => program::measure(workspace, scale.programs, &mut table),
     }
     eprintln!("hits that make no filter");
     hostile_rows::measure(&mut table);

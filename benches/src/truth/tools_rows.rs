@@ -2,8 +2,8 @@
 //! captures.
 
 use super::outcome;
-use crate::place::Place;
 use crate::table::Table;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use scope_testkit::oracle::{self, every_tool_copies};
 use scope_testkit::traffic::frame::{on_link, udp};
@@ -29,15 +29,15 @@ const PACKETS_MIN: usize = 100;
 const MS: i64 = 1_000_000;
 
 /// Makes and checks one file, or two, of each kind.
-pub fn measure(place: &Place, table: &mut Table) {
+pub fn measure(workspace: &Workspace, table: &mut Table) {
     for kind in KINDS {
-        let checked = check(place, kind).map_err(|error| format!("{error:#}")).err();
+        let checked = check(workspace, kind).map_err(|error| format!("{error:#}")).err();
         table.put(ROW, kind, "", outcome(checked.into_iter().collect()));
     }
 }
 
-fn check(place: &Place, kind: &str) -> Result<()> {
-    let folder = place.out_folder()?;
+fn check(workspace: &Workspace, kind: &str) -> Result<()> {
+    let folder = workspace.out_folder()?;
     let link_types = match kind {
         "a dump of two interfaces" | "a ring file" => &[ETHERNET, ETHERNET][..],
         "a dump of two link types" => &[ETHERNET, RAW],
@@ -46,7 +46,7 @@ fn check(place: &Place, kind: &str) -> Result<()> {
     let source = folder.path().join("in.pcapng");
     let late = matches!(kind, "a dump with late packets" | "a pcap dump" | "a dump of two interfaces");
     std::fs::write(&source, pcapng(&capture(link_types, late), Precision::Nano, false))?;
-    let files = make(place, folder.path(), &source, kind)?;
+    let files = make(workspace, folder.path(), &source, kind)?;
     ensure!(files.len() == if kind == "a dump of two link types" { 2 } else { 1 }, "{} files", files.len());
     for file in files {
         every_tool_copies(&file).map_err(anyhow::Error::msg)?;
@@ -76,10 +76,10 @@ fn capture(link_types: &[u16], late: bool) -> Capture {
 }
 
 /// The files of this kind that a run makes of `source`.
-fn make(place: &Place, folder: &Path, source: &Path, kind: &str) -> Result<Vec<PathBuf>> {
+fn make(workspace: &Workspace, folder: &Path, source: &Path, kind: &str) -> Result<Vec<PathBuf>> {
     let out = folder.join("out");
     std::fs::create_dir(&out)?;
-    let mut command = Command::new(&place.wirescope);
+    let mut command = Command::new(&workspace.wirescope);
     command.args(["run", "--ring", "64MiB", "--segment", "64KiB", "-r"]).arg(source).current_dir(folder);
     if kind != "a ring file" {
         command.args(["--trigger", "hit=udp port 60000", "--dump", "", "--before", "3", "--after", "2"]);

@@ -19,7 +19,7 @@
 
 use crate::buffers::{Buffered, Buffers};
 use crate::pins::{FirstPins, Hold};
-use scope_filter::{ASKED_MAX, Filter, KeyTable};
+use scope_filter::{FILTER_INPUTS_MAX, Filter, KeyTable};
 use scope_packet::KeyEntry;
 use scope_ring::{KeyTest, Pinned, Ring, Summaries};
 use std::collections::{BTreeMap, VecDeque};
@@ -223,7 +223,7 @@ impl State {
         let committed = pinned.committed().packets;
         let waiting_max = bounds.waiting / self.members.len().max(1);
         let mut entries = pinned.column((from - first) as u32, committed).iter();
-        let mut batch = [KeyEntry::default(); ASKED_MAX];
+        let mut batch = [KeyEntry::default(); FILTER_INPUTS_MAX];
         let mut number = from;
         loop {
             let count = batch.iter_mut().zip(entries.by_ref()).map(|(slot, entry)| *slot = entry).count();

@@ -11,7 +11,7 @@
 use crate::buffers::{Buffers, Reorder};
 use crate::merge::{Beyond, Floor, Place, Waiting};
 use crate::sieve::Sieve;
-use scope_filter::{ASKED_MAX, Filter, FilterEngine};
+use scope_filter::{FILTER_INPUTS_MAX, Filter, FilterEngine};
 use scope_packet::{Gap, GapReason, LinkType};
 use scope_ring::{Candidate, Piece, Timeline};
 use std::sync::Arc;
@@ -157,7 +157,7 @@ impl Selection {
         };
         let mut candidates = timeline.packets(picked).filter(may_belong);
         loop {
-            let batch: Vec<Candidate<'_>> = candidates.by_ref().take(ASKED_MAX).collect();
+            let batch: Vec<Candidate<'_>> = candidates.by_ref().take(FILTER_INPUTS_MAX).collect();
             if batch.is_empty() {
                 break;
             }

@@ -1,7 +1,7 @@
 //! What a dump asks of packets of one link type: their keys first, all of a segment at once, the filter where
 //! those say maybe.
 
-use scope_filter::{Asked, Filter, FilterEngine, Predicate};
+use scope_filter::{Filter, FilterEngine, FilterInput, Predicate};
 use scope_packet::{Headers, LinkType};
 use scope_ring::search::PATTERNS_MAX;
 use scope_ring::{Candidate, KeyTest};
@@ -43,14 +43,14 @@ impl Sieve {
         &self.keys
     }
 
-    /// Which of at most [`scope_filter::ASKED_MAX`] packets the filter takes: a bit each.
+    /// Which of at most [`scope_filter::FILTER_INPUTS_MAX`] packets the filter takes: a bit each.
     pub(crate) fn takes<'a>(&self, candidates: &[Candidate<'a>]) -> u64 {
         let ask = |candidate: &Candidate<'a>| {
             let block = candidate.block;
             let headers = Headers::parse(self.link_type, block.data());
-            Asked::new(&headers, candidate.key, block.data(), block.original_len())
+            FilterInput::new(&headers, candidate.key, block.data(), block.original_len())
         };
-        let asked: Vec<Asked<'a>> = candidates.iter().map(ask).collect();
+        let asked: Vec<FilterInput<'a>> = candidates.iter().map(ask).collect();
         self.count(asked.len() as u64);
         self.predicate.matches_batch(&asked, u64::MAX)
     }

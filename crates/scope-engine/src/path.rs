@@ -33,7 +33,7 @@ use batch::{Batch, LANES_MAX};
 use parse::Parse;
 use prefilter::Prefilters;
 use scope_dump::HitPacket;
-use scope_filter::ASKED_MAX;
+use scope_filter::FILTER_INPUTS_MAX;
 use scope_packet::{
     BATCH_PACKETS_MAX, DropReason, Gap, GapReason, Headers, Interface, LinkType, Moment, Packet, Sink, Turn,
     time,
@@ -271,12 +271,12 @@ impl<'a> Path<'a> {
         if !self.comments.is_empty() {
             return self.commented_packets(packets);
         }
-        for packets in packets.chunks(ASKED_MAX) {
+        for packets in packets.chunks(FILTER_INPUTS_MAX) {
             self.packets(packets);
         }
     }
 
-    /// Sends at most [`ASKED_MAX`] packets through the stages: all of them are parsed, prefiltered and held
+    /// Sends at most [`FILTER_INPUTS_MAX`] packets through the stages: all of them are parsed, prefiltered and held
     /// against the triggers; then those of one interface that follow one another are appended together, up to
     /// each hit.
     fn packets(&mut self, packets: &[Packet<'_>]) {
@@ -380,7 +380,7 @@ impl<'a> Path<'a> {
         let comments = std::mem::take(&mut self.comments);
         let mut done = 0;
         for (at, comments) in comments.into_iter().filter(|(at, _)| *at < packets.len()) {
-            packets[done..at].chunks(ASKED_MAX).for_each(|packets| self.packets(packets));
+            packets[done..at].chunks(FILTER_INPUTS_MAX).for_each(|packets| self.packets(packets));
             done = at + 1;
             let Attached::Lane { lane, .. } = self.attached(packets[at].interface as usize) else {
                 self.packets(&packets[at..done]);
@@ -396,7 +396,7 @@ impl<'a> Path<'a> {
                 shared.dumps.evidence().annexes.forget(number, place);
             }
         }
-        packets[done..].chunks(ASKED_MAX).for_each(|packets| self.packets(packets));
+        packets[done..].chunks(FILTER_INPUTS_MAX).for_each(|packets| self.packets(packets));
     }
 
     #[cold]

@@ -5,8 +5,8 @@ use crate::bpf::Instruction;
 /// A program in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Printed {
-    /// Which packets are asked it, as "packets without VLAN tags".
-    pub asked: &'static str,
+    /// For which packets it is evaluated, as "packets without VLAN tags".
+    pub packets: &'static str,
     /// One line for each instruction; none where the text is so long that it was compiled piece by piece and
     /// joined here.
     pub lines: Vec<String>,

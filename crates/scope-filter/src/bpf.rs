@@ -47,7 +47,7 @@ pub(crate) struct Instruction {
 pub(crate) const MEMORY_WORDS: usize = 16;
 /// Longest program, instructions.
 const INSTRUCTIONS_MAX: usize = 1 << 20;
-/// Backward jumps in one run (`protochain` loops over headers); a packet that asks for more is rejected.
+/// Backward jumps in one run (`protochain` loops over headers); a packet that needs more is rejected.
 pub(crate) const BACKWARD_JUMPS_MAX: u32 = 1 << 16;
 /// The jump target that accepts the packet.
 pub(crate) const ACCEPT: u32 = u32::MAX;
@@ -61,7 +61,7 @@ const _: () = assert!(INSTRUCTIONS_MAX < REJECT as usize);
 pub(crate) enum ProgramError {
     #[error("instruction {at} of the compiled filter is not valid (code {code:#06x}, k {k})")]
     Invalid { at: usize, code: u16, k: u32 },
-    #[error("it asks for the direction or the interface of a packet, which are not in its bytes")]
+    #[error("it tests the direction or the interface of a packet, which are not in its bytes")]
     Extension,
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum Operation {
     ShiftRight,
 }
 
-/// What A is asked about an operand.
+/// How A is compared with an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Relation {
     Equal,

@@ -1,17 +1,16 @@
 //! Why a filter text is refused, with the place and a caret under it.
 
+use crate::excerpt::{SHOWN_BYTES, excerpt, plain};
 use crate::guess;
-use crate::words::tokens;
+use crate::words::{NESTING_MAX, Refusal, TEXT_BYTES_MAX, tokens};
 use scope_fault::Fault;
 use std::fmt;
 
-/// Bytes of the text shown before and behind the place of a fault.
-const SHOWN_BYTES: usize = 60;
-/// What to do where a shell may have taken a name.
+/// What to do where a shell may have removed a name.
 pub(crate) const SHELL_HINT: &str =
-    "a name after '$' may have been taken by the shell: write it in single quotes or as {srcIP}";
+    "the shell may have removed a name after '$': write it in single quotes or as {srcIP}";
 /// What to do about a template's name in a plain filter.
-pub(crate) const TEMPLATE_HINT: &str = "names such as $srcIP stand in dump templates and holdoff keys only, \
+pub(crate) const TEMPLATE_HINT: &str = "names such as $srcIP belong in dump templates and holdoff keys, \
     where the packet that fired fills them";
 
 /// libpcap's words where it has no filters for a link type: but for bytes and lengths, and at all.
@@ -41,7 +40,7 @@ pub enum FilterError {
         /// The name.
         name: String,
     },
-    /// Correct as text, but no link type at hand has what it asks for.
+    /// Correct as text, but no link type at hand has what it tests.
     Link {
         /// The whole text.
         text: String,
@@ -75,6 +74,17 @@ impl fmt::Display for FilterError {
 impl std::error::Error for FilterError {}
 
 impl FilterError {
+    /// The error for a text that isn't given to libpcap.
+    pub(crate) fn refused(text: &str, refusal: Refusal<'_>) -> FilterError {
+        match refusal {
+            Refusal::TooLong => FilterError::TooLong { bytes: text.len(), bytes_max: TEXT_BYTES_MAX },
+            Refusal::TooDeep { at } => {
+                FilterError::TooDeep { text: text.into(), at, nesting_max: NESTING_MAX }
+            }
+            Refusal::Name { at, name } => FilterError::Name { text: text.into(), at, name: name.into() },
+        }
+    }
+
     /// What is wrong, the place with a mark below it, and what helps; of which setting says who has it.
     pub fn fault(&self) -> Fault {
         let hint_of = |fault: Fault, hint: String| if hint.is_empty() { fault } else { fault.hint(hint) };
@@ -84,8 +94,9 @@ impl FilterError {
                 hint_of(fault.with_value(text), hint.clone())
             }
             FilterError::Name { text, at, name } => {
-                let fault =
-                    Fault::whole(format!("filter: '{name}' at byte {at} is no word of the filter language"));
+                let fault = Fault::whole(format!(
+                    "filter: '{name}' at byte {at} is not a word of the filter language"
+                ));
                 hint_of(fault.with_value(text).showing(excerpt(text, *at)), guess::no_name(text, *at, name))
             }
             FilterError::Link { text, links } => {
@@ -93,8 +104,8 @@ impl FilterError {
                 hint_of(fault.with_value(text), for_links(text, links))
             }
             FilterError::TooLong { bytes, bytes_max } => {
-                let cause = format!("filter: {bytes} bytes are too long, the most is {bytes_max}");
-                Fault::whole(cause).remedy("use nets for hosts and portrange for ports")
+                let cause = format!("filter: {bytes} bytes are too long, the maximum is {bytes_max}");
+                Fault::whole(cause).remedy("use nets instead of hosts, and portrange instead of ports")
             }
             FilterError::TooDeep { text, at, nesting_max } => {
                 let fault = Fault::whole(format!(
@@ -120,7 +131,7 @@ impl FilterError {
         }
     }
 
-    /// Whether libpcap can't filter packets of the link types, whatever they are asked.
+    /// Whether libpcap can't filter packets of the link types, whatever the text.
     pub fn is_for_links_without_filters(&self) -> bool {
         match self {
             FilterError::Link { links, .. } => {
@@ -130,7 +141,8 @@ impl FilterError {
         }
     }
 
-    /// The same fault told of the text from which the refused one was made: `to_source` maps offsets.
+    /// The same fault, with its place in the text from which the refused one was made: `to_source` maps
+    /// offsets.
     pub(crate) fn moved(mut self, source: &str, to_source: impl Fn(usize) -> usize) -> FilterError {
         match &mut self {
             FilterError::Syntax { text, at, hint, .. } => {
@@ -154,38 +166,22 @@ impl FilterError {
     }
 }
 
-/// What helps where a text is refused for the link types: another text, or what can be asked of packets that
-/// libpcap can't filter.
+/// What helps where a text is refused for the link types: another text, or what libpcap can evaluate on
+/// packets that it otherwise can't filter.
 fn for_links(text: &str, links: &[(String, String)]) -> String {
     let all = |words: &[&str]| links.iter().all(|(_, cause)| words.iter().any(|words| cause.contains(words)));
     match guess::meant(text) {
         Some(meant) => meant,
         None if all(&UNFILTERED[..1]) => {
-            "libpcap asks such packets for bytes and length alone: link[0] = 1, len > 100;\nthe empty filter \
-             '' takes all of them"
+            "libpcap reads only bytes and length of such packets: link[0] = 1, len > 100;\nthe empty filter \
+             '' matches all of them"
                 .into()
         }
-        None if all(&UNFILTERED) => "libpcap knows nothing of such packets: only the empty filter '' works, \
-            and takes all"
+        None if all(&UNFILTERED) => "libpcap knows nothing of such packets: only the empty filter '' works; \
+            it matches all"
             .into(),
         None => String::new(),
     }
-}
-
-/// The text in a line of its own, at most 60 bytes to either side of the place, and a caret below it.
-pub(crate) fn excerpt(text: &str, at: usize) -> String {
-    let at = text.floor_char_boundary(at);
-    let from = text.floor_char_boundary(at.saturating_sub(SHOWN_BYTES));
-    let to = text.ceil_char_boundary((at + SHOWN_BYTES).min(text.len()));
-    let (before, behind) = (plain(&text[from..at]), plain(&text[at..to]));
-    let cut = |cut: bool| if cut { "..." } else { "" };
-    let caret_at = before.chars().count() + cut(from > 0).len();
-    format!("  {}{before}{behind}{}\n  {}^", cut(from > 0), cut(to < text.len()), " ".repeat(caret_at))
-}
-
-/// Without control characters, which a terminal would obey.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 fn shortened(text: &str) -> String {
@@ -196,23 +192,6 @@ fn shortened(text: &str) -> String {
 }
 
 fn causes(links: &[(String, String)]) -> String {
-    let told: Vec<_> = links.iter().map(|(link, cause)| format!("on link type {link}: {cause}")).collect();
-    told.join("; ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_caret_stands_under_the_place() {
-        assert_eq!(excerpt("host  and", 6), "  host  and\n        ^");
-        assert_eq!(excerpt("a\tb\u{e9}c", 5), "  a b\u{e9}c\n      ^");
-        assert_eq!(excerpt("", 0), "  \n  ^");
-        let long = format!("{}X{}", "a".repeat(100), "b".repeat(100));
-        let shown = excerpt(&long, 100);
-        let lines: Vec<_> = shown.lines().collect();
-        assert_eq!(lines[0].find('X'), lines[1].find('^'));
-        assert!(lines[0].len() < 140);
-    }
+    let causes: Vec<_> = links.iter().map(|(link, cause)| format!("on link type {link}: {cause}")).collect();
+    causes.join("; ")
 }

@@ -11,37 +11,32 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use scope_packet::{Headers, KeyEntry, LinkType};
 
-use crate::asked::{ASKED_MAX, Asked, bits};
 use crate::assembly::Printed;
 use crate::bpf::Program;
+use crate::choice::{BYTE_ORDERS, Choice, PROGRAMS, TAGS_MAX};
 use crate::error::{FilterError, TEMPLATE_HINT};
 use crate::guess;
+use crate::input::{FILTER_INPUTS_MAX, FilterInput, bits};
 use crate::kernel;
 use crate::listing;
 use crate::native::{Native, NativeError};
 use crate::screen::{KeyPattern, Screen};
-use crate::{place, reach, template, words};
+use crate::template::text::first_name;
+use crate::{place, reach, words};
 
 /// Link types whose programs one filter keeps; beyond, the oldest is forgotten and compiled again when it is
-/// asked for.
+/// needed.
 const LINKS_MAX: usize = 64;
-/// Tags that the VLAN rule tells apart; packets with more are asked the last program.
-pub(crate) const TAGS_MAX: usize = 2;
-/// Programs of one predicate.
-pub(crate) const PROGRAMS: usize = TAGS_MAX + 1;
-/// Patterns that an entry is held against before the interpreter is asked; more cost as much as a short
+/// Patterns that an entry is held against before the interpreter runs; more cost as much as a short
 /// program.
 const PATTERNS_MAX: usize = 8;
-/// Those of them that [`Choice::ByteOrder`] picks from: this host's order and the other.
-pub(crate) const BYTE_ORDERS: usize = 2;
-
 /// What a filter means on packets with VLAN tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VlanRule {
     /// A filter that doesn't itself say `vlan` looks through up to two tags.
     #[default]
     Transparent,
-    /// libpcap's letter: `host X` matches no tagged packet.
+    /// Follows libpcap literally: `host X` matches no tagged packet.
     Exact,
 }
 
@@ -113,11 +108,11 @@ impl Filter {
     }
 
     fn unchecked(text: &str, vlan: VlanRule) -> Result<Filter, FilterError> {
-        if let Some(at) = template::first_name(text) {
+        if let Some(at) = first_name(text) {
             let (cause, hint) = ("a template's name in a plain filter".into(), TEMPLATE_HINT.into());
             return Err(FilterError::Syntax { text: text.into(), at, cause, hint });
         }
-        words::check(text)?;
+        words::check(text).map_err(|refusal| FilterError::refused(text, refusal))?;
         Ok(Filter(Arc::new(Shared {
             text: text.into(),
             everything: words::tokens(text).is_empty(),
@@ -136,7 +131,7 @@ impl Filter {
         self.0.everything
     }
 
-    /// The predicate for packets of link type `link`. It is compiled when a link type is first asked for,
+    /// The predicate for packets of link type `link`. It is compiled when a link type is first needed,
     /// which takes from some µs to milliseconds, and looked up afterwards. Where the text doesn't compile it
     /// never matches.
     pub fn for_link(&self, link: LinkType) -> Predicate {
@@ -150,11 +145,11 @@ impl Filter {
         predicate
     }
 
-    /// The condition that the key entries of all packets of link type `link` fulfil which the filter takes.
+    /// The condition that the key entries of all packets of link type `link` fulfil which the filter matches.
     /// Derived anew from the compiled programs by each call, in some 10 µs to two seconds, where it is given
     /// up and everything passes. Where the text doesn't compile, only partial entries pass.
     pub fn screen(&self, link: LinkType) -> Screen {
-        Screen::of(&self.for_link(link), link)
+        self.for_link(link).screen(link)
     }
 
     /// The programs for `link` in words, compiled anew; none where the text is empty or doesn't compile.
@@ -166,17 +161,17 @@ impl Filter {
         listed.map_or(Vec::new(), |(choice, listings)| listing::printed(choice, &listings))
     }
 
-    /// The program with which the kernel may turn packets of link type `link` away before they are captured,
-    /// cut to `snap_len` bytes: see [`crate::kernel`].
+    /// The program with which the kernel may refuse packets of link type `link` before they are captured,
+    /// truncated to `snap_len` bytes: see [`crate::kernel`].
     ///
     /// # Errors
-    /// Why it isn't proven to mean the same: the filter has to be asked behind the capture only.
+    /// Why it isn't proven to mean the same: the filter has to be evaluated behind the capture only.
     pub fn in_kernel(&self, link: LinkType, snap_len: u32) -> Result<Vec<libc::sock_filter>, String> {
         kernel::program(&self.0.text, link, self.0.transparent, snap_len)
     }
 
-    /// Bytes that every packet of link type `link` has, at least, that the filter takes: on fewer it never
-    /// matches. `None` where that can't be told, or where it takes no packet at all.
+    /// Bytes that every packet of link type `link` has, at least, that the filter matches: on fewer it never
+    /// does. `None` where that isn't known, or where it matches no packet at all.
     pub fn bytes_needed(&self, link: LinkType) -> Option<u32> {
         if self.0.everything {
             return Some(0);
@@ -185,13 +180,13 @@ impl Filter {
         reach::bytes_needed(listings.iter().map(listing::Listing::instructions))
     }
 
-    /// Whether packets with one and two VLAN tags are asked the text behind their tags; see
+    /// Whether the text is looked for behind one and two VLAN tags; see
     /// [`VlanRule::Transparent`].
     pub fn looks_through_tags(&self) -> bool {
         self.0.transparent
     }
 
-    /// Makes machine code for the link types that have been asked for, where there is none yet: see
+    /// Makes machine code for the link types that have been needed so far, where there is none yet: see
     /// [`Predicate::make_native`].
     ///
     /// # Errors
@@ -208,9 +203,9 @@ impl Filter {
         known.iter().map(Predicate::make_native).fold(Ok(()), Result::and)
     }
 
-    /// Makes ready what `engine` answers with, for the link types that have been asked for: machine code, or,
-    /// where that isn't wanted or can't be made, the test of the keys before the interpreter. What is ready
-    /// already costs next to nothing.
+    /// Makes ready what `engine` answers with, for the link types that have been needed so far: machine code,
+    /// or, where that isn't wanted or can't be made, the test of the keys before the interpreter. What is
+    /// ready already costs next to nothing.
     ///
     /// # Errors
     /// As [`Filter::make_native`].
@@ -220,7 +215,9 @@ impl Filter {
             FilterEngine::Interpreter => Ok(()),
         };
         let known = self.0.links.read().unwrap_or_else(PoisonError::into_inner).clone();
-        known.iter().for_each(|(link, predicate)| predicate.make_screen(*link));
+        for (link, predicate) in &known {
+            predicate.make_screen(*link);
+        }
         made
     }
 
@@ -260,14 +257,14 @@ impl Filter {
 /// The error for a text that no link type compiles. If it compiles for Ethernet, the text is right and the
 /// link types are what doesn't fit.
 fn refusal(text: &str, causes: &[(LinkType, String)]) -> FilterError {
-    let told = || causes.iter().map(|(link, cause)| (link.name(), cause.clone())).collect();
+    let links = || causes.iter().map(|(link, cause)| (link.name(), cause.clone())).collect();
     match causes.iter().find(|(_, cause)| !about_link(cause)) {
         Some((link, cause)) => {
             let place::Fault { at, hint } = place::find(text, *link);
             let hint = guess::meant(text).unwrap_or(hint);
             FilterError::Syntax { text: text.into(), at, cause: cause.clone(), hint }
         }
-        None => FilterError::Link { text: text.into(), links: told() },
+        None => FilterError::Link { text: text.into(), links: links() },
     }
 }
 
@@ -316,34 +313,11 @@ enum Engine {
 struct Programs {
     choice: Choice,
     programs: [Arc<Program>; PROGRAMS],
-    /// Made by whoever has the time: see [`Predicate::make_native`].
+    /// Made where there is time for it: see [`Predicate::make_native`].
     native: Native,
-    /// What entries of packets that the programs take have, one of these or the partial bit: see
+    /// What entries of packets that the programs match have, one of these or the partial bit: see
     /// [`Predicate::make_screen`].
     keys: OnceLock<Vec<KeyPattern>>,
-}
-
-/// Which of the programs a packet is asked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Choice {
-    /// By number of VLAN tags, the last program for all beyond.
-    Tags,
-    /// BSD loopback writes the address family in the byte order of the host that captured. libpcap learns it
-    /// from the file's own order; here the packet shows it: families are small numbers.
-    ByteOrder,
-}
-
-impl Choice {
-    #[inline]
-    fn of(self, packet: &Asked<'_>) -> usize {
-        match self {
-            Choice::Tags => (packet.tags as usize).min(TAGS_MAX),
-            Choice::ByteOrder => {
-                let family = packet.data().first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
-                usize::from(family & 0xffff == 0 && family != 0)
-            }
-        }
-    }
 }
 
 impl Predicate {
@@ -351,9 +325,9 @@ impl Predicate {
         Predicate(Engine::Never)
     }
 
-    /// The programs that a packet with `tags` VLAN tags may be asked; `None` where it is asked none and
-    /// matches.
-    pub(crate) fn programs(&self, tags: usize) -> Option<&[Arc<Program>]> {
+    /// The programs that may be evaluated for a packet with `tags` VLAN tags; `None` where it matches without
+    /// one.
+    fn programs(&self, tags: usize) -> Option<&[Arc<Program>]> {
         match &self.0 {
             Engine::Everything => None,
             Engine::Never => Some(&[]),
@@ -384,13 +358,18 @@ impl Predicate {
         }
     }
 
-    /// Derives what the interpreter asks of a packet's key before it runs a program, if there is no machine
+    /// What all packets of link type `link` that match have in common: see [`Filter::screen`].
+    fn screen(&self, link: LinkType) -> Screen {
+        Screen::of(|tags| self.programs(tags), link)
+    }
+
+    /// Derives what the interpreter tests of a packet's key before it runs a program, if there is no machine
     /// code: with that a program is as quick as such a test.
     fn make_screen(&self, link: LinkType) {
         if let Engine::Programs(programs) = &self.0
             && !programs.native.is_made()
         {
-            programs.keys.get_or_init(|| Screen::of(self, link).patterns(PATTERNS_MAX));
+            programs.keys.get_or_init(|| self.screen(link).patterns(PATTERNS_MAX));
         }
     }
 
@@ -398,14 +377,14 @@ impl Predicate {
     /// is the parse of `data` under the predicate's link type.
     #[inline]
     pub fn matches(&self, headers: &Headers, data: &[u8], original_len: u32) -> bool {
-        self.matches_batch(&[Asked::new(headers, KeyEntry::new(headers), data, original_len)], 1) != 0
+        self.matches_batch(&[FilterInput::new(headers, KeyEntry::new(headers), data, original_len)], 1) != 0
     }
 
-    /// Which of at most [`ASKED_MAX`] packets match: bit n is the answer for packet n. Only packets with a
-    /// bit in `which` are asked, the others' bits are 0. Before the interpreter a packet's key is asked, if
-    /// [`Filter::prepare`] was.
+    /// Which of at most [`FILTER_INPUTS_MAX`] packets match: bit n is the answer for packet n. Only packets
+    /// with a bit in `which` are evaluated, the others' bits are 0. The interpreter tests a packet's key
+    /// first, where [`Filter::prepare`] was called.
     #[inline]
-    pub fn matches_batch(&self, packets: &[Asked<'_>], which: u64) -> u64 {
+    pub fn matches_batch(&self, packets: &[FilterInput<'_>], which: u64) -> u64 {
         match &self.0 {
             Engine::Everything => which & bits(packets),
             Engine::Never => 0,
@@ -417,19 +396,19 @@ impl Predicate {
 }
 
 impl Programs {
-    fn interpret(&self, packets: &[Asked<'_>], which: u64) -> u64 {
+    fn interpret(&self, packets: &[FilterInput<'_>], which: u64) -> u64 {
         let keys = self.keys.get().map(Vec::as_slice);
         let may = |entry: &KeyEntry| {
-            keys.is_none_or(|keys| entry.partial() || keys.iter().any(|key| key.takes(entry)))
+            keys.is_none_or(|keys| entry.partial() || keys.iter().any(|key| key.matches(entry)))
         };
-        let asked = packets
+        let open = packets
             .iter()
             .enumerate()
-            .take(ASKED_MAX)
+            .take(FILTER_INPUTS_MAX)
             .filter(|(at, packet)| which >> at & 1 != 0 && may(packet.key()));
-        let accepts = |packet: &Asked<'_>| {
+        let accepts = |packet: &FilterInput<'_>| {
             self.programs[self.choice.of(packet)].accepts(packet.data(), packet.original_len())
         };
-        asked.fold(0, |hits, (at, packet)| hits | u64::from(accepts(packet)) << at)
+        open.fold(0, |hits, (at, packet)| hits | u64::from(accepts(packet)) << at)
     }
 }

@@ -1,4 +1,4 @@
-//! What was probably meant by a text that is no filter, in tcpdump's language.
+//! What was probably meant by a text that isn't a filter, in tcpdump's language.
 //!
 //! | what was typed | what is proposed |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `10.0.0.1`, `port 53 udp`, `tcp port 80,443`, `host 10.0.0.1/24` | the same with what is missing |
 //! | `tcp host 10.0.0.1`, `host 10.0.0.1 port 80`, `tcp udp` | the same with `and` or `or`; where either may be meant, that one is missing |
 //! | `port 80-90`, `host 10.0.0.1:80`, `net 10.0.0.*`, `dport 80`, `port = 80` | the language's own form |
-//! | `tcp.analysis.retransmission`, `frame contains "abc"` | that no capture filter can say it, and what can |
+//! | `tcp.analysis.retransmission`, `frame contains "abc"` | that no capture filter can express it, and what can |
 //! | `eth0`, `host fe80::1%eth0`, `everything` | where that belongs |
 //! | `host 10.0.0.256`, `host fe80:::1`, `host localhost` | what is wrong with the address, or why no name stands there |
 //!
@@ -41,7 +41,7 @@ const INTERFACES: [&str; 16] = [
     "vmbr", "usb",
 ];
 
-/// Mends one kind of fault in a text; `None` where it isn't there.
+/// Fixes one kind of fault in a text; `None` where it isn't there.
 type Repair = fn(&str, &[Token]) -> Option<String>;
 
 /// All repairs, in the order in which they are made where one alone doesn't do.
@@ -66,7 +66,8 @@ const REPAIRS: [Repair; 18] = [
     joints::joined,
 ];
 
-/// A sentence on what was probably meant by `text`, which is no filter; `None` where nothing comes to mind.
+/// A sentence on what was probably meant by `text`, which isn't a filter; `None` where no guess is good
+/// enough.
 pub(crate) fn meant(text: &str) -> Option<String> {
     if text.len() > GUESSED_BYTES_MAX || understood(text) {
         return None;
@@ -76,8 +77,8 @@ pub(crate) fn meant(text: &str) -> Option<String> {
     }
     let found = tokens(text);
     address_fault(text)
-        .or_else(|| told(text, &found))
-        .or_else(|| mended(text).map(did_you_mean))
+        .or_else(|| explained(text, &found))
+        .or_else(|| repaired(text).map(did_you_mean))
         .or_else(|| spelling::corrected(text, &found).map(did_you_mean))
         .or_else(|| incomplete(text, &found))
 }
@@ -86,11 +87,11 @@ fn did_you_mean(meant: String) -> String {
     format!("did you mean:\n  {meant}")
 }
 
-/// What a display filter is in tcpdump's words; where nothing is known, what is wrong with it, or who can be
-/// asked.
+/// What a display filter is in tcpdump's words; where nothing is known, what is wrong with it, or which
+/// program evaluates it.
 fn of_display_filter(text: &str) -> String {
     let translated = display::in_words_of_tcpdump(text);
-    if let Some(meant) = translated.as_deref().and_then(mended) {
+    if let Some(meant) = translated.as_deref().and_then(repaired) {
         let bytes_of = |protocol: &str| meant.contains(&format!("{protocol}["));
         let limit = if bytes_of("tcp") || bytes_of("udp") { ", for IPv4 alone," } else { "" };
         return format!(
@@ -101,12 +102,12 @@ fn of_display_filter(text: &str) -> String {
         return fault;
     }
     let why = match display::is_out_of_reach(text) {
-        true => "what it asks no capture filter can say",
+        true => "no capture filter can express it",
         false => "this program knows no capture filter for it",
     };
     format!(
         "that is a display filter of Wireshark, and {why}:\n\
-         record with a broader filter, and ask the file: tshark -r FILE -Y {}",
+         record with a broader filter, then search the file: tshark -r FILE -Y {}",
         shell_word(text)
     )
 }
@@ -124,36 +125,35 @@ fn shell_word(text: &str) -> String {
 /// What is wrong with an address; of one with a port behind a dot, how that is written.
 fn address_fault(text: &str) -> Option<String> {
     let fault = address::fault(text)?;
-    let apart = values::dotted(text, &tokens(text)).and_then(|apart| mended(&apart));
+    let apart = values::dotted(text, &tokens(text)).and_then(|apart| repaired(&apart));
     Some(match apart {
         Some(apart) => format!("{fault}; a port is written apart:\n  {apart}"),
         None => fault,
     })
 }
 
-/// What isn't said by another text alone.
-fn told(text: &str, found: &[Token]) -> Option<String> {
+/// Answers that need more than another text.
+fn explained(text: &str, found: &[Token]) -> Option<String> {
     if let Some((zone, meant)) =
-        values::zone(text, found).and_then(|(zone, text)| Some((zone, mended(&text)?)))
+        values::zone(text, found).and_then(|(zone, text)| Some((zone, repaired(&text)?)))
     {
         return Some(format!(
             "packets have no zone, so '%{zone}' has no place in a filter; did you mean:\n  {meant}"
         ));
     }
-    if let Some(meant) = values::around(text, found).and_then(|text| mended(&text)) {
+    if let Some(meant) = values::around(text, found).and_then(|text| repaired(&text)) {
         return Some(format!(
             "there are no ranges of addresses; the smallest net around this one:\n  {meant}"
         ));
     }
     if let Some(field) = display::field(text) {
         return Some(format!(
-            "'{field}' is a field of Wireshark's display filters; beside words of tcpdump's language it has \
-             no place"
+            "'{field}' is a field of Wireshark's display filters; tcpdump's language doesn't have it"
         ));
     }
     match text.trim() {
         "all" | "any" | "everything" | "*" => {
-            return Some("every packet is taken by the empty filter: ''".to_string());
+            return Some("the empty filter matches every packet: ''".to_string());
         }
         _ => {}
     }
@@ -167,32 +167,29 @@ fn told(text: &str, found: &[Token]) -> Option<String> {
         _ => 0,
     };
     found.get(place).filter(is_interface).map(|token| {
-        format!(
-            "'{0}' seems to be an interface; it is given beside the filter: wirescope run -i {0}",
-            token.text
-        )
+        format!("'{0}' seems to be an interface; name it with its flag: wirescope run -i {0}", token.text)
     })
 }
 
 /// Where something is missing.
 fn incomplete(text: &str, found: &[Token]) -> Option<String> {
     let closed = || joints::closed(text, found).and_then(|meant| proposed(&meant)).map(did_you_mean);
-    closed().or_else(|| joints::told(text, found))
+    closed().or_else(|| joints::explained(text, found))
 }
 
 /// The text, if it may be proposed, or what the repairs make of it: one alone, or as many as it takes.
-fn mended(text: &str) -> Option<String> {
+fn repaired(text: &str) -> Option<String> {
     let alone =
         || REPAIRS.iter().filter_map(|repair| repair(text, &tokens(text))).find_map(|guess| proposed(&guess));
-    proposed(text).or_else(alone).or_else(|| mended_by(text, &REPAIRS))
+    proposed(text).or_else(alone).or_else(|| repaired_by(text, &REPAIRS))
 }
 
 /// What the repairs make of the text, as many as it takes.
-fn mended_by(text: &str, repairs: &[Repair]) -> Option<String> {
-    let mut mended = text.to_string();
+fn repaired_by(text: &str, repairs: &[Repair]) -> Option<String> {
+    let mut repaired = text.to_string();
     repairs.iter().find_map(|repair| {
-        mended = repair(&mended, &tokens(&mended))?;
-        proposed(&mended)
+        repaired = repair(&repaired, &tokens(&repaired))?;
+        proposed(&repaired)
     })
 }
 
@@ -218,7 +215,7 @@ pub(crate) fn no_name(text: &str, at: usize, name: &str) -> String {
         "localhost" => "write: host 127.0.0.1 or host ::1".to_string(),
         _ => format!("write the address; this prints it: getent ahosts {name}"),
     };
-    format!("names are not resolved: who answers for a name would decide what is recorded;\n{write}")
+    format!("names are not resolved: a name server would decide what is recorded;\n{write}")
 }
 
 /// Whether the words in front of a place say that a host or a net stands there: `host`, or `and` behind a
@@ -324,15 +321,18 @@ mod tests {
         check("net 10.0.0.1/24 and tcp", "net 10.0.0.0/24 and tcp");
         check("port dns", "port 53");
         check("hots $srcIP and prot {dstPort}", "host $srcIP and port {dstPort}");
-        check("host 10.0.0.256", "'10.0.0.256' is no IPv4 address: 256 is more than 255");
-        check("host 10.0.0.1.2.5", "'10.0.0.1.2.5' is no IPv4 address: it has 6 numbers, and not 4");
+        check("host 10.0.0.256", "'10.0.0.256' is not an IPv4 address: 256 is more than 255");
+        check("host 10.0.0.1.2.5", "'10.0.0.1.2.5' is not an IPv4 address: it has 6 numbers instead of 4");
         check("host 10.0.0.1.5", "host 10.0.0.1 and port 5");
-        check("host 10.0.0.l", "'10.0.0.l' is no IPv4 address: 'l' is no number; did you mean 10.0.0.1?");
-        check("host fe80:::1", "'fe80:::1' is no IPv6 address: ':::' stands in it; did you mean fe80::1?");
-        check("host fe80::g", "'fe80::g' is no IPv6 address: 'g' is no hexadecimal digit");
+        check(
+            "host 10.0.0.l",
+            "'10.0.0.l' is not an IPv4 address: 'l' is not a number; did you mean 10.0.0.1?",
+        );
+        check("host fe80:::1", "'fe80:::1' is not an IPv6 address: it contains ':::'; did you mean fe80::1?");
+        check("host fe80::g", "'fe80::g' is not an IPv6 address: 'g' is not a hexadecimal digit");
         check(
             "ether host 02:00:00:00:00",
-            "'02:00:00:00:00' is no Ethernet address: it has 5 bytes, and not 6",
+            "'02:00:00:00:00' is not an Ethernet address: it has 5 bytes instead of 6",
         );
         for text in ["tcp and foo", "host example.org", "tcp port htp", "vlan and", "foo", ""] {
             assert_eq!(meant(text), None, "{text}");
@@ -353,8 +353,8 @@ mod tests {
             "_ws.malformed",
         ];
         for text in fields {
-            let ask = format!("tshark -r FILE -Y '{text}'");
-            check(text, &["display filter of Wireshark", "no capture filter can say", &ask]);
+            let command = format!("tshark -r FILE -Y '{text}'");
+            check(text, &["display filter of Wireshark", "no capture filter can express it", &command]);
         }
         check("tcp contains 'a'", &[r"-Y 'tcp contains '\''a'\''"]);
         for text in rows::UNKNOWN {
@@ -366,14 +366,14 @@ mod tests {
                 ],
             );
         }
-        check("frame contains \"a\u{1b}\"", &["no capture filter can say", "-Y FILTER"]);
+        check("frame contains \"a\u{1b}\"", &["no capture filter can express it", "-Y FILTER"]);
         check("tcp contains a\nor udp", &["-Y 'tcp contains a or udp'"]);
         check("tcp.len > 0", &["for IPv4 alone, it is:"]);
         check("tls port 8443", &["did you mean:"]);
         check("ip.addr == 10.0.0.1 and port 80", &["'ip.addr' is a field of Wireshark's display filters"]);
         check("eth0", &["seems to be an interface", "-i eth0"]);
         check("-i enp0s31f6 tcp", &["-i enp0s31f6"]);
-        check("everything", &["the empty filter: ''"]);
+        check("everything", &["the empty filter matches every packet: ''"]);
         check("host fe80::1%eth0", &["packets have no zone", "'%eth0'"]);
         check("host 10.0.0.1.443", &["it has 5 numbers", "port is written apart"]);
     }

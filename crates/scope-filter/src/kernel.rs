@@ -1,22 +1,22 @@
-//! When the kernel may be asked a filter before a packet is captured, and the program that it is given.
+//! When the kernel may evaluate a filter before a packet is captured, and the program that it is given.
 //!
-//! The kernel's answer is never the last word: what it lets through is asked the filter again where it was
-//! captured. So only one thing has to be proven: *the kernel turns away no packet that the filter takes.*
+//! The kernel's answer is never the last word: on what it lets through, the filter is evaluated again behind
+//! the capture. So only one thing has to be proven: *the kernel refuses no packet that the filter matches.*
 //! [`program`] is that proof: every way in which the kernel's run could differ is a condition there, or led
 //! past the filter.
 //!
 //! - **Tagged frames.** A tag that the card or the kernel stripped is not in the bytes that the kernel's run
-//!   sees, and is put back before the filter is asked; and under the transparent rule a tag in the bytes asks
-//!   another program. So every frame with a tag, stripped (the kernel's extension tells) or in its bytes, is
-//!   let through. An untagged frame has the same bytes on both sides, and is asked the same program, that for
-//!   no tags.
+//!   sees, and is put back before the filter is evaluated; and under the transparent rule a tag in the bytes
+//!   selects another program. So every frame with a tag, stripped (the kernel's extension says so) or in its
+//!   bytes, is let through. An untagged frame has the same bytes on both sides, and the same program, that
+//!   for no tags, is evaluated on it.
 //! - **Length.** `len` is the whole frame's on both sides, as an untagged frame loses and gets nothing.
-//! - **Cut packets.** The kernel sees all bytes, the filter behind it may see fewer. The programs are the
-//!   same: either both runs load the same values and end the same, or the one on fewer bytes loads beyond
-//!   their end, which takes no packet.
-//! - **Loads from negative places** are the kernel's extensions, and take no packet elsewhere. At fixed
-//!   places they are refused here; at computed ones the kernel can only take more.
-//! - **Long texts** are asked in pieces that mean what libpcap means without optimising: that is what the
+//! - **Truncated packets.** The kernel sees all bytes, the filter behind it may see fewer. The programs are
+//!   the same: either both runs load the same values and end the same, or the one on fewer bytes loads beyond
+//!   their end, which matches no packet.
+//! - **Loads from negative offsets** are the kernel's extensions, and match no packet elsewhere. At fixed
+//!   offsets they are refused here; at computed ones the kernel can only match more.
+//! - **Long texts** are compiled in pieces that mean what libpcap means without optimising: that is what the
 //!   kernel is given.
 //! - **Registers** are 0 at the start on both sides: what stands in front of the program leaves them so.
 
@@ -28,19 +28,19 @@ use scope_packet::LinkType;
 use std::sync::Arc;
 
 use crate::bpf::Instruction;
-use crate::filter::Choice;
+use crate::choice::Choice;
 use crate::libpcap::{self, ByteOrder};
 use crate::listing;
 
-/// Instructions of a program at most: the kernel takes 4096, of which its owner may want some for himself.
+/// Instructions of a program at most: the kernel accepts 4096, and the caller may add some of its own.
 pub const INSTRUCTIONS_MAX: usize = 3500;
 
 /// Bytes of an Ethernet header: a frame that is shorter is let through.
 const ETHERNET_BYTES: u32 = 14;
-/// Ethertypes that the parser of headers takes for tags.
+/// Ethertypes that the header parse treats as tags.
 const TAG_TYPES: [u32; 3] = [0x8100, 0x88a8, 0x9100];
 
-/// The program for `text` on `link`, or the reason why the kernel must not be asked; see above.
+/// The program for `text` on `link`, or the reason why the kernel must not evaluate it; see above.
 pub(crate) fn program(
     text: &str,
     link: LinkType,
@@ -64,7 +64,7 @@ pub(crate) fn program(
     program.extend([code(BPF_LD | BPF_IMM, 0), code(BPF_MISC | BPF_TAX, 0)]);
     if program.len() + untagged.len() > INSTRUCTIONS_MAX {
         return Err(format!(
-            "its program has {} instructions, the kernel takes few thousand",
+            "its program has {} instructions, the kernel accepts a few thousand",
             untagged.len()
         ));
     }
@@ -83,19 +83,18 @@ fn checked(instruction: &Instruction, at: usize, len: usize, snap_len: u32) -> R
     const SHIFTS: [u16; 2] = [(BPF_ALU | BPF_LSH) as u16, (BPF_ALU | BPF_RSH) as u16];
     let &Instruction { code, jump_true, jump_false, mut k } = instruction;
     if LOADS_FIXED.contains(&code) && i32::try_from(k).is_err() {
-        return Err("it loads from a place that means something else in the kernel".to_string());
+        return Err("it loads from an offset that means something else in the kernel".to_string());
     }
     if SHIFTS.contains(&(code & !BPF_X as u16)) && (code & BPF_X as u16 != 0 || k >= 32) {
-        return Err("it shifts by a number that is computed, or too large: the kernel does that another way"
+        return Err("it shifts by a number that is computed or too large, which the kernel does differently"
             .to_string());
     }
     if code == JUMP_ALWAYS && k as usize >= len - at {
-        return Err("it has a loop (protochain), which the kernel doesn't take".to_string());
+        return Err("it has a loop (protochain), which the kernel refuses".to_string());
     }
     if code == RETURN_A {
-        return Err(
-            "what it returns is computed, and the kernel would cut the packet to that length".to_string()
-        );
+        return Err("its return value is computed, and the kernel would truncate the packet to that length"
+            .to_string());
     }
     if code == RETURN_CONSTANT && k != 0 {
         k = snap_len;
@@ -103,24 +102,24 @@ fn checked(instruction: &Instruction, at: usize, len: usize, snap_len: u32) -> R
     Ok(sock_filter { code, jt: jump_true, jf: jump_false, k })
 }
 
-/// Takes every frame with a VLAN tag, and frames without a whole Ethernet header; others go on behind it.
+/// Accepts every frame with a VLAN tag, and frames without a whole Ethernet header; others go on behind it.
 fn let_tagged_through(snap_len: u32) -> Vec<sock_filter> {
-    let take = code(BPF_RET | BPF_K, snap_len);
+    let accept = code(BPF_RET | BPF_K, snap_len);
     let stripped = (SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT) as u32;
     let mut program = vec![
         code(BPF_LD | BPF_W | BPF_LEN, 0),
         jump(BPF_JGE, ETHERNET_BYTES, 1, 0),
-        take,
+        accept,
         code(BPF_LD | BPF_W | BPF_ABS, stripped),
         jump(BPF_JEQ, 0, 1, 0),
-        take,
+        accept,
         code(BPF_LD | BPF_H | BPF_ABS, 12),
     ];
     for (at, tag) in TAG_TYPES.into_iter().enumerate() {
         let left = (TAG_TYPES.len() - 1 - at) as u8;
         program.push(jump(BPF_JEQ, tag, left, u8::from(left == 0)));
     }
-    program.push(take);
+    program.push(accept);
     program
 }
 
@@ -173,6 +172,6 @@ mod tests {
     fn raw_ip_has_no_tags_to_let_through() {
         let filter = Filter::compile("udp", VlanRule::Transparent, &[LinkType::RAW]).unwrap();
         let program = filter.in_kernel(LinkType::RAW, 1 << 18).unwrap();
-        assert!(program.iter().all(|step| step.k < 0x8000_0000), "no question about tags");
+        assert!(program.iter().all(|step| step.k < 0x8000_0000), "no test for tags");
     }
 }

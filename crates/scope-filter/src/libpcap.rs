@@ -13,7 +13,7 @@ use crate::names::{self, Lists};
 
 /// Snap length for which programs are compiled, bytes: what an accepting program returns.
 const SNAP_BYTES: u32 = 262_144;
-/// No interface, no netmask: what tcpdump takes for capture files, and the only answer of `ip broadcast` that
+/// No interface, no netmask: what tcpdump uses for capture files, and the only answer of `ip broadcast` that
 /// fits all sources.
 const NETMASK: u32 = 0;
 
@@ -70,7 +70,7 @@ struct Handle {
     _file_head: Box<[u8; FILE_HEAD_BYTES]>,
 }
 
-// SAFETY: libpcap ties no handle to a thread; this one is used by whoever holds the lock.
+// SAFETY: libpcap ties no handle to a thread; this one is used under the lock only.
 unsafe impl Send for Handle {}
 
 impl Handle {
@@ -140,7 +140,7 @@ pub(crate) fn compile_plain(
     translate(text, link, order, false)
 }
 
-/// Whether libpcap understands `text`. Its optimiser isn't asked.
+/// Whether libpcap understands `text`. Its optimiser isn't run.
 pub(crate) fn understands(text: &str, link: LinkType) -> bool {
     compile_plain(text, link, ByteOrder::Native).is_ok()
 }

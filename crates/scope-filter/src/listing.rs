@@ -6,8 +6,8 @@ use scope_packet::LinkType;
 
 use crate::assembly::{self, Printed};
 use crate::bpf::{Instruction, Program};
+use crate::choice::{BYTE_ORDERS, Choice, PROGRAMS};
 use crate::cooked::Cooked;
-use crate::filter::{BYTE_ORDERS, Choice, PROGRAMS};
 use crate::libpcap::{self, ByteOrder, OPTIMISED_BYTES_MAX};
 use crate::pieces::Pieces;
 use crate::place;
@@ -104,23 +104,23 @@ impl Listing {
         self.instructions.as_deref()
     }
 
-    fn printed(&self, asked: &'static str) -> Printed {
-        Printed { asked, lines: self.instructions.as_deref().map_or(Vec::new(), assembly::lines) }
+    fn printed(&self, packets: &'static str) -> Printed {
+        Printed { packets, lines: self.instructions.as_deref().map_or(Vec::new(), assembly::lines) }
     }
 }
 
 /// All different programs in words.
 pub(crate) fn printed(choice: Choice, listings: &[Listing; PROGRAMS]) -> Vec<Printed> {
     let same = |other: &Listing| Arc::ptr_eq(&listings[0].program, &other.program);
-    let asked: &[&str] = match choice {
+    let packets: &[&str] = match choice {
         Choice::Tags if listings.iter().all(same) => &["all packets"],
-        Choice::Tags => &const { ASKED_BY_TAGS },
-        Choice::ByteOrder => &const { ASKED_BY_ORDER },
+        Choice::Tags => &const { PACKETS_BY_TAGS },
+        Choice::ByteOrder => &const { PACKETS_BY_ORDER },
     };
-    listings.iter().zip(asked).map(|(listing, asked)| listing.printed(asked)).collect()
+    listings.iter().zip(packets).map(|(listing, packets)| listing.printed(packets)).collect()
 }
 
-const ASKED_BY_TAGS: [&str; PROGRAMS] =
+const PACKETS_BY_TAGS: [&str; PROGRAMS] =
     ["packets without VLAN tags", "packets with one VLAN tag", "packets with two VLAN tags and more"];
-const ASKED_BY_ORDER: [&str; BYTE_ORDERS] =
+const PACKETS_BY_ORDER: [&str; BYTE_ORDERS] =
     ["packets of hosts with this host's byte order", "packets of hosts with the other byte order"];

@@ -3,11 +3,11 @@
 
 use crate::words::{Kind, Token, tokens};
 
-/// Sentences on what the text takes and what it doesn't, those that apply to its words.
+/// Sentences on what the text matches and what it doesn't, those that apply to its words.
 pub fn notes(text: &str) -> Vec<String> {
     let tokens = tokens(text);
     if tokens.is_empty() {
-        return vec!["an empty filter takes every packet".into()];
+        return vec!["an empty filter matches every packet".into()];
     }
     let mut notes: Vec<String> = grouping(text).into_iter().collect();
     notes.extend(NOTES.iter().filter(|(applies, _)| applies(&tokens)).map(|(_, note)| note.to_string()));
@@ -42,8 +42,8 @@ fn names_address(tokens: &[Token]) -> bool {
 const NOTES: [(Applies, &str); 12] = [
     (
         |tokens| says(tokens, &["not"]) || symbol(tokens, &["!"]),
-        "'not' takes all the rest, also what the word behind it could never be true of: 'not port 53' takes \
-         ARP and ICMP",
+        "'not' matches all the rest, also packets that the word behind it could never match: 'not port 53' \
+         matches ARP and ICMP",
     ),
     (
         |tokens| {
@@ -51,12 +51,12 @@ const NOTES: [(Applies, &str); 12] = [
                 && !says(tokens, &["ip", "ip6", "arp", "rarp", "tcp", "udp", "sctp", "icmp", "ether"])
         },
         "an IPv4 address is looked for in IPv4, ARP and RARP packets, an IPv6 address in IPv6 packets; 'ip \
-         host' leaves ARP out",
+         host' omits ARP",
     ),
     (
         |tokens| says(tokens, &["port", "portrange"]),
-        "ports are those of TCP, UDP and SCTP over IPv4 and IPv6; fragments but the first have none and aren't taken, nor is what \
-         stands behind IPv6 extension headers",
+        "ports are those of TCP, UDP and SCTP over IPv4 and IPv6; later fragments have none and never match; \
+         nor do ports behind IPv6 extension headers",
     ),
     (
         |tokens| {
@@ -68,27 +68,27 @@ const NOTES: [(Applies, &str); 12] = [
     ),
     (
         |tokens| reads_bytes(tokens, &["tcp", "udp", "sctp", "icmp", "igmp"]),
-        "bytes of transport headers, as tcp[13], are read from IPv4 packets only, and from no fragments but \
-         the first",
+        "bytes of transport headers, as tcp[13], are read from IPv4 packets only, and only from the first \
+         fragment",
     ),
     (
         |tokens| symbol(tokens, &["["]),
-        "a byte that is asked for and wasn't captured makes the whole packet not match, even under 'not' and \
-         on one side of 'or'",
+        "where a byte that the filter reads wasn't captured, the whole packet doesn't match, even under \
+         'not' and on one side of 'or'",
     ),
     (
         |tokens| says(tokens, &["len", "less", "greater"]),
-        "lengths are those on the wire with the link header, not of the bytes that were kept; 'less' and 'greater' include the \
-         number itself",
+        "lengths are those on the wire with the link header, not those of the bytes that were kept; 'less' and \
+         'greater' include the number itself",
     ),
     (
         |tokens| says(tokens, &["broadcast"]) && says(tokens, &["ip"]),
-        "no netmask is known: 'ip broadcast' takes the addresses 255.255.255.255 and 0.0.0.0 only",
+        "no netmask is known: 'ip broadcast' matches the addresses 255.255.255.255 and 0.0.0.0 only",
     ),
     (
         |tokens| says(tokens, &["vlan", "mpls", "pppoes", "geneve"]),
-        "'vlan' and its like shift all that stands behind them in the text to behind the tag, also behind 'not' and 'or': \
-         write them last where that isn't meant",
+        "behind 'vlan' and its like, all that follows in the text is looked for behind the tag, also behind \
+         'not' and 'or': write them last where that isn't meant",
     ),
     (
         |tokens| says(tokens, &["protochain"]),
@@ -97,7 +97,7 @@ const NOTES: [(Applies, &str); 12] = [
     ),
     (
         |tokens| says(tokens, &["multicast", "broadcast"]) && !says(tokens, &["ip", "ip6"]),
-        "without 'ip' or 'ip6' before it this asks the link layer's address, not that of IP",
+        "without 'ip' or 'ip6' before it this means the link layer's address, not that of IP",
     ),
     (
         |tokens| {
@@ -202,21 +202,21 @@ mod tests {
         )
     }
 
-    fn takes(text: &str, data: &[u8]) -> bool {
+    fn matches(text: &str, data: &[u8]) -> bool {
         let filter =
             Filter::compile(text, VlanRule::Exact, &[LINK]).unwrap_or_else(|error| panic!("{error}"));
         filter.for_link(LINK).matches(&Headers::parse(LINK, data), data, data.len() as u32)
     }
 
     /// Holds a sentence to what the filter does, and shows that the sentence is said of it.
-    fn check(text: &str, sentence: &str, taken: &[&[u8]], refused: &[&[u8]]) {
+    fn check(text: &str, sentence: &str, matched: &[&[u8]], refused: &[&[u8]]) {
         let notes = notes(text);
         assert!(notes.iter().any(|note| note.contains(sentence)), "{text}: no '{sentence}' in {notes:#?}");
-        for data in taken {
-            assert!(takes(text, data), "{text} doesn't take {data:02x?}");
+        for data in matched {
+            assert!(matches(text, data), "{text} doesn't match {data:02x?}");
         }
         for data in refused {
-            assert!(!takes(text, data), "{text} takes {data:02x?}");
+            assert!(!matches(text, data), "{text} matches {data:02x?}");
         }
     }
 
@@ -225,14 +225,14 @@ mod tests {
     #[test]
     fn what_is_said_of_a_filter_is_what_it_does() {
         let (tcp, udp, icmp) = (ipv4(6, 0, HERE), ipv4(17, 0, HERE), ipv4(1, 0, HERE));
-        check("not port 53", "'not' takes all the rest", &[&arp(), &icmp], &[&udp]);
-        check("! udp", "'not' takes all the rest", &[&arp()], &[&udp]);
-        check("host 10.0.0.1", "'ip host' leaves ARP out", &[&tcp, &arp()], &[&ipv6(6, None)]);
+        check("not port 53", "'not' matches all the rest", &[&arp(), &icmp], &[&udp]);
+        check("! udp", "'not' matches all the rest", &[&arp()], &[&udp]);
+        check("host 10.0.0.1", "'ip host' omits ARP", &[&tcp, &arp()], &[&ipv6(6, None)]);
         check("src fe80::1", "IPv6 address in IPv6 packets", &[&ipv6(6, None)], &[&tcp, &arp()]);
-        assert!(!takes("ip host 10.0.0.1", &arp()));
+        assert!(!matches("ip host 10.0.0.1", &arp()));
         check(
             "port 53",
-            "fragments but the first",
+            "later fragments have none",
             &[&tcp, &ipv4(132, 0, HERE), &ipv6(17, None)],
             &[&ipv4(17, 9, HERE), &icmp],
         );

@@ -1,6 +1,6 @@
 //! Names of ports and protocols become numbers before libpcap sees a text, so that libpcap looks nothing up.
 //!
-//! libpcap asks the system's name service for `port http`, and that may ask the network
+//! libpcap looks `port http` up in the system's name service, which may ask the network
 //! (`/etc/nsswitch.conf`). Here the names come from `/etc/services` and `/etc/protocols`, read once.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //! port domain                    port 53              a service of TCP and of UDP
 //! port http or 443               tcp port 80 or port 443
 //! ```
-//! The last line: `http` is a service of TCP alone, so libpcap takes it for `tcp port 80`, and `443` still
+//! The last line: `http` is a service of TCP alone, so libpcap reads it as `tcp port 80`, and `443` still
 //! for any port 443. Where a text has such a name, each value behind that `port` gets its qualifiers written
 //! out.
 
@@ -48,7 +48,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Those of this host, read when they are first asked for.
+    /// Those of this host, read when they are first needed.
     pub fn of_host() -> &'static Lists {
         static LISTS: OnceLock<Lists> = OnceLock::new();
         LISTS.get_or_init(|| Lists::parse(&read(SERVICES_FILE), &read(PROTOCOLS_FILE)))
@@ -117,7 +117,7 @@ fn read(path: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a service is for, or a head asks for.
+/// Which transports a service has, or a head wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transport {
     Any,
@@ -241,7 +241,7 @@ impl<'a> Reading<'a> {
             };
             changes.push(Change { from, to, head: None, only, text: number });
         }
-        // A head of which some value is a service of one transport alone is taken away, and written out in
+        // A head of which some value is a service of one transport alone is removed, and written out in
         // front of each value.
         let alone = |change: &Change| change.only != Transport::Any;
         let heads: Vec<Head> = changes
@@ -320,7 +320,7 @@ impl Head {
         Ok((format!("{from}-{to}"), self.only(name, of)?))
     }
 
-    /// As libpcap joins what a head asks for and what a service is for.
+    /// As libpcap joins what a head wants and what a service has.
     fn only(&self, name: &str, of: Transport) -> Result<Transport, String> {
         let wrong = |transport: &str| Err(format!("port '{name}' is {transport}"));
         match (self.transport, of) {

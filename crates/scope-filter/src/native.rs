@@ -11,7 +11,7 @@
 //! The meaning is the interpreter's, to the last bit. Pages of code are written first and made executable
 //! afterwards, never both at once (`cranelift-jit` maps them writable and then changes them to readable and
 //! executable); they are given back when the last user of the predicate is gone. Making code takes some 0.1
-//! to 5 ms, for the longest texts seconds: whoever has packets waiting leaves it to others.
+//! to 5 ms, for the longest texts seconds: a thread with packets waiting leaves it to others.
 
 mod emit;
 mod facts;
@@ -31,9 +31,9 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module};
 
-use crate::asked::{Asked, bits};
 use crate::bpf::Program;
-use crate::filter::Choice;
+use crate::choice::Choice;
+use crate::input::{FilterInput, bits};
 use graph::Graph;
 use table::Table;
 
@@ -61,10 +61,10 @@ pub enum NativeError {
 }
 
 /// Of the packets at `packets` that have a bit in `which`, the bits of those that are accepted.
-type Entry = unsafe extern "C" fn(packets: *const Asked<'_>, which: u64) -> u64;
+type Entry = unsafe extern "C" fn(packets: *const FilterInput<'_>, which: u64) -> u64;
 
-/// Machine code of a predicate's programs, made at most once, by whoever has the time. Until then nobody
-/// waits for it.
+/// Machine code of a predicate's programs, made at most once, by a thread that has the time. Until then
+/// nobody waits for it.
 #[derive(Debug)]
 pub(crate) struct Native {
     /// An [`Entry`] that lives as long as `made`; null until it can be called.
@@ -140,19 +140,19 @@ impl Native {
     /// Where the processor isn't known, a program is too large, or the system gives no memory for code; only
     /// to the one who tried.
     pub fn make(&self, programs: &[Arc<Program>], choice: Choice) -> Result<(), NativeError> {
-        let mut told = Ok(());
+        let mut outcome = Ok(());
         self.made.get_or_init(|| match code_of(programs, choice) {
             Ok((code, address)) => {
-                // Release: who sees the address sees the code behind it.
+                // Release: a thread that sees the address sees the code behind it.
                 self.entry.store(address, Ordering::Release);
                 Some(code)
             }
             Err(error) => {
-                told = Err(error);
+                outcome = Err(error);
                 None
             }
         });
-        told
+        outcome
     }
 
     /// Whether there is code.
@@ -163,7 +163,7 @@ impl Native {
     /// Which of `packets`, of those with a bit in `which`, are accepted: a bit each. `None` where there is no
     /// code (yet).
     #[inline]
-    pub fn accepts(&self, packets: &[Asked<'_>], which: u64) -> Option<u64> {
+    pub fn accepts(&self, packets: &[FilterInput<'_>], which: u64) -> Option<u64> {
         let entry = self.entry.load(Ordering::Acquire);
         if entry.is_null() {
             return None;
@@ -171,7 +171,7 @@ impl Native {
         // SAFETY: an address that isn't null is that of a finished function with the signature of `Entry`:
         // see `code_of`.
         let entry = unsafe { std::mem::transmute::<*mut (), Entry>(entry) };
-        // SAFETY: the code lives as long as `self`, be it in the midst of `make`: whoever made it keeps it in
+        // SAFETY: the code lives as long as `self`, also while `make` runs: its maker keeps it in
         // `made`. It reads packets that have a bit, none beyond the last, and of each the captured bytes
         // only: `emit` checks every load.
         Some(unsafe { entry(packets.as_ptr(), which & bits(packets)) })

@@ -18,7 +18,7 @@ use crate::words::{Kind, Token, tokens};
 /// How long a search goes on; libpcap's compilation that it waits for then is its last.
 const SEARCH_TIME_MAX: Duration = Duration::from_secs(1);
 /// What is said where the search ends too early.
-const LONG_HINT: &str = "the text is too long to find the place in time: it is there or behind";
+const LONG_HINT: &str = "the text is too long to find the place in time: it is there or later";
 
 /// What may follow a prefix to make a whole text of it, without names.
 const ENDINGS: [&str; 22] = [
@@ -105,7 +105,7 @@ pub(crate) fn rejects_all(cause: &str) -> bool {
     cause.contains("rejects all packets")
 }
 
-/// What may help, from the token at the fault and the one before it. A shell that takes a name leaves the
+/// What may help, from the token at the fault and the one before it. A shell that removes a name leaves the
 /// blank before it.
 fn hint(text: &str, tokens: &[Token], fault: usize) -> String {
     const VALUED: &str = " host net port portrange proto protochain gateway src dst mask less greater ";
@@ -124,13 +124,13 @@ fn hint(text: &str, tokens: &[Token], fault: usize) -> String {
         return String::new();
     }
     let missing = match before {
-        _ if is(VALUED, before) => format!("behind '{before}' a value is missing"),
+        _ if is(VALUED, before) => format!("a value is missing after '{before}'"),
         _ if is(JOINTS, before) || matches!(before, "not" | "!" | "(") => match at {
-            "" => format!("the text ends where an expression is expected: add one, or leave '{before}' out"),
-            at => format!("in front of '{at}' an expression is missing: add one, or leave '{before}' out"),
+            "" => format!("the text ends where an expression is expected: add one, or omit '{before}'"),
+            at => format!("an expression is missing before '{at}': add one, or omit '{before}'"),
         },
         "" if !at.is_empty() => {
-            format!("in front of '{at}' an expression is missing: add one, or leave '{at}' out")
+            format!("an expression is missing before '{at}': add one, or omit '{at}'")
         }
         _ => return String::new(),
     };

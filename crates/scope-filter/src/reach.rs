@@ -1,4 +1,4 @@
-//! How many bytes a packet must have before a program can take it: a filter that needs more than a snap
+//! How many bytes a packet must have before a program can match it: a filter that needs more than a snap
 //! length leaves never matches.
 //!
 //! ```text
@@ -14,17 +14,17 @@ use crate::bpf::Instruction;
 const IPV4_BYTES_MIN: u64 = 20;
 
 /// What a program needs from one instruction on, by what is known of X: nothing, or that it is an IPv4
-/// header's length. `None`: it takes no packet.
+/// header's length. `None`: it matches no packet.
 type Need = [Option<u64>; 2];
 
-/// Bytes that every packet has which one of `programs` takes; `None` where they take none, or it can't be
-/// told.
+/// Bytes that every packet has which one of `programs` matches; `None` where they match none, or it isn't
+/// known.
 pub(crate) fn bytes_needed<'a>(programs: impl Iterator<Item = Option<&'a [Instruction]>>) -> Option<u32> {
     let needs: Vec<Option<u64>> = programs.map(|program| need(program?)).collect::<Option<_>>()?;
     needs.into_iter().flatten().min().and_then(|bytes| u32::try_from(bytes).ok())
 }
 
-/// The outer `None`: it can't be told.
+/// The outer `None`: it isn't known.
 fn need(program: &[Instruction]) -> Option<Option<u64>> {
     let mut needs: Vec<Need> = vec![[None; 2]; program.len()];
     for (at, instruction) in program.iter().enumerate().rev() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use scope_packet::LinkType;
 
-/// A number that whoever runs the long tests may give by the environment.
+/// A number that the environment may give for the long tests.
 pub fn asked_for(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
@@ -88,7 +88,7 @@ pub(crate) fn tagged_packet(random: &mut Random, link: LinkType, tags: usize) ->
     bytes
 }
 
-/// A packet that may be cut or have bytes changed.
+/// A packet that may be truncated or have bytes changed.
 pub(crate) fn damaged_packet(random: &mut Random, link: LinkType) -> Vec<u8> {
     let mut bytes = packet(random, link);
     for _ in 0..random.below(4) {

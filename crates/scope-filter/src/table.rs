@@ -6,10 +6,10 @@
 //! ... or (ip proto 6 and later fragments)               hosts A, B and no ports          hash of both and 0, 0
 //! host A and host B                                     hosts A, B                       hash of both
 //! src host A and port 53                                host A, port 53                  hash of A
-//! icmp                                                  nothing that a key tells         nowhere
+//! icmp                                                  nothing that a key shows         nowhere
 //! ```
 //! A packet is looked up under its four, its two, and each of its hosts, as far as filters stand there: so a
-//! thousand exact filters cost about as much as one. Where the key doesn't tell all that a filter may see
+//! thousand exact filters cost about as much as one. Where the key doesn't show all that a filter may see
 //! (`partial`), every filter is left open. Different needs may have equal hashes: that leaves one more filter
 //! open, no more.
 
@@ -20,15 +20,15 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use scope_packet::KeyEntry;
 
-use crate::asked::ASKED_MAX;
 use crate::filter::Filter;
+use crate::input::FILTER_INPUTS_MAX;
 use needs::{Need, needs};
 
 /// A map whose keys nobody chooses to collide.
 type Numbered<T> = HashMap<u64, T, BuildHasherDefault<Hashed>>;
 
 /// Filters by what they need of a key, each under a number of its owner's choice. It holds for every link
-/// type. It has none of their programs: what it leaves open is the owner's to ask.
+/// type. It has none of their programs: its owner evaluates what it leaves open.
 #[derive(Debug)]
 pub struct KeyTable {
     /// Where each filter stands.
@@ -52,7 +52,8 @@ enum Kind {
 }
 
 const KINDS: usize = 3;
-/// Bits of a hash that tell crowds apart: a thousand filters are in 1.5 % of them, and their bits take 8 KiB.
+/// Bits of a hash that distinguish crowds: a thousand filters are in 1.5 % of them, and their bits take 8
+/// KiB.
 const CROWD_BITS: u32 = 16;
 const INHABITED_WORDS: usize = 1 << (CROWD_BITS - 6);
 
@@ -69,7 +70,7 @@ impl Default for KeyTable {
 }
 
 impl KeyTable {
-    /// Adds a filter, or puts it in the place of the one with the same number. False where no key tells
+    /// Adds a filter, or puts it in the place of the one with the same number. False where no key says
     /// anything of it: it is not in the table then, and every packet may be its.
     pub fn insert(&mut self, id: u64, filter: &Filter) -> bool {
         self.remove(id);
@@ -85,7 +86,7 @@ impl KeyTable {
         true
     }
 
-    /// Takes a filter out; whether it was there.
+    /// Removes a filter; whether it was there.
     pub fn remove(&mut self, id: u64) -> bool {
         let Some(places) = self.filters.remove(&id) else { return false };
         for (kind, hash) in places {
@@ -105,8 +106,8 @@ impl KeyTable {
         true
     }
 
-    /// Of `count` packets, at most [`ASKED_MAX`], whose keys `key` tells, those that a filter may take: a bit
-    /// each. A loop of its own for each kind: short ones keep all they need in registers.
+    /// Of `count` packets, at most [`FILTER_INPUTS_MAX`], whose keys `key` gives, those that a filter may
+    /// match: a bit each. A loop of its own for each kind: short ones keep all they need in registers.
     #[inline(never)]
     pub fn maybe(&self, count: usize, key: impl Fn(usize) -> KeyEntry) -> u64 {
         let inhabited = &*self.inhabited;
@@ -125,7 +126,7 @@ impl KeyTable {
         maybe
     }
 
-    /// Calls `found` with the number of each filter that may take a packet with this key, once each. What a
+    /// Calls `found` with the number of each filter that may match a packet with this key, once each. What a
     /// partial key leaves open, which is every filter, is the caller's to know.
     pub fn each(&self, key: &KeyEntry, mut found: impl FnMut(u64)) {
         let look = Look::new(key);
@@ -137,7 +138,9 @@ impl KeyTable {
             (hosts && look.hosts[0] != look.hosts[1]).then(|| look.host(1)),
         ];
         for hash in hashes.into_iter().flatten() {
-            self.places.get(&hash).into_iter().flatten().for_each(|id| found(*id));
+            for id in self.places.get(&hash).into_iter().flatten() {
+                found(*id);
+            }
         }
     }
 }
@@ -145,7 +148,7 @@ impl KeyTable {
 /// A bit for each key for which `test` holds.
 #[inline]
 fn bits_where(count: usize, key: &impl Fn(usize) -> KeyEntry, test: impl Fn(&KeyEntry) -> bool) -> u64 {
-    (0..count.min(ASKED_MAX)).fold(0, |bits, at| bits | u64::from(test(&key(at))) << at)
+    (0..count.min(FILTER_INPUTS_MAX)).fold(0, |bits, at| bits | u64::from(test(&key(at))) << at)
 }
 
 /// What a packet is looked up by.
@@ -177,7 +180,7 @@ impl Look {
     }
 }
 
-/// Where a filter stands; `None` where no key tells anything of it. A packet finds a filter once at most:
+/// Where a filter stands; `None` where no key says anything of it. A packet finds a filter once at most:
 /// only one of its places can be that of the packet.
 fn places(filter: &Filter) -> Option<Vec<(Kind, u64)>> {
     let needs = needs(filter.text())?;
@@ -238,7 +241,7 @@ fn host_hash(host: u32) -> u64 {
     mixed(host.into(), 3 << 32)
 }
 
-/// The same for two hosts in either order: sum and exclusive or tell nearly all pairs apart, without a
+/// The same for two hosts in either order: sum and exclusive or distinguish nearly all pairs, without a
 /// comparison.
 #[inline]
 fn either_order([a, b]: [u32; 2]) -> u64 {

@@ -1,7 +1,8 @@
-//! The language's tokens, cut as libpcap's scanner cuts them, and what is refused before libpcap sees a text.
+//! The language's tokens, split as libpcap's scanner splits them, and what is refused before libpcap sees a
+//! text.
 //!
-//! libpcap asks the network for names in the place of a host, net or gateway. Which place a name stands in
-//! follows from the qualifiers before it, which `and`, `or`, `not` and parentheses hand on
+//! libpcap looks up names over the network in the place of a host, net or gateway. Which place a name stands
+//! in follows from the qualifiers before it, which `and`, `or`, `not` and parentheses hand on
 //! (`port 80 or http`); [`check`] follows them and refuses every name that would be looked up as anything but
 //! a port, a protocol or one of libpcap's own constants. Names of ports and protocols become numbers
 //! (`crate::names`). A name without qualifiers is left to libpcap, which calls it a syntax error without
@@ -9,10 +10,8 @@
 
 use std::net::Ipv6Addr;
 
-use crate::error::FilterError;
-
 /// Longest filter text, bytes: about 1300 ports. In pieces that takes about half a second to compile, one sum
-/// of so many terms, which can't be cut, some seconds.
+/// of so many terms, which can't be split, some seconds.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 /// Deepest nesting of parentheses and brackets.
 pub(crate) const NESTING_MAX: usize = 256;
@@ -34,7 +33,7 @@ pub(crate) enum Kind {
     Bad,
 }
 
-/// A token and the bytes of the text that it takes.
+/// A token and its place in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token<'a> {
     pub kind: Kind,
@@ -91,12 +90,12 @@ pub fn is_filter_word(word: &str) -> bool {
     listed(WORDS, word) || listed(CONSTANTS, word)
 }
 
-/// Whether the text asks for VLAN tags itself.
+/// Whether the text tests VLAN tags itself.
 pub(crate) fn says_vlan(text: &str) -> bool {
     tokens(text).iter().any(|token| token.is_word("vlan"))
 }
 
-/// Cuts a text into tokens; never fails.
+/// Splits a text into tokens; never fails.
 pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -261,10 +260,21 @@ enum Lookup {
     Resolved,
 }
 
-/// Refuses texts that are too long or nested too deep, and names that would be asked for over the network.
-pub(crate) fn check(text: &str) -> Result<(), FilterError> {
+/// Why a text isn't given to libpcap. Offsets are bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal<'a> {
+    /// Longer than [`TEXT_BYTES_MAX`].
+    TooLong,
+    /// Nested deeper than [`NESTING_MAX`] from here on.
+    TooDeep { at: usize },
+    /// A name that would be looked up over the network.
+    Name { at: usize, name: &'a str },
+}
+
+/// Refuses texts that are too long or nested too deep, and names that would be looked up over the network.
+pub(crate) fn check(text: &str) -> Result<(), Refusal<'_>> {
     if text.len() > TEXT_BYTES_MAX {
-        return Err(FilterError::TooLong { bytes: text.len(), bytes_max: TEXT_BYTES_MAX });
+        return Err(Refusal::TooLong);
     }
     let (mut lookup, mut outer, mut nesting) = (Lookup::Never, Vec::new(), 0usize);
     for token in tokens(text) {
@@ -272,11 +282,7 @@ pub(crate) fn check(text: &str) -> Result<(), FilterError> {
             (Kind::Symbol, "(" | "[") => {
                 nesting += 1;
                 if nesting > NESTING_MAX {
-                    return Err(FilterError::TooDeep {
-                        text: text.into(),
-                        at: token.at,
-                        nesting_max: NESTING_MAX,
-                    });
+                    return Err(Refusal::TooDeep { at: token.at });
                 }
                 outer.push(lookup);
             }
@@ -289,7 +295,7 @@ pub(crate) fn check(text: &str) -> Result<(), FilterError> {
             (Kind::Word, word) if listed(RESOLVING, word) => lookup = Lookup::Resolved,
             (Kind::Word, word) if listed(LOCAL, word) => lookup = Lookup::Local,
             (Kind::Name, name) if lookup == Lookup::Resolved => {
-                return Err(FilterError::Name { text: text.into(), at: token.at, name: name.into() });
+                return Err(Refusal::Name { at: token.at, name });
             }
             _ => {}
         }
@@ -302,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_cut_as_libpcap_cuts_them() {
+    fn tokens_are_split_as_libpcap_splits_them() {
         let check = |text: &str, expected: &[(Kind, &str)]| {
             let found: Vec<_> = tokens(text).iter().map(|t| (t.kind, t.text)).collect();
             assert_eq!(found.as_slice(), expected, "{text}");
@@ -357,7 +363,7 @@ mod tests {
     fn names_that_would_be_resolved_are_refused_with_their_place() {
         let check = |text: &str, expected: Option<usize>| match (check(text), expected) {
             (Ok(()), None) => {}
-            (Err(FilterError::Name { at, .. }), Some(place)) => assert_eq!(at, place, "{text}"),
+            (Err(Refusal::Name { at, .. }), Some(place)) => assert_eq!(at, place, "{text}"),
             (found, _) => panic!("{text}: {found:?}"),
         };
         check("host example.org", Some(5));
@@ -384,7 +390,7 @@ mod tests {
     fn nesting_and_length_have_their_bounds() {
         let nested = |n: usize| format!("{}tcp{}", "(".repeat(n), ")".repeat(n));
         assert!(check(&nested(NESTING_MAX)).is_ok());
-        assert!(matches!(check(&nested(NESTING_MAX + 1)), Err(FilterError::TooDeep { at: 256, .. })));
-        assert!(matches!(check(&" ".repeat(TEXT_BYTES_MAX + 1)), Err(FilterError::TooLong { .. })));
+        assert!(matches!(check(&nested(NESTING_MAX + 1)), Err(Refusal::TooDeep { at: 256 })));
+        assert!(matches!(check(&" ".repeat(TEXT_BYTES_MAX + 1)), Err(Refusal::TooLong)));
     }
 }

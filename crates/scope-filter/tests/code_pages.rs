@@ -57,7 +57,9 @@ fn no_page_is_ever_writable_and_executable() {
             looks
         });
         let filters: Vec<Filter> = (0..200).map(filter).collect();
-        filters.iter().for_each(|filter| filter.make_native().unwrap());
+        for filter in &filters {
+            filter.make_native().unwrap();
+        }
         assert!(filters.iter().all(|filter| filter.for_link(LinkType::ETHERNET).is_native()));
         let code = code_bytes();
         done.store(true, Ordering::Relaxed);
@@ -71,14 +73,20 @@ fn no_page_is_ever_writable_and_executable() {
 fn code_is_given_back_with_the_last_user_of_its_filter() {
     let _alone = ONE_AT_A_TIME.lock().unwrap();
     let make = |n: u32| filter(n).make_native().unwrap();
-    (0..300).for_each(make);
+    for n in 0..300 {
+        make(n);
+    }
     let (mappings, resident) = (maps().len(), resident_kib());
-    (0..2000).for_each(make);
+    for n in 0..2000 {
+        make(n);
+    }
     let (mappings_after, resident_after) = (maps().len(), resident_kib());
     assert!(mappings_after <= mappings + 20, "{mappings} mappings before, {mappings_after} after");
     assert!(resident_after <= resident + 4096, "{resident} KiB before, {resident_after} after");
     let kept: Vec<Filter> = (0..100).map(filter).collect();
-    kept.iter().for_each(|filter| filter.make_native().unwrap());
+    for filter in &kept {
+        filter.make_native().unwrap();
+    }
     let predicate = kept[0].for_link(LinkType::ETHERNET);
     let code = code_bytes();
     drop(kept);

@@ -1,4 +1,4 @@
-//! No filter text makes libpcap ask the system's name service. A process of its own: here the functions that
+//! No filter text makes libpcap use the system's name service. A process of its own: here the functions that
 //! do so are replaced.
 //!
 //! A program's own functions come before those of the C library, also for libpcap: so each call of one of

@@ -26,7 +26,7 @@ pub struct Fed {
     pub packets: u64,
     /// How long it took, sealing and claiming included.
     pub elapsed: Duration,
-    /// Longest time from the end of one batch to the end of the next; zero unless it was asked for.
+    /// Longest time from the end of one batch to the end of the next; zero unless it was requested.
     pub pause: Duration,
     /// The same without what the thread waited for a core in that very time.
     pub own_pause: Duration,
@@ -39,7 +39,7 @@ impl Fed {
     }
 }
 
-/// The writing end of a lane with a source of made packets. Runs follow one another in the same lane.
+/// The writing end of a lane with a source of made packets. Runs follow each other in the same lane.
 pub struct Feeder {
     ring: Arc<Ring>,
     writer: LaneWriter,
@@ -106,7 +106,7 @@ impl Feeder {
     }
 
     /// The same as [`Feeder::feed`] for `span`; looks for the longest pause. `waited` says how long this
-    /// thread has waited for a core so far; it is asked after each pause that is long enough for that.
+    /// thread has waited for a core so far; it is called after each pause that is long enough for that.
     pub fn feed_for(&mut self, source: &Packets, span: Duration, waited: impl Fn() -> Duration) -> Fed {
         /// Shorter than a thread is ever away for another one.
         const WAIT_MIN: Duration = Duration::from_micros(20);
@@ -126,7 +126,7 @@ impl Feeder {
                     let waited_now = waited();
                     own = own.saturating_sub(waited_now.saturating_sub(waited_before));
                     waited_before = waited_now;
-                    last = Instant::now(); // asking is no pause of the ring's
+                    last = Instant::now(); // the call is no pause of the ring's
                 }
                 (longest, own_longest) = (longest.max(pause), own_longest.max(own));
             };
@@ -233,7 +233,7 @@ impl Arrivals for Fresh<'_> {
 }
 
 /// Checks what `lane` has in the ring, byte for byte, from packet `base` on, which is packet 0 of `source`,
-/// up to the `packets`-th: every block, every key entry, and no gap between segments that follow one another.
+/// up to the `packets`-th: every block, every key entry, and no gap between successive segments.
 /// Older segments may be missing between others: one that was pinned when its turn came outlives its
 /// successors. The packets that were still there.
 ///

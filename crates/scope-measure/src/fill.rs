@@ -29,7 +29,9 @@ pub fn fill(chunks: &mut [&mut [u8]]) {
         #[cfg(not(target_arch = "x86_64"))]
         {
             let _ = avx512;
-            chunk.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&PATTERN.to_le_bytes()));
+            for word in chunk.chunks_exact_mut(8) {
+                word.copy_from_slice(&PATTERN.to_le_bytes());
+            }
         }
     }
     #[cfg(target_arch = "x86_64")]
@@ -74,7 +76,9 @@ pub fn check_filled(chunks: &[&mut [u8]]) -> bool {
 /// Copies the first half of `chunks` to the second, with what the language has for it; the bytes copied.
 pub fn copy(chunks: &mut [&mut [u8]]) -> u64 {
     let (from, to) = chunks.split_at_mut(chunks.len() / 2);
-    from.iter().zip(to).for_each(|(from, to)| to.copy_from_slice(from));
+    for (from, to) in from.iter().zip(to) {
+        to.copy_from_slice(from);
+    }
     (from.len() * Arena::CHUNK_BYTES) as u64
 }
 

@@ -46,7 +46,9 @@ impl Packets {
     pub fn new(sizes: Sizes) -> Packets {
         let mut random = Random(1);
         let mut lengths: Vec<usize> = (0..SOURCES).map(|index| length(sizes, index)).collect();
-        (1..SOURCES).rev().for_each(|index| lengths.swap(index, random.below(index as u64 + 1) as usize));
+        for index in (1..SOURCES).rev() {
+            lengths.swap(index, random.below(index as u64 + 1) as usize);
+        }
         let mut frames: Vec<Box<[u8]>> = lengths
             .iter()
             .enumerate()
@@ -215,7 +217,7 @@ fn frame(random: &mut Random, index: usize, length: usize) -> Vec<u8> {
     out
 }
 
-/// A small generator of numbers (splitmix64): no quality is asked of it but that bytes differ.
+/// A small generator of numbers (splitmix64): no quality is required of it but that bytes differ.
 struct Random(u64);
 
 impl Random {
@@ -253,7 +255,7 @@ mod tests {
             assert_eq!((0..SOURCES as u64).filter(hits).count() as u64, packets.hits(SOURCES as u64));
             assert!(
                 (0..SOURCES as u64)
-                    .all(|number| hits(&number) == Packets::key_test().takes(&keys[number as usize]))
+                    .all(|number| hits(&number) == Packets::key_test().matches(&keys[number as usize]))
             );
             let bytes: u64 = (0..700).map(|number| packets.frame(number).len() as u64).sum();
             assert_eq!(packets.captured_bytes(700), bytes);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-/// Who reads beside the writers.
+/// What reads beside the writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// Nobody.
@@ -25,7 +25,7 @@ pub enum Beside {
 /// Does all of `works` at the same time, each on a thread of its own; from the first one's begin to the last
 /// one's end.
 ///
-/// Each thread looks at the clock itself: whoever only waits for them may be put on a core much later.
+/// Each thread looks at the clock itself: a thread that only waits for them may be put on a core much later.
 pub fn together<W: FnOnce() + Send>(works: impl IntoIterator<Item = W>) -> Duration {
     let works: Vec<W> = works.into_iter().collect();
     let begin = Barrier::new(works.len());
@@ -51,7 +51,9 @@ pub fn together<W: FnOnce() + Send>(works: impl IntoIterator<Item = W>) -> Durat
 pub fn fill_rate(arena: &mut Arena, threads: usize) -> Result<f64, String> {
     let bytes = arena.bytes() as f64;
     let mut chunks = arena.chunks();
-    chunks.iter_mut().for_each(|chunk| chunk[..64].fill(1)); // something else than what will be written
+    for chunk in &mut chunks {
+        chunk[..64].fill(1); // something else than what will be written
+    }
     let share = chunks.len().div_ceil(threads.max(1));
     let elapsed = together(chunks.chunks_mut(share).map(|part| || fill(part)));
     match check_filled(&chunks) {
@@ -68,7 +70,7 @@ pub struct Run<'a> {
     pub source: &'a Packets,
     /// How many of them each writer appends.
     pub packets: u64,
-    /// Who reads beside.
+    /// What reads beside.
     pub beside: Beside,
 }
 
@@ -80,9 +82,9 @@ impl Run<'_> {
     /// # Errors
     /// In words, what is wrong with the result.
     pub fn measure(&self, feeders: &mut [Feeder]) -> Result<(f64, Option<Followed>), String> {
-        feeders.iter_mut().for_each(|feeder| {
+        for feeder in feeders.iter_mut() {
             feeder.begin();
-        });
+        }
         let done = AtomicBool::new(false);
         let (elapsed, followed) = std::thread::scope(|scope| {
             let follower = match self.beside {

@@ -16,7 +16,7 @@ pub enum GapReason {
     InterfaceGone,
     /// The run had not begun to listen.
     NotStarted,
-    /// The run had been told to stop.
+    /// The run had been ordered to stop.
     Stopped,
     /// A capture file begins later.
     CaptureBegin,

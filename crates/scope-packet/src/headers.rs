@@ -2,10 +2,9 @@
 //!
 //! The parse serves as a *screen* for filters with libpcap's meaning, so it reads what libpcap's programs
 //! read, at the same offsets, and sets [`Headers::partial`] wherever a filter could see more than the parse
-//! does: tunnels, IPv6 extension headers, headers cut short, headers with odd lengths, link types it doesn't
+//! does: tunnels, IPv6 extension headers, truncated headers, headers with odd lengths, link types it doesn't
 //! know.
 
-use crate::key::KeyEntry;
 use crate::link::LinkType;
 
 /// What the network layer is.
@@ -119,8 +118,8 @@ impl Headers {
         self.word & FRAGMENT != 0
     }
 
-    /// A filter may see more than this parse: tunnels, extension headers, cut or odd headers, unknown link
-    /// types.
+    /// A filter may see more than this parse: tunnels, extension headers, truncated or odd headers, unknown
+    /// link types.
     pub fn partial(&self) -> bool {
         self.word & PARTIAL != 0
     }
@@ -223,7 +222,7 @@ impl Headers {
         }
     }
 
-    /// The short way for what most packets are; the other way comes to the same. `None`: it isn't such a
+    /// The short way for what most packets are; the other way gives the same result. `None`: it isn't such a
     /// packet.
     #[inline(always)]
     pub(crate) fn plain(data: &[u8]) -> Option<Headers> {
@@ -268,16 +267,10 @@ impl Headers {
         parts: HAS_ETHERNET | HAS_ADDRESSES | HAS_PORTS,
     };
 
-    /// The headers of a plain packet, of which its key entry tells all.
+    /// The headers of a plain packet, from what [`Headers::key_parts`] gave of it: that is all there is.
     #[inline]
-    pub(crate) fn of_plain(key: &KeyEntry) -> Headers {
-        Headers {
-            addresses: u32::from_le_bytes(key.source) as u64
-                | (u32::from_le_bytes(key.destination) as u64) << 32,
-            ports: key.source_port as u32 | (key.destination_port as u32) << 16,
-            word: key.word,
-            ..Headers::PLAIN
-        }
+    pub(crate) fn of_plain((addresses, ports, word): (u64, u32, u32)) -> Headers {
+        Headers { addresses, ports, word, ..Headers::PLAIN }
     }
 
     fn ethernet_from(&mut self, data: &[u8]) {
@@ -323,7 +316,7 @@ impl Headers {
             0x0800 => self.ipv4(data, at),
             0x86dd => self.ipv6(data, at),
             0x0806 | 0x8035 => self.arp(data, at),
-            // MPLS and PPPoE sessions carry IP that filters can ask for.
+            // MPLS and PPPoE sessions carry IP that filters can test.
             0x8847 | 0x8848 | 0x8864 => self.word |= PARTIAL,
             _ => {}
         }
@@ -570,7 +563,7 @@ mod tests {
         }
 
         #[test]
-        fn the_short_way_and_the_long_one_come_to_the_same(v6 in any::<bool>(), at in 12usize..24, byte in any::<u8>(),
+        fn the_short_way_and_the_long_one_give_the_same(v6 in any::<bool>(), at in 12usize..24, byte in any::<u8>(),
             len in 0usize..70, protocol in prop_oneof![Just(6u8), Just(17u8), Just(132u8), any::<u8>()]) {
             let mut frame = if v6 { udp6() } else { udp4() };
             frame[if v6 { 20 } else { 23 }] = protocol;

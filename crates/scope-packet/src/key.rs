@@ -9,7 +9,7 @@
 //! Addresses as they stand in the packet: IPv4 as is, IPv6 folded to 32 bits by exclusive or of its four
 //! words, ARP its protocol addresses. Ports and word are little-endian numbers. The entry may say yes
 //! wrongly, it must never say no wrongly: where a filter could see more than the parse (a tunnel's inside),
-//! the `partial` bit says maybe. DESIGN calls that bit "tunnel"; it is set for headers cut short and
+//! the `partial` bit says maybe. DESIGN calls that bit "tunnel"; it is set for truncated headers and
 //! extension headers, too.
 
 use crate::headers::{self, FRAGMENT, Headers, Kind, PARTIAL, VLAN};
@@ -54,6 +54,14 @@ impl KeyEntry {
             destination_port: (ports >> 16) as u16,
             word,
         }
+    }
+
+    /// The parts that it was made of: see [`Headers::key_parts`].
+    #[inline]
+    pub(crate) fn parts(&self) -> (u64, u32, u32) {
+        let addresses =
+            u32::from_le_bytes(self.source) as u64 | (u32::from_le_bytes(self.destination) as u64) << 32;
+        (addresses, self.source_port as u32 | (self.destination_port as u32) << 16, self.word)
     }
 
     /// The same entry for a block at `offset` bytes from the segment's start (a multiple of 4, below 2 MiB).

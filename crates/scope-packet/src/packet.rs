@@ -16,7 +16,7 @@ pub struct Packet<'a> {
     pub original_len: u32,
     /// Capture time, ns since the Unix epoch, never negative.
     pub time_ns: i64,
-    /// The source's own number of the interface, as [`Sink::interface`] was told it.
+    /// The source's own number of the interface, as [`Sink::interface`] got it.
     pub interface: u32,
     /// The `epb_flags` word of pcapng: bits 0 and 1 are the direction (1 in, 2 out), 0 where nothing is
     /// known.
@@ -66,7 +66,7 @@ pub struct Interface {
     pub snap_len: u32,
     /// Where its times come from.
     pub timestamps: TimestampSource,
-    /// Which part of its source it belongs to, from 0: the number of the file, or of what was asked for live,
+    /// Which part of its source it belongs to, from 0: the number of the file, or of what was requested live,
     /// where several are fed as one, else 0.
     pub part: u32,
 }
@@ -106,7 +106,7 @@ pub trait Sink {
     }
 
     /// Says, before the batch that it speaks of, how capture time goes on. Of a source that waits; a live one
-    /// is held against the system's clock by whoever takes its batches.
+    /// is held against the system's clock by the receiver of its batches.
     fn turn(&mut self, turn: Turn) {
         let _ = turn;
     }

@@ -1,7 +1,7 @@
 //! A batch of packets parsed together: the key entry of each, and its headers.
 //!
 //! The key entry of a plain packet is all of its headers. So only entries are stored for most packets, 16
-//! bytes each, and headers are made of them where somebody asks.
+//! bytes each, and headers are made of them on demand.
 
 use crate::headers::Headers;
 use crate::key::KeyEntry;
@@ -75,7 +75,7 @@ impl Parsed {
     #[inline]
     pub fn headers(&self, at: usize) -> Headers {
         match self.odd >> at & 1 {
-            0 => Headers::of_plain(&self.keys[at]),
+            0 => Headers::of_plain(self.keys[at].parts()),
             _ => self.odd_headers[at],
         }
     }
@@ -127,7 +127,7 @@ mod tests {
     /// What stands in front of the EtherType, or of what begins like an IP packet.
     const FRONTS: [&[u8]; 4] = [&[4; 12], &[0; 14], &[2, 0, 0, 0], &[]];
 
-    /// A packet, some of its bytes then changed, and cut.
+    /// A packet, some of its bytes then changed, and truncated.
     fn packet() -> impl Strategy<Value = Vec<u8>> {
         let protocol = prop_oneof![3 => Just(6u8), 3 => Just(17u8), 1 => Just(132u8), 1 => any::<u8>()];
         let changes = prop_oneof![2 => Just(0usize), 1 => 1..4usize];
@@ -154,7 +154,7 @@ mod tests {
                 assert_eq!(
                     found,
                     (before.headers(at), before.vlan_tags(at), *before.key(at)),
-                    "packet {at} isn't asked for"
+                    "packet {at} isn't called for"
                 );
                 continue;
             }

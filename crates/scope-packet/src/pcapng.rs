@@ -143,9 +143,9 @@ pub struct PacketHead {
     pub captured_len: u32,
     /// Bytes on the wire.
     pub original_len: u32,
-    /// `epb_flags`; 0: the option is left out.
+    /// `epb_flags`; 0: the option is omitted.
     pub flags: u32,
-    /// `epb_dropcount`; 0: the option is left out.
+    /// `epb_dropcount`; 0: the option is omitted.
     pub lost_before: u64,
 }
 

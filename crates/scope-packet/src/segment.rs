@@ -1,4 +1,5 @@
-//! The segment's layout: one format in memory, on disk and on the wire. docs/FORMAT.md tells it byte by byte.
+//! The segment's layout: one format in memory, on disk and on the wire. docs/FORMAT.md describes it byte by
+//! byte.
 //!
 //! ```text
 //!  0                                                                                                    segment_bytes
@@ -39,7 +40,7 @@ pub const fn is_segment_size(bytes: usize) -> bool {
     bytes.is_power_of_two() && bytes >= SEGMENT_BYTES_MIN && bytes <= SEGMENT_BYTES_MAX
 }
 
-/// Most bytes of one packet that a segment of `segment_bytes` keeps; the rest is cut and counted.
+/// Most bytes of one packet that a segment of `segment_bytes` keeps; the rest is truncated and counted.
 pub const fn kept_bytes_max(segment_bytes: usize) -> usize {
     let quarter = segment_bytes / 4;
     if quarter < KEPT_BYTES_MAX { quarter } else { KEPT_BYTES_MAX }

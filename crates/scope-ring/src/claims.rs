@@ -1,4 +1,4 @@
-//! The order in which segments are recycled, for each claim group, and the shares that make the groups.
+//! The order in which segments are recycled, for each claim group, of which each share of the ring has one.
 //!
 //! ```text
 //! common group   slots 0..c          every lane that has no share
@@ -6,24 +6,12 @@
 //!
 //! claim    up to 16 of the held queue ─► front of the sealing queue, pinned ones go to the held queue ─► all of the held queue
 //! ```
-//! A slot belongs to one group for ever: whoever seals it gives it back to the queue it came from.
+//! A slot belongs to one group for ever: its writer gives it back to the queue it came from.
 
-use crate::ring::RingConfig;
-use crate::{RingError, SEGMENTS_PER_LANE_MIN};
-use scope_packet::segment::SEGMENT_BYTES_MIN;
 use std::collections::VecDeque;
 
 /// Held segments that one claim looks at (rule 3).
 const HELD_PROBES: usize = 16;
-
-/// A part of the ring that only its own lanes evict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// Percent of the ring's segments.
-    pub percent: u32,
-    /// Lanes known at the start that have it together, at least 1.
-    pub lanes: u32,
-}
 
 /// Whose segments a lane claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -46,54 +34,6 @@ impl ClaimGroup {
     /// Place among all groups: where [`crate::Ring::group_segments`] has its segments.
     pub fn index(self) -> usize {
         self.0 as usize
-    }
-}
-
-impl RingConfig {
-    /// Segments of each group, the common one first.
-    ///
-    /// # Errors
-    /// Every reason why the sizes or the shares can't be had.
-    pub fn plan_shares(&self, shares: &[Share]) -> Result<Vec<usize>, Vec<RingError>> {
-        let (_, segments) = self.plan().map_err(|error| vec![error])?;
-        let needed = |lanes: u32| lanes as u64 * SEGMENTS_PER_LANE_MIN;
-        let own = |share: &Share| (segments as u64 * share.percent as u64 / 100) as usize;
-        let mut faults = Vec::new();
-        for (index, share) in shares.iter().enumerate() {
-            let (own, needed) = (own(share) as u64, needed(share.lanes.max(1)));
-            if own < needed {
-                faults.push(RingError::ShareTooSmall {
-                    index,
-                    percent: share.percent,
-                    segments: own,
-                    needed,
-                });
-            }
-        }
-        let common = segments.saturating_sub(shares.iter().map(own).sum());
-        let lanes: u32 = shares.iter().map(|share| share.lanes.max(1)).sum();
-        let needed = needed(self.lanes.saturating_sub(lanes).max(1)); // at least one may still appear
-        if (common as u64) < needed {
-            let percent = shares.iter().map(|share| share.percent as u64).sum();
-            faults.push(RingError::SharesTooLarge { percent, segments: common as u64, needed });
-        }
-        if faults.is_empty() {
-            Ok(std::iter::once(common).chain(shares.iter().map(own)).collect())
-        } else {
-            Err(faults)
-        }
-    }
-
-    /// The same ring where the size of its segments is its own choice: the largest size, up to the one that
-    /// it would choose without shares, at which every share has the segments that it needs. As it is where
-    /// none will do.
-    pub fn sized_for(&self, shares: &[Share]) -> RingConfig {
-        let Ok((largest, _)) = self.plan() else { return *self };
-        let sizes = std::iter::successors(Some(largest as u64), |bytes| Some(bytes / 2));
-        let sizes = sizes.take_while(|&bytes| bytes >= SEGMENT_BYTES_MIN as u64);
-        let mut configs = sizes.map(|bytes| RingConfig { segment_bytes: Some(bytes), ..*self });
-        let fitting = configs.find(|config| config.plan_shares(shares).is_ok());
-        if self.segment_bytes.is_some() { *self } else { fitting.unwrap_or(*self) }
     }
 }
 

@@ -3,7 +3,6 @@
 //! Pin word: `generation << 24 | pins`. Committed word: `sealed << 63 | packets << 32 | bytes`.
 //! Directory entry: `generation << 24 | slot`, 0 is empty.
 
-use crate::protocol::{begin, end, snapshot};
 use scope_packet::{DropReason, Drops, Moment};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -41,9 +40,9 @@ pub struct Header {
     pub wakes: AtomicU32,
     /// Segments sealed so far.
     pub seals: AtomicU32,
-    /// Beats so far: see `Ring::wait_for_beat`. Who waits for the next one sleeps on this word.
+    /// Beats so far: see `Ring::wait_for_beat`. Threads that wait for the next one sleep on this word.
     pub beats: AtomicU32,
-    /// Those who wait for the next beat.
+    /// Threads that wait for the next beat.
     pub waiting_for_beat: AtomicU32,
     /// Interfaces known so far.
     pub interfaces: AtomicU32,
@@ -57,9 +56,11 @@ pub struct LaneControl {
     /// Segments opened so far = sequence of the next one (release / acquire).
     pub next: AtomicU64,
     /// Sequence count of the two counters below (odd: being written).
-    turn: AtomicU64,
-    published_packets: AtomicU64,
-    published_bytes: AtomicU64,
+    pub turn: AtomicU64,
+    /// Packets committed so far.
+    pub published_packets: AtomicU64,
+    /// Their captured bytes.
+    pub published_bytes: AtomicU64,
     /// Link type of the lane.
     pub link_type: AtomicU32,
     /// Worker that writes it.
@@ -76,30 +77,15 @@ pub struct Published {
     pub bytes: u64,
 }
 
-impl LaneControl {
-    /// Publishes the counters that belong to a commit.
-    pub fn publish(&self, published: Published) {
-        let turn = begin(&self.turn);
-        self.published_packets.store(published.packets, Ordering::Relaxed);
-        self.published_bytes.store(published.bytes, Ordering::Relaxed);
-        end(&self.turn, turn);
-    }
-
-    /// A consistent snapshot.
-    pub fn published(&self) -> Published {
-        snapshot(&self.turn, || Published {
-            packets: self.published_packets.load(Ordering::Relaxed),
-            bytes: self.published_bytes.load(Ordering::Relaxed),
-        })
-    }
-}
-
 /// One worker's counters: packets and captured bytes. Written by that worker only, once per commit.
 #[repr(C, align(128))]
 pub struct WorkerControl {
-    turn: AtomicU64,
-    counters: [AtomicU64; 11],
-    dropped: [AtomicU64; REASONS],
+    /// Sequence count of the counters below (odd: being written).
+    pub turn: AtomicU64,
+    /// In the order in which `protocol` writes them.
+    pub counters: [AtomicU64; 11],
+    /// By reason.
+    pub dropped: [AtomicU64; REASONS],
     /// How often capture time was set back for this worker. Changes while `clock_ns` is 0.
     pub era: AtomicU64,
     /// Capture time, ns, up to which everything of this worker is committed; never falls within an era,
@@ -130,9 +116,9 @@ pub struct WorkerCounts {
     pub filtered_packets: u64,
     /// Their captured bytes.
     pub filtered_bytes: u64,
-    /// Packets that were cut though nobody asked for it (they count as stored).
+    /// Packets that were truncated without a snap length that says so (they count as stored).
     pub cut_packets: u64,
-    /// Of these: packets that were cut here, to what a segment can keep.
+    /// Of these: packets that were truncated here, to what a segment can keep.
     pub cut_by_segment_packets: u64,
     /// Packets that were recognised as duplicates.
     pub duplicate_packets: u64,
@@ -146,38 +132,13 @@ pub struct WorkerCounts {
 }
 
 impl WorkerControl {
-    /// Publishes the worker's counters.
-    pub fn publish(&self, counts: &WorkerCounts) {
-        let turn = begin(&self.turn);
-        let values = [
-            counts.received_packets,
-            counts.received_bytes,
-            counts.stored_packets,
-            counts.stored_bytes,
-            counts.filtered_packets,
-            counts.cut_packets,
-            counts.duplicate_packets,
-            counts.late_packets,
-            counts.filtered_bytes,
-            counts.cut_by_segment_packets,
-            counts.stray_packets,
-        ];
-        for (word, value) in self.counters.iter().zip(values) {
-            word.store(value, Ordering::Relaxed);
-        }
-        for (reason, packets) in counts.dropped.iter() {
-            self.dropped[reason as usize].store(packets, Ordering::Relaxed);
-        }
-        end(&self.turn, turn);
-    }
-
     /// How often the counters were published.
     pub fn published(&self) -> u64 {
         self.turn.load(Ordering::Relaxed) / 2
     }
 
-    /// Where the worker stands. Whoever reads the era before the clock never takes the one of a later era for
-    /// that of this one, or, if so, this era is over for the worker.
+    /// Where the worker is in time. The era is read before the clock: so a clock of a later era is never
+    /// taken for one of this era, or, if so, this era is over for the worker.
     pub fn moment(&self) -> Moment {
         let era = self.era.load(Ordering::Acquire);
         match self.clock_ns.load(Ordering::Acquire) {
@@ -189,34 +150,9 @@ impl WorkerControl {
     /// Goes on in another era, from its beginning.
     pub fn begin_era(&self, era: u64) {
         self.clock_ns.store(0, Ordering::Release);
-        self.era.store(era, Ordering::Release); // after the clock, which is none of the new era
+        self.era.store(era, Ordering::Release); // after the clock, which is not one of the new era
         self.first_ns.store(i64::MAX, Ordering::Relaxed);
         self.heard_ns.store(0, Ordering::Relaxed);
-    }
-
-    /// A consistent snapshot.
-    pub fn counts(&self) -> WorkerCounts {
-        snapshot(&self.turn, || {
-            let value = |index: usize| self.counters[index].load(Ordering::Relaxed);
-            let mut dropped = Drops::default();
-            for reason in DropReason::ALL {
-                dropped.add(reason, self.dropped[reason as usize].load(Ordering::Relaxed));
-            }
-            WorkerCounts {
-                received_packets: value(0),
-                received_bytes: value(1),
-                stored_packets: value(2),
-                stored_bytes: value(3),
-                filtered_packets: value(4),
-                cut_packets: value(5),
-                duplicate_packets: value(6),
-                late_packets: value(7),
-                filtered_bytes: value(8),
-                cut_by_segment_packets: value(9),
-                stray_packets: value(10),
-                dropped,
-            }
-        })
     }
 }
 
@@ -245,4 +181,46 @@ pub struct SegmentControl {
     /// The lane's drops by reason before it.
     pub drops_before: [AtomicU64; REASONS],
     padding: [u64; 21 - REASONS],
+}
+
+/// How far a segment is committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// Nothing will be added; foot, statistics and times are in place.
+    pub sealed: bool,
+    /// Packets.
+    pub packets: u32,
+    /// Bytes of packet blocks.
+    pub bytes: u32,
+}
+
+impl Committed {
+    pub(crate) fn from_word(word: u64) -> Committed {
+        Committed {
+            sealed: word & SEALED != 0,
+            packets: (word >> 32 & 0x7fff_ffff) as u32,
+            bytes: word as u32,
+        }
+    }
+
+    pub(crate) fn to_word(self) -> u64 {
+        (if self.sealed { SEALED } else { 0 }) | (self.packets as u64) << 32 | self.bytes as u64
+    }
+}
+
+/// Times of a sealed segment, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentTimes {
+    /// Of the first packet.
+    pub first_ns: i64,
+    /// Of the last packet.
+    pub last_ns: i64,
+    /// Smallest.
+    pub min_ns: i64,
+    /// Largest.
+    pub max_ns: i64,
+    /// Times step back somewhere inside.
+    pub unordered: bool,
+    /// Place in the order of sealing over all lanes.
+    pub sealed_order: u64,
 }

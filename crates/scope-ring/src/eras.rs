@@ -5,7 +5,7 @@
 //! lane   packet 0 ... era 0 ... | packet n ... era 1 ... | packet m ... era 2 ...        (first packet, era), rising
 //! ```
 //! A worker notes where its lanes enter an era before it commits the first packet of it, and a stray
-//! likewise: whoever has seen a packet committed finds here what is to be known of it.
+//! likewise: a reader that has seen a packet committed finds here what is to be known of it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -126,7 +126,9 @@ mod tests {
     #[test]
     fn strays_are_found_by_number_and_bounded() {
         let mut eras = Eras::new(1);
-        (0..STRAYS_MAX as u64 + 5).for_each(|n| eras.stray(0, 2 * n, n as i64));
+        for n in 0..STRAYS_MAX as u64 + 5 {
+            eras.stray(0, 2 * n, n as i64);
+        }
         assert_eq!(eras.strays(0, 11..17), [(12, 6), (14, 7), (16, 8)]);
         assert_eq!(eras.strays(0, 0..10), []);
     }

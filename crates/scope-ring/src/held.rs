@@ -1,7 +1,8 @@
 //! Pins that one holder keeps within its allowance: of each claim group no more than the group's part of it,
 //! so that holders never take a share's last segments while the ring has others.
 
-use crate::pin::{Allowance, Pinned};
+use crate::budget::Allowance;
+use crate::pin::Pinned;
 use crate::ring::Ring;
 use scope_packet::SegmentId;
 use std::collections::BTreeMap;

@@ -15,11 +15,13 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `region` | the memory: layout, mapping, prefault, what the machine has |
-//! | `control` | the words that workers and readers share, `repr(C)` |
+//! | `control` | the words that workers and readers share, `repr(C)`, and what they say |
+//! | `config` | what a ring is made of: sizes and shares, checked |
 //! | [`ring`] | the ring as a whole: lanes, claiming, snapshots |
-//! | [`claims`] | the order of recycling, for each claim group; shares |
+//! | [`claims`] | the order of recycling, for each claim group |
 //! | `protocol` | every ordering: claim, open, commit, seal, pin, unpin, snapshots |
-//! | [`pin`], [`held`] | holding segments; the pin budget |
+//! | [`pin`], [`held`], [`budget`] | holding segments; the pin budget |
+//! | `blocks` | packet blocks, lent in place |
 //! | `lock`, `futex` | waiting: for each other at claims, for news |
 //! | [`writer`] | append, commit, seal |
 //! | `stream` | the open segment's bytes, written at memory speed |
@@ -27,7 +29,7 @@
 //! | [`search`] | by time and by key, without touching other packets |
 //! | [`summary`], `summarizer` | what lets a search skip whole segments; the thread that builds it |
 //! | `spans` | times of all segments, small enough to be searched in microseconds |
-//! | [`timeline`] | the seam for who asks for a span of time: of the ring, later of other rooms |
+//! | [`timeline`] | the seam for dumps and searches of a span of time: of the ring, later of other rooms |
 //! | [`follow`] | who must not be overrun by workers that can wait |
 //! | [`evicted`] | what is remembered of recycled segments |
 //! | `losses` | what never came into the ring: gaps by reason, and for how long each worker listened |
@@ -35,7 +37,10 @@
 //!
 //! Absent on purpose: the ring knows nothing of files, filters, triggers or threads, and hashes nothing.
 
+mod blocks;
+pub mod budget;
 pub mod claims;
+mod config;
 mod control;
 mod eras;
 pub mod evicted;
@@ -59,16 +64,19 @@ pub mod timeline;
 mod times;
 pub mod writer;
 
-pub use claims::{ClaimGroup, Share};
-pub use control::WorkerCounts;
+pub use blocks::Blocks;
+pub use budget::Allowance;
+pub use claims::ClaimGroup;
+pub use config::{RingConfig, Share};
+pub use control::{Committed, SegmentTimes, WorkerCounts};
 pub use evicted::Lost;
 pub use follow::Follower;
 pub use held::Held;
-pub use pin::{Allowance, Committed, Pinned, SegmentTimes};
+pub use pin::Pinned;
 pub use reader::{Batch, Reader, ReaderCounts, ReaderGroup, Steering, Tap};
 pub use region::{Arena, MemoryKind, MemoryOptions, RingMemory};
 pub use registry::{InterfaceEntry, Interfaces};
-pub use ring::{LaneInfo, Ring, RingConfig, RingCounters};
+pub use ring::{LaneInfo, Ring, RingCounters};
 pub use search::{KeyTest, Matches, SegmentQueue};
 pub use stream::{Arrivals, Form, Incoming};
 pub use summarizer::Summarizer;
@@ -89,7 +97,7 @@ pub enum RingError {
     /// No power of two, or out of range.
     #[error("segment size {bytes} B: it must be a power of two from 64 KiB to 2 MiB")]
     SegmentSize {
-        /// As asked for, bytes.
+        /// As requested, bytes.
         bytes: u64,
     },
     /// The ring can't give its lanes what they need.
@@ -98,7 +106,7 @@ pub enum RingError {
          of {segment_bytes} B each); enlarge --ring or choose a smaller --segment"
     )]
     TooSmall {
-        /// As asked for, bytes.
+        /// As requested, bytes.
         ring_bytes: u64,
         /// Smallest size that would do, bytes.
         needed: u64,
@@ -117,7 +125,7 @@ pub enum RingError {
     ShareTooSmall {
         /// Which of the shares, from 0.
         index: usize,
-        /// As asked for.
+        /// As requested.
         percent: u32,
         /// Segments that it would be.
         segments: u64,
@@ -143,7 +151,7 @@ pub enum RingError {
          stay free; choose a smaller --ring"
     )]
     NoMemory {
-        /// As asked for, bytes.
+        /// As requested, bytes.
         ring_bytes: u64,
         /// What there is, bytes.
         available: u64,
@@ -156,7 +164,7 @@ pub enum RingError {
          ulimit -v and vm.overcommit_memory"
     )]
     Refused {
-        /// As asked for, bytes.
+        /// As requested, bytes.
         ring_bytes: u64,
         /// The system's own words.
         #[source]
@@ -191,7 +199,7 @@ pub enum RingError {
     /// No such NUMA node, or it has no memory.
     #[error("NUMA node {node}: there is no such node with memory; there are: {nodes}")]
     NoNode {
-        /// As asked for.
+        /// As requested.
         node: u32,
         /// Those with memory, in words.
         nodes: String,
@@ -202,7 +210,7 @@ pub enum RingError {
          or leave the node to the system"
     )]
     Node {
-        /// As asked for.
+        /// As requested.
         node: u32,
         /// The system's own words.
         #[source]

@@ -23,7 +23,7 @@ struct Span {
 }
 
 impl Span {
-    /// Takes in one of the same reason, whosever it is.
+    /// Merges one of the same reason, of any worker.
     fn join(&mut self, other: &Gap) {
         let gap = &mut self.gap;
         gap.from_ns = gap.from_ns.min(other.from_ns);
@@ -49,7 +49,7 @@ impl Span {
     }
 }
 
-/// Eras of workers that are over and remembered: of older ones nobody asks any more.
+/// Eras of workers that are over and remembered: older ones are not needed any more.
 const PAST_MAX: usize = 65_536;
 
 /// For how long one worker listened in one era.

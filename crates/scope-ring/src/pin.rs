@@ -1,60 +1,17 @@
-//! Pins: holding a segment while its bytes are read, and the budget that bounds how much can be held. Who may
-//! have a slot is decided through one word, see [`protocol`].
+//! Pins: holding a segment while its bytes are read. Who may have a slot is decided through one word, see
+//! [`protocol`].
 
-use crate::control::SEALED;
-use crate::lock::Mutex;
+use crate::blocks::Blocks;
+use crate::control::{Committed, SegmentTimes};
 use crate::protocol;
 use crate::ring::Ring;
-use crate::search::{Column, Matches};
+use crate::search::{Column, KeyTest, Matches, Picked};
 use crate::timeline::Packets;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
-use scope_packet::pcapng::PacketBlock;
 use scope_packet::segment::{self, SegmentId};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// How far a segment is committed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Committed {
-    /// Nothing will be added; foot, statistics and times are in place.
-    pub sealed: bool,
-    /// Packets.
-    pub packets: u32,
-    /// Bytes of packet blocks.
-    pub bytes: u32,
-}
-
-impl Committed {
-    pub(crate) fn from_word(word: u64) -> Committed {
-        Committed {
-            sealed: word & SEALED != 0,
-            packets: (word >> 32 & 0x7fff_ffff) as u32,
-            bytes: word as u32,
-        }
-    }
-
-    pub(crate) fn to_word(self) -> u64 {
-        (if self.sealed { SEALED } else { 0 }) | (self.packets as u64) << 32 | self.bytes as u64
-    }
-}
-
-/// Times of a sealed segment, ns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SegmentTimes {
-    /// Of the first packet.
-    pub first_ns: i64,
-    /// Of the last packet.
-    pub last_ns: i64,
-    /// Smallest.
-    pub min_ns: i64,
-    /// Largest.
-    pub max_ns: i64,
-    /// Times step back somewhere inside.
-    pub unordered: bool,
-    /// Place in the order of sealing over all lanes.
-    pub sealed_order: u64,
-}
 
 /// A hold on one segment: its committed bytes stay as they are until this is dropped, also by unwinding.
 pub struct Pinned {
@@ -64,9 +21,30 @@ pub struct Pinned {
     first_packet: u64,
 }
 
+impl Ring {
+    /// Pins a segment; `None` where it isn't there yet, isn't there any more, or is another run's.
+    pub fn pin(self: &Arc<Self>, id: SegmentId) -> Option<Pinned> {
+        if id.run != self.run_id() || id.lane as usize >= self.region().layout().lanes {
+            return None;
+        }
+        let entry = protocol::find(self.region().directory(id.lane, id.sequence));
+        let pinned = entry.and_then(|entry| self.pin_at(entry, id));
+        pinned.or_else(|| self.straggler(id).and_then(|entry| self.pin_at(entry, id)))
+    }
+
+    fn pin_at(self: &Arc<Self>, (slot, generation): (u32, u64), id: SegmentId) -> Option<Pinned> {
+        let control = self.region().segment(slot);
+        if !protocol::pin(&control.word, generation) {
+            return None;
+        }
+        let pinned = Pinned::new(self.clone(), slot, id);
+        protocol::holds(control, id.lane, id.sequence).then_some(pinned) // a wrong one is unpinned by its drop
+    }
+}
+
 impl Pinned {
     /// Wraps a pin that [`protocol::pin`] has just taken on `slot`.
-    pub(crate) fn new(ring: Arc<Ring>, slot: u32, id: SegmentId) -> Pinned {
+    fn new(ring: Arc<Ring>, slot: u32, id: SegmentId) -> Pinned {
         let first_packet = ring.region().segment(slot).first_packet.load(Ordering::Relaxed);
         Pinned { ring, slot, id, first_packet }
     }
@@ -125,7 +103,7 @@ impl Pinned {
         assert!(from <= to && to <= self.committed().bytes);
         // SAFETY: committed bytes aren't written again until the slot is recycled, which this pin forbids.
         let bytes = unsafe { self.ring.region().bytes(self.slot, from as usize..to as usize) };
-        Blocks { bytes }
+        Blocks::new(bytes)
     }
 
     /// Entry `index` of the key column; `index` is below the committed number of packets.
@@ -147,6 +125,23 @@ impl Pinned {
         // SAFETY: as in `blocks`; entries are committed with their packets.
         let bytes = unsafe { self.ring.region().bytes(self.slot, at(to)..at(from)) };
         Column::new(bytes)
+    }
+
+    /// Indices within the segment of the packets among `from..to` whose entries pass, ascending.
+    pub fn matches(&self, test: &KeyTest, from: u32, to: u32) -> impl Iterator<Item = u32> + '_ {
+        self.column(from, to).matches(test).map(move |index| from + index)
+    }
+
+    /// The blocks of packets `from..to` by their index in the segment, through the column's offsets.
+    pub fn indexed(&self, from: u32, to: u32) -> Picked<'_, Range<u32>> {
+        self.pick(from..to)
+    }
+
+    /// The blocks of the packets at `indices` (any order, below what is committed now), through the column's
+    /// offsets.
+    pub fn pick<I: Iterator<Item = u32>>(&self, indices: I) -> Picked<'_, I> {
+        let committed = self.committed();
+        Picked::new(self.column(0, committed.packets), self.blocks(0, committed.bytes), indices)
     }
 
     /// Smallest and largest time of what is committed (ns), and whether times step back somewhere inside. Of
@@ -181,157 +176,5 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         protocol::unpin(&self.ring.region().segment(self.slot).word);
-    }
-}
-
-/// Packet blocks one after another, lent in place.
-#[derive(Clone, Copy, Debug)]
-pub struct Blocks<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> Blocks<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Blocks<'a> {
-        Blocks { bytes }
-    }
-
-    /// The block at `offset` bytes from the first one; panics where none begins.
-    #[inline]
-    pub fn at(&self, offset: u32) -> PacketBlock<'a> {
-        PacketBlock::first(&self.bytes[offset as usize..]).expect("a committed block begins here")
-    }
-
-    /// All bytes.
-    pub fn bytes(&self) -> &'a [u8] {
-        self.bytes
-    }
-}
-
-impl<'a> Iterator for Blocks<'a> {
-    type Item = PacketBlock<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<PacketBlock<'a>> {
-        let block = PacketBlock::first(self.bytes)?;
-        self.bytes = &self.bytes[block.bytes().len()..];
-        Some(block)
-    }
-}
-
-/// How many segments dumps may hold together, and how it is shared out.
-///
-/// Every allowed dump has a share. A dump that begins may take all that is free, less one share for each
-/// further dump that may still come; so none can starve the next. Where more dumps are allowed than there are
-/// segments, the last ones get none, which is counted: they hold nothing ahead of their reading.
-#[derive(Debug)]
-pub struct PinBudget {
-    /// Segments in all.
-    segments: u64,
-    state: Mutex<BudgetState>,
-}
-
-#[derive(Debug, Default)]
-struct BudgetState {
-    taken: u64,
-    holders: u64,
-    /// Holders that got nothing, so far.
-    refused: u64,
-}
-
-impl PinBudget {
-    /// A budget of `segments`.
-    pub fn new(segments: u64) -> PinBudget {
-        PinBudget { segments, state: Mutex::default() }
-    }
-
-    /// Charges up to `wanted` segments for a new holder among at most `holders_max`: at least one where any
-    /// is free.
-    pub fn take(self: &Arc<Self>, wanted: u64, holders_max: u64) -> Allowance {
-        let mut state = self.state.lock().expect("no panic while held");
-        state.holders += 1;
-        let share = (self.segments / holders_max.max(1)).max(1);
-        let reserved = share * holders_max.saturating_sub(state.holders);
-        let free = self.segments.saturating_sub(state.taken);
-        let granted = free.saturating_sub(reserved).clamp(1, wanted.max(1)).min(free);
-        state.taken += granted;
-        state.refused += u64::from(granted == 0);
-        Allowance { budget: self.clone(), segments: granted }
-    }
-
-    /// Segments that may be charged in all.
-    pub fn segments(&self) -> u64 {
-        self.segments
-    }
-
-    /// Holders that got nothing, so far.
-    pub fn refused(&self) -> u64 {
-        self.state.lock().expect("no panic while held").refused
-    }
-
-    /// Segments charged now.
-    pub fn taken(&self) -> u64 {
-        self.state.lock().expect("no panic while held").taken
-    }
-}
-
-/// The segments that one dump may hold at a time, charged until it is dropped.
-#[derive(Debug)]
-pub struct Allowance {
-    budget: Arc<PinBudget>,
-    segments: u64,
-}
-
-impl Allowance {
-    /// Segments that may be held at a time; 0 where none was free.
-    pub fn segments(&self) -> u64 {
-        self.segments
-    }
-
-    /// Gives all of them back: nothing is held from now on.
-    pub fn give_back(&mut self) {
-        let mut state = self.budget.state.lock().expect("no panic while held");
-        state.taken -= std::mem::take(&mut self.segments);
-    }
-}
-
-impl Drop for Allowance {
-    fn drop(&mut self) {
-        let mut state = self.budget.state.lock().expect("no panic while held");
-        state.taken -= self.segments;
-        state.holders -= 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_dump_leaves_a_share_for_each_that_may_come() {
-        let budget = Arc::new(PinBudget::new(32));
-        let first = budget.take(1000, 8);
-        assert_eq!(first.segments(), 32 - 7 * 4);
-        let second = budget.take(2, 8);
-        assert_eq!(second.segments(), 2);
-        let third = budget.take(1000, 8);
-        assert_eq!(third.segments(), 32 - 4 - 2 - 5 * 4);
-        drop(first);
-        drop(third);
-        drop(second);
-        assert_eq!(budget.taken(), 0);
-        let alone = budget.take(1000, 1);
-        assert_eq!(alone.segments(), 32);
-        let late = budget.take(5, 1);
-        assert_eq!((late.segments(), budget.taken(), budget.refused()), (0, 32, 1), "a bound is a bound");
-    }
-
-    #[test]
-    fn of_more_dumps_than_segments_each_gets_one_until_there_are_none() {
-        let budget = Arc::new(PinBudget::new(4));
-        let mut all: Vec<Allowance> = (0..6).map(|_| budget.take(u64::MAX, 6)).collect();
-        assert_eq!(all.iter().map(Allowance::segments).collect::<Vec<_>>(), [1, 1, 1, 1, 0, 0]);
-        assert_eq!((budget.taken(), budget.refused()), (4, 2));
-        all[0].give_back();
-        assert_eq!((all[0].segments(), budget.taken()), (0, 3));
     }
 }

@@ -17,9 +17,11 @@
 //! generation. `models/` runs this file and its users through every order that the memory model allows, and
 //! with seeded faults.
 
-use crate::control::{LaneControl, PIN_BITS, PINS, Published, SegmentControl};
-use crate::pin::{Committed, SegmentTimes};
-use scope_packet::Drops;
+use crate::control::{
+    Committed, LaneControl, PIN_BITS, PINS, Published, SegmentControl, SegmentTimes, WorkerControl,
+    WorkerCounts,
+};
+use scope_packet::{DropReason, Drops};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Takes the slot of `word` if nobody holds it; the new generation, with one pin, which is the owner's.
@@ -151,15 +153,85 @@ fn publish_span(control: &SegmentControl, (min_ns, max_ns, unordered): (i64, i64
     control.unordered.store(u32::from(unordered), Ordering::Relaxed);
 }
 
-/// The span of a pinned segment, for who has looked at its committed word before: it speaks of these packets,
-/// perhaps of later ones, too.
+/// The span of a pinned segment, for a caller that has looked at its committed word before: it speaks of
+/// these packets, perhaps of later ones, too.
 pub(crate) fn span(control: &SegmentControl) -> (i64, i64, bool) {
     let [min_ns, max_ns] = [2, 3].map(|index: usize| control.times[index].load(Ordering::Relaxed));
     (min_ns, max_ns, control.unordered.load(Ordering::Relaxed) != 0)
 }
 
+impl LaneControl {
+    /// Publishes the counters that belong to a commit.
+    pub fn publish(&self, published: Published) {
+        let turn = begin(&self.turn);
+        self.published_packets.store(published.packets, Ordering::Relaxed);
+        self.published_bytes.store(published.bytes, Ordering::Relaxed);
+        end(&self.turn, turn);
+    }
+
+    /// A consistent snapshot.
+    pub fn published(&self) -> Published {
+        snapshot(&self.turn, || Published {
+            packets: self.published_packets.load(Ordering::Relaxed),
+            bytes: self.published_bytes.load(Ordering::Relaxed),
+        })
+    }
+}
+
+impl WorkerControl {
+    /// Publishes the worker's counters.
+    pub fn publish(&self, counts: &WorkerCounts) {
+        let turn = begin(&self.turn);
+        let values = [
+            counts.received_packets,
+            counts.received_bytes,
+            counts.stored_packets,
+            counts.stored_bytes,
+            counts.filtered_packets,
+            counts.cut_packets,
+            counts.duplicate_packets,
+            counts.late_packets,
+            counts.filtered_bytes,
+            counts.cut_by_segment_packets,
+            counts.stray_packets,
+        ];
+        for (word, value) in self.counters.iter().zip(values) {
+            word.store(value, Ordering::Relaxed);
+        }
+        for (reason, packets) in counts.dropped.iter() {
+            self.dropped[reason as usize].store(packets, Ordering::Relaxed);
+        }
+        end(&self.turn, turn);
+    }
+
+    /// A consistent snapshot.
+    pub fn counts(&self) -> WorkerCounts {
+        snapshot(&self.turn, || {
+            let value = |index: usize| self.counters[index].load(Ordering::Relaxed);
+            let mut dropped = Drops::default();
+            for reason in DropReason::ALL {
+                dropped.add(reason, self.dropped[reason as usize].load(Ordering::Relaxed));
+            }
+            WorkerCounts {
+                received_packets: value(0),
+                received_bytes: value(1),
+                stored_packets: value(2),
+                stored_bytes: value(3),
+                filtered_packets: value(4),
+                cut_packets: value(5),
+                duplicate_packets: value(6),
+                late_packets: value(7),
+                filtered_bytes: value(8),
+                cut_by_segment_packets: value(9),
+                stray_packets: value(10),
+                dropped,
+            }
+        })
+    }
+}
+
 /// Begins an update under a sequence count: readers that look now try again.
-pub(crate) fn begin(turn: &AtomicU64) -> u64 {
+fn begin(turn: &AtomicU64) -> u64 {
     let now = turn.load(Ordering::Relaxed);
     turn.store(now + 1, Ordering::Relaxed);
     fence(Ordering::Release); // the odd count before the values
@@ -167,12 +239,12 @@ pub(crate) fn begin(turn: &AtomicU64) -> u64 {
 }
 
 /// Ends the update that [`begin`] returned.
-pub(crate) fn end(turn: &AtomicU64, began: u64) {
+fn end(turn: &AtomicU64, began: u64) {
     turn.store(began + 2, Ordering::Release); // the values before the even count
 }
 
 /// Reads values under a sequence count until no update ran meanwhile.
-pub(crate) fn snapshot<T>(turn: &AtomicU64, read: impl Fn() -> T) -> T {
+fn snapshot<T>(turn: &AtomicU64, read: impl Fn() -> T) -> T {
     loop {
         let before = turn.load(Ordering::Acquire);
         let values = read();

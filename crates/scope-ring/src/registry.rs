@@ -1,8 +1,8 @@
 //! Interface numbers for the whole run: append-only, in order of appearance, never reused.
 //!
 //! One entry per lane and interface, so that a packet block's interface number is right wherever its segment
-//! goes. The descriptions lie as whole pcapng blocks in the region's interface area, too, for whoever finds
-//! the region after a crash.
+//! goes. The descriptions lie as whole pcapng blocks in the region's interface area, too, for a program that
+//! finds the region after a crash.
 
 use crate::INTERFACES_MAX;
 use crate::lock::Mutex;
@@ -10,9 +10,9 @@ use crate::region::{INTERFACE_AREA_BYTES, Region};
 use scope_packet::{Interface, LinkType, TimestampSource, pcapng};
 use std::sync::atomic::Ordering;
 
-/// Names longer than this many bytes are cut in descriptions.
+/// Names longer than this many bytes are truncated in descriptions.
 const NAME_BYTES_MAX: usize = 64;
-/// Descriptions longer than this many bytes are cut.
+/// Descriptions longer than this many bytes are truncated.
 const DESCRIPTION_BYTES_MAX: usize = 120;
 
 // The area holds the largest description of every interface that a run may know.
@@ -28,7 +28,7 @@ pub struct InterfaceEntry {
     pub link_type: LinkType,
     /// `if_name`.
     pub name: String,
-    /// Bytes of a packet that were asked for; 0: all.
+    /// Snap length, bytes; 0: none.
     pub snap_len: u32,
     /// Where its times come from.
     pub timestamps: TimestampSource,
@@ -43,7 +43,7 @@ impl InterfaceEntry {
     }
 }
 
-/// Who knows a run's interfaces by their numbers: its ring, later the files that it left.
+/// What knows a run's interfaces by their numbers: its ring, later the files that it left.
 pub trait Interfaces {
     /// The interface with this number.
     fn interface(&self, number: u32) -> Option<InterfaceEntry>;
@@ -77,10 +77,10 @@ impl Registry {
         let entry = InterfaceEntry {
             lane,
             link_type: interface.link_type,
-            name: cut(&interface.name, NAME_BYTES_MAX),
+            name: truncated(&interface.name, NAME_BYTES_MAX),
             snap_len: interface.snap_len,
             timestamps: interface.timestamps,
-            description: cut(&describe(lane, interface), DESCRIPTION_BYTES_MAX),
+            description: truncated(&describe(lane, interface), DESCRIPTION_BYTES_MAX),
         };
         let mut block = Vec::new();
         entry.write(&mut block);
@@ -115,8 +115,8 @@ fn describe(lane: u32, interface: &Interface) -> String {
     format!("lane {lane}; snap length {snap}; timestamps {}{own}", interface.timestamps.name())
 }
 
-/// Cuts at a character boundary.
-fn cut(text: &str, bytes_max: usize) -> String {
+/// Truncates at a character boundary.
+fn truncated(text: &str, bytes_max: usize) -> String {
     let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -1,20 +1,19 @@
-//! The ring as a whole: creating it, opening lanes, claiming segments, pinning them, consistent snapshots.
+//! The ring as a whole: creating it, its lanes, claiming segments, clocks and eras, consistent snapshots.
 
-use crate::claims::{ClaimGroup, Claims, Share};
-use crate::control::{PINS, Published, REGION_MAGIC, WorkerControl, WorkerCounts};
+use crate::budget::PinBudget;
+use crate::claims::{ClaimGroup, Claims};
+use crate::config::{RingConfig, Share};
+use crate::control::{Committed, Published, REGION_MAGIC, WorkerControl, WorkerCounts};
 use crate::eras::Eras;
 use crate::evicted::{Evicted, History, Lost};
 use crate::follow::{Follower, Followers};
 use crate::lock::Mutex;
 use crate::losses::LossLog;
-use crate::pin::{Committed, PinBudget, Pinned};
-use crate::region::{Layout, Machine, MemoryOptions, Region, RingMemory};
+use crate::region::{MemoryOptions, Region, RingMemory};
 use crate::registry::{InterfaceEntry, Interfaces, Registry};
 use crate::spans::SpanTable;
 use crate::stream::Form;
-use crate::writer::LaneWriter;
-use crate::{LINK_TYPES_MAX, RingError, SEGMENTS_PER_LANE_MIN, futex, protocol};
-use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, is_segment_size};
+use crate::{RingError, futex, protocol};
 use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType, Moment, SegmentId};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,79 +21,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Segments per lane that a segment size of the ring's own choice aims at.
-const SEGMENTS_PER_LANE_AIM: u64 = 64;
 /// Workers wake waiting readers at most this often.
 const WAKE_INTERVAL: Duration = Duration::from_micros(50);
-/// Beats in one turn of the smallest claim group: who reads at each of them is never overrun, unless reading
-/// takes longer.
+/// Beats in one turn of the smallest claim group: a reader that reads at each of them is never overrun,
+/// unless reading takes longer.
 const BEATS_PER_TURN: u32 = 4;
 
-/// What a ring is made of.
-#[derive(Clone, Copy, Debug)]
-pub struct RingConfig {
-    /// Bytes of all segments together; rounded down to whole segments.
-    pub ring_bytes: u64,
-    /// Bytes of one segment; `None`: picked to fit the ring and its lanes.
-    pub segment_bytes: Option<u64>,
-    /// Workers that will write.
-    pub workers: u32,
-    /// Lanes known at the start, at least 1.
-    pub lanes: u32,
-    /// The run's 128 random bits.
-    pub run_id: [u8; 16],
-}
-
-impl RingConfig {
-    /// Checks the sizes: the segment's bytes and the number of segments, or why not.
-    pub fn plan(&self) -> Result<(usize, usize), RingError> {
-        let lanes = self.lanes.max(1) as u64;
-        let segment_bytes = match self.segment_bytes {
-            Some(bytes) => bytes,
-            None => {
-                let aim = (self.ring_bytes / (lanes * SEGMENTS_PER_LANE_AIM)).max(1);
-                (1u64 << aim.ilog2()).clamp(SEGMENT_BYTES_MIN as u64, SEGMENT_BYTES_MAX as u64)
-            }
-        };
-        if !usize::try_from(segment_bytes).is_ok_and(is_segment_size) {
-            return Err(RingError::SegmentSize { bytes: segment_bytes });
-        }
-        let segments = self.ring_bytes / segment_bytes;
-        if segments < lanes * SEGMENTS_PER_LANE_MIN {
-            return Err(RingError::TooSmall {
-                ring_bytes: self.ring_bytes,
-                needed: lanes * SEGMENTS_PER_LANE_MIN * segment_bytes,
-                lanes,
-                per_lane: SEGMENTS_PER_LANE_MIN,
-                segment_bytes,
-            });
-        }
-        MemoryOptions::default().check(self.ring_bytes, &Machine::this())?;
-        if segments > PINS {
-            let limit = "the most that segments of this size can make".to_string();
-            return Err(RingError::NoMemory {
-                ring_bytes: self.ring_bytes,
-                available: PINS * segment_bytes,
-                limit,
-            });
-        }
-        Ok((segment_bytes as usize, segments as usize))
-    }
-
-    /// Where everything will lie, or why it can't.
-    fn layout(&self) -> Result<Layout, RingError> {
-        let (segment_bytes, segments) = self.plan()?;
-        let workers = self.workers.max(1) as usize;
-        Ok(Layout::new(segment_bytes, segments, workers, workers * LINK_TYPES_MAX as usize))
-    }
-}
-
-/// The fastest form of this processor, or the one that the environment asks for.
+/// The fastest form of this processor, or the one that the environment names.
 fn chosen_form() -> Result<Form, RingError> {
     Form::choose().map_err(|cause| RingError::System { place: "form of writing", cause })
 }
 
-/// Who a lane belongs to.
+/// The owner of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneInfo {
     /// Worker that writes it.
@@ -113,7 +51,7 @@ pub struct RingCounters {
 }
 
 /// What is remembered of packets that are gone. Its lock is taken once per recycled segment or loss, and by
-/// whoever asks.
+/// readers of it.
 struct Memory {
     /// Per lane.
     evicted: Vec<History>,
@@ -148,7 +86,7 @@ pub struct Ring {
     /// Times of sealed segments, to be searched.
     spans: SpanTable,
     memory: Mutex<Memory>,
-    /// Taken once per step back, per lane and look of a dump, and by whoever asks.
+    /// Locked once per step back, per lane and look of a dump, and by other readers of it.
     eras: Mutex<Eras>,
     any_stray: AtomicBool,
     followers: Followers,
@@ -161,7 +99,7 @@ pub struct Ring {
 
 impl Ring {
     /// Makes a ring in whatever memory is best; its pages become resident as they are used. Its lanes write
-    /// in the fastest form of this processor, or the one that the environment asks for: see [`Form::choose`].
+    /// in the fastest form of this processor, or the one that the environment names: see [`Form::choose`].
     ///
     /// # Errors
     /// The sizes don't fit, or the system refuses the memory.
@@ -180,7 +118,7 @@ impl Ring {
     /// As [`Ring::create`], with lanes that write in this form.
     ///
     /// # Errors
-    /// As [`Ring::create`]; or this processor hasn't got the form.
+    /// As [`Ring::create`]; or this processor doesn't have the form.
     pub fn create_with_form(config: &RingConfig, form: Form) -> Result<Arc<Ring>, RingError> {
         Ring::build(config, &[], form)
     }
@@ -196,8 +134,8 @@ impl Ring {
         ))
     }
 
-    /// As [`Ring::create_shared`], in memory as `options` say, all of it resident. `progress` is told the
-    /// bytes done so far, and says whether to go on; if not, the ring works all the same.
+    /// As [`Ring::create_shared`], in memory as `options` say, all of it resident. `progress` gets the
+    /// bytes done so far, and returns whether to go on; if not, the ring works all the same.
     ///
     /// # Errors
     /// The sizes don't fit, or the system refuses the memory, its node or its lock.
@@ -293,7 +231,7 @@ impl Ring {
         self.region.header().lanes_used.load(Ordering::Acquire)
     }
 
-    /// Who lane `lane` belongs to.
+    /// The owner of lane `lane`.
     pub fn lane_info(&self, lane: u32) -> LaneInfo {
         let control = self.region.lane(lane);
         LaneInfo {
@@ -307,20 +245,8 @@ impl Ring {
         self.region.lane(lane).next.load(Ordering::Acquire)
     }
 
-    /// Opens a lane for `worker`. `None` where the lane table is full (each worker has room for
-    /// [`LINK_TYPES_MAX`]). The lane claims its first segment with its first packet.
-    pub fn open_lane(self: &Arc<Self>, worker: u32, link_type: LinkType) -> Option<LaneWriter> {
-        self.open_lane_in(ClaimGroup::COMMON, worker, link_type)
-    }
-
-    /// As [`Ring::open_lane`], for a lane that claims only the segments of `group`, which no other lane
-    /// evicts.
-    pub fn open_lane_in(
-        self: &Arc<Self>,
-        group: ClaimGroup,
-        worker: u32,
-        link_type: LinkType,
-    ) -> Option<LaneWriter> {
+    /// Adds a lane for `worker`, which claims the segments of `group`; `None` where the lane table is full.
+    pub(crate) fn add_lane(&self, group: ClaimGroup, worker: u32, link_type: LinkType) -> Option<u32> {
         assert!((group.0 as usize) < self.group_segments.len(), "the ring was created with this share");
         let _one_at_a_time = self.claims.lock().expect("no panic while held");
         let header = self.region.header();
@@ -335,7 +261,7 @@ impl Ring {
         let era = self.region.worker(worker).era.load(Ordering::Relaxed);
         self.eras.lock().expect("no panic while held").enter(lane, 0, era);
         header.lanes_used.store(lane + 1, Ordering::Release); // after the lane's words
-        Some(LaneWriter::new(self.clone(), lane, link_type))
+        Some(lane)
     }
 
     /// Gives an interface of `lane` its number in the run; `None` at the bound.
@@ -378,8 +304,8 @@ impl Ring {
     /// Takes one slot if nobody holds it, and remembers what was in it.
     fn recycle(&self, slot: u32) -> Option<u64> {
         let control = self.region.segment(slot);
-        // Locked before the slot is taken: whoever finds it recycled and asks afterwards finds the memory of
-        // it, too.
+        // Locked before the slot is claimed: a reader that finds it recycled finds the memory of it
+        // afterwards, too.
         let mut memory = self.memory.lock().expect("no panic while held");
         let generation = protocol::claim(&control.word)?;
         if !memory.stragglers.is_empty() {
@@ -389,7 +315,9 @@ impl Ring {
         let committed = Committed::from_word(control.committed.load(Ordering::Relaxed));
         let lane = control.lane.load(Ordering::Relaxed) as usize;
         if let Some(parts) = memory.parts.remove(&slot) {
-            parts.into_iter().for_each(|part| memory.evicted[lane].push(part));
+            for part in parts {
+                memory.evicted[lane].push(part);
+            }
         } else if committed.packets > 0 {
             memory.evicted[lane].push(Evicted {
                 first_packet: control.first_packet.load(Ordering::Relaxed),
@@ -416,34 +344,16 @@ impl Ring {
         SegmentId { run: self.run_id, lane, sequence }
     }
 
-    /// Pins a segment; `None` where it isn't there yet or no more, or is another run's.
-    pub fn pin(self: &Arc<Self>, id: SegmentId) -> Option<Pinned> {
-        if id.run != self.run_id || id.lane as usize >= self.region.layout().lanes {
-            return None;
-        }
-        let entry = protocol::find(self.region.directory(id.lane, id.sequence));
-        entry.and_then(|entry| self.pin_at(entry, id)).or_else(|| self.pin_straggler(id))
-    }
-
-    fn pin_at(self: &Arc<Self>, (slot, generation): (u32, u64), id: SegmentId) -> Option<Pinned> {
-        let control = self.region.segment(slot);
-        if !protocol::pin(&control.word, generation) {
-            return None;
-        }
-        let pinned = Pinned::new(self.clone(), slot, id);
-        protocol::holds(control, id.lane, id.sequence).then_some(pinned) // a wrong one is unpinned by its drop
-    }
-
+    /// Slot and generation of a segment that the directory doesn't lead to any more, since it was pinned for
+    /// more than a turn of its lane.
     #[cold]
-    fn pin_straggler(self: &Arc<Self>, id: SegmentId) -> Option<Pinned> {
+    pub(crate) fn straggler(&self, id: SegmentId) -> Option<(u32, u64)> {
         if self.straggling.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let straggler = {
-            let memory = self.memory.lock().expect("no panic while held");
-            memory.stragglers.iter().copied().find(|it| it.id == id)?
-        };
-        self.pin_at((straggler.slot, straggler.generation), id)
+        let memory = self.memory.lock().expect("no panic while held");
+        let straggler = memory.stragglers.iter().find(|straggler| straggler.id == id)?;
+        Some((straggler.slot, straggler.generation))
     }
 
     /// Called before the directory's entry for segment `sequence` of `lane` leads to a new slot: where the
@@ -502,7 +412,7 @@ impl Ring {
         );
     }
 
-    /// Notes that packets are missing, or may be, which never came to be stored: of `interface`, by the
+    /// Notes that packets are missing, or may be, which were never stored: of `interface`, by the
     /// number that `worker`'s source gives it. A gap that ends at `i64::MAX` lasts until the next one of the
     /// same worker, interface and reason, which says where both of them end. It speaks of the era that the
     /// worker is in.
@@ -515,25 +425,25 @@ impl Ring {
         self.memory.lock().expect("no panic while held").losses.push(worker, interface, era, gap);
     }
 
-    /// Says that in its era `worker` listens from `from_ns` on, and what there was before. The last word
+    /// Says that in its era `worker` listens from `from_ns` on, and what there was before. The last call
     /// holds.
     pub fn begin_listening(&self, worker: u32, from_ns: i64, reason: GapReason) {
         self.memory.lock().expect("no panic while held").losses.begin(worker, from_ns, reason);
     }
 
     /// Says up to when `worker` has listened, and why it doesn't any more: before its clock ends. The first
-    /// word holds.
+    /// call holds.
     pub fn end_listening(&self, worker: u32, to_ns: i64, reason: GapReason) {
         self.memory.lock().expect("no panic while held").losses.end(worker, to_ns, reason);
     }
 
     /// From when to when (ns) some worker has listened in `era`, `i64::MAX` where one still does; `None`:
-    /// nobody has said.
+    /// not known.
     pub fn listened(&self, era: u64) -> Option<(i64, i64)> {
         self.memory.lock().expect("no panic while held").losses.listened(era)
     }
 
-    /// What of `window` (ns, both ends inclusive) of `era` never came to be stored.
+    /// What of `window` (ns, both ends inclusive) of `era` was never stored.
     pub fn gaps_before(&self, era: u64, window: (i64, i64)) -> Vec<Gap> {
         self.memory.lock().expect("no panic while held").losses.gaps(era, window)
     }
@@ -563,14 +473,16 @@ impl Ring {
         if let Some(heard) = heard_of(control) {
             eras.over(control.era.load(Ordering::Relaxed), heard);
         }
-        lanes.for_each(|(lane, packet)| eras.enter(lane, packet, era));
+        for (lane, packet) in lanes {
+            eras.enter(lane, packet, era);
+        }
         let clock_ns = control.clock_ns.load(Ordering::Relaxed);
         self.memory.lock().expect("no panic while held").losses.begin_era(worker, era, clock_ns);
         control.begin_era(era);
     }
 
     /// The packets of `lane` that belong to `era`, by their numbers: of all that were committed before this
-    /// is asked.
+    /// call.
     pub fn era_packets(&self, lane: u32, era: u64) -> Range<u64> {
         self.eras.lock().expect("no panic while held").packets(lane, era)
     }
@@ -579,7 +491,9 @@ impl Ring {
     /// `clock_ns`. Called before they are committed.
     pub fn note_strays(&self, lane: u32, packets: Range<u64>, clock_ns: i64) {
         let mut eras = self.eras.lock().expect("no panic while held");
-        packets.for_each(|packet| eras.stray(lane, packet, clock_ns));
+        for packet in packets {
+            eras.stray(lane, packet, clock_ns);
+        }
         self.any_stray.store(true, Ordering::Release);
     }
 
@@ -591,7 +505,9 @@ impl Ring {
         }
         let grace_ns = self.region.worker(self.lane_info(lane).worker).grace_ns.load(Ordering::Relaxed);
         let mut strays = self.eras.lock().expect("no panic while held").strays(lane, packets);
-        strays.iter_mut().for_each(|stray| stray.1 = stray.1.saturating_sub(grace_ns));
+        for (_, over_ns) in &mut strays {
+            *over_ns = over_ns.saturating_sub(grace_ns);
+        }
         strays
     }
 
@@ -654,8 +570,8 @@ impl Ring {
         &self.budget
     }
 
-    /// A place for someone who must not be overrun by workers that can wait. It counts until the `Arc` is
-    /// dropped.
+    /// A position for a reader that must not be overrun by workers that can wait. It counts until the `Arc`
+    /// is dropped.
     pub fn follower(&self, positions: impl Fn(u32) -> u64) -> Arc<Follower> {
         let follower = Arc::new(Follower::new(self.region.layout().lanes));
         for lane in 0..self.lanes() {
@@ -667,7 +583,9 @@ impl Ring {
 
     /// Whether a worker that can wait must wait before it claims a segment for `lane` (rule 5).
     pub fn must_wait(&self, lane: u32) -> bool {
-        self.followers.must_wait(self, self.lane_group(lane))
+        let group = self.lane_group(lane);
+        let opened = |lane: u32| (self.lane_group(lane) == group).then(|| self.lane_next(lane));
+        self.followers.must_wait(self.group_segments[group.index()], opened)
     }
 
     /// Publishes the counters of worker `worker`.
@@ -690,10 +608,10 @@ impl Ring {
         self.region.header().beats.load(Ordering::Acquire)
     }
 
-    /// Sleeps until the next beat, at most `limit`: for who needn't see packets at once, but mustn't be
-    /// overrun. There is a beat whenever so many segments were sealed as are a quarter of the smallest claim
-    /// group, and when a worker ends: a thousand who wait are woken a few times in a turn of the ring, and
-    /// none too late. The caller read `looked_at`, then looked.
+    /// Sleeps until the next beat, at most `limit`: for a reader that needn't see packets at once, but
+    /// mustn't be overrun. There is a beat whenever so many segments were sealed as are a quarter of the
+    /// smallest claim group, and when a worker ends: a thousand who wait are woken a few times in a turn of
+    /// the ring, and none too late. The caller read `looked_at`, then looked.
     pub fn wait_for_beat(&self, looked_at: u32, limit: Duration) {
         let header = self.region.header();
         header.waiting_for_beat.fetch_add(1, Ordering::SeqCst);
@@ -718,7 +636,7 @@ impl Ring {
     }
 
     /// Sleeps until a worker commits, at most `limit`; not at all if `ready` says at a last look that
-    /// something has come: whoever commits after that look knows that somebody waits.
+    /// something has come: a worker that commits after that look knows that somebody waits.
     pub(crate) fn wait_unless(&self, limit: Duration, ready: impl Fn() -> bool) {
         let header = self.region.header();
         header.waiting.fetch_add(1, Ordering::SeqCst);

@@ -2,13 +2,13 @@
 //! every 64 of them.
 //!
 //! ```text
-//! groups   | min max | min max | ...          64 segments each: one look tells that none of them concerns a window
+//! groups   | min max | min max | ...          64 segments each: one look shows that none of them concerns a window
 //! slots    | min max | min max | min max | ...      sealed segments; free and open ones are empty (min > max)
 //! ```
 //! Outside the region. Written under the claim lock, read without one: bounds of a group hold at any moment
 //! for every segment that stays in it, and a segment enters before its lane's next one appears in the
-//! directory. So whoever first looks at each lane's newest segment and then here misses nothing that was
-//! committed when it began.
+//! directory. So a search that first looks at each lane's newest segment and then here misses nothing that
+//! was committed when it began.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -67,8 +67,8 @@ impl SpanTable {
         self.groups[group].set(slots.map(Bounds::get).fold((i64::MAX, i64::MIN), wider));
     }
 
-    /// Tells `found` every slot whose bounds `wanted` takes. `wanted` is asked for whole groups first;
-    /// `state` is what `found` learns and `wanted` goes by.
+    /// Calls `found` with every slot for whose bounds `wanted` holds. `wanted` is called for whole groups
+    /// first; `state` is what `found` learns and `wanted` goes by.
     pub(crate) fn each<S>(
         &self,
         state: &mut S,
@@ -107,7 +107,9 @@ mod tests {
     #[test]
     fn only_sealed_segments_that_touch_the_window_are_found() {
         let table = SpanTable::new(150);
-        (0..150).for_each(|slot| table.set(slot, slot as i64 * 10, slot as i64 * 10 + 9));
+        for slot in 0..150 {
+            table.set(slot, slot as i64 * 10, slot as i64 * 10 + 9);
+        }
         assert_eq!(overlapping(&table, 635, 655), [63, 64, 65]);
         table.clear(64);
         assert_eq!(overlapping(&table, 635, 655), [63, 65]);

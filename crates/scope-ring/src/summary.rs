@@ -11,7 +11,7 @@
 use crate::lock::Mutex;
 use crate::pin::Pinned;
 use crate::ring::Ring;
-use crate::search::{Column, KeyTest, Pattern, asked};
+use crate::search::{Column, KeyTest, Pattern, whole_fields};
 use scope_packet::{KeyEntry, SegmentId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +47,9 @@ impl Summary {
                 (entry.source, entry.destination, entry.source_port, entry.destination_port)
             };
             if index == 0 || flow(&entry) != flow(&before) {
-                keys(&entry).into_iter().for_each(|key| self.add(key));
+                for key in keys(&entry) {
+                    self.add(key);
+                }
                 before = entry;
             }
         }
@@ -70,10 +72,10 @@ impl Summary {
         self.places(key).iter().all(|&(word, bit)| self.bits[word] & bit != 0)
     }
 
-    /// Whether an entry that the pattern takes can be in the segment.
+    /// Whether an entry that the pattern matches can be in the segment.
     fn may_hold(&self, pattern: &Pattern) -> bool {
         let (mask, value) = pattern.parts();
-        let [source, destination, source_port, destination_port, protocol, kind] = asked(&mask);
+        let [source, destination, source_port, destination_port, protocol, kind] = whole_fields(&mask);
         let [of_source, of_destination, of_source_port, of_destination_port] = keys(&value);
         (!source || self.has(of_source))
             && (!destination || self.has(of_destination))
@@ -127,7 +129,7 @@ impl Summaries {
         committed.sealed
     }
 
-    /// Whether the segment can hold an entry that `test` takes. True where nothing is known of it.
+    /// Whether the segment can hold an entry that `test` matches. True where nothing is known of it.
     pub fn may_hold(&self, pinned: &Pinned, test: &KeyTest) -> bool {
         let Ok(summary) = self.table[pinned.slot() as usize].try_lock() else { return true };
         summary.of != Some(pinned.id())

@@ -1,5 +1,5 @@
-//! The seam between who has packets and who wants them: a timeline answers "the packets of this span, through
-//! this filter, in order, and what is missing".
+//! The seam between rooms that have packets and rooms that want them: a timeline answers "the packets of this
+//! span, through this filter, in order, and what is missing".
 //!
 //! ```text
 //! settle     up to where nothing more comes
@@ -11,7 +11,7 @@
 //! wait       until more may have come
 //! missing    what the span lacks by now, and why
 //! ```
-//! One value is the answer to one question. Who makes it gives it what the question is to that timeline: the
+//! One value is the answer to one question. Its maker gives it what the question is to that timeline: the
 //! ring's needs the pins that were taken at the fire, one of files their folder, one on another machine a
 //! socket and the filter's text. Pins, budgets and patience stand in no method: they are the ring's own.
 //!
@@ -19,24 +19,25 @@
 //! - *Lent in place.* A call of a `dyn` per segment costs nothing against the walk through memory; a list of
 //!   packets that is built first costs 11 to 66 %. So a piece is two slices, and the walk through them is
 //!   concrete code.
-//! - *Pulled, piece by piece.* Who asks merges lanes, and several timelines, in bounded memory: the next
+//! - *Pulled, piece by piece.* The caller merges lanes, and several timelines, in bounded memory: the next
 //!   piece's smallest time says what may go out. A store of a million segments lists none that isn't needed
 //!   yet.
 //! - *Two steps.* Key entries come before blocks, so that a store reads from disk only pages with packets
-//!   that may match. What it can't read it leaves out of `packets` and states in `missing`.
-//! - *What may match.* The filter is evaluated by who asks, once and the same for all timelines. A timeline
-//!   may leave out what can't match, and never what does.
+//!   that may match. What it can't read it omits from `packets` and states in `missing`.
+//! - *What may match.* The caller evaluates the filter, once and the same for all timelines. A timeline may
+//!   omit what can't match, and never what does.
 //! - *Rounds.* A span may still grow, and its end need not be settled: each round hands out what is new. Of a
 //!   store's all is settled, and one round is enough.
 //! - *Named pieces.* A piece has its segment's id and its packets' numbers: of two timelines that have the
 //!   same packets, ring and store, the second one answers for the numbers that the first one lacks.
 
-use crate::pin::Blocks;
+use crate::blocks::Blocks;
 use crate::search::{Column, KeyTest, Matches, Picked};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Gap, KeyEntry, LinkType, Moment, SegmentId};
 
-/// Whoever can answer a span of capture time; see [`crate::timeline`] for the order of calls and the reasons.
+/// What can answer for a span of capture time; see [`crate::timeline`] for the order of calls and the
+/// reasons.
 pub trait Timeline {
     /// Up to where everything is settled, and whether waiting helps; `to_ns` is the span's end by now. Before
     /// a look.
@@ -60,7 +61,7 @@ pub trait Timeline {
     /// Lends those packets of the piece, which was screened.
     fn packets(&mut self, picked: Matches) -> Packets<'_>;
 
-    /// The piece is done with: nothing of it is held any more.
+    /// The piece is finished: nothing of it is held any more.
     fn done(&mut self);
 
     /// Waits until more may have come, `rest_ns` before the end of the span.
@@ -90,7 +91,7 @@ pub struct Settled {
     pub goes_on: bool,
 }
 
-/// Packets of one segment, one behind another, that are to be read.
+/// Successive packets of one segment that are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Where they are.
@@ -130,7 +131,7 @@ impl<'a> Packets<'a> {
     /// Of a piece that begins with packet `first_packet` those that are `picked`, by their index in `column`,
     /// which has an entry for each packet of the piece; an entry's offset is that of its block in `blocks`.
     ///
-    /// Panics, when it is walked, where an entry leads to no block: who lends what comes from a disk has
+    /// Panics, when it is walked, where an entry leads to no block: a timeline that lends from a disk has
     /// checked it.
     pub fn new(first_packet: u64, column: Column<'a>, blocks: &'a [u8], picked: Matches) -> Packets<'a> {
         Packets { first_packet, picked: Picked::new(column, Blocks::new(blocks), picked) }

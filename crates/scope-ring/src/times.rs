@@ -132,8 +132,12 @@ mod tests {
             prop_assert_eq!(result(at_once), result(singly.clone()));
             for cut in 0..=all.len() {
                 let (mut before, mut behind) = (Times::NONE, Times::NONE);
-                all[..cut].iter().for_each(|&time_ns| before.note(time_ns));
-                all[cut..].iter().for_each(|&time_ns| behind.note(time_ns));
+                for &time_ns in &all[..cut] {
+                    before.note(time_ns);
+                }
+                for &time_ns in &all[cut..] {
+                    behind.note(time_ns);
+                }
                 prop_assert_eq!(result(before.and(&behind)), result(singly.clone()));
             }
             let (times, stepped_back) = result(singly);

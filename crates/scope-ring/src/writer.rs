@@ -10,9 +10,9 @@
 //! How bytes go to memory is the matter of module [`crate::stream`]. Committed bytes and entries are never
 //! written again until recycling.
 
-use crate::control::Published;
+use crate::claims::ClaimGroup;
+use crate::control::{Committed, Published, SegmentTimes};
 use crate::evicted::Evicted;
-use crate::pin::{Committed, SegmentTimes};
 use crate::protocol::{self, SegmentStart};
 use crate::ring::Ring;
 use crate::stream::{Appended, Arrivals, Incoming, Stream};
@@ -75,8 +75,28 @@ pub struct LaneWriter {
     interfaces: Vec<InterfaceCounts>,
 }
 
+impl Ring {
+    /// Opens a lane for `worker`. `None` where the lane table is full (each worker has room for
+    /// [`crate::LINK_TYPES_MAX`]). The lane claims its first segment with its first packet.
+    pub fn open_lane(self: &Arc<Self>, worker: u32, link_type: LinkType) -> Option<LaneWriter> {
+        self.open_lane_in(ClaimGroup::COMMON, worker, link_type)
+    }
+
+    /// As [`Ring::open_lane`], for a lane that claims only the segments of `group`, which no other lane
+    /// evicts.
+    pub fn open_lane_in(
+        self: &Arc<Self>,
+        group: ClaimGroup,
+        worker: u32,
+        link_type: LinkType,
+    ) -> Option<LaneWriter> {
+        let lane = self.add_lane(group, worker, link_type)?;
+        Some(LaneWriter::new(self.clone(), lane, link_type))
+    }
+}
+
 impl LaneWriter {
-    pub(crate) fn new(ring: Arc<Ring>, lane: u32, link_type: LinkType) -> LaneWriter {
+    fn new(ring: Arc<Ring>, lane: u32, link_type: LinkType) -> LaneWriter {
         LaneWriter {
             stream: Stream::new(ring.form()),
             ring,
@@ -106,7 +126,7 @@ impl LaneWriter {
         self.packets
     }
 
-    /// Most bytes of one packet that are kept; the caller cuts what is longer, and counts it.
+    /// Most bytes of one packet that are kept; the caller truncates what is longer, and counts it.
     pub fn kept_bytes_max(&self) -> usize {
         segment::kept_bytes_max(self.ring.segment_bytes())
     }
@@ -152,12 +172,12 @@ impl LaneWriter {
         next - from
     }
 
-    /// A packet that no segment takes would ask for one after another for ever.
+    /// A packet that fits no segment would need one after another for ever.
     fn assert_kept(&self, len: usize) {
         let most = self.kept_bytes_max();
         assert!(
             len <= most,
-            "a packet of {len} bytes for a lane that keeps {most}: cut it to `kept_bytes_max` first"
+            "a packet of {len} bytes for a lane that keeps {most}: truncate it to `kept_bytes_max` first"
         );
     }
 

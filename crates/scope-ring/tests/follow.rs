@@ -26,7 +26,9 @@ fn open_segments_do_not_count() {
     let ring = ring(32, 64 * KIB, 2);
     let _follower = ring.follower(|_| 0);
     let mut lanes: Vec<_> = (0..16).map(|n| lane(&ring, n % 2)).collect();
-    lanes.iter_mut().for_each(|writer| stand::feed(writer, 1, 100));
+    for writer in &mut lanes {
+        stand::feed(writer, 1, 100);
+    }
     assert!(!ring.must_wait(0), "16 of 32 segments are in use, and all of them are open");
 }
 

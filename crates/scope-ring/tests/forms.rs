@@ -134,7 +134,9 @@ fn play(form: Form, steps: &[Step], together: usize) -> Vec<Vec<u8>> {
             watched.push(segment);
         }
         let from = watched.len().saturating_sub(2);
-        watched[from..].iter_mut().for_each(Watched::look);
+        for watched in &mut watched[from..] {
+            watched.look();
+        }
     };
     for (number, step) in steps.iter().enumerate() {
         let Step { flags, lost_before, .. } = *step;
@@ -152,7 +154,9 @@ fn play(form: Form, steps: &[Step], together: usize) -> Vec<Vec<u8>> {
     batch.append(&mut writer);
     drop(writer);
     look(&ring);
-    watched.iter_mut().for_each(Watched::look);
+    for watched in watched.iter_mut() {
+        watched.look();
+    }
     let whole = |segment: &Watched| segment.pinned.whole().expect("sealed").to_vec();
     watched.iter().map(whole).collect()
 }
@@ -272,9 +276,13 @@ fn what_is_committed_is_not_written_again_not_even_with_the_same_bytes() {
         for (pinned, blocks_done, entries_done) in &done {
             let whole = pinned.whole().expect("sealed");
             let mut turned = whole.to_vec();
-            turned[..*blocks_done].iter_mut().for_each(|byte| *byte = !*byte);
+            for byte in &mut turned[..*blocks_done] {
+                *byte = !*byte;
+            }
             let foot = SEGMENT_BYTES as usize - 4096;
-            turned[foot - entries_done..foot].iter_mut().for_each(|byte| *byte = !*byte);
+            for byte in &mut turned[foot - entries_done..foot] {
+                *byte = !*byte;
+            }
             for (_, data) in account(&turned).packets {
                 assert!(
                     data.iter().all(|&byte| byte == 0x55),

@@ -105,7 +105,9 @@ fn a_reader_that_lost_all_of_a_lane_that_paused_knows_it_and_goes_on_sleeping() 
     while reader.next_batch().is_some() {}
     assert_eq!(reader.counts(0), ReaderCounts { seen: 0, missed: 70, behind: 0 });
     let began = Instant::now();
-    (0..20).for_each(|_| reader.wait());
+    for _ in 0..20 {
+        reader.wait();
+    }
     assert!(began.elapsed() > Duration::from_millis(5), "nothing new: each wait sleeps about a millisecond");
     feed(&mut pausing, 3, 1000);
     let batch = reader.next_batch().expect("the lane goes on");
@@ -160,7 +162,9 @@ fn every_packet_keeps_its_own_time_and_original_length() {
         original_len: 9000 + n as u32,
         ..head(64, 1_700_000_000_000_000_000 + n * n % 977)
     };
-    (0..5000).for_each(|n| assert!(append(&mut writer, 0, of(n), KeyEntry::default())));
+    for n in 0..5000 {
+        assert!(append(&mut writer, 0, of(n), KeyEntry::default()));
+    }
     drop(writer);
     let heads: Vec<_> =
         accounts(&ring, 0).into_iter().flat_map(|account| account.packets).map(|(head, _)| head).collect();
@@ -173,7 +177,9 @@ fn the_final_block_is_written_when_a_lane_ends() {
     let mut writer = lane(&ring, 0);
     let mut reader = Reader::new(&ring);
     feed(&mut writer, 10, 100);
-    (0..3).for_each(|_| assert!(append(&mut writer, 0, head(100, 1), KeyEntry::default())));
+    for _ in 0..3 {
+        assert!(append(&mut writer, 0, head(100, 1), KeyEntry::default()));
+    }
     drop(writer); // three packets were never committed
     let found = accounts(&ring, 0);
     assert_eq!((found.len(), found[0].packets.len(), found[0].statistics[0].received), (1, 13, 13));
@@ -282,7 +288,7 @@ fn one_mebibyte_is_ring_enough() {
 
 #[test]
 #[should_panic(
-    expected = "a packet of 65536 bytes for a lane that keeps 16384: cut it to `kept_bytes_max` first"
+    expected = "a packet of 65536 bytes for a lane that keeps 16384: truncate it to `kept_bytes_max` first"
 )]
 fn a_packet_that_no_segment_takes_is_told_as_the_mistake_that_it_is_and_not_tried_for_ever() {
     let ring = ring(16, 64 * KIB, 1);

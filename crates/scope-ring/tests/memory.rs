@@ -7,7 +7,7 @@ use scope_ring::{MemoryKind, MemoryOptions, Ring, RingConfig, RingError};
 use stand::{KIB, MIB};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Says why a check is left out. With `CI=true` in the environment none may be.
+/// Says why a check is skipped. With `CI=true` in the environment none may be.
 fn skip(why: &str) {
     assert!(std::env::var("CI").as_deref() != Ok("true"), "must not be skipped in CI: {why}");
     eprintln!("skipped: {why}");
@@ -134,8 +134,8 @@ fn locked_memory_is_locked_or_refused_with_the_remedy() {
 fn a_node_that_does_not_exist_is_refused_with_those_that_do() {
     let _alone = alone();
     for node in [63, 1023, 1024, u32::MAX] {
-        let asked = MemoryOptions { node: Some(node), ..MemoryOptions::default() };
-        let said = ready(32 * MIB, MIB, &asked).map(drop).expect_err("no such node").to_string();
+        let options = MemoryOptions { node: Some(node), ..MemoryOptions::default() };
+        let said = ready(32 * MIB, MIB, &options).map(drop).expect_err("no such node").to_string();
         assert!(said.contains(&format!("NUMA node {node}")) && said.contains("there are:"), "{said}");
     }
 }

@@ -55,7 +55,7 @@ struct Segment {
     first_packet: u64,
     /// Packets appended.
     packets: u64,
-    /// Place in the order of sealing; `None`: open.
+    /// Position in the order of sealing; `None`: open.
     sealed: Option<u64>,
     pins: u32,
 }
@@ -70,15 +70,15 @@ struct Lane {
     time_ns: i64,
 }
 
-/// A reader beside what it must have come to.
+/// A reader beside what it must have reached.
 struct Following {
     reader: Reader,
     turn: usize,
-    places: Vec<Place>,
+    places: Vec<Position>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct Position {
     packet: u64,
     counts: ReaderCounts,
     gap: u64,
@@ -137,7 +137,11 @@ impl Model {
                 }
             }
             Step::Commit { lane } => self.commit(lane as usize % lanes),
-            Step::Look { reader, times } => (0..times % 8).for_each(|_| self.look(reader as usize % 3)),
+            Step::Look { reader, times } => {
+                for _ in 0..times % 8 {
+                    self.look(reader as usize % 3);
+                }
+            }
             Step::NewReader { reader } => {
                 self.release_reader(reader as usize % 3);
                 self.readers[reader as usize % 3] = Following::new(&self.ring);
@@ -384,7 +388,7 @@ impl Model {
     /// One look of a reader: the model says which packets it must be lent, from the rules alone.
     fn look(&mut self, index: usize) {
         let lanes = self.lanes.len();
-        self.readers[index].places.resize(lanes, Place::default());
+        self.readers[index].places.resize(lanes, Position::default());
         let turn = self.readers[index].turn;
         let found = (0..lanes)
             .map(|step| (turn + step) % lanes)
@@ -466,11 +470,15 @@ impl Model {
         }
     }
 
-    /// Everything ends: readers come to the end, and of the ring's segments none is lost.
+    /// Everything ends: readers reach the end, and of the ring's segments none is lost.
     fn end(mut self) {
-        (0..self.lanes.len()).for_each(|lane| self.commit(lane));
+        for lane in 0..self.lanes.len() {
+            self.commit(lane);
+        }
         for reader in 0..3 {
-            (0..200 * self.lanes.len()).for_each(|_| self.look(reader));
+            for _ in 0..200 * self.lanes.len() {
+                self.look(reader);
+            }
             let lanes = 0..self.lanes.len() as u32;
             assert!(
                 lanes.map(|lane| self.readers[reader].reader.counts(lane).behind).all(|behind| behind == 0)
@@ -492,7 +500,9 @@ impl Following {
 
 fn run(segments: u64, pins_max: usize, steps: &[Step]) -> u64 {
     let mut model = Model::new(segments, pins_max);
-    steps.iter().for_each(|step| model.step(step));
+    for step in steps {
+        model.step(step);
+    }
     let failed = model.failed_claims;
     model.end();
     failed

@@ -19,7 +19,9 @@ const HEAD_ALIGN: usize = 4096;
 fn write_file(ring: &Arc<Ring>, path: &Path) -> Vec<PacketHead> {
     let mut file = Vec::new();
     pcapng::section_header(&mut file, "ring test", "");
-    ring.interfaces_from(0).iter().for_each(|entry| entry.write(&mut file));
+    for entry in ring.interfaces_from(0) {
+        entry.write(&mut file);
+    }
     let head_bytes = (file.len() + pcapng::BLOCK_BYTES_MIN).next_multiple_of(HEAD_ALIGN);
     let used = file.len();
     file.resize(head_bytes, 0);
@@ -36,7 +38,8 @@ fn write_file(ring: &Arc<Ring>, path: &Path) -> Vec<PacketHead> {
     heads
 }
 
-/// Packets of `lanes` lanes, of all sizes, with flags, losses, cuts and a packet of the year 2106.
+/// Packets of `lanes` lanes, of all sizes, with flags, losses, truncated packets and a packet of the year
+/// 2106.
 fn example(segment_bytes: u64, lanes: u32) -> Arc<Ring> {
     let ring = ring(200, segment_bytes, 1);
     let mut dice = Dice(segment_bytes + lanes as u64);

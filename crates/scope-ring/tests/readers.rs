@@ -5,7 +5,7 @@ mod stand;
 
 use proptest::prelude::*;
 use scope_packet::KeyEntry;
-use scope_ring::pin::PinBudget;
+use scope_ring::budget::PinBudget;
 use scope_ring::{Reader, ReaderCounts, ReaderGroup, Ring, Steering};
 use stand::{Dice, KIB, append, feed, feed_segments, head, lane, ring};
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ fn published(ring: &Ring, lane: usize) -> u64 {
     ring.counters().lanes[lane].packets
 }
 
-fn check_law(ring: &Ring, lane: usize, counts: ReaderCounts) {
+fn check_accounting(ring: &Ring, lane: usize, counts: ReaderCounts) {
     assert_eq!(counts.seen + counts.missed + counts.behind, published(ring, lane), "{counts:?}");
 }
 
@@ -86,7 +86,7 @@ fn a_lossy_reader_keeps_the_open_segment_that_it_stands_in_until_it_has_read_it_
     writer.seal();
     read_all(&mut reader);
     assert_eq!(reader.held(), 0, "what is sealed and read is let go");
-    check_law(&ring, 0, reader.counts(0));
+    check_accounting(&ring, 0, reader.counts(0));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_holding_reader_keeps_its_allowance_of_the_oldest_and_counts_the_rest() {
     let numbers = read_all(&mut holding);
     assert!(numbers.starts_with(&(0..first_9).collect::<Vec<_>>()), "the first 8 segments were held");
     let counts = holding.counts(0);
-    check_law(&ring, 0, counts);
+    check_accounting(&ring, 0, counts);
     assert_eq!((counts.seen, counts.behind), (numbers.len() as u64, 0));
     assert!(counts.missed > 0, "the middle is missed");
     read_all(&mut lossy);
@@ -167,7 +167,7 @@ fn every_segment_goes_to_one_member_and_a_member_that_ends_leaves_its_own_to_the
     let mut numbers: Vec<u64> = (first.unwrap().0..).take(first.unwrap().1 as usize).collect();
     drop(one);
     let mut counts = group.counts(0);
-    check_law(&ring, 0, counts);
+    check_accounting(&ring, 0, counts);
     numbers.extend(read_all(&mut two));
     numbers.extend(second.unwrap()..second.unwrap() + counts.seen - first.unwrap().1 as u64);
     numbers.sort_unstable();
@@ -183,7 +183,7 @@ fn a_group_that_was_lapped_knows_exactly_what_it_missed() {
     let group = ReaderGroup::new(&ring);
     let (mut one, mut two) = (group.member(), group.member());
     let mut seen = BTreeSet::new();
-    let mut told = 0;
+    let mut reported = 0;
     let mut dice = Dice(5);
     for round in 0..61 {
         let segments = ring.lane_next(0) + dice.below(40);
@@ -195,20 +195,22 @@ fn a_group_that_was_lapped_knows_exactly_what_it_missed() {
         let batches = if round < 60 { dice.below(6) } else { u64::MAX };
         for _ in 0..batches {
             let Some(batch) = reader.next_batch() else { break };
-            told += batch.missed_before();
-            (batch.first_packet()..)
-                .take(batch.packets() as usize)
-                .for_each(|number| assert!(seen.insert(number)));
+            reported += batch.missed_before();
+            for number in (batch.first_packet()..).take(batch.packets() as usize) {
+                assert!(seen.insert(number));
+            }
         }
-        check_law(&ring, 0, group.counts(0));
+        check_accounting(&ring, 0, group.counts(0));
     }
     for reader in [&mut one, &mut two] {
-        read_all(reader).into_iter().for_each(|number| assert!(seen.insert(number)));
+        for number in read_all(reader) {
+            assert!(seen.insert(number));
+        }
     }
     let counts = group.counts(0);
     assert_eq!((counts.seen, counts.behind), (seen.len() as u64, 0));
     assert!(counts.missed > 0);
-    assert_eq!(told, counts.missed, "each gap is told once, with the batch behind it");
+    assert_eq!(reported, counts.missed, "each gap is reported once, with the batch behind it");
     assert_eq!(counts.seen + counts.missed, published(&ring, 0));
 }
 
@@ -222,13 +224,13 @@ fn what_a_group_missed_is_told_with_the_packets_behind_it_whoever_gets_them() {
     one.seal();
     feed_segments(&ring, &mut two, 100);
     let of_lane_0 = |member: &mut Reader| {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         while let Some(batch) = member.next_batch() {
             if batch.lane() == 0 {
-                told.push((batch.first_packet(), batch.missed_before()));
+                reported.push((batch.first_packet(), batch.missed_before()));
             }
         }
-        told
+        reported
     };
     assert_eq!(of_lane_0(&mut asking), [], "all of lane 0 is recycled, which this member has found out");
     feed(&mut one, 10, 100);
@@ -250,8 +252,8 @@ fn a_lane_that_is_gone_altogether_is_missed_by_a_group_and_by_a_holding_reader()
     read_all(&mut holding);
     assert_eq!(group.counts(0), ReaderCounts { seen: 0, missed: 50, behind: 0 });
     assert_eq!(holding.counts(0), ReaderCounts { seen: 0, missed: 50, behind: 0 });
-    check_law(&ring, 1, group.counts(1));
-    check_law(&ring, 1, holding.counts(1));
+    check_accounting(&ring, 1, group.counts(1));
+    check_accounting(&ring, 1, holding.counts(1));
 }
 
 #[test]
@@ -278,7 +280,9 @@ fn three_members_share_what_two_writers_write() {
             std::thread::sleep(Duration::from_millis(1));
         }
         stop.store(true, Ordering::Relaxed);
-        writers.into_iter().for_each(|writer| writer.join().expect("a writer"));
+        for writer in writers {
+            writer.join().expect("a writer");
+        }
         ended.store(true, Ordering::Release);
         members.into_iter().flat_map(|member| member.join().expect("a member")).collect()
     });
@@ -287,7 +291,7 @@ fn three_members_share_what_two_writers_write() {
     read_all(&mut group.member()); // what the one left that ended last
     for lane in 0..2 {
         let counts = group.counts(lane);
-        check_law(&ring, lane as usize, counts);
+        check_accounting(&ring, lane as usize, counts);
         let own = seen.iter().filter(|seen| seen.0 == lane).count() as u64;
         assert!(counts.behind == 0 && own > 0 && counts.seen >= own, "{own} of {counts:?}");
     }
@@ -322,7 +326,7 @@ fn follow_as_member(
     }
 }
 
-/// The law at any moment: never more seen and missed than is published afterwards.
+/// Packet accounting at any moment: never more seen and missed than is published afterwards.
 fn check_now(ring: &Ring, group: &ReaderGroup) {
     for lane in 0..2 {
         let counts = group.counts(lane);

@@ -76,9 +76,11 @@ fn a_holder_takes_no_more_of_a_share_than_its_part_of_it() {
     feed_segments(&ring, &mut loud, 70);
     let mut held = Held::new(&ring, ring.budget().take(u64::MAX, 1));
     for lane in 0..2 {
-        (0..ring.lane_next(lane))
-            .filter_map(|sequence| ring.pin(ring.segment_id(lane, sequence)))
-            .for_each(|pinned| held.put(pinned));
+        for sequence in 0..ring.lane_next(lane) {
+            if let Some(pinned) = ring.pin(ring.segment_id(lane, sequence)) {
+                held.put(pinned);
+            }
+        }
     }
     assert_eq!((held.len(), held.allowed()), (50, 50));
     assert_eq!(

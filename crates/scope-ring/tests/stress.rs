@@ -17,7 +17,7 @@ const DURATION: Duration = Duration::from_secs(3);
 const PACKETS_MIN: u64 = 50_000;
 /// Longest that is waited for that, on a machine however busy.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Shortest packet: it tells its lane and number.
+/// Shortest packet: it holds its lane and number.
 const LEN_MIN: u64 = 16;
 
 /// Writes like an engine's worker until `stop`: batches of up to 64, a commit and its counters after each.
@@ -100,7 +100,7 @@ fn read(ring: &Arc<Ring>, stop: &AtomicBool, pause: Duration) -> (Reader, Seen) 
     let (mut reader, mut seen) = (Reader::new(ring), Seen::default());
     let mut batches = 0u64;
     loop {
-        let ended = stop.load(Ordering::Acquire); // asked before the look: what was written before is then seen
+        let ended = stop.load(Ordering::Acquire); // read before the look: what was written before is then seen
         while let Some(batch) = reader.next_batch() {
             seen.check(&batch);
             batches += 1;
@@ -131,9 +131,9 @@ fn hold(ring: &Arc<Ring>, stop: &AtomicBool, seed: u64) {
         std::thread::sleep(Duration::from_millis(dice.below(80)));
         for pinned in &pins {
             let numbers = pinned.first_packet()..;
-            numbers
-                .zip(pinned.blocks(0, pinned.committed().bytes))
-                .for_each(|(n, block)| check_packet(lane, n, block.data()));
+            for (n, block) in numbers.zip(pinned.blocks(0, pinned.committed().bytes)) {
+                check_packet(lane, n, block.data());
+            }
             if let Some(whole) = pinned.whole() {
                 assert_eq!(stand::account(whole).foot.sequence, pinned.sequence());
             }
@@ -197,7 +197,9 @@ fn three_writers_and_seven_readers() {
             .collect();
         let readers = [0, 0, 3, 40]
             .map(|pause_ms| scope.spawn(move || read(ring, written, Duration::from_millis(pause_ms))));
-        (1..3).for_each(|seed| drop(scope.spawn(move || hold(ring, stop, seed))));
+        for seed in 1..3 {
+            scope.spawn(move || hold(ring, stop, seed));
+        }
         scope.spawn(|| die(ring, stop));
         scope.spawn(|| audit(ring, stop));
         std::thread::sleep(DURATION);
@@ -208,7 +210,9 @@ fn three_writers_and_seven_readers() {
         stop.store(true, Ordering::Release);
         let counts: Vec<_> = writers.into_iter().map(|writer| writer.join().expect("a writer")).collect();
         written.store(true, Ordering::Release);
-        readers.into_iter().for_each(|reader| check_end(ring, reader.join().expect("a reader")));
+        for reader in readers {
+            check_end(ring, reader.join().expect("a reader"));
+        }
         counts
     });
     assert_eq!(ring.counters().workers[..3], counts);
@@ -225,7 +229,7 @@ fn three_writers_and_seven_readers() {
     no_pin_is_left(ring, idle);
 }
 
-/// The law at the end: nothing behind, and seen is what the reader itself counted.
+/// Packet accounting at the end: nothing behind, and seen is what the reader itself counted.
 fn check_end(ring: &Ring, (reader, seen): (Reader, Seen)) {
     for lane in 0..ring.lanes() {
         let counts = reader.counts(lane);
@@ -235,7 +239,7 @@ fn check_end(ring: &Ring, (reader, seen): (Reader, Seen)) {
     }
 }
 
-/// Whoever stalled, ended or died: a new lane can have every segment but the idle lane's open one.
+/// Whatever stalled, ended or died: a new lane can have every segment but the idle lane's open one.
 fn no_pin_is_left(ring: &Arc<Ring>, idle: LaneWriter) {
     let mut last = lane(ring, 3);
     let all = ring.segments() as u64 - 1;

@@ -156,7 +156,7 @@ fn what_is_told_is_meaning_program_screen_and_time() {
     assert!(section(&exact, "Screening").join("\n").contains("VLAN tag"), "{exact}");
     let raw = explained(&["--link-type", "raw", "ip protochain 6"]);
     assert!(section(&raw, "Screening (RAW)").join(" ").contains("every packet"), "{raw}");
-    assert!(explained(&[""]).contains("takes every packet"));
+    assert!(explained(&[""]).contains("matches every packet"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use super::live_scene::check;
 use super::running::Running;
-use crate::place::Place;
+use crate::workspace::Workspace;
 use anyhow::Result;
 use scope_testkit::lab::witness::numbered;
 use scope_testkit::oracle::truth::{Came, Counted, HIT_PORT, Truth};
@@ -17,8 +17,8 @@ const BEGIN_NS: i64 = 1_700_000_000_000_000_000;
 ///
 /// # Errors
 /// Where it couldn't be played.
-pub fn play(place: &Place, random: &mut Random) -> Result<(Counted, Vec<String>)> {
-    let folder = place.out_folder()?;
+pub fn play(workspace: &Workspace, random: &mut Random) -> Result<(Counted, Vec<String>)> {
+    let folder = workspace.out_folder()?;
     let out = folder.path().join("out");
     create_dir(&out)?;
     let mut truth = Truth { came: Vec::new(), unheard: Vec::new(), same_ns: 0 };
@@ -68,7 +68,7 @@ pub fn play(place: &Place, random: &mut Random) -> Result<(Counted, Vec<String>)
             "1000",
         ]);
     let arguments: Vec<String> = arguments.map(String::from).collect();
-    let done = Running::start(place, None, &out, &arguments, None)?.finish()?;
+    let done = Running::start(workspace, None, &out, &arguments, None)?.finish()?;
     let (counted, faults) = check(&truth, &done)?;
     let words = format!("(a file of {packets} packets, {jumps} jumps, --before {before} --after {after})");
     Ok((counted, faults.into_iter().map(|fault| format!("{fault} {words}")).collect()))

@@ -1,7 +1,7 @@
 //! What happens in a live run, drawn from its seed, and played.
 
 use super::running::{Done, Running, Stall};
-use crate::place::Place;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use scope_testkit::lab::disk::{Disk, Kind};
 use scope_testkit::lab::witness::{Seen, Witness, numbered};
@@ -72,7 +72,11 @@ impl Scene {
         let mut stall = None;
         let mut idle_triggers = random.below(4);
         match seed % 9 {
-            0 => (0..1 + random.below(3)).for_each(|_| acts.push((at(random), Act::Stand(for_long(random))))),
+            0 => {
+                for _ in 0..1 + random.below(3) {
+                    acts.push((at(random), Act::Stand(for_long(random))));
+                }
+            }
             1 => acts.push((at(random), Act::Down(for_long(random)))),
             2 => idle_triggers = 200,
             3 => {
@@ -85,7 +89,11 @@ impl Scene {
                 let ms = |random: &mut Random| Duration::from_millis(random.below(2500));
                 stall = Some(Stall { first: ms(random), then: ms(random) });
             }
-            7 => (0..3).for_each(|_| acts.push((at(random), Act::Reload))),
+            7 => {
+                for _ in 0..3 {
+                    acts.push((at(random), Act::Reload));
+                }
+            }
             _ => acts.push((at(random), Act::Stand(2000 + random.below(2500)))),
         }
         if random.chance(30) {
@@ -151,16 +159,17 @@ impl Scene {
     ///
     /// # Errors
     /// Where it couldn't be played.
-    pub fn play(&self, place: &Place, random: &mut Random) -> Result<(Counted, Vec<String>)> {
+    pub fn play(&self, workspace: &Workspace, random: &mut Random) -> Result<(Counted, Vec<String>)> {
         let lab = Lab::new().map_err(|skipped| anyhow::anyhow!("{skipped}"))?;
-        let folder = place.out_folder()?;
+        let folder = workspace.out_folder()?;
         let (out, config) = (folder.path().join("out"), folder.path().join("wirescope.toml"));
         create_dir(&out)?;
         write(&config, self.config(0))?;
         let mut disk = Disk::mount(self.disk, &out)?;
         let witness = Witness::begin(lab.b(), "vb")?;
         let before_ns = now_ns()?;
-        let mut running = Running::start(place, Some(lab.b()), &out, &self.arguments(&config)?, self.stall)?;
+        let mut running =
+            Running::start(workspace, Some(lab.b()), &out, &self.arguments(&config)?, self.stall)?;
         running.wait_started()?;
         let mut truth = Truth { came: Vec::new(), unheard: vec![(0, before_ns)], same_ns: WITNESS_NS };
         let sender = Sending::begin(&lab, self, Random::new(random.word()))?;

@@ -12,8 +12,8 @@ mod live_scene;
 mod running;
 
 use super::{PROGRAM, STATED, outcome, seed};
-use crate::place::Place;
 use crate::table::Table;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use scope_testkit::oracle::truth::Counted;
 use scope_testkit::traffic::Random;
@@ -26,7 +26,7 @@ const AT_ONCE: usize = 3;
 const FILES: u64 = 8;
 
 /// Plays the runs of the seeds below `runs`.
-pub fn measure(place: &Place, runs: u64, table: &mut Table) {
+pub fn measure(workspace: &Workspace, runs: u64, table: &mut Table) {
     let seeds = seed().map_or(0..runs, |seed| seed..seed + 1);
     let next = AtomicU64::new(seeds.start);
     let found = Mutex::new((Counted::default(), Vec::new()));
@@ -38,7 +38,7 @@ pub fn measure(place: &Place, runs: u64, table: &mut Table) {
                     if seed >= seeds.end {
                         return;
                     }
-                    let played = play(place, seed);
+                    let played = play(workspace, seed);
                     let (counted, faults) = &mut *found.lock().expect("no panic while held");
                     match played {
                         Ok((of_run, wrong)) => {
@@ -59,16 +59,16 @@ pub fn measure(place: &Place, runs: u64, table: &mut Table) {
 }
 
 /// Plays one run: what was met, and which statements aren't true.
-fn play(place: &Place, seed: u64) -> Result<(Counted, Vec<String>)> {
+fn play(workspace: &Workspace, seed: u64) -> Result<(Counted, Vec<String>)> {
     let mut random = Random::new(seed);
     if seed % FILES == FILES - 1 {
-        return file_scene::play(place, &mut random).context("of a file");
+        return file_scene::play(workspace, &mut random).context("of a file");
     }
     let scene = live_scene::Scene::draw(seed, &mut random);
     let words = scene.words();
     if super::seed().is_some() {
         eprintln!("{words}");
     }
-    let (counted, faults) = scene.play(place, &mut random).with_context(|| words.clone())?;
+    let (counted, faults) = scene.play(workspace, &mut random).with_context(|| words.clone())?;
     Ok((counted, faults.into_iter().map(|fault| format!("{fault} ({words})")).collect()))
 }

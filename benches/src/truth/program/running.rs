@@ -1,6 +1,6 @@
 //! One run of the program whose dumps go to a disk or a pipe, and what it says of them on standard error.
 
-use crate::place::Place;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail, ensure};
 use scope_testkit::lab::Namespace;
 use serde_json::Value;
@@ -48,13 +48,13 @@ impl Running {
     /// # Errors
     /// The system's.
     pub fn start(
-        place: &Place,
+        workspace: &Workspace,
         namespace: Option<&Namespace>,
         out: &Path,
         arguments: &[String],
         stall: Option<Stall>,
     ) -> Result<Running> {
-        let program = place.wirescope.to_str().context("the binary's path is no UTF-8")?;
+        let program = workspace.wirescope.to_str().context("the binary's path is no UTF-8")?;
         let mut command =
             namespace.map_or_else(|| Command::new(program), |namespace| namespace.command(program));
         let stderr = out.with_extension("stderr");

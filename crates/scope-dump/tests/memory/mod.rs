@@ -228,7 +228,7 @@ impl Timeline for Memory {
         let mut picked = Matches::none(piece.packets);
         for (index, number) in (0..).zip(numbers) {
             let entry = &segment.entries[(number - segment.first_packet) as usize];
-            if keys.takes(entry) || always == Some(number) {
+            if keys.matches(entry) || always == Some(number) {
                 picked.insert(index);
             }
         }

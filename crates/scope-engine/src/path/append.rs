@@ -2,7 +2,7 @@
 //! what has no place there is dropped for a reason.
 
 use scope_dump::HitPacket;
-use scope_filter::Asked;
+use scope_filter::FilterInput;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{Clock, DropReason, Interface, Packet};
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LaneWriter, Ring, WorkerCounts};
@@ -109,7 +109,7 @@ impl<'a> Append<'a> {
     }
 
     /// Appends a run of packets of one interface; the last one's place, or `None` where it had to be dropped.
-    pub fn store(&mut self, packets: &[Packet<'_>], asked: &[Asked<'_>]) -> Option<HitPacket> {
+    pub fn store(&mut self, packets: &[Packet<'_>], asked: &[FilterInput<'_>]) -> Option<HitPacket> {
         let port = packets.first()?.interface as usize;
         let Attached::Lane { lane, index } = self.ports[port].place else { return None };
         let kept_bytes_max = self.lanes[lane].writer.kept_bytes_max();
@@ -197,7 +197,7 @@ fn wanted_bytes(packet: &Packet<'_>, asked: Option<u32>) -> usize {
 /// Packets of one interface on their way into their lane.
 struct Run<'a> {
     packets: &'a [Packet<'a>],
-    asked: &'a [Asked<'a>],
+    asked: &'a [FilterInput<'a>],
     /// Packets that were lost here before the first one, beside those that the source knows of.
     lost: u64,
     kept_bytes_max: usize,
@@ -272,7 +272,7 @@ mod tests {
         let (ring, clock) = (ring(), SystemClock::new());
         let mut append = stage(&ring, &clock);
         let frames = udp(&[1, 2, 3]);
-        let asked = [Asked::default(); 3];
+        let asked = [FilterInput::default(); 3];
         let place = append.store(&packets(&frames, &[1]), &asked).expect("stored");
         assert_eq!((place.packet, place.link_type), (2, LinkType::ETHERNET));
         assert!(append.store(&packets(&frames, &[2]), &asked).is_none() && append.store(&[], &[]).is_none());
@@ -290,7 +290,7 @@ mod tests {
         for (at, packet) in batch.iter_mut().enumerate() {
             packet.time_ns = 100 + at as i64;
         }
-        let asked = [Asked::default(); 64];
+        let asked = [FilterInput::default(); 64];
         // Everything that is written stays held, so that the ring fills up.
         let mut held = Vec::new();
         while append.counts.dropped.get(DropReason::RingPinned) == 0 {

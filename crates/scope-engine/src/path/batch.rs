@@ -1,19 +1,19 @@
 //! A batch between its stages: its packets, what filters see of them, and which of them each lane still has
 //! at hand.
 
-use scope_filter::{ASKED_MAX, Asked};
+use scope_filter::{FILTER_INPUTS_MAX, FilterInput};
 use scope_packet::Packet;
 use scope_ring::LINK_TYPES_MAX;
 
 /// Lanes of a worker at most.
 pub(super) const LANES_MAX: usize = LINK_TYPES_MAX as usize;
 
-/// At most [`ASKED_MAX`] packets. Sets of them are bits: packet 0 is the lowest one.
+/// At most [`FILTER_INPUTS_MAX`] packets. Sets of them are bits: packet 0 is the lowest one.
 pub(super) struct Batch<'p> {
     /// As the source lends them.
     pub packets: &'p [Packet<'p>],
     /// What filters see of each: filled by the stage that parses, for packets that have a lane.
-    pub asked: [Asked<'p>; ASKED_MAX],
+    pub asked: [FilterInput<'p>; FILTER_INPUTS_MAX],
     of_lane: [u64; LANES_MAX],
 }
 
@@ -27,7 +27,7 @@ impl<'p> Batch<'p> {
                 of_lane[lane] |= 1 << at;
             }
         }
-        Batch { packets, asked: [Asked::default(); ASKED_MAX], of_lane }
+        Batch { packets, asked: [FilterInput::default(); FILTER_INPUTS_MAX], of_lane }
     }
 
     /// Lanes that have packets, and which.
@@ -38,7 +38,7 @@ impl<'p> Batch<'p> {
 
     /// What filters see of its packets.
     #[inline]
-    pub fn asked(&self) -> &[Asked<'p>] {
+    pub fn asked(&self) -> &[FilterInput<'p>] {
         &self.asked[..self.packets.len()]
     }
 

@@ -2,7 +2,7 @@
 //! it.
 
 use super::batch::Batch;
-use scope_filter::Asked;
+use scope_filter::FilterInput;
 use scope_packet::{Headers, LinkType, Parsed};
 
 /// The packets at hand, parsed.
@@ -19,7 +19,7 @@ impl Parse {
             self.parsed.parse(link_type(lane), which, |at| batch.packets[at].data);
             for (at, packet) in batch.packets.iter().enumerate().filter(|(at, _)| which >> at & 1 != 0) {
                 let (tags, key) = (self.parsed.vlan_tags(at), *self.parsed.key(at));
-                batch.asked[at] = Asked::tagged(tags, key, packet.data, packet.original_len);
+                batch.asked[at] = FilterInput::tagged(tags, key, packet.data, packet.original_len);
             }
         }
     }

@@ -36,13 +36,13 @@ impl Joined {
         Joined { ops: self.ops, on_true: self.on_false, on_false: self.on_true }
     }
 
-    /// Both: `next` is asked where this says yes.
+    /// Both: `next` is evaluated where this says yes.
     pub fn and(mut self, next: Joined) -> Joined {
         let going_on = std::mem::take(&mut self.on_true);
         self.follow(going_on, next)
     }
 
-    /// Either: `next` is asked where this says no.
+    /// Either: `next` is evaluated where this says no.
     pub fn or(mut self, next: Joined) -> Joined {
         let going_on = std::mem::take(&mut self.on_false);
         self.follow(going_on, next)

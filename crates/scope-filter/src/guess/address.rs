@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What is wrong with the first thing in a text that looks like an address and is none.
+/// What is wrong with the first thing in a text that looks like an address and isn't one.
 pub(super) fn fault(text: &str) -> Option<String> {
     let is_separator = |c: char| c.is_whitespace() || "()!&|=<>]{}$,".contains(c);
     let outside = outside_brackets(text);
@@ -70,20 +70,20 @@ fn ipv4(word: &str) -> Option<String> {
         } else {
             String::new()
         };
-        format!("'{first}' is no number{hint}")
+        format!("'{first}' is not a number{hint}")
     } else if parts.iter().any(|part| part.is_empty()) {
         if !(4..=5).contains(&parts.len()) || word.ends_with('.') {
             return None; // it may be a range, or the end of a sentence
         }
         "a number is missing between two dots".to_string()
     } else if parts.len() > 4 {
-        format!("it has {} numbers, and not 4", parts.len())
+        format!("it has {} numbers instead of 4", parts.len())
     } else if let Some(large) = parts.iter().find(|part| part.parse::<u8>().is_err()) {
         format!("{large} is more than 255")
     } else {
         return None; // a beginning of an address is a net to libpcap
     };
-    Some(format!("'{word}' is no IPv4 address: {why}"))
+    Some(format!("'{word}' is not an IPv4 address: {why}"))
 }
 
 /// Bytes with one or two digits and single colons between them, as many as an Ethernet address may have been
@@ -97,11 +97,11 @@ fn mac(word: &str) -> Option<String> {
     let groups: Vec<&str> = word.split(':').collect();
     let is_hex = |group: &&&str| group.chars().all(|c| c.is_ascii_hexdigit());
     let why = match groups.iter().find(|group| !is_hex(group)) {
-        Some(odd) => format!("'{odd}' is no hexadecimal number"),
+        Some(odd) => format!("'{odd}' is not a hexadecimal number"),
         None if groups.len() == 6 => return None,
-        None => format!("it has {} bytes, and not 6", groups.len()),
+        None => format!("it has {} bytes instead of 6", groups.len()),
     };
-    Some(format!("'{word}' is no Ethernet address: {why}"))
+    Some(format!("'{word}' is not an Ethernet address: {why}"))
 }
 
 fn ipv6(word: &str) -> Option<String> {
@@ -114,19 +114,19 @@ fn ipv6(word: &str) -> Option<String> {
         } else {
             String::new()
         };
-        format!("':::' stands in it{hint}")
+        format!("it contains ':::'{hint}")
     } else if let Some(odd) = odd {
-        format!("'{odd}' is no hexadecimal digit")
+        format!("'{odd}' is not a hexadecimal digit")
     } else if word.matches("::").count() > 1 {
-        "'::' stands in it twice".to_string()
+        "it contains '::' twice".to_string()
     } else if let Some(long) = groups.iter().find(|group| group.len() > 4 && !group.contains('.')) {
         format!("'{long}' has more than 4 digits")
     } else if groups.len() > 8 || (!word.contains("::") && groups.len() < 8 && !word.contains('.')) {
-        format!("it has {} groups, and not 8", groups.len())
+        format!("it has {} groups instead of 8", groups.len())
     } else {
         return None;
     };
-    Some(format!("'{word}' is no IPv6 address: {why}"))
+    Some(format!("'{word}' is not an IPv6 address: {why}"))
 }
 
 /// The network of so many bits that an address lies in, without the bits of the host.

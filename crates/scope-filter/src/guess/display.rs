@@ -7,7 +7,7 @@ use super::{known, protocols, values};
 /// tcpdump's language has.
 pub(super) fn is_one(text: &str) -> bool {
     const TCPDUMPS: [&str; 7] = ["host", "net", "gateway", "src", "dst", "port", "portrange"];
-    let words = cut(text);
+    let words = split(text);
     let is_its = |(at, word): (usize, &String)| {
         is_field(word) || (at > 0 && matches!(word.as_str(), "contains" | "matches"))
     };
@@ -19,10 +19,10 @@ pub(super) fn field(text: &str) -> Option<String> {
     let is_known = |word: &String| {
         [&QUALIFIERS[..], &NUMBERS, &FLAGS].iter().any(|table| known(table, &as_named(word)).is_some())
     };
-    cut(text).into_iter().find(is_known)
+    split(text).into_iter().find(is_known)
 }
 
-/// Whether a display filter asks for what is computed, searched for, or stands in a stream of bytes.
+/// Whether a display filter tests what is computed, searched for, or stands in a stream of bytes.
 pub(super) fn is_out_of_reach(text: &str) -> bool {
     const SEARCHED: [&str; 8] =
         ["_ws.", "http.", "http2.", "http3.", "tls.", "ssl.", "tcp.analysis.", "tcp.stream"];
@@ -30,25 +30,25 @@ pub(super) fn is_out_of_reach(text: &str) -> bool {
         matches!(word.as_str(), "contains" | "matches")
             || SEARCHED.iter().any(|begin| word.starts_with(begin))
     };
-    cut(text).iter().any(is_out)
+    split(text).iter().any(is_out)
 }
 
 /// The text in tcpdump's words; `None` where something in it has no counterpart.
 pub(super) fn in_words_of_tcpdump(text: &str) -> Option<String> {
-    let mut reader = Reader { words: cut(text), at: 0, negations: 0 };
+    let mut reader = Reader { words: split(text), at: 0, negations: 0 };
     let said = reader.either()?;
     (reader.at == reader.words.len()).then_some(said.text)
 }
 
 /// An expression in tcpdump's words, and what joins its parts: nothing where it is one.
-struct Said {
+struct Translated {
     text: String,
     joint: &'static str,
 }
 
-impl Said {
-    fn one(text: String) -> Said {
-        Said { text, joint: "" }
+impl Translated {
+    fn one(text: String) -> Translated {
+        Translated { text, joint: "" }
     }
 
     /// As a part of what `joint` joins.
@@ -83,16 +83,20 @@ impl Reader {
         }
     }
 
-    fn either(&mut self) -> Option<Said> {
+    fn either(&mut self) -> Option<Translated> {
         self.chain("or", Reader::both)
     }
 
-    fn both(&mut self) -> Option<Said> {
+    fn both(&mut self) -> Option<Translated> {
         self.chain("and", Reader::term)
     }
 
-    fn chain(&mut self, joint: &'static str, part: fn(&mut Reader) -> Option<Said>) -> Option<Said> {
-        let is_tag = |said: &Said| said.text.starts_with("vlan");
+    fn chain(
+        &mut self,
+        joint: &'static str,
+        part: fn(&mut Reader) -> Option<Translated>,
+    ) -> Option<Translated> {
+        let is_tag = |said: &Translated| said.text.starts_with("vlan");
         let mut all = part(self)?;
         while self.joint() == joint {
             self.at += 1;
@@ -100,33 +104,33 @@ impl Reader {
             // A tag shifts what stands behind it, and goes first.
             let swap = joint == "and" && is_tag(&next) && !is_tag(&all);
             let (first, last) = if swap { (next, all) } else { (all, next) };
-            all = Said { text: format!("{} {joint} {}", first.text, last.part_of(joint)), joint };
+            all = Translated { text: format!("{} {joint} {}", first.text, last.part_of(joint)), joint };
         }
         Some(all)
     }
 
-    fn term(&mut self) -> Option<Said> {
+    fn term(&mut self) -> Option<Translated> {
         match self.word(0) {
             "not" | "!" => {
                 self.at += 1;
                 self.negations += 1;
                 let negated = self.term()?;
                 self.negations -= 1;
-                Some(Said::one(format!("not {}", negated.part_of(""))))
+                Some(Translated::one(format!("not {}", negated.part_of(""))))
             }
             "(" => {
                 self.at += 1;
                 let inside = self.either()?;
                 let is_closed = self.word(0) == ")";
                 self.at += 1;
-                is_closed.then(|| Said::one(format!("({})", inside.text)))
+                is_closed.then(|| Translated::one(format!("({})", inside.text)))
             }
             _ => self.operand(),
         }
     }
 
     /// A field with its comparison, or a protocol.
-    fn operand(&mut self) -> Option<Said> {
+    fn operand(&mut self) -> Option<Translated> {
         let field = as_named(self.word(0));
         let compared = relation(self.word(1)).zip(value(self.word(2)));
         let (said, used) = if let Some(qualifier) = known(&QUALIFIERS, &field) {
@@ -140,16 +144,16 @@ impl Reader {
         } else if let Some(number) = known(&NUMBERS, &field) {
             let (relation, value) =
                 compared.filter(|(_, value)| value.starts_with(|c: char| c.is_ascii_digit()))?;
-            (Said::one(format!("{number} {relation} {value}")), 3)
+            (Translated::one(format!("{number} {relation} {value}")), 3)
         } else if let Some(flag) = known(&FLAGS, &field) {
             match compared {
                 Some((relation, value)) => (of_flag(flag, relation, value)?, 3),
                 None if self.negations > 0 => return None, // in Wireshark: there is no such field
-                None => (Said::one(format!("tcp[tcpflags] & {flag} != 0")), 1),
+                None => (Translated::one(format!("tcp[tcpflags] & {flag} != 0")), 1),
             }
         } else {
             let same = || SAME.into_iter().find(|word| *word == field);
-            (Said::one(protocols::meaning(&field).or_else(same)?.to_string()), 1)
+            (Translated::one(protocols::meaning(&field).or_else(same)?.to_string()), 1)
         };
         self.at += used;
         Some(said)
@@ -158,26 +162,27 @@ impl Reader {
 
 /// A qualifier's field held against a value. What isn't of the protocol at all has no such field in
 /// Wireshark.
-fn against(field: &str, qualifier: &str, relation: &str, value: &str) -> Option<Said> {
+fn against(field: &str, qualifier: &str, relation: &str, value: &str) -> Option<Translated> {
     let protocol = match field.split('.').next()? {
         "eth" => "",
         "ipv6" => "ip6",
         protocol => protocol,
     };
     match relation {
-        "=" => Some(Said::one(qualified(qualifier, value)?)),
-        "!=" if protocol.is_empty() => Some(Said::one(format!("not {}", qualified(qualifier, value)?))),
-        "!=" => {
-            Some(Said { text: format!("{protocol} and not {}", qualified(qualifier, value)?), joint: "and" })
-        }
+        "=" => Some(Translated::one(qualified(qualifier, value)?)),
+        "!=" if protocol.is_empty() => Some(Translated::one(format!("not {}", qualified(qualifier, value)?))),
+        "!=" => Some(Translated {
+            text: format!("{protocol} and not {}", qualified(qualifier, value)?),
+            joint: "and",
+        }),
         _ if qualifier.ends_with("port") => {
-            Some(Said::one(format!("{qualifier}range {}", values::ports(relation, value)?)))
+            Some(Translated::one(format!("{qualifier}range {}", values::ports(relation, value)?)))
         }
         _ => None,
     }
 }
 
-fn of_flag(flag: &str, relation: &str, value: &str) -> Option<Said> {
+fn of_flag(flag: &str, relation: &str, value: &str) -> Option<Translated> {
     let is_set = match value {
         "1" | "True" | "true" => true,
         "0" | "False" | "false" => false,
@@ -189,13 +194,13 @@ fn of_flag(flag: &str, relation: &str, value: &str) -> Option<Said> {
         "=" | "!=" => "=",
         _ => return None,
     };
-    Some(Said::one(format!("tcp[tcpflags] & {flag} {test} 0")))
+    Some(Translated::one(format!("tcp[tcpflags] & {flag} {test} 0")))
 }
 
 /// A qualifier with each of several values.
-fn one_of(qualifier: &str, values: &[String]) -> Option<Said> {
+fn one_of(qualifier: &str, values: &[String]) -> Option<Translated> {
     let each: Vec<String> = values.iter().map(|value| qualified(qualifier, value)).collect::<Option<_>>()?;
-    Some(Said::one(if each.len() > 1 { format!("({})", each.join(" or ")) } else { each.concat() }))
+    Some(Translated::one(if each.len() > 1 { format!("({})", each.join(" or ")) } else { each.concat() }))
 }
 
 /// A qualifier with a value: networks have a word of their own, and so have ranges of ports (`80..90`).
@@ -213,7 +218,7 @@ fn value(word: &str) -> Option<&str> {
     word.starts_with(|c: char| c.is_ascii_alphanumeric() || ":\"${".contains(c)).then_some(word)
 }
 
-/// The values of a set, `{80, 443 1000..2000}`, and how many words it takes.
+/// The values of a set, `{80, 443 1000..2000}`, and of how many words it is.
 fn set(words: &[String]) -> Option<(Vec<String>, usize)> {
     let used = words.iter().position(|word| word.ends_with('}'))? + 1;
     let written = words[..used].join(" ");
@@ -236,8 +241,8 @@ fn relation(word: &str) -> Option<&'static str> {
     })
 }
 
-/// Cuts a text into words, signs and brackets; what stands in quotes stays one.
-fn cut(text: &str) -> Vec<String> {
+/// Splits a text into words, signs and brackets; what stands in quotes stays one.
+fn split(text: &str) -> Vec<String> {
     let is_sign = |c: char| "=!<>&|".contains(c);
     let mut words: Vec<String> = Vec::new();
     let (mut glue, mut quoted) = (false, false); // whether the last word may go on, and must

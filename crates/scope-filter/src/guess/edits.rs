@@ -59,7 +59,7 @@ pub(super) fn takes_over(found: &[Token], at: usize) -> bool {
     begins_operand(found, at) && says(&found[..at], &["host", "net", "gateway", "src", "dst"])
 }
 
-/// Several expressions that stand where one stood: in parentheses where a joint in front of them would take
+/// Several expressions that stand where one stood: in parentheses where a joint in front of them would bind
 /// the first alone.
 pub(super) fn grouped(found: &[Token], at: usize, expressions: String) -> String {
     match before(found, at) {

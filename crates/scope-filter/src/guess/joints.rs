@@ -33,9 +33,9 @@ fn missing(found: &[Token]) -> Vec<usize> {
     (1..found.len()).filter(|&at| ends(at - 1) && begins(at) && !in_brackets(found, at)).collect()
 }
 
-/// What an expression asks for, as far as joints need it.
+/// What an expression tests, as far as joints need it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asks {
+enum OperandKind {
     Address,
     Port,
     Tag,
@@ -48,7 +48,7 @@ struct Operand<'a> {
     /// The qualifiers with which it begins.
     words: Vec<&'a str>,
     negated: bool,
-    asks: Asks,
+    kind: OperandKind,
 }
 
 impl<'a> Operand<'a> {
@@ -57,14 +57,14 @@ impl<'a> Operand<'a> {
         let qualifiers = tokens.iter().skip_while(is_not).take_while(|token| token.kind == Kind::Word);
         let words: Vec<&str> = qualifiers.map(|token| token.text).collect();
         let says = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
-        let asks = match words.first() {
-            _ if says(&["port", "portrange"]) => Asks::Port,
-            _ if says(&["host", "net", "gateway", "src", "dst"]) => Asks::Address,
-            Some(first) if TAGS.contains(first) => Asks::Tag,
-            _ => Asks::Else,
+        let kind = match words.first() {
+            _ if says(&["port", "portrange"]) => OperandKind::Port,
+            _ if says(&["host", "net", "gateway", "src", "dst"]) => OperandKind::Address,
+            Some(first) if TAGS.contains(first) => OperandKind::Tag,
+            _ => OperandKind::Else,
         };
         let (first, last) = (tokens.first()?, tokens.last()?);
-        Some(Operand { text: &text[first.at..last.end()], negated: is_not(&first), words, asks })
+        Some(Operand { text: &text[first.at..last.end()], negated: is_not(&first), words, kind })
     }
 
     /// With what it is joined to another one that stands behind it; `None` where either may be meant.
@@ -72,20 +72,20 @@ impl<'a> Operand<'a> {
         let has = |operand: &Operand, way: &str| operand.words.contains(&way);
         let one_way = |operand: &Operand, way: &str, other: &str| has(operand, way) && !has(operand, other);
         let opposite = |way, other| one_way(self, way, other) && one_way(right, other, way);
-        match (self.asks, right.asks) {
+        match (self.kind, right.kind) {
             _ if right.negated => Some("and"),
-            (Asks::Port, Asks::Port) | (Asks::Address, Asks::Address)
+            (OperandKind::Port, OperandKind::Port) | (OperandKind::Address, OperandKind::Address)
                 if opposite("src", "dst") || opposite("dst", "src") =>
             {
                 Some("and")
             }
-            (Asks::Port, Asks::Port) => {
+            (OperandKind::Port, OperandKind::Port) => {
                 (self.without_transport() == right.without_transport()).then_some("or")
             }
-            (Asks::Address, Asks::Address) => {
+            (OperandKind::Address, OperandKind::Address) => {
                 (self.words == right.words && (has(self, "src") || has(self, "dst"))).then_some("or")
             }
-            (Asks::Tag, Asks::Tag) | (Asks::Else, Asks::Else) => None,
+            (OperandKind::Tag, OperandKind::Tag) | (OperandKind::Else, OperandKind::Else) => None,
             _ => Some("and"),
         }
     }
@@ -128,22 +128,22 @@ pub(super) fn joined(text: &str, found: &[Token]) -> Option<String> {
             }
         }
     }
-    operands.sort_by_key(|operand| operand.asks != Asks::Tag); // a tag shifts what stands behind it, and goes first
+    operands.sort_by_key(|operand| operand.kind != OperandKind::Tag); // a tag shifts what stands behind it, and goes first
     let texts: Vec<&str> = operands.iter().map(|operand| operand.text).collect();
     Some(texts.join(&format!(" {joint} ")))
 }
 
 /// That joints are missing, where it isn't known which, and nothing else is.
-pub(super) fn told(text: &str, found: &[Token]) -> Option<String> {
+pub(super) fn explained(text: &str, found: &[Token]) -> Option<String> {
     let places = missing(found);
     let first = *places.first()?;
     let whole = edited(
         text,
         places.iter().map(|&place| (found[place].at..found[place].at, " or ".to_string())).collect(),
     )?;
-    let told =
+    let missing =
         || format!("'and' or 'or' is missing between '{}' and '{}'", before(found, first), found[first].text);
-    trust::understood(&whole).then(told)
+    trust::understood(&whole).then(missing)
 }
 
 /// `tcp udp` as either.
@@ -227,9 +227,9 @@ pub(super) fn qualified(text: &str, found: &[Token]) -> Option<String> {
         };
         let Some((end, several)) = list_end(found, value) else { continue };
         let host = if value == at + 1 { "host " } else { "" };
-        let asked = format!("{host}{}", &text[found[at + 1].at..found[end].end()]);
-        let asked = if several { format!("({asked})") } else { asked };
-        edits.push((found[at].at..found[end].end(), grouped(found, at, format!("{this} and {asked}"))));
+        let operand = format!("{host}{}", &text[found[at + 1].at..found[end].end()]);
+        let operand = if several { format!("({operand})") } else { operand };
+        edits.push((found[at].at..found[end].end(), grouped(found, at, format!("{this} and {operand}"))));
     }
     edited(text, edits)
 }

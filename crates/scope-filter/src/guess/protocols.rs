@@ -95,6 +95,6 @@ pub(super) fn named(text: &str, found: &[Token]) -> Option<String> {
         ports += usize::from(meant.contains("port") && !matches!(before(found, at), "not" | "!"));
         edits.push((token.at..token.end(), meant.to_string()));
     }
-    // `http and dns` asks for no packet between these ports.
+    // `http and dns` means no packet between these ports.
     if ports > 1 && says(found, &["and", "&&"]) { None } else { edited(text, edits) }
 }

@@ -112,7 +112,7 @@ pub(super) const CLOSE_TO_WRONG: [(&str, &str); 37] = [
     ("not ip.src != 10.0.0.1", "not (ip and not src host 10.0.0.1)"),
     ("eth.addr != 02:00:00:00:00:01", "not ether host 02:00:00:00:00:01"),
     ("tcp.flags == 0x12", "tcp[12:2] & 0xfff = 0x12"),
-    ("ip.addr == 10.0.0.256", "'10.0.0.256' is no IPv4 address: 256 is more than 255"),
+    ("ip.addr == 10.0.0.256", "'10.0.0.256' is not an IPv4 address: 256 is more than 255"),
     // Values.
     ("port 80 to 90", "portrange 80-90"),
     ("ports 80 to 90", "portrange 80-90"),
@@ -235,8 +235,8 @@ pub(super) fn proposals(said: &str) -> Vec<&str> {
     lines.windows(2).filter(|pair| introduced(pair[0])).map(|pair| pair[1].trim()).collect()
 }
 
-/// Whether the program takes a text.
-fn is_taken(text: &str) -> bool {
+/// Whether the program accepts a text.
+fn is_accepted(text: &str) -> bool {
     match Template::parse(text) {
         Ok(template) if template.has_names() => template.check(VlanRule::Transparent, &[]).is_ok(),
         _ => Filter::compile(text, VlanRule::Transparent, &[]).is_ok(),
@@ -248,7 +248,7 @@ fn check_proposals(text: &str) -> usize {
     let said = meant(text).unwrap_or_default();
     let all = proposals(&said);
     for meant in &all {
-        assert!(is_taken(meant), "{text}: {meant}");
+        assert!(is_accepted(meant), "{text}: {meant}");
         for pair in tokens(meant).windows(2) {
             let is_bare =
                 pair[1].kind == Kind::Number && matches!(pair[0].text, "host" | "src" | "dst" | "net");

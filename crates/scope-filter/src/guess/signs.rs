@@ -39,8 +39,8 @@ pub(super) fn unsigned(text: &str, found: &[Token]) -> Option<String> {
                     edits.push((from..to, format!("not {qualifier} ")));
                 } else if begin + 2 == at && listed(TRANSPORTS, found[begin].text) {
                     let value = &text[found[at + 1].at..found[end].end()];
-                    let asked = format!("{} and not {qualifier} {value}", found[begin].text);
-                    edits.push((found[begin].at..found[end].end(), grouped(found, begin, asked)));
+                    let negated = format!("{} and not {qualifier} {value}", found[begin].text);
+                    edits.push((found[begin].at..found[end].end(), grouped(found, begin, negated)));
                 } else {
                     return None;
                 }

@@ -1,7 +1,7 @@
 //! Misspelt words, and the word of the language that each was meant to be.
 
 use super::edits::{before, begins_operand, ends_operand};
-use super::{REPAIRS, mended_by, protocols, replaced, trust};
+use super::{REPAIRS, protocols, repaired_by, replaced, trust};
 use crate::words::{self, Kind, Token};
 
 /// Guesses that are tried; where there are more, none is.
@@ -52,7 +52,7 @@ pub(super) fn corrected(text: &str, found: &[Token]) -> Option<String> {
     if combinations > TRIES_MAX || choices.iter().all(Vec::is_empty) {
         return None;
     }
-    // A word that is taken for another one isn't taken for an expression of its own, too.
+    // A word that is corrected to another one is not an expression of its own, too.
     let repairs = REPAIRS.split_last().map_or(&[][..], |(_, repairs)| repairs);
     let mut guesses: Vec<String> = Vec::new();
     for mut number in 0..combinations {
@@ -62,7 +62,7 @@ pub(super) fn corrected(text: &str, found: &[Token]) -> Option<String> {
             number /= near.len().max(1);
         }
         let guess = replaced(text, found, |at| picks[at].clone());
-        guesses.extend(trust::proposed(&guess).or_else(|| mended_by(&guess, repairs)));
+        guesses.extend(trust::proposed(&guess).or_else(|| repaired_by(&guess, repairs)));
     }
     guesses.sort_unstable();
     guesses.dedup();

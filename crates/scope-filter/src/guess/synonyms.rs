@@ -37,7 +37,7 @@ const KINDS: [(&str, &str, &str); 12] = [
     ("arp", "who-has", "arp[6:2] = 1"),
     ("arp", "reply", "arp[6:2] = 2"),
 ];
-/// Other words for words of the language; empty: one that is left out.
+/// Other words for words of the language; empty: one that is omitted.
 const WORDS: [(&str, &str); 29] = [
     ("source", "src"),
     ("from", "src"),

@@ -5,7 +5,7 @@ use scope_packet::LinkType;
 
 use super::edits::{before, in_brackets, word};
 use crate::libpcap::{self, ByteOrder};
-use crate::template;
+use crate::template::text::sampled;
 use crate::words::{self, Kind, Token, tokens};
 
 /// Words that shift all that stands behind them in the text to behind a tag or label, also behind `or` and
@@ -24,7 +24,7 @@ pub(super) fn proposed(guess: &str) -> Option<String> {
 }
 
 /// Whether a text is a sentence of the language. libpcap's optimiser, which refuses what can match nothing,
-/// isn't asked.
+/// isn't run.
 pub(super) fn understood(text: &str) -> bool {
     holds_for(text, is_understood)
 }
@@ -35,13 +35,13 @@ fn is_understood(text: &str) -> bool {
 
 /// Of a template: whether it holds for what it is compiled to.
 fn holds_for(text: &str, holds: impl Fn(&str) -> bool) -> bool {
-    match template::sampled(text) {
+    match sampled(text) {
         Some(filled) => filled.iter().all(|text| holds(text)),
         None => holds(text),
     }
 }
 
-/// Whether a number stands for an address (`host 80` is 0.0.0.80), or both of two numbers are asked for
+/// Whether a number stands for an address (`host 80` is 0.0.0.80), or both of two numbers are wanted
 /// (`port 80 and 443`).
 fn has_odd_number(found: &[Token]) -> bool {
     let is_compared = |at: usize| {

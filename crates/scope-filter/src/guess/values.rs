@@ -18,7 +18,7 @@ fn range(text: &str) -> Option<String> {
     (from <= to).then(|| format!("{from}-{to}"))
 }
 
-/// What a comparison of a port asks for.
+/// The ports for which a comparison holds.
 pub(super) fn ports(relation: &str, value: &str) -> Option<String> {
     let value = port(value)?;
     let (from, to) = match relation {

@@ -24,9 +24,9 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 use super::graph::{self, A, BlockId, End, Graph, Member, Operand, Registers, SetTest, Step, Test, X};
 use super::runs;
 use super::table::Table;
-use crate::asked::Asked;
 use crate::bpf::{BACKWARD_JUMPS_MAX, MEMORY_WORDS, Operation, Relation};
-use crate::filter::Choice;
+use crate::choice::Choice;
+use crate::input::FilterInput;
 
 /// A, X, and scratch memory.
 const REGISTERS: usize = 2 + MEMORY_WORDS;
@@ -76,18 +76,20 @@ pub(super) fn emit(
     let less = builder.ins().iadd_imm_s(bits, -1);
     let rest = builder.ins().band(bits, less);
     builder.def_var(left, rest);
-    let offset = builder.ins().imul_imm_u(place, size_of::<Asked>() as i64);
+    let offset = builder.ins().imul_imm_u(place, size_of::<FilterInput>() as i64);
     let packet = builder.ins().iadd(packets, offset);
-    let data = builder.ins().load(types::I64, PACKET, packet, offset_of!(Asked, data) as i32);
-    let captured = builder.ins().load(types::I64, PACKET, packet, offset_of!(Asked, captured_bytes) as i32);
-    let original = builder.ins().load(types::I32, PACKET, packet, offset_of!(Asked, original_bytes) as i32);
+    let data = builder.ins().load(types::I64, PACKET, packet, offset_of!(FilterInput, data) as i32);
+    let captured =
+        builder.ins().load(types::I64, PACKET, packet, offset_of!(FilterInput, captured_bytes) as i32);
+    let original =
+        builder.ins().load(types::I32, PACKET, packet, offset_of!(FilterInput, original_bytes) as i32);
     let frame = Frame { data, captured, original, accept, reject: head };
     let labels: Vec<Label> = graphs.iter().map(|_| builder.create_block()).collect();
     let chosen: Vec<Label> = programs.iter().map(|&program| labels[program]).collect();
     match choice {
         _ if graphs.len() == 1 => drop(builder.ins().jump(labels[0], &[])),
         Choice::Tags => {
-            let tags = builder.ins().load(types::I32, PACKET, packet, offset_of!(Asked, tags) as i32);
+            let tags = builder.ins().load(types::I32, PACKET, packet, offset_of!(FilterInput, tags) as i32);
             by_number(builder, tags, &chosen);
         }
         Choice::ByteOrder => by_byte_order(builder, frame, &chosen),

@@ -1,4 +1,4 @@
-//! Leads jumps past tests whose outcome is known: libpcap's long lists ask for the network layer again before
+//! Leads jumps past tests whose outcome is known: libpcap's long lists test the network layer again before
 //! each entry.
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //! dominators). A test is passed over only if its block computes its value from the packet alone, by steps
 //! that have been gone through before (so no load of it can fail), and leaves nothing in registers that is
 //! read behind it. What holds of all ways to a block in the old graph holds in the new one, whose ways are
-//! the same with blocks left out.
+//! the same with blocks omitted.
 
 use std::collections::HashMap;
 
@@ -137,7 +137,7 @@ impl Facts {
         }
     }
 
-    /// Learns what the only way from `parent` to `to` tells; how many facts that are.
+    /// Learns what the only way from `parent` to `to` implies; how many facts that are.
     fn learn_edge(&mut self, graph: &Graph, parent: BlockId, to: BlockId) -> usize {
         match graph.block(parent).end {
             End::If(_, on_true, on_false) if on_true != on_false => self.learn(graph, parent, on_true == to),

@@ -252,11 +252,16 @@ impl Graph {
         match op {
             bpf::ACCEPT => ACCEPT,
             bpf::REJECT => REJECT,
-            _ => *known[op as usize].get_or_insert_with(|| {
-                pending.push(op);
-                self.blocks.push(Block { steps: Vec::new(), end: End::Reject });
-                (self.blocks.len() - 1) as BlockId
-            }),
+            _ => match known[op as usize] {
+                Some(id) => id,
+                None => {
+                    pending.push(op);
+                    self.blocks.push(Block { steps: Vec::new(), end: End::Reject });
+                    let id = (self.blocks.len() - 1) as BlockId;
+                    known[op as usize] = Some(id);
+                    id
+                }
+            },
         }
     }
 
@@ -316,7 +321,7 @@ impl Graph {
         for &from in order {
             for to in self.block(from).end.targets() {
                 edges[to as usize] += 1;
-                // Nothing is asked about the ends, to which most blocks lead.
+                // Nothing is known of the ends, to which most blocks lead.
                 if to == ACCEPT || to == REJECT {
                     continue;
                 }

@@ -40,9 +40,9 @@ enum Fragment {
 /// One case of packets.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
-    /// VLAN tags; decides which program a packet is asked.
+    /// VLAN tags; decides which program is evaluated.
     pub tags: usize,
-    /// The entries of the case, none left out.
+    /// The entries of the case, none omitted.
     pub entries: Clause,
     kind: Kind,
     fragment: Fragment,

@@ -24,7 +24,7 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// All, those that tell packets apart best first.
+    /// All, those that distinguish packets best first.
     pub const ALL: [Field; 8] = [
         Field::Source,
         Field::Destination,
@@ -107,12 +107,12 @@ impl Clause {
     }
 
     /// Whether any value of `field` will do.
-    pub fn takes_all(&self, field: Field) -> bool {
+    pub fn matches_all(&self, field: Field) -> bool {
         self.get(field).len() > u64::from(field.last())
     }
 
     #[inline]
-    pub fn takes(&self, entry: &KeyEntry) -> bool {
+    pub fn matches(&self, entry: &KeyEntry) -> bool {
         Field::ALL.iter().all(|&field| self.get(field).contains(field.of(entry)))
     }
 
@@ -126,12 +126,12 @@ impl Clause {
         self.0.iter().zip(&other.0).filter(|(own, other)| own != other).count()
     }
 
-    /// Takes whatever one of the two takes, and maybe more.
+    /// Matches whatever one of the two matches, and maybe more.
     pub fn hull(&self, other: &Clause) -> Clause {
         Clause(Field::ALL.map(|field| self.get(field).union(other.get(field))))
     }
 
-    /// The clause that takes what one of the two takes and nothing else, where there is one.
+    /// The clause that matches what one of the two matches and nothing else, where there is one.
     pub fn join(&self, other: &Clause) -> Option<Clause> {
         if other.is_within(self) {
             return Some(self.clone());
@@ -194,11 +194,11 @@ impl Clauses {
         self.0.push(clause);
     }
 
-    /// Drops the clause's demand on a field where what the demand refuses is taken by another clause anyway:
-    /// `source A, or source not A and destination A` becomes `source A, or destination A`.
+    /// Drops the clause's demand on a field where what the demand refuses is matched by another clause
+    /// anyway: `source A, or source not A and destination A` becomes `source A, or destination A`.
     fn widen(&self, clause: &mut Clause) {
         for field in Field::ALL {
-            if clause.takes_all(field) {
+            if clause.matches_all(field) {
                 continue;
             }
             let refused = clause.clone().with(field, clause.get(field).complement(field.last()));
@@ -226,7 +226,9 @@ mod tests {
 
     fn joined(clauses: Vec<Clause>, most: usize) -> Vec<Clause> {
         let mut joined = Clauses::default();
-        clauses.into_iter().for_each(|clause| joined.add(clause, most));
+        for clause in clauses {
+            joined.add(clause, most);
+        }
         joined.settle(most);
         joined.0
     }

@@ -8,7 +8,7 @@
 //!                    of something else: both sides keep all
 //!     an acceptance  the state's entries may be accepted
 //! ```
-//! Loads outside the packet and divisions by zero reject; here they go on, which takes more entries, never
+//! Loads outside the packet and divisions by zero reject; here they go on, which accepts more entries, never
 //! fewer. A register that is never read again is forgotten, so that states which differ in nothing else meet.
 
 use std::time::Instant;
@@ -20,7 +20,8 @@ use super::numbers::Numbers;
 use super::value::{Size, Value, possible, related};
 use crate::bpf::{ACCEPT, Branch, MEMORY_WORDS, Op, Operation, REJECT, Relation};
 
-/// States that wait at one op; beyond, the two that are most alike become one that takes what either takes.
+/// States that wait at one op; beyond, the two that are most alike become one that accepts what either
+/// accepts.
 const STATES_MAX: usize = 16;
 
 /// What is known when the run stands at an op.
@@ -32,7 +33,7 @@ struct State {
     x: Value,
     /// Empty, or all cells.
     memory: Vec<Value>,
-    /// The words of the IPv6 addresses, as far as comparisons have told them.
+    /// The words of the IPv6 addresses, as far as comparisons have determined them.
     words: [Option<u32>; 8],
 }
 
@@ -89,14 +90,14 @@ impl Run<'_> {
                 }
                 return;
             }
-            Meaning::Load(size, at) => state.a = state.told(self.case.load(size, at)),
+            Meaning::Load(size, at) => state.a = state.known(self.case.load(size, at)),
             Meaning::LoadAtX(size, k) => {
                 let loaded = match (&state.x, state.x.as_constant()) {
                     (Value::HeaderLength, _) => self.case.load_behind_header(size, k),
                     (_, Some(x)) => x.checked_add(k).map_or(Value::unknown(), |at| self.case.load(size, at)),
                     _ => Value::unknown(),
                 };
-                state.a = state.told(loaded);
+                state.a = state.known(loaded);
             }
             Meaning::LoadConstant(k) => state.a = Value::constant(k),
             Meaning::LoadCell(cell) => state.a = state.cell(cell),
@@ -150,8 +151,8 @@ impl Run<'_> {
 }
 
 impl State {
-    /// A loaded value, as a constant where earlier comparisons told it.
-    fn told(&self, value: Value) -> Value {
+    /// A loaded value, as a constant where earlier comparisons determined it.
+    fn known(&self, value: Value) -> Value {
         match value {
             Value::Word(word) => self.words[usize::from(word)].map_or(value, Value::constant),
             value => value,
@@ -343,7 +344,7 @@ impl Meaning {
     }
 }
 
-/// Where a run goes on that comes to each op: behind all plain jumps. The program doesn't jump back.
+/// Where a run that reaches each op goes on: behind all plain jumps. The program doesn't jump back.
 fn ends(program: &[Op]) -> Vec<u32> {
     let mut ends = vec![REJECT; program.len()];
     for (at, op) in program.iter().enumerate().rev() {

@@ -1,4 +1,4 @@
-//! Screening: from a filter's programs a condition on key entries that every packet which the filter takes
+//! Screening: from a filter's programs a condition on key entries that every packet which the filter matches
 //! fulfils.
 //!
 //! It is derived from the compiled programs, not from the text: what libpcap makes of `host a or b`,
@@ -26,26 +26,27 @@ mod tests;
 mod value;
 mod words;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use scope_packet::{KeyEntry, LinkType};
 
-use crate::Predicate;
+use crate::bpf::Program;
 use case::Case;
 use clause::{Clause, Clauses, Field};
 
 /// How long a screen is derived; beyond, everything passes. A dump waits meanwhile, and the ring doesn't:
 /// lists of many hundred ports took seconds, in which the window was lost. Only speed depends on it, never
-/// what a filter takes.
+/// what a filter matches.
 const DERIVING_TIME_MAX: Duration = Duration::from_secs(2);
-/// Clauses of one screen; beyond, clauses become one that takes more.
+/// Clauses of one screen; beyond, clauses become one that matches more.
 const CLAUSES_MAX: usize = 64;
 
-/// A necessary condition on the key entries of one link type: where it says no, the filter takes no such
+/// A necessary condition on the key entries of one link type: where it says no, the filter matches no such
 /// packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Screen {
-    /// An entry passes where one of them takes it, or where it is partial.
+    /// An entry passes where one of them matches it, or where it is partial.
     clauses: Vec<Clause>,
 }
 
@@ -59,8 +60,8 @@ pub struct KeyPattern {
 }
 
 impl KeyPattern {
-    /// Whether the pattern takes `entry`; the partial bit is the caller's to look at.
-    pub fn takes(&self, entry: &KeyEntry) -> bool {
+    /// Whether the pattern matches `entry`; the partial bit is the caller's to look at.
+    pub fn matches(&self, entry: &KeyEntry) -> bool {
         entry.to_number() & self.mask.to_number() == self.value.to_number()
     }
 }
@@ -76,39 +77,42 @@ impl Screen {
         Screen { clauses: Vec::new() }
     }
 
-    /// The screen of a filter's programs for `link`.
-    pub(crate) fn of(predicate: &Predicate, link: LinkType) -> Screen {
-        Screen::try_of(predicate, link).unwrap_or_else(Screen::everything)
+    /// The screen of a filter's programs for `link`; `programs` says which ones a packet with so many VLAN
+    /// tags may meet, `None` where it matches without one.
+    pub(crate) fn of<'a>(programs: impl Fn(usize) -> Option<&'a [Arc<Program>]>, link: LinkType) -> Screen {
+        Screen::derived(programs, link).unwrap_or_else(Screen::everything)
     }
 
-    fn try_of(predicate: &Predicate, link: LinkType) -> Option<Screen> {
+    fn derived<'a>(programs: impl Fn(usize) -> Option<&'a [Arc<Program>]>, link: LinkType) -> Option<Screen> {
         let until = Instant::now() + DERIVING_TIME_MAX;
         let mut clauses = Clauses::default();
         for case in Case::all(link)? {
-            for program in predicate.programs(case.tags)? {
+            for program in programs(case.tags)? {
                 let accepted = explore::accepted(program.plain(), &case, until)?;
                 let possible = accepted.0.into_iter().filter(|clause| case.may_have(clause));
-                possible.for_each(|clause| clauses.add(clause, CLAUSES_MAX));
+                for clause in possible {
+                    clauses.add(clause, CLAUSES_MAX);
+                }
             }
         }
         clauses.settle(CLAUSES_MAX);
         Some(Screen { clauses: clauses.0 })
     }
 
-    /// Whether the filter may take a packet with this entry.
+    /// Whether the filter may match a packet with this entry.
     #[inline]
     pub fn may_match(&self, entry: &KeyEntry) -> bool {
-        entry.partial() || self.clauses.iter().any(|clause| clause.takes(entry))
+        entry.partial() || self.clauses.iter().any(|clause| clause.matches(entry))
     }
 
     /// Whether nothing at all is screened out.
     pub fn is_everything(&self) -> bool {
-        self.clauses.iter().any(|clause| Field::ALL.iter().all(|&field| clause.takes_all(field)))
+        self.clauses.iter().any(|clause| Field::ALL.iter().all(|&field| clause.matches_all(field)))
     }
 
-    /// The screen as at most `most` patterns, of which an entry must have one, or be partial. They take all
-    /// that the screen takes; what needs more patterns is left out of the demand, so they may take more. One
-    /// empty pattern takes all.
+    /// The screen as at most `most` patterns, of which an entry must have one, or be partial. They match all
+    /// that the screen matches; what needs more patterns is omitted from the demand, so they may match more.
+    /// One empty pattern matches all.
     pub fn patterns(&self, most: usize) -> Vec<KeyPattern> {
         let mut patterns = Vec::new();
         for (index, clause) in self.clauses.iter().enumerate() {
@@ -123,10 +127,10 @@ impl Screen {
 }
 
 impl Clause {
-    /// At most `most` patterns, at least one, that take what the clause takes.
+    /// At most `most` patterns, at least one, that match what the clause matches.
     fn patterns(&self, most: usize) -> Vec<KeyPattern> {
         let mut patterns = vec![KeyPattern::default()];
-        for field in Field::ALL.into_iter().filter(|&field| !self.takes_all(field)) {
+        for field in Field::ALL.into_iter().filter(|&field| !self.matches_all(field)) {
             let Some(prefixes) = self.get(field).prefixes(field.bits(), most / patterns.len()) else {
                 continue;
             };

@@ -11,7 +11,7 @@ const RANGES_MAX: usize = 8192;
 pub(super) struct Numbers {
     /// Inclusive, ascending; they neither overlap nor touch.
     ranges: Arc<[(u32, u32)]>,
-    /// How many numbers: sets are told apart by it mostly.
+    /// How many numbers: sets mostly differ in it.
     len: u64,
 }
 
@@ -184,8 +184,8 @@ mod tests {
             prop_assert_eq!(a.is_within(&b), x & !y == 0);
             prop_assert!(a.is_within(&a.union(&b)) && a.and(&b).is_within(&a));
             let prefixes = a.prefixes(6, usize::MAX).unwrap();
-            let taken = |number: u32| prefixes.iter().any(|&(mask, value)| number & mask == value);
-            prop_assert!((0..=LAST).all(|number| taken(number) == a.contains(number)));
+            let covered = |number: u32| prefixes.iter().any(|&(mask, value)| number & mask == value);
+            prop_assert!((0..=LAST).all(|number| covered(number) == a.contains(number)));
         }
     }
 

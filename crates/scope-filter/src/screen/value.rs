@@ -4,7 +4,7 @@ use super::clause::Field;
 use super::numbers::Numbers;
 use crate::bpf::Relation;
 
-/// How much a load takes.
+/// How much a load reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Size {
     Byte,

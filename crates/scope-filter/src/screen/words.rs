@@ -21,7 +21,9 @@ impl Display for Screen {
         for clause in &self.clauses {
             writeln!(f, "{clause}")?;
         }
-        f.write_str("not wholly described by its entry (tunnels, IPv6 extension headers, cut or odd headers)")
+        f.write_str(
+            "not wholly described by its entry (tunnels, IPv6 extension headers, truncated or odd headers)",
+        )
     }
 }
 
@@ -31,7 +33,7 @@ impl Display for Clause {
             [Field::Kind, Field::Vlan, Field::Fragment, Field::Protocol, Field::Source, Field::Destination]
                 .into_iter()
                 .chain([Field::SourcePort, Field::DestinationPort])
-                .filter(|&field| !self.takes_all(field))
+                .filter(|&field| !self.matches_all(field))
                 .map(|field| match field {
                     // The entry has 128 bits folded to 32.
                     Field::Source | Field::Destination

@@ -1,4 +1,4 @@
-//! What every packet that a filter takes has in its key, from the filter's text.
+//! What every packet that a filter matches has in its key, from the filter's text.
 
 use std::net::IpAddr;
 
@@ -41,8 +41,8 @@ fn together<T: Copy + Ord>(a: &[T], b: &[T]) -> Vec<T> {
     all
 }
 
-/// Alternatives of which every packet that the filter `text` takes, and whose key isn't partial, fulfils one;
-/// `None` where nothing is known.
+/// Alternatives of which every packet that the filter `text` matches, and whose key isn't partial, fulfils
+/// one; `None` where nothing is known.
 pub(super) fn needs(text: &str) -> Option<Vec<Need>> {
     Some(of_tree(Pieces::of(text)?.tree())).filter(|needs| !needs.contains(&Need::default()))
 }

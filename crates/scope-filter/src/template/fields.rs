@@ -221,10 +221,10 @@ impl Flow {
         values.add(Part::Bytes, &[a[0], a[1], b[0], b[1]]);
     }
 
-    /// The filter: everything of the flow that addresses, ports and fragment numbers can tell. libpcap sees
-    /// ports only directly behind the IP header and in first fragments. So what its protocol carries between
-    /// its hosts in later fragments, and whatever these send behind IPv6 extension headers, belongs to it;
-    /// some of it may be another flow's, but nothing is lost.
+    /// The filter: everything that addresses, ports and fragment numbers show to belong to the flow. libpcap
+    /// sees ports only directly behind the IP header and in first fragments. So what its protocol carries
+    /// between its hosts in later fragments, and whatever these send behind IPv6 extension headers, belongs
+    /// to it; some of it may be another flow's, but nothing is lost.
     fn filter(&self) -> String {
         let ((low, low_port), (high, high_port)) = self.ends;
         let (hosts, protocol) = (pair(low, high), self.protocol);

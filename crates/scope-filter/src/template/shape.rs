@@ -4,16 +4,16 @@
 //! ip host $srcIP and port $srcPort       decided by the kind of address alone: one answer for all IPv6 packets
 //! ip[2:2] / $srcPort = 1                 decided by the value: port 0 makes no filter
 //! ```
-//! A name that stands by itself behind a word that takes any value of its kind is told by its kind, every
-//! other one by its value. So an answer that is kept for a [`Shape`] holds for all packets of that shape.
+//! For a name that stands by itself behind a word that accepts any value of its kind, the kind decides; for
+//! every other one the value. So an answer that is kept for a [`Shape`] holds for all packets of that shape.
 
 use std::net::IpAddr;
 
 use scope_packet::LinkType;
 
-use super::Piece;
 use super::fields::{Field, Flow};
 use super::subject::Subject;
+use super::text::Piece;
 use super::values::{Gatherer, Part, Values};
 use crate::words::{Kind, Token, tokens};
 
@@ -28,7 +28,7 @@ impl Shape {
         Gatherer::default().part(Part::Labels, &[labels as u8]).part(Part::Bytes, &link.0.to_le_bytes())
     }
 
-    /// That of packets which take the fallback.
+    /// That of packets which get the fallback.
     pub(super) fn of_fallback(link: LinkType) -> Shape {
         Shape(Gatherer::default().part(Part::Fallback, &link.0.to_le_bytes()).values())
     }

@@ -9,7 +9,7 @@ use super::engines::Engines;
 use crate::libpcap::{self, ByteOrder};
 use crate::specimens::{Random, filter, list};
 
-/// Packets of one file, and filters that each is asked.
+/// Packets of one file, and filters that are evaluated on each.
 const PACKETS_MAX: usize = 400;
 const FILTERS: usize = 60;
 
@@ -55,11 +55,11 @@ fn the_engines_agree_with_libpcap_on_captured_packets() {
             let Ok(instructions) = libpcap::compile(&text, link, ByteOrder::Native) else { continue };
             let Some(engines) = Engines::new(&instructions) else { continue };
             for (data, original_len) in &packets {
-                let told = || format!("{text} on a packet of {}", file.display());
-                matched += u64::from(engines.answer(data, *original_len, &told));
-                // The same cut short.
+                let message = || format!("{text} on a packet of {}", file.display());
+                matched += u64::from(engines.answer(data, *original_len, &message));
+                // The same, truncated.
                 let cut = random.below(data.len() as u64 + 1) as usize;
-                matched += u64::from(engines.answer(&data[..cut], *original_len, &told));
+                matched += u64::from(engines.answer(&data[..cut], *original_len, &message));
                 pairs += 2;
             }
         }

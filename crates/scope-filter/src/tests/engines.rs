@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use scope_packet::{Headers, KeyEntry, LinkType};
 
-use crate::asked::Asked;
 use crate::bpf::{Instruction, Program};
-use crate::filter::Choice;
+use crate::choice::Choice;
+use crate::input::FilterInput;
 use crate::libpcap::{self, ByteOrder};
 use crate::native::Native;
 use crate::pieces::Pieces;
@@ -22,7 +22,7 @@ pub(super) struct Engines {
 }
 
 impl Engines {
-    /// `None` where the program asks for what isn't in a packet's bytes.
+    /// `None` where the program tests what isn't in a packet's bytes.
     pub fn new(instructions: &[Instruction]) -> Option<Engines> {
         Some(Engines::with(instructions, Program::new(instructions).ok()?))
     }
@@ -38,33 +38,33 @@ impl Engines {
     }
 
     /// What all answer to a packet.
-    pub fn answer(&self, data: &[u8], original_len: u32, told: &dyn Fn() -> String) -> bool {
+    pub fn answer(&self, data: &[u8], original_len: u32, message: &dyn Fn() -> String) -> bool {
         let expected = libpcap::accepts(&self.oracle, data, original_len);
-        let asked = Asked::new(&Headers::default(), KeyEntry::default(), data, original_len);
-        let native = self.native.accepts(&[asked], 1).map(|hits| hits != 0);
+        let input = FilterInput::new(&Headers::default(), KeyEntry::default(), data, original_len);
+        let native = self.native.accepts(&[input], 1).map(|hits| hits != 0);
         let answers = (self.program.accepts(data, original_len), native);
         assert_eq!(
             answers,
             (expected, Some(expected)),
             "(interpreter, native) on {}: {data:02x?}, {original_len} B",
-            told()
+            message()
         );
         expected
     }
 
-    /// As many packets of `link`, whole and damaged; how many are taken.
+    /// As many packets of `link`, whole and damaged; how many match.
     fn answer_to_many(
         &self,
         random: &mut Random,
         link: LinkType,
         packets: u32,
-        told: &dyn Fn() -> String,
+        message: &dyn Fn() -> String,
     ) -> u32 {
         let one = |_| {
             let data = if random.one_in(2) { damaged_packet(random, link) } else { packet(random, link) };
             let original_len =
                 data.len() as u32 + if random.one_in(4) { random.below(1500) as u32 } else { 0 };
-            u32::from(self.answer(&data, original_len, told))
+            u32::from(self.answer(&data, original_len, message))
         };
         (0..packets).map(one).sum()
     }
@@ -82,7 +82,7 @@ fn agree_on_pairs(seed: u64, pairs: u64) {
         let tags = random.below(3) as usize;
         let whole = if tags == 0 { text.clone() } else { format!("{}({text})", "vlan and ".repeat(tags)) };
         let order = random.pick(&[ByteOrder::Native, ByteOrder::Swapped]);
-        let told = || format!("{whole} on {}", link.name());
+        let message = || format!("{whole} on {}", link.name());
         let mut engines = Vec::new();
         if text.len() <= libpcap::OPTIMISED_BYTES_MAX {
             engines.extend(
@@ -95,13 +95,13 @@ fn agree_on_pairs(seed: u64, pairs: u64) {
         }
         if let Some(program) = Pieces::of(&text).and_then(|pieces| pieces.program(tags, link, order)) {
             let plain = plain.unwrap_or_else(|cause| {
-                panic!("libpcap refuses what is taken in pieces: {}: {cause}", told())
+                panic!("libpcap refuses what is compiled in pieces: {}: {cause}", message())
             });
             engines.push(Engines::with(&plain, program));
             in_pieces += 1;
         }
         for engines in engines {
-            matched += u64::from(engines.answer_to_many(&mut random, link, 100, &told));
+            matched += u64::from(engines.answer_to_many(&mut random, link, 100, &message));
             done += 100;
         }
     }
@@ -151,7 +151,7 @@ fn what_is_taken_in_pieces_means_what_libpcap_makes_of_the_whole() {
         "1-2",
         "arp",
     ];
-    let mut taken = 0;
+    let mut compared = 0;
     for _ in 0..40_000 {
         let text: Vec<_> = (0..1 + random.below(12)).map(|_| random.pick(&parts)).collect();
         let text = text.join(" ");
@@ -163,13 +163,14 @@ fn what_is_taken_in_pieces_means_what_libpcap_makes_of_the_whole() {
         if let Some(program) = Pieces::of(&text).and_then(|pieces| pieces.program(tags, link, order)) {
             let whole = format!("{}({text})", "vlan and ".repeat(tags));
             let plain = libpcap::compile_plain(&whole, link, order);
-            let plain = plain
-                .unwrap_or_else(|cause| panic!("libpcap refuses what is taken in pieces: {whole}: {cause}"));
+            let plain = plain.unwrap_or_else(|cause| {
+                panic!("libpcap refuses what is compiled in pieces: {whole}: {cause}")
+            });
             Engines::with(&plain, program).answer_to_many(&mut random, link, 40, &|| whole.clone());
-            taken += 1;
+            compared += 1;
         }
     }
-    assert!(taken > 1250, "{taken} texts with 40 packets each");
+    assert!(compared > 1250, "{compared} texts with 40 packets each");
 }
 
 /// Every opcode, with operands that lie at and around the bounds.

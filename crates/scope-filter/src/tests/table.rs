@@ -1,8 +1,8 @@
-//! What the table of many filters leaves open against asking each of them.
+//! What the table of many filters leaves open against evaluating each of them.
 
 use scope_packet::{Headers, KeyEntry, LinkType};
 
-use crate::asked::Asked;
+use crate::input::FilterInput;
 use crate::specimens::{Random, damaged_packet, filter, packet};
 use crate::{Filter, KeyTable, Template, VlanRule};
 
@@ -24,9 +24,13 @@ fn any_filter(random: &mut Random, link: LinkType) -> Option<Filter> {
     template.fill_filter(&Headers::parse(link, &data), link, &data, VlanRule::Transparent).ok()
 }
 
-/// Which filters of `all` the owner of the table must ask for which of `packets`; those with `true` are in
-/// it. Sorted.
-fn left_open(table: &KeyTable, all: &[(u64, Filter, bool)], packets: &[Asked<'_>]) -> Vec<(u64, usize)> {
+/// Which filters of `all` the owner of the table must evaluate for which of `packets`; those with `true` are
+/// in it. Sorted.
+fn left_open(
+    table: &KeyTable,
+    all: &[(u64, Filter, bool)],
+    packets: &[FilterInput<'_>],
+) -> Vec<(u64, usize)> {
     let maybe = table.maybe(packets.len(), |at| *packets[at].key());
     let mut open = Vec::new();
     for (at, packet) in packets.iter().enumerate() {
@@ -44,7 +48,7 @@ fn left_open(table: &KeyTable, all: &[(u64, Filter, bool)], packets: &[Asked<'_>
 #[test]
 fn what_the_table_leaves_open_holds_every_filter_that_matches_once() {
     let mut random = Random::new(21);
-    let (mut found, mut left, mut asked) = (0, 0, 0);
+    let (mut found, mut left, mut evaluated) = (0, 0, 0);
     for link in [LinkType::ETHERNET, LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL] {
         let mut table = KeyTable::default();
         let mut filters: Vec<(u64, Filter, bool)> = Vec::new();
@@ -66,24 +70,26 @@ fn what_the_table_leaves_open_holds_every_filter_that_matches_once() {
                 })
                 .collect();
             let headers: Vec<Headers> = batch.iter().map(|data| Headers::parse(link, data)).collect();
-            let packets: Vec<Asked<'_>> = (batch.iter().zip(&headers))
-                .map(|(data, headers)| Asked::new(headers, KeyEntry::new(headers), data, data.len() as u32))
+            let packets: Vec<FilterInput<'_>> = (batch.iter().zip(&headers))
+                .map(|(data, headers)| {
+                    FilterInput::new(headers, KeyEntry::new(headers), data, data.len() as u32)
+                })
                 .collect();
             let open = left_open(&table, &filters, &packets);
             assert!(open.is_sorted_by(|a, b| a < b), "each once: {open:?}");
             assert!(
                 open.iter().all(|(id, _)| filters.iter().any(|(other, ..)| other == id)),
-                "none that was taken out: {open:?}"
+                "none that was removed: {open:?}"
             );
             for (id, filter, keyed) in &filters {
                 let predicate = filter.for_link(link);
                 for at in 0..packets.len() {
                     let is_open = open.binary_search(&(*id, at)).is_ok();
-                    let takes = predicate.matches(&headers[at], &batch[at], batch[at].len() as u32);
-                    assert!(is_open || !takes, "{} loses {:02x?}", filter.text(), batch[at]);
-                    found += usize::from(takes);
+                    let matches = predicate.matches(&headers[at], &batch[at], batch[at].len() as u32);
+                    assert!(is_open || !matches, "{} loses {:02x?}", filter.text(), batch[at]);
+                    found += usize::from(matches);
                     if *keyed && !packets[at].key().partial() {
-                        asked += 1;
+                        evaluated += 1;
                         left += usize::from(is_open);
                     }
                 }
@@ -91,7 +97,7 @@ fn what_the_table_leaves_open_holds_every_filter_that_matches_once() {
         }
     }
     assert!(found > 10_000, "{found}");
-    assert!(left < asked / 4, "{left} of {asked}: too little is ruled out");
+    assert!(left < evaluated / 4, "{left} of {evaluated}: too little is ruled out");
 }
 
 #[test]
@@ -112,7 +118,7 @@ fn a_filter_that_comes_again_takes_the_place_of_the_old_one() {
     assert_eq!((found(&table, 1), found(&table, 2)), (vec![7], vec![]));
     assert!(table.insert(7, &filter("host 10.0.0.2")));
     assert_eq!((found(&table, 1), found(&table, 2)), (vec![], vec![7]));
-    assert!(!table.insert(7, &filter("len >= 0")), "no key tells anything of it");
+    assert!(!table.insert(7, &filter("len >= 0")), "no key says anything of it");
     assert_eq!((found(&table, 1), found(&table, 2)), (vec![], vec![]));
     assert!(!table.remove(7));
 }

@@ -53,7 +53,7 @@ fn ours(filter: &Filter, link: LinkType, packets: &[Vec<u8>]) -> BTreeSet<u32> {
     (0..).zip(packets).filter(|(_, data)| matches(data)).map(|(index, _)| index).collect()
 }
 
-/// tcpdump's answer under the VLAN rule: each packet is asked the filter for its number of tags.
+/// tcpdump's answer under the VLAN rule: each packet gets the filter for its number of tags.
 fn transparent(file: &std::path::Path, link: LinkType, text: &str, packets: &[Vec<u8>]) -> BTreeSet<u32> {
     let by_tags = [0, 1, 2].map(|tags| match tags {
         0 => tcpdump(file, text).unwrap_or_default(),

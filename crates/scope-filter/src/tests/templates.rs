@@ -200,7 +200,7 @@ fn flow_takes_exactly_the_packets_of_its_flow() {
             let other = Headers::parse(ETHERNET, data);
             let same = whole(&other) && flow_of(&headers, hit) == flow_of(&other, data);
             // With extension headers or more than two tags the parse sees farther than libpcap. Which flow a
-            // later fragment is of, only its first one tells.
+            // later fragment is of, only its first one shows.
             if !(other.partial() || other.fragment() && other.ports().is_none()) {
                 assert_eq!(predicate.matches(&other, data, data.len() as u32), same, "{text} on {data:02x?}");
             }
@@ -388,10 +388,10 @@ fn behind_mpls_labels_templates_are_filled_from_the_packet_that_is_carried() {
         assert_eq!(selects(&text, ETHERNET, &plain), !template.starts_with("mpls"), "{text}");
     }
     let text = fill("$flow", &labelled(2)).unwrap();
-    (0..=2).for_each(|labels| {
+    for labels in 0..=2 {
         let frame = if labels == 0 { plain.clone() } else { labelled(labels) };
         assert!(selects(&text, ETHERNET, &frame), "{labels}: {text}");
-    });
+    }
     let headers = Headers::parse(ETHERNET, &labelled(2)[..]);
     let pair = host_pair_default(&headers, ETHERNET, &labelled(2));
     assert!(selects(&pair, ETHERNET, &labelled(2)) && selects(&pair, ETHERNET, &plain), "{pair}");

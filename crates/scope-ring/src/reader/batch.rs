@@ -1,12 +1,13 @@
 //! A batch: packets of one lane, lent in place with their key entries, and the share of them that one of
-//! several readers takes.
+//! several readers gets.
 
-use crate::pin::{Blocks, Pinned};
+use crate::blocks::Blocks;
+use crate::pin::Pinned;
 use crate::search::Column;
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{KeyEntry, SegmentId};
 
-/// Whoever follows the ring as a reader: sees every batch once, in place.
+/// A consumer that follows the ring through a reader: it sees every batch once, in place.
 ///
 /// A trait so that scripts, the store and live taps share one reading loop; a call per batch costs nothing
 /// measurable.

@@ -41,7 +41,7 @@ impl Cursor {
         (self.seen, self.missed)
     }
 
-    /// Whether its segment has more, or has come to its end.
+    /// Whether its segment has more, or is at its end.
     pub(super) fn has_more(&self) -> bool {
         let more = |pinned: &Pinned| {
             let committed = pinned.committed();
@@ -136,7 +136,7 @@ impl Cursor {
         (self.sequence, self.packet, self.bytes) = (sequence, packet, bytes);
     }
 
-    /// Missed, and not yet told with a batch.
+    /// Missed, and not yet reported with a batch.
     pub(super) fn untold(&self) -> u64 {
         self.gap
     }

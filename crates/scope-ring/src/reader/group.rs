@@ -5,7 +5,7 @@
 //! claim    under the lane's lock, once per segment: pin the oldest unclaimed segment that is left; `next` is the one behind it;
 //!          what lies between the last claimed segment's end and this one's first packet was recycled: missed
 //! finish   the last claimed segment's end is noted, so that its pin can go
-//! leave    a member that ends in the middle of a segment leaves it, pinned, to whoever claims next
+//! leave    a member that ends in the middle of a segment leaves it, pinned, to the next one that claims
 //! ```
 //! Within a segment order is kept; among members it isn't.
 
@@ -40,10 +40,10 @@ struct LaneClaims {
     /// All packets before this one lie in claimed segments or are missed; while `last` is there, its end
     /// counts instead.
     packet: u64,
-    /// The segment that was claimed last, until it is finished: only its end tells what a gap behind it
+    /// The segment that was claimed last, until it is finished: only its end shows what a gap behind it
     /// holds.
     last: Option<Pinned>,
-    /// Missed, and not yet told with a segment.
+    /// Missed, and not yet reported with a segment.
     gap: u64,
     /// At most one for each member that ended.
     left: Vec<Cursor>,

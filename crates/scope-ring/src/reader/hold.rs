@@ -1,9 +1,10 @@
 //! What a holding reader holds: the oldest segments that it hasn't read yet, as far as its allowance reaches.
 
 use super::cursor::Cursor;
+use crate::budget::Allowance;
 use crate::follow::Follower;
 use crate::held::Held;
-use crate::pin::{Allowance, Pinned};
+use crate::pin::Pinned;
 use crate::ring::Ring;
 use scope_packet::SegmentId;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ impl Hold {
         self.ahead.len()
     }
 
-    /// Tells workers where the reader is, and pins what it may.
+    /// Publishes to workers where the reader is, and pins what it may.
     pub(super) fn on(&mut self, ring: &Arc<Ring>, cursors: &[Cursor]) {
         self.next.resize(cursors.len(), 0);
         let mut own = 0;

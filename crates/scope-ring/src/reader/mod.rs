@@ -15,7 +15,7 @@
 //! | holding | all | the oldest unread ones, up to its allowance; workers that can wait don't overrun it |
 //! | member of a [`ReaderGroup`] | those that it claims; each goes to one member | those that it has claimed, one per lane |
 //!
-//! A batch can't outlive its pin: it borrows from the reader, which holds the pin until it is asked for the
+//! A batch can't outlive its pin: it borrows from the reader, which holds the pin until the call for the
 //! next one.
 //!
 //! ```
@@ -56,7 +56,7 @@ mod wait;
 pub use batch::{Batch, Steering, Tap};
 pub use group::ReaderGroup;
 
-use crate::pin::Allowance;
+use crate::budget::Allowance;
 use crate::ring::Ring;
 use cursor::{Cursor, Span};
 use hold::Hold;
@@ -68,7 +68,7 @@ use wait::Waiting;
 pub struct ReaderCounts {
     /// Lent to the reader.
     pub seen: u64,
-    /// Recycled before the reader came to them.
+    /// Recycled before the reader reached them.
     pub missed: u64,
     /// Published and still to be seen.
     pub behind: u64,
@@ -111,7 +111,7 @@ impl Reader {
     }
 
     /// The next packets of some lane, lanes in turn; `None`: nothing new at the moment. Gives back the last
-    /// batch's segment when it is done with.
+    /// batch's segment when it is finished.
     pub fn next_batch(&mut self) -> Option<Batch<'_>> {
         self.hold();
         let lanes = self.cursors.len();
@@ -125,8 +125,8 @@ impl Reader {
         Some(Batch::new(pinned, (from, to), first_packet, packets, missed_before))
     }
 
-    /// Takes the pins that a holding reader may take now, and knows all lanes. Who works on one batch for
-    /// longer than the ring takes to turn has to let it go and call this in between.
+    /// Takes the pins that a holding reader may take now, and knows all lanes. A reader that works on
+    /// one batch for longer than the ring takes to turn has to let it go and call this in between.
     pub fn hold(&mut self) {
         self.cursors.resize_with(self.ring.lanes() as usize, Cursor::default);
         if let Role::Holding(hold) = &mut self.role {
@@ -153,7 +153,7 @@ impl Reader {
         packets
     }
 
-    /// Counters of `lane`; a member of a group tells its group's.
+    /// Counters of `lane`; of a member of a group, its group's.
     pub fn counts(&self, lane: u32) -> ReaderCounts {
         if let Role::Member(group) = &self.role {
             return group.counts(lane);
@@ -175,7 +175,7 @@ impl Reader {
     }
 }
 
-/// Whether `lane` has something for this reader, as far as a look that pins nothing tells.
+/// Whether `lane` has something for this reader, as far as a look that pins nothing shows.
 fn is_behind(ring: &Ring, role: &Role, cursor: Option<&Cursor>, lane: u32) -> bool {
     match (cursor.filter(|cursor| cursor.pinned().is_some()), role) {
         (Some(reading), _) => reading.has_more(),
@@ -188,7 +188,9 @@ impl Drop for Reader {
     /// A group's member leaves what it had claimed to the others.
     fn drop(&mut self) {
         if let Role::Member(group) = &self.role {
-            (0u32..).zip(&mut self.cursors).for_each(|(lane, cursor)| group.leave(lane, cursor));
+            for (lane, cursor) in (0u32..).zip(&mut self.cursors) {
+                group.leave(lane, cursor);
+            }
         }
     }
 }

@@ -34,7 +34,9 @@ impl Waiting {
     pub(super) fn wait(&mut self, ring: &Ring, ready: impl Fn() -> bool) {
         let begun = Instant::now();
         while self.spun + begun.elapsed() < SPIN {
-            (0..HINTS).for_each(|_| std::hint::spin_loop());
+            for _ in 0..HINTS {
+                std::hint::spin_loop();
+            }
             if ready() {
                 self.spun += begun.elapsed();
                 self.steady = true;

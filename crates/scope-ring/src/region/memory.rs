@@ -1,9 +1,9 @@
-//! Which memory a ring gets: what may be asked for, what it got and how that reads, and the mapping itself.
+//! Which memory a ring gets: what may be requested, what it got and how that reads, and the mapping itself.
 //!
 //! ```text
 //!  tables   normal pages, sparse       header ... interface area        always: huge pages would round them up
 //!  slots    the first that can be had  1. hugetlbfs pages of 1 GiB, then of 2 MiB, where enough are reserved and free
-//!                                      2. transparent huge pages, asked for piece by piece while prefaulting
+//!                                      2. transparent huge pages, requested piece by piece while prefaulting
 //!                                      3. normal pages
 //! ```
 //! All of it is shared memory behind nameless files (memfd). What is bound to a NUMA node or locked is so
@@ -31,7 +31,7 @@ pub(super) const SWAPPED: &str = "Swap:";
 /// Looks for an aligned place before any place does.
 const PLACE_TRIES: u32 = 4;
 
-/// What is asked of the memory besides its size.
+/// What is required of the memory besides its size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryOptions {
     /// Never swapped out.
@@ -268,14 +268,14 @@ impl Mapping {
         self.bytes
     }
 
-    /// Binds it to the node asked for; no page may have come yet.
+    /// Binds it to the requested node; no page may have come yet.
     fn bind(&self, options: &MemoryOptions) -> Result<(), RingError> {
         let Some(node) = options.node else { return Ok(()) };
         let mut mask = [0u64; NODES_MAX as usize / 64];
         if let Some(word) = mask.get_mut(node as usize / 64) {
             *word = 1 << (node % 64);
         }
-        // The kernel takes one bit less than it is told.
+        // The kernel reads one bit less than the number says.
         let bits = u64::from(NODES_MAX) + 1;
         // SAFETY: the range is the whole mapping; the mask is ours, its length given; the call changes no
         // byte.
@@ -311,7 +311,7 @@ impl Drop for Mapping {
 }
 
 /// Maps `bytes` where huge pages could lie. An aligned place is found by a larger mapping that is given up
-/// again; whoever is quicker to take that place is not disturbed.
+/// again; if another mapping got that address first, it is not disturbed.
 fn aligned(bytes: usize) -> Result<Mapping, Error> {
     for _ in 0..PLACE_TRIES {
         let place =

@@ -106,8 +106,8 @@ impl Region {
     }
 
     /// As [`Region::map`], all slots and the segment table resident, which several threads make them.
-    /// `progress` is told the bytes of slots done so far, and says whether to go on. Reserved huge pages that
-    /// can't be had after all are done without.
+    /// `progress` gets the bytes of slots done so far, and returns whether to go on. Where reserved huge
+    /// pages can't be had after all, the ring does without them.
     ///
     /// # Errors
     /// As [`Region::map`], or there is less memory than the system promised.

@@ -4,7 +4,7 @@
 //! ```text
 //!  for each piece of 32 MiB, by whichever thread is free:
 //!      look whether so much is still free: others may have taken it since the ring was planned
-//!      touch the first page of every 2 MiB, ask the kernel to make huge pages of them
+//!      touch the first page of every 2 MiB, have the kernel make huge pages of them
 //!      populate the piece: what is there already stays, the rest comes in normal pages
 //! ```
 //! With pages from hugetlbfs only the last step is needed: they are reserved, and huge.
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 const PIECE: usize = 32 << 20;
 /// Threads at most.
 const THREADS_MAX: usize = 8;
-/// Pieces without all their huge pages after which no more are asked for: memory is scattered, or the kernel
+/// Pieces without all their huge pages after which no more are requested: memory is scattered, or the kernel
 /// doesn't do it.
 const HUGE_FAILURES_MAX: u32 = 4;
 /// What must be left behind each piece, bytes.
@@ -43,7 +43,7 @@ pub(super) struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// Makes all of them resident. `progress` is told the bytes done so far, and says whether to go on.
+    /// Makes all of them resident. `progress` gets the bytes done so far, and returns whether to go on.
     pub(super) fn all(&self, progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<(), RingError> {
         let (next, done, failures) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU32::new(0));
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX);
@@ -97,7 +97,7 @@ impl Pieces<'_> {
     }
 }
 
-/// Asks for huge pages for the whole ones of a piece; whether all came.
+/// Requests huge pages for the whole ones of a piece; whether all came.
 fn huge(slots: &Mapping, at: usize, len: usize) -> bool {
     let whole = len / HUGE_PAGE * HUGE_PAGE;
     let touched = (at..at + whole).step_by(HUGE_PAGE).all(|page| populate(slots, page, PAGE).is_ok());
@@ -107,7 +107,7 @@ fn huge(slots: &Mapping, at: usize, len: usize) -> bool {
 /// Makes a range resident.
 pub(super) fn populate(mapping: &Mapping, at: usize, len: usize) -> Result<(), Error> {
     match advise(mapping, at, len, libc::MADV_POPULATE_WRITE) {
-        // Pages of hugetlbfs are not touched by hand: one that the kernel hasn't got would end the process.
+        // Pages of hugetlbfs are not touched by hand: one that the kernel doesn't have would end the process.
         Err(cause) if cause.raw_os_error() == Some(libc::EINVAL) && mapping.hugetlb_bytes == 0 => {
             touch(mapping, at, len)
         }
@@ -126,7 +126,7 @@ fn advise(mapping: &Mapping, at: usize, len: usize, advice: libc::c_int) -> Resu
 }
 
 /// Kernels before 5.14 don't know how to populate: touch each page. An atomic add of zero changes nothing,
-/// whoever writes.
+/// a thread that writes.
 fn touch(mapping: &Mapping, at: usize, len: usize) -> Result<(), Error> {
     for page in (at..at + len).step_by(PAGE) {
         // SAFETY: inside the mapping (asserted by `advise`), 8-byte aligned, and used as an atomic only,

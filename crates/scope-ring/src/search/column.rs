@@ -5,7 +5,6 @@
 //! scan     upward through memory, as fast as it delivers; one bit for each entry; then the bits from the last one down
 //! ```
 
-use crate::pin::Pinned;
 use crate::search::{KeyTest, scan};
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
 
@@ -57,15 +56,8 @@ impl<'a> Column<'a> {
     }
 }
 
-impl Pinned {
-    /// Indices within the segment of the packets among `from..to` whose entries pass, ascending.
-    pub fn matches(&self, test: &KeyTest, from: u32, to: u32) -> impl Iterator<Item = u32> + '_ {
-        self.column(from, to).matches(test).map(move |index| from + index)
-    }
-}
-
 /// Which packets of a stretch: their indices, ascending. A scan makes it of the entries that pass; packets
-/// can be put in and left out before the first one is taken out.
+/// can be put in and removed before the first one is taken out.
 #[derive(Clone, Debug)]
 pub struct Matches {
     /// One bit for each entry in order of memory, which is the reverse order of packets; passed and not out
@@ -86,7 +78,7 @@ impl Matches {
         self.bits[word] |= bit;
     }
 
-    /// Leaves one out.
+    /// Removes one.
     pub fn remove(&mut self, index: u32) {
         let (word, bit) = self.place(index);
         self.bits[word] &= !bit;

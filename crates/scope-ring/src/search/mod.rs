@@ -20,4 +20,4 @@ pub use queue::{SearchCounts, SegmentQueue};
 pub use test::{KeyTest, PATTERNS_MAX};
 pub use time::{Found, SegmentSpan, Within};
 
-pub(crate) use test::{Pattern, asked};
+pub(crate) use test::{Pattern, whole_fields};

@@ -1,6 +1,6 @@
 //! Walking through the offsets: blocks by index, the ones that come next already on their way from memory.
 
-use crate::pin::{Blocks, Pinned};
+use crate::blocks::Blocks;
 use crate::search::Column;
 use scope_packet::KeyEntry;
 use scope_packet::fetch::fetch;
@@ -8,20 +8,6 @@ use scope_packet::pcapng::PacketBlock;
 
 /// Blocks that are fetched ahead: about as many lines as a core can wait for at once.
 const AHEAD: usize = 16;
-
-impl Pinned {
-    /// The blocks of packets `from..to` by their index in the segment, through the column's offsets.
-    pub fn indexed(&self, from: u32, to: u32) -> Picked<'_, std::ops::Range<u32>> {
-        self.pick(from..to)
-    }
-
-    /// The blocks of the packets at `indices` (any order, below what is committed now), through the column's
-    /// offsets.
-    pub fn pick<I: Iterator<Item = u32>>(&self, indices: I) -> Picked<'_, I> {
-        let committed = self.committed();
-        Picked::new(self.column(0, committed.packets), self.blocks(0, committed.bytes), indices)
-    }
-}
 
 /// Blocks by index, lent.
 pub struct Picked<'a, I> {

@@ -32,7 +32,7 @@ pub struct SegmentQueue {
 
 impl SegmentQueue {
     /// All segments that touch `from_ns..=to_ns` now. With `summaries`, those that can't hold what `test`
-    /// takes are skipped.
+    /// matches are skipped.
     pub fn new(
         ring: &Arc<Ring>,
         test: KeyTest,
@@ -56,7 +56,7 @@ impl SegmentQueue {
         &self.test
     }
 
-    /// The next segment to be scanned, held; every segment goes to one caller. `None`: all are dealt out.
+    /// The next segment to be scanned, held; every segment goes to one caller. `None`: there are no more.
     pub fn take(&self) -> Option<Pinned> {
         loop {
             let span = self.segments.get(self.next.fetch_add(1, Ordering::Relaxed))?;

@@ -140,7 +140,7 @@ mod tests {
             patterns in proptest::collection::vec((any::<u128>(), any::<proptest::sample::Index>(), 0u32..120), 0..5),
         ) {
             let all = bytes.as_chunks::<KEY_ENTRY_BYTES>().0;
-            // Few bits asked, and the values of an entry that is there, so that some pass.
+            // Few bits tested, and the values of an entry that is there, so that some pass.
             let of_entry = |index: proptest::sample::Index| u128::from_le_bytes(*index.get(all));
             let pattern = |(bits, index, shift)| {
                 let mask = bits & 0xffu128 << shift;

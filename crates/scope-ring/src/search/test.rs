@@ -1,4 +1,4 @@
-//! The key test: which entries of the key column a search takes.
+//! The key test: which entries of the key column a search selects.
 //!
 //! ```text
 //! test      pattern or pattern or ... or the entry's `partial` bit
@@ -9,7 +9,7 @@
 use scope_packet::headers::Kind;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
 
-/// Patterns of one test; one that would need more takes more than it should.
+/// Patterns of one test; one that would need more selects more than it should.
 pub const PATTERNS_MAX: usize = 16;
 
 /// Bits of the entry's word.
@@ -39,7 +39,7 @@ impl Pattern {
             .then_some(Pattern { mask: self.mask | other.mask, value: self.value | other.value })
     }
 
-    fn takes(&self, entry: u128) -> bool {
+    fn matches(&self, entry: u128) -> bool {
         entry & self.mask == self.value
     }
 
@@ -50,7 +50,7 @@ impl Pattern {
     }
 }
 
-/// Which entries of the key column a search takes. Entries that are `partial` always pass.
+/// Which entries of the key column a search selects. Entries that are `partial` always pass.
 ///
 /// Addresses are given as the entry has them: see [`scope_packet::key::fold`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ const ADDRESS: [u8; 4] = [0xff; 4];
 
 impl KeyTest {
     /// Entries of which the bits under one of the masks are those of its value: (mask, value). More than
-    /// [`PATTERNS_MAX`] take everything.
+    /// [`PATTERNS_MAX`] match everything.
     pub fn any_of(patterns: &[(KeyEntry, KeyEntry)]) -> KeyTest {
         if patterns.len() > PATTERNS_MAX {
             return KeyTest::all();
@@ -73,7 +73,7 @@ impl KeyTest {
         KeyTest { patterns: patterns.iter().map(|&(mask, value)| Pattern::new(mask, value)).collect() }
     }
 
-    /// Takes everything.
+    /// Matches everything.
     pub fn all() -> KeyTest {
         KeyTest::any_of(&[(ZERO, ZERO)])
     }
@@ -149,7 +149,7 @@ impl KeyTest {
         KeyTest::any_of(&[(KeyEntry { word: mask, ..ZERO }, KeyEntry { word: value, ..ZERO })])
     }
 
-    /// What both take. Where that needs too many patterns, what the one with fewer takes.
+    /// What both match. Where that needs too many patterns, what the one with fewer matches.
     pub fn and(self, other: KeyTest) -> KeyTest {
         let pairs = self.patterns.iter().flat_map(|a| other.patterns.iter().filter_map(|b| a.and(*b)));
         let mut patterns: Vec<Pattern> = Vec::new();
@@ -164,7 +164,7 @@ impl KeyTest {
         if self.patterns.len() <= other.patterns.len() { self } else { other }
     }
 
-    /// What either takes. Where that needs too many patterns, everything.
+    /// What either matches. Where that needs too many patterns, everything.
     pub fn or(mut self, other: KeyTest) -> KeyTest {
         for pattern in other.patterns {
             if !self.patterns.contains(&pattern) {
@@ -175,9 +175,9 @@ impl KeyTest {
     }
 
     /// Whether one entry passes: what the scan of a column must agree with.
-    pub fn takes(&self, entry: &KeyEntry) -> bool {
+    pub fn matches(&self, entry: &KeyEntry) -> bool {
         let number = u128::from_le_bytes(entry.to_bytes());
-        entry.partial() || self.patterns.iter().any(|pattern| pattern.takes(number))
+        entry.partial() || self.patterns.iter().any(|pattern| pattern.matches(number))
     }
 
     /// Everything that lets an entry pass but the partial bit.
@@ -192,9 +192,9 @@ impl KeyTest {
     }
 }
 
-/// Whether a mask asks for a whole source address, destination address, source port, destination port,
+/// Whether a mask covers a whole source address, destination address, source port, destination port,
 /// protocol, kind.
-pub(crate) fn asked(mask: &KeyEntry) -> [bool; 6] {
+pub(crate) fn whole_fields(mask: &KeyEntry) -> [bool; 6] {
     [
         mask.source == ADDRESS,
         mask.destination == ADDRESS,
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn partial_entries_always_pass() {
         let entry = KeyEntry { word: PARTIAL, ..ZERO };
-        assert!(entry.partial() && KeyTest::host([1, 2, 3, 4]).and(KeyTest::port(53)).takes(&entry));
+        assert!(entry.partial() && KeyTest::host([1, 2, 3, 4]).and(KeyTest::port(53)).matches(&entry));
     }
 
     #[test]
@@ -227,7 +227,9 @@ mod tests {
             .and(KeyTest::vlan(true))
             .and(KeyTest::fragment(true));
         assert!(
-            test.takes(&entry) && !KeyTest::vlan(false).takes(&entry) && !KeyTest::protocol(6).takes(&entry)
+            test.matches(&entry)
+                && !KeyTest::vlan(false).matches(&entry)
+                && !KeyTest::protocol(6).matches(&entry)
         );
     }
 
@@ -239,7 +241,7 @@ mod tests {
             |source_port| (KeyEntry { source_port: u16::MAX, ..ZERO }, KeyEntry { source_port, ..ZERO });
         let ports: Vec<_> = (0..PATTERNS_MAX as u16 + 1).map(port).collect();
         assert_eq!(KeyTest::any_of(&ports), KeyTest::all());
-        assert!(!KeyTest::any_of(&ports[1..]).takes(&ZERO), "as many as there may be");
+        assert!(!KeyTest::any_of(&ports[1..]).matches(&ZERO), "as many as there may be");
         let hosts = (0..5).map(|n| KeyTest::host([n; 4])).reduce(KeyTest::or).unwrap();
         let ports = (1..4).map(KeyTest::port).reduce(KeyTest::or).unwrap();
         assert_eq!(hosts.and(ports.clone()), ports);

@@ -145,7 +145,8 @@ impl Pinned {
         self.blocks(0, self.committed().bytes).at(self.entry(index).offset()).time_ns()
     }
 
-    /// Of an ordered segment's first `packets` packets: index of the first whose time `before` doesn't take.
+    /// Of an ordered segment's first `packets` packets: index of the first for whose time `before` doesn't
+    /// hold.
     fn first_not(&self, packets: u32, before: impl Fn(i64) -> bool) -> u32 {
         let (mut low, mut high) = (0, packets);
         while low < high {

@@ -1,4 +1,4 @@
-//! The stand on which the ring is tested: small rings, packets that tell their lane and number, a walk over a
+//! The stand on which the ring is tested: small rings, packets that hold their lane and number, a walk over a
 //! segment's bytes.
 #![allow(dead_code)] // each test file uses its part
 
@@ -77,9 +77,9 @@ impl Dice {
 pub fn fill(lane: u32, number: u64, out: &mut [u8]) {
     let mut dice = Dice((lane as u64) << 56 ^ number << 12 ^ out.len() as u64);
     let head = [(lane as u64).to_le_bytes(), number.to_le_bytes()].concat();
-    let told = out.len().min(head.len());
-    out[..told].copy_from_slice(&head[..told]);
-    for chunk in out[told..].chunks_mut(8) {
+    let reported = out.len().min(head.len());
+    out[..reported].copy_from_slice(&head[..reported]);
+    for chunk in out[reported..].chunks_mut(8) {
         chunk.copy_from_slice(&dice.roll().to_le_bytes()[..chunk.len()]);
     }
 }
@@ -91,7 +91,7 @@ pub fn bytes_of(lane: u32, number: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A head for a packet of `len` bytes at `time_ns`, nothing cut.
+/// A head for a packet of `len` bytes at `time_ns`, nothing truncated.
 pub fn head(len: usize, time_ns: i64) -> PacketHead {
     PacketHead { time_ns, captured_len: len as u32, original_len: len as u32, ..Default::default() }
 }

@@ -83,7 +83,7 @@ fn link(text: &mut String, of_link: &OfLink, report: &Report) {
             ),
             length => (counted(length, "instruction"), printed.lines),
         };
-        section(text, &format!("Program for {} ({name}), {length}", printed.asked), lines);
+        section(text, &format!("Program for {} ({name}), {length}", printed.packets), lines);
     }
     let lines = match of_link.screen.is_everything() {
         true => vec!["nothing is known beforehand: the program is asked of every packet".to_string()],

@@ -1,4 +1,4 @@
-//! The ring's memory without a mapping: the same words under loom, and bytes whose every use loom is told of.
+//! The ring's memory without a mapping: the same words under loom, and bytes whose every use loom sees.
 //!
 //! ```text
 //! 0     40    80    120   160                        foot - 64       foot
@@ -60,7 +60,7 @@ impl Layout {
     }
 }
 
-/// The address of a slot is that of this, so that whoever writes through it is seen by loom: see [`written`].
+/// The address of a slot is that of this, so that loom sees every write through it: see [`written`].
 #[repr(align(64))]
 struct Slot {
     bytes: Bytes<Box<[u8]>>,
@@ -159,7 +159,9 @@ impl Region {
     /// As the real one's; loom checks it.
     pub unsafe fn bytes(&self, slot: u32, range: Range<usize>) -> &[u8] {
         let slot = &self.slots[slot as usize];
-        slot.touched(&range).for_each(|grain| grain.with(|_| ()));
+        for grain in slot.touched(&range) {
+            grain.with(|_| ());
+        }
         // SAFETY: loom has just said that no write is concurrent; one thread runs at a time.
         unsafe { &(&(*slot.bytes.get()))[range] }
     }
@@ -184,7 +186,9 @@ pub unsafe fn written<'a>(slot: *mut u8, at: usize, len: usize) -> &'a mut [u8] 
     // SAFETY: by this function's contract.
     let slot = unsafe { &*slot.cast_const().cast::<Slot>() };
     let range = at..at + len;
-    slot.touched(&range).for_each(|grain| grain.with_mut(|_| ()));
+    for grain in slot.touched(&range) {
+        grain.with_mut(|_| ());
+    }
     // SAFETY: loom has just said that no use is concurrent; one thread runs at a time.
     unsafe { &mut (&mut (*slot.bytes.get()))[range] }
 }

@@ -1,5 +1,5 @@
-//! Packets that make screening hard: cut, changed, in tunnels, behind labels, of every link type; and filters
-//! that ask for bytes.
+//! Packets that make screening hard: truncated, changed, in tunnels, behind labels, of every link type; and
+//! filters that read bytes.
 
 use scope_packet::{Headers, Kind, LinkType};
 

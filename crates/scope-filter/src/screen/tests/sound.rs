@@ -1,17 +1,17 @@
-//! No packet that the exact filter takes is screened out: generated filters and packets, of all link types.
+//! No packet that the exact filter matches is screened out: generated filters and packets, of all link types.
 
 use super::entry;
 use super::packets::{any_filter, any_link, any_packet};
 use crate::screen::{KeyPattern, Screen};
 use crate::specimens::{self, Random};
-use crate::{Asked, Filter, FilterEngine, VlanRule};
+use crate::{Filter, FilterEngine, FilterInput, VlanRule};
 use scope_packet::{Headers, KeyEntry, LinkType};
 
 /// Pairs of filter and packet in the ordinary test.
 const PAIRS: u64 = 200_000;
 /// Packets that each filter is held against.
 const PACKETS: u64 = 100;
-/// Patterns as the ring's scan takes them, and more.
+/// Patterns as the ring's scan uses them, and more.
 const PATTERNS: [usize; 3] = [1, 16, 200];
 
 /// What became of the pairs.
@@ -31,23 +31,24 @@ pub fn hold(filter: &Filter, link: LinkType, packets: &[Vec<u8>], tally: &mut Ta
     assert!(patterns.iter().zip(PATTERNS).all(|(patterns, most)| patterns.len() <= most));
     let entries: Vec<KeyEntry> = packets.iter().map(|data| entry(link, data)).collect();
     let parsed: Vec<Headers> = packets.iter().map(|data| Headers::parse(link, data)).collect();
-    let asked = || parsed.iter().zip(packets).zip(&entries);
-    let asked = asked().map(|((headers, data), entry)| Asked::new(headers, *entry, data, data.len() as u32));
-    let asked: Vec<Asked<'_>> = asked.collect();
+    let input = || parsed.iter().zip(packets).zip(&entries);
+    let input =
+        input().map(|((headers, data), entry)| FilterInput::new(headers, *entry, data, data.len() as u32));
+    let input: Vec<FilterInput<'_>> = input.collect();
     let by_programs: Vec<bool> =
-        asked.iter().map(|packet| predicate.matches_batch(&[*packet], 1) != 0).collect();
+        input.iter().map(|packet| predicate.matches_batch(&[*packet], 1) != 0).collect();
     filter.prepare(FilterEngine::Interpreter).unwrap();
     let by_keys_first: Vec<bool> =
-        asked.iter().map(|packet| predicate.matches_batch(&[*packet], 1) != 0).collect();
+        input.iter().map(|packet| predicate.matches_batch(&[*packet], 1) != 0).collect();
     assert_eq!(by_keys_first, by_programs, "{} on {}\n{screen}", filter.text(), link.name());
     for ((data, entry), matches) in packets.iter().zip(&entries).zip(by_programs) {
         let may_match = screen.may_match(entry);
-        let told = || format!("{} on {}: {data:02x?}\n{screen}", filter.text(), link.name());
-        assert!(may_match || !matches, "lost: {}", told());
+        let message = || format!("{} on {}: {data:02x?}\n{screen}", filter.text(), link.name());
+        assert!(may_match || !matches, "lost: {}", message());
         assert!(
             !may_match || patterns.iter().all(|patterns| pass(patterns, entry)),
             "lost by its patterns: {}",
-            told()
+            message()
         );
         tally.pairs += 1;
         tally.matched += u64::from(matches);
@@ -57,7 +58,7 @@ pub fn hold(filter: &Filter, link: LinkType, packets: &[Vec<u8>], tally: &mut Ta
 }
 
 fn pass(patterns: &[KeyPattern], entry: &KeyEntry) -> bool {
-    entry.partial() || patterns.iter().any(|pattern| pattern.takes(entry))
+    entry.partial() || patterns.iter().any(|pattern| pattern.matches(entry))
 }
 
 fn generated(seed: u64, pairs: u64) -> Tally {

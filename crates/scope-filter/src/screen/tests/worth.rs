@@ -1,4 +1,4 @@
-//! Screening says no to most of what doesn't match, and says in words what it asks for.
+//! Screening says no to most of what doesn't match, and says in words what it tests.
 
 use scope_packet::{KeyEntry, LinkType};
 
@@ -27,9 +27,12 @@ fn plain_filters_screen_out_nearly_all_that_does_not_match() {
             let packets: Vec<_> = (0..4000).map(|_| any_packet(&mut random, link)).collect();
             let mut tally = Tally::default();
             hold(&filter, link, &packets, &mut tally);
-            let told = format!("{text} on {}: {tally:?}", link.name());
-            println!("{told}");
-            assert!(tally.could_be > 100 && tally.screened_out * 100 >= tally.could_be * percent, "{told}");
+            let message = format!("{text} on {}: {tally:?}", link.name());
+            println!("{message}");
+            assert!(
+                tally.could_be > 100 && tally.screened_out * 100 >= tally.could_be * percent,
+                "{message}"
+            );
         }
     };
     let rule = VlanRule::Transparent;
@@ -81,20 +84,21 @@ fn sixteen_patterns_say_of_plain_filters_all_that_the_screen_says() {
         for entry in
             packets.iter().map(|data| entry(LinkType::ETHERNET, data)).filter(|entry| !entry.partial())
         {
-            let by_patterns = patterns.iter().any(|pattern| pattern.takes(&entry));
+            let by_patterns = patterns.iter().any(|pattern| pattern.matches(&entry));
             assert_eq!(by_patterns, screen.may_match(&entry), "{text}: {entry:?}\n{screen}\n{patterns:x?}");
         }
     }
 }
 
-const TAIL: &str = "not wholly described by its entry (tunnels, IPv6 extension headers, cut or odd headers)";
+const TAIL: &str =
+    "not wholly described by its entry (tunnels, IPv6 extension headers, truncated or odd headers)";
 
 #[test]
 fn the_condition_is_told_in_words() {
     let check = |text: &str, rule: VlanRule, expected: &[&str]| {
-        let told = screen(text, rule, LinkType::ETHERNET).to_string();
+        let message = screen(text, rule, LinkType::ETHERNET).to_string();
         let expected = expected.iter().copied().chain([TAIL]).collect::<Vec<_>>().join("\n");
-        assert_eq!(told, expected, "{text}\n{told}");
+        assert_eq!(message, expected, "{text}\n{message}");
     };
     let through = VlanRule::Transparent;
     check(
@@ -122,7 +126,7 @@ fn long_lists_of_ports_and_flows_keep_their_screen() {
     check(listed(&|n| format!("port {}", 10_001 + 40 * n)), 3);
     check(listed(&|n| format!("udp dst port {}", 10_001 + 40 * n)), 2);
     check(listed(&|n| format!("host fd00::{n:x}:1")), 3);
-    // More clauses than the bound: some become one that takes more.
+    // More clauses than the bound: some become one that matches more.
     check(
         listed(&|n| format!("(src 10.0.{n}.1 and dst 10.1.{n}.1 and tcp src port {})", 1000 + n)),
         CLAUSES_MAX + 1,

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 /// The paths of one call.
 #[derive(Debug)]
-pub struct Place {
+pub struct Workspace {
     /// The binary under test: the one that was built together with this program.
     pub wirescope: PathBuf,
     /// `target/bench`: on disk, kept between calls, never committed.
@@ -15,12 +15,12 @@ pub struct Place {
     pub root: PathBuf,
 }
 
-impl Place {
+impl Workspace {
     /// Looks beside this program.
     ///
     /// # Errors
     /// Where the binary isn't built.
-    pub fn find() -> Result<Place> {
+    pub fn find() -> Result<Workspace> {
         let own = std::env::current_exe().context("the path of this program")?;
         let built = own.parent().context("the folder of this program")?;
         let wirescope = built.join("wirescope");
@@ -35,7 +35,7 @@ impl Place {
             .parent()
             .context("the folder of the workspace")?
             .to_path_buf();
-        Ok(Place { wirescope, scratch, root })
+        Ok(Workspace { wirescope, scratch, root })
     }
 
     /// A new folder for the output of one run; gone when dropped.

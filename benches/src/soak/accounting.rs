@@ -1,4 +1,4 @@
-//! The conservation law in a status line or summary: what came is what was kept, left out or dropped.
+//! Packet accounting in a status line or summary: received packets are stored, omitted or dropped.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -16,7 +16,7 @@ pub fn check(line: &Value) -> Result<()> {
     let dropped = dropped_in_workers(line).context("no 'dropped'")?;
     ensure!(
         received == stored + others + dropped,
-        "{received} packets received, but {stored} stored, {others} left out and {dropped} dropped"
+        "{received} packets received, but {stored} stored, {others} omitted and {dropped} dropped"
     );
     for source in line["sources"].as_array().into_iter().flatten() {
         let count = |what: &str| source[what].as_u64();

@@ -1,17 +1,17 @@
-//! A packet as predicates are asked about it.
+//! The input of a filter: a packet as predicates see it.
 
 use std::marker::PhantomData;
 
 use scope_packet::{BATCH_PACKETS_MAX, Headers, KeyEntry};
 
-/// Packets that can be asked about at once: a bit for each. A source's batch is no larger.
-pub const ASKED_MAX: usize = 64;
-const _: () = assert!(BATCH_PACKETS_MAX <= ASKED_MAX && ASKED_MAX == u64::BITS as usize);
+/// Packets that a predicate evaluates at once: a bit for each. A source's batch is no larger.
+pub const FILTER_INPUTS_MAX: usize = 64;
+const _: () = assert!(BATCH_PACKETS_MAX <= FILTER_INPUTS_MAX && FILTER_INPUTS_MAX == u64::BITS as usize);
 
 /// A packet and what its worker knows of it. Machine code reads these fields where they stand.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Asked<'a> {
+pub struct FilterInput<'a> {
     /// With the length below it is a slice of lifetime `'a`.
     pub(crate) data: *const u8,
     pub(crate) captured_bytes: usize,
@@ -22,25 +22,25 @@ pub struct Asked<'a> {
     packet: PhantomData<&'a [u8]>,
 }
 
-impl Default for Asked<'_> {
+impl Default for FilterInput<'_> {
     /// An empty packet.
     fn default() -> Self {
-        Asked::new(&Headers::default(), KeyEntry::default(), &[], 0)
+        FilterInput::new(&Headers::default(), KeyEntry::default(), &[], 0)
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> FilterInput<'a> {
     /// The packet with captured bytes `data`, which had `original_len` bytes on the wire. `headers` is the
     /// parse of `data`, `key` its entry in the key column.
     #[inline]
-    pub fn new(headers: &Headers, key: KeyEntry, data: &'a [u8], original_len: u32) -> Asked<'a> {
-        Asked::tagged(headers.vlan_tags(), key, data, original_len)
+    pub fn new(headers: &Headers, key: KeyEntry, data: &'a [u8], original_len: u32) -> FilterInput<'a> {
+        FilterInput::tagged(headers.vlan_tags(), key, data, original_len)
     }
 
     /// The same of a packet whose VLAN tags were counted.
     #[inline]
-    pub fn tagged(vlan_tags: u32, key: KeyEntry, data: &'a [u8], original_len: u32) -> Asked<'a> {
-        Asked {
+    pub fn tagged(vlan_tags: u32, key: KeyEntry, data: &'a [u8], original_len: u32) -> FilterInput<'a> {
+        FilterInput {
             data: data.as_ptr(),
             captured_bytes: data.len(),
             original_bytes: original_len,
@@ -71,8 +71,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// A bit for each packet, up to [`ASKED_MAX`].
+/// A bit for each packet, up to [`FILTER_INPUTS_MAX`].
 #[inline]
-pub(crate) fn bits(packets: &[Asked<'_>]) -> u64 {
-    u64::MAX.checked_shr((ASKED_MAX - packets.len().min(ASKED_MAX)) as u32).unwrap_or(0)
+pub(crate) fn bits(packets: &[FilterInput<'_>]) -> u64 {
+    u64::MAX.checked_shr((FILTER_INPUTS_MAX - packets.len().min(FILTER_INPUTS_MAX)) as u32).unwrap_or(0)
 }
