@@ -2,7 +2,7 @@
 //! process, refused.
 
 use super::facts::{DumpFacts, Facts};
-use super::findings::{Finding, Stage, Sureness};
+use super::finding::{Finding, Stage, Sureness};
 use scope_packet::GapReason;
 use scope_trigger::DUMPS_MAX;
 

@@ -1,7 +1,7 @@
 //! Findings about packets that were lost on their way into the ring, stage by stage.
 
 use super::facts::{Facts, NicFacts};
-use super::findings::{Finding, Stage, Sureness};
+use super::finding::{Finding, Stage, Sureness};
 use scope_spelling::printable::shell_word;
 
 /// More triggers than this are many for one worker.

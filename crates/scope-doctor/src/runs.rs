@@ -5,7 +5,7 @@
 //! names it.
 
 use super::facts::{Facts, OtherRun, State};
-use super::log::{clean, logged, take_line, take_time};
+use super::lines::{clean, logged, take_line, take_time};
 use scope_events::{Event, Line, Said};
 use std::collections::VecDeque;
 use std::fmt;

@@ -2,7 +2,7 @@
 //! told as certain.
 
 use super::facts::{Facts, State};
-use super::findings::{Finding, Stage, Sureness};
+use super::finding::{Finding, Stage, Sureness};
 use scope_machine::home::Seen;
 
 /// A disk with less room than this, bytes, may have had none for the last line.

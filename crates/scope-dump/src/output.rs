@@ -12,7 +12,7 @@
 //! and named, and says what it lacks.
 //!
 //! Into a pipe everything goes as it comes: a short header and the interfaces known by then, those that are
-//! met later where they first occur, packets that come too late for their place behind it, and at the end the
+//! met later where they first occur, packets that come too late for their position behind it, and at the end the
 //! facts, in the statistics blocks. A reader that goes away ends it.
 
 use crate::annex::Annexed;
@@ -23,9 +23,10 @@ use crate::form::DumpFormat;
 use crate::header::{facts, header, reserve_bytes};
 use crate::late::{LateRun, rewrite};
 use crate::mark::{APPLICATION, FACTS};
-use crate::merge::Place;
+use crate::merge::Position;
 use crate::progress::Progress;
 use crate::report::DumpReport;
+use crate::tally::Tally;
 use crate::target::{DumpOutput, Target, numbered};
 use scope_folder::{Folder, locks};
 use scope_packet::{LinkType, TimestampSource, pcapng};
@@ -51,40 +52,6 @@ const FACTS_BYTES: u64 = 32 << 10;
 const COMMENT_BYTES: usize = 12;
 /// Names tried for one file before giving up.
 const NAMES_MAX: u32 = 1000;
-
-/// Packets, their bytes, and the smallest and largest of their times.
-#[derive(Default)]
-pub(crate) struct Tally {
-    pub packets: u64,
-    pub bytes: u64,
-    /// Of the packets: shorter than on the wire, and not by a snap length.
-    pub cut: u64,
-    pub span_ns: Option<(i64, i64)>,
-}
-
-impl Tally {
-    /// One packet's block; `snap_len` bytes of it were asked for, 0: all.
-    pub(crate) fn of(time_ns: i64, block: &[u8], snap_len: u32) -> Tally {
-        let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
-        let cut = u64::from(len < original_len && (snap_len == 0 || len < snap_len));
-        Tally { packets: 1, bytes: len.into(), cut, span_ns: Some((time_ns, time_ns)) }
-    }
-
-    /// Takes back what was added; the span stays.
-    pub(crate) fn subtract(&mut self, other: &Tally) {
-        self.packets = self.packets.saturating_sub(other.packets);
-        self.bytes = self.bytes.saturating_sub(other.bytes);
-        self.cut = self.cut.saturating_sub(other.cut);
-    }
-
-    pub(crate) fn add(&mut self, other: &Tally) {
-        self.packets += other.packets;
-        self.bytes += other.bytes;
-        self.cut += other.cut;
-        self.span_ns =
-            self.span_ns.into_iter().chain(other.span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-    }
-}
 
 /// A part of the buffer, from the end of the part before on.
 struct BufferedPiece {
@@ -150,11 +117,11 @@ pub(crate) struct OutFile {
     used: usize,
     /// Names and secrets that it has.
     annexed: Annexed,
-    last: Option<Place>,
+    last: Option<Position>,
     late: Option<LateRun>,
     /// What the late run holds.
     late_tally: Tally,
-    /// Packets that stand behind their place, in a pipe.
+    /// Packets that stand behind their position, in a pipe.
     out_of_order: u64,
     pub packets: u64,
     pub bytes: u64,
@@ -259,32 +226,32 @@ impl OutFile {
         self.output.format
     }
 
-    /// Writes one packet's block to its place, with `comments` added to it.
+    /// Writes one packet's block to its position, with `comments` added to it.
     pub(crate) fn write(
         &mut self,
         interfaces: &dyn Interfaces,
-        place: Place,
+        position: Position,
         block: &[u8],
         comments: &[String],
     ) {
-        if self.error.is_some() || !self.format().holds(place.time_ns) {
-            return self.unwritten.add(&Tally::of(place.time_ns, block, 0));
+        if self.error.is_some() || !self.format().holds(position.time_ns) {
+            return self.unwritten.add(&Tally::of(position.time_ns, block, 0));
         }
         let (number, snap_len) = self.interface(interfaces, pcapng::le32(block, 8));
-        let tally = Tally::of(place.time_ns, block, snap_len);
+        let tally = Tally::of(position.time_ns, block, snap_len);
         self.annex();
         self.packets += 1;
         self.bytes += tally.bytes;
         self.cut += tally.cut;
         self.span_ns =
             self.span_ns.into_iter().chain(tally.span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let is_late = self.last.is_some_and(|last| place < last);
+        let is_late = self.last.is_some_and(|last| position < last);
         let result = if is_late && !self.output.is_stream() {
             self.late_tally.add(&tally);
-            self.write_late(place, block, number, comments)
+            self.write_late(position, block, number, comments)
         } else {
             self.out_of_order += u64::from(is_late);
-            self.last = self.last.max(Some(place));
+            self.last = self.last.max(Some(position));
             self.gather(block, number, comments, &tally)
         };
         if let Err(error) = result {
@@ -311,7 +278,13 @@ impl OutFile {
         if self.buffer.len() >= BUFFER_BYTES_MAX { self.flush() } else { Ok(()) }
     }
 
-    fn write_late(&mut self, place: Place, block: &[u8], number: u32, comments: &[String]) -> io::Result<()> {
+    fn write_late(
+        &mut self,
+        position: Position,
+        block: &[u8],
+        number: u32,
+        comments: &[String],
+    ) -> io::Result<()> {
         if self.late.is_none() {
             self.late = Some(LateRun::new(unnamed(&self.output)?, Part::of(self.part.buffers())));
         }
@@ -320,7 +293,7 @@ impl OutFile {
         match &mut self.late {
             Some(late) => {
                 self.charged.charge(late.bytes_for(record.len()))?;
-                late.push(place, &record)
+                late.push(position, &record)
             }
             None => Ok(()),
         }
@@ -665,7 +638,7 @@ impl OutFile {
         let mut facts = facts(report);
         if self.out_of_order > 0 {
             facts.push_str(&format!(
-                "\nout of order: {} packets came too late for their place",
+                "\nout of order: {} packets came too late for their position",
                 self.out_of_order
             ));
         }
@@ -786,11 +759,11 @@ fn name(
         let text = format!("{} and {NAMES_MAX} names like it are taken", first.display());
         Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
     })?;
-    Ok(place(folder).join(named))
+    Ok(path_now(folder).join(named))
 }
 
 /// Where the folder is by now: it may have been moved since it was opened.
-fn place(folder: &Folder) -> PathBuf {
+fn path_now(folder: &Folder) -> PathBuf {
     let link = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
     let now = std::fs::read_link(link).ok().filter(|path| path.is_dir());
     now.unwrap_or_else(|| folder.path().to_path_buf())

@@ -9,7 +9,7 @@
 //! segment, a timeline no filter.
 
 use crate::buffers::{Buffers, Reorder};
-use crate::merge::{Beyond, Floor, Place, Waiting};
+use crate::merge::{Beyond, Floor, Position, Waiting};
 use crate::sieve::Sieve;
 use scope_filter::{ASKED_MAX, Filter, FilterEngine};
 use scope_packet::{Gap, GapReason, LinkType};
@@ -21,8 +21,8 @@ use std::sync::Arc;
 /// A trait with a call per packet, in which its block is lent: that costs nothing against the walk through
 /// memory, a list of packets would.
 pub trait Consumer {
-    /// The next packet, in order of its place; one that came too late for its place stands behind it.
-    fn packet(&mut self, place: Place, link_type: LinkType, block: &[u8]);
+    /// The next packet, in order of its position; one that came too late for its position stands behind it.
+    fn packet(&mut self, position: Position, link_type: LinkType, block: &[u8]);
 
     /// Between two pieces, when nothing is lent: time for what may take long.
     fn between(&mut self) {}
@@ -45,7 +45,7 @@ impl Round {
         if self.last { self.to_ns } else { i64::MAX }
     }
 
-    /// What comes in later rounds has no earlier place than this: of the very time that is settled some may
+    /// What comes in later rounds has no earlier position than this: of the very time that is settled some may
     /// still come.
     fn floor(&self) -> Floor {
         if self.last { (i64::MAX, u32::MAX) } else { (self.settled_ns.saturating_sub(1), u32::MAX) }
@@ -166,12 +166,12 @@ impl Selection {
                 let is_exempt = always == Some(candidate.packet);
                 if is_exempt || taken >> at & 1 != 0 {
                     let time_ns = candidate.block.time_ns();
-                    let place = Place { time_ns, lane: piece.lane, packet: candidate.packet };
+                    let position = Position { time_ns, lane: piece.lane, packet: candidate.packet };
                     if time_ns > round.to_ns && !is_exempt {
-                        self.beyond.push(place, candidate.block.bytes(), self.bytes_max);
+                        self.beyond.push(position, candidate.block.bytes(), self.bytes_max);
                     } else {
                         self.keep(
-                            place,
+                            position,
                             link_type,
                             candidate.block.bytes(),
                             (piece.ordered, floor),
@@ -188,26 +188,26 @@ impl Selection {
     /// piece.
     fn keep(
         &mut self,
-        place: Place,
+        position: Position,
         link_type: LinkType,
         block: &[u8],
         (ordered, floor): (bool, Floor),
         consumer: &mut dyn Consumer,
     ) {
-        if ordered && place.is_due(floor) && self.waiting.is_empty() {
-            return consumer.packet(place, link_type, block);
+        if ordered && position.is_due(floor) && self.waiting.is_empty() {
+            return consumer.packet(position, link_type, block);
         }
-        self.waiting.push(place, block);
+        self.waiting.push(position, block);
         if ordered {
-            self.let_out(floor.min((place.time_ns, place.lane)), consumer);
+            self.let_out(floor.min((position.time_ns, position.lane)), consumer);
         }
     }
 
     /// Hands on what waits and may go out.
     fn let_out(&mut self, floor: Floor, consumer: &mut dyn Consumer) {
-        while let Some((place, block)) = self.waiting.pop(floor, self.bytes_max) {
-            if let Some(sieve) = self.sieves.get(place.lane as usize).and_then(Option::as_ref) {
-                consumer.packet(place, sieve.link_type(), &block);
+        while let Some((position, block)) = self.waiting.pop(floor, self.bytes_max) {
+            if let Some(sieve) = self.sieves.get(position.lane as usize).and_then(Option::as_ref) {
+                consumer.packet(position, sieve.link_type(), &block);
             }
         }
     }

@@ -4,7 +4,7 @@
 use crate::budget::Budget;
 use crate::disk::{Disk, SystemDisk};
 use crate::form::DumpFormat;
-use crate::together::Together;
+use crate::spool::Spool;
 use scope_folder::Folder;
 use scope_folder::with_suffix;
 use std::ffi::OsString;
@@ -42,7 +42,7 @@ pub struct DumpOutput {
     /// By what their files are made.
     pub disk: Arc<dyn Disk>,
     /// Gathers all windows, where they become one file at the run's end.
-    pub together: Option<Arc<Together>>,
+    pub spool: Option<Arc<Spool>>,
 }
 
 impl DumpOutput {
@@ -57,7 +57,7 @@ impl DumpOutput {
             target,
             budget: None,
             disk: Arc::new(SystemDisk),
-            together: None,
+            spool: None,
         }))
     }
 
@@ -91,6 +91,14 @@ impl DumpOutput {
     /// The place in words.
     pub fn place(&self) -> String {
         self.folder().map_or("the output".to_string(), |folder| folder.path().display().to_string())
+    }
+
+    /// Where the file of all windows will be, as far as that is known.
+    pub(crate) fn path_of_all(&self) -> Option<PathBuf> {
+        match &self.target {
+            Target::File { folder, name } => Some(folder.path().join(name)),
+            Target::Folder(_) | Target::Stream(_) => None,
+        }
     }
 
     /// A file's name: of the dump `stem`, for the link type `suffix` unless it is the dump's main one, at the

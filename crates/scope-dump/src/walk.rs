@@ -36,7 +36,7 @@ pub(crate) struct Asked {
 
 /// Where a dump stands in one lane: the next packet to be looked at.
 #[derive(Clone, Copy, Default)]
-struct Position {
+struct LaneCursor {
     sequence: u64,
     packet: u64,
 }
@@ -54,7 +54,7 @@ pub(crate) struct RingTimeline {
     beats: u32,
     /// The span's end at the last look, ns.
     to_ns: i64,
-    positions: Vec<Position>,
+    cursors: Vec<LaneCursor>,
     /// Those of the last look, and how many of them were handed out.
     pieces: Vec<Piece>,
     handed_out: usize,
@@ -117,7 +117,7 @@ impl RingTimeline {
             settled: Moment::BEGIN,
             beats: 0,
             to_ns: i64::MAX,
-            positions: Vec::new(),
+            cursors: Vec::new(),
             pieces: Vec::new(),
             handed_out: 0,
             needed_then: Vec::new(),
@@ -131,7 +131,7 @@ impl RingTimeline {
     /// Returns the segment from which on the next look needs the lane: nobody has to wait for this dump to
     /// pass what is recycled.
     fn look_at_lane(&mut self, lane: u32, reach_ns: i64, held: &mut Held) -> u64 {
-        let mut at = self.positions[lane as usize];
+        let mut at = self.cursors[lane as usize];
         let mut recycled = 0;
         for segment in self.ring.segment_ids(lane, at.sequence) {
             let sequence = segment.sequence;
@@ -145,7 +145,7 @@ impl RingTimeline {
             let from_packet = at.packet.max(pinned.first_packet());
             let committed = pinned.committed();
             let all_packets = pinned.first_packet() + committed.packets as u64;
-            at = Position { sequence, packet: all_packets };
+            at = LaneCursor { sequence, packet: all_packets };
             // After the look at what is committed: where a lane enters an era is noted before.
             let of_era = self.ring.era_packets(lane, self.asked.era);
             let (first_packet, end_packet) = (from_packet.max(of_era.start), all_packets.min(of_era.end));
@@ -161,10 +161,10 @@ impl RingTimeline {
                 }
             }
             if committed.sealed {
-                at = Position { sequence: sequence + 1, packet: all_packets };
+                at = LaneCursor { sequence: sequence + 1, packet: all_packets };
             }
         }
-        self.positions[lane as usize] = at;
+        self.cursors[lane as usize] = at;
         at.sequence.max(recycled)
     }
 
@@ -235,7 +235,7 @@ impl RingTimeline {
     /// What the window lacks by now because it was recycled before it was read, span by span.
     fn recycled(&self, to_ns: i64) -> Vec<Lost> {
         let mut all = Vec::new();
-        for (lane, (missing, at)) in (0u32..).zip(self.missing.iter().zip(&self.positions)) {
+        for (lane, (missing, at)) in (0u32..).zip(self.missing.iter().zip(&self.cursors)) {
             let mut missing = missing.clone();
             // What was committed behind the last look and is gone already.
             missing.add(at.packet, u64::MAX, MISSING_MAX);
@@ -270,15 +270,15 @@ impl Timeline for RingTimeline {
         self.to_ns = to_ns;
         let hold = self.hold.clone();
         let mut state = hold.lock();
-        self.positions.resize(self.ring.lanes() as usize, Position::default());
-        self.missing.resize_with(self.positions.len(), Missing::default);
+        self.cursors.resize(self.ring.lanes() as usize, LaneCursor::default());
+        self.missing.resize_with(self.cursors.len(), Missing::default);
         self.pieces.clear();
         let reach_ns = if last { to_ns } else { i64::MAX };
-        let lanes = 0..self.positions.len() as u32;
+        let lanes = 0..self.cursors.len() as u32;
         let mut needed: Vec<u64> =
             lanes.map(|lane| self.look_at_lane(lane, reach_ns, &mut state.held)).collect();
         state.full.note(false);
-        state.behind = (!last).then(|| self.positions.iter().map(|position| position.sequence).collect());
+        state.behind = (!last).then(|| self.cursors.iter().map(|cursor| cursor.sequence).collect());
         self.pieces.sort_by_key(|piece| (piece.min_ns, piece.segment));
         self.needed_then.clear();
         for piece in self.pieces.iter().rev() {
@@ -352,7 +352,7 @@ impl Timeline for RingTimeline {
     /// Rests, longer the more dumps there are; a beat of the ring ends that before anything is overrun.
     fn wait(&mut self, rest_ns: i64) {
         self.tell_progress();
-        self.asked.reader.pass(self.positions.iter().map(|position| position.packet));
+        self.asked.reader.pass(self.cursors.iter().map(|cursor| cursor.packet));
         let pause = self.asked.reader.pause(rest_ns);
         self.asked.clock.wait(pause, &|pause| self.ring.wait_for_beat(self.beats, pause));
     }

@@ -2,17 +2,18 @@
 //! windows; and what could not be written.
 
 use crate::buffers::Buffers;
-use crate::cut::{Dump, HitPacket};
 use crate::evidence::Evidence;
 use crate::gaps::Gaps;
 use crate::header::{fired_comment, intro};
-use crate::merge::Place;
-use crate::output::{OutFile, Tally, publish};
+use crate::merge::Position;
+use crate::order::{Dump, HitPacket};
+use crate::output::{OutFile, publish};
 use crate::progress::Progress;
 use crate::report::DumpReport;
 use crate::select::Consumer;
+use crate::spool::Gathering;
+use crate::tally::Tally;
 use crate::target::DumpOutput;
-use crate::together::Gathering;
 use scope_packet::{Gap, GapReason, LinkType};
 use scope_ring::Interfaces;
 use std::collections::BTreeMap;
@@ -41,24 +42,24 @@ pub(crate) struct Writing<'a> {
 }
 
 impl Consumer for Writing<'_> {
-    fn packet(&mut self, place: Place, link_type: LinkType, block: &[u8]) {
+    fn packet(&mut self, position: Position, link_type: LinkType, block: &[u8]) {
         self.progress.wrote(block.len() as u64);
-        let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (place.lane, place.packet));
+        let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (position.lane, position.packet));
         if self.gathering.is_none()
             && let Some(words) = self.misfit(link_type)
         {
             let unfit = self.unfit.get_or_insert_with(|| (words, Tally::default()));
-            return unfit.1.add(&Tally::of(place.time_ns, block, 0));
+            return unfit.1.add(&Tally::of(position.time_ns, block, 0));
         }
-        let mut comments = self.evidence.annexes.comments_of(place.lane, place.packet);
+        let mut comments = self.evidence.annexes.comments_of(position.lane, position.packet);
         if fired {
             comments.insert(0, fired_comment(&self.intro));
         }
         let interfaces = self.interfaces;
         if let Some(gathering) = &mut self.gathering {
-            gathering.write(interfaces, place, link_type, block, &comments);
+            gathering.write(interfaces, position, link_type, block, &comments);
         } else if let Some(file) = self.file(link_type) {
-            file.write(interfaces, place, block, &comments);
+            file.write(interfaces, position, block, &comments);
         } else if let Some((_, unwritten)) = &mut self.unopened {
             *unwritten += 1;
         }
@@ -72,7 +73,7 @@ impl Consumer for Writing<'_> {
 impl<'a> Writing<'a> {
     /// `intro` is what is known of the dump by now.
     pub(crate) fn new(dump: &Dump, interfaces: &'a dyn Interfaces, intro: &DumpReport) -> Writing<'a> {
-        let together = dump.output.together.as_ref();
+        let spool = dump.output.spool.as_ref();
         Writing {
             interfaces,
             hit: dump.hit,
@@ -83,7 +84,7 @@ impl<'a> Writing<'a> {
             evidence: dump.evidence.clone(),
             buffers: dump.buffers.clone(),
             files: BTreeMap::new(),
-            gathering: together.map(|together| Gathering::new(together, &dump.progress)),
+            gathering: spool.map(|spool| Gathering::new(spool, &dump.progress)),
             unopened: None,
             unfit: None,
         }
@@ -156,7 +157,7 @@ impl<'a> Writing<'a> {
         times.dedup();
         report.circumstances = self.evidence.around(report.from_ns, report.to_ns, times);
         self.state(&files, report, lacks);
-        match &self.output.together {
+        match &self.output.spool {
             Some(_) => report.paths.extend(self.output.path_of_all()),
             None => {
                 let restate =

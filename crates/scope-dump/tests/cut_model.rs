@@ -579,7 +579,7 @@ fn in_a_pipe_late_packets_stand_behind_their_place_and_none_is_missing() {
         target,
         budget: None,
         disk: Arc::new(SystemDisk),
-        together: None,
+        spool: None,
     };
     let (report, expected) = dump_with_late_packets(Arc::new(output), folder.path());
     assert!(report.paths.is_empty() && report.to_stream);

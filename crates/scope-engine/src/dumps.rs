@@ -225,8 +225,8 @@ impl Dumps {
             self.events.log(Warning::of(WarningKind::Interpreter, text));
         }
         self.events.log(summary::dump(&report));
-        if let Some(together) = &self.settings.output.together {
-            together.add(&report);
+        if let Some(spool) = &self.settings.output.spool {
+            spool.add(&report);
         }
         if let Some(exec) = &self.settings.exec {
             exec.offer(&report);

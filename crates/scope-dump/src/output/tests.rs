@@ -63,7 +63,7 @@ impl Bench {
         head.write(&mut block, &data);
         let comments: Vec<String> =
             [comment].into_iter().filter(|comment| !comment.is_empty()).map(String::from).collect();
-        file.write(&*self.ring, Place { time_ns, lane: self.lane, packet: 0 }, &block, &comments);
+        file.write(&*self.ring, Position { time_ns, lane: self.lane, packet: 0 }, &block, &comments);
     }
 
     fn publish(&self, mut file: OutFile, stem: &str) -> Option<PathBuf> {
@@ -151,7 +151,7 @@ fn a_pipe_begins_with_all_interfaces_that_are_known() {
             target,
             budget: None,
             disk: Arc::new(crate::disk::SystemDisk),
-            together: None,
+            spool: None,
         });
         let mut file = bench.file(&output);
         bench.write(&mut file, first, 10, "");
@@ -249,7 +249,7 @@ fn a_pipe_has_the_names_of_the_files_that_its_packets_come_from_and_of_no_others
         target,
         budget: None,
         disk: Arc::new(crate::disk::SystemDisk),
-        together: None,
+        spool: None,
     });
     let mut file =
         OutFile::create(&output, &*bench.ring, bench.link_type, &evidence, &Arc::default(), "").unwrap();

@@ -365,6 +365,6 @@ pub fn in_folder(folder: &Path, gate: &Arc<Gate>) -> DumpOutput {
         target,
         budget: None,
         disk: Arc::new(SlowDisk(gate.clone())),
-        together: None,
+        spool: None,
     }
 }
