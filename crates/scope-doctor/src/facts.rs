@@ -157,7 +157,7 @@ pub struct OtherRun {
     /// Time of its first line.
     pub began: Option<jiff::Timestamp>,
     /// It wrote its last line.
-    pub last_words: bool,
+    pub has_last_line: bool,
     /// It wrote while the run that is looked at did.
     pub beside: bool,
 }
@@ -235,7 +235,7 @@ pub struct Facts {
     /// Packets dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
     /// The sum of those that were told one after another; `dropped` holds them, too.
-    pub losses_told: BTreeMap<String, u64>,
+    pub losses_logged: BTreeMap<String, u64>,
     /// The kernel's part of them, by what went on.
     pub kernel: KernelLosses,
     /// Largest part of a second that a worker ran while the kernel dropped.
@@ -267,7 +267,7 @@ pub struct Facts {
     /// Dumps that may be open at once.
     pub dumps_max: Option<u64>,
     /// Finished dumps that the log tells of one by one.
-    pub dumps_told: u64,
+    pub dumps_logged: u64,
     /// Those of them that lack something, or failed.
     pub dumps: Vec<DumpFacts>,
     /// What its last line says of all dumps: how many, and how many of them are incomplete or failed.
@@ -305,7 +305,7 @@ impl Facts {
 
     /// Dumps in all, as far as it is known.
     pub fn dumps_all(&self) -> u64 {
-        self.dump_totals.map_or(self.dumps_told, |(all, _)| all.max(self.dumps_told))
+        self.dump_totals.map_or(self.dumps_logged, |(all, _)| all.max(self.dumps_logged))
     }
 
     /// Hits with `verdict`.

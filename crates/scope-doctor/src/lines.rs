@@ -3,7 +3,7 @@
 use super::facts::{Capture, DumpFacts, Facts, NicFacts, SourceFacts, State, WaitedFacts};
 use scope_events::counts::{self, ByWord, Dump, Nic, SourceCounts};
 use scope_events::event::WarningKind;
-use scope_events::{Event, Line, Said, event};
+use scope_events::{Content, Event, Line, event};
 use scope_machine::home::Home;
 use scope_machine::nic::{Altered, Softnet};
 use std::collections::BTreeMap;
@@ -33,8 +33,8 @@ pub(super) fn logged(line: &Line) -> Option<jiff::Timestamp> {
 /// the first one.
 pub(super) fn take_time(facts: &mut Facts, line: &Line) {
     let Some(logged) = logged(line) else { return };
-    let first = match &line.said {
-        Said::Event(Event::Start(start)) => start.began.0.as_deref().and_then(time),
+    let first = match &line.content {
+        Content::Event(Event::Start(start)) => start.began.0.as_deref().and_then(time),
         _ => None,
     };
     let began = *facts.began.get_or_insert(first.unwrap_or(logged));
@@ -44,9 +44,9 @@ pub(super) fn take_time(facts: &mut Facts, line: &Line) {
 
 pub(super) fn take_line(facts: &mut Facts, line: Line) {
     let counted = logged(&line);
-    let event = match line.said {
-        Said::Event(event) => event,
-        Said::Unknown(_) | Said::Nothing => return facts.unknown_lines += 1,
+    let event = match line.content {
+        Content::Event(event) => event,
+        Content::Unknown(_) | Content::Other => return facts.unknown_lines += 1,
     };
     match event {
         Event::Start(start) => {
@@ -76,8 +76,8 @@ pub(super) fn take_line(facts: &mut Facts, line: Line) {
                     nic: status.nic,
                 },
             );
-            if facts.continues && facts.losses_told.is_empty() {
-                facts.losses_told = facts.dropped.clone(); // those were told in the file before
+            if facts.continues && facts.losses_logged.is_empty() {
+                facts.losses_logged = facts.dropped.clone(); // those were told in the file before
             }
         }
         Event::Loss(loss) => take_loss(facts, loss),
@@ -282,7 +282,7 @@ impl Facts {
     /// Adds up losses that were told one after another, as far as no count has them yet.
     fn losses_seen(&mut self, lost: &ByWord) {
         for (reason, packets) in lost {
-            let told = self.losses_told.entry(reason.clone()).or_default();
+            let told = self.losses_logged.entry(reason.clone()).or_default();
             *told = told.saturating_add(*packets);
             let dropped = self.dropped.entry(reason.clone()).or_default();
             *dropped = (*dropped).max(*told);
@@ -291,7 +291,7 @@ impl Facts {
 }
 
 fn take_dump(facts: &mut Facts, dump: Dump) {
-    facts.dumps_told += 1;
+    facts.dumps_logged += 1;
     if (!dump.complete || dump.error.is_some()) && facts.dumps.len() < KEPT_MAX {
         facts.dumps.push(dump_facts(dump));
     }

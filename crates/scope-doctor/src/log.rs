@@ -93,7 +93,9 @@ pub fn read(path: &Path, wanted: &Wanted) -> Result<Facts, LogError> {
 /// Facts of the run that began last in `text`, as [`read`] reads them; for logs that were recorded.
 pub fn parse(text: &str) -> Option<Facts> {
     let mut runs = Runs::default();
-    text.lines().for_each(|line| runs.take(line.as_bytes(), true));
+    for line in text.lines() {
+        runs.take(line.as_bytes(), true);
+    }
     runs.finish()
 }
 

@@ -10,7 +10,9 @@ const TRIGGERS_MANY: u64 = 8;
 const BUSY_CERTAIN: f64 = 0.95;
 
 pub(super) fn add(facts: &Facts, found: &mut Vec<Finding>) {
-    facts.nics.iter().for_each(|nic| card(facts, nic, found));
+    for nic in &facts.nics {
+        card(facts, nic, found);
+    }
     kernel_queue(facts, found);
     kernel_ring(facts, found);
     ring(facts, found);

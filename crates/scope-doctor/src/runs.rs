@@ -6,7 +6,7 @@
 
 use super::facts::{Facts, OtherRun, State};
 use super::lines::{clean, logged, take_line, take_time};
-use scope_events::{Event, Line, Said};
+use scope_events::{Content, Event, Line};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -89,7 +89,7 @@ impl Runs {
         let run_id = &*clean(line.run_id.clone());
         let known = !run_id.is_empty() && self.listed.iter().rev().any(|listed| listed.run.run_id == run_id);
         let names_a_run = !run_id.is_empty() && !line.logged.is_empty();
-        let starts = matches!(line.said, Said::Event(Event::Start(_)));
+        let starts = matches!(line.content, Content::Event(Event::Start(_)));
         if !known && (starts || names_a_run) {
             self.begin(run_id, !starts);
         }
@@ -114,7 +114,8 @@ impl Runs {
         let of_run = |listed: &&mut Listed| run_id.is_empty() || listed.run.run_id == run_id;
         let Some(listed) = self.listed.iter_mut().rev().find(of_run) else { return };
         listed.last = lines;
-        listed.run.last_words |= matches!(line.said, Said::Event(Event::End(_) | Event::EndedAtOnce(_)));
+        listed.run.has_last_line |=
+            matches!(line.content, Content::Event(Event::End(_) | Event::EndedAtOnce(_)));
         if let Some(facts) = self.kept.iter_mut().rev().find(|facts| facts.run_id == listed.run.run_id) {
             take_time(facts, &line);
             take_line(facts, line);
@@ -158,7 +159,9 @@ mod tests {
 
     fn runs(wanted: Wanted, lines: &[&str]) -> Option<Facts> {
         let mut runs = Runs::new(wanted);
-        lines.iter().for_each(|line| runs.take(line.as_bytes(), true));
+        for line in lines {
+            runs.take(line.as_bytes(), true);
+        }
         runs.finish()
     }
 
@@ -201,13 +204,13 @@ mod tests {
             ("bb", 5, Some(2), State::Unknown)
         );
         assert_eq!((newest.runs, newest.newest, newest.other_runs.len()), (2, true, 1));
-        assert_eq!((newest.other_runs[0].beside, newest.other_runs[0].last_words), (true, true));
+        assert_eq!((newest.other_runs[0].beside, newest.other_runs[0].has_last_line), (true, true));
         let other = of(Wanted { run: Some("a".into()), pid: None }, &lines).expect("a run");
         assert_eq!(
             (other.run_id.as_str(), other.late, other.pid, other.state),
             ("aa", 7, Some(1), State::Ended)
         );
-        assert_eq!((other.newest, other.other_runs[0].last_words), (false, false));
+        assert_eq!((other.newest, other.other_runs[0].has_last_line), (false, false));
         assert_eq!(
             of(Wanted { pid: Some(1), run: None }, &lines).map(|facts| facts.run_id),
             Some("aa".to_string())

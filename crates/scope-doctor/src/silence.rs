@@ -173,7 +173,9 @@ mod tests {
         add(facts, &mut found);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].kind, found[0].sureness, found[0].loses), (kind, sureness, loses), "{found:?}");
-        words.iter().for_each(|words| assert!(found[0].cause.contains(words), "{words}: {found:?}"));
+        for words in words {
+            assert!(found[0].cause.contains(words), "{words}: {found:?}");
+        }
     }
 
     #[test]

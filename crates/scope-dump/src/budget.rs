@@ -108,7 +108,7 @@ pub enum Change {
 
 /// Where a budget stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct Usage {
     /// Bytes that dumps take by now.
     pub used: u64,
     /// Free bytes of the file system.
@@ -148,7 +148,7 @@ struct State {
     /// The runs that keep the budget together with this one.
     others: Others,
     /// That it is kept alone was told.
-    told_alone: bool,
+    reported_alone: bool,
     next_read: Option<Instant>,
     last_read: Option<Instant>,
     /// Dumps that are getting their names.
@@ -205,8 +205,8 @@ impl Budget {
             self.read_if_due(&mut state);
         }
         state.others.refresh_if_due();
-        state.others.tell_at_once(making); // the run's main thread looks
-        state.tell_alone();
+        state.others.report_at_once(making); // the run's main thread looks
+        state.report_alone();
         if state.last_read.is_none_or(|last| last.elapsed() >= READ_EVERY) {
             self.read_if_due(&mut state);
         }
@@ -215,10 +215,10 @@ impl Budget {
     }
 
     /// Where it stands.
-    pub fn standing(&self) -> Standing {
+    pub fn usage(&self) -> Usage {
         let state = self.lock();
         let free = self.space().map_or(0, |(free, _)| free);
-        Standing { used: state.used(), free, full: self.is_full(), deleted: state.deleted }
+        Usage { used: state.used(), free, full: self.is_full(), deleted: state.deleted }
     }
 
     /// A dump's files get their names from here on, until the result is dropped: none of them is deleted
@@ -230,7 +230,7 @@ impl Budget {
 
     /// Whether what bounds the dumps is the smaller budget of another run of the folder.
     pub fn is_bounded_by_another(&self) -> bool {
-        self.room(&self.lock()).is_another_s()
+        self.room(&self.lock()).is_of_another_run()
     }
 
     /// What dumps may take.
@@ -307,7 +307,7 @@ impl Budget {
         }
         if full != self.full.swap(full, Ordering::Relaxed) {
             let change = if full { Change::Full(self.why_full(state)) } else { Change::Room };
-            state.tell(change);
+            state.report(change);
         }
     }
 
@@ -357,7 +357,7 @@ impl Budget {
             }
             // Behind that: it is a look at what the others have claimed meanwhile, too.
             let making = state.making;
-            state.others.tell(0, u64::from(promised != Gain::default()), making);
+            state.others.report(0, u64::from(promised != Gain::default()), making);
         }
     }
 
@@ -403,7 +403,7 @@ impl Budget {
         if !deleted.files.is_empty() {
             state.deleted += 1;
             let names = deleted.files.into_iter().map(|file| file.name).collect();
-            state.tell(Change::Deleted { names, bytes: gain.bytes });
+            state.report(Change::Deleted { names, bytes: gain.bytes });
         }
         gain
     }
@@ -451,16 +451,16 @@ impl State {
         self.named.saturating_add(self.making).saturating_add(self.others.used())
     }
 
-    fn tell_alone(&mut self) {
+    fn report_alone(&mut self) {
         let why = self.others.apart().map(String::from);
-        let is_news = why.is_some() && !self.told_alone;
-        self.told_alone = why.is_some();
-        if let Some(why) = why.filter(|_| is_news) {
-            self.tell(Change::Alone(why));
+        let is_new = why.is_some() && !self.reported_alone;
+        self.reported_alone = why.is_some();
+        if let Some(why) = why.filter(|_| is_new) {
+            self.report(Change::Alone(why));
         }
     }
 
-    fn tell(&mut self, change: Change) {
+    fn report(&mut self, change: Change) {
         if self.changes.len() >= CHANGES_MAX {
             self.changes.pop_front();
         }
@@ -542,7 +542,7 @@ impl Charged {
         let bytes = entry.as_ref().map_or(bytes, |entry| entry.bytes);
         state.named = state.named.saturating_add(bytes);
         let making = state.making;
-        state.others.tell(bytes, 0, making);
+        state.others.report(bytes, 0, making);
         if budget.limits.rotate && state.all {
             state.oldest.extend(entry);
         }
@@ -557,7 +557,7 @@ impl Drop for Charged {
             let mut state = budget.lock();
             state.making = state.making.saturating_sub(self.bytes);
             let making = state.making;
-            state.others.tell(0, 0, making);
+            state.others.report(0, 0, making);
             budget.settle(&mut state);
         }
     }

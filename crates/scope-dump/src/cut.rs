@@ -4,7 +4,7 @@
 use crate::order::{Dump, DumpOrder};
 use crate::report::DumpReport;
 use crate::select::{Round, Selection};
-use crate::walk::{Asked, RingTimeline};
+use crate::walk::{Request, RingTimeline};
 use crate::writing::Writing;
 use scope_ring::{Interfaces, Ring, Timeline};
 use scope_trigger::Window;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Cuts one dump out of the ring. Returns when its files have their names.
 pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
-    let asked = Asked {
+    let request = Request {
         era: order.window.era(),
         from_ns: order.window.from_ns(),
         hit_ns: order.time_ns,
@@ -21,7 +21,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         clock: order.clock.clone(),
         progress: order.progress.clone(),
     };
-    let mut timeline = RingTimeline::new(ring, &order.pins, asked);
+    let mut timeline = RingTimeline::new(ring, &order.pins, request);
     let dump = Dump {
         id: order.id,
         trigger: order.trigger,

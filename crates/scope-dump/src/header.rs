@@ -107,7 +107,9 @@ fn loss(report: &DumpReport) -> String {
         let mut text = format!(
             "incomplete: nothing that came was lost, but nobody listened for all that was asked for{span}\n"
         );
-        report.gaps.iter().for_each(|each| gap(&mut text, each));
+        for each in &report.gaps {
+            gap(&mut text, each);
+        }
         return text;
     }
     let mut text = match (report.lost_min, report.lost_max) {
@@ -117,7 +119,9 @@ fn loss(report: &DumpReport) -> String {
             format!("incomplete: at least {least} and at most {most} packets are missing{span}\n")
         }
     };
-    report.gaps.iter().for_each(|each| gap(&mut text, each));
+    for each in &report.gaps {
+        gap(&mut text, each);
+    }
     if report.gaps_folded > 0 {
         let _ =
             writeln!(text, "gaps: {} more became one with another of the same reason", report.gaps_folded);

@@ -149,7 +149,9 @@ mod tests {
         let mut waiting = Waiting::default();
         let input =
             [position(5, 1, 0), position(5, 0, 9), position(3, 7, 1), position(5, 0, 2), position(8, 0, 0)];
-        input.iter().for_each(|&p| waiting.push(p, &[0; 4]));
+        for &p in &input {
+            waiting.push(p, &[0; 4]);
+        }
         let out: Vec<Position> =
             std::iter::from_fn(|| waiting.pop((5, 0), WAITING_BYTES_MAX)).map(|(p, _)| p).collect();
         assert_eq!(
@@ -165,7 +167,9 @@ mod tests {
     fn what_lies_beyond_comes_in_when_the_window_grows_and_giving_up_is_a_loss_only_then() {
         let (mut beyond, mut waiting) = (Beyond::default(), Waiting::default());
         let block = vec![0; WAITING_BYTES_MAX / 4 - ENTRY_BYTES];
-        (0..6).for_each(|n| beyond.push(position(10 + n, 0, n as u64), &block, WAITING_BYTES_MAX));
+        for n in 0..6 {
+            beyond.push(position(10 + n, 0, n as u64), &block, WAITING_BYTES_MAX);
+        }
         assert_eq!(beyond.lost(13), Lost::default());
         beyond.inside(12, &mut waiting);
         let out: Vec<i64> = std::iter::from_fn(|| waiting.pop((i64::MAX, u32::MAX), WAITING_BYTES_MAX))
@@ -179,7 +183,9 @@ mod tests {
     fn a_full_buffer_lets_its_oldest_go_early() {
         let mut waiting = Waiting::default();
         let block = vec![0; WAITING_BYTES_MAX / 4 - ENTRY_BYTES];
-        (0..5).for_each(|n| waiting.push(position(n, 0, n as u64), &block));
+        for n in 0..5 {
+            waiting.push(position(n, 0, n as u64), &block);
+        }
         assert_eq!(waiting.pop((-1, 0), WAITING_BYTES_MAX).map(|(p, _)| p.time_ns), Some(0));
         assert!(waiting.pop((-1, 0), WAITING_BYTES_MAX).is_none());
         assert_eq!((waiting.take_early(), waiting.take_early()), (1, 0));

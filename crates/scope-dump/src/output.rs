@@ -206,7 +206,7 @@ impl OutFile {
     }
 
     /// From now on `progress` knows how long its disk is waited for.
-    pub(crate) fn watched(self, progress: &Arc<Progress>) -> OutFile {
+    pub(crate) fn with_progress(self, progress: &Arc<Progress>) -> OutFile {
         OutFile { progress: progress.clone(), ..self }
     }
 
@@ -449,7 +449,7 @@ impl OutFile {
     }
 
     /// Hands what there is to the reader of a pipe, while nothing else is to be done.
-    pub(crate) fn hand_on(&mut self) {
+    pub(crate) fn flush_to_pipe(&mut self) {
         if self.output.is_stream()
             && self.error.is_none()
             && !self.buffered.is_empty()
@@ -482,7 +482,7 @@ impl OutFile {
     }
 
     /// Why packets aren't in the file.
-    pub(crate) fn complaint(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<String> {
         let beyond = (self.unwritten.packets > 0).then(|| {
             "packets after 2106-02-07 don't fit into a pcap file; write --dump-format pcapng".to_string()
         });
@@ -522,10 +522,10 @@ impl OutFile {
         self.annex();
         self.flush()?;
         if self.late.is_some() {
-            self.write_anew()?;
+            self.rewrite_whole()?;
         } else if self.described_within.is_some() && !self.output.is_stream() {
             // Where that fails the file stays as it is: whole, though some programs can't copy it.
-            let _ = self.write_anew();
+            let _ = self.rewrite_whole();
         }
         if self.output.is_stream() {
             return Ok(()); // its statistics come with the facts
@@ -535,7 +535,7 @@ impl OutFile {
     }
 
     /// Merges late packets in, and makes a head that has room for all interfaces.
-    fn write_anew(&mut self) -> io::Result<()> {
+    fn rewrite_whole(&mut self) -> io::Result<()> {
         let head_bytes = match self.format() {
             DumpFormat::Pcapng => self.head_bytes.max(reserve_bytes(self.description_bytes) as u64),
             DumpFormat::Pcap => self.head_bytes,
@@ -592,7 +592,7 @@ impl OutFile {
         let output = self.output.clone();
         if let Err(error) = output.disk.sync(&self.file) {
             self.unsynced = Some(error);
-            let error = self.complaint().map(|complaint| output.fault(complaint));
+            let error = self.failure().map(|failure| output.fault(failure));
             let _ = self.write_head(&DumpReport { complete: false, error, ..report.clone() });
         }
         // Until the whole dump has its names: no run deletes a part of it. Where there are no locks this
@@ -617,14 +617,14 @@ impl OutFile {
     }
 
     /// Something failed after the file got its name: its header says so, as far as the disk takes that.
-    pub(crate) fn renew(&mut self, report: &DumpReport) {
+    pub(crate) fn rewrite_head(&mut self, report: &DumpReport) {
         if !self.output.is_stream() && self.write_head(report).is_ok() {
             let _ = self.output.disk.sync(&self.file);
         }
     }
 
     /// It gets no name: none of its packets is kept.
-    pub(crate) fn lose(&mut self, error: io::Error) {
+    pub(crate) fn discard(&mut self, error: io::Error) {
         let lost = Tally { packets: self.packets, bytes: self.bytes, cut: self.cut, span_ns: self.span_ns };
         self.unwritten.add(&lost);
         (self.packets, self.bytes, self.cut) = (0, 0, 0);
@@ -668,10 +668,12 @@ pub(crate) fn publish(
             Ok(path) => {
                 let path = path.map(|path| std::path::absolute(&path).unwrap_or(path));
                 let at = if link_type == main_type { 0 } else { report.paths.len() };
-                path.into_iter().for_each(|path| report.paths.insert(at, path));
+                if let Some(path) = path {
+                    report.paths.insert(at, path);
+                }
                 named.push(link_type);
             }
-            Err(error) => file.lose(io::Error::new(error.kind(), format!("{stem}: {error}"))),
+            Err(error) => file.discard(io::Error::new(error.kind(), format!("{stem}: {error}"))),
         }
         restate(files, report);
     }
@@ -679,7 +681,7 @@ pub(crate) fn publish(
         // What was named before something else failed says so, too.
         for link_type in named {
             if let Some(file) = files.get_mut(&link_type) {
-                file.renew(report);
+                file.rewrite_head(report);
             }
         }
     }

@@ -132,7 +132,7 @@ impl Scans {
 
     /// How the buffers of the dumps' files stand.
     pub fn buffered(&self) -> Buffered {
-        self.buffers.standing()
+        self.buffers.usage()
     }
 
     /// What the files of all dumps share.
@@ -161,7 +161,9 @@ impl Scans {
     pub fn hold_on(&self) {
         let holds: Vec<Arc<Hold>> =
             self.holds.lock().expect("no panic while held").iter().filter_map(Weak::upgrade).collect();
-        holds.iter().for_each(|hold| hold.keep_up());
+        for hold in &holds {
+            hold.keep_up();
+        }
     }
 
     /// The ring that they read.
@@ -263,7 +265,9 @@ impl State {
 
     /// Nothing waits for anybody any more.
     fn stop(&mut self) {
-        self.lanes.iter_mut().for_each(|lane| *lane = Lane::from(lane.covered.end));
+        for lane in &mut self.lanes {
+            *lane = Lane::from(lane.covered.end);
+        }
         for member in self.members.values_mut() {
             member.found.clear();
             member.waiting = 0;

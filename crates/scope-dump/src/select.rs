@@ -105,7 +105,7 @@ impl Selection {
             timeline.done();
             consumer.between();
         }
-        self.let_out(round.floor(), consumer);
+        self.release(round.floor(), consumer);
         any
     }
 
@@ -161,7 +161,7 @@ impl Selection {
             if batch.is_empty() {
                 break;
             }
-            let taken = sieve.takes(&batch);
+            let taken = sieve.matches(&batch);
             for (at, candidate) in batch.iter().enumerate() {
                 let is_exempt = always == Some(candidate.packet);
                 if is_exempt || taken >> at & 1 != 0 {
@@ -181,7 +181,7 @@ impl Selection {
                 }
             }
         }
-        self.let_out(floor, consumer);
+        self.release(floor, consumer);
     }
 
     /// Hands a packet on, or lets it wait for its turn. `ordered`: none that is older comes behind it in its
@@ -199,12 +199,12 @@ impl Selection {
         }
         self.waiting.push(position, block);
         if ordered {
-            self.let_out(floor.min((position.time_ns, position.lane)), consumer);
+            self.release(floor.min((position.time_ns, position.lane)), consumer);
         }
     }
 
     /// Hands on what waits and may go out.
-    fn let_out(&mut self, floor: Floor, consumer: &mut dyn Consumer) {
+    fn release(&mut self, floor: Floor, consumer: &mut dyn Consumer) {
         while let Some((position, block)) = self.waiting.pop(floor, self.bytes_max) {
             if let Some(sieve) = self.sieves.get(position.lane as usize).and_then(Option::as_ref) {
                 consumer.packet(position, sieve.link_type(), &block);

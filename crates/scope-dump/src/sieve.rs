@@ -18,7 +18,7 @@ pub(crate) struct Sieve {
     keys: KeyTest,
     predicate: Predicate,
     engine: FilterEngine,
-    asked: AtomicU64,
+    evaluated: AtomicU64,
     /// Why no machine code could be made of it.
     interpreted: OnceLock<String>,
 }
@@ -30,7 +30,14 @@ impl Sieve {
         let patterns = filter.screen(link_type).patterns(PATTERNS_MAX).into_iter();
         let patterns: Vec<_> = patterns.map(|pattern| (pattern.mask, pattern.value)).collect();
         let keys = KeyTest::any_of(&patterns);
-        Sieve { link_type, keys, predicate, engine, asked: AtomicU64::new(0), interpreted: OnceLock::new() }
+        Sieve {
+            link_type,
+            keys,
+            predicate,
+            engine,
+            evaluated: AtomicU64::new(0),
+            interpreted: OnceLock::new(),
+        }
     }
 
     /// Link type of the packets.
@@ -44,7 +51,7 @@ impl Sieve {
     }
 
     /// Which of at most [`scope_filter::ASKED_MAX`] packets the filter takes: a bit each.
-    pub(crate) fn takes<'a>(&self, candidates: &[Candidate<'a>]) -> u64 {
+    pub(crate) fn matches<'a>(&self, candidates: &[Candidate<'a>]) -> u64 {
         let ask = |candidate: &Candidate<'a>| {
             let block = candidate.block;
             let headers = Headers::parse(self.link_type, block.data());
@@ -58,7 +65,7 @@ impl Sieve {
     /// Makes machine code of the filter when it turns out to be asked often. Without it the interpreter
     /// answers the same.
     fn count(&self, packets: u64) {
-        let before = self.asked.fetch_add(packets, Ordering::Relaxed);
+        let before = self.evaluated.fetch_add(packets, Ordering::Relaxed);
         if self.engine == FilterEngine::Native
             && before < NATIVE_FROM
             && before + packets >= NATIVE_FROM

@@ -50,7 +50,9 @@ impl Spool {
         let (of_windows, lacks) = (report.clone(), state.lacks.gaps());
         let restate = |files: &BTreeMap<LinkType, OutFile>, report: &mut DumpReport| {
             let mut gaps = Gaps::of(of_windows.asked);
-            lacks.iter().for_each(|gap| gaps.add(*gap));
+            for gap in &lacks {
+                gaps.add(*gap);
+            }
             let mut lost_max = of_windows.lost_max.saturating_add(unread);
             gaps.add_lost(GapReason::Disk, (0, unread), None);
             for lost in files.values().map(|file| &file.unwritten).chain([&refused]) {
@@ -62,7 +64,7 @@ impl Spool {
             report.cut = files.values().map(|file| file.cut).sum();
             let failed = error
                 .clone()
-                .or_else(|| files.values().find_map(OutFile::complaint))
+                .or_else(|| files.values().find_map(OutFile::failure))
                 .map(|error| output.fault(error));
             report.error = of_windows.error.clone().or(failed);
             let stated = gaps.state(true);

@@ -66,7 +66,9 @@ impl Consumer for Writing<'_> {
     }
 
     fn between(&mut self) {
-        self.files.values_mut().for_each(OutFile::flush_full);
+        for file in self.files.values_mut() {
+            file.flush_full();
+        }
     }
 }
 
@@ -97,7 +99,9 @@ impl<'a> Writing<'a> {
             self.progress.set_reader_gone();
         }
         if !any {
-            self.files.values_mut().for_each(OutFile::hand_on);
+            for file in self.files.values_mut() {
+                file.flush_to_pipe();
+            }
         }
     }
 
@@ -115,7 +119,7 @@ impl<'a> Writing<'a> {
                 )
             };
             match self.progress.wait(begin) {
-                Ok(file) => drop(self.files.insert(link_type, file.watched(&self.progress))),
+                Ok(file) => drop(self.files.insert(link_type, file.with_progress(&self.progress))),
                 Err(error) => self.unopened = Some((error, 0)),
             }
         }
@@ -179,10 +183,12 @@ impl<'a> Writing<'a> {
             self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));
         let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
         let unfit = self.unfit.as_ref().map(|(words, _)| words.clone());
-        let failed = files.values().find_map(OutFile::complaint).or(unopened).or(unfit).or(spool);
+        let failed = files.values().find_map(OutFile::failure).or(unopened).or(unfit).or(spool);
         report.error = failed.map(|error| self.output.fault(error));
         let mut gaps = Gaps::of(report.asked);
-        lacks.iter().for_each(|gap| gaps.add(*gap));
+        for gap in lacks {
+            gaps.add(*gap);
+        }
         let gathered = self.gathering.iter().map(|gathering| &gathering.unwritten);
         let unfit = self.unfit.iter().map(|(_, unfit)| unfit);
         for unwritten in files.values().map(|file| &file.unwritten).chain(unfit).chain(gathered) {

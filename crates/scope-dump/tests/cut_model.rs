@@ -215,7 +215,9 @@ impl Bench {
 
     fn end(&mut self) {
         self.commit();
-        (0..self.lanes.len()).for_each(|worker| self.ring.end_clock(worker as u32));
+        for worker in 0..self.lanes.len() {
+            self.ring.end_clock(worker as u32);
+        }
     }
 }
 

@@ -198,13 +198,15 @@ impl LiveSource {
         for ring in &mut self.rings {
             close_old(ring, now_ns);
             if self.stopped_ns.is_some() {
-                ring.blocks.iter_mut().for_each(|block| block.closed = true);
+                for block in &mut ring.blocks {
+                    block.closed = true;
+                }
             }
         }
     }
 
     /// Tells what was lost since the last look; this one was when the kernel took in what had come.
-    fn tell_losses(&mut self, look: Look, sink: &mut dyn Sink) {
+    fn report_losses(&mut self, look: Look, sink: &mut dyn Sink) {
         let slack_ns = 2 * self.kernel.jitter_ns;
         for (number, ring) in self.rings.iter_mut().enumerate() {
             let dropped = std::mem::take(&mut ring.dropped);
@@ -217,7 +219,7 @@ impl LiveSource {
     }
 
     /// Tells of interfaces that are down, as far as they have been.
-    fn tell_downs(&mut self, now_ns: i64, sink: &mut dyn Sink) {
+    fn report_downs(&mut self, now_ns: i64, sink: &mut dyn Sink) {
         for (number, ring) in self.rings.iter_mut().enumerate() {
             for down in &self.supply.ports[number].1.down {
                 let (from_ns, to_ns) = (down.start.max(ring.down_told_ns), down.end.min(now_ns));
@@ -285,16 +287,16 @@ impl Source for LiveSource {
         if !self.announced {
             self.announced = true;
             self.supply.announce(TimestampSource::Kernel, sink);
-            self.tell_losses(self.look(), sink);
+            self.report_losses(self.look(), sink);
         }
         let draining = self.stopped_ns.is_some();
         self.supply.await_turn();
         let (now_ns, look) = (self.supply.stage.now_ns(), self.look());
         let wall_ns = look.clock_ns;
         self.arrive(now_ns);
-        self.tell_downs(now_ns, sink);
+        self.report_downs(now_ns, sink);
         let handed_over = self.take_blocks(wall_ns, sink);
-        self.tell_losses(look, sink);
+        self.report_losses(look, sink);
         if handed_over > 0 {
             return Ok(Polled::Packets);
         }

@@ -3,7 +3,7 @@
 //!
 //! It is lent, and making one allocates nothing: what it says becomes text only where somebody reads it.
 
-use crate::places::Asker;
+use crate::places::Requester;
 use scope_packet::{Headers, LinkType, Moment};
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub struct Occurrence<'a> {
     /// Without a packet: link types that have come so far, which a dump filter must suit.
     pub link_types: &'a [LinkType],
     /// Who asks for a place.
-    pub asker: Asker,
+    pub requester: Requester,
 }
 
 /// What a holdoff tells occurrences apart by.

@@ -94,7 +94,7 @@ pub struct HitCounts {
     pub filter_uncompiled: u64,
     /// The trigger was disarmed.
     pub disarmed: u64,
-    /// Of `template_unfilled`: hits that were refused without a look, see [`crate::fits`].
+    /// Of `template_unfilled`: hits that were refused without a look, see [`crate::compile_cache`].
     pub rationed: u64,
 }
 

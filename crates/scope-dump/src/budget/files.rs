@@ -120,7 +120,9 @@ pub(super) fn list(folder: &Folder, known: &mut Known, mut each: impl FnMut(Entr
         }
     }
     *known = now;
-    without_mark.into_iter().filter(|entry| is_vouched_for(entry.parts().0, &vouchers)).for_each(each);
+    for entry in without_mark.into_iter().filter(|entry| is_vouched_for(entry.parts().0, &vouchers)) {
+        each(entry);
+    }
     Ok(())
 }
 

@@ -162,16 +162,16 @@ impl Others {
     }
 
     /// Files got names, or were deleted: the others learn of it, and of what is claimed no more.
-    pub(super) fn tell(&mut self, named: u64, deleted: u64, making: u64) {
-        self.tell_and_wait(named, deleted, making, true);
+    pub(super) fn report(&mut self, named: u64, deleted: u64, making: u64) {
+        self.report_and_wait(named, deleted, making, true);
     }
 
     /// The same where nobody may be waited for: what can't be said now is said the next time.
-    pub(super) fn tell_at_once(&mut self, making: u64) {
-        self.tell_and_wait(0, 0, making, false);
+    pub(super) fn report_at_once(&mut self, making: u64) {
+        self.report_and_wait(0, 0, making, false);
     }
 
-    fn tell_and_wait(&mut self, named: u64, deleted: u64, making: u64, waits: bool) {
+    fn report_and_wait(&mut self, named: u64, deleted: u64, making: u64, waits: bool) {
         self.named_untold = self.named_untold.saturating_add(named);
         self.deleted_untold = self.deleted_untold.saturating_add(deleted);
         let claim = in_blocks(making);
@@ -225,7 +225,9 @@ impl Others {
     /// The next turn is had at once, or not at all.
     #[cfg(test)]
     pub(super) fn wait_no_more(&mut self) {
-        self.table.iter_mut().for_each(Table::wait_no_more);
+        if let Some(table) = &mut self.table {
+            table.wait_no_more();
+        }
     }
 
     fn lose(&mut self, error: &io::Error) {

@@ -25,7 +25,7 @@ pub(super) struct Room {
     of_budget: Option<i128>,
     /// The budget that this is the room of, and whether it is another run's.
     budget: u64,
-    is_another_s: bool,
+    is_of_another_run: bool,
     of_disk: Option<i128>,
     used: u64,
     free: u64,
@@ -46,7 +46,7 @@ impl Room {
         Room {
             of_budget,
             budget: limits.bytes_max.unwrap_or_default(),
-            is_another_s: false,
+            is_of_another_run: false,
             of_disk,
             used,
             free,
@@ -59,15 +59,15 @@ impl Room {
         if let Some(budget) =
             bytes_max.filter(|bytes_max| self.of_budget.is_some() && *bytes_max < self.budget)
         {
-            (self.budget, self.is_another_s) = (budget, true);
+            (self.budget, self.is_of_another_run) = (budget, true);
             self.of_budget = Some(i128::from(budget) - i128::from(self.used));
         }
         self
     }
 
     /// Whether the budget is another run's.
-    pub(super) fn is_another_s(&self) -> bool {
-        self.is_another_s
+    pub(super) fn is_of_another_run(&self) -> bool {
+        self.is_of_another_run
     }
 
     /// After so much was deleted.
@@ -107,7 +107,7 @@ impl Room {
                 "the dumps of this folder take {} of the {} of --dump-budget{}",
                 size(self.used),
                 size(self.budget),
-                if self.is_another_s { ", that of another run here, which is smaller" } else { "" }
+                if self.is_of_another_run { ", that of another run here, which is smaller" } else { "" }
             ),
             (_, Some(_)) => {
                 format!(

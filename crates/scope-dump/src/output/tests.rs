@@ -68,7 +68,7 @@ impl Bench {
 
     fn publish(&self, mut file: OutFile, stem: &str) -> Option<PathBuf> {
         file.finish_packets(&*self.ring, self.ring.interface_of(self.link_type), (0, 0), 100 * 1_000_000_000);
-        assert_eq!(file.complaint(), None);
+        assert_eq!(file.failure(), None);
         let report =
             DumpReport { id: 7, trigger: "hit".into(), why: "by a test".into(), ..DumpReport::default() };
         file.publish(&report, stem, None).unwrap()
@@ -131,7 +131,9 @@ fn interfaces_that_the_head_has_no_room_for_are_described_in_front_of_all_packet
     assert_eq!(times(&path).len(), 100);
     every_tool_copies(&path).unwrap();
     let mut file = bench.file(&bench.folder());
-    interfaces.iter().for_each(|interface| bench.write(&mut file, *interface, 10, ""));
+    for interface in &interfaces {
+        bench.write(&mut file, *interface, 10, "");
+    }
     assert!(
         file.head_bytes > HEADER_BYTES as u64 && file.described_within.is_none(),
         "known beforehand: nothing is written anew"

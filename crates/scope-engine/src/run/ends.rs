@@ -113,7 +113,7 @@ impl Run {
         summary.hits = hits_by_trigger;
         let dumps = self.shared.dumps.reports();
         (summary.dumps, summary.dump_totals) = (dumps.kept(), dumps.totals());
-        summary.annexes_left_out = self.shared.dumps.evidence().annexes.left_out();
+        summary.annexes_left_out = self.shared.dumps.evidence().annexes.omitted();
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());
         failures.extend(self.lost.take().into_iter().map(Failure::from));
