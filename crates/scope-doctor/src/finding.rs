@@ -11,9 +11,9 @@ pub enum Stage {
     KernelRing,
     /// The worker that empties it.
     Worker,
-    /// The ring that holds history.
+    /// Wirescope's ring.
     Ring,
-    /// Dumps, and who may have one.
+    /// Dumps, and how many may be open.
     Dumps,
     /// The disk that dumps are written to.
     DumpDisk,
@@ -22,7 +22,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// In words.
+    /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Stage::Nic => "NIC",
@@ -49,7 +49,7 @@ pub enum Sureness {
 }
 
 impl Sureness {
-    /// In words.
+    /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Sureness::Certain => "certain",
@@ -62,7 +62,7 @@ impl Sureness {
 /// Something that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// One word for programs.
+    /// A word for programs.
     pub kind: &'static str,
     /// Where.
     pub stage: Stage,
@@ -72,13 +72,13 @@ pub struct Finding {
     pub lost_min: u64,
     /// Packets lost, at most.
     pub lost_max: u64,
-    /// Packets or promised dumps are lost. If not, it is worth knowing all the same.
+    /// Packets or promised dumps are lost. If not, it is only worth knowing.
     pub loses: bool,
-    /// Kinds of other findings of which this is a consequence: its packets are counted there.
+    /// Kinds of the findings that caused this one: its packets are counted there.
     pub follows: Vec<&'static str>,
-    /// Why, in plain words.
+    /// Why, in a sentence.
     pub cause: String,
-    /// What to change, what helps most first.
+    /// What to change; what helps most comes first.
     pub remedies: Vec<String>,
 }
 

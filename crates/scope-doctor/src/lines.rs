@@ -77,7 +77,7 @@ pub(super) fn take_line(facts: &mut Facts, line: Line) {
                 },
             );
             if facts.continues && facts.losses_logged.is_empty() {
-                facts.losses_logged = facts.dropped.clone(); // those were told in the file before
+                facts.losses_logged = facts.dropped.clone(); // those losses are lines of the file before
             }
         }
         Event::Loss(loss) => take_loss(facts, loss),
@@ -193,7 +193,7 @@ fn softnet(softnet: counts::Softnet) -> Softnet {
     Softnet { dropped: softnet.dropped, squeezed: softnet.squeezed }
 }
 
-/// The last word about an interface holds.
+/// The last event of an interface holds.
 fn take_interface(facts: &mut Facts, event: event::Interface) {
     let interface = clean(event.interface);
     match event.state.as_str() {
@@ -249,7 +249,7 @@ fn nic_facts(interface: String, nic: Nic) -> NicFacts {
     }
 }
 
-/// Losses come each second, the counts that hold them only now and then: what came last is larger.
+/// Losses come each second, the counts that include them less often: the larger one is the newer one.
 fn take_loss(facts: &mut Facts, loss: event::Loss) {
     let meanwhile = loss.meanwhile.0;
     facts.losses_seen(&loss.packets);
@@ -279,13 +279,13 @@ fn take_loss(facts: &mut Facts, loss: event::Loss) {
 }
 
 impl Facts {
-    /// Adds up losses that were told one after another, as far as no count has them yet.
+    /// Adds up the losses of single lines, as far as no count includes them yet.
     fn losses_seen(&mut self, lost: &ByWord) {
         for (reason, packets) in lost {
-            let told = self.losses_logged.entry(reason.clone()).or_default();
-            *told = told.saturating_add(*packets);
+            let logged = self.losses_logged.entry(reason.clone()).or_default();
+            *logged = logged.saturating_add(*packets);
             let dropped = self.dropped.entry(reason.clone()).or_default();
-            *dropped = (*dropped).max(*told);
+            *dropped = (*dropped).max(*logged);
         }
     }
 }
@@ -301,7 +301,7 @@ fn dump_facts(dump: Dump) -> DumpFacts {
     let mut gaps: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for gap in dump.gaps {
         let sum = gaps.entry(clean(gap.reason)).or_default();
-        let lost_max = gap.lost_max.unwrap_or_else(|| gap.lost_min.max(1)); // nobody knows how many
+        let lost_max = gap.lost_max.unwrap_or_else(|| gap.lost_min.max(1)); // the number is not known
         *sum = (sum.0.saturating_add(gap.lost_min), sum.1.saturating_add(lost_max));
     }
     let waited = |waited: counts::Waited| WaitedFacts {

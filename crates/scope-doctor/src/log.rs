@@ -1,7 +1,7 @@
-//! Facts out of `wirescope.jsonl`: of the run that began last in it, or of the one that is asked for.
+//! Reading `wirescope.jsonl`: the facts of the run that began last in it, or of the one that is wanted.
 //!
-//! Lines are read one by one and may be cut, damaged or of a later version: what isn't understood is counted
-//! or passed over.
+//! Lines are read one by one. They may be incomplete, damaged or of a later version: what isn't understood is
+//! counted or skipped.
 
 use super::facts::Facts;
 use super::runs::{Runs, Wanted};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a line that are read; longer ones count as unreadable.
 const LINE_BYTES_MAX: u64 = 4 << 20;
-/// Why a log can't be looked at. Texts say place, cause and remedy.
+/// Why a log can't be read. Texts say place, cause and remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// It can't be opened or read.
@@ -22,20 +22,20 @@ pub enum LogError {
     File {
         /// Which.
         path: PathBuf,
-        /// The system's own words.
+        /// The system's message.
         #[source]
         cause: io::Error,
     },
     /// Nothing is in it.
-    #[error("{path}: the log is empty: no run has written a line yet, or it was emptied since")]
+    #[error("{path}: the log is empty: no run has written a line yet, or somebody emptied it")]
     Empty {
         /// Which.
         path: PathBuf,
     },
     /// No run is in it.
     #[error(
-        "{path}: no run has written this log ({unreadable} of its {lines} lines can't be read); give that of \
-         a run with --log, or its folder with --out"
+        "{path}: no run has written this log ({unreadable} of its {lines} lines can't be read); give the \
+         log of a run with --log, or its folder with --out"
     )]
     NoRun {
         /// Which.
@@ -45,10 +45,10 @@ pub enum LogError {
         /// Of these, those that aren't JSON objects.
         unreadable: u64,
     },
-    /// The run asked for isn't in it.
+    /// The wanted run isn't in it.
     #[error(
-        "{path}: {wanted} is not among the {runs} runs of this log; without --run and --pid the one that \
-         began last is told of"
+        "{path}: {wanted} is not among the {runs} runs of this log; omit --run and --pid to see the run \
+         that began last"
     )]
     NotThatRun {
         /// Which.
@@ -66,10 +66,10 @@ pub enum LogError {
 /// The log can't be read, or no such run is in it.
 pub fn read(path: &Path, wanted: &Wanted) -> Result<Facts, LogError> {
     let fault = |cause| LogError::File { path: path.to_path_buf(), cause };
-    // A pipe without a writer would be waited for without end.
+    // Without this flag, opening a pipe that has no writer would wait forever.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(fault)?;
     if !file.metadata().map_err(fault)?.is_file() {
-        return Err(fault(io::Error::other("is no file")));
+        return Err(fault(io::Error::other("is not a file")));
     }
     let mut reader = BufReader::new(file);
     let mut runs = Runs::new(wanted.clone());
@@ -79,7 +79,7 @@ pub fn read(path: &Path, wanted: &Wanted) -> Result<Facts, LogError> {
         if (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(fault)? == 0 {
             break;
         }
-        runs.take(&line, line.ends_with(b"\n") || line.len() as u64 == LINE_BYTES_MAX);
+        runs.add(&line, line.ends_with(b"\n") || line.len() as u64 == LINE_BYTES_MAX);
     }
     let path = path.to_path_buf();
     let missing = match (runs.lines, runs.count) {
@@ -94,7 +94,7 @@ pub fn read(path: &Path, wanted: &Wanted) -> Result<Facts, LogError> {
 pub fn parse(text: &str) -> Option<Facts> {
     let mut runs = Runs::default();
     for line in text.lines() {
-        runs.take(line.as_bytes(), true);
+        runs.add(line.as_bytes(), true);
     }
     runs.finish()
 }

@@ -1,8 +1,7 @@
 //! The runs of one log: each line goes to the run that wrote it, also where several wrote at once.
 //!
-//! Lines name their run (`run_id`); one that doesn't, or that can't be read, is taken for one of the run that
-//! began last. A run without its first line (a log that was cut from above) begins with the first line that
-//! names it.
+//! Lines name their run (`run_id`). A line that names none, or can't be read, counts for the run that began
+//! last. A run whose first lines are missing begins with the first line that names it.
 
 use super::facts::{Facts, OtherRun, State};
 use super::lines::{clean, logged, take_line, take_time};
@@ -47,7 +46,7 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// Takes the lines of a log, one after another.
+/// Receives the lines of a log, one after another.
 #[derive(Default)]
 pub(super) struct Runs {
     wanted: Wanted,
@@ -61,7 +60,7 @@ pub(super) struct Runs {
     pub unreadable: u64,
 }
 
-/// What is known of every run. Its lines stand between two numbers of lines.
+/// What is known of every run, and the numbers of its first and its last line.
 struct Listed {
     first: u64,
     last: u64,
@@ -73,8 +72,8 @@ impl Runs {
         Runs { wanted, ..Runs::default() }
     }
 
-    /// Takes one line; `whole`: with its end.
-    pub fn take(&mut self, line: &[u8], whole: bool) {
+    /// Adds one line; `whole`: with its end.
+    pub fn add(&mut self, line: &[u8], whole: bool) {
         if line.trim_ascii().is_empty() {
             return;
         }
@@ -140,7 +139,7 @@ impl Runs {
     }
 }
 
-/// A line that can't be read. What is cut at the log's end may still show that it was the run's last one.
+/// A line that can't be read. An incomplete one at the log's end may still show that it was the run's last.
 fn damaged(facts: &mut Facts, line: &[u8], whole: bool) {
     if whole {
         facts.unreadable_lines += 1;
@@ -160,7 +159,7 @@ mod tests {
     fn runs(wanted: Wanted, lines: &[&str]) -> Option<Facts> {
         let mut runs = Runs::new(wanted);
         for line in lines {
-            runs.take(line.as_bytes(), true);
+            runs.add(line.as_bytes(), true);
         }
         runs.finish()
     }
