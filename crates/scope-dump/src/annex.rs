@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Bytes kept at most; what comes beyond is left out and counted.
+/// Bytes kept at most; what comes beyond is omitted and counted.
 pub const ANNEX_BYTES_MAX: usize = 64 << 20;
 /// Bytes that keeping one thing costs beside itself, about.
 const OVERHEAD_BYTES: usize = 64;
 
-/// A file, as workers tell them apart: number of the worker, and number of the part of its source.
+/// A file's identity: number of the worker, and number of the part of its source.
 pub type Owner = (u32, u32);
 
 /// Of one run.
@@ -112,7 +112,7 @@ impl Annexes {
         self.lock().forget((lane, packet));
     }
 
-    /// Comments and blocks that were left out at the bound.
+    /// Comments and blocks that were omitted at the bound.
     pub fn omitted(&self) -> u64 {
         self.omitted.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! What the dumps of one folder may take: bytes in all, and free space that must remain; and, where asked
-//! for, the deleting of the oldest dumps to make room.
+//! The space that the dumps of one folder may use: bytes in all, and free space that must remain; with
+//! `rotate` the oldest dumps are deleted to make room.
 //!
 //! ```text
 //!  a hit ──► full? one load, no system call; yes: no dump begins
@@ -58,7 +58,7 @@ const READ_PAUSE_MIN: Duration = Duration::from_millis(50);
 const READ_PAUSE_TIMES: u32 = 20;
 /// It is read again at least so often, or [`READ_PAUSE_TIMES`] what that takes: others may write there, too.
 const READ_EVERY: Duration = Duration::from_secs(10);
-/// Changes that wait to be told; beyond, the oldest are forgotten (their numbers aren't).
+/// Changes that wait to be reported; beyond, the oldest are forgotten (their numbers aren't).
 const CHANGES_MAX: usize = 1000;
 
 /// Free space that must remain.
@@ -70,7 +70,7 @@ pub enum FreeMin {
     Ppm(u32),
 }
 
-/// What dumps may take.
+/// Bounds of the space of dumps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of all dumps of the folder.
@@ -88,7 +88,7 @@ impl Limits {
     }
 }
 
-/// Something that a run has to tell of its budget.
+/// A change of its budget that a run reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// No dump begins any more; why.
@@ -125,7 +125,7 @@ pub struct Budget {
     limits: Limits,
     folder: Arc<Folder>,
     full: Arc<AtomicBool>,
-    /// Protected by the lock: the account, what was read of the folder, what is to be told.
+    /// Protected by the lock: the account, what was read of the folder, changes to report.
     state: Mutex<State>,
 }
 
@@ -147,7 +147,7 @@ struct State {
     no_gain: Option<Instant>,
     /// The runs that keep the budget together with this one.
     others: Others,
-    /// That it is kept alone was told.
+    /// A change [`Change::Alone`] was reported.
     reported_alone: bool,
     next_read: Option<Instant>,
     last_read: Option<Instant>,
@@ -173,7 +173,7 @@ impl Budget {
     }
 
     /// Keeps the budget together with the other runs of the folder from here on. Where the file system has no
-    /// locks, or there is no room for the table, it is kept alone, and that is told.
+    /// locks, or there is no room for the table, it is kept alone, and that is reported.
     ///
     /// # Errors
     /// Something that is no table of this user's has its name, or too many runs keep the budget already.
@@ -196,7 +196,7 @@ impl Budget {
         self.full.clone()
     }
 
-    /// Measures again; what has changed since this was last asked.
+    /// Measures again; the changes since the last call.
     pub fn look(&self) -> Vec<Change> {
         let mut state = self.lock();
         let making = state.making;
@@ -261,7 +261,10 @@ impl Budget {
         let refused = match claimed {
             Claimed::Yes => None,
             Claimed::NoRoom => Some(self.room(&state).why()),
-            Claimed::Busy => Some(format!("another run doesn't let go of {TABLE_FILE}; was it stopped?")),
+            Claimed::Busy => Some(format!(
+                "another run holds the lock of {TABLE_FILE}; was it stopped by a \
+                signal?"
+            )),
         };
         self.settle(&mut state);
         refused.map_or(Ok(()), |why| Err(io::Error::new(io::ErrorKind::StorageFull, why)))
@@ -325,8 +328,8 @@ impl Budget {
         }
         if state.no_gain() {
             return format!(
-                "{why}, and --dump-rotate waits: what was deleted gave no room; is it still open or kept \
-                 elsewhere?"
+                "{why}, and --dump-rotate waits: deleting dumps freed no space; are they still open, or \
+                 linked elsewhere?"
             );
         }
         let dumps = state.dumps.len();
@@ -334,8 +337,8 @@ impl Budget {
         match dumps {
             0 => format!("{why}, and there is no dump that --dump-rotate may delete"),
             _ => format!(
-                "{why}, and --dump-rotate deletes none of the {dumps} dumps that it may ({}): that wouldn't \
-                 make room",
+                "{why}, and --dump-rotate deletes none of the {dumps} dumps that it may ({}): that would \
+                 not free enough space",
                 size(bytes)
             ),
         }

@@ -1,5 +1,5 @@
-//! What stands around a dump's packets, for whoever has to rely on it later: the host, its kernel, the state
-//! of its clock, where the packets' times come from, and what the interfaces counted at the begin and the end
+//! The evidence beside a dump's packets, for those who rely on it later: the host, its kernel, the state of its
+//! clock, where the packets' times come from, and what the interfaces counted at the begin and the end
 //! of the window.
 
 use crate::annex::Annexes;
@@ -160,7 +160,7 @@ impl Circumstances {
         if self.counters.len() > SHOWN_MAX {
             let _ = writeln!(
                 text,
-                "counters of {} more interfaces stand in the log",
+                "counters of {} more interfaces are in the log",
                 self.counters.len() - SHOWN_MAX
             );
         }
@@ -172,7 +172,7 @@ fn source_words(source: TimestampSource) -> &'static str {
     match source {
         TimestampSource::Hardware => "by the network card (hardware)",
         TimestampSource::Kernel => "by the kernel of this host (kernel)",
-        TimestampSource::File => "as they stand in the capture file (file)",
+        TimestampSource::File => "as in the capture file (file)",
         TimestampSource::Generator => "made by the traffic generator (generator)",
     }
 }

@@ -9,7 +9,7 @@
 //! ```
 //! Of the index at most [`CHUNK_ENTRIES`] entries are in memory, and no more than its part of what all dumps
 //! may buffer ([`crate::buffers`]); while it is merged, [`READ_ENTRIES`] of each chunk. A file with more
-//! interfaces than its head has room for is written anew in the same way.
+//! interfaces than its head has room for is rewritten in the same way.
 
 use crate::buffers::{BUFFER_BYTES_MIN, Part};
 use crate::form::DumpFormat;
@@ -192,7 +192,7 @@ impl Sorted {
 /// Writes `main`, whose first `head.0` bytes are its head, and the late packets to `out`, merged by time. At
 /// equal times the main run goes first: it was read first. The head becomes `head.1` bytes long; what it
 /// holds is filled in later, or copied where its length stays. Interface descriptions that stand among the
-/// packets are left out: they stand in the head. `main` is read `buffer_bytes` at a time.
+/// packets are omitted: the head has them. `main` is read `buffer_bytes` at a time.
 pub(crate) fn rewrite(
     main: &mut File,
     late: Option<LateRun>,

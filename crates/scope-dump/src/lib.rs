@@ -28,14 +28,14 @@
 //! | [`target`] | where files go: a folder, one name, a pipe |
 //! | [`spool`] | where dumps gather their packets until these become one file |
 //! | `together` | every window of a run in one file |
-//! | [`budget`] | what the folder's dumps may take, and making room |
+//! | [`budget`] | the space of the folder's dumps, and making room |
 //! | [`buffers`] | what the files of all dumps may hold back together before it is written |
-//! | `mark` | by what a dump's file is known |
-//! | [`progress`] | how far it is, for whoever watches |
+//! | `mark` | how Wirescope recognises its own dump files |
+//! | [`progress`] | how far it is, for those who watch |
 //! | [`report`] | what became of a dump |
 //! | `gaps` | what its window lacks, by reason |
 //! | `joint` | what all windows of a run lack together |
-//! | [`late`] | packets that came too late for their place, merged in at the end |
+//! | [`late`] | late packets, merged in at the end |
 //!
 //! Absent on purpose: triggers' conditions, threads, and any change of a packet: its block is copied, only
 //! the interface number is patched, and a comment added to the packet that fired.

@@ -57,7 +57,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Packets that went out before their time since this was last asked.
+    /// Packets that went out before their time since the last call.
     pub fn take_early(&mut self) -> u64 {
         std::mem::take(&mut self.early)
     }
@@ -88,7 +88,7 @@ impl Waiting {
 }
 
 /// Packets behind the end of a window that may still grow. Bounded as the reorder buffer is: beyond, the
-/// latest are given up, which is a loss only if the window comes to reach them.
+/// latest are given up, which is a loss only if the window grows up to them.
 #[derive(Default)]
 pub struct Beyond {
     packets: BTreeMap<Position, Box<[u8]>>,

@@ -45,11 +45,11 @@ pub struct DumpOrder {
     pub pins: FirstPins,
     /// Where the files go.
     pub output: Arc<DumpOutput>,
-    /// How far it is, for whoever watches.
+    /// How far it is, for those who watch.
     pub progress: Arc<Progress>,
     /// What it shares with the run's other dumps.
     pub scans: Arc<Scans>,
-    /// Live: how long after the window's end to wait at most for workers that have stopped telling the time,
+    /// Live: how long after the window's end to wait at most for workers whose clocks have stopped,
     /// see [`crate::patience`]. `None`: as long as it takes. A dump that waits no longer isn't complete.
     pub patience: Option<Duration>,
     /// What time it is, and what it waits by.
@@ -58,7 +58,7 @@ pub struct DumpOrder {
     pub evidence: Arc<Evidence>,
 }
 
-/// What one dump asks of its timeline, whichever that is, and where it writes.
+/// One dump: what it keeps of its timeline, and where it writes.
 pub struct Dump {
     /// Number of the dump in the run, from 1.
     pub id: u64,
@@ -78,7 +78,7 @@ pub struct Dump {
     pub window: Arc<Window>,
     /// Where the files go.
     pub output: Arc<DumpOutput>,
-    /// How far it is, for whoever watches.
+    /// How far it is, for those who watch.
     pub progress: Arc<Progress>,
     /// What it may hold back in memory, with others.
     pub buffers: Arc<Buffers>,

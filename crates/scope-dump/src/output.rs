@@ -7,12 +7,12 @@
 //! Interfaces are numbered by first use; of a packet block the four bytes that name its interface are
 //! patched, and the packet that fired gets a comment. With a second interface, some link types change to the
 //! number that libpcap reads in such files ([`LinkType::alias`]). An interface for which the head has no room
-//! is described where it first occurs, and at the end the file is written anew, with a larger head. A file
+//! is described where it first occurs, and at the end the file is rewritten with a larger head. A file
 //! that can't be written any more (a full disk, a budget that is used up) keeps its whole blocks, is closed
 //! and named, and says what it lacks.
 //!
 //! Into a pipe everything goes as it comes: a short header and the interfaces known by then, those that are
-//! met later where they first occur, packets that come too late for their position behind it, and at the end the
+//! met later where they first occur, late packets behind newer ones, and at the end the
 //! facts, in the statistics blocks. A reader that goes away ends it.
 
 use crate::annex::Annexed;
@@ -76,7 +76,7 @@ struct Described {
     timestamps: Option<TimestampSource>,
     /// Packets of it.
     packets: u64,
-    /// Bytes of a packet that were asked for; 0: all.
+    /// Snap length: bytes kept of a packet; 0: all.
     snap_len: u32,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct OutFile {
     /// Interfaces from this number on are described among the packets.
     described_within: Option<u32>,
     evidence: Arc<Evidence>,
-    /// Measures how long the disk is waited for.
+    /// Measures the waits for the disk.
     progress: Arc<Progress>,
     /// Interfaces that have packets here.
     used: usize,
@@ -121,7 +121,7 @@ pub(crate) struct OutFile {
     late: Option<LateRun>,
     /// What the late run holds.
     late_tally: Tally,
-    /// Packets that stand behind their position, in a pipe.
+    /// Packets that stand after newer ones, in a pipe.
     out_of_order: u64,
     pub packets: u64,
     pub bytes: u64,
@@ -137,7 +137,7 @@ pub(crate) struct OutFile {
 }
 
 impl OutFile {
-    /// `intro` is what is known of the dump by now: a pipe is told at once.
+    /// `intro` is what is known of the dump by now: a pipe gets it at once.
     pub(crate) fn create(
         output: &Arc<DumpOutput>,
         interfaces: &dyn Interfaces,
@@ -205,7 +205,7 @@ impl OutFile {
         Ok(file)
     }
 
-    /// From now on `progress` knows how long its disk is waited for.
+    /// From now on `progress` measures how long it waits for its disk.
     pub(crate) fn with_progress(self, progress: &Arc<Progress>) -> OutFile {
         OutFile { progress: progress.clone(), ..self }
     }
@@ -438,7 +438,7 @@ impl OutFile {
         result
     }
 
-    /// Writes what was gathered, if it is enough. Called while nothing of the ring is held for it.
+    /// Writes the buffer, if it is full enough. Called while nothing of the ring is held for it.
     pub(crate) fn flush_full(&mut self) {
         if self.error.is_none()
             && self.buffer.len() >= BUFFER_BYTES.min(self.part.share())
@@ -448,7 +448,7 @@ impl OutFile {
         }
     }
 
-    /// Hands what there is to the reader of a pipe, while nothing else is to be done.
+    /// Writes what there is into a pipe, while there is nothing else to do.
     pub(crate) fn flush_to_pipe(&mut self) {
         if self.output.is_stream()
             && self.error.is_none()
@@ -459,12 +459,12 @@ impl OutFile {
         }
     }
 
-    /// Whether the pipe takes nothing more.
+    /// Whether the reader of the pipe is gone.
     pub(crate) fn reader_gone(&self) -> bool {
         self.output.is_stream() && self.error.is_some()
     }
 
-    /// Gives up: what is whole on disk stays, the rest counts as unwritten.
+    /// Gives up: whole blocks on disk stay, the rest counts as unwritten.
     fn fail(&mut self, error: io::Error) {
         self.buffer = Vec::new();
         self.part.resize(0);
@@ -481,10 +481,10 @@ impl OutFile {
         self.error = Some(error);
     }
 
-    /// Why packets aren't in the file.
+    /// Why packets are not in the file.
     pub(crate) fn failure(&self) -> Option<String> {
         let beyond = (self.unwritten.packets > 0).then(|| {
-            "packets after 2106-02-07 don't fit into a pcap file; write --dump-format pcapng".to_string()
+            "a pcap file cannot hold packets after 2106-02-07; use --dump-format pcapng".to_string()
         });
         let unsynced =
             self.unsynced.as_ref().map(|error| format!("written, but perhaps not on the disk: {error}"));
@@ -571,8 +571,8 @@ impl OutFile {
         }
     }
 
-    /// Patches the header and gives the file its name; where it is. A pipe is told the facts, and has no
-    /// name.
+    /// Patches the header and gives the file its name; where it is. A pipe gets the facts at its end, and has
+    /// no name.
     ///
     /// # Errors
     /// It has no name. Where only the wait for the disk fails it gets its name, and says so.
@@ -616,7 +616,7 @@ impl OutFile {
         Ok(())
     }
 
-    /// Something failed after the file got its name: its header says so, as far as the disk takes that.
+    /// Something failed after the file got its name: its header says so, if the disk accepts that.
     pub(crate) fn rewrite_head(&mut self, report: &DumpReport) {
         if !self.output.is_stream() && self.write_head(report).is_ok() {
             let _ = self.output.disk.sync(&self.file);
@@ -638,7 +638,7 @@ impl OutFile {
         let mut facts = facts(report);
         if self.out_of_order > 0 {
             facts.push_str(&format!(
-                "\nout of order: {} packets came too late for their position",
+                "\nout of order: {} packets came late and stand after newer ones",
                 self.out_of_order
             ));
         }
@@ -648,7 +648,7 @@ impl OutFile {
 }
 
 /// Gives a dump's files their names, that of `main_type` without a suffix and last: its header says what
-/// became of the others. What gets no name is not kept. `restate` says anew in the report what the files
+/// became of the others. What gets no name is not kept. `restate` updates the report: what the files
 /// hold, and what is missing.
 pub(crate) fn publish(
     output: &Arc<DumpOutput>,
@@ -709,7 +709,7 @@ pub fn write_nothing(output: &Arc<DumpOutput>, ring: &Ring, fallback: LinkType) 
         link_type,
         &evidence,
         &Arc::default(),
-        "no dump was made: nothing fired",
+        "no dump was made: no trigger fired",
     )?;
     file.finish_packets(ring, ring.interface_of(link_type), (0, 0), 0);
     file.error.map_or(Ok(()), Err)
@@ -758,7 +758,7 @@ fn name(
                 Ok(()) => return Ok(name),
             }
         }
-        let text = format!("{} and {NAMES_MAX} names like it are taken", first.display());
+        let text = format!("{} and {NAMES_MAX} names like it exist already", first.display());
         Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
     })?;
     Ok(path_now(folder).join(named))

@@ -1,5 +1,5 @@
-//! What a dump asks of packets of one link type: their keys first, all of a segment at once, the filter where
-//! those say maybe.
+//! A dump's filter for packets of one link type: their keys first, all of a segment at once, then the filter
+//! where those say maybe.
 
 use scope_filter::{Asked, Filter, FilterEngine, Predicate};
 use scope_packet::{Headers, LinkType};
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// From so many packets on a filter runs as machine code: making it takes as long as interpreting it for
-/// about so many, and of a thousand dumps that begin at once most never come to ask so often.
+/// about so many, and of a thousand dumps that begin at once most never evaluate so many.
 const NATIVE_FROM: u64 = 16_384;
 
 /// A dump's filter for packets of one link type.
@@ -24,7 +24,7 @@ pub(crate) struct Sieve {
 }
 
 impl Sieve {
-    /// Derives from the filter what is asked of the keys: some 10 µs to milliseconds.
+    /// Derives the key test from the filter: some 10 µs to milliseconds.
     pub(crate) fn new(filter: &Filter, engine: FilterEngine, link_type: LinkType) -> Sieve {
         let predicate = filter.for_link(link_type);
         let patterns = filter.screen(link_type).patterns(PATTERNS_MAX).into_iter();
@@ -45,12 +45,12 @@ impl Sieve {
         self.link_type
     }
 
-    /// Passes every packet that the filter takes.
+    /// Passes every packet that the filter matches.
     pub(crate) fn keys(&self) -> &KeyTest {
         &self.keys
     }
 
-    /// Which of at most [`scope_filter::ASKED_MAX`] packets the filter takes: a bit each.
+    /// Which of at most [`scope_filter::ASKED_MAX`] packets the filter matches: a bit each.
     pub(crate) fn matches<'a>(&self, candidates: &[Candidate<'a>]) -> u64 {
         let ask = |candidate: &Candidate<'a>| {
             let block = candidate.block;
@@ -62,8 +62,8 @@ impl Sieve {
         self.predicate.matches_batch(&asked, u64::MAX)
     }
 
-    /// Makes machine code of the filter when it turns out to be asked often. Without it the interpreter
-    /// answers the same.
+    /// Makes machine code of the filter once it has been evaluated often. Without it the interpreter answers the
+    /// same.
     fn count(&self, packets: u64) {
         let before = self.evaluated.fetch_add(packets, Ordering::Relaxed);
         if self.engine == FilterEngine::Native

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes of a record in front of its block.
 const HEAD_BYTES: usize = 28;
-/// Runs of one spool at most; beyond, packets that come too late aren't taken.
+/// Runs of one spool at most; beyond, late packets are not stored.
 const RUNS_MAX: usize = 1 << 20;
 /// Names of triggers that the header of the one file has.
 pub(crate) const NAMES_MAX: usize = 8;
@@ -175,7 +175,7 @@ impl Default for Record {
 }
 
 impl Record {
-    /// Takes over what another window says of the same packet: who fired there.
+    /// Adds what another window says of the same packet: which trigger fired there.
     fn join(&mut self, other: Record) {
         for comment in other.comments {
             if !self.comments.contains(&comment) {
@@ -247,7 +247,7 @@ pub(crate) struct Gathering {
 }
 
 impl Gathering {
-    /// Into `spool`; `progress` knows how long the disk is waited for.
+    /// Into `spool`; `progress` measures the waits for its disk.
     pub fn new(spool: &Arc<Spool>, progress: &Arc<Progress>) -> Gathering {
         Gathering {
             spool: spool.clone(),
@@ -264,7 +264,7 @@ impl Gathering {
         }
     }
 
-    /// Takes a packet.
+    /// Adds a packet.
     pub fn write(
         &mut self,
         interfaces: &dyn Interfaces,
@@ -314,7 +314,7 @@ impl Gathering {
             let mut state = self.spool.lock();
             if state.runs.len() >= RUNS_MAX {
                 self.error.get_or_insert_with(|| {
-                    io::Error::other("too many packets came too late for their position")
+                    io::Error::other("the spool (a temporary file) has no room for more late packets")
                 });
                 self.taken.subtract(&spooled);
                 self.unwritten.add(&spooled);

@@ -13,7 +13,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// One packet's block; `snap_len` bytes of it were asked for, 0: all.
+    /// One packet's block, captured with snap length `snap_len`; 0: all of it.
     pub(crate) fn of(time_ns: i64, block: &[u8], snap_len: u32) -> Tally {
         let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
         let cut = u64::from(len < original_len && (snap_len == 0 || len < snap_len));

@@ -25,7 +25,7 @@ pub enum Target {
         /// Its name; a second link type's file is `NAME_LINKTYPE.EXT`.
         name: OsString,
     },
-    /// A single dump, into a pipe or the like: written as it comes, nothing is put right later. It takes one
+    /// A single dump, into a pipe or the like: written as it comes, nothing is corrected later. It holds one
     /// link type.
     Stream(File),
 }
@@ -35,11 +35,11 @@ pub enum Target {
 pub struct DumpOutput {
     /// Their form.
     pub format: DumpFormat,
-    /// Their place.
+    /// Where they go.
     pub target: Target,
-    /// What they may take, where that is bounded.
+    /// The bound of their space, if there is one.
     pub budget: Option<Arc<Budget>>,
-    /// By what their files are made.
+    /// How their files are made.
     pub disk: Arc<dyn Disk>,
     /// Gathers all windows, where they become one file at the run's end.
     pub spool: Option<Arc<Spool>>,
@@ -79,17 +79,16 @@ impl DumpOutput {
         self.folder().is_some_and(|folder| folder.is_removed())
     }
 
-    /// Why something couldn't be written, with its place: a folder that was removed fails with whatever its
-    /// file system says.
+    /// Why something couldn't be written, and where: in a removed folder each file system fails differently.
     pub(crate) fn fault(&self, cause: String) -> String {
         match self.is_removed() {
-            true => format!("the folder {} was removed", self.place()),
-            false => format!("{}: {cause}", self.place()),
+            true => format!("the folder {} was removed", self.location()),
+            false => format!("{}: {cause}", self.location()),
         }
     }
 
-    /// The place in words.
-    pub fn place(&self) -> String {
+    /// The folder's path, for messages.
+    pub fn location(&self) -> String {
         self.folder().map_or("the output".to_string(), |folder| folder.path().display().to_string())
     }
 

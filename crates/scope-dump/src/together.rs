@@ -42,7 +42,7 @@ impl Spool {
         // What of the spool wasn't read: several windows may have gathered the same packet.
         let mut unread = 0;
         if let Err(cause) = read {
-            error.get_or_insert(format!("the spool can't be read: {cause}"));
+            error.get_or_insert(format!("the spool (a temporary file) cannot be read: {cause}"));
             let read: u64 = files.values().map(|file| file.packets + file.unwritten.packets).sum();
             unread = state.packets.saturating_sub(read + refused.packets);
         }
@@ -124,7 +124,7 @@ impl Files<'_> {
             self.files.keys().next().filter(|_| matches!(self.output.target, Target::Stream(_)))
         {
             return Err(format!(
-                "a pipe takes one link type, here {}: packets of {} are left out; write into a file",
+                "a pipe holds one link type, here {}: packets of {} are omitted; write to a file: -w FILE",
                 taken.name(),
                 link_type.name()
             ));

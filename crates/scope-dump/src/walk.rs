@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What one dump asks of the ring.
+/// What one dump requests of the ring.
 pub(crate) struct Request {
     /// The window's era, and where it begins.
     pub era: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Request {
     pub hit_ns: i64,
     /// Its part in what dumps share.
     pub reader: Reader,
-    /// Live: how long to wait for workers that have stopped telling the time; `None`: as long as it takes.
+    /// Live: how long to wait for workers whose clocks have stopped; `None`: as long as it takes.
     pub patience: Option<Duration>,
     /// What it waits by.
     pub clock: Arc<dyn Clock>,
@@ -47,7 +47,7 @@ pub(crate) struct RingTimeline {
     hold: Arc<Hold>,
     request: Request,
     patience: Option<Patience>,
-    /// When it was last asked how far everything is settled, and what the answer was.
+    /// When it last looked how far everything is settled, and the result.
     looked: Duration,
     settled: Moment,
     /// The ring's beats before that.
@@ -138,7 +138,7 @@ impl RingTimeline {
             let own = held.take(segment);
             let was_held = own.is_some();
             let Some(pinned) = own.or_else(|| self.ring.pin(segment)) else {
-                recycled = sequence + 1; // the next one that is there tells how much is missing
+                recycled = sequence + 1; // the next one that is there shows how much is missing
                 continue;
             };
             self.note_missing(lane, at.packet, pinned.first_packet());
@@ -416,7 +416,8 @@ mod tests {
             }
             prop_assert!(missing.spans.len() <= most);
             let spans: Vec<(u64, u64, bool)> = missing.spans.iter().map(|(&from, &(to, exact))| (from, to, exact)).collect();
-            prop_assert!(spans.windows(2).all(|pair| pair[0].1 < pair[1].0), "apart, and in order: {spans:?}");
+            prop_assert!(spans.windows(2).all(|pair| pair[0].1 < pair[1].0), "apart, and in order: \
+                {spans:?}");
             let within = |number: &u64| spans.iter().find(|(from, to, _)| (from..to).contains(&number));
             prop_assert!(model.iter().all(|number| within(number).is_some()), "none is forgotten");
             let exact = spans.iter().filter(|span| span.2).flat_map(|span| span.0..span.1);

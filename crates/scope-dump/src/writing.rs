@@ -37,7 +37,7 @@ pub(crate) struct Writing<'a> {
     gathering: Option<Gathering>,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
-    /// Packets of a link type that a pipe doesn't take, and what that means in words.
+    /// Packets of a second link type, which a pipe cannot hold, and the message about them.
     unfit: Option<(String, Tally)>,
 }
 
@@ -92,8 +92,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// A round has ended, in which `any` packets were looked at: without, the reader of a pipe gets what
-    /// there is.
+    /// A round has ended. Where it looked at no packet (`any`), the reader of a pipe gets what there is.
     pub(crate) fn end_round(&mut self, any: bool) {
         if self.files.values().any(OutFile::reader_gone) {
             self.progress.set_reader_gone();
@@ -126,13 +125,16 @@ impl<'a> Writing<'a> {
         self.files.get_mut(&link_type)
     }
 
-    /// Why packets of a link type can't be written: a pipe takes one, that of the packet that fired, or the
+    /// Why packets of a link type can't be written: a pipe holds one, that of the packet that fired, or the
     /// first.
     fn misfit(&self, link_type: LinkType) -> Option<String> {
         let taken = self.hit.map(|hit| hit.link_type).or(self.files.keys().next().copied())?;
         (self.output.is_stream() && taken != link_type).then(|| {
             let (taken, other) = (taken.name(), link_type.name());
-            format!("a pipe takes one link type, here {taken}: packets of {other} are left out; write into a folder")
+            format!(
+                "a pipe holds one link type, here {taken}: packets of {other} are omitted; write to a \
+                folder: --out FOLDER"
+            )
         })
     }
 
@@ -171,7 +173,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Says in the report what the dump has, and what it lacks: `lacks`, and what couldn't be written so far.
+    /// States in the report what the dump has, and what it lacks: `lacks`, and what couldn't be written so far.
     fn state(&self, files: &BTreeMap<LinkType, OutFile>, report: &mut DumpReport, lacks: &[Gap]) {
         report.packets = files.values().map(|file| file.packets).sum();
         report.bytes = files.values().map(|file| file.bytes).sum();

@@ -182,7 +182,7 @@ fn a_pipe_whose_window_begins_with_another_link_type_gets_the_packets_of_the_hit
     assert!(read_file(&path).keys().all(|(lane, _)| *lane == 1));
     assert_eq!(read_file(&path).len() as u64, PACKETS);
     assert!(
-        report.error.as_deref().is_some_and(|error| error.contains("takes one link type")),
+        report.error.as_deref().is_some_and(|error| error.contains("holds one link type")),
         "{report:#?}"
     );
 }

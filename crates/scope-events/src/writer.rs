@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const HITS_LISTED_MAX: u32 = 100;
 /// Lines that wait for the writer; beyond, hits become counts and other events wait.
 const QUEUE_MAX: usize = 4096;
-/// How often is looked whether the last words are written.
+/// How often to look whether the last line is written.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The wall clock, ns since the epoch.
@@ -33,11 +33,11 @@ pub struct Events {
     /// The writer has written everything, or there is none.
     written: Arc<AtomicBool>,
     hits: Mutex<HitLog>,
-    /// What became of reopening since it was last asked for; each order gives one at most.
+    /// Outcomes of reopening since the last call; each order gives one at most.
     reopened: Arc<Mutex<Vec<Reopened>>>,
 }
 
-/// What became of an order to open the log anew.
+/// The outcome of an order to reopen the log.
 #[derive(Debug)]
 pub enum Reopened {
     /// It was moved or removed, and goes on in a new file.
@@ -114,7 +114,7 @@ impl Events {
         }
     }
 
-    /// What became of it since this was last asked.
+    /// The outcomes of [`Events::reopen`] since the last call.
     pub fn take_reopened(&self) -> Vec<Reopened> {
         std::mem::take(&mut self.reopened.lock().expect("no panic while held"))
     }
@@ -156,7 +156,7 @@ impl Events {
         }
     }
 
-    /// The last line of a run that ends its process now: nobody logs behind it. Waits `patience` at most,
+    /// Logs the last line of a run that ends its process now: no line follows it. Waits `patience` at most,
     /// also while others wait for the disk; whether everything is written.
     pub fn log_last(&self, event: impl Into<Event>, patience: Duration) -> bool {
         let until = Instant::now() + patience;
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_logged_behind_the_last_words() {
+    fn nothing_is_logged_after_the_last_line() {
         let (folder, events) = log();
         for n in 0..1000 {
             events.log(status(n));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_wait_no_longer_than_they_may() {
+    fn the_last_line_waits_no_longer_than_they_may() {
         let (_folder, events) = log();
         let _other = events.sender.lock().unwrap(); // waits for its disk
         let begun = Instant::now();

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct DiskBehaviour {
     /// One act takes up to so long, ns.
     pub act_ns: i64,
-    /// Nothing gets on from here to there.
+    /// Nothing makes progress from here to there.
     pub frozen_ns: Option<(i64, i64)>,
     /// It is full after so many bytes.
     pub bytes_max: Option<u64>,

@@ -1,9 +1,9 @@
-//! What one trigger has learnt of which hits make a dump filter, so that a hostile sender can't have the same
-//! failure found again and again.
+//! What one trigger knows of which hits make a dump filter, so that a hostile sender can't make it compile the
+//! same failure again and again.
 //!
 //! ```text
-//! shape known        the answer is kept: some 100 ns
-//! shape not known    the text is compiled, up to a millisecond, and the answer kept
+//! shape known        the outcome is kept: some 100 ns
+//! shape not known    the text is compiled, up to a millisecond, and the outcome kept
 //!                    at most FAILURES_AT_ONCE such texts in a row fail, then FAILURES_PER_S in a second of capture time:
 //!                    beyond that a hit of a shape that isn't known counts as one that makes no filter
 //! ```
@@ -13,7 +13,7 @@
 use scope_filter::Shape;
 use std::collections::{HashMap, VecDeque};
 
-/// Answers that one trigger keeps; of more, the latest.
+/// Outcomes that one trigger keeps; of more, the latest.
 pub const OUTCOMES_MAX: usize = 256;
 /// Texts that may fail one after another before failures are rationed.
 pub const FAILURES_AT_ONCE: u32 = 32;
@@ -34,7 +34,7 @@ pub enum Outcome {
 /// What is to be done about a hit whose filter is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Compile, and tell [`CompileCache::learn`].
+    /// Compile, and report to [`CompileCache::record`].
     Compile,
     /// Too many have failed lately to compile another that isn't known to fit.
     Rationed,
@@ -75,7 +75,7 @@ impl CompileCache {
         Next::Rationed
     }
 
-    /// Keeps what compiling has shown.
+    /// Keeps the outcome of compiling.
     pub fn record(&mut self, shape: &Shape, outcome: Outcome) {
         if outcome != Outcome::Fits {
             self.failures_left = self.failures_left.saturating_sub(1);
@@ -90,7 +90,7 @@ impl CompileCache {
         }
     }
 
-    /// Hits that were counted as making no filter without a look, because too many had failed.
+    /// Hits that were counted as making no filter unexamined, because too many had failed.
     pub fn rationed(&self) -> u64 {
         self.rationed
     }
@@ -105,7 +105,7 @@ impl CompileCache {
         const STEP_NS: i64 = 1_000_000_000 / FAILURES_PER_S as i64;
         let passed_ns = clock_ns.saturating_sub(self.given_ns);
         if !(0..STEP_NS).contains(&passed_ns) {
-            // A clock that stepped back gives nothing back, and begins anew there.
+            // A clock that stepped back gives nothing back, and starts again there.
             let back = u32::try_from((passed_ns / STEP_NS).max(0)).unwrap_or(u32::MAX);
             self.failures_left = self.failures_left.saturating_add(back).min(FAILURES_AT_ONCE);
             self.given_ns = clock_ns;
@@ -136,7 +136,7 @@ mod tests {
     const UNFIT: Outcome = Outcome::Unfilled("$srcPort");
 
     #[test]
-    fn an_answer_is_kept() {
+    fn an_outcome_is_kept() {
         let mut cache = CompileCache::default();
         assert_eq!(cache.known(&shape(1)), None);
         assert_eq!(cache.admit(&shape(1), S, false), Next::Compile);
@@ -154,14 +154,14 @@ mod tests {
         let mut cache = CompileCache::default();
         cache.record(&shape(7), Outcome::Fits);
         let mut fail = |at_ns: i64, ports: std::ops::Range<u16>, waits| {
-            let mut asked = 0;
+            let mut compiled = 0;
             for port in ports {
                 if cache.admit(&shape(port), at_ns, waits) == Next::Compile {
-                    asked += 1;
+                    compiled += 1;
                     cache.record(&shape(port), UNFIT);
                 }
             }
-            (asked, cache.admit(&shape(7), at_ns, waits), cache.rationed())
+            (compiled, cache.admit(&shape(7), at_ns, waits), cache.rationed())
         };
         assert_eq!(fail(S, 100..200, false), (FAILURES_AT_ONCE, Next::Compile, 68));
         assert_eq!(
@@ -174,11 +174,16 @@ mod tests {
             (0, Next::Compile, 168),
             "a clock that stepped back gives nothing back"
         );
-        assert_eq!(fail(S, 310..330, true), (20, Next::Compile, 168), "a worker that can wait asks them all");
+        assert_eq!(
+            fail(S, 310..330, true),
+            (20, Next::Compile, 168),
+            "a worker that can wait compiles \
+            them all"
+        );
     }
 
     #[test]
-    fn the_answers_are_bounded_and_the_latest_are_kept() {
+    fn the_outcomes_are_bounded_and_the_latest_are_kept() {
         let mut cache = CompileCache::default();
         for port in 0..1000 {
             cache.record(&shape(port), Outcome::Fits);

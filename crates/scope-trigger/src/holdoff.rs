@@ -17,7 +17,7 @@ pub const HOLDOFF_KEYS_MAX: usize = 65_536;
 /// Fires that one hit forgets at most: more than it adds, so that the table empties.
 const FORGOTTEN_MAX: usize = 2;
 
-/// The last fires of one trigger, by what they are told apart by.
+/// The last fires of one trigger, by key.
 #[derive(Debug, Default)]
 pub struct Holdoff {
     holdoff_ns: i64,

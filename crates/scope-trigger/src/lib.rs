@@ -11,7 +11,7 @@
 //! | [`window`] | the span of capture time that a dump covers, and how it grows and closes |
 //! | [`windows`] | those of one trigger, by the values of their hits |
 //! | [`places`] | the cap on dumps at once |
-//! | [`fits`] | which hits make a dump filter, as far as it is known |
+//! | [`compile_cache`] | which hits make a dump filter, as far as it is known |
 //! | [`holdoff`] | the time after a fire in which nothing fires, by the values of the hits |
 //!
 //! Everything here runs in capture time: a file gives the same verdicts at any speed. Absent on purpose:

@@ -17,7 +17,7 @@ const WAIT_STEP: Duration = Duration::from_millis(10);
 /// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// Some dump that holds one needs no further packet of the asking worker: waiting helps.
+    /// Some dump that holds one needs no further packet of the worker that requests it: waiting helps.
     ForNow,
     /// Waiting doesn't help, or isn't possible.
     ForGood,
@@ -25,7 +25,7 @@ pub enum Full {
     Enough,
 }
 
-/// Who asks for a place.
+/// Who requests a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requester {
     /// A worker of a live source.

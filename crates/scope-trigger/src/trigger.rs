@@ -30,7 +30,7 @@ pub struct TriggerConfig {
     pub response: Response,
     /// Holdoff, ns; 0: none.
     pub holdoff_ns: i64,
-    /// What the holdoff is told apart by; `None`: by the values that the response takes from the packet.
+    /// The holdoff's key; `None`: the values that the response reads from the packet.
     pub holdoff_key: Option<Template>,
     /// Disarmed after its first fire.
     pub single: bool,
@@ -66,7 +66,7 @@ struct Terms {
     values: Result<Values, &'static str>,
     /// What decides whether that is a filter; `None`: nothing of a packet does.
     shape: Option<Shape>,
-    /// What its holdoff is told apart by; `None`: no holdoff.
+    /// Its key for the holdoff; `None`: no holdoff.
     key: Option<Values>,
 }
 
@@ -78,7 +78,7 @@ struct State {
     holdoff: Holdoff,
     /// Which hits make a filter, as far as it is known.
     cache: CompileCache,
-    /// Windows that may still take in hits; at most twice as many as there are places.
+    /// Windows that may still be extended; at most twice as many as there are places.
     windows: Windows,
     counts: HitCounts,
     misses: Misses,

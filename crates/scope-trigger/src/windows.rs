@@ -1,4 +1,4 @@
-//! The windows of one trigger that may still take in hits, or say where the next one begins; by the values of
+//! The windows of one trigger that may still be extended, or limit where the next one begins; by the values of
 //! the hits that opened them.
 
 use crate::window::Window;

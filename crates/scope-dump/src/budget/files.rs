@@ -1,4 +1,4 @@
-//! The files of a folder that are dumps: listed, told apart, deleted. No link is followed, and nothing else
+//! The files of a folder that are dumps: listed, recognised, deleted. No link is followed, and nothing else
 //! is touched.
 //!
 //! A file counts by the blocks that it has on its disk, and only where name and mark say that it is

@@ -1,5 +1,5 @@
-//! What a run knows of the others that keep the same budget, and what it tells them: claims in blocks, so
-//! that a write seldom asks.
+//! What a run knows of the other runs that keep the same budget, and what it reports to them: claims in blocks,
+//! so that few writes need the table.
 
 use super::table::{Line, TABLE_FILE, Table, View};
 use scope_folder::Folder;
@@ -26,8 +26,8 @@ pub(super) struct Others {
     named_read: u64,
     deleted_read: u64,
     /// What this run did and the table doesn't have yet.
-    named_untold: u64,
-    deleted_untold: u64,
+    named_unreported: u64,
+    deleted_unreported: u64,
     looked: Option<Instant>,
     /// When the table's name was looked at last.
     checked: Option<Instant>,
@@ -57,7 +57,7 @@ impl Others {
         match Table::join(folder, &own) {
             Ok(table) => {
                 self.table = Some(table);
-                (self.named_untold, self.deleted_untold) = (0, 0); // the folder is read anew
+                (self.named_unreported, self.deleted_unreported) = (0, 0); // the folder is read again
                 self.refresh(true);
                 Ok(())
             }
@@ -138,8 +138,8 @@ impl Others {
     /// Claims what files without a name take once `bytes` more than `making` are written. `has` says, of what
     /// it finds, whether there is room for so many more.
     pub(super) fn claim(&mut self, making: u64, bytes: u64, has: impl Fn(&Others, u64) -> bool) -> Claimed {
-        // What got a name and isn't told is claimed still.
-        let making = making.saturating_add(self.named_untold);
+        // What got a name and isn't reported is claimed still.
+        let making = making.saturating_add(self.named_unreported);
         let wanted = making.saturating_add(bytes);
         let alone = |others: &Others| if has(others, bytes) { Claimed::Yes } else { Claimed::NoRoom };
         if self.table.is_none() || wanted <= self.own.claim {
@@ -166,16 +166,16 @@ impl Others {
         self.report_and_wait(named, deleted, making, true);
     }
 
-    /// The same where nobody may be waited for: what can't be said now is said the next time.
+    /// The same without waiting: what can't be reported now is reported the next time.
     pub(super) fn report_at_once(&mut self, making: u64) {
         self.report_and_wait(0, 0, making, false);
     }
 
     fn report_and_wait(&mut self, named: u64, deleted: u64, making: u64, waits: bool) {
-        self.named_untold = self.named_untold.saturating_add(named);
-        self.deleted_untold = self.deleted_untold.saturating_add(deleted);
+        self.named_unreported = self.named_unreported.saturating_add(named);
+        self.deleted_unreported = self.deleted_unreported.saturating_add(deleted);
         let claim = in_blocks(making);
-        let is_news = self.named_untold > 0 || self.deleted_untold > 0 || claim < self.own.claim;
+        let is_news = self.named_unreported > 0 || self.deleted_unreported > 0 || claim < self.own.claim;
         if is_news && self.table.is_some() {
             self.turn(waits, |others, table| others.write(table, claim.min(others.own.claim)));
         }
@@ -184,7 +184,7 @@ impl Others {
     /// In a turn: counts first, so that what got a name is claimed or named at any moment, if not both.
     fn write(&mut self, table: &Table, claim: u64) -> io::Result<()> {
         let (named, deleted) =
-            (std::mem::take(&mut self.named_untold), std::mem::take(&mut self.deleted_untold));
+            (std::mem::take(&mut self.named_unreported), std::mem::take(&mut self.deleted_unreported));
         if named > 0 || deleted > 0 {
             self.view.named = self.view.named.saturating_add(named);
             self.view.deleted = self.view.deleted.saturating_add(deleted);

@@ -19,7 +19,7 @@ impl Gain {
     }
 }
 
-/// Room under each bound that was asked for, bytes.
+/// Room under each bound, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     of_budget: Option<i128>,
@@ -33,8 +33,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Where dumps take `used` bytes, and the file system has `space`: free bytes, and all. Where that can't
-    /// be asked, writing says what is wrong.
+    /// Where dumps take `used` bytes, and the file system has `space`: free bytes, and all. Where that is
+    /// unknown, writing shows what is wrong.
     pub(super) fn new(limits: &Limits, used: u64, space: Option<(u64, u64)>) -> Room {
         let of_budget = limits.bytes_max.map(|max| i128::from(max) - i128::from(used));
         let bound = limits.free_min.zip(space).map(|(min, (free, total))| match min {
@@ -104,14 +104,14 @@ impl Room {
     pub(super) fn why(&self) -> String {
         match (self.of_budget, self.of_disk) {
             (Some(of_budget), of_disk) if of_disk.is_none_or(|of_disk| of_budget <= of_disk) => format!(
-                "the dumps of this folder take {} of the {} of --dump-budget{}",
+                "the dumps in this folder use {} of the {} of --dump-budget{}",
                 size(self.used),
                 size(self.budget),
-                if self.is_of_another_run { ", that of another run here, which is smaller" } else { "" }
+                if self.is_of_another_run { ", the smaller budget of another run here" } else { "" }
             ),
             (_, Some(_)) => {
                 format!(
-                    "{} are free on the file system, --dump-min-free keeps {}",
+                    "{} are free on the file system, and --dump-min-free reserves {}",
                     size(self.free),
                     size(self.free_min)
                 )

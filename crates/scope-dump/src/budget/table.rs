@@ -8,8 +8,8 @@
 //!   4032  line 63
 //! ```
 //! A run locks its line for as long as it lives, and the head for each turn, which is a few microseconds. The
-//! locks end with the process (`scope_folder::locks`), so nobody asks which process that was. The line of a
-//! run that is gone, by its end or a kill, is *buried* by whoever finds it: its claim counts as named, until
+//! locks end with the process (`scope_folder::locks`), so no run needs to know which process that was. The line of a
+//! run that is gone, by its end or a kill, is *buried* by the run that finds it: its claim counts as named, until
 //! those that are left have read the folder again, and know better.
 //! ```text
 //!  claim   lock | read all | is there room? | write my claim | unlock        then the bytes are written
@@ -104,7 +104,7 @@ impl Table {
         Err(io::Error::new(
             io::ErrorKind::QuotaExceeded,
             format!(
-                "{RUNS_MAX} runs keep the budget of this folder already; write into another one, or end one \
+                "{RUNS_MAX} runs share the budget of this folder already; use another folder, or end one \
                  of them"
             ),
         ))
@@ -116,7 +116,7 @@ impl Table {
         let mut magic = [0; MAGIC.len()];
         if len > 0 && (self.file.read_exact_at(&mut magic, 0).is_err() || magic != *MAGIC) {
             let text = format!(
-                "it is no table of wirescope's: move it away, or write --out with another folder \
+                "it is not a budget table of wirescope: move it away, or use --out with another folder \
                  ({TABLE_FILE})"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));

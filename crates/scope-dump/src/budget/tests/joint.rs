@@ -234,7 +234,10 @@ fn what_one_run_is_making_counts_for_the_others_and_the_smaller_budget_holds() {
     small.budget.look();
     assert!(small.budget.is_full());
     let error = large.open[0].0.charge(MIB).unwrap_err().to_string();
-    assert!(error.contains("4.0 MiB of the 4.0 MiB of --dump-budget, that of another run here"), "{error}");
+    assert!(
+        error.contains("4.0 MiB of the 4.0 MiB of --dump-budget, the smaller budget of another run"),
+        "{error}"
+    );
     assert_eq!(large.budget.usage().used, 4 * MIB);
     assert!(large.budget.is_bounded_by_another() && !small.budget.is_bounded_by_another());
     small.kill();
@@ -257,7 +260,7 @@ fn a_claim_is_asked_for_in_blocks_and_nobody_waits_long_for_a_run_that_was_stopp
     }
     run.budget.lock().others.wait_no_more();
     let error = run.open[0].0.charge(CLAIM_BYTES).unwrap_err().to_string();
-    assert!(error.contains("another run doesn't let go of wirescope.budget"), "{error}");
+    assert!(error.contains("another run holds the lock of wirescope.budget"), "{error}");
     drop(table);
     assert!(run.charge(0, CLAIM_BYTES));
 }
@@ -402,7 +405,7 @@ fn what_is_no_table_is_refused_and_where_there_can_be_none_that_is_said() {
     check(&|path| std::fs::create_dir(path).unwrap(), "it is a folder");
     check(
         &|path| std::fs::write(path, "somebody's accounts").unwrap(),
-        "it is no table of wirescope's: move it away",
+        "it is not a budget table of wirescope: move it away",
     );
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("gone");
@@ -416,7 +419,7 @@ fn what_is_no_table_is_refused_and_where_there_can_be_none_that_is_said() {
     let runs: Vec<Run> = (0..table::RUNS_MAX).map(|_| Run::new(place.path(), 4 * MIB, false)).collect();
     let budget = open(place.path(), Limits { bytes_max: Some(4 * MIB), ..Limits::default() });
     let error = budget.join().unwrap_err().to_string();
-    assert!(error.contains("63 runs keep the budget of this folder already"), "{error}");
+    assert!(error.contains("63 runs share the budget of this folder already"), "{error}");
     drop(runs);
     budget.join().unwrap();
 }
