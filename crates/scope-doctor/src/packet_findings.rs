@@ -71,7 +71,8 @@ fn card(facts: &Facts, nic: &NicFacts, found: &mut Vec<Finding>) {
 }
 
 /// `rx_dropped` counts packets that a driver had no memory for, and also packets that capture got and no
-/// other program on this host wanted. Where capture got every packet that the card received, it is the latter.
+/// other program on this host wanted. Where capture got every packet that the card received, it counts the
+/// latter.
 fn dropped_behind_the_card(facts: &Facts, nic: &NicFacts, dropped: u64, larger: &str) -> Finding {
     let name = &nic.interface;
     let of_nic = facts.captures.iter().filter(|capture| capture.interface == *name);

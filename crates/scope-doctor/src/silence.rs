@@ -38,10 +38,9 @@ fn quiet(facts: &Facts) -> Option<Finding> {
          losses are not known here",
         age(silent_s)
     );
-    let remedies = [
-        "Check the log's disk: df -h for its space, journalctl -k for its faults.",
-        "Have the log written anew where it was moved or removed: kill -HUP PID.",
-    ];
+    let pid = facts.pid.map_or("PID".to_string(), |pid| pid.to_string());
+    let reopen = format!("If the log was moved or removed, make the run open a new one: kill -HUP {pid}");
+    let remedies = ["Check the log's disk: df -h for its space, journalctl -k for its faults.", &reopen];
     let sureness = if full.is_some() { Sureness::Likely } else { Sureness::Possible };
     Some(Finding::note("log_silent", Stage::Run, sureness, cause, &remedies))
 }

@@ -1,5 +1,5 @@
-//! The evidence beside a dump's packets, for those who rely on it later: the host, its kernel, the state of its
-//! clock, where the packets' times come from, and what the interfaces counted at the begin and the end
+//! The evidence beside a dump's packets, for those who rely on it later: the host, its kernel, the state of
+//! its clock, where the packets' times come from, and what the interfaces counted at the begin and the end
 //! of the window.
 
 use crate::annex::Annexes;

@@ -1,5 +1,5 @@
-//! A dump's own statement in its section header: which trigger fired, why, the hits, the filter, the window and
-//! the loss inside it.
+//! A dump's own statement in its section header: which trigger fired, why, the hits, the filter, the window
+//! and the loss inside it.
 //!
 //! ```text
 //!  | section header, the facts as its comment | description of each interface | padding to the end of the reserve | packets ...

@@ -16,12 +16,12 @@ use scope_packet::{Gap, GapReason, LinkType};
 use scope_ring::{Candidate, Piece, Timeline};
 use std::sync::Arc;
 
-/// Who gets the packets of a selection.
+/// Receives the packets of a selection.
 ///
 /// A trait with a call per packet, in which its block is lent: that costs nothing against the walk through
 /// memory, a list of packets would.
 pub trait Consumer {
-    /// The next packet, in order of its position; one that came too late for its position stands behind it.
+    /// The next packet, in order of position; a late one follows newer ones.
     fn packet(&mut self, position: Position, link_type: LinkType, block: &[u8]);
 
     /// Between two pieces, when nothing is lent: time for what may take long.
@@ -45,8 +45,8 @@ impl Round {
         if self.last { self.to_ns } else { i64::MAX }
     }
 
-    /// What comes in later rounds has no earlier position than this: of the very time that is settled some may
-    /// still come.
+    /// Later rounds bring no earlier position than this: packets of the very time that is settled may still
+    /// come.
     fn floor(&self) -> Floor {
         if self.last { (i64::MAX, u32::MAX) } else { (self.settled_ns.saturating_sub(1), u32::MAX) }
     }

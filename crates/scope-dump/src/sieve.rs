@@ -62,8 +62,8 @@ impl Sieve {
         self.predicate.matches_batch(&asked, u64::MAX)
     }
 
-    /// Makes machine code of the filter once it has been evaluated often. Without it the interpreter answers the
-    /// same.
+    /// Makes machine code of the filter once it has been evaluated often. The interpreter gives the same
+    /// result.
     fn count(&self, packets: u64) {
         let before = self.evaluated.fetch_add(packets, Ordering::Relaxed);
         if self.engine == FilterEngine::Native

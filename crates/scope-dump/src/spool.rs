@@ -2,7 +2,7 @@
 //! into one file.
 //!
 //! ```text
-//! dump ─► records, in order of (time, lane, packet number) ─► chunks in the spool     a late packet begins a new run
+//! dump ─► records, in order of (time, lane, packet number) ─► chunks; a late packet begins a new run
 //! end  ─► runs merged by position; a packet of several windows has one position, and is handed out once
 //! ```
 //! A record is a position (time 8, lane 4, packet number 8), link type 2, length of the block 4, number of
@@ -239,7 +239,7 @@ pub(crate) struct Gathering {
     first: Option<Position>,
     last: Option<Position>,
     /// What is in the spool, or about to be.
-    pub taken: Tally,
+    pub gathered: Tally,
     /// What couldn't be written.
     pub unwritten: Tally,
     pub error: Option<io::Error>,
@@ -258,7 +258,7 @@ impl Gathering {
             spooled: Tally::default(),
             first: None,
             last: None,
-            taken: Tally::default(),
+            gathered: Tally::default(),
             unwritten: Tally::default(),
             error: None,
         }
@@ -295,7 +295,7 @@ impl Gathering {
             self.buffer.extend(comment.as_bytes());
         }
         self.buffered.add(&tally);
-        self.taken.add(&tally);
+        self.gathered.add(&tally);
         if self.buffer.len() >= BUFFER_BYTES {
             self.flush();
         }
@@ -316,7 +316,7 @@ impl Gathering {
                 self.error.get_or_insert_with(|| {
                     io::Error::other("the spool (a temporary file) has no room for more late packets")
                 });
-                self.taken.subtract(&spooled);
+                self.gathered.subtract(&spooled);
                 self.unwritten.add(&spooled);
             } else {
                 state.runs.push(Run { first, chunks });
@@ -341,7 +341,7 @@ impl Gathering {
                 self.spooled.add(&buffered);
             }
             Err(error) => {
-                self.taken.subtract(&buffered);
+                self.gathered.subtract(&buffered);
                 self.unwritten.add(&buffered);
                 self.error = Some(error);
             }
@@ -384,7 +384,7 @@ mod tests {
                 );
             }
             gathering.end();
-            assert!(gathering.error.is_none() && gathering.taken.packets == packets.len() as u64);
+            assert!(gathering.error.is_none() && gathering.gathered.packets == packets.len() as u64);
         };
         dump(&[1, 2, 3, 6, 4, 5], "a"); // 4 comes too late
         dump(&[3, 4, 9], "b");

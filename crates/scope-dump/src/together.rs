@@ -1,5 +1,5 @@
-//! Every window of a run in one file: what the dumps gathered in the spool is merged, and written when the run
-//! ends. A packet of several windows is written once.
+//! Every window of a run in one file: what the dumps gathered in the spool is merged, and written when the
+//! run ends. A packet of several windows is written once.
 use crate::evidence::Evidence;
 use crate::gaps::Gaps;
 use crate::header::intro;
@@ -169,7 +169,7 @@ mod tests {
         }
         gathering.end();
         let window = DumpReport {
-            packets: gathering.taken.packets,
+            packets: gathering.gathered.packets,
             asked: (0, 9),
             to_ns: 9,
             complete: true,

@@ -178,8 +178,8 @@ impl<'a> Writing<'a> {
         report.packets = files.values().map(|file| file.packets).sum();
         report.bytes = files.values().map(|file| file.bytes).sum();
         report.cut = files.values().map(|file| file.cut).sum();
-        if let Some(Gathering { taken, .. }) = &self.gathering {
-            (report.packets, report.bytes, report.cut) = (taken.packets, taken.bytes, taken.cut);
+        if let Some(Gathering { gathered, .. }) = &self.gathering {
+            (report.packets, report.bytes, report.cut) = (gathered.packets, gathered.bytes, gathered.cut);
         }
         let spool =
             self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));

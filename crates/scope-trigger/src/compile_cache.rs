@@ -1,5 +1,5 @@
-//! What one trigger knows of which hits make a dump filter, so that a hostile sender can't make it compile the
-//! same failure again and again.
+//! What one trigger knows of which hits make a dump filter, so that a hostile sender can't make it compile
+//! the same failure again and again.
 //!
 //! ```text
 //! shape known        the outcome is kept: some 100 ns

@@ -1,5 +1,5 @@
-//! The windows of one trigger that may still be extended, or limit where the next one begins; by the values of
-//! the hits that opened them.
+//! The windows of one trigger that may still be extended, or limit where the next one begins; by the values
+//! of the hits that opened them.
 
 use crate::window::Window;
 use scope_filter::Values;

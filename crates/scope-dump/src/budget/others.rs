@@ -1,5 +1,5 @@
-//! What a run knows of the other runs that keep the same budget, and what it reports to them: claims in blocks,
-//! so that few writes need the table.
+//! What a run knows of the other runs that keep the same budget, and what it reports to them: claims in
+//! blocks, so that few writes need the table.
 
 use super::table::{Line, TABLE_FILE, Table, View};
 use scope_folder::Folder;
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 /// Claims are a multiple of this, where there is room: as much as a run may have claimed and not use.
 pub(super) const CLAIM_BYTES: u64 = 256 << 10;
-/// What others do is looked at so often while nothing is written.
+/// How often to look at what others do while nothing is written.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A table that is lost is looked for so often.
+/// How often to look for a table that is lost.
 const REJOIN_EVERY: Duration = Duration::from_secs(1);
 
 /// The other runs of a folder, and this one's place among them.
@@ -18,7 +18,7 @@ const REJOIN_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Others {
     /// `None`: this run keeps no budget, or keeps it alone.
     table: Option<Table>,
-    /// What this run says; its claim is what it was when it was last written.
+    /// This run's line; its claim as last written.
     own: Line,
     /// As it was at the last look.
     view: View,
@@ -35,13 +35,13 @@ pub(super) struct Others {
     apart: Option<(String, Instant)>,
 }
 
-/// What came of a claim.
+/// The outcome of a claim.
 pub(super) enum Claimed {
     /// The bytes may be written.
     Yes,
     /// There is no room for them.
     NoRoom,
-    /// Another run doesn't let go of the table.
+    /// Another run holds the lock of the table.
     Busy,
 }
 
